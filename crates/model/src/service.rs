@@ -182,6 +182,40 @@ pub struct Inherited {
     pub oom_score_adj: Option<i32>,
     /// Soft limits by their names in proc_pid_limits(5); `None` is unlimited.
     pub limits: BTreeMap<String, Option<u64>>,
+    /// In which of the kernel's name spaces and groups it runs, and as whom; `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<ProcessLocation>,
+}
+
+/// Where a process runs, as far as that is not where the reader ran, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProcessLocation {
+    /// Its namespaces that were not the reader's, by their names in proc_pid_ns(5).
+    pub namespaces: BTreeMap<String, FileId>,
+    /// The directories of its control groups that were not the reader's.
+    pub control_groups: Vec<String>,
+    /// User and groups that were not the reader's.
+    pub user: Option<UserIds>,
+}
+
+/// A file or directory, or a namespace, named as long as it exists: inode numbers are given away again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileId {
+    /// The device that it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// As whom a process acts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserIds {
+    /// Its effective user.
+    pub user: u32,
+    /// Its effective group.
+    pub group: u32,
+    /// Its other groups.
+    pub others: Vec<u32>,
 }
 
 impl ServiceSnapshot {

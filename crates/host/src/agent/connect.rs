@@ -68,14 +68,13 @@ pub fn connect(start: &Start) -> Result<Connection> {
     run_there(start, "agent")
 }
 
+/// Whether an address can start an agent and do nothing else: then what is wanted must be asked of the agent.
+pub fn only_starts_an_agent(address: &ServerAddress) -> bool {
+    matches!(address, ServerAddress::Exec(text) if matches!(exec_form(text), ExecForm::AsItIs(_)))
+}
+
 /// Has our program do something else there than serve: what it prints goes to `output`. Gives its exit code.
 pub fn run_elsewhere(start: &Start, words: &str, mut output: impl Write) -> Result<u8> {
-    if let ServerAddress::Exec(text) = &start.address
-        && let ExecForm::AsItIs(text) = exec_form(text)
-    {
-        return Err(UserError::usage(format!("this starts an agent, and can do nothing else: {text}"))
-            .hint(format!("let the command end in a shell, or run `webdyno {words}` there")));
-    }
     let Connection { mut child, stdin, mut stdout, complaints } = run_there(start, words)?;
     drop(stdin);
     let told = io::copy(&mut stdout, &mut output).and_then(|_| output.flush());

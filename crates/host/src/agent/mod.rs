@@ -5,6 +5,7 @@ mod bootstrap;
 pub mod client;
 pub mod clock;
 mod connect;
+mod entering;
 mod following;
 mod foreground;
 pub mod framing;
@@ -19,7 +20,8 @@ pub mod worker;
 
 pub use address::{Role, ServerAddress, ServerList};
 pub use client::{AgentClient, RevertedChange, Start};
-pub use connect::run_elsewhere;
+pub use connect::{only_starts_an_agent, run_elsewhere};
+pub use entering::tools_that_enter;
 pub use server::{Options, serve};
 
 use std::sync::OnceLock;

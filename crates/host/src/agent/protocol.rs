@@ -15,7 +15,7 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 
 /// The version of this protocol. Tool and agent of different versions refuse to work together.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The longest message in bytes: bounds on everything.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -39,6 +39,9 @@ pub struct Tool {
     pub pid_space: String,
     /// What it is about, without arguments that may hold secrets: `webdyno tune`.
     pub what: String,
+    /// With which words of `--server` it reaches the agent: these go into the journal, which only its owner may read.
+    #[serde(default)]
+    pub server: Option<String>,
 }
 
 /// From the tool to the agent.
@@ -140,6 +143,13 @@ pub enum ToAgent {
     },
     /// Stop what was launched; its files need no undo, as nobody uses them any more.
     Dispose,
+    /// Roll back what other sessions did, as `webdyno rollback` there.
+    RollBack {
+        /// Only this journal; all without it.
+        journal: Option<String>,
+        /// Only what was never kept, of sessions that were cut off.
+        only_unkept: bool,
+    },
     /// Good bye: without `Keep`, everything is reverted.
     Bye,
 }
@@ -240,6 +250,15 @@ pub enum FromAgent {
         left: Vec<String>,
         /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
         outage_us: Option<u64>,
+    },
+    /// What was rolled back.
+    RolledBack {
+        /// One line for each thing that was done.
+        lines: Vec<String>,
+        /// What could not be done, or was left alone.
+        problem: Option<UserError>,
+        /// Whether changes that were never kept are still in force.
+        unfinished: bool,
     },
     /// It could not be done, and nothing of it stayed.
     Failed {

@@ -1,6 +1,7 @@
 //! The agent's work, one question at a time, on a thread of its own: a long apply delays no heartbeat.
 
 use crate::agent::clock_us;
+use crate::agent::entering::Entering;
 use crate::agent::following::{Following, target};
 use crate::agent::host::{Host, LoadBrake};
 use crate::agent::outbox::Voice;
@@ -11,6 +12,7 @@ use crate::change::cancellation::Abandoned;
 use crate::change::journal::Owner;
 use crate::change::journal::history::ClosedBy;
 use crate::change::seams::services::Programs;
+use crate::change::undo::rollback::Interrupted;
 use crate::collectors::Target;
 use crate::discovery::survey::Effort;
 use crate::os::machine;
@@ -67,6 +69,7 @@ impl Worker {
         let owner = Owner { tool: ProcessName::parent(), what: "webdyno".into() };
         let mut changer = Changer::new(options.state.clone(), programs, owner);
         changer.set_abandoned(abandoned.clone());
+        changer.set_helper(Arc::new(Entering));
         Self {
             host: Arc::clone(&options.host),
             build: options.build.clone(),
@@ -185,6 +188,11 @@ impl Worker {
                 let stopped = self.changer.dispose()?;
                 Ok(told(stopped))
             }
+            ToAgent::RollBack { journal, only_unkept } => {
+                let Interrupted { lines, problem, unfinished } =
+                    self.changer.roll_back(journal.as_deref(), only_unkept)?;
+                Ok(FromAgent::RolledBack { lines, problem, unfinished })
+            }
             ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
         }
     }
@@ -218,6 +226,7 @@ impl Worker {
             let same = process::pid_space().as_ref() == Some(&tool.pid_space);
             let process = if same { Some(tool.process) } else { ProcessName::parent() };
             self.changer.set_owner(Owner { tool: process, what: tool.what });
+            self.changer.set_server(tool.server);
         }
         self.greeted = true;
         let (environment, collectors) = (self.host.environment(), self.host.collectors());
@@ -373,7 +382,11 @@ impl Worker {
 fn writes(question: &ToAgent) -> bool {
     matches!(
         question,
-        ToAgent::LoadBegins { .. } | ToAgent::Apply { .. } | ToAgent::Launch { .. } | ToAgent::Keep
+        ToAgent::LoadBegins { .. }
+            | ToAgent::Apply { .. }
+            | ToAgent::Launch { .. }
+            | ToAgent::Keep
+            | ToAgent::RollBack { .. }
     )
 }
 

@@ -12,6 +12,7 @@ pub mod apply;
 pub mod boot;
 pub mod cancellation;
 pub mod journal;
+pub mod location;
 pub mod seams;
 pub mod undo;
 

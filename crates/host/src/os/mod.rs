@@ -4,6 +4,7 @@ pub mod kernel_log;
 pub mod kernel_tables;
 pub mod machine;
 pub mod process;
+pub mod process_location;
 pub mod procfs;
 pub mod scratch;
 pub mod spawn;

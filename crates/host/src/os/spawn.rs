@@ -9,6 +9,8 @@
 //! Facts: proc_pid_status(5), proc_pid_limits(5), proc_pid_oom_score_adj(5) (raising is always allowed; lowering below
 //! the lowest value that a process with CAP_SYS_RESOURCE has set needs that capability), setrlimit(2), setpriority(2).
 
+use crate::os::process_location;
+use crate::os::process_location::Held;
 use crate::os::procfs;
 use rustix::fs::Mode;
 use rustix::process::{
@@ -37,17 +39,23 @@ static TURN: Mutex<Option<i32>> = Mutex::new(None);
 
 /// Starts a program. It gets what is given, as far as we may give it; else what we were started with ourselves.
 pub fn spawn(command: &mut Command, inherited: Option<&Inherited>) -> io::Result<Child> {
+    spawn_in(command, inherited, &Held::default())
+}
+
+/// The same in other namespaces and control groups than ours. An error when these cannot be entered: it is started there
+/// or nowhere.
+pub fn spawn_in(command: &mut Command, inherited: Option<&Inherited>, place: &Held) -> io::Result<Child> {
     let nothing = Inherited::default();
     let wanted = inherited.unwrap_or(&nothing);
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, || lend(command, wanted))?;
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || lend(command, wanted, place))?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it failed")))
     })
 }
 
 /// Starts a program on a thread that ends with it. What we may not have ourselves cannot be lent: then the program gets
 /// ours.
-fn lend(command: &mut Command, wanted: &Inherited) -> io::Result<Child> {
+fn lend(command: &mut Command, wanted: &Inherited, place: &Held) -> io::Result<Child> {
     let started_with = turn();
     if let Some(nice) = wanted.nice {
         let _ = setpriority_process(None, nice);
@@ -68,7 +76,7 @@ fn lend(command: &mut Command, wanted: &Inherited) -> io::Result<Child> {
     }
     // Last: what this process creates has modes of its own.
     let umask = wanted.umask.map(|mask| rustix::process::umask(Mode::from_raw_mode(mask)));
-    let child = command.spawn();
+    let child = place.run(|| command.spawn());
     if let Some(umask) = umask {
         rustix::process::umask(umask);
     }
@@ -107,6 +115,7 @@ pub fn inherited(pid: u32) -> Option<Inherited> {
         nice: getpriority_process(Some(process)).ok(),
         oom_score_adj: read("oom_score_adj").trim().parse().ok(),
         limits: parse_limits(&read("limits")),
+        location: process_location::read(pid),
     };
     (found != Inherited::default()).then_some(found)
 }
@@ -223,6 +232,7 @@ mod tests {
             nice: raised(own.nice, 3),
             oom_score_adj: raised(own.oom_score_adj, 17),
             limits: BTreeMap::from([("Max open files".to_owned(), Some(111))]),
+            location: None,
         };
         for (given, expected) in [(Some(&wanted), &wanted), (None, &own)] {
             let mut command = Command::new("cat");

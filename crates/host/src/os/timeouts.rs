@@ -191,6 +191,9 @@ pub const DISPOSE_ANSWER: Duration = sum(&[DISPOSE, MARGIN]);
 /// How long a rollback waits for a guardian: it notices the silence of its tool, and puts everything back.
 pub const GUARDIAN: Duration = sum(&[SILENCE, UNDO, DISPOSE, MARGIN]);
 
+/// The answer to a rollback of other sessions: a guardian is waited for, and several of them may be undone.
+pub const ROLL_BACK_ANSWER: Duration = sum(&[GUARDIAN, sum(&[UNDO, DISPOSE]).saturating_mul(8), MARGIN]);
+
 const fn sum(parts: &[Duration]) -> Duration {
     let (mut total, mut at) = (Duration::ZERO, 0);
     while at < parts.len() {
@@ -244,6 +247,7 @@ mod tests {
             ("discover", DISCOVER_ANSWER, sum(&[UNDO, SNAPSHOT])),
             ("observe", READ_ANSWER, sum(&[SNAPSHOT, CONFIGURATION])),
             ("rollback", GUARDIAN, UNDO),
+            ("rollback there", ROLL_BACK_ANSWER, sum(&[GUARDIAN, UNDO])),
             ("silence of the agent", AGENT_SILENCE, SILENCE),
             ("silence", SILENCE, HEARTBEAT_EVERY.saturating_mul(4)),
             ("silence of an orphan", ORPHAN_SILENCE, HEARTBEAT_EVERY.saturating_mul(4)),

@@ -21,7 +21,7 @@ const LINKS_COUNT_MAX: usize = 40;
 
 /// Directories that tell whether a process has files of its own: a container brings all of them, and a test or a unit
 /// with a configuration of its own at least one.
-const TELLING: [&str; 4] = ["/", "/etc", "/usr", "/var"];
+pub(crate) const TELLING: [&str; 4] = ["/", "/etc", "/usr", "/var"];
 
 /// Where the files of a process begin, as we see them: `/` when it has ours, else its `/proc/PID/root`. Also `/` when
 /// that cannot be seen.

@@ -27,6 +27,8 @@ use webdyno_model::{Result, UserError};
 /// What a process works with.
 pub fn tools(process: &Process) -> Tools {
     Tools {
+        helper: None,
+        server: None,
         state: StateDir::at(STATE),
         disk: Arc::new(process.clone()),
         programs: Arc::new(process.clone()),

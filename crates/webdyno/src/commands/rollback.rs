@@ -3,9 +3,11 @@
 
 use crate::cli::{Command, RollbackArgs};
 use crate::terminal;
-use webdyno_host::agent::{ServerAddress, run_elsewhere};
+use webdyno_host::agent::{
+    AgentClient, ServerAddress, only_starts_an_agent, run_elsewhere, tools_that_enter,
+};
 use webdyno_host::change::journal::state::StateDir;
-use webdyno_host::change::undo::rollback::{Interrupted, notice, rollback_all, undo_interrupted};
+use webdyno_host::change::undo::rollback::{Interrupted, notice_with, rollback_with, undo_interrupted_with};
 use webdyno_model::{Result, UserError};
 
 /// Restores everything that any session changed on this machine, or on the one that is given.
@@ -13,35 +15,32 @@ pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
     let list = arguments.server.list()?;
     let address = list.web()?;
     if *address != ServerAddress::Local {
+        let start = arguments.server.start(address)?;
+        if only_starts_an_agent(address) {
+            let there = AgentClient::start(&start)?.roll_back(None, arguments.interrupted)?;
+            return tell(there, arguments.interrupted);
+        }
         let words = if arguments.interrupted { "rollback --interrupted" } else { "rollback" };
-        return run_elsewhere(&arguments.server.start(address)?, words, std::io::stdout());
+        return run_elsewhere(&start, words, std::io::stdout());
     }
-    let state = StateDir::of_environment()?;
-    if arguments.interrupted {
-        return interrupted(&state);
-    }
-    let done = rollback_all(&state)?;
-    if done.is_empty() {
-        terminal::print("Nothing to roll back: no session left a change on this machine.\n")?;
-    }
-    print(&done)
+    let tools = tools_that_enter(&StateDir::of_environment()?);
+    let done = match arguments.interrupted {
+        // At boot, or by hand: what a guardian would have done.
+        true => undo_interrupted_with(&tools)?,
+        false => Interrupted { lines: rollback_with(&tools)?, ..Interrupted::default() },
+    };
+    tell(done, arguments.interrupted)
 }
 
-/// At boot, or by hand: what a guardian would have done.
-fn interrupted(state: &StateDir) -> Result<u8> {
-    let Interrupted { lines, problem, .. } = undo_interrupted(state)?;
+fn tell(Interrupted { lines, problem, .. }: Interrupted, only_unkept: bool) -> Result<u8> {
     if lines.is_empty() && problem.is_none() {
-        terminal::print("Nothing to roll back: no session was cut off.\n")?;
+        let what = if only_unkept { "was cut off" } else { "left a change on this machine" };
+        terminal::print(&format!("Nothing to roll back: no session {what}.\n"))?;
     }
-    print(&lines)?;
-    problem.map_or(Ok(0), Err)
-}
-
-fn print(lines: &[String]) -> Result<u8> {
     for line in lines {
         terminal::print(&format!("{line}\n"))?;
     }
-    Ok(0)
+    problem.map_or(Ok(0), Err)
 }
 
 /// Before any command that loads or changes a server: what a session that was cut off left is put back, and told.
@@ -63,7 +62,7 @@ pub fn put_back_first(command: &Command) -> Result<()> {
     }
     // What was told a moment ago need not be told again.
     let is_told = done.problem.is_some() || !done.lines.is_empty();
-    if let Some(line) = notice(&state).filter(|_| !is_told) {
+    if let Some(line) = notice_with(&tools_that_enter(&state)).filter(|_| !is_told) {
         terminal::tell(&format!("webdyno: {line}"));
     }
     Ok(())
@@ -77,7 +76,7 @@ pub fn put_back_after() {
 }
 
 fn put_back(state: &StateDir) -> Interrupted {
-    let done = undo_interrupted(state)
+    let done = undo_interrupted_with(&tools_that_enter(state))
         .unwrap_or_else(|error| Interrupted { problem: Some(error), ..Interrupted::default() });
     if !done.lines.is_empty() {
         terminal::tell("webdyno: a session was cut off; what it had changed is put back");

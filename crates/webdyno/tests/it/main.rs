@@ -22,6 +22,7 @@ mod live_traffic;
 mod loading;
 #[path = "../../../host/tests/it/mounts.rs"]
 mod mounts;
+mod namespaces;
 mod observing;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;

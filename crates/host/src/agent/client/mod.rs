@@ -12,6 +12,7 @@ use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 pub use crate::agent::responses::{AppliedChange, HelloInfo, Owned, RevertedChange};
 use crate::agent::stderr_capture::{Complaints, explain};
 use crate::agent::{clock_us, this_build};
+use crate::change::undo::rollback::Interrupted;
 use crate::os::process;
 use crate::os::process::{ProcessName, wait_until};
 use crate::os::{machine, timeouts};
@@ -143,7 +144,7 @@ impl AgentClient {
             let question = ToAgent::Hello {
                 protocol: PROTOCOL,
                 build: this_build().to_owned(),
-                tool: this_tool(),
+                tool: this_tool(&start.address),
                 reads_only: start.reads_only,
             };
             let asked_us = clock_us();
@@ -319,6 +320,17 @@ impl AgentClient {
         reverted(self.ask(ToAgent::Dispose, timeouts::DISPOSE_ANSWER)?)
     }
 
+    /// Rolls back what other sessions did there: all, or one journal, or only what was never kept.
+    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<Interrupted> {
+        let question = ToAgent::RollBack { journal: journal.map(str::to_owned), only_unkept };
+        match self.ask(question, timeouts::ROLL_BACK_ANSWER)? {
+            FromAgent::RolledBack { lines, problem, unfinished } => {
+                Ok(Interrupted { lines, problem, unfinished })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Why the load must end at once, if the agent said so since this was asked last.
     pub fn brake(&self) -> Option<Brake> {
         self.shared.heard().brake.take()
@@ -398,7 +410,8 @@ impl AgentClient {
     fn rollback(&self) -> String {
         match &self.address {
             ServerAddress::Ssh(host) => format!("run `webdyno rollback --server ssh://{host}`"),
-            ServerAddress::Local | ServerAddress::Exec(_) => "run `webdyno rollback` on the server".into(),
+            ServerAddress::Exec(_) => "run `webdyno rollback` with the same --server".into(),
+            ServerAddress::Local => "run `webdyno rollback`".into(),
         }
     }
 
@@ -538,6 +551,7 @@ fn unexpected(answer: &FromAgent) -> UserError {
         FromAgent::Prepared { .. } => "prepared",
         FromAgent::Applied { .. } => "applied",
         FromAgent::Reverted { .. } => "reverted",
+        FromAgent::RolledBack { .. } => "rolled back",
         FromAgent::Sample { .. }
         | FromAgent::Beat { .. }
         | FromAgent::Warning { .. }
@@ -548,11 +562,12 @@ fn unexpected(answer: &FromAgent) -> UserError {
 }
 
 /// Who we are, for the journal: the command without its arguments, which may hold secrets.
-fn this_tool() -> Option<Tool> {
+fn this_tool(address: &ServerAddress) -> Option<Tool> {
     let command =
         std::env::args().nth(1).filter(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
     let what = command.map_or_else(|| "webdyno".to_owned(), |command| format!("webdyno {command}"));
-    Some(Tool { process: ProcessName::this().ok()?, pid_space: process::pid_space()?, what })
+    let server = Some(address.to_string());
+    Some(Tool { process: ProcessName::this().ok()?, pid_space: process::pid_space()?, what, server })
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl Changer {
 
     pub(super) fn undo(&mut self, from_n: u64, launched: bool) -> Report {
         let Some(session) = &mut self.session else { return Report::default() };
-        let scope = Scope { from_n, launched, live_traffic: self.live_traffic };
+        let scope = Scope { from_n, launched, live_traffic: self.live_traffic, services: true };
         let report = undo(&mut session.journal, &self.tools, scope, &mut session.running);
         let earlier = session.half_undone_from;
         session.half_undone_from = match report.failures.is_empty() {

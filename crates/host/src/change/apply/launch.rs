@@ -278,6 +278,7 @@ mod tests {
             tool: None,
             agent: ProcessName::this().unwrap(),
             what: "test".into(),
+            location: None,
         }
     }
 

@@ -24,6 +24,7 @@ use crate::change::journal::history::{Record, served};
 use crate::change::journal::lock::Lock;
 use crate::change::journal::state::StateDir;
 use crate::change::journal::{Journal, Owner};
+use crate::change::location::Helper;
 use crate::change::seams::Tools;
 use crate::change::seams::processes::World;
 use crate::change::seams::services::Programs;
@@ -127,6 +128,29 @@ impl Changer {
     /// Says whose session it is; before the first change.
     pub fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
+    }
+
+    /// Says with which words of `--server` the agent was reached; before the first change.
+    pub fn set_server(&mut self, server: Option<String>) {
+        self.tools.server = server;
+    }
+
+    /// Who undoes what sessions left that were at work in other namespaces.
+    pub fn set_helper(&mut self, helper: Arc<dyn Helper>) {
+        self.tools.helper = Some(helper);
+    }
+
+    /// Rolls sessions back that were not this one: all, or one journal, or what was never kept.
+    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<Interrupted> {
+        if self.session.is_some() {
+            return Err(UserError::cannot_run("this session changed something itself: it must end first"));
+        }
+        match journal {
+            Some(id) => rollback::one_here(&self.tools, id, only_unkept),
+            None if only_unkept => rollback::undo_interrupted_with(&self.tools),
+            None => rollback::rollback_with(&self.tools)
+                .map(|lines| Interrupted { lines, ..Interrupted::default() }),
+        }
     }
 
     /// From when this is set, a change that is under way is given up, and none begins.
@@ -305,7 +329,8 @@ impl Changer {
         self.hook_boot(served)?;
         let (path_text, served) = (edit.path.clone(), served.clone());
         let (class, at_us) = (Some(class), Some(self.tools.world.now_us()));
-        let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us };
+        let folder = self.tools.world.file_id(file::folder_of(path));
+        let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us, folder };
         let n = self.intend(Action::WriteFile(write))?;
         let temporary = file::temporary(path, &self.journal()?.id(), n);
         let replaced = file::replace(self.tools.disk.as_ref(), path, &new, expected.as_deref(), &temporary)

@@ -4,7 +4,7 @@ use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use webdyno_model::change::{ApplyClass, Change};
-use webdyno_model::service::{Control, Inherited, SettingValue};
+use webdyno_model::service::{Control, FileId, Inherited, SettingValue};
 
 /// One act on a server. It is in the journal before it happens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub struct WriteFile {
     /// When it was about to be written, in microseconds since 1970; `None` in older journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_us: Option<i64>,
+    /// The folder that it is in: where that is another one, the path means another file. `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<FileId>,
 }
 
 /// A service takes over what is on disk.

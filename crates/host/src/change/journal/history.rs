@@ -6,6 +6,7 @@
 //! that this version does not know is an error: undoing half of what happened may be worse than nothing.
 
 use crate::change::journal::action::{Action, BootHook, Launched, Served};
+use crate::change::location::SessionLocation;
 use crate::change::seams::disk::sha256_hex;
 use crate::change::seams::processes::World;
 use crate::os::process::ProcessName;
@@ -37,6 +38,9 @@ pub struct Header {
     pub agent: ProcessName,
     /// What it is about: `webdyno tune`.
     pub what: String,
+    /// Where it was at work; `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<SessionLocation>,
 }
 
 /// Who closed a journal.
@@ -373,13 +377,38 @@ impl History {
         self.header.as_ref().is_some_and(alive)
     }
 
-    /// Whether the machine has not been booted since. Unknown counts as the same: then start times decide.
+    /// The command that undoes it, as it can be typed where the session was begun.
+    pub fn command(&self) -> String {
+        let location = self.header.as_ref().and_then(|header| header.location.as_ref());
+        location.map_or_else(|| "run `webdyno rollback`".to_owned(), SessionLocation::command)
+    }
+
+    /// Whether its process ids mean nothing here: it was at work in another pid namespace.
+    pub fn has_other_pids(&self, world: &dyn World) -> bool {
+        self.header.as_ref().is_some_and(|header| has_other_pids(header, world))
+    }
+
+    /// Whether the machine has not been booted since; a container may have been.
+    pub fn is_same_boot_of_machine(&self, world: &dyn World) -> bool {
+        self.header.as_ref().is_some_and(|header| same_boot_id(header, world))
+    }
+
+    /// Whether neither the machine nor our container has been booted since: process ids mean the same. Unknown counts as
+    /// the same: then start times decide.
     pub fn is_same_boot(&self, world: &dyn World) -> bool {
         self.header.as_ref().is_some_and(|header| same_boot(header, world))
     }
 }
 
 fn same_boot(header: &Header, world: &dyn World) -> bool {
+    same_boot_id(header, world) && !has_other_pids(header, world)
+}
+
+fn has_other_pids(header: &Header, world: &dyn World) -> bool {
+    header.location.as_ref().is_some_and(|location| !world.has_pids_of(location))
+}
+
+fn same_boot_id(header: &Header, world: &dyn World) -> bool {
     match (&header.boot_id, world.boot_id()) {
         (Some(then), Some(now)) => *then == now,
         _ => true,
@@ -412,6 +441,7 @@ mod tests {
             tool: None,
             agent,
             what: "webdyno tune".into(),
+            location: None,
         })
     }
 

@@ -71,6 +71,7 @@ impl Journal {
             tool: owner.tool,
             agent,
             what: owner.what.clone(),
+            location: world.location(state.root(), tools.server.as_deref()),
         };
         let path = state.journal(&header.id);
         let told = |error: io::Error| state_error("write the journal", &path, &error);

@@ -5,6 +5,7 @@ pub mod processes;
 pub mod services;
 
 use crate::change::journal::state::StateDir;
+use crate::change::location::Helper;
 use crate::change::seams::disk::{Disk, RealDisk};
 use crate::change::seams::processes::World;
 use crate::change::seams::services::{Programs, ThisMachine};
@@ -21,6 +22,10 @@ pub struct Tools {
     pub programs: Arc<dyn Programs>,
     /// The seam to processes and clocks.
     pub world: Arc<dyn World>,
+    /// Undoes what belongs to other namespaces; `None` where these are not entered.
+    pub helper: Option<Arc<dyn Helper>>,
+    /// With which words of `--server` this agent was reached; `None` when nobody said so.
+    pub server: Option<String>,
 }
 
 impl Tools {
@@ -31,6 +36,13 @@ impl Tools {
 
     /// This machine's own, with given services.
     pub fn with_programs(state: StateDir, programs: Arc<dyn Programs>) -> Self {
-        Self { state, disk: Arc::new(RealDisk), programs, world: Arc::new(ThisMachine) }
+        Self {
+            state,
+            disk: Arc::new(RealDisk),
+            programs,
+            world: Arc::new(ThisMachine),
+            helper: None,
+            server: None,
+        }
     }
 }

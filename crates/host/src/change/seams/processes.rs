@@ -9,17 +9,21 @@ use crate::change::journal::claim;
 use crate::change::journal::claim::Claimed;
 use crate::change::journal::history::Header;
 use crate::change::journal::state::StateDir;
+use crate::change::location::SessionLocation;
 use crate::change::seams::services::ThisMachine;
 use crate::os::process;
 use crate::os::process::ProcessName;
+use crate::os::process_location;
 use crate::probes::site;
 use crate::probes::site::Answer;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 use webdyno_model::Result;
 use webdyno_model::change::SiteProbe;
+use webdyno_model::service::FileId;
 
 /// How often something is looked at while it is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -36,6 +40,22 @@ pub trait World: Send + Sync {
     fn boot_id(&self) -> Option<String>;
     /// Which machine this is; `None` where that is unknown.
     fn machine_id(&self) -> Option<String> {
+        None
+    }
+    /// Where this process is, with a given state directory, reached by given words of `--server`; `None` in a pretended
+    /// world, which is one place.
+    fn location(&self, state: &Path, server: Option<&str>) -> Option<SessionLocation> {
+        let _ = (state, server);
+        None
+    }
+    /// Whether process ids of a session that was there mean the same here.
+    fn has_pids_of(&self, location: &SessionLocation) -> bool {
+        let _ = location;
+        true
+    }
+    /// Identifies a folder; `None` where that is not known.
+    fn file_id(&self, path: &Path) -> Option<FileId> {
+        let _ = path;
         None
     }
     /// The time of day, microseconds since 1970.
@@ -121,6 +141,18 @@ impl World for ThisMachine {
 
     fn boot_id(&self) -> Option<String> {
         process::boot_id()
+    }
+
+    fn location(&self, state: &Path, server: Option<&str>) -> Option<SessionLocation> {
+        Some(SessionLocation::of_this_process(state, server))
+    }
+
+    fn has_pids_of(&self, location: &SessionLocation) -> bool {
+        location.has_our_pids()
+    }
+
+    fn file_id(&self, path: &Path) -> Option<FileId> {
+        process_location::file_id(path)
     }
 
     fn booting(&self, state: &StateDir) -> Option<Booting> {

@@ -37,6 +37,9 @@ pub struct Scope {
     pub launched: bool,
     /// Whether others use the services now; for what was done while they did, it holds anyway.
     pub live_traffic: bool,
+    /// Whether services are looked for and take over what is put back; else the network that they ran in is gone, and they
+    /// with it.
+    pub services: bool,
 }
 
 /// What was undone, and what could not be.
@@ -70,7 +73,7 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
 
 /// Removes the hook at boot when nothing is left for it to put back.
 pub fn remove_boot_hook(journal: &mut Journal, tools: &Tools) -> Report {
-    let scope = Scope { from_n: 1, launched: false, live_traffic: false };
+    let scope = Scope { from_n: 1, launched: false, live_traffic: false, services: true };
     let mut undo = Undo::new(journal, tools, scope);
     undo.boot_hook();
     undo.report
@@ -88,7 +91,7 @@ pub fn stop_some(
     running: &mut RunningPrograms,
     is_meant: fn(&Launch) -> bool,
 ) -> Report {
-    let scope = Scope { from_n: 1, launched: true, live_traffic: false };
+    let scope = Scope { from_n: 1, launched: true, live_traffic: false, services: true };
     let mut undo = Undo::new(journal, tools, scope);
     undo.launched(running, is_meant);
     undo.report

@@ -10,6 +10,7 @@ use crate::change::journal::lock;
 use crate::change::journal::lock::Lock;
 use crate::change::journal::state::StateDir;
 use crate::change::journal::{self, Journal};
+use crate::change::location::{self, Standing};
 use crate::change::seams::Tools;
 use crate::change::seams::processes::World;
 use crate::change::undo::relocated_files::{CHANGED, left_alone};
@@ -86,7 +87,7 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
     if journal::read_here(tools)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
         return Ok(vec![]);
     }
-    let _lock = take_over(tools)?;
+    let mut lock = Some(take_over(tools)?);
     let mut lines = vec![];
     let mut problems = vec![];
     let mut waiting = BTreeSet::new();
@@ -99,8 +100,8 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
                 waiting.extend(files_of(&history));
                 problems.push(after_a_later_one(&history));
             }
-            Ok(_) => {
-                match one(&path, tools, Extent::Everything) {
+            Ok(history) => {
+                match placed(&path, &history, tools, Extent::Everything, &mut lock) {
                     Ok((done, problem)) => {
                         lines.extend(done);
                         problems.extend(problem);
@@ -158,16 +159,17 @@ pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
     if !journal::read_here(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
         return Ok(Interrupted::default());
     }
-    let Some(_lock) = take_unless_at_work(tools)? else { return Ok(Interrupted::default()) };
+    let mut lock = take_unless_at_work(tools)?;
+    if lock.is_none() {
+        return Ok(Interrupted::default());
+    }
     let mut lines = vec![];
     let mut problems = vec![];
     let mut unfinished = false;
     for (path, read) in journal::read_here(tools)?.into_iter().rev() {
         // One that cannot be read is told by the notice, and keeps a session from beginning.
-        if !read.is_ok_and(|history| is_cut_off(&history)) {
-            continue;
-        }
-        match one(&path, tools, Extent::Unkept) {
+        let Some(history) = read.ok().filter(is_cut_off) else { continue };
+        match placed(&path, &history, tools, Extent::Unkept, &mut lock) {
             Ok((done, problem)) => {
                 lines.extend(done);
                 problems.extend(problem);
@@ -217,8 +219,61 @@ enum Extent {
     Unkept,
 }
 
-/// Undoes one journal, and closes it if nothing is left that a further attempt could do.
-fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Option<UserError>)> {
+/// What was done, one line each, and what could not be.
+type Done = (Vec<String>, Option<UserError>);
+
+/// Undoes one journal where its session was. An error, with the command that can do it, when that is neither here nor can
+/// be entered: then nothing of it was touched.
+fn placed(
+    path: &Path,
+    history: &History,
+    tools: &Tools,
+    extent: Extent,
+    lock: &mut Option<Lock>,
+) -> Result<Done> {
+    if lock.is_none() {
+        *lock = Some(Lock::take(tools, WHAT)?);
+    }
+    let entrance = match location::of_journal(history, tools)? {
+        Standing::Here => return one(path, tools, extent, true),
+        Standing::FilesOnly => return one(path, tools, extent, false),
+        Standing::There(entrance) => entrance,
+        Standing::Unreachable(what) => return Err(UserError::cannot_run(what)),
+    };
+    let Some(helper) = &tools.helper else {
+        return Err(UserError::cannot_run("nobody enters other namespaces"));
+    };
+    let id = history.header.as_ref().map_or("", |header| &header.id);
+    // It takes the lock itself.
+    *lock = None;
+    let done = helper.undo(&entrance, id, extent == Extent::Unkept);
+    done.map(|done| (done.lines, done.problem)).map_err(|error| {
+        let hints =
+            [Some(history.command()), error.hint].into_iter().flatten().collect::<Vec<_>>().join("\n");
+        UserError::cannot_run(format!(
+            "the session {id} was at work in other namespaces, which could not be entered: {}",
+            error.message
+        ))
+        .hint(hints)
+    })
+}
+
+/// Undoes one journal for somebody who came here for it.
+pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<Interrupted> {
+    let path = tools.state.journal(id);
+    let mut lock = Some(take_over(tools)?);
+    let history = journal::read(&path, tools.disk.as_ref())?;
+    let extent = if only_unkept { Extent::Unkept } else { Extent::Everything };
+    // Who came here goes nowhere else.
+    let tools = Tools { helper: None, ..tools.clone() };
+    let (lines, problem) = placed(&path, &history, &tools, extent, &mut lock)?;
+    let unfinished = journal::read(&path, tools.disk.as_ref()).is_ok_and(|history| history.has_unkept());
+    Ok(Interrupted { lines, problem, unfinished })
+}
+
+/// Undoes one journal, and closes it if nothing is left that a further attempt could do. Without `services` only its
+/// files.
+fn one(path: &Path, tools: &Tools, extent: Extent, services: bool) -> Result<Done> {
     let mut journal = Journal::open(path, &tools.disk)?;
     let has_news = journal.history().has_unkept() || !journal.history().conflicts.is_empty();
     let unkept_from_n = journal.history().kept_through + 1;
@@ -230,10 +285,10 @@ fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Optio
     };
     // A session in another state directory may be at work on the same service.
     let mut claims = Claims::default();
-    let services = journal.history().outstanding(from_n).filter_map(|entry| served(&entry.action));
-    let by_port: BTreeMap<u16, _> = services.map(|served| (served.port, served)).collect();
+    let served_here = journal.history().outstanding(from_n).filter_map(|entry| served(&entry.action));
+    let by_port: BTreeMap<u16, _> = served_here.map(|served| (served.port, served)).collect();
     let mut ignored = vec![];
-    for served in by_port.into_values() {
+    for served in by_port.into_values().filter(|_| services) {
         ignored.extend(claims.wait_to_undo(tools, served, patience)?);
     }
     let is_kept = journal.history().kept_through > 0 && !journal.history().is_settled();
@@ -241,7 +296,7 @@ fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Optio
         Extent::Everything if is_kept => journal.note(Record::Unkept),
         _ => Ok(()),
     };
-    let scope = Scope { from_n, launched: true, live_traffic: false };
+    let scope = Scope { from_n, launched: true, live_traffic: false, services };
     let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
     let stopping = stop_launched(&mut journal, tools, &mut BTreeMap::new());
     report.lines.extend(stopping.lines);
@@ -342,7 +397,6 @@ pub fn notice(state: &StateDir) -> Option<String> {
 /// [`notice`] with given seams.
 pub fn notice_with(tools: &Tools) -> Option<String> {
     let all = journal::read_here(tools).ok()?;
-    let world = tools.world.as_ref();
     for (path, read) in &all {
         let Ok(history) = read else {
             return Some(format!(
@@ -351,10 +405,12 @@ pub fn notice_with(tools: &Tools) -> Option<String> {
             ));
         };
         if let Some(header) =
-            history.header.as_ref().filter(|_| history.has_unkept() && !history.guardian_is_alive(world))
+            history.header.as_ref().filter(|_| history.has_unkept() && !may_be_at_work(history, tools))
         {
+            let is_within_reach = location::of_journal(history, tools).is_ok();
+            let by = if is_within_reach { "run `webdyno rollback`".into() } else { history.command() };
             return Some(format!(
-                "a rollback is pending: the session {} (`{}`) was interrupted; run `webdyno rollback`",
+                "a rollback is pending: the session {} (`{}`) was interrupted; {by}",
                 header.id, header.what
             ));
         }
@@ -362,6 +418,13 @@ pub fn notice_with(tools: &Tools) -> Option<String> {
     let untold = |history: &History| history.closed == Some(ClosedBy::Guardian) && !history.told;
     let (path, _) = all.iter().find(|(_, read)| read.as_ref().is_ok_and(untold))?;
     tell(tools, path)
+}
+
+/// Whether the guardian of a session still lives. One in another pid namespace is not seen, but for the lock that it holds.
+fn may_be_at_work(history: &History, tools: &Tools) -> bool {
+    let world = tools.world.as_ref();
+    history.guardian_is_alive(world)
+        || history.has_other_pids(world) && Lock::try_take(tools, WHAT).is_ok_and(|lock| lock.is_none())
 }
 
 /// Tells of a guardian's work, and remembers that it was told; not while a session is at work on the journals.

@@ -47,6 +47,9 @@ impl Undo<'_> {
     /// Asks each service whether it can be put back without harm to those who use it; else it is left as it is, and stays
     /// to be undone.
     pub(super) fn ask(&mut self) {
+        if !self.scope.services {
+            return;
+        }
         for ((name, port), activations) in self.activations() {
             let is_live = self.scope.live_traffic || live::is_live(&activations);
             let Some(service) = self.tools.programs.service(&name).filter(|_| is_live) else { continue };
@@ -150,7 +153,12 @@ impl Undo<'_> {
         }
         let Some(class) = touched.class else { return Ok(()) };
         let is_restored = touched.restored_count > 0 || self.was_restored(service, port);
-        let activation = if touched.conflicts_count > 0 && !is_restored {
+        let activation = if !self.scope.services {
+            self.report.lines.push(format!(
+                "{service} on port {port} was not started: the network namespace that it ran in is gone; start it where it belongs"
+            ));
+            None
+        } else if touched.conflicts_count > 0 && !is_restored {
             self.report
                 .lines
                 .push(format!("{service} was not reloaded: none of its files could be put back"));

@@ -9,7 +9,7 @@
 use super::control::Apache;
 use super::probe::Probe;
 use super::snapshot;
-use super::start::{PAUSE, found, launch, unit_command};
+use super::start::{PAUSE, found, launch, place_of, unit_command};
 use super::status::{self, near};
 use crate::os::process::{ProcessName, wait_looking_every};
 use crate::os::timeouts;
@@ -143,6 +143,8 @@ fn settle(apache: &Apache, url: &str, old: &[ProcessName]) -> Result<Option<Stri
 }
 
 fn restart(control: &Control, port: u16) -> Result<Activation> {
+    // While it runs: what only it was in would be gone with it.
+    let place = place_of(control)?;
     let apache = Apache::of_control(control.clone())?;
     let probe = Probe::start(&near(&apache.evaluation, port));
     match &control.unit {
@@ -151,7 +153,7 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
             stop(control)?;
             // A small server is back in milliseconds: make sure that the gap is seen.
             probe.look();
-            launch(control)?;
+            launch(control, &place)?;
         }
     }
     let control = found(control, &apache.evaluation, port)?;

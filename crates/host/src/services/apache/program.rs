@@ -3,7 +3,8 @@
 //! Facts: https://httpd.apache.org/docs/2.4/programs/httpd.html. `-V` prints its compiled defaults even when the
 //! configuration cannot be read.
 
-use crate::os::spawn::spawn;
+use crate::os::process_location::Held;
+use crate::os::spawn::spawn_in;
 use crate::os::timeouts;
 use crate::services::apache::config::Module;
 use crate::services::apache::config::condition::static_symbol;
@@ -49,13 +50,14 @@ pub struct Finished {
 ///
 /// Output goes to memory files: a daemon that the command leaves behind may keep them open without blocking us.
 pub fn run(invocation: &Invocation<'_>, timeout: Duration) -> Result<Finished> {
-    run_with(invocation, None, timeout)
+    run_in(invocation, None, &Held::default(), timeout)
 }
 
-/// The same for a program that is to have inherited something else than we have.
-pub fn run_with(
+/// The same for a program that is to have inherited something else than we have, and to run elsewhere.
+pub fn run_in(
     invocation: &Invocation<'_>,
     inherited: Option<&Inherited>,
+    place: &Held,
     timeout: Duration,
 ) -> Result<Finished> {
     let name = invocation.executable;
@@ -68,7 +70,7 @@ pub fn run_with(
     let mut command = command(invocation);
     command.stdout(stdout.try_clone().map_err(|e| failed(&e))?);
     command.stderr(stderr.try_clone().map_err(|e| failed(&e))?);
-    let mut child = spawn(&mut command, inherited).map_err(|error| failed(&error))?;
+    let mut child = spawn_in(&mut command, inherited, place).map_err(|error| failed(&error))?;
     let deadline = Instant::now() + timeout;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|error| failed(&error))? {

@@ -7,7 +7,9 @@ use super::program::{self, Invocation};
 use super::status::near;
 use crate::discovery::listens;
 use crate::os::process::{ProcessName, wait_looking_every};
-use crate::os::spawn::spawn;
+use crate::os::process_location;
+use crate::os::process_location::Held;
+use crate::os::spawn::spawn_in;
 use crate::os::{procfs, timeouts};
 use crate::services::Activation;
 use rustix::process::Signal;
@@ -31,13 +33,26 @@ pub fn start(control: &Control, port: u16) -> Result<Activation> {
             control.pid
         )));
     }
+    let place = place_of(control)?;
     let apache = Apache::of_control(control.clone())?;
     if control.unit.is_none() {
         end_orphans(control)?;
     }
-    launch(control)?;
+    launch(control, &place)?;
     let control = found(control, &apache.evaluation, port)?;
     Ok(Activation { control, outage_us: None, unsettled: None })
+}
+
+/// Holds what a service runs in, so that it can be started there again; an error when it cannot be, and must not be
+/// stopped.
+pub fn place_of(control: &Control) -> Result<Held> {
+    if control.unit.is_some() {
+        return Ok(Held::default());
+    }
+    process_location::hold(control).map_err(|error| {
+        UserError::cannot_run(format!("apache cannot be started where it ran: {error}"))
+            .hint("start it there yourself (its container, its supervisor), then run `webdyno rollback`")
+    })
 }
 
 /// Ends the workers of a main process that is gone, and waits until nothing is in the way of a start.
@@ -84,16 +99,16 @@ fn runs(pid: u32, executable: &str) -> bool {
 }
 
 /// Runs the command that starts the service. Does not wait until it answers.
-pub fn launch(control: &Control) -> Result<()> {
+pub fn launch(control: &Control, place: &Held) -> Result<()> {
     if let Some(unit) = &control.unit {
         return unit_command(&["start", unit]);
     }
     let invocation = invocation(control, start_arguments(&control.arguments));
     let inherited = control.inherited.as_ref();
     if Options::parse(&control.arguments).foreground {
-        return detached(&invocation, inherited);
+        return detached(&invocation, inherited, place);
     }
-    let started = program::run_with(&invocation, inherited, timeouts::START)?;
+    let started = program::run_in(&invocation, inherited, place, timeouts::START)?;
     // Its exit code is 0 as well when it found another server and started none.
     if started.success && !started.stdout.contains("already running") {
         return Ok(());
@@ -134,12 +149,13 @@ fn start_arguments(arguments: &[String]) -> Vec<String> {
 }
 
 /// Starts a program that stays in the foreground, in a process group of its own so that our Ctrl-C is not its end.
-fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>) -> Result<()> {
+fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>, place: &Held) -> Result<()> {
     use std::os::unix::process::CommandExt;
     let mut command = program::command(invocation);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.process_group(0);
-    spawn(&mut command, inherited).map_err(|error| io_error("start", invocation.executable, &error))?;
+    spawn_in(&mut command, inherited, place)
+        .map_err(|error| io_error("start", invocation.executable, &error))?;
     Ok(())
 }
 
@@ -161,10 +177,13 @@ pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Contro
 }
 
 /// The process that took the place of an old one: by pid file, else by executable and arguments. It must listen on the
-/// port: a machine may have several of one command line, each in a container or under an /etc of its own.
+/// port where the old one did: a machine may have several of one command line, each in a container, in a network of its
+/// own, or under an /etc of its own.
 fn main_process(old: &Control, port: u16) -> Option<Control> {
     let candidates = named(old).into_iter().chain(procfs::pids());
-    candidates.filter_map(|pid| successor(old, pid)).find(|found| listens(found.pid, port))
+    candidates
+        .filter_map(|pid| successor(old, pid))
+        .find(|found| listens(found.pid, port) && process_location::is_where(found.pid, old))
 }
 
 /// The control of a process if it is such a successor and not a child of one.

@@ -18,7 +18,7 @@ use webdyno_host::agent::{AgentClient, ServerAddress, Start};
 use webdyno_model::Result;
 
 /// The program as it would be installed, without what debuggers want: a fifth to be copied.
-fn program() -> &'static Path {
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
