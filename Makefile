@@ -23,7 +23,7 @@ setup-test:
 
 build:
 	@scripts/setup rust
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked -p webdyno
 
 static: build
 	scripts/static release
@@ -37,11 +37,12 @@ test: setup-test
 lab:
 	@scripts/setup lab
 	$(MAKE) --no-print-directory build
+	$(CARGO) build --release --locked -p webdyno-evaluation
 	@WEBDYNO=$(PROGRAM) scripts/lab
 
 pages:
 	@scripts/setup rust
-	$(CARGO) run --locked -q -p webdyno -- lab pages --out docs
+	$(CARGO) run --locked -q -p webdyno-evaluation -- pages --out docs
 
 bench:
 	@scripts/setup bench

@@ -11,7 +11,10 @@ fn main() -> io::Result<()> {
     let mut files = vec![workspace.join("Cargo.toml"), workspace.join("Cargo.lock")];
     for entry in fs::read_dir(workspace.join("crates"))? {
         let folder = entry?.path();
-        // Tests are no part of the program.
+        if folder.ends_with("evaluation") {
+            continue; // a tool for development: no part of the program
+        }
+        // Nor are tests.
         let source = folder.join("src");
         println!("cargo::rerun-if-changed={}", source.display());
         files.push(folder.join("Cargo.toml"));

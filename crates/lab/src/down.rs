@@ -7,7 +7,7 @@ use crate::groups::Tree;
 use crate::hosts::{Tools, disks};
 use crate::journal::{Act, Claimed, Place, Told};
 use crate::machine;
-use crate::up::{check_outside, check_own, check_root};
+use crate::preconditions::{check_outside, check_own, check_root};
 use std::path::Path;
 use webdyno_model::{Result, UserError};
 

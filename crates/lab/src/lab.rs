@@ -6,7 +6,7 @@
 use crate::groups::{Limits, Tree};
 use crate::journal::{Act, Place};
 use crate::packages;
-use crate::scenario::{Catalogue, Folder, Link, Scenario, Service};
+use crate::scenario::{CLIENT, Catalogue, Folder, Link, SERVER, Scenario, Service};
 use crate::services;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
@@ -17,11 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::change::journal::state::StateDir;
 use webdyno_host::os::process::ProcessName;
 use webdyno_model::{Result, UserError};
-
-/// The host that the users are on.
-pub const CLIENT: &str = "client";
-/// The host that is tuned.
-pub const SERVER: &str = "server";
 
 /// Joins groups, then becomes what is given behind `--`. A group that is gone ends it: nobody may outlive `down`.
 const JOIN: &str =
@@ -86,7 +81,9 @@ impl Lab {
         let tree = Tree::of_this_machine(place.name())?;
         let limits =
             |name: &String| folder.scenario.hosts.get(name).map_or(Ok(Limits::default()), Limits::of);
-        let limits = host_names(&folder.scenario)
+        let limits = folder
+            .scenario
+            .host_names()
             .into_iter()
             .map(|name| Ok((name.clone(), limits(&name)?)))
             .collect::<Result<_>>()?;
@@ -106,7 +103,7 @@ impl Lab {
 
     /// Its hosts' names.
     pub fn host_names(&self) -> Vec<String> {
-        host_names(&self.folder.scenario)
+        self.folder.scenario.host_names()
     }
 
     /// The folder with a host's own files (`etc/`, `var/`, ...), as the machine sees it.
@@ -189,13 +186,6 @@ pub(crate) fn joining(groups: &[PathBuf]) -> Command {
 /// Where a host's own files are.
 pub(crate) fn files(place: &Place, host: &str) -> PathBuf {
     place.path().join("hosts").join(host)
-}
-
-/// All hosts of a scenario.
-pub(crate) fn host_names(scenario: &Scenario) -> Vec<String> {
-    let mut names = vec![CLIENT.to_owned(), SERVER.to_owned()];
-    names.extend(scenario.hosts.keys().filter(|name| ![CLIENT, SERVER].contains(&name.as_str())).cloned());
-    names
 }
 
 /// All links of a scenario.

@@ -2,15 +2,16 @@
 //! nothing behind.
 
 use crate::down::take_down;
-use crate::groups::{self, Limits, Tree};
+use crate::groups::Limits;
 use crate::hosts::inside::OWN;
 use crate::hosts::links::{Net, set, within};
 use crate::hosts::{Tools, disks, start};
 use crate::journal::{Act, Claimed, Place, Told, only_beginner};
-use crate::lab::{CLIENT, Lab, host_names, service_limits};
+use crate::lab::{Lab, service_limits};
 use crate::machine;
 use crate::packages;
-use crate::scenario::{Folder, Host, Link, Machine, Scenario, Service};
+use crate::preconditions::{check_outside, check_own, check_root};
+use crate::scenario::{CLIENT, Folder, Host, Link, Machine, Scenario, Service};
 use crate::{services, sizes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, Permissions};
@@ -94,43 +95,6 @@ fn with_room(error: UserError) -> UserError {
     match error.message.to_lowercase().contains("no space left") {
         true => error.hint("free space there, or set WEBDYNO_STATE to a directory on another disk"),
         false => error,
-    }
-}
-
-/// An error for whoever is not root.
-pub fn check_root(command: &str, name: &str) -> Result<()> {
-    match rustix::process::geteuid().is_root() {
-        true => Ok(()),
-        false => Err(UserError::cannot_run(format!(
-            "`webdyno lab {command}` needs root: hosts have namespaces and control groups of their own"
-        ))
-        .hint(format!("sudo webdyno lab {command} {name}"))),
-    }
-}
-
-/// An error for whoever is on a host: the end of its scenario would be ours, half-way.
-pub(crate) fn check_outside(command: &str) -> Result<()> {
-    let path = "/proc/self/cgroup";
-    let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
-    match groups::host_of(&text) {
-        None => Ok(()),
-        Some((scenario, host)) => Err(UserError::cannot_run(format!(
-            "`webdyno lab {command}` was typed on the host `{host}` of `{scenario}`, and would end with it"
-        ))
-        .hint("leave the host with `exit`, and repeat it")),
-    }
-}
-
-/// An error when a scenario of this name was built with another state directory: its groups would be taken for ours.
-pub(crate) fn check_own(place: &Place, tree: &Tree) -> Result<()> {
-    match tree.stranger(&place.path()) {
-        None => Ok(()),
-        Some(folder) => Err(UserError::cannot_run(format!(
-            "the scenario `{}` is up already, with its files in {}",
-            place.name(),
-            folder.display()
-        ))
-        .hint("set WEBDYNO_STATE to the folder that holds that `lab`, then `webdyno lab down` removes it")),
     }
 }
 
@@ -224,7 +188,7 @@ impl Building<'_> {
         let controllers = controllers(scenario)?;
         let mut tell = |act: &Act| self.claimed.tell(act);
         self.lab.tree.make(&controllers, &mut tell)?;
-        for host in host_names(scenario) {
+        for host in scenario.host_names() {
             let own = service_limits(scenario, &host).into_iter().map(|(index, service)| {
                 let memory_bytes = service.memory.as_deref().map(sizes::bytes).transpose()?;
                 Ok((index, Limits { memory_bytes, processes: service.processes, ..Limits::default() }))

@@ -2,7 +2,6 @@
 //! it by hand, or with the reason why there is none. A pure function of the recording.
 
 use crate::recording::{Recording, lacking, with_front};
-use crate::view::Series;
 use std::collections::BTreeSet;
 use webdyno_analysis::diagnosis::missing;
 use webdyno_analysis::facts::by_hand;
@@ -18,6 +17,17 @@ use webdyno_model::observation::{
 use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
+
+/// A reading over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// `busy workers`, `accept queue`, `CPU of the server`.
+    pub name: String,
+    /// `workers`, `connections`, `fraction`.
+    pub unit: String,
+    /// `(seconds since the session began, value)`, rising in time; of an observation since its first reading.
+    pub points: Vec<(f64, f64)>,
+}
 
 /// The observation that a recording is of; `None` when nothing was read.
 pub fn observation(recording: &Recording) -> Option<Observation> {

@@ -1,5 +1,6 @@
 //! What a session amounts to: the value that text, JSON and HTML are made from. A pure function of the recording.
 
+pub use crate::observation::Series;
 use crate::observation::{levels, observation};
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::diagnosis::check::check;
@@ -106,17 +107,6 @@ pub struct LoadView {
     pub page_time_cumulative: Vec<(u64, f64)>,
     /// The report of its measured part.
     pub report: RunReport,
-}
-
-/// A reading over time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    /// `busy workers`, `accept queue`, `CPU of the server`.
-    pub name: String,
-    /// `workers`, `connections`, `fraction`.
-    pub unit: String,
-    /// `(seconds since the session began, value)`, rising in time; of an observation since its first reading.
-    pub points: Vec<(f64, f64)>,
 }
 
 /// Metrics that are plotted over the session: `(metric, name, unit)`.

@@ -4,13 +4,13 @@ mod cli;
 mod commands;
 mod exports;
 mod finish;
-mod interrupt;
+mod helpers;
+mod measuring;
 mod moment;
-mod objectives;
 mod output;
 mod place;
+mod process;
 mod progress;
-mod target;
 mod terminal;
 mod watching;
 
@@ -47,9 +47,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Rollback(arguments) => commands::rollback::rollback(&arguments),
         Command::Explain(arguments) => commands::explain::explain(&arguments),
         Command::Workload(arguments) => commands::workload::workload(&arguments),
-        Command::Agent(arguments) => commands::agent::agent(&arguments),
         Command::Lab(arguments) => commands::lab::lab(&arguments),
-        Command::LabLoad(arguments) => commands::lab_load::load(&arguments),
-        Command::LabUsers(arguments) => commands::lab_users::users(&arguments),
+        Command::Helper(helper) => helpers::run(helper),
     }
 }

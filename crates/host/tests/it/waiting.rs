@@ -49,7 +49,7 @@ fn refused(result: Result<Applied>, name: &str) {
         error.message.contains("would put changes of others in force") && error.message.contains(&told),
         "{error}"
     );
-    assert!(error.hint.as_ref().is_some_and(|hint| hint.contains("--yes-reload")), "{error:?}");
+    assert!(error.hint.as_ref().is_some_and(|hint| hint.contains("--accept-pending")), "{error:?}");
 }
 
 #[test]

@@ -208,7 +208,7 @@ pub fn within<T: Send>(pid: u32, act: impl FnOnce() -> Result<T> + Send) -> Resu
 
 /// Sets a kernel setting of the network of a process.
 pub fn set(pid: u32, name: &str, value: &str) -> Result<()> {
-    within(pid, || crate::machine::write_setting(name, value))
+    within(pid, || super::settings::write_setting(name, value))
 }
 
 #[cfg(test)]

@@ -7,12 +7,14 @@
 pub mod disks;
 pub mod inside;
 pub mod links;
+pub mod settings;
 mod tools;
 
 pub use tools::Tools;
 
 use crate::Lab;
-use crate::lab::{CLIENT, joining, service_limits};
+use crate::lab::{joining, service_limits};
+use crate::scenario::CLIENT;
 use inside::{Said, Spec};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

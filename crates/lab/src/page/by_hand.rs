@@ -2,8 +2,7 @@
 //! know where a server's process id is kept, or on which host its database runs.
 
 use super::port;
-use crate::SERVER;
-use crate::scenario::{Load, Program, Scenario};
+use crate::scenario::{Load, Program, SERVER, Scenario};
 use webdyno_model::sample::Metric;
 
 /// What words of the catalogue stand for where a scenario does not tell.

@@ -1,42 +1,8 @@
-//! The pages in docs/ are those of the scenarios: renewed with `make pages`, or with `WEBDYNO_UPDATE_GOLDEN=1`.
+//! What a page of a scenario shows.
 
 use super::*;
 use crate::scenario::Catalogue;
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
-}
-
-#[test]
-fn the_pages_of_the_guide_are_up_to_date() {
-    let pages = guide(&Catalogue::BuiltIn).unwrap();
-    let renews = std::env::var_os("WEBDYNO_UPDATE_GOLDEN").is_some();
-    let mut stale = vec![];
-    for (path, text) in &pages {
-        let place = docs().join(path);
-        if std::fs::read_to_string(&place).ok().as_ref() == Some(text) {
-            continue;
-        }
-        stale.push(path.clone());
-        if renews {
-            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
-            std::fs::write(place, text).unwrap();
-        }
-    }
-    // A page of a scenario that is gone.
-    let known: BTreeSet<&str> =
-        pages.iter().filter_map(|(path, _)| path.strip_prefix("scenarios/")).collect();
-    for entry in std::fs::read_dir(docs().join("scenarios")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if !known.contains(name.as_str()) {
-            stale.push(format!("scenarios/{name} (remove it)"));
-        }
-    }
-    let told = "`make pages` renews";
-    assert!(renews || stale.is_empty(), "{told}: {}", stale.join(", "));
-}
+use std::path::Path;
 
 #[test]
 fn a_page_tells_everything_that_a_reader_can_type() {

@@ -8,7 +8,7 @@ use super::{Hosts, Options, child};
 use crate::figures::NAMES;
 use crate::hosts::inside::OWN;
 use crate::proof::Evidence;
-use crate::scenario::{Folder, Load, Round};
+use crate::scenario::{Folder, Load, Round, file_name, split_flags};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Drive<'_> {
         (self.tell)(&format!("{name}: {}: {} {}", round.name, load.urls.join(" "), load.flags));
         let executable = self.options.executable.display().to_string();
         let mut command = self.hosts.enter("client")?;
-        command.arg(&executable).arg("lab-load").args(&load.urls).args(split(&load.flags)?);
+        command.arg(&executable).arg("lab-load").args(&load.urls).args(split_flags(&load.flags)?);
         command.arg("--server").arg(server(&executable, name)?);
         command.arg("--directory").arg(self.options.directory.join(LOAD_FILES));
         command.arg("--quiet").arg("--out").arg(directory);
@@ -156,14 +156,6 @@ fn is_seen(path: &Path) -> bool {
     let own = OWN.iter().map(|name| Path::new("/").join(name));
     let empty = ["/run", "/dev", "/proc", "/sys"].map(PathBuf::from);
     path.is_absolute() && !own.chain(empty).any(|folder| path.starts_with(folder))
-}
-
-/// Flags as a shell splits them.
-pub fn split(flags: &str) -> Result<Vec<String>> {
-    shlex::split(flags).ok_or_else(|| {
-        UserError::usage(format!("the flags `{flags}` have a quote that is not closed"))
-            .hint("write them as you would type them, as in -c 200 --no-keepalive -d 8s")
-    })
 }
 
 /// What a round showed.
@@ -214,14 +206,6 @@ fn all_figures(evidence: &Evidence) -> BTreeMap<String, Option<f64>> {
         .collect();
     figures.extend(known);
     figures
-}
-
-/// A name as part of a path: `225 workers` becomes `225-workers`.
-pub fn file_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let mapped: String = name.chars().map(plain).collect();
-    let words: Vec<&str> = mapped.split('-').filter(|word| !word.is_empty()).collect();
-    words.join("-").chars().take(60).collect()
 }
 
 fn append(path: &Path, text: &str) -> Result<()> {

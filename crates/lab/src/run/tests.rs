@@ -296,7 +296,7 @@ fn names_of_rounds_are_file_names() {
     for (name, file) in
         [("225 workers", "225-workers"), ("a/../b", "a-b"), ("", ""), ("Ümlaut & Co.", "mlaut-co")]
     {
-        assert_eq!(rounds::file_name(name), file);
+        assert_eq!(crate::scenario::file_name(name), file);
     }
-    assert!(rounds::split("-c 10 'open").unwrap_err().hint.is_some());
+    assert!(crate::scenario::split_flags("-c 10 'open").unwrap_err().hint.is_some());
 }

@@ -2,19 +2,21 @@
 //! operator would call, from the host of the clients. What it names first is judged.
 
 use super::child::{self, Beside};
-use super::rounds::{Drive, LOAD_FILES, MADE, server, split};
-use crate::judge::{Judged, Place, is_of_the_generator};
-use crate::scenario::{Load, Round};
+use super::rounds::{Drive, LOAD_FILES, MADE, server};
+use crate::scenario::{Load, Round, split_flags};
 use crate::users::{FILE, Users};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use webdyno_model::diagnosis::Finding;
 use webdyno_model::{Result, UserError};
-use webdyno_session::log::FILE_NAME;
 use webdyno_session::recording::Recording;
 
 /// The schema of [`Watched`].
 pub const SCHEMA: &str = "webdyno/lab-users/v1";
+
+/// Findings on the load generator.
+const OF_THE_GENERATOR: [&str; 2] = ["generator-saturated", "kernel-limit-total"];
 
 /// How long the diagnosis watches.
 const WINDOW: &str = "12s";
@@ -71,6 +73,11 @@ impl Watched {
     }
 }
 
+/// Whether a finding says that the generator is at fault: nobody on the server's side can know that.
+pub fn is_of_the_generator(id: &str) -> bool {
+    OF_THE_GENERATOR.contains(&id)
+}
+
 /// An error for a scenario whose answer nobody could find who only watches.
 pub fn check(name: &str, round: &Round) -> Result<()> {
     if is_of_the_generator(&round.finding) {
@@ -111,7 +118,11 @@ impl Drive<'_> {
     fn send(&mut self, load: &Load) -> Result<Beside> {
         (self.tell)(&format!("{}: users: {} {}", self.folder.name, load.urls.join(" "), load.flags));
         let mut command = self.hosts.enter("client")?;
-        command.arg(&self.options.executable).arg("lab-users").args(&load.urls).args(split(&load.flags)?);
+        command
+            .arg(&self.options.executable)
+            .arg("lab-users")
+            .args(&load.urls)
+            .args(split_flags(&load.flags)?);
         command.arg("--directory").arg(self.options.directory.join(LOAD_FILES));
         command.arg("--place").arg(&self.options.directory);
         command.arg("--quiet").arg("--out").arg(self.options.directory.join("users"));
@@ -184,31 +195,30 @@ impl Drive<'_> {
         let scenario = self.folder.name.clone();
         let found = match error {
             Some(_) => vec![],
-            None => self.found(round, directory)?,
+            None => found(directory)?,
         };
-        let stated = |(id, confidence)| Stated { id, confidence };
         Ok(Watched {
             schema: SCHEMA.into(),
-            right: found.first().is_some_and(|(id, _)| *id == round.finding),
+            right: found.first().is_some_and(|first| first.id == round.finding),
             scenario,
             users: users.program,
             why: users.why,
             expected: round.finding.clone(),
-            found: found.into_iter().map(stated).collect(),
+            found,
             error,
             directory: self.options.directory.display().to_string(),
         })
     }
+}
 
-    fn found(&self, round: &Round, directory: &Path) -> Result<Vec<(String, f64)>> {
-        let diagnosis = Recording::read(directory)?.diagnosis()?.ok_or_else(|| {
-            UserError::cannot_run(format!("nothing was watched in {}", directory.display()))
-                .hint("`webdyno lab run` makes it anew")
-        })?;
-        let scenario = self.folder.name.clone();
-        let place = Place { scenario, number: 1, file: directory.join(FILE_NAME) };
-        Ok(Judged::of(&place, round, &diagnosis).found)
-    }
+/// What the diagnosis in a directory says.
+fn found(directory: &Path) -> Result<Vec<Stated>> {
+    let diagnosis = Recording::read(directory)?.diagnosis()?.ok_or_else(|| {
+        UserError::cannot_run(format!("nothing was watched in {}", directory.display()))
+            .hint("record it anew")
+    })?;
+    let stated = |finding: Finding| Stated { id: finding.id, confidence: finding.confidence };
+    Ok(diagnosis.findings.into_iter().map(stated).collect())
 }
 
 /// What a command said first: its error, without our name before it.

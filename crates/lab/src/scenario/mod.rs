@@ -19,6 +19,12 @@ pub use read::parse;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use webdyno_model::{Result, UserError};
+
+/// The host that the users are on.
+pub const CLIENT: &str = "client";
+/// The host that is tuned.
+pub const SERVER: &str = "server";
 
 /// A faulty server, and its story.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -321,12 +327,28 @@ fn rate() -> String {
 impl Scenario {
     /// The names of all hosts, `client` and `server` first.
     pub fn host_names(&self) -> Vec<String> {
-        let others = self.hosts.keys().filter(|name| !matches!(name.as_str(), "client" | "server"));
-        ["client", "server"].into_iter().map(str::to_owned).chain(others.cloned()).collect()
+        let others = self.hosts.keys().filter(|name| ![CLIENT, SERVER].contains(&name.as_str()));
+        [CLIENT, SERVER].into_iter().map(str::to_owned).chain(others.cloned()).collect()
     }
 
     /// Whether there is a host of this name: `client` and `server` always are.
     pub fn has_host(&self, name: &str) -> bool {
-        matches!(name, "client" | "server") || self.hosts.contains_key(name)
+        [CLIENT, SERVER].contains(&name) || self.hosts.contains_key(name)
     }
+}
+
+/// Flags as a shell splits them.
+pub fn split_flags(flags: &str) -> Result<Vec<String>> {
+    shlex::split(flags).ok_or_else(|| {
+        UserError::usage(format!("the flags `{flags}` have a quote that is not closed"))
+            .hint("write them as you would type them, as in -c 200 --no-keepalive -d 8s")
+    })
+}
+
+/// A name as part of a path: `225 workers` becomes `225-workers`.
+pub fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let mapped: String = name.chars().map(plain).collect();
+    let words: Vec<&str> = mapped.split('-').filter(|word| !word.is_empty()).collect();
+    words.join("-").chars().take(60).collect()
 }

@@ -24,7 +24,7 @@ mod tests;
 pub use inside::Inside;
 pub use packages::missing_packages;
 
-use crate::scenario::{Folder, Program, Service};
+use crate::scenario::{CLIENT, Folder, Program, Service};
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,8 +34,6 @@ use webdyno_model::{Result, UserError};
 
 /// The folders that a host has for itself.
 const OWN: [&str; 4] = ["etc", "root", "srv", "var"];
-/// The host that keeps the machine's file system, but for the names of hosts.
-const CLIENT: &str = "client";
 /// Where Apache's names are.
 pub const ENVVARS: &str = "/etc/apache2/envvars";
 /// How long its script may take, seconds.

@@ -2,6 +2,7 @@
 
 use super::markup::Markup;
 use super::parts::{self, Column, table};
+use super::run;
 use crate::{say, words};
 use webdyno_model::diagnosis::Diagnosis;
 
@@ -18,7 +19,7 @@ pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
         m.leaf("p", &words::limit_meaning(&answer.id));
     }
     if let Some(run) = &diagnosis.run {
-        parts::run_cards(m, run);
+        run::cards(m, run);
     }
     if !answer.facts.is_empty() {
         m.leaf("h2", "How we know");
@@ -54,7 +55,7 @@ fn site(m: &mut Markup, diagnosis: &Diagnosis) {
 pub(super) fn details(m: &mut Markup, diagnosis: &Diagnosis) {
     if let Some(run) = &diagnosis.run {
         m.leaf("h2", &format!("Under this load: {}", say::run_headline(run)));
-        parts::run_details(m, run);
+        run::details(m, run);
     }
     if !diagnosis.experiments.is_empty() {
         m.leaf("h2", "What was tried to tell explanations apart");

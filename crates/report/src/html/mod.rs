@@ -12,6 +12,7 @@ mod pages;
 mod parts;
 mod plot;
 mod rows;
+mod run;
 mod tune;
 
 use crate::say;
@@ -131,7 +132,7 @@ fn banners(m: &mut Markup, view: &View) {
 }
 
 fn run_summary(m: &mut Markup, run: &RunReport) {
-    parts::run_cards(m, run);
+    run::cards(m, run);
     if !run.objectives.is_empty() {
         let row = |objective: &webdyno_model::objective::ObjectiveResult| {
             let met = if objective.met { "met" } else { "not met" };
@@ -160,7 +161,7 @@ fn run_summary(m: &mut Markup, run: &RunReport) {
     }
     ablation::whole(m, run);
     m.leaf("h2", "The load");
-    parts::run_details(m, run);
+    run::details(m, run);
 }
 
 fn nothing(m: &mut Markup, view: &View) {

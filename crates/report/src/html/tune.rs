@@ -3,6 +3,7 @@
 use super::arrows;
 use super::markup::Markup;
 use super::parts::{self, Column, table};
+use super::run;
 use crate::human::{UNKNOWN, rate_or_unknown, share, time, times, times_interval};
 use crate::{say, words};
 use webdyno_model::run::RunReport;
@@ -14,7 +15,7 @@ pub(super) fn summary(m: &mut Markup, tune: &TuneReport) {
     match tune.state {
         TuneState::Planned => {
             m.leaf_with("p", &[("class", "answer")], "Nothing was written on the server: this is a plan.");
-            parts::run_cards(m, &tune.baseline);
+            run::cards(m, &tune.baseline);
         }
         TuneState::Applied => {
             tune.rounds.iter().filter(|round| round.kept).for_each(|round| kept(m, round));
@@ -25,7 +26,7 @@ pub(super) fn summary(m: &mut Markup, tune: &TuneReport) {
         TuneState::Reverted => {
             m.leaf_with("p", &[("class", "answer")], say::reverted(tune));
             m.leaf("p", &say::goal(tune));
-            parts::run_cards(m, &tune.baseline);
+            run::cards(m, &tune.baseline);
         }
     }
     if let Some(others) = say::live_traffic(tune.live_traffic.as_ref()) {
@@ -171,7 +172,7 @@ pub(super) fn measurements(m: &mut Markup, tune: &TuneReport) {
     for (name, run) in pairs.into_iter().take(if same { 1 } else { 2 }) {
         m.within("details", &[], |m| {
             m.leaf("summary", &format!("{name}: {}", say::run_headline(run)));
-            parts::run_details(m, run);
+            run::details(m, run);
         });
     }
 }

@@ -63,7 +63,7 @@ struct Watches<'a> {
 /// What is noted of a load that ends as an objective is lost.
 fn given_up(lost: &Lost) -> String {
     format!(
-        "the load ended before its time: {} cannot be met any more, whatever follows: {} (--to-the-end goes on all the same)",
+        "the load ended before its time: {} cannot be met any more, whatever follows: {} (--no-early-stop goes on all the same)",
         lost.slo, lost.why
     )
 }

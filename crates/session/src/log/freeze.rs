@@ -4,11 +4,15 @@
 use super::head::Head;
 use super::writer::EventLog;
 use super::{merge, ring};
-use crate::recording::{INCIDENT_AFTER_US, INCIDENT_BEFORE_US};
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
 use webdyno_model::event::{Event, EventBody};
+
+/// The window around an incident that is diagnosed: so long before it was seen,
+pub const INCIDENT_BEFORE_US: u64 = 5_000_000;
+/// and so long after it. More would be the time in which all was well again.
+pub const INCIDENT_AFTER_US: u64 = 15_000_000;
 
 /// The folder of the frozen incidents in a run directory.
 pub const FOLDER: &str = "incidents";

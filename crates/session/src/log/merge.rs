@@ -1,7 +1,7 @@
 //! The segments of a ring as one log: each begins with what explains it, and several sessions may have followed upon each
 //! other, each with times of its own.
 
-use super::reader::{damaged, parse};
+use super::lines::{damaged, parse};
 use jiff::Timestamp;
 use std::path::PathBuf;
 use webdyno_model::Result;

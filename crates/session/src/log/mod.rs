@@ -2,12 +2,15 @@
 
 mod freeze;
 mod head;
+mod lines;
 mod merge;
 pub mod reader;
 pub mod ring;
 pub mod writer;
 
-pub use freeze::{AFTER_US as FROZEN_AFTER_US, FOLDER as INCIDENTS, Frozen, freeze};
+pub use freeze::{
+    AFTER_US as FROZEN_AFTER_US, FOLDER as INCIDENTS, Frozen, INCIDENT_AFTER_US, INCIDENT_BEFORE_US, freeze,
+};
 
 /// Name of the log in a run directory.
 pub const FILE_NAME: &str = "events.jsonl";

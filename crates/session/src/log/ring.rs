@@ -6,7 +6,7 @@
 //! its end releases, however it ends.
 
 use super::head::Head;
-use super::reader;
+use super::lines;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -258,7 +258,7 @@ fn segment_us(length_us: u64) -> u64 {
 /// First and last time in a segment; `None` when there is nothing whole in it.
 fn extent_us(path: &Path) -> Option<(u64, u64)> {
     let text = std::fs::read(path).ok()?;
-    let times: Vec<u64> = reader::times_us(&text).collect();
+    let times: Vec<u64> = lines::times_us(&text).collect();
     Some((times.iter().copied().min()?, times.iter().copied().max()?))
 }
 

@@ -2,16 +2,12 @@
 //! of ours was sent.
 
 use super::Recording;
+use crate::log::{INCIDENT_AFTER_US, INCIDENT_BEFORE_US};
 use jiff::Timestamp;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::topology::Topology;
-
-/// The window around an incident that is diagnosed: so long before it was seen,
-pub const INCIDENT_BEFORE_US: u64 = 5_000_000;
-/// and so long after it. More would be the time in which all was well again.
-pub const INCIDENT_AFTER_US: u64 = 15_000_000;
 
 /// What was recorded of a host that is not the one under load.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -2,9 +2,8 @@
 
 use crate::simulated::load::Model;
 use crate::simulated::machine::{Machine, State};
-use crate::simulated::operator::{Edit, configuration};
+use crate::simulated::operator::{Configuration, Edit, configuration};
 use crate::simulated::server::{Settings, configured};
-use crate::simulated::session::Configuration;
 use crate::simulated::stand::{live, tools};
 use std::path::{Path, PathBuf};
 use webdyno_host::change::journal::action::OldFile;

@@ -3,7 +3,8 @@
 
 use crate::simulated::faults::Kind;
 use crate::simulated::files::{Files, Progress};
-use crate::simulated::machine::{Course, Process, STATE, State};
+use crate::simulated::layout::STATE;
+use crate::simulated::machine::{Course, Process, State};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -3,20 +3,15 @@
 
 use crate::simulated::faults::{Fault, Faults, Kind, OperatorAct, ServiceFault};
 use crate::simulated::files::{Files, Progress};
+use crate::simulated::layout::{DEADLY, ETC, STATE};
 use crate::simulated::operator::Operator;
-use crate::simulated::server::{DEADLY, Server, configured, has_line};
+use crate::simulated::server::{Server, configured, has_line};
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use webdyno_host::os::process::ProcessName;
-
-/// Where the journals are.
-pub const STATE: &str = "/var/lib/webdyno";
-
-/// Where the configuration is.
-pub const ETC: &str = "/etc/apache2";
 
 /// What an act takes.
 const ACT_US: u64 = 1000;

@@ -6,6 +6,7 @@ mod checks;
 mod disk;
 mod faults;
 mod files;
+mod layout;
 mod load;
 mod machine;
 mod operator;

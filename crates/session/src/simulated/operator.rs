@@ -1,12 +1,14 @@
 //! The operator, who edits the same files meanwhile: what he did, so that it can be told whether it was respected.
 
 use crate::simulated::files::{Files, new_file};
-use crate::simulated::machine::ETC;
+use crate::simulated::layout::{ETC, Style};
 use crate::simulated::random::Random;
-use crate::simulated::service::Style;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::journal::action::OldFile;
+
+/// The configuration, by path.
+pub type Configuration = BTreeMap<PathBuf, OldFile>;
 
 /// What an operator did to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +89,7 @@ impl Operator {
 }
 
 /// The files of the configuration, without what begins with a dot.
-pub fn configuration(files: &Files) -> BTreeMap<PathBuf, OldFile> {
+pub fn configuration(files: &Files) -> Configuration {
     let mut all = files.below(Path::new(ETC));
     all.retain(|path, _| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')));
     all
@@ -98,7 +100,7 @@ fn is_optional(path: &Path) -> bool {
 }
 
 /// The files at the beginning, with rights and times of their own; with our own file from an earlier session, or without.
-pub fn original(has_drop_in: bool) -> BTreeMap<PathBuf, OldFile> {
+pub fn original(has_drop_in: bool) -> Configuration {
     let file = |text: &str, mode: u32, uid: u32| OldFile {
         uid,
         gid: 50,

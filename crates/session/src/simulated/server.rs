@@ -1,9 +1,8 @@
 //! The modelled server: it reads its files when it is started or reloaded, and goes on with what it read.
 
 use crate::simulated::files::Files;
-use crate::simulated::machine::ETC;
+use crate::simulated::layout::{DEADLY, ETC, INVALID, Style};
 use crate::simulated::operator::configuration;
-use crate::simulated::service::Style;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_host::os::process::ProcessName;
@@ -22,12 +21,6 @@ const DEFAULT: Settings = Settings { workers: 256, server_limit: 256 };
 
 /// The folders in which the files are read, in order.
 const FOLDERS: [&str; 3] = ["", "mods-enabled", "conf-enabled"];
-
-/// A line that the program does not know.
-pub const INVALID: &str = "NoSuchDirective";
-
-/// A line that passes every test, and ends the program when it sets itself up.
-pub const DEADLY: &str = "CustomLog /no/such/folder/log";
 
 /// The program.
 #[derive(Debug, Clone, Default)]

@@ -2,9 +2,9 @@
 
 use crate::simulated::faults::{Kind, ServiceFault};
 use crate::simulated::files::Progress;
-use crate::simulated::machine::{Course, ETC, Process, State};
-use crate::simulated::server::{DEADLY, INVALID, configured};
-use crate::simulated::world::BEGIN_US;
+use crate::simulated::layout::{BEGIN_US, ETC, PORT, PROGRAM};
+use crate::simulated::machine::{Course, Process, State};
+use crate::simulated::server::configured;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,37 +14,6 @@ use webdyno_host::services::{Activation, PendingChange, Service, Shadow};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, Managed, RenderedPlan, Wish};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::{Result, UserError};
-
-/// Where it answers.
-pub const PORT: u16 = 80;
-
-/// The executable.
-const PROGRAM: &str = "/usr/sbin/apache2";
-
-/// How wishes are written, and what comes of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Style {
-    /// Whether MaxRequestWorkers is written where it is, and not into a late drop-in.
-    pub workers_in_place: bool,
-    /// Whether ServerLimit is.
-    pub limit_in_place: bool,
-    /// Values above this are in files that Puppet manages.
-    pub managed_above: Option<i64>,
-    /// Whether the service does not do what it is told the next time that that is a restart.
-    pub refuses_restart: bool,
-    /// A line that spoils it.
-    pub poison: Option<&'static str>,
-}
-
-impl Style {
-    /// What a test and a start make of such a line.
-    pub const POISONS: [&'static str; 2] = [INVALID, DEADLY];
-
-    fn path(self, setting: &str) -> PathBuf {
-        let in_place = if setting == "ServerLimit" { self.limit_in_place } else { self.workers_in_place };
-        Path::new(ETC).join(if in_place { "mods-enabled/mpm.conf" } else { "conf-enabled/zz-webdyno.conf" })
-    }
-}
 
 fn refused(what: &str) -> UserError {
     UserError::cannot_run(format!("apache: {what}"))

@@ -5,27 +5,21 @@ use crate::rounds::{Options, tune};
 use crate::simulated::checks::{Outcome, check};
 use crate::simulated::faults::Faults;
 use crate::simulated::files::Files;
+use crate::simulated::layout::{ETC, Style};
 use crate::simulated::load::Model;
-use crate::simulated::machine::{ETC, Machine};
-use crate::simulated::operator::{Operator, configuration, original};
+use crate::simulated::machine::Machine;
+use crate::simulated::operator::{Configuration, Operator, configuration, original};
 use crate::simulated::random::Random;
 use crate::simulated::recovery::{Habits, recovered, undisturbed};
-use crate::simulated::service::Style;
 use crate::simulated::stand::{SimulatedStand, live, text_of, tools};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use webdyno_host::change::Changer;
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::action::OldFile;
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::os::process::ProcessName;
 use webdyno_host::services::Service;
 use webdyno_model::change::{ApplyOptions, Wish};
 use webdyno_model::service::SettingValue;
 use webdyno_model::tune::Goal;
-
-/// The configuration, by path.
-pub type Configuration = BTreeMap<PathBuf, OldFile>;
 
 /// What became of a session.
 pub struct Simulated {

@@ -2,9 +2,9 @@
 //! not outlive its session.
 
 use crate::simulated::faults::{Kind, ServiceFault};
-use crate::simulated::machine::{ETC, Process, State};
+use crate::simulated::layout::{DEADLY, ETC, INVALID, PROGRAM};
+use crate::simulated::machine::{Process, State};
 use crate::simulated::operator::configuration;
-use crate::simulated::server::{DEADLY, INVALID};
 use std::path::{Path, PathBuf};
 use webdyno_host::change::journal::action::{Launch, Launched};
 use webdyno_host::change::seams::processes::Running;
@@ -15,9 +15,6 @@ use webdyno_model::{Result, UserError};
 
 /// Where a shadow answers.
 pub const SHADOW_PORT: u16 = 8081;
-
-/// The program behind it.
-const PROGRAM: &str = "/usr/sbin/apache2";
 
 impl State {
     /// A private copy of the service with these files.

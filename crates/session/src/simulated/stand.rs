@@ -3,8 +3,9 @@
 
 use crate::recording::Recording;
 use crate::simulated::faults::Kind;
+use crate::simulated::layout::STATE;
 use crate::simulated::load::Model;
-use crate::simulated::machine::{Ended, Machine, Process, STATE, State};
+use crate::simulated::machine::{Ended, Machine, Process, State};
 use crate::simulated::operator::configuration;
 use crate::simulated::random::Random;
 use crate::stand::{InForce, Measured, Stand};

@@ -2,8 +2,8 @@
 
 use crate::simulated::disk::Held;
 use crate::simulated::faults::Kind;
+use crate::simulated::layout::{BEGIN_US, PORT};
 use crate::simulated::machine::Process;
-use crate::simulated::service::PORT;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,6 @@ use webdyno_model::{Result, UserError};
 
 /// How often something is looked at while it is waited for.
 const LOOKS_COUNT: u32 = 8;
-
-/// The time of day at the first boot: 2026-01-01.
-pub const BEGIN_US: i64 = 1_767_225_600_000_000;
 
 impl World for Process {
     fn this_process(&self) -> Result<ProcessName> {

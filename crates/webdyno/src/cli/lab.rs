@@ -1,6 +1,6 @@
 //! Flags of `webdyno lab`.
 
-use super::lab_run::{LabJudgeArgs, LabPagesArgs, LabRivalsArgs, LabRunArgs, LabShowArgs, LabTableArgs};
+use super::lab_run::{LabRunArgs, LabShowArgs};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,18 +27,6 @@ pub enum LabCommand {
     Run(LabRunArgs),
     /// Print the page of a scenario: its story, its files, and what to type
     Show(LabShowArgs),
-    /// Write the pages of all scenarios for the user guide
-    #[command(hide = true)]
-    Pages(LabPagesArgs),
-    /// Write docs/lab.md from what runs wrote
-    #[command(hide = true)]
-    Table(LabTableArgs),
-    /// Diagnose recordings of scenarios, and compare with what these say
-    #[command(hide = true)]
-    Judge(LabJudgeArgs),
-    /// Ask apache2buddy's rules and MySQLTuner about scenarios as they are found, right after their load
-    #[command(hide = true)]
-    Rivals(LabRivalsArgs),
     /// Run a command on a host of a scenario that is up; a shell without one
     Exec(ExecArgs),
     /// Remove a scenario with everything that belongs to it

@@ -73,10 +73,19 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Check a workload file, or make one
     Workload(WorkloadArgs),
-    /// The server's end of --server: speaks framed messages on stdin and stdout
-    Agent(AgentArgs),
+    /// What the program starts of itself
+    #[command(flatten)]
+    Helper(Helper),
     /// Faulty servers of our own, in namespaces: build them, load them, mend them
     Lab(LabArgs),
+}
+
+/// Commands that the program gives itself, on a server or in a host of the lab.
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // there is one of it
+pub enum Helper {
+    /// The server's end of --server: speaks framed messages on stdin and stdout
+    Agent(AgentArgs),
     /// The load of a scenario's round
     #[command(hide = true)]
     LabLoad(LabLoadArgs),
@@ -104,10 +113,8 @@ impl Command {
             | Self::Rollback(_)
             | Self::Explain(_)
             | Self::Workload(_)
-            | Self::Agent(_)
-            | Self::Lab(_)
-            | Self::LabLoad(_)
-            | Self::LabUsers(_) => None,
+            | Self::Helper(_)
+            | Self::Lab(_) => None,
         }
     }
 }
@@ -151,12 +158,12 @@ pub struct RunArgs {
     /// Make the same load so many times, and tell how far the runs lie apart
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
-    /// Go on also when an objective cannot be met any more
-    #[arg(long)]
-    pub to_the_end: bool,
-    /// Load the same pages with their documents only besides, in turns, and compare both
-    #[arg(long)]
-    pub without_resources: bool,
+    /// Go on also when an objective can no longer be met
+    #[arg(long, alias = "to-the-end")]
+    pub no_early_stop: bool,
+    /// Also load the documents of the pages alone, in turns with the whole pages, and compare both
+    #[arg(long, alias = "without-resources")]
+    pub compare_documents_only: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -194,8 +201,8 @@ pub struct DiagnoseArgs {
     pub url: Option<String>,
     /// Where two explanations remain, tell them apart by up to two more, shorter loads with one thing changed: documents
     /// only, no keep-alive, half the load, over loopback
-    #[arg(long)]
-    pub ablate: bool,
+    #[arg(long, alias = "ablate")]
+    pub disambiguate: bool,
     /// Exit with 3 when a fault is found
     #[arg(long)]
     pub fail_on_fault: bool,
@@ -219,9 +226,9 @@ pub struct TuneArgs {
     /// Permit changes that need a restart of the service
     #[arg(long)]
     pub allow_restart: bool,
-    /// Reload also when that puts changes of others in force that wait for a reload
-    #[arg(long)]
-    pub yes_reload: bool,
+    /// Accept that a reload also puts pending changes of others in force
+    #[arg(long, alias = "yes-reload")]
+    pub accept_pending: bool,
     /// Write the plans as files to DIR, new or empty: each file as it should be, and change.diff for patch(1)
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
@@ -319,6 +326,37 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Scripts of before go on; help names the new ones alone.
+    #[test]
+    fn flags_that_were_renamed_keep_their_old_names() {
+        for (words, is_set) in [
+            (
+                "run http://h/ --to-the-end",
+                (|one| matches!(one, Command::Run(a) if a.no_early_stop)) as fn(&Command) -> bool,
+            ),
+            ("run http://h/ --no-early-stop", |one| matches!(one, Command::Run(a) if a.no_early_stop)),
+            (
+                "run http://h/ --without-resources",
+                |one| matches!(one, Command::Run(a) if a.compare_documents_only),
+            ),
+            (
+                "run http://h/ --compare-documents-only",
+                |one| matches!(one, Command::Run(a) if a.compare_documents_only),
+            ),
+            ("diagnose http://h/ --ablate", |one| matches!(one, Command::Diagnose(a) if a.disambiguate)),
+            (
+                "diagnose http://h/ --disambiguate",
+                |one| matches!(one, Command::Diagnose(a) if a.disambiguate),
+            ),
+            ("tune http://h/ --yes-reload", |one| matches!(one, Command::Tune(a) if a.accept_pending)),
+            ("tune http://h/ --accept-pending", |one| matches!(one, Command::Tune(a) if a.accept_pending)),
+        ] {
+            let command =
+                Cli::try_parse_from(["webdyno"].into_iter().chain(words.split(' '))).unwrap().command;
+            assert!(is_set(&command), "{words}");
+        }
     }
 
     #[test]

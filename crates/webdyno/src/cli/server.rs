@@ -34,7 +34,7 @@ impl ServerArgs {
 
     /// How the agent of one of them is started.
     pub fn start(&self, address: &ServerAddress) -> Result<Start> {
-        let own_executable = crate::commands::own_executable()?;
+        let own_executable = crate::process::own_executable()?;
         Ok(Start { sudo: self.sudo, ..Start::at(address.clone(), &own_executable) })
     }
 }

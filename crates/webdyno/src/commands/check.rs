@@ -1,7 +1,9 @@
 //! `webdyno check`: one look at a server without traffic, for its ceilings and for settings that contradict each other.
 
 use crate::cli::CheckArgs;
-use crate::{finish, interrupt, place, target, watching};
+use crate::measuring::{self, target};
+use crate::process::interrupt_flag;
+use crate::{finish, place, watching};
 use webdyno_host::agent::Start;
 use webdyno_model::event::EventBody;
 use webdyno_model::service::ServiceSnapshot;
@@ -18,7 +20,7 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
         Some(url) => Some(target::port(url, &how.address)?),
         None => arguments.port,
     };
-    let interrupted = interrupt::flag()?;
+    let interrupted = interrupt_flag()?;
     let mut servers = Servers::connect(&list, &how)?;
     let mut watched = Watched { port: given, access: arguments.server.access() };
     let mut found = servers.topologies(&watched)?;
@@ -28,7 +30,7 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
     }
     let mut session = Session::observe(
         &place::run_directory(&arguments.output, "check"),
-        super::about("check", None, &[]),
+        measuring::about("check", None, &[]),
         interrupted,
         watching::watcher(&arguments.output, true),
         None,

@@ -32,28 +32,6 @@ fn list() -> String {
     format!("{findings}\n{words}")
 }
 
-/// All chapters as one page of the user guide: findings, then words.
-pub fn manual() -> String {
-    let mut text = String::from(
-        "<!-- Made by `webdyno lab pages` from the heads of the rules. -->\n# Manual\n\nWhat limits a server, and the words \
-         of the reports: the chapters that `webdyno explain ID` prints.\n",
-    );
-    let findings = limits::ALL.iter().map(|rule| (rule.id, rule.manual()));
-    let words = CHAPTERS.iter().map(|(word, text)| (*word, (*text).to_owned()));
-    for (part, chapters) in [("Findings", findings.collect::<Vec<_>>()), ("Words", words.collect())] {
-        text.push_str(&format!("\n## {part}\n"));
-        for (id, chapter) in chapters {
-            let deeper: Vec<String> = chapter
-                .trim_end()
-                .lines()
-                .map(|line| if line.starts_with("## ") { format!("##{line}") } else { line.to_owned() })
-                .collect();
-            text.push_str(&format!("\n### {id}\n\n{}\n", deeper.join("\n")));
-        }
-    }
-    text
-}
-
 fn unknown(id: &str) -> UserError {
     let ids = limits::ALL.iter().map(|rule| rule.id).chain(CHAPTERS.iter().map(|(word, _)| *word));
     let distance = |known: &&str| strsim::damerau_levenshtein(id, known);
@@ -83,19 +61,11 @@ mod tests {
     }
 
     #[test]
-    fn every_finding_and_word_is_explained_and_stands_in_the_manual() {
-        let manual = manual();
+    fn every_finding_and_word_is_explained() {
         let words = CHAPTERS.iter().map(|(word, _)| *word);
         for id in limits::ALL.iter().map(|rule| rule.id).chain(words) {
             assert!(chapter(id).is_some_and(|text| text.starts_with(&format!("`{id}`"))), "{id}");
-            assert!(manual.contains(&format!("\n### {id}\n")), "{id}");
         }
-        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual.md");
-        if std::env::var_os("WEBDYNO_UPDATE_GOLDEN").is_some() {
-            std::fs::write(kept, &manual).unwrap();
-        }
-        let is_kept = std::fs::read_to_string(kept).is_ok_and(|kept| kept == manual);
-        assert!(is_kept, "docs/manual.md is not what the rules say: make pages");
     }
 
     #[test]

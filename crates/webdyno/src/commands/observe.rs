@@ -1,7 +1,9 @@
 //! `webdyno observe`: watch a host without load, take one look at it, or keep the last while and freeze what goes wrong.
 
 use crate::cli::ObserveArgs;
-use crate::{exports, finish, interrupt, place, target, terminal, watching};
+use crate::measuring::{self, target};
+use crate::process::interrupt_flag;
+use crate::{exports, finish, place, terminal, watching};
 use std::path::Path;
 use webdyno_host::agent::Start;
 use webdyno_model::{ErrorKind, Result, UserError};
@@ -31,12 +33,12 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
         (_, Some(length_us)) => Until::Elapsed(length_us),
         (_, None) => Until::Interrupted,
     };
-    let interrupted = interrupt::flag()?;
+    let interrupted = interrupt_flag()?;
     let mut servers = Servers::connect(&list, &how)?;
     let found = servers.topologies(&watched)?;
     let directory = place::run_directory(&arguments.output, "observe");
     let watcher = watching::watcher(&arguments.output, arguments.once);
-    let about = super::about("observe", None, &[]);
+    let about = measuring::about("observe", None, &[]);
     let mut session = Session::observe(&directory, about, interrupted, watcher, arguments.ring)?;
     let quiet = arguments.output.quiet;
     let mut frozen = |frozen: Result<Frozen>| tell_frozen(frozen, arguments.ring.is_some(), quiet);

@@ -1,8 +1,9 @@
 //! `webdyno quickstart`: the whole loop on a private Apache of its own.
 
-use super::diagnose::{BEFORE_S, introduce};
 use crate::cli::QuickstartArgs;
-use crate::{finish, interrupt, place, progress, terminal};
+use crate::measuring::{self, BEFORE_S, introduce};
+use crate::process::{interrupt_flag, own_executable};
+use crate::{finish, place, progress, terminal};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use webdyno_analysis::measurement::Measurement;
@@ -31,9 +32,9 @@ const PORTS_TRIED_MAX: u32 = 5;
 /// Runs the whole loop. Gives the exit code.
 pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
     let directory = place::run_directory(&arguments.output, "quickstart");
-    let interrupted = interrupt::flag()?;
+    let interrupted = interrupt_flag()?;
     let pace = progress::Pace { measure_s: f64::from(MEASURE_S), settles: true, changes: true };
-    let about = super::about("quickstart", Some(arguments.goal), &[]);
+    let about = measuring::about("quickstart", Some(arguments.goal), &[]);
     let mut session =
         Session::begin(&directory, about, interrupted, progress::watcher(&arguments.output, pace))?;
     let result = with_private_apache(&mut session, &directory, arguments);
@@ -42,7 +43,7 @@ pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
 
 fn with_private_apache(session: &mut Session, directory: &Path, arguments: &QuickstartArgs) -> Result<()> {
     let mut apache = PrivateApache::create(directory)?;
-    let result = Server::connect(&ServerAddress::Local, &super::own_executable()?).and_then(|server| {
+    let result = Server::connect(&ServerAddress::Local, &own_executable()?).and_then(|server| {
         let mut servers = Servers::of(server);
         let result = launch(session, servers.front_mut(), &mut apache).and_then(|()| {
             if !arguments.output.quiet {

@@ -1,7 +1,7 @@
 //! `webdyno rollback`: restore the original configuration; and what every other command does about sessions that were
 //! cut off.
 
-use crate::cli::{Command, RollbackArgs};
+use crate::cli::{Command, Helper, RollbackArgs};
 use crate::terminal;
 use webdyno_host::agent::{
     AgentClient, ServerAddress, only_starts_an_agent, run_elsewhere, tools_that_enter,
@@ -47,7 +47,10 @@ fn tell(Interrupted { lines, problem, .. }: Interrupted, only_unkept: bool) -> R
 /// Commands that only read tell that a rollback is pending. Everyone hears, once, that a guardian put everything back.
 /// An error when a tuning would begin with a server that is not as it was.
 pub fn put_back_first(command: &Command) -> Result<()> {
-    if matches!(command, Command::Agent(_) | Command::Rollback(_) | Command::Workload(_) | Command::Lab(_)) {
+    if matches!(
+        command,
+        Command::Helper(Helper::Agent(_)) | Command::Rollback(_) | Command::Workload(_) | Command::Lab(_)
+    ) {
         return Ok(());
     }
     // Without a state directory there is no journal, and so nothing to do.

@@ -1,7 +1,9 @@
 //! `webdyno run`: load a server and report what was measured.
 
 use crate::cli::RunArgs;
-use crate::{finish, interrupt, objectives, place, progress};
+use crate::measuring::{self, objectives};
+use crate::process::interrupt_flag;
+use crate::{finish, place, progress};
 use webdyno_load::Prepared;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::EndReason;
@@ -18,8 +20,8 @@ const GIVEN_UP: &str = "the load was given up: for half a minute no connection t
 pub fn run(arguments: &RunArgs) -> Result<u8> {
     let draft = arguments.draft()?;
     let workload = arguments.load.workload(&draft)?;
-    let without = arguments.without_resources.then(|| without_resources(&workload)).transpose()?;
-    let interrupted = interrupt::flag()?;
+    let without = arguments.compare_documents_only.then(|| without_resources(&workload)).transpose()?;
+    let interrupted = interrupt_flag()?;
     let mut made = vec![Made::prepare(workload, Purpose::Run, (&draft.objectives, &draft.objective_places))?];
     let without = without.map(|workload| Made::prepare(workload, Purpose::WithoutResources, (&[], &[])));
     made.extend(without.transpose()?);
@@ -27,11 +29,11 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let pace = progress::Pace { measure_s, settles: false, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "run"),
-        super::about("run", None, &draft.objectives),
+        measuring::about("run", None, &draft.objectives),
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;
-    if !arguments.to_the_end {
+    if !arguments.no_early_stop {
         session.give_up_when_hopeless();
     }
     // A number of requests is a promise to report them all.
@@ -68,7 +70,7 @@ fn without_resources(workload: &Workload) -> Result<Workload> {
     workload.without_resources().ok_or_else(|| {
         let what = if workload.page_names().is_empty() { "pages" } else { "resources of its pages" };
         UserError::usage(format!(
-            "--without-resources compares pages with their documents, and this workload has no {what}"
+            "--compare-documents-only compares pages with their documents, and this workload has no {what}"
         ))
         .hint("--page loads each URL with what it embeds; a workload file lists it with --workload")
     })

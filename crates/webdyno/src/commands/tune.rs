@@ -1,8 +1,9 @@
 //! `webdyno tune`: change what limits a server, round by round, until the goal is met; only plans without `--apply`.
 
-use super::diagnose::{BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, introduce};
 use crate::cli::TuneArgs;
-use crate::{finish, interrupt, place, progress, terminal};
+use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, introduce};
+use crate::process::interrupt_flag;
+use crate::{finish, place, progress, terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -28,11 +29,11 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let directory = place::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
-    let interrupted = interrupt::flag()?;
+    let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     let waits = waits_for_a_reload(servers.front(), arguments)?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
-    let about = super::about("tune", Some(arguments.goal), &draft.objectives);
+    let about = measuring::about("tune", Some(arguments.goal), &draft.objectives);
     let watcher = progress::watcher(&arguments.output, pace);
     let mut session = Session::begin(&directory, about, interrupted.clone(), watcher)?;
     let options = Options {
@@ -45,7 +46,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let result = introduce(&mut session, &mut servers, before_s).and_then(|()| {
         waits.map(|text| session.append(EventBody::Note { text })).transpose()?;
         let MeasuredLoad { prepared, workload, length, .. } = load;
-        let allowed = ApplyOptions { yes_reload: arguments.yes_reload, ..ApplyOptions::default() };
+        let allowed = ApplyOptions { yes_reload: arguments.accept_pending, ..ApplyOptions::default() };
         let confirm = confirmation(arguments, interrupted);
         let mut stand = LiveStand {
             session: &mut session,
@@ -99,14 +100,14 @@ fn waits_for_a_reload(server: &Server, arguments: &TuneArgs) -> Result<Option<St
         return Ok(None);
     };
     let count = snapshot.pending.len();
-    match (arguments.apply, arguments.yes_reload) {
+    match (arguments.apply, arguments.accept_pending) {
         (true, false) => Err(pending_reload::refusal(&snapshot.service, &snapshot.pending)),
         (true, true) => {
             Ok(Some(format!("changes of others ({count}) will take effect with the first one of ours")))
         }
         (false, true) => Ok(None),
         (false, false) => Ok(Some(format!(
-            "changes of others ({count}) wait for a reload: until then --apply is refused, unless --yes-reload accepts them"
+            "changes of others ({count}) wait for a reload: until then --apply is refused, unless --accept-pending accepts them"
         ))),
     }
 }

@@ -141,8 +141,8 @@ fn two_explanations_are_told_apart_by_another_load_and_the_recording_says_the_sa
     // Other work on the machine is a third explanation at times.
     let mut tried = vec![];
     let diagnosed = (0..3).map(|attempt| format!("seen{attempt}")).find_map(|seen| {
-        let ended =
-            run(place.webdyno().args(["diagnose", "--ablate"]).args(load).arg(&seen)).with_code_in(&[0, 3]);
+        let ended = run(place.webdyno().args(["diagnose", "--disambiguate"]).args(load).arg(&seen))
+            .with_code_in(&[0, 3]);
         let json = ended.json();
         let is_made = json["experiments"].is_array();
         tried.push(json["findings"].clone());
@@ -184,9 +184,9 @@ fn experiments_are_refused_where_no_load_is_made() {
     for arguments in
         [&["--from", "seen"][..], &["--for", "1s", "--port", &port], &["--for", "1s", "--url", &server.url()]]
     {
-        run(place.webdyno().args(["diagnose", "--ablate"]).args(arguments))
+        run(place.webdyno().args(["diagnose", "--disambiguate"]).args(arguments))
             .with_code(2)
-            .told("--ablate makes loads, and --for and --from make none", "give a URL instead");
+            .told("--disambiguate makes loads, and --for and --from make none", "give a URL instead");
     }
     assert!(!place.path("webdyno-runs").exists());
 }

@@ -84,7 +84,7 @@ fn objectives_of_what_is_not_there_are_told_before_anything_is_sent() {
 fn what_has_no_resources_is_not_compared_without_them() {
     let place = Place::new();
     let server = Server::answering(OK);
-    let load = ["run", &server.url(), "-d", "60s", "--without-resources"];
+    let load = ["run", &server.url(), "-d", "60s", "--compare-documents-only"];
     run(place.webdyno().args(load)).with_code(2).told("this workload has no pages", "hint:");
     assert!(!place.path("webdyno-runs").exists());
 }
@@ -98,7 +98,7 @@ fn pages_are_compared_with_their_documents() {
     let file = format!("[[page]]\nurl = \"{}\"\nname = \"home\"\nresources = [{parts}]\n", server.url());
     std::fs::write(place.path("w.toml"), file).unwrap();
     let load =
-        ["run", "--workload", "w.toml", "--without-resources", "-r", "20", "-d", "1s", "-t", "1", "-q"];
+        ["run", "--workload", "w.toml", "--compare-documents-only", "-r", "20", "-d", "1s", "-t", "1", "-q"];
     let slo = ["--slo", "page home: errors<1%", "--slo", "request /0.png: failed<1", "--slo", "pages/s>1"];
     let out = ["--out", "a", "--json", "-", "--csv", "s.csv", "--hdr", "t.hlog"];
     let ended = run(place.webdyno().args(load).args(slo).args(out)).with_code_in(&[0, 3]);

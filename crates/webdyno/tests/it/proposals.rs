@@ -141,11 +141,15 @@ fn what_waits_for_a_reload_is_told_before_any_load() {
     let tune = |more: &[&str]| run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(more));
     let refused = tune(&["--apply"]).with_code(1);
     let told = format!("{} was changed ", apache.mpm_conf.display());
-    assert!(refused.stderr.contains(&told) && refused.stderr.contains("--yes-reload"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains(&told) && refused.stderr.contains("--accept-pending"),
+        "{}",
+        refused.stderr
+    );
     assert!(!place.path("webdyno-runs").exists(), "it began although it had to be refused");
     assert_eq!(apache.configuration(), before);
     // Whether the goal was met is for machines that do nothing else.
-    let accepted = tune(&["--apply", "--yes-reload", "--goal", "200 req/s"]).with_code_in(&[0, 3]);
+    let accepted = tune(&["--apply", "--accept-pending", "--goal", "200 req/s"]).with_code_in(&[0, 3]);
     assert!(
         accepted.stdout.contains("one of others took effect") && accepted.stdout.contains(&told),
         "{}",

@@ -10,7 +10,7 @@ const FUNCTION_LINES_MAX: usize = 60;
 /// A file fits a head.
 const FILE_LINES_MAX: usize = 600;
 
-/// Which crate may use which: `model <- {load, host, analysis} <- session <- {report, lab} <- webdyno`.
+/// Which crate may use which: `model <- {load, host, analysis} <- session <- {report, lab} <- {webdyno, evaluation}`.
 const EDGES: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("load", &["model"]),
@@ -19,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("session", &["model", "load", "host", "analysis"]),
     ("report", &["model", "analysis", "session"]),
     ("lab", &["model", "host", "analysis", "session"]),
+    ("evaluation", &["model", "host", "analysis", "session", "report", "lab"]),
     ("webdyno", &["model", "load", "host", "analysis", "session", "report", "lab"]),
 ];
 
@@ -220,7 +221,7 @@ fn hints_name_only_flags_that_exist() {
         "lab exec",
         "lab down",
         "lab host",
-        "lab pages",
+        "lab show",
         "lab-load",
         "lab-users",
         "workload check",

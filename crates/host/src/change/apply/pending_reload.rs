@@ -43,7 +43,7 @@ pub fn refusal(service: &str, told: &[String]) -> UserError {
     ))
     .hint(format!(
         "look with `ls -ldc FILE`, and `diff` against a backup; reload {service} yourself if they are meant to be (restart it \
-         for a program or library that was replaced), or accept them with --yes-reload"
+         for a program or library that was replaced), or accept them with --accept-pending"
     ))
 }
 

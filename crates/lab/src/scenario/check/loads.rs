@@ -1,9 +1,8 @@
 //! Loads: URLs of hosts of the scenario, flags that a shell could split, files that are there.
 
 use super::{Check, below};
-use crate::run::rounds::split;
-use crate::scenario::Load;
 use crate::scenario::place::Step;
+use crate::scenario::{Load, split_flags};
 use webdyno_model::Result;
 
 /// Flags that name a file of the scenario's folder.
@@ -14,7 +13,7 @@ const OF_REQUESTS: [&str; 2] = ["--workload", "--urls"];
 impl Check<'_> {
     pub(super) fn load(&self, at: &[Step<'_>], load: &Load) -> Result<()> {
         let flags = below(at, &["flags".into()]);
-        let words = split(&load.flags).map_err(|error| self.wrong_of(&flags, error))?;
+        let words = split_flags(&load.flags).map_err(|error| self.wrong_of(&flags, error))?;
         let mut asks = !load.urls.is_empty();
         for (index, word) in words.iter().enumerate() {
             let (flag, value) = match word.split_once('=') {

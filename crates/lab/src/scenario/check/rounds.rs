@@ -1,9 +1,8 @@
 //! Rounds: names that differ, hosts and links that exist, findings that are known, and something that is proved.
 
 use super::{Check, below};
-use crate::run::rounds::file_name;
 use crate::scenario::place::{Step, did_you_mean};
-use crate::scenario::{Remedy, Round};
+use crate::scenario::{Remedy, Round, file_name};
 use std::collections::BTreeSet;
 use webdyno_model::Result;
 

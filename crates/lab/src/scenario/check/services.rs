@@ -1,9 +1,8 @@
 //! Services: programs on hosts that exist, with what belongs to them and nothing else.
 
 use super::{Check, below};
-use crate::lab::CLIENT;
 use crate::scenario::place::Step;
-use crate::scenario::{Program, Service};
+use crate::scenario::{CLIENT, Program, Service};
 use crate::sizes;
 use webdyno_model::Result;
 

@@ -2,8 +2,7 @@
 
 use crate::cli::lab_run::LabLoadArgs;
 use clap::{Args, Command, FromArgMatches};
-use webdyno_lab::run::rounds::split;
-use webdyno_lab::scenario::{Folder, Load};
+use webdyno_lab::scenario::{Folder, Load, split_flags};
 use webdyno_model::{Result, UserError};
 
 /// Flags that a run gives itself.
@@ -18,7 +17,7 @@ pub fn check(folder: &Folder) -> Result<()> {
 }
 
 fn check_load(folder: &Folder, load: &Load) -> Result<()> {
-    let words = split(&load.flags)?;
+    let words = split_flags(&load.flags)?;
     let wrong = |why: String| {
         UserError::usage(format!("{}: the load's flags `{}`: {why}", folder.name, load.flags))
             .hint("`webdyno diagnose --help` lists the flags of a load")

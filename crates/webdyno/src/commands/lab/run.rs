@@ -1,14 +1,15 @@
 //! `webdyno lab run`: scenarios one after the other, each built, driven through its rounds, judged, and removed.
 
 use crate::cli::lab_run::LabRunArgs;
-use crate::{interrupt, place, terminal};
+use crate::process::{interrupt_flag, own_executable};
+use crate::{place, terminal};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::journal::state::StateDir;
-use webdyno_lab::packages;
-use webdyno_lab::run::{self, Options, hosts, text, watched};
+use webdyno_lab::preconditions::check_root;
+use webdyno_lab::run::{self, Options, hosts, text};
 use webdyno_lab::scenario::{Catalogue, Folder};
-use webdyno_lab::up::{self, check_root};
+use webdyno_lab::up;
 use webdyno_model::error::io_error;
 use webdyno_model::{ErrorKind, Result, UserError};
 
@@ -27,13 +28,10 @@ struct Tally {
 
 /// Runs scenarios. Gives the exit code: 3 when one did not prove itself, 1 when one of several could not be run.
 pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
-    let mut folders = folders(catalogue, &arguments.names)?;
+    let folders = folders(catalogue, &arguments.names)?;
     check_root("run", &arguments.names.join(" "))?;
-    if arguments.users {
-        only_those_with_users(&mut folders)?;
-    }
     let mut json = Json::open(arguments.json.as_deref())?;
-    let interrupted = interrupt::flag()?;
+    let interrupted = interrupt_flag()?;
     let single = folders.len() == 1 && arguments.repeat == 1;
     let mut tallies = vec![];
     for folder in &folders {
@@ -41,7 +39,7 @@ pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
         for number in 1..=arguments.repeat {
             let options = Options {
                 directory: directory(arguments, folder, number, folders.len())?,
-                executable: super::super::own_executable()?,
+                executable: own_executable()?,
                 rounds: arguments.rounds.map(|rounds| rounds as usize),
                 // Kept is what the last run leaves: the next one could not be built beside it.
                 keep: arguments.keep && number == arguments.repeat,
@@ -86,15 +84,6 @@ fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Js
         state: StateDir::of_environment()?.root().to_owned(),
         stop: options.interrupted.clone(),
     };
-    if arguments.users {
-        let watched = run::watch(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
-        json.write(serde_json::to_string(&watched))?;
-        match json.takes_stdout() {
-            false => terminal::print_report(&format!("{}\n", watched.line()))?,
-            true => tell(&watched.line()),
-        }
-        return Ok(watched.right);
-    }
     let outcome = run::run(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
     json.write(serde_json::to_string(&outcome))?;
     match json.takes_stdout() {
@@ -107,7 +96,7 @@ fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Js
 }
 
 /// The scenarios of these names, all of them checked before anything is built.
-pub(super) fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Folder>> {
+fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Folder>> {
     let known = catalogue.names()?;
     let mut wanted: Vec<&String> = vec![];
     for name in names {
@@ -117,21 +106,6 @@ pub(super) fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Fol
     let folders: Vec<Folder> = wanted.into_iter().map(|name| catalogue.open(name)).collect::<Result<_>>()?;
     folders.iter().try_for_each(super::load::check)?;
     Ok(folders)
-}
-
-/// Leaves out those whose answer nobody could find who only watches, unless nothing else is left.
-fn only_those_with_users(folders: &mut Vec<Folder>) -> Result<()> {
-    packages::WRK.find()?;
-    let checked = |folder: &Folder| {
-        folder.scenario.rounds.first().map_or(Ok(()), |round| watched::check(&folder.name, round))
-    };
-    match &folders[..] {
-        [only] => checked(only),
-        _ => {
-            folders.retain(|folder| checked(folder).is_ok());
-            Ok(())
-        }
-    }
 }
 
 /// Where the recordings of a run go: below what was given there is a directory for each of several.

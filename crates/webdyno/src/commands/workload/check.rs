@@ -2,7 +2,8 @@
 
 use crate::cli::connections_allowed;
 use crate::cli::workload::CheckArgs;
-use crate::{objectives, terminal};
+use crate::measuring::objectives;
+use crate::terminal;
 use webdyno_load::workload::file;
 use webdyno_model::Result;
 

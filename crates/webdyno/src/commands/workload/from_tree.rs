@@ -7,7 +7,8 @@
 use super::make_tree::{counted, line, size};
 use super::written::{beside, new_file, quoted};
 use crate::cli::tree::FromTreeArgs;
-use crate::{interrupt, terminal};
+use crate::process::interrupt_flag;
+use crate::terminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +36,7 @@ struct Files {
 /// Writes the workload file and its list. Gives the exit code.
 pub fn from_tree(arguments: &FromTreeArgs) -> Result<u8> {
     let base = base(&arguments.url)?;
-    let interrupted = interrupt::flag()?;
+    let interrupted = interrupt_flag()?;
     let files = walk(&arguments.directory, arguments.hidden, &interrupted)?;
     let directory = arguments.directory.display();
     if files.paths.is_empty() {

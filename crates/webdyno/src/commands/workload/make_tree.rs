@@ -1,7 +1,8 @@
 //! `webdyno workload make-tree`: a tree of files to be served, by a seed.
 
 use crate::cli::tree::MakeTreeArgs;
-use crate::{interrupt, terminal};
+use crate::process::interrupt_flag;
+use crate::terminal;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ pub fn make_tree(arguments: &MakeTreeArgs) -> Result<u8> {
         seed: arguments.seed,
     };
     check_empty(tree.root)?;
-    let interrupted = interrupt::flag()?;
+    let interrupted = interrupt_flag()?;
     check_room(&tree, room(existing(tree.root))?)?;
     std::fs::create_dir_all(tree.root).map_err(|error| io_error("create", tree.root.display(), &error))?;
     let begun = Instant::now();

@@ -1,0 +1,56 @@
+//! `webdyno-evaluation judge`: what the diagnosis finds in recordings of the lab, against what their scenarios say.
+
+use super::{print, read, write};
+use crate::cli::JudgeArgs;
+use std::path::Path;
+use webdyno_evaluation::{judge, rivals};
+use webdyno_lab::run::watched::Watched;
+use webdyno_lab::scenario::Catalogue;
+use webdyno_model::Result;
+
+/// Diagnoses recordings. Gives the exit code: 3 when a first finding is not what the scenario says.
+pub fn judge(catalogue: &Catalogue, arguments: &JudgeArgs) -> Result<u8> {
+    let places = judge::places(&arguments.directories)?;
+    if let Some(folder) = &arguments.keep {
+        judge::corpus::keep(&places, folder)?;
+        return Ok(0);
+    }
+    let mut cases = judge::cases(catalogue, &places)?;
+    if arguments.passive {
+        cases = judge::passive::watched(&cases);
+    }
+    if arguments.ceilings {
+        let (compared, next) = limits(&cases)?;
+        print(&format!("{}\n", judge::ceilings::text(&compared, &next)))?;
+        print(&format!("{}\n", judge::remedies::text(&judge::remedies::expected(&cases)?)))?;
+    }
+    let judged = judge::judge(&cases)?;
+    match &arguments.out {
+        Some(path) => {
+            let rivals = arguments.rivals.as_deref().map(rivals::kept::read).transpose()?.unwrap_or_default();
+            let (compared, next) = limits(&cases)?;
+            let sections = [
+                judge::ceilings::section::section(&compared, &next),
+                judge::remedies::section(&judge::remedies::expected(&cases)?),
+                judge::page::watching(
+                    &judge::judge(&judge::passive::watched(&cases))?,
+                    arguments.watched.as_deref().map(watched).transpose()?.as_deref(),
+                ),
+                rivals::section::section(&rivals, catalogue)?,
+            ];
+            write(path, &judge::page::page(&judged, &judge::tally::blinded(&cases)?, &sections))?;
+        }
+        None => print(&judge::text(&judged))?,
+    }
+    Ok(if judged.iter().all(judge::Judged::is_right) { 0 } else { 3 })
+}
+
+/// What is predicted of limits, against what was measured.
+fn limits(cases: &[judge::Case]) -> Result<(judge::ceilings::Compared, Vec<judge::ceilings::Next>)> {
+    Ok((judge::ceilings::predictions(cases)?, judge::ceilings::next_limits(cases)?))
+}
+
+/// What `watch` wrote.
+fn watched(path: &Path) -> Result<Vec<Watched>> {
+    judge::watched::read(&read(path)?, path)
+}

@@ -1,0 +1,4 @@
+//! What was recorded and kept, judged by the diagnosis as it is now.
+
+mod corpus;
+mod rivals;

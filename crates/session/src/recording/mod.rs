@@ -1,0 +1,417 @@
+//! A recording: the events of one session, put in order so that each load can be analysed with the samples around it.
+
+mod observed;
+
+use crate::log::reader;
+pub use observed::{HostRecord, IncidentRecord, lacking};
+use std::collections::BTreeMap;
+use std::path::Path;
+use webdyno_analysis::diagnosis::ranking::diagnose_with;
+use webdyno_analysis::measurement::{Measurement, TimedSample};
+use webdyno_analysis::resources::live_traffic;
+use webdyno_model::Result;
+use webdyno_model::change::{Change, JournalPlace};
+use webdyno_model::client::ClientTables;
+use webdyno_model::diagnosis::{Diagnosis, Finding};
+use webdyno_model::environment::Environment;
+use webdyno_model::event::{Event, EventBody, Purpose};
+use webdyno_model::interval::{Interval, LoadEnd};
+use webdyno_model::live_traffic::LiveTraffic;
+use webdyno_model::objective::Objective;
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
+use webdyno_model::tune::{Goal, Round, TuneState};
+use webdyno_model::workload::Workload;
+
+/// Samples this long before a load are kept with it, so that counters have a reading before the window.
+const BEFORE_S: f64 = 3.0;
+/// Of the time before the first load, as much as this tells what other clients send.
+const QUIET_S_MAX: f64 = 10.0;
+/// The longest that a reading takes.
+const READING_US_MAX: u64 = 2_000_000;
+
+/// The events of one session, in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Recording {
+    /// `run`, `diagnose`, `tune`, `quickstart`, `observe`.
+    pub command: String,
+    /// Wall clock, RFC 3339.
+    pub started_at: String,
+    /// The machine of the generator.
+    pub client: Environment,
+    /// What tuning shall reach.
+    pub goal: Option<Goal>,
+    /// What runs must meet.
+    pub objectives: Vec<Objective>,
+    /// Who gave the command.
+    pub operator: Option<String>,
+    /// The run directory in which it was recorded.
+    pub directory: Option<String>,
+    /// The machine of the server.
+    pub server: Option<Environment>,
+    /// What the samples mean.
+    pub collectors: Vec<CollectorInfo>,
+    /// The service, each time it was read, with the time.
+    pub services: Vec<(u64, ServiceSnapshot)>,
+    /// Every load.
+    pub loads: Vec<LoadRecord>,
+    /// Every window of watching without load: start and end.
+    pub watches: Vec<(u64, u64)>,
+    /// Every sample, with the time of its reading.
+    pub samples: Vec<(u64, Sample)>,
+    /// What stands behind the service, each time it was looked at, with the time.
+    pub topologies: Vec<(u64, Topology)>,
+    /// The other hosts by their roles: kept apart, as rules are about the one under load.
+    pub hosts: BTreeMap<String, HostRecord>,
+    /// What went wrong while hosts were watched.
+    pub incidents: Vec<IncidentRecord>,
+    /// What the wall clock showed, where it was written down, with the time.
+    pub clocks: Vec<(u64, String)>,
+    /// Every plan, also of rounds that did not come to their end.
+    pub attempts: Vec<Attempt>,
+    /// Every round that came to its end.
+    pub rounds: Vec<RoundRecord>,
+    /// Where the undo of the changes is.
+    pub journal: Option<JournalPlace>,
+    /// How tuning ended.
+    pub tune_end: Option<TuneEnd>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+    /// Exit code and error, when the session ended in order.
+    pub end: Option<(u8, Option<String>)>,
+}
+
+/// One load of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadRecord {
+    /// From 1.
+    pub load: u32,
+    /// Why it was made.
+    pub purpose: Purpose,
+    /// When it began.
+    pub begins_us: u64,
+    /// What was sent.
+    pub workload: Workload,
+    /// Second by second.
+    pub intervals: Vec<Interval>,
+    /// How it ended, and where its measured part begins; `None` when it was cut off.
+    pub end: Option<(LoadEnd, f64)>,
+    /// Why so much was cut as warm-up.
+    pub warmup_why: Option<String>,
+    /// Where its measured part ends, when a ramp-down follows.
+    pub measured_to_s: Option<f64>,
+    /// The tables of the generator's machine.
+    pub tables: Option<ClientTables>,
+    /// Why it was stopped before it did harm.
+    pub brake: Option<webdyno_model::brake::Brake>,
+    /// What could not be watched of the harm that it may do.
+    pub unwatched: Vec<Missing>,
+}
+
+/// A plan, and what became of it on the server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// The round, from 1.
+    pub n: u32,
+    /// What led to it.
+    pub finding: Finding,
+    /// What was to change.
+    pub changes: Vec<Change>,
+    /// The diff that was shown.
+    pub diff: String,
+    /// That it took effect.
+    pub applied: Option<Applied>,
+    /// That it was put back.
+    pub put_back: Option<PutBack>,
+}
+
+/// That a plan took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// Names the state before it.
+    pub mark: u64,
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+    pub outage_us: Option<u64>,
+}
+
+/// That a change was put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PutBack {
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+    pub outage_us: Option<u64>,
+}
+
+/// One round of tuning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoundRecord {
+    /// The round.
+    pub round: Round,
+    /// The load before.
+    pub load_before: u32,
+    /// The load that verified it.
+    pub load_after: Option<u32>,
+}
+
+/// How tuning ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TuneEnd {
+    /// The first measurement.
+    pub baseline_load: u32,
+    /// The best that stands.
+    pub best_load: u32,
+    /// The one that shows what limits now.
+    pub last_load: u32,
+    /// Whether the goal was met.
+    pub goal_met: bool,
+    /// What became of the server.
+    pub state: TuneState,
+}
+
+impl LoadRecord {
+    fn ended(&mut self, end: Option<(LoadEnd, f64)>, warmup_why: Option<String>, measured_to_s: Option<f64>) {
+        (self.end, self.warmup_why, self.measured_to_s) = (end, warmup_why, measured_to_s);
+    }
+
+    /// One of which nothing but its begin is known yet.
+    fn begun(load: u32, purpose: Purpose, begins_us: u64, workload: Workload) -> Self {
+        Self {
+            load,
+            purpose,
+            begins_us,
+            workload,
+            intervals: vec![],
+            end: None,
+            warmup_why: None,
+            measured_to_s: None,
+            tables: None,
+            brake: None,
+            unwatched: vec![],
+        }
+    }
+}
+
+impl Recording {
+    /// Reads the log of a run directory.
+    pub fn read(directory: &Path) -> Result<Self> {
+        Ok(Self::of(reader::read(directory)?))
+    }
+
+    /// Puts events in order.
+    pub fn of(events: Vec<Event>) -> Self {
+        let mut recording = Self::default();
+        for event in events {
+            recording.add(event);
+        }
+        recording
+    }
+
+    /// Adds one event to what was recorded so far.
+    pub fn add(&mut self, event: Event) {
+        let t_us = event.t_us;
+        match event.body {
+            EventBody::SessionStart {
+                command,
+                started_at,
+                client,
+                goal,
+                objectives,
+                operator,
+                directory,
+            } => {
+                (self.command, self.started_at) = (command, started_at);
+                (self.client, self.goal, self.objectives) = (client, goal, objectives);
+                (self.operator, self.directory) = (operator, directory);
+            }
+            EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
+            EventBody::LoadStart { load, purpose, workload } => {
+                self.loads.push(LoadRecord::begun(load, purpose, t_us, workload));
+            }
+            EventBody::Interval { load, interval } => {
+                self.of_load(load, |record| record.intervals.push(*interval));
+            }
+            EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s } => {
+                let end = Some((end, measured_from_s));
+                self.of_load(load, |record| record.ended(end, warmup_why, measured_to_s));
+            }
+            EventBody::ClientTables { load, tables } => {
+                self.of_load(load, |record| record.tables = Some(tables));
+            }
+            EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
+            body @ (EventBody::Server { .. }
+            | EventBody::Sample { .. }
+            | EventBody::Topology { .. }
+            | EventBody::Clock { .. }
+            | EventBody::Incident { .. }) => self.seen(t_us, body),
+            EventBody::Planned { n, finding, changes, diff } => {
+                let (finding, applied, put_back) = (*finding, None, None);
+                self.attempts.push(Attempt { n, finding, changes, diff, applied, put_back });
+            }
+            EventBody::Applied { mark, outage_us, journal } => {
+                if let Some(attempt) = self.attempts.last_mut() {
+                    attempt.applied = Some(Applied { mark, outage_us });
+                }
+                self.journal = journal.or(self.journal.take());
+            }
+            EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
+            EventBody::RoundEnd { round, load_before, load_after } => {
+                self.rounds.push(RoundRecord { round: *round, load_before, load_after });
+            }
+            EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
+                self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
+            }
+            EventBody::Brake { load, brake } => self.of_load(load, |record| record.brake = Some(brake)),
+            EventBody::Unwatched { load, missing } => self.of_load(load, |record| record.unwatched = missing),
+            EventBody::Note { text } => self.notes.push(text),
+            EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
+        }
+    }
+
+    /// One revert may put several changes back at once.
+    fn reverted(&mut self, mark: u64, outage_us: Option<u64>) {
+        let in_force = |attempt: &&mut Attempt| {
+            attempt.put_back.is_none() && attempt.applied.is_some_and(|applied| applied.mark >= mark)
+        };
+        for attempt in self.attempts.iter_mut().filter(in_force) {
+            attempt.put_back = Some(PutBack { outage_us });
+        }
+    }
+
+    /// Adds to what is known of a load.
+    fn of_load(&mut self, load: u32, add: impl FnOnce(&mut LoadRecord)) {
+        if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
+            add(record);
+        }
+    }
+
+    /// The load of this number.
+    pub fn load(&self, load: u32) -> Option<&LoadRecord> {
+        self.loads.iter().find(|record| record.load == load)
+    }
+
+    /// One load with the samples around it, on its own time axis.
+    pub fn measurement(&self, record: &LoadRecord) -> Measurement {
+        let lasted_s = record.intervals.last().map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
+        let (end, measured_from_s) = record.end.clone().map_or((None, 0.0), |(end, from)| (Some(end), from));
+        // Nothing of ours but readings comes before the first load.
+        let is_first = self.loads.first().is_some_and(|first| first.load == record.load);
+        let quiet_us = self.samples.first().map(|(t_us, _)| *t_us).filter(|_| is_first);
+        let quiet_from_s =
+            quiet_us.map(|t_us| seconds_since(record.begins_us, t_us)).filter(|t_s| *t_s < 0.0);
+        Measurement {
+            workload: Some(record.workload.clone()),
+            intervals: record.intervals.clone(),
+            end,
+            warmup_why: record.warmup_why.clone(),
+            measured_to_s: record.measured_to_s.unwrap_or(lasted_s),
+            ramp_down_from_s: record.measured_to_s,
+            tables: record.tables,
+            brake: record.brake.clone(),
+            unwatched: record.unwatched.clone(),
+            quiet_from_s,
+            ..self.window((record.begins_us, quiet_from_s), measured_from_s, lasted_s)
+        }
+    }
+
+    /// A window of watching without load of our own.
+    pub fn watched(&self, window: (u64, u64)) -> Measurement {
+        self.window((window.0, None), 0.0, window.1.saturating_sub(window.0) as f64 / 1e6)
+    }
+
+    /// What other clients sent so far; `None` when that is not known.
+    pub fn live_traffic(&self) -> Option<LiveTraffic> {
+        let loads = self.loads.iter().map(|record| self.measurement(record));
+        // The last reading ends a moment after it began.
+        let ends = self.samples.first().zip(self.samples.last());
+        let ends = ends.map(|(first, last)| (first.0, last.0 + READING_US_MAX));
+        let watched = self.watches.last().copied().or(ends).filter(|_| self.loads.is_empty());
+        let watched = watched.map(|window| self.watched(window));
+        live_traffic::together(
+            loads.chain(watched).filter_map(|measurement| live_traffic::live_traffic(&measurement)),
+        )
+    }
+
+    /// The last load that has results; those with one thing changed are there to be compared with.
+    pub fn last_load(&self) -> Option<&LoadRecord> {
+        let with_results = |record: &&LoadRecord| !is_experiment(record) && !record.intervals.is_empty();
+        self.loads.iter().rev().find(with_results)
+    }
+
+    /// The loads with one thing changed that followed the last load and came to their end.
+    pub fn experiments(&self) -> Vec<(Purpose, Measurement)> {
+        let Some(last) = self.last_load() else { return vec![] };
+        let after = self.loads.iter().filter(|record| record.load > last.load && is_experiment(record));
+        let whole = after.filter(|record| record.end.is_some() && !record.intervals.is_empty());
+        whole.map(|record| (record.purpose, self.measurement(record))).collect()
+    }
+
+    /// The diagnosis of this session: of its last load and what was tried after it, or of its last window of watching.
+    /// `None` without either; an error when a histogram is damaged.
+    pub fn diagnosis(&self) -> Result<Option<Diagnosis>> {
+        let measurement = self.last_measurement();
+        measurement.map(|measurement| diagnose_with(&measurement, &self.experiments())).transpose()
+    }
+
+    /// What a diagnosis of this session is made from: the last load, or the last window of watching.
+    pub fn last_measurement(&self) -> Option<Measurement> {
+        self.last_load()
+            .map(|record| self.measurement(record))
+            .or_else(|| self.watches.last().map(|window| self.watched(*window)))
+            .or_else(|| {
+                let window =
+                    self.observed_window().filter(|_| matches!(self.command.as_str(), "observe" | "check"));
+                window.map(|window| self.watched(window))
+            })
+    }
+
+    fn window(&self, (begins_us, quiet_from_s): (u64, Option<f64>), from_s: f64, to_s: f64) -> Measurement {
+        let before_s = BEFORE_S.max(quiet_from_s.map_or(0.0, |t_s| -t_s)).min(QUIET_S_MAX);
+        let around = self.samples.iter().map(|(t_us, sample)| (seconds_since(begins_us, *t_us), sample));
+        let around = around.filter(|(t_s, _)| (-before_s..=to_s + 0.5).contains(t_s));
+        let ends_us = begins_us + (to_s * 1e6) as u64;
+        let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
+        let seen = self.topologies.iter().rev().find(|(t_us, _)| *t_us <= ends_us);
+        let topology = seen.or(self.topologies.first()).map(|(_, topology)| topology);
+        let service = service.map(|(_, snapshot)| snapshot);
+        Measurement {
+            workload: None,
+            intervals: vec![],
+            measured_from_s: from_s,
+            measured_to_s: to_s,
+            ramp_down_from_s: None,
+            end: None,
+            warmup_why: None,
+            tables: None,
+            brake: None,
+            unwatched: vec![],
+            quiet_from_s: None,
+            samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
+            lacking: self.lacking(ends_us),
+            collectors: self.collectors.clone(),
+            topology: topology.map(|topology| with_front(topology, service)),
+            service: service.cloned(),
+            server: self.server.clone(),
+            client: self.client.clone(),
+            objectives: self.objectives.clone(),
+            goal: self.goal,
+        }
+    }
+}
+
+/// A session that discovered its service tells it apart from what stands behind it.
+pub(crate) fn with_front(topology: &Topology, service: Option<&ServiceSnapshot>) -> Topology {
+    let mut whole = topology.clone();
+    if whole.front.is_none() {
+        whole.front = service.cloned();
+    }
+    whole
+}
+
+fn is_experiment(record: &LoadRecord) -> bool {
+    Purpose::EXPERIMENTS.contains(&record.purpose)
+}
+
+/// Seconds from one time of the session to another; negative before it.
+fn seconds_since(begins_us: u64, t_us: u64) -> f64 {
+    (t_us as f64 - begins_us as f64) / 1e6
+}
