@@ -111,14 +111,14 @@ pub(super) const SERVICE: &str = "service.";
 pub(crate) struct Shared(Arc<Mutex<Readings>>);
 
 #[derive(Debug, Default)]
-pub(super) struct Readings {
+pub(crate) struct Readings {
     pub counters: counters::Recent,
     pub table: socket_table::Recent,
 }
 
 impl Shared {
     /// A thread that panicked while it held the lock left a reading that is there or not: never half of one.
-    pub fn lock(&self) -> MutexGuard<'_, Readings> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Readings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
