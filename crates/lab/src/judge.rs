@@ -8,7 +8,8 @@ use crate::scenario::{Catalogue, Remedy, Round};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::limits;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::{Result, UserError};
@@ -23,15 +24,9 @@ pub mod remedies;
 pub mod tally;
 pub mod watched;
 
-/// Findings that are no faults.
-pub const NO_FAULTS: [&str; 2] = ["healthy", "unknown"];
-
-/// Findings on the load generator.
-const OF_THE_GENERATOR: [&str; 2] = ["generator-saturated", "kernel-limit-total"];
-
 /// Whether a finding says that the generator is at fault: nobody on the server's side can know that.
 pub fn is_of_the_generator(id: &str) -> bool {
-    OF_THE_GENERATOR.contains(&id)
+    limits::by_id(id).is_some_and(|limit| limit.invalidates_run)
 }
 
 /// Where the recording of a round lies.

@@ -6,7 +6,7 @@ use crate::cli::{DiagnoseArgs, ServerArgs};
 use crate::{exports, finish, interrupt, moment, objectives, place, progress, target, terminal};
 use jiff::tz::TimeZone;
 use std::path::Path;
-use webdyno_analysis::diagnosis::ranking;
+use webdyno_analysis::diagnosis;
 use webdyno_host::agent::{ServerAddress, ServerList, Start};
 use webdyno_load::Prepared;
 use webdyno_load::workload_file::Draft;
@@ -42,7 +42,7 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let diagnosis = match &arguments.at {
         Some(text) => {
             let window = moment::window(&recording, text, &TimeZone::system())?;
-            ranking::diagnose(&recording.watched(window))?
+            diagnosis::diagnose(&recording.watched(window))?
         }
         None => recording.diagnosis()?.ok_or_else(|| finish::nothing(directory))?,
     };
