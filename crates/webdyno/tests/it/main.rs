@@ -8,6 +8,7 @@ mod booting;
 mod braking;
 mod change_record;
 mod checking;
+mod circles;
 mod command_line;
 mod connecting;
 mod debian;
