@@ -3,6 +3,8 @@
 //! Sources: connect(2), tcp(7) and socket(7) for the classes of transport errors, RFC 9110 and 9112 for HTTP, the
 //! Apache documentation of MaxRequestWorkers and ListenBacklog for what a server does when it is full.
 
+use webdyno_analysis::limits;
+
 /// An error class for people.
 pub(crate) struct ErrorWords {
     /// What happened.
@@ -116,53 +118,11 @@ fn answer_error(class: &str) -> Option<ErrorWords> {
 
 /// What it means for the reader that this limit remains.
 pub(crate) fn limit_meaning(id: &str) -> String {
-    let meaning = match id {
-        "healthy" => {
-            "No limit of the server was reached: it answers all that was asked of it. To find out how far it goes, \
-             ask for more with more connections (-c) or a higher rate (-r)."
-        }
-        "unknown" => {
-            "No known cause could be proved. The time table and the missing signals show \
-             where to look next; a guess would be worse than none."
-        }
-        "cpu-saturated" => {
-            "The processors do useful work all the time. No setting makes them faster: more needs less work per \
-             request (caching, lighter pages) or more or faster cores."
-        }
-        "cpu-throttled" => {
-            "A quota holds the processors back although they are free. Whoever set it (container, service unit) can \
-             raise it."
-        }
-        "cpu-stolen" => {
-            "Other virtual machines take this one's processor time. Measure again when it is quiet, or move."
-        }
-        "network-saturated" | "upstream-bandwidth" => {
-            "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth."
-        }
-        "memory-exhausted" | "working-set-exceeds-memory" => {
-            "Memory is the limit. More needs less memory per process, or more memory."
-        }
-        "generator-saturated" => {
-            "The machine that makes the load is at its own limit: the server may be faster than these figures. Use \
-             a generator with more cores, or one that is not the server's machine."
-        }
-        "kernel-limit-total" => {
-            "The load filled a table of the kernel, whose size divided by the length of the run looks like a rate. \
-             Discard it: keep connections, or widen the table, and measure again."
-        }
-        "foreign-load" => {
-            "Other programs on the server take what this one needs. Measure again without them, or move them."
-        }
-        "db-lock-contention" | "db-slow-queries" => {
-            "The database spends the time. That is changed in its queries and indexes, not in a setting."
-        }
-        _ => {
-            return format!(
-                "This would have to change next. What it is and what can be done: webdyno explain {id}"
-            );
-        }
-    };
-    meaning.into()
+    let meaning = limits::by_id(id).and_then(|limit| limit.meaning);
+    meaning.map_or_else(
+        || format!("This would have to change next. What it is and what can be done: webdyno explain {id}"),
+        str::to_owned,
+    )
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use crate::careful;
 use crate::stand::{Measured, Stand};
-use webdyno_analysis::diagnosis::ranking::diagnose;
-use webdyno_analysis::limits::{generator_saturated, kernel_limit_total};
+use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::planner::{Choice, Policy, Stop, choose};
 use webdyno_analysis::tuning::verdict::{Comparison, judge};
@@ -173,7 +173,7 @@ impl Session {
         let run = diagnosis.run.as_ref();
         let rate = run.and_then(|run| run.rate).unwrap_or(0.0);
         let objectives_met = run.is_some_and(|run| run.objectives.iter().all(|result| result.met));
-        if [generator_saturated::ID, kernel_limit_total::ID].contains(&diagnosis.bottleneck.as_str()) {
+        if limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.invalidates_run) {
             Some(Why::Invalid)
         } else {
             (self.options.goal.met_by(rate) && objectives_met).then_some(Why::GoalMet)

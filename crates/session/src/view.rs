@@ -4,7 +4,7 @@ pub use crate::observation::Series;
 use crate::observation::{levels, observation};
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::diagnosis::check::check;
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::run_report::documents_only::ablation;

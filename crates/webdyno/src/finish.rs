@@ -3,6 +3,7 @@
 use crate::cli::OutputArgs;
 use crate::{exports, terminal};
 use std::path::Path;
+use webdyno_analysis::limits::LimitId;
 use webdyno_model::error::io_error;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
@@ -116,7 +117,7 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
     let met = match outcome {
         Outcome::Run(run) => run_is_good(run),
         Outcome::Diagnosis(diagnosis) => {
-            let sound = diagnosis.bottleneck == webdyno_analysis::limits::healthy::ID;
+            let sound = diagnosis.bottleneck == LimitId::Healthy;
             (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(run_is_good)
         }
         Outcome::Tune(tune) => tune_is_good(tune),

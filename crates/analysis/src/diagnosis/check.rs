@@ -2,9 +2,7 @@
 
 use crate::diagnosis::next_limit::next_limit;
 use crate::facts;
-use crate::limits::ceiling::ceilings;
-use crate::limits::config_check::contradictions;
-use crate::limits::healthy;
+use crate::limits::{LimitId, ceilings, config_findings};
 use crate::measurement::Measurement;
 use crate::resources::live_traffic::live_traffic;
 use webdyno_model::Result;
@@ -13,7 +11,7 @@ use webdyno_model::diagnosis::{CHECK_SCHEMA, Diagnosis, Finding, TimeBreakdown};
 /// Checks what was read in a look. Pure: the same measurement gives the same answer, byte for byte.
 pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
     let facts = facts::facts(measurement, None)?;
-    let mut findings = contradictions(&facts);
+    let mut findings = config_findings(&facts);
     if findings.is_empty() {
         findings.push(sound());
     }
@@ -38,7 +36,7 @@ const CONFIDENCE: f64 = 0.7;
 
 fn sound() -> Finding {
     Finding {
-        id: healthy::ID.into(),
+        id: LimitId::Healthy.into(),
         summary: "Nothing was found to mend: no settings contradict each other, and memory and tables hold what they allow, \
                   as far as it could be read."
             .into(),

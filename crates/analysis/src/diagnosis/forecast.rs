@@ -5,43 +5,10 @@
 
 use crate::diagnosis::next_limit;
 use crate::facts::Facts;
-use crate::limits;
+use crate::limits::{Gain, LimitId, by_id};
 use crate::resources::time_breakdown::accept_queue_wait_us;
 use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::number::significant;
-
-/// Findings whose only cost is that requests wait for a place, or for a connection: what they take when they have it stays.
-const OF_WAITING: [&str; 14] = [
-    "accept-queue-overflow",
-    "apache-async-cap",
-    "apache-scoreboard-full",
-    "apache-setting-clamped",
-    "apache-spawn-lag",
-    "apache-worker-churn",
-    "apache-workers-exhausted",
-    "conntrack-full",
-    "keepalive-holds-workers",
-    "lost-syns",
-    "process-limit",
-    "proxy-loopback",
-    "syn-queue-overflow",
-    "time-wait-overflow",
-];
-/// Findings that cost answers: those that fail would take as long as the good ones. Who waits for a connection meanwhile is a good answer that takes longer than it would.
-const OF_FAILING: [&str; 4] =
-    ["backend-refused", "db-connections-exhausted", "ephemeral-ports-exhausted", "open-files-exhausted"];
-/// A finding by which workers are held for as long as clients take: only the wait for a worker goes.
-const OF_CLIENTS: &str = "slow-clients";
-/// Findings after which a request costs something else: up to where that goes nobody knows, so that only what clients
-/// ask for is a bound.
-const OF_COST: [&str; 6] = [
-    "db-connection-memory",
-    "log-io",
-    "log-verbosity",
-    "memory-exhausted",
-    "worker-memory-growth",
-    "working-set-exceeds-memory",
-];
 
 /// What is known of the time that is left: it is a mean, and the next one may differ.
 const ERROR: f64 = 0.15;
@@ -67,13 +34,14 @@ pub(crate) fn complete(facts: &Facts, finding: &mut Finding) {
 /// What is expected when a finding of this id is lifted; `None` where arithmetic does not tell.
 fn of(facts: &Facts, id: &str) -> Option<Predicted> {
     let rate = facts.value("rate").filter(|_| facts.loaded)?;
+    let gain = by_id(id)?.gain?;
     let offered = facts.value("offered_rate");
-    if let Some(offered) = offered.filter(|offered| *offered > rate && OF_COST.contains(&id)) {
+    if let Some(offered) = offered.filter(|offered| *offered > rate && gain == Gain::Cost) {
         let [least, likely] = GAINED_FRACTION.map(|share| significant(rate + share * (offered - rate), 3));
         return Some(Predicted { rate: likely, ci95: [least, significant(offered, 3)] });
     }
-    (OF_WAITING.contains(&id) || OF_FAILING.contains(&id) || id == OF_CLIENTS).then_some(())?;
-    let asked = offered.or_else(|| by_users(facts, id))?;
+    (gain != Gain::Cost).then_some(())?;
+    let asked = offered.or_else(|| by_users(facts, gain))?;
     let most = offered.unwrap_or(f64::INFINITY);
     let at = |error: f64| significant((asked * (1.0 + error)).min(most), 3);
     let told = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
@@ -81,25 +49,25 @@ fn of(facts: &Facts, id: &str) -> Option<Predicted> {
 }
 
 /// What users ask for when nobody waits for what is lifted.
-fn by_users(facts: &Facts, id: &str) -> Option<f64> {
+fn by_users(facts: &Facts, gain: Gain) -> Option<f64> {
     let (users, in_flight) = (facts.value("users")?, facts.value("in_flight_mean")?);
     // Who has several requests at once asks in another way, and a page that fails is left without its parts.
     let fails = facts.value("pages_failed_per_s").is_some_and(|failed| failed > 0.0);
     (!fails).then_some(())?;
     let thinking = Some(users - in_flight).filter(|thinking| *thinking >= -0.02 * users - 1.0)?.max(0.0);
     let think_us = thinking / facts.ended_per_s()? * 1e6;
-    Some(users * 1e6 / (think_us + left_us(facts, id)?))
+    Some(users * 1e6 / (think_us + left_us(facts, gain)?))
 }
 
 /// What is left of the response time: the least of what is known of it, as each may hold something else that queued. The
 /// fast tenth of the answers; what lies between the request and the answer; and what workers hold.
-fn left_us(facts: &Facts, id: &str) -> Option<f64> {
+fn left_us(facts: &Facts, gain: Gain) -> Option<f64> {
     let mean = facts.value("response_time_mean_us")?;
     let quick = facts.value("response_time_excess_us").map(|excess| (mean - excess).max(LEAST_US));
     let served = facts.value("service_time_mean_us").zip(accept_queue_wait_us(facts));
     let served = served.map(|(served, waits)| (served - waits).max(LEAST_US));
     let few_failed = facts.value("failed_fraction").is_none_or(|failed| failed <= FAILED_FRACTION_MAX);
-    let held = facts.value("worker_time_mean_us").filter(|_| few_failed && id != OF_CLIENTS);
+    let held = facts.value("worker_time_mean_us").filter(|_| few_failed && gain != Gain::SlowClients);
     [quick, served, held].into_iter().flatten().filter(|us| *us > 0.0).reduce(f64::min)
 }
 
@@ -107,7 +75,7 @@ fn left_us(facts: &Facts, id: &str) -> Option<f64> {
 /// minutes.
 fn bounded(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
     let rate = facts.value("rate").unwrap_or(0.0);
-    let next = next_limit::after(facts, id).filter(|next| next.id != limits::conntrack_full::ID);
+    let next = next_limit::after(facts, id).filter(|next| next.id != LimitId::ConntrackFull);
     let next = next.and_then(|next| next.rate).filter(|next| *next < predicted.rate && *next > rate);
     let Some(next) = next else { return predicted };
     let bound = |sign: f64| significant(next * (1.0 + sign * ERROR_NEXT), 3);

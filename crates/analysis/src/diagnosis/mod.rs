@@ -6,4 +6,7 @@ pub(crate) mod forecast;
 pub mod incidents;
 pub mod missing;
 pub mod next_limit;
+mod pipeline;
 pub mod ranking;
+
+pub use pipeline::{diagnose, diagnose_with};

@@ -1,69 +1,10 @@
 //! What binds once the first finding is lifted: the lowest of the ceilings that are not its own.
 
 use crate::facts::Facts;
-use crate::limits;
-use crate::limits::ceiling::{Limit, limits, rate};
-use webdyno_model::diagnosis::{Fact, Finding, NextLimit};
-
-const WORKERS: &str = limits::apache_workers_exhausted::ID;
-const MEMORY: &str = limits::memory_exhausted::ID;
-const PROCESSORS: [&str; 3] = [limits::cpu_saturated::ID, "cpu-throttled", "db-slow-queries"];
-/// Limits of what is held while an answer is made: they bind later when that takes less time.
-const HELD: [&str; 4] = [WORKERS, "php-fpm-workers-exhausted", "db-connections-exhausted", MEMORY];
-/// Findings that make nobody hold anything longer, or of which it is known by how much: a queue for PHP-FPM. All others
-/// stretch answers, by how much nobody knows.
-const LEAVES_TIMES: [&str; 13] = [
-    WORKERS,
-    "accept-queue-overflow",
-    "apache-scoreboard-full",
-    "apache-setting-clamped",
-    "apache-spawn-lag",
-    "db-connections-exhausted",
-    limits::healthy::ID,
-    "keepalive-holds-workers",
-    "open-files-exhausted",
-    "php-fpm-workers-exhausted",
-    "syn-queue-overflow",
-    "time-wait-overflow",
-    limits::unknown::ID,
-];
-
-/// Findings that are about the same workers, so that these are not what comes next.
-const OF_WORKERS: [&str; 8] = [
-    WORKERS,
-    "apache-async-cap",
-    "apache-scoreboard-full",
-    "apache-setting-clamped",
-    "apache-spawn-lag",
-    "apache-worker-churn",
-    "keepalive-holds-workers",
-    "slow-clients",
-];
-/// Findings whose remedy changes what a request costs the processors.
-const OF_PROCESSORS: [&str; 20] = [
-    limits::cpu_saturated::ID,
-    "apache-negotiation",
-    "apache-symlink-checks",
-    "apache-worker-churn",
-    "cpu-stolen",
-    "cpu-throttled",
-    "db-cache-too-small",
-    "db-slow-queries",
-    "db-thread-churn",
-    "foreign-load",
-    "hostname-lookups",
-    "htaccess-lookups",
-    "keepalive-ineffective",
-    "log-verbosity",
-    MEMORY,
-    "opcache-full",
-    "opcache-off",
-    "softirq-bound",
-    "tls-handshakes",
-    "worker-memory-growth",
-];
-const OF_MEMORY: [&str; 3] = [MEMORY, "worker-memory-growth", "db-connection-memory"];
-const OF_LINK: [&str; 3] = ["network-saturated", "nic-negotiated-low", "upstream-bandwidth"];
+use crate::limits::ceiling::ResourceCeiling;
+use crate::limits::{LimitId, by_id, resource_ceilings};
+use crate::resources::utilisation::rate;
+use webdyno_model::diagnosis::{Finding, NextLimit};
 
 /// After the first finding is lifted, the lowest of the ceilings that are not its own; `None` when no rate can be told, or
 /// when the figures themselves are in doubt.
@@ -73,57 +14,43 @@ pub fn next_limit(facts: &Facts, findings: &[Finding]) -> Option<NextLimit> {
 
 /// The same after a finding of this id.
 pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
-    if [limits::generator_saturated::ID, limits::kernel_limit_total::ID].contains(&first) {
+    let lifted = by_id(first);
+    if lifted.is_some_and(|limit| limit.invalidates_run) {
         return None;
     }
-    let all = limits(&lifted(facts, first));
+    let mut after = facts.clone();
+    if let Some(lift) = lifted.and_then(|limit| limit.after_lifting) {
+        lift(&mut after);
+    }
+    let all = resource_ceilings(&after);
     let next = |late: bool| {
-        let those = all.iter().filter(move |limit| is_passed(facts, limit) == late);
+        let those = all.iter().filter(move |one| is_passed(facts, one) == late);
         let rates =
-            those.filter_map(|limit| Some((limit, told(limit, first)?, limit.ceiling.binds_at_rate?)));
+            those.filter_map(|one| Some((one, remaining_limit(one, first)?, one.ceiling.binds_at_rate?)));
         rates.min_by(|a, b| a.2.total_cmp(&b.2))
     };
     let (at_once, late) = (next(false), next(true));
     // By how much the rate can rise until something else stops it.
     let times = at_once.zip(rate(facts)).map_or(f64::INFINITY, |((_, _, then), now)| then / now);
-    let fills = |limit: &Limit| limit.fills.is_some_and(|fills| fills.is_filled_by(times));
-    let (_, id, rate) = late.filter(|(limit, ..)| fills(limit)).or(at_once).or(late)?;
+    let fills = |one: &ResourceCeiling| one.fills.is_some_and(|fills| fills.is_filled_by(times));
+    let (_, id, rate) = late.filter(|(one, ..)| fills(one)).or(at_once).or(late)?;
     Some(NextLimit { id: id.into(), rate: Some(rate) })
 }
 
 /// Whether more is served than a table can take for long, which is not full yet: it binds by time, and not by a rate.
-fn is_passed(facts: &Facts, limit: &Limit) -> bool {
-    let passed = limit.ceiling.binds_at_rate.zip(rate(facts)).is_some_and(|(binds, now)| now >= binds);
-    passed && limit.fills.is_some_and(|fills| fills.entries < fills.max)
+fn is_passed(facts: &Facts, one: &ResourceCeiling) -> bool {
+    let passed = one.ceiling.binds_at_rate.zip(rate(facts)).is_some_and(|(binds, now)| now >= binds);
+    passed && one.fills.is_some_and(|fills| fills.entries < fills.max)
 }
 
-/// The id of a limit that is still there, and binds at the same rate, when a finding is lifted.
-pub fn told(limit: &Limit, first: &str) -> Option<&'static str> {
-    let id = limit.finding?;
-    let goes = id == first
-        || (id == WORKERS && OF_WORKERS.contains(&first))
-        || (PROCESSORS.contains(&id) && OF_PROCESSORS.contains(&first))
-        || (HELD.contains(&id) && !LEAVES_TIMES.contains(&first))
-        || (id == MEMORY && OF_MEMORY.contains(&first))
-        || (OF_LINK.contains(&id) && OF_LINK.contains(&first));
+/// The limit that is still there, and binds at the same rate, when a finding of this id is lifted.
+pub fn remaining_limit(one: &ResourceCeiling, first: &str) -> Option<LimitId> {
+    let id = one.finding?;
+    let lifted = by_id(first);
+    let goes = id.as_str() == first
+        || lifted.is_some_and(|limit| limit.relieves.contains(&one.resource))
+        || (one.resource.is_held_by_requests() && !lifted.is_some_and(|limit| limit.keeps_hold_times));
     (!goes).then_some(id)
-}
-
-/// The facts as they will be without what waits for the first finding: Apache's workers wait with those requests that queue
-/// for PHP-FPM.
-fn lifted(facts: &Facts, first: &str) -> Facts {
-    let mut after = facts.clone();
-    if first != "php-fpm-workers-exhausted" {
-        return after;
-    }
-    let queued: f64 = facts.each("ahead_fpm_queue_mean").map(|(_, queue)| queue).sum();
-    let answered: f64 = facts.each("ahead_fpm_busy_mean").map(|(_, busy)| busy).sum();
-    for fact in facts.cite(&["workers_busy_mean", "workers_writing_mean"]) {
-        // The reading itself holds one, and those that are being answered hold theirs.
-        let value = (fact.value - queued).max(answered + 1.0).min(fact.value);
-        after.insert(Fact { value, ..fact });
-    }
-    after
 }
 
 #[cfg(test)]
@@ -131,6 +58,9 @@ mod tests {
     use super::*;
     use crate::diagnosis::ranking::findings;
     use crate::facts::testing::facts;
+    use webdyno_model::diagnosis::Fact;
+
+    const WORKERS: &str = "apache-workers-exhausted";
 
     fn finding(id: &str) -> Finding {
         let known = findings(&Facts::default()).remove(0);

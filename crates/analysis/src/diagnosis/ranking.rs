@@ -1,114 +1,34 @@
 //! The diagnosis: every rule over the facts, ranked; the first finding is the answer.
 
-use crate::diagnosis::experiments;
 use crate::diagnosis::forecast;
-use crate::diagnosis::next_limit::next_limit;
-use crate::facts::{self, Facts};
-use crate::limits;
-use crate::limits::Rule;
-use crate::limits::ceiling::ceilings;
-use crate::measurement::Measurement;
-use crate::resources::concurrency;
-use crate::resources::live_traffic::live_traffic;
-use crate::resources::setting_source;
-use crate::resources::time_breakdown::breakdown;
-use crate::run_report::run_report;
-use crate::wording;
-use webdyno_model::Result;
-use webdyno_model::diagnosis::{Diagnosis, Finding, SCHEMA};
-use webdyno_model::event::Purpose;
-use webdyno_model::live_traffic::LiveTraffic;
-use webdyno_model::run::RunReport;
-
-/// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.
-pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
-    diagnose_with(measurement, &[])
-}
-
-/// The same with what loads showed that had one thing changed ([`crate::diagnosis::experiments`]).
-pub fn diagnose_with(measurement: &Measurement, changed: &[(Purpose, Measurement)]) -> Result<Diagnosis> {
-    let mut run = measurement.workload.is_some().then(|| run_report(measurement)).transpose()?;
-    let mut facts = facts::facts(measurement, run.as_ref())?;
-    let live_traffic = live_traffic(measurement);
-    if let Some(run) = &mut run {
-        compare_with_server(run, &mut facts, live_traffic.as_ref());
-    }
-    let (findings, experiments) = experiments::reconsider(findings(&facts), measurement, changed)?;
-    let ceilings = ceilings(&facts);
-    let next_limit = next_limit(&facts, &findings);
-    Ok(Diagnosis {
-        schema: SCHEMA.into(),
-        bottleneck: findings
-            .first()
-            .map_or_else(|| limits::unknown::ID.to_owned(), |finding| finding.id.clone()),
-        next_limit,
-        ceilings,
-        time_breakdown_us: breakdown(&facts),
-        missing: crate::diagnosis::missing::missing(measurement),
-        findings,
-        experiments,
-        run,
-        live_traffic,
-        site: Some(crate::resources::site_profile::site(&facts, measurement.workload.as_ref())),
-        environment: measurement.server.clone().unwrap_or_default(),
-    })
-}
-
-/// More than so many times the requests that the generator has in flight, and this many, are not in a server by chance:
-/// a worker may be at work for a moment after its answer has arrived, and readings meet bursts.
-const AT_SERVER_RATIO_MAX: f64 = 2.0;
-const AT_SERVER_SPARE: f64 = 10.0;
-
-/// Little's law between the generator's count of requests in flight and the server's own. A server that has fewer proves
-/// nothing: requests are also on their way, and in queues that nobody counts. One that has far more than were sent means
-/// that the generator lost sight of some, if nobody else uses the server and no request was given up.
-fn compare_with_server(run: &mut RunReport, facts: &mut Facts, others: Option<&LiveTraffic>) {
-    run.client.in_flight.server = facts.value("requests_at_server_mean");
-    let alone = others.is_some_and(|traffic| !traffic.present) && run.errors.total() == 0;
-    let (Some(server), Some(own)) = (run.client.in_flight.server, facts.value("in_flight_mean")) else {
-        return;
-    };
-    if alone
-        && run.client.valid
-        && facts.brake.is_none()
-        && server > AT_SERVER_RATIO_MAX * own + AT_SERVER_SPARE
-    {
-        let why = format!(
-            "the server had {} requests at once and the generator only {} in flight, although nobody else was seen",
-            wording::format_number(server),
-            wording::format_number(own)
-        );
-        (run.client.valid, run.client.why) = (false, Some(why.clone()));
-        facts.generator_fault = Some(why);
-    }
-}
+use crate::facts::Facts;
+use crate::limits::{self, Limit, LimitId};
+use crate::resources::{concurrency, memory_evidence, setting_source};
+use webdyno_model::diagnosis::Finding;
 
 /// What was not seen to the end is believed no more than this.
 const CONFIDENCE_MAX_STOPPED: f64 = 0.5;
-
-/// Findings by which the figures of the run cannot be believed.
-const SPOILED: [&str; 2] = [limits::kernel_limit_total::ID, limits::generator_saturated::ID];
 
 /// All findings, the answer first: a run that cannot be believed, then what is proven best, then what explains most;
 /// the order of the rules decides between equals.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found: Vec<Finding> = limits::ALL
         .iter()
-        .filter(|rule| rule.id != limits::unknown::ID)
-        .filter_map(|rule| (rule.check)(facts))
+        .filter(|limit| limit.id != LimitId::Unknown)
+        .filter_map(|limit| (limit.check)(facts))
         .collect();
     // `healthy` demands that nothing else is wrong.
     if found.len() > 1 {
-        found.retain(|finding| finding.id != limits::healthy::ID);
+        found.retain(|finding| finding.id != LimitId::Healthy);
     }
     if found.is_empty() {
-        found.extend(limits::unknown::finding::check(facts));
+        found.extend((LimitId::Unknown.limit().check)(facts));
     }
     let of_server = found.iter_mut().filter(|finding| !spoils(finding));
     for finding in of_server.filter(|_| facts.readings_stopped) {
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
-    let mut ranked = ranked(found, limits::memory_exhausted::finding::is_proven(facts));
+    let mut ranked = ranked(found, memory_evidence::is_proven(facts));
     errors_first(facts, &mut ranked);
     doubt_symptoms(&mut ranked);
     if let Some(first) = ranked.first_mut().filter(|first| !spoils(first)) {
@@ -127,9 +47,10 @@ const CONFIDENCE_MAX_ERRORS: f64 = 0.5;
 /// what makes them errors. The figures of the run stay those that cannot be believed.
 fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
     let is_cause = |finding: &Finding| {
-        limits::MAKE_ERRORS.contains(&finding.id.as_str()) && finding.confidence >= ERRORS_CONFIDENCE_MIN
+        limits::by_id(&finding.id).is_some_and(|limit| limit.makes_errors)
+            && finding.confidence >= ERRORS_CONFIDENCE_MIN
     };
-    let spoiled = ranked.first().is_some_and(|first| first.id == limits::generator_saturated::ID);
+    let spoiled = ranked.first().is_some_and(|first| first.id == LimitId::GeneratorSaturated);
     if !spoiled || !concurrency::answers_errors(facts) {
         return;
     }
@@ -141,7 +62,7 @@ fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
 
 /// Whether the figures of the run cannot be believed by it.
 fn spoils(finding: &Finding) -> bool {
-    SPOILED.contains(&finding.id.as_str())
+    limits::by_id(&finding.id).is_some_and(|limit| limit.invalidates_run)
 }
 
 /// What decides the place of a finding: how sure it is, and how much of the lost time it explains.
@@ -168,10 +89,10 @@ const CAUSE_CONFIDENCE_MIN: f64 = 0.6;
 /// sure who holds it: whatever waits may be waiting for it all the same.
 fn causes_first(found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
     let causes = |cause: &Finding, other: &Finding| {
-        let rule = limits::by_id(&cause.id);
-        let proven = memory_is_short && cause.id == limits::memory_exhausted::ID;
+        let limit = limits::by_id(&cause.id);
+        let proven = memory_is_short && cause.id == LimitId::MemoryExhausted;
         (proven || cause.confidence >= CAUSE_CONFIDENCE_MIN)
-            && rule.is_some_and(|rule| rule.causes.contains(&other.id.as_str()))
+            && limit.is_some_and(|limit| limit.causes.iter().any(|id| other.id == *id))
     };
     let mut left = found;
     let mut ordered = vec![];
@@ -193,7 +114,7 @@ const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
 /// A finding in front of one that would bring it about, if only that were proven, is half sure; and so is one that stands
 /// behind a proven one that does: what is left of it shows when that is mended.
 fn doubt_symptoms(found: &mut [Finding]) {
-    let causes: Vec<(usize, &Rule, bool)> = found
+    let causes: Vec<(usize, &Limit, bool)> = found
         .iter()
         .enumerate()
         .filter(|(_, finding)| finding.confidence >= SUSPECTED_MIN)
@@ -202,9 +123,9 @@ fn doubt_symptoms(found: &mut [Finding]) {
         })
         .collect();
     for (place, finding) in found.iter_mut().enumerate() {
-        let explains = |(at, cause, is_proven): &&(usize, &Rule, bool)| {
+        let explains = |(at, cause, is_proven): &&(usize, &Limit, bool)| {
             // Of two that bring each other about the first one is the cause.
-            (*at < place || !is_proven) && cause.causes.contains(&finding.id.as_str())
+            (*at < place || !is_proven) && cause.causes.iter().any(|id| finding.id == *id)
         };
         let Some((_, cause, is_proven)) = causes.iter().find(explains) else { continue };
         if *is_proven {
@@ -301,37 +222,6 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_far_more_requests_than_were_sent_means_that_some_were_lost_sight_of() {
-        let others = |present| {
-            Some(LiveTraffic { present, requests_per_s: None, connections_count: None, evidence: vec![] })
-        };
-        let check = |server: f64, others: Option<LiveTraffic>, failed| {
-            let mut facts = facts(&[("requests_at_server_mean", server), ("in_flight_mean", 50.0)], &[]);
-            let mut run = RunReport::default();
-            (run.client.valid, run.errors.timeout) = (true, failed);
-            compare_with_server(&mut run, &mut facts, others.as_ref());
-            assert_eq!(
-                (run.client.in_flight.server, run.client.valid),
-                (Some(server), run.client.why.is_none())
-            );
-            assert_eq!(run.client.valid, facts.generator_fault.is_none());
-            run.client.valid
-        };
-        for (server, others, failed, valid) in [
-            (0.0, others(false), 0, true),
-            (52.0, others(false), 0, true),
-            (109.0, others(false), 0, true),
-            (111.0, others(false), 0, false),
-            // Others send too, nobody knows, or what was given up here is still at work there.
-            (111.0, others(true), 0, true),
-            (111.0, None, 0, true),
-            (111.0, others(false), 1, true),
-        ] {
-            assert_eq!(check(server, others, failed), valid, "{server}");
-        }
-    }
-
-    #[test]
     fn what_brings_others_about_comes_before_them() {
         let finding = |id: &str, confidence| {
             let known = findings(&Facts::default()).remove(0);
@@ -374,13 +264,5 @@ mod tests {
             let other = ranked.iter().find(|finding| finding.id == "log-verbosity").unwrap();
             assert_eq!(other.confidence, cause);
         }
-    }
-
-    #[test]
-    fn a_silent_measurement_is_unknown_and_the_same_every_time() {
-        let first = diagnose(&Measurement::default()).unwrap();
-        assert_eq!(first.bottleneck, "unknown");
-        let again = diagnose(&Measurement::default()).unwrap();
-        assert_eq!(serde_json::to_string(&first).unwrap(), serde_json::to_string(&again).unwrap());
     }
 }

@@ -1,161 +1,165 @@
-//! Limits: one folder for each. The doc comment of its `mod.rs` is the manual's chapter on it (`webdyno explain ID`).
+//! Limits: one folder for each. The doc comment of its `mod.rs` is the manual's chapter on it (`webdyno explain ID`), its
+//! `LIMIT` registers everything that is known of it ([`Limit`]).
 //!
-//! A rule fires on a proven limit, never on a ratio that merely looks unusual, and cites the facts it rests on.
-//! To add one: a folder whose `mod.rs` has `ID` and `CAUSES`, with `finding.rs` (`check` and its tests), and one line in
-//! [`ALL`]. What it looks at is a row of [`crate::facts`].
+//! A limit is found when it is proven to bind, never for a ratio that merely looks unusual, and its finding cites the facts it
+//! rests on. To add one: a folder whose `mod.rs` has the chapter and `LIMIT`, with `finding.rs` (`check` and its tests), and one
+//! line below. What it reads is a row of [`crate::facts`].
 
-pub mod accept_queue_overflow;
-pub mod apache_async_cap;
-pub mod apache_negotiation;
-pub mod apache_scoreboard_full;
-pub mod apache_setting_clamped;
-pub mod apache_spawn_lag;
-pub mod apache_symlink_checks;
-pub mod apache_worker_churn;
-pub mod apache_workers_exhausted;
-pub mod backend_refused;
 pub mod ceiling;
 pub(crate) mod common;
 pub mod config_check;
-pub mod conntrack_full;
-pub mod cpu_saturated;
-pub mod cpu_stolen;
-pub mod cpu_throttled;
-pub mod db_cache_too_small;
-pub mod db_connection_memory;
-pub mod db_connections_exhausted;
-pub mod db_lock_contention;
-pub mod db_slow_queries;
-pub mod db_thread_churn;
-pub mod ephemeral_ports_exhausted;
-pub mod foreign_load;
-pub mod generator_saturated;
-pub mod healthy;
-pub mod hostname_lookups;
-pub mod htaccess_lookups;
-pub mod keepalive_holds_workers;
-pub mod keepalive_ineffective;
-pub mod kernel_limit_total;
-pub mod log_io;
-pub mod log_verbosity;
-pub mod lost_syns;
+mod descriptor;
+pub mod incident;
 pub(crate) mod manual_remedy;
-pub mod memory_exhausted;
-pub mod network_saturated;
-pub mod nic_negotiated_low;
-pub mod opcache_full;
-pub mod opcache_off;
-pub mod open_files_exhausted;
-pub mod php_fpm_workers_exhausted;
-pub mod process_limit;
-pub mod proxy_loopback;
-pub mod rate_limited;
-pub mod slow_clients;
-pub mod softirq_bound;
-pub mod syn_queue_overflow;
-pub mod time_wait_overflow;
-pub mod tls_handshakes;
-pub mod unknown;
-pub mod upstream_bandwidth;
-pub mod worker_memory_growth;
-pub mod working_set_exceeds_memory;
+
+pub use descriptor::{Gain, Kind, Limit};
 
 use crate::facts::Facts;
-use webdyno_model::diagnosis::Finding;
+use ceiling::ResourceCeiling;
+use std::fmt;
+use webdyno_model::diagnosis::{Ceiling, Finding};
 
-/// A rule: a name, its chapter of the manual, and a pure function.
-pub struct Rule {
-    /// Stable id.
-    pub id: &'static str,
-    /// The source of its file; the manual's text is the `//!` head.
-    source: &'static str,
-    /// Ids of findings that it brings about: they are listed behind it, as they go with it.
-    pub causes: &'static [&'static str],
-    /// Whether it fires.
-    pub check: fn(&Facts) -> Option<Finding>,
-}
+macro_rules! limits {
+    ($($module:ident $name:ident $id:literal;)+) => {
+        $(pub mod $module;)+
 
-macro_rules! rule {
-    ($module:ident) => {
-        Rule {
-            id: $module::ID,
-            source: include_str!(concat!(stringify!($module), "/mod.rs")),
-            causes: $module::CAUSES,
-            check: $module::finding::check,
+        /// The id of a limit, as findings carry it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum LimitId {
+            $(#[doc = concat!("`", $id, "`")] $name,)+
         }
+
+        impl LimitId {
+            /// As it stands in findings and files.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $id,)+
+                }
+            }
+        }
+
+        /// Every limit. Where two explain equally much, the earlier one is the answer.
+        pub static ALL: &[Limit] = &[$($module::LIMIT,)+];
     };
 }
 
-/// Every rule. Where two explain equally much, the earlier one is the answer.
-pub const ALL: &[Rule] = &[
-    rule!(kernel_limit_total),
-    rule!(generator_saturated),
-    rule!(db_connection_memory),
-    rule!(worker_memory_growth),
-    rule!(memory_exhausted),
-    rule!(working_set_exceeds_memory),
-    rule!(open_files_exhausted),
-    rule!(process_limit),
-    rule!(cpu_throttled),
-    rule!(cpu_stolen),
-    rule!(softirq_bound),
-    rule!(foreign_load),
-    rule!(db_connections_exhausted),
-    rule!(db_lock_contention),
-    rule!(db_cache_too_small),
-    rule!(db_slow_queries),
-    rule!(db_thread_churn),
-    rule!(opcache_off),
-    rule!(opcache_full),
-    rule!(php_fpm_workers_exhausted),
-    rule!(backend_refused),
-    rule!(hostname_lookups),
-    rule!(htaccess_lookups),
-    rule!(apache_symlink_checks),
-    rule!(apache_negotiation),
-    rule!(log_verbosity),
-    rule!(tls_handshakes),
-    rule!(log_io),
-    rule!(cpu_saturated),
-    rule!(keepalive_holds_workers),
-    rule!(apache_async_cap),
-    rule!(apache_scoreboard_full),
-    rule!(apache_setting_clamped),
-    rule!(apache_worker_churn),
-    rule!(apache_spawn_lag),
-    rule!(proxy_loopback),
-    rule!(rate_limited),
-    rule!(slow_clients),
-    rule!(keepalive_ineffective),
-    rule!(apache_workers_exhausted),
-    rule!(accept_queue_overflow),
-    rule!(conntrack_full),
-    rule!(syn_queue_overflow),
-    rule!(ephemeral_ports_exhausted),
-    rule!(nic_negotiated_low),
-    rule!(network_saturated),
-    rule!(upstream_bandwidth),
-    rule!(lost_syns),
-    rule!(time_wait_overflow),
-    rule!(healthy),
-    rule!(unknown),
-];
+// A folder, the name of its id, and the id. `cargo fmt` does not follow modules in here: format them with
+// `rustfmt --edition 2024 crates/analysis/src/limits/*/*.rs`.
+limits! {
+    kernel_limit_total KernelLimitTotal "kernel-limit-total";
+    generator_saturated GeneratorSaturated "generator-saturated";
+    db_connection_memory DbConnectionMemory "db-connection-memory";
+    worker_memory_growth WorkerMemoryGrowth "worker-memory-growth";
+    memory_exhausted MemoryExhausted "memory-exhausted";
+    working_set_exceeds_memory WorkingSetExceedsMemory "working-set-exceeds-memory";
+    open_files_exhausted OpenFilesExhausted "open-files-exhausted";
+    process_limit ProcessLimit "process-limit";
+    cpu_throttled CpuThrottled "cpu-throttled";
+    cpu_stolen CpuStolen "cpu-stolen";
+    softirq_bound SoftirqBound "softirq-bound";
+    foreign_load ForeignLoad "foreign-load";
+    db_connections_exhausted DbConnectionsExhausted "db-connections-exhausted";
+    db_lock_contention DbLockContention "db-lock-contention";
+    db_cache_too_small DbCacheTooSmall "db-cache-too-small";
+    db_slow_queries DbSlowQueries "db-slow-queries";
+    db_thread_churn DbThreadChurn "db-thread-churn";
+    opcache_off OpcacheOff "opcache-off";
+    opcache_full OpcacheFull "opcache-full";
+    php_fpm_workers_exhausted PhpFpmWorkersExhausted "php-fpm-workers-exhausted";
+    backend_refused BackendRefused "backend-refused";
+    hostname_lookups HostnameLookups "hostname-lookups";
+    htaccess_lookups HtaccessLookups "htaccess-lookups";
+    apache_symlink_checks ApacheSymlinkChecks "apache-symlink-checks";
+    apache_negotiation ApacheNegotiation "apache-negotiation";
+    log_verbosity LogVerbosity "log-verbosity";
+    tls_handshakes TlsHandshakes "tls-handshakes";
+    log_io LogIo "log-io";
+    cpu_saturated CpuSaturated "cpu-saturated";
+    keepalive_holds_workers KeepaliveHoldsWorkers "keepalive-holds-workers";
+    apache_async_cap ApacheAsyncCap "apache-async-cap";
+    apache_scoreboard_full ApacheScoreboardFull "apache-scoreboard-full";
+    apache_setting_clamped ApacheSettingClamped "apache-setting-clamped";
+    apache_worker_churn ApacheWorkerChurn "apache-worker-churn";
+    apache_spawn_lag ApacheSpawnLag "apache-spawn-lag";
+    proxy_loopback ProxyLoopback "proxy-loopback";
+    rate_limited RateLimited "rate-limited";
+    slow_clients SlowClients "slow-clients";
+    keepalive_ineffective KeepaliveIneffective "keepalive-ineffective";
+    apache_workers_exhausted ApacheWorkersExhausted "apache-workers-exhausted";
+    accept_queue_overflow AcceptQueueOverflow "accept-queue-overflow";
+    conntrack_full ConntrackFull "conntrack-full";
+    syn_queue_overflow SynQueueOverflow "syn-queue-overflow";
+    ephemeral_ports_exhausted EphemeralPortsExhausted "ephemeral-ports-exhausted";
+    nic_negotiated_low NicNegotiatedLow "nic-negotiated-low";
+    network_saturated NetworkSaturated "network-saturated";
+    upstream_bandwidth UpstreamBandwidth "upstream-bandwidth";
+    lost_syns LostSyns "lost-syns";
+    time_wait_overflow TimeWaitOverflow "time-wait-overflow";
+    healthy Healthy "healthy";
+    unknown Unknown "unknown";
+}
 
-/// Findings that say why answers are errors.
-pub(crate) const MAKE_ERRORS: [&str; 2] = [db_connections_exhausted::ID, backend_refused::ID];
+impl LimitId {
+    /// The limit of this id; `None` when there is none.
+    pub fn parse(id: &str) -> Option<Self> {
+        by_id(id).map(|limit| limit.id)
+    }
 
-impl Rule {
-    /// The manual's chapter.
-    pub fn manual(&self) -> String {
-        let lines = self.source.lines().take_while(|line| line.starts_with("//!"));
-        let text: Vec<&str> = lines.map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..])).collect();
-        format!("{}\n", text.join("\n").trim_end())
+    /// What is registered of it.
+    pub fn limit(self) -> &'static Limit {
+        &ALL[self as usize]
     }
 }
 
-/// The rule of this id.
-pub fn by_id(id: &str) -> Option<&'static Rule> {
-    ALL.iter().find(|rule| rule.id == id)
+impl fmt::Display for LimitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<LimitId> for String {
+    fn from(id: LimitId) -> Self {
+        id.as_str().to_owned()
+    }
+}
+
+impl PartialEq<LimitId> for String {
+    fn eq(&self, id: &LimitId) -> bool {
+        self == id.as_str()
+    }
+}
+
+/// The limit of this id.
+pub fn by_id(id: &str) -> Option<&'static Limit> {
+    ALL.iter().find(|limit| limit.id.as_str() == id)
+}
+
+/// Whether a finding of this id says that something is wrong with the server or the load.
+pub fn is_fault(id: &str) -> bool {
+    by_id(id).is_none_or(|limit| limit.is_fault)
+}
+
+/// The ceilings that follow from these facts, with their findings, in the order of their resources.
+pub fn resource_ceilings(facts: &Facts) -> Vec<ResourceCeiling> {
+    let computed = ALL.iter().flat_map(|limit| limit.ceilings).filter_map(|ceiling| ceiling(facts));
+    let mut all: Vec<_> = computed.collect();
+    all.sort_by_key(|ceiling| ceiling.resource);
+    all
+}
+
+/// The same as they are shown.
+pub fn ceilings(facts: &Facts) -> Vec<Ceiling> {
+    resource_ceilings(facts).into_iter().map(|one| one.ceiling).collect()
+}
+
+/// What checks of the settings alone find, the worst first; of equals the one of the later limit.
+pub fn config_findings(facts: &Facts) -> Vec<Finding> {
+    let checks = ALL.iter().rev().flat_map(|limit| limit.config_checks);
+    let mut found: Vec<_> = checks.filter_map(|check| check(facts)).collect();
+    found.sort_by(|a, b| {
+        b.severity.cmp(&a.severity).then(b.finding.confidence.total_cmp(&a.finding.confidence))
+    });
+    found.into_iter().map(|one| one.finding).collect()
 }
 
 #[cfg(test)]
@@ -163,19 +167,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_has_a_chapter_that_names_it() {
-        for rule in ALL {
-            let manual = rule.manual();
-            assert!(manual.starts_with(&format!("`{}`", rule.id)), "{manual}");
+    fn every_limit_has_a_chapter_that_names_it() {
+        for limit in ALL {
+            let manual = limit.manual();
+            assert!(manual.starts_with(&format!("`{}`", limit.id)), "{manual}");
             for part in ["## How it is recognised", "## What to do", "## By hand"] {
-                assert!(manual.contains(part), "{}: no `{part}`", rule.id);
+                assert!(manual.contains(part), "{}: no `{part}`", limit.id);
             }
         }
     }
 
     #[test]
-    fn ids_are_unique() {
-        let ids: std::collections::BTreeSet<_> = ALL.iter().map(|rule| rule.id).collect();
+    fn every_folder_registers_itself_under_an_id_of_its_own() {
+        let ids: std::collections::BTreeSet<_> = ALL.iter().map(|limit| limit.id.as_str()).collect();
         assert_eq!(ids.len(), ALL.len());
+        for (place, limit) in ALL.iter().enumerate() {
+            assert_eq!(limit.id as usize, place, "{} is registered in another folder", limit.id);
+            assert_eq!(LimitId::parse(limit.id.as_str()), Some(limit.id));
+        }
     }
 }

@@ -2,9 +2,8 @@
 //! makes it do something for each request. Which of its settings, the rules of these say.
 
 use crate::facts::Facts;
-use crate::resources::request_cost;
 use crate::resources::request_cost::Work;
-use crate::resources::site_profile;
+use crate::resources::{request_cost, site_profile};
 
 /// The share of a request's cost that sending a file does not explain: from three times the cost on.
 pub(crate) const EXCESS_MIN: f64 = 0.66;

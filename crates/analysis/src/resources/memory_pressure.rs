@@ -118,6 +118,26 @@ pub fn usable_bytes(facts: &Facts, held_in_memory: f64) -> Option<f64> {
 /// Memory kept for the kernel, the page cache and everything else.
 pub const RESERVE_FRACTION: f64 = 0.10;
 
+/// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more process, in whole
+/// processes of so many workers each. `None` when it cannot be told.
+pub(crate) fn workers_that_fit(facts: &Facts) -> Option<f64> {
+    let each = facts.value("worker_private_mean_bytes").filter(|bytes| *bytes > 0.0)?;
+    let usable = usable_bytes(facts, facts.value("worker_memory_sum_bytes")?)?;
+    // A worker that is swapped out is larger than the part of it that is in memory.
+    let swapped = facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
+    let workers = facts.value("service_processes_mean").filter(|count| *count >= 1.0);
+    let each = workers.map_or(each, |count| each + swapped / count);
+    Some((usable / each).floor() * facts.threads_per_process())
+}
+
+/// What may still be used, and of how much.
+pub(crate) fn free_and_limit(facts: &Facts) -> Option<(f64, f64)> {
+    let limit = facts.value("memory_limit_bytes").or_else(|| facts.value("memory_total_bytes"))?;
+    let of_machine = facts.value("memory_available_min_bytes")?;
+    let of_group = facts.value("memory_used_in_limit_max_bytes").map(|used| (limit - used).max(0.0));
+    Some((of_group.map_or(of_machine, |group| group.min(of_machine)), limit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,11 +3,16 @@
 pub(crate) mod concurrency;
 pub mod file_cost;
 pub mod live_traffic;
+pub(crate) mod memory_evidence;
 pub mod memory_pressure;
 pub(crate) mod php_fpm;
+pub(crate) mod php_work;
 pub mod processors;
 pub mod request_cost;
 pub(crate) mod setting_source;
 pub mod site_profile;
 pub mod syscall_cost;
 pub mod time_breakdown;
+pub(crate) mod utilisation;
+pub(crate) mod worker_waits;
+pub(crate) mod workers;

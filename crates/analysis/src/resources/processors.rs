@@ -6,6 +6,7 @@
 
 use crate::facts::Facts;
 use crate::resources::time_breakdown::keeps_up;
+use crate::resources::utilisation::rate;
 use crate::wording::format_number;
 
 /// From this share on processors are full: between a process that ends its turn and the next one there are always gaps, and
@@ -182,6 +183,34 @@ pub const FACTS: [&str; 16] = [
     "foreign_program_cpu_cores",
     "cpu_steal_fraction",
 ];
+
+/// Of less than this share nobody can say how it grows: a part of it is there without any request.
+pub(crate) const USED_FRACTION_MIN: f64 = 0.05;
+
+/// What all known services use.
+pub(crate) fn services_cores(facts: &Facts) -> Option<f64> {
+    let backends: f64 = facts.each("ahead_backend_cpu_cores").map(|(_, cores)| cores).sum();
+    Some(facts.value("service_cpu_cores")? + backends)
+}
+
+/// The rate at which this share of the processors would be busy. Where it is known who uses them, only the services'
+/// and the generator's time grows with the rate; what everybody else uses stays as it is, and what runs at a low priority
+/// gives way.
+pub(crate) fn rate_at_cpu(facts: &Facts, share: f64) -> Option<f64> {
+    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= USED_FRACTION_MIN)?;
+    let cores = facts.value("cores");
+    let per_s = facts.ended_per_s().or_else(|| rate(facts))?;
+    let client = facts.value("client_cpu_cores").unwrap_or(0.0);
+    let known = services_cores(facts).zip(cores).map(|(services, cores)| (services + client) / cores);
+    // Where nobody knows whose time it is, all of it is charged to the requests.
+    let own = known.map_or(busy, |own| own.min(busy));
+    (own >= USED_FRACTION_MIN).then_some(())?;
+    let yielding =
+        facts.value("ahead_yielding_cpu_cores").zip(cores).map_or(0.0, |(nice, cores)| nice / cores);
+    let others = (busy - own - yielding).max(0.0);
+    let room = (share - others).max(0.0);
+    Some(per_s * room / own)
+}
 
 #[cfg(test)]
 mod tests {

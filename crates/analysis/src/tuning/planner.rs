@@ -54,7 +54,7 @@ pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<Wish>], policy: Policy) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::ranking::diagnose;
+    use crate::diagnosis::diagnose;
     use crate::measurement::Measurement;
     use webdyno_model::service::SettingValue;
 

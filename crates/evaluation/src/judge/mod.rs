@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_lab::scenario::{Catalogue, Remedy, Round};
 use webdyno_model::diagnosis::Diagnosis;
@@ -24,9 +24,6 @@ pub mod tally;
 pub mod watched;
 
 pub use webdyno_lab::run::watched::is_of_the_generator;
-
-/// Findings that are no faults.
-pub const NO_FAULTS: [&str; 2] = ["healthy", "unknown"];
 
 /// Where the recording of a round lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

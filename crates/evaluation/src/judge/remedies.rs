@@ -3,7 +3,8 @@
 use super::Case;
 use super::ceilings::is_same_load;
 use std::fmt::Write as _;
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::limits;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, Predicted};
 
@@ -62,7 +63,7 @@ fn of(case: &Case, diagnosis: &Diagnosis, next: &Diagnosis) -> Option<Expected> 
     let is_there = next.findings.iter().any(|finding| finding.id == first.id);
     let (before, after) = (diagnosis.run.as_ref()?, next.run.as_ref()?);
     let is_valid = before.client.valid && after.client.valid;
-    (!is_there && is_valid && !super::NO_FAULTS.contains(&first.id.as_str())).then_some(())?;
+    (!is_there && is_valid && limits::is_fault(&first.id)).then_some(())?;
     Some(Expected {
         scenario: case.place.scenario.clone(),
         number: case.place.number,

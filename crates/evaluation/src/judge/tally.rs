@@ -3,7 +3,7 @@
 use super::hidden::{Source, sets, without};
 use super::{Case, Judged};
 use std::collections::BTreeMap;
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
 use webdyno_model::Result;
 
 /// A first finding that is wrong with more than this misleads.

@@ -19,7 +19,7 @@ use mysqltuner::Recommended;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_lab::packages::Program;
 use webdyno_lab::run::outcome::Outcome;

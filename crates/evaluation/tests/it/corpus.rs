@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
 use webdyno_evaluation::judge::{self, Case, Judged, ceilings, remedies, tally};
 use webdyno_lab::scenario::Catalogue;
 

@@ -12,8 +12,8 @@ use crate::scenario::{Folder, Load, Round, file_name, split_flags};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use webdyno_analysis::diagnosis::ranking;
-use webdyno_analysis::limits::{healthy, unknown};
+use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::limits;
 use webdyno_model::error::io_error;
 use webdyno_model::number::significant;
 use webdyno_model::{Result, UserError};
@@ -176,9 +176,9 @@ fn judge(
         })?;
         Ok(evidence.gain(gain, over, former))
     };
-    let diagnosis = ranking::diagnose(&evidence.measurement)?;
+    let diagnosis = diagnose(&evidence.measurement)?;
     let run = diagnosis.run.as_ref();
-    let is_fault = |id: &String| *id != diagnosis.bottleneck && id != healthy::ID && id != unknown::ID;
+    let is_fault = |id: &String| *id != diagnosis.bottleneck && limits::is_fault(id);
     Ok(RoundOutcome {
         name: round.name.clone(),
         figures: all_figures(evidence),

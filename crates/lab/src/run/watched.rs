@@ -8,15 +8,13 @@ use crate::users::{FILE, Users};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use webdyno_analysis::limits;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
 
 /// The schema of [`Watched`].
 pub const SCHEMA: &str = "webdyno/lab-users/v1";
-
-/// Findings on the load generator.
-const OF_THE_GENERATOR: [&str; 2] = ["generator-saturated", "kernel-limit-total"];
 
 /// How long the diagnosis watches.
 const WINDOW: &str = "12s";
@@ -75,7 +73,7 @@ impl Watched {
 
 /// Whether a finding says that the generator is at fault: nobody on the server's side can know that.
 pub fn is_of_the_generator(id: &str) -> bool {
-    OF_THE_GENERATOR.contains(&id)
+    limits::by_id(id).is_some_and(|limit| limit.invalidates_run)
 }
 
 /// An error for a scenario whose answer nobody could find who only watches.

@@ -6,7 +6,7 @@ use crate::log::reader;
 pub use observed::{HostRecord, IncidentRecord, lacking};
 use std::collections::BTreeMap;
 use std::path::Path;
-use webdyno_analysis::diagnosis::ranking::diagnose_with;
+use webdyno_analysis::diagnosis::diagnose_with;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::resources::live_traffic;
 use webdyno_model::Result;

@@ -15,7 +15,7 @@ fn is_read(name: &str) -> bool {
 
 #[test]
 fn every_incident_and_level_follows_from_metrics_that_are_read() {
-    for kind in incidents::ALL {
+    for kind in incidents::ALL.iter() {
         assert!(is_read(kind.metric), "{}", kind.metric);
         if let Some(whole) = kind.whole() {
             assert!(is_read(whole), "{whole}");

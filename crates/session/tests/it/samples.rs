@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
-use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_session::recording::Recording;
@@ -35,7 +35,7 @@ fn measurement(id: &str) -> Measurement {
 
 /// What the diagnosis names first, and how sure it is.
 fn answer(measurement: &Measurement) -> (String, f64) {
-    let first = webdyno_analysis::diagnosis::ranking::diagnose(measurement).unwrap().findings.remove(0);
+    let first = webdyno_analysis::diagnosis::diagnose(measurement).unwrap().findings.remove(0);
     (first.id, first.confidence)
 }
 

@@ -6,7 +6,7 @@ use crate::process::interrupt_flag;
 use crate::{exports, finish, moment, place, progress, terminal};
 use jiff::tz::TimeZone;
 use std::path::Path;
-use webdyno_analysis::diagnosis::ranking;
+use webdyno_analysis::diagnosis;
 use webdyno_host::agent::Start;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::{Result, UserError};
@@ -29,7 +29,7 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let diagnosis = match &arguments.at {
         Some(text) => {
             let window = moment::window(&recording, text, &TimeZone::system())?;
-            ranking::diagnose(&recording.watched(window))?
+            diagnosis::diagnose(&recording.watched(window))?
         }
         None => recording.diagnosis()?.ok_or_else(|| finish::nothing(directory))?,
     };

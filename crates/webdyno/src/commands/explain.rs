@@ -18,7 +18,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
 
 fn chapter(id: &str) -> Option<String> {
     let word = || CHAPTERS.iter().find(|(word, _)| *word == id).map(|(_, text)| (*text).to_owned());
-    limits::by_id(id).map(limits::Rule::manual).or_else(word)
+    limits::by_id(id).map(limits::Limit::manual).or_else(word)
 }
 
 /// The findings, and after an empty line the words.
@@ -27,13 +27,13 @@ fn list() -> String {
         let says = text.lines().next().and_then(|first| first.split_once(": ")).map_or("", |(_, says)| says);
         format!("{id:26} {says}\n")
     };
-    let findings: String = limits::ALL.iter().map(|rule| line(rule.id, &rule.manual())).collect();
+    let findings: String = limits::ALL.iter().map(|limit| line(limit.id.as_str(), &limit.manual())).collect();
     let words: String = CHAPTERS.iter().map(|(word, text)| line(word, text)).collect();
     format!("{findings}\n{words}")
 }
 
 fn unknown(id: &str) -> UserError {
-    let ids = limits::ALL.iter().map(|rule| rule.id).chain(CHAPTERS.iter().map(|(word, _)| *word));
+    let ids = limits::ALL.iter().map(|limit| limit.id.as_str()).chain(CHAPTERS.iter().map(|(word, _)| *word));
     let distance = |known: &&str| strsim::damerau_levenshtein(id, known);
     let nearest = ids.min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
     let error = UserError::usage(format!("there is no finding and no word `{id}`"));
@@ -63,14 +63,14 @@ mod tests {
     #[test]
     fn every_finding_and_word_is_explained() {
         let words = CHAPTERS.iter().map(|(word, _)| *word);
-        for id in limits::ALL.iter().map(|rule| rule.id).chain(words) {
+        for id in limits::ALL.iter().map(|limit| limit.id.as_str()).chain(words) {
             assert!(chapter(id).is_some_and(|text| text.starts_with(&format!("`{id}`"))), "{id}");
         }
     }
 
     #[test]
     fn the_list_names_every_rule_and_every_word() {
-        assert!(limits::ALL.iter().all(|rule| list().contains(rule.id)));
+        assert!(limits::ALL.iter().all(|limit| list().contains(limit.id.as_str())));
         for (word, text) in CHAPTERS {
             assert!(list().contains(word) && text.starts_with(&format!("`{word}`: ")), "{word}");
             assert!(limits::by_id(word).is_none(), "{word} is a finding too");

@@ -101,9 +101,9 @@ pub fn choose(findings: &[Finding], possible: &[Purpose]) -> Option<Choice> {
 /// The first two findings, if the second is nearly as likely as the first and not what that brings about.
 fn rivals(findings: &[Finding]) -> Option<[&Finding; 2]> {
     let first = findings.first().filter(|first| expected::is_known(&first.id))?;
-    let causes = crate::limits::by_id(&first.id).map_or(&[][..], |rule| rule.causes);
+    let causes = crate::limits::by_id(&first.id).map_or(&[][..], |limit| limit.causes);
     let independent =
-        |other: &&Finding| expected::is_known(&other.id) && !causes.contains(&other.id.as_str());
+        |other: &&Finding| expected::is_known(&other.id) && !causes.iter().any(|id| other.id == *id);
     let second = findings.iter().skip(1).find(independent)?;
     let weight = crate::diagnosis::ranking::weight;
     (weight(second) >= RIVAL_SHARE * weight(first)).then_some([first, second])

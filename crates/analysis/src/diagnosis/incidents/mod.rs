@@ -7,10 +7,10 @@
 
 mod table;
 
+use crate::limits::incident::{IncidentRule, What};
 use crate::wording::format_number;
 use std::collections::{BTreeMap, HashMap};
-pub use table::{ALL, Kind};
-use table::{Row, What};
+pub use table::ALL;
 use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Sample, TOLD_AGAIN_COUNT};
 
 /// So many readings in a row below the lower threshold end an incident.
@@ -72,7 +72,7 @@ impl Default for Detector {
             last: HashMap::new(),
             states: BTreeMap::new(),
             templates: ALL.iter().map(|row| named(row.metric)).collect(),
-            wholes: ALL.iter().filter_map(Row::whole).map(named).collect(),
+            wholes: ALL.iter().filter_map(IncidentRule::whole).map(named).collect(),
             catalogue: vec![],
             held: BTreeMap::new(),
         }
@@ -158,7 +158,7 @@ impl Detector {
     fn look(
         &mut self,
         index: usize,
-        row: &Row,
+        row: &IncidentRule,
         (t_s, name, value): (f64, &str, f64),
         values: &BTreeMap<String, f64>,
     ) -> Option<Incident> {
@@ -178,7 +178,7 @@ impl Detector {
     /// What a row looks at: the level, the rate since the reading before, or the share of another metric.
     fn figure(
         &self,
-        row: &Row,
+        row: &IncidentRule,
         (t_s, name, value): (f64, &str, f64),
         values: &BTreeMap<String, f64>,
     ) -> Option<f64> {
@@ -217,7 +217,7 @@ const EMPTY: Metric = Metric {
 
 impl State {
     /// Takes the next figure. Gives whether it is time to speak.
-    fn next(&mut self, row: &Row, figure: f64, t_s: f64) -> bool {
+    fn next(&mut self, row: &IncidentRule, figure: f64, t_s: f64) -> bool {
         self.high = if figure >= row.from { self.high.saturating_add(1) } else { 0 };
         self.calm = if figure < row.until { self.calm.saturating_add(1) } else { 0 };
         if self.lasts && self.calm >= CALM_READINGS {
@@ -233,7 +233,7 @@ impl State {
 }
 
 /// `connections turned away, as the accept queue is full: 15 a second (an incident from 1 on)`.
-fn told(row: &Row, instance: Option<&str>, figure: f64) -> String {
+fn told(row: &IncidentRule, instance: Option<&str>, figure: f64) -> String {
     let of = instance.map_or(String::new(), |instance| format!(" ({instance})"));
     let percent = |fraction: f64| format!("{}%", format_number((fraction * 1000.0).round() / 10.0));
     let shown = |value: f64| match row.what {

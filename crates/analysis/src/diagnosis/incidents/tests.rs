@@ -137,7 +137,7 @@ fn what_is_left_out_of_a_reading_is_as_it_was() {
 
 #[test]
 fn rows_are_sound() {
-    for row in ALL {
+    for row in ALL.iter() {
         assert!(row.until <= row.from && row.readings >= 1, "{}", row.metric);
         assert!(!row.words.ends_with('.') && row.why.len() > 10, "{}", row.metric);
     }

@@ -1,8 +1,8 @@
 //! When `accept-queue-overflow` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
+use crate::limits::LimitId;
+use crate::resources::workers;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -32,7 +32,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         )
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::AcceptQueueOverflow.into(),
         summary: format!(
             "New connections are dropped before the server sees them: {} in this window, because the accept queue{queue} was full when many came at once. Clients try again only after a second or more.{clipped}",
             format_number(dropped)
@@ -60,7 +60,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// say that they are: where nobody waits to be accepted, they are not.
 fn workers(facts: &Facts) -> Option<f64> {
     const UNSEEN: f64 = 0.6;
-    match apache_workers_exhausted::finding::is_limit_reached(facts) {
+    match workers::is_limit_reached(facts) {
         false => Some(1.0),
         true if facts.value("scoreboard_full_fraction").is_some() => None,
         true => crate::resources::time_breakdown::noticed_queue(facts).is_none().then_some(UNSEEN),

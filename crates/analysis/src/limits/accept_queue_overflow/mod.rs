@@ -25,9 +25,25 @@
 //! its limit.
 
 pub(crate) mod ceiling;
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "accept-queue-overflow";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    ceilings: &[ceiling::ceiling],
+    config_checks: &[config_check::cut_by_the_kernel, config_check::raised_in_vain],
+    keeps_hold_times: true,
+    kind: Some(Kind::Connections),
+    gain: Some(Gain::Waiting),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::AcceptQueueOverflow, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("sockets.listen_overflows_count", What::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the accept queue is full", EACH),
+    row("sockets.accept_queue_count", What::ShareOf("sockets.accept_queue_max_count"), (0.9, 3), 0.5, "the accept queue is nearly full", "it fills in bursts; three seconds are no burst, and what comes next is turned away"),
+];

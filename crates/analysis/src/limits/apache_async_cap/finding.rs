@@ -1,11 +1,10 @@
 //! When `apache-async-cap` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::instead;
-use crate::limits::apache_workers_exhausted::remedy::HEADROOM;
+use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::workers::HEADROOM;
+use crate::resources::{worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -23,7 +22,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let cap = cap(facts)?;
     let queue = noticed_queue(facts)?;
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheAsyncCap.into(),
         summary: format!(
             "Apache takes no more connections, although {} of its {} threads are idle: it holds {}, and may hold {} (ThreadsPerChild + AsyncRequestWorkerFactor x idle threads, in each process). {} more wait to be accepted.",
             format_number(cap.idle),
@@ -33,7 +32,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: cap.confidence,
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "workers_idle_mean",
             "workers_busy_mean",
@@ -72,7 +71,7 @@ struct Cap {
 
 fn cap(facts: &Facts) -> Option<Cap> {
     let service = facts.service.as_ref().filter(|service| service.mode.as_deref() == Some("event"))?;
-    if instead::machine_is_short(facts) {
+    if worker_waits::machine_is_short(facts) {
         return None;
     }
     let per_process = service.number("ThreadsPerChild").filter(|threads| *threads >= 1.0)?;

@@ -20,8 +20,19 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "apache-async-cap";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::SynQueueOverflow,
+    ],
+    relieves: &[Resource::Workers],
+    kind: Some(Kind::IdleConnections),
+    gain: Some(Gain::Waiting),
+    ..Limit::new(LimitId::ApacheAsyncCap, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `apache-negotiation` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::files_work;
 use crate::settings::in_force;
@@ -44,7 +44,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let seen = if watched { seen - WATCHED_DOUBT } else { seen };
     let written = met.options.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheNegotiation.into(),
         summary: format!(
             "The processors are full, and a request takes {} of them, where sending a file takes {} at most: {}, and with MultiViews{written} Apache reads the names of all files of the folder for each request, to find those that begin so.",
             format_time(files.work.request_us),

@@ -1,10 +1,9 @@
 //! When `apache-scoreboard-full` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::instead;
+use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -19,7 +18,7 @@ const STOPPING_MIN: f64 = 0.5;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let full = full(facts)?;
     let queue = noticed_queue(facts)?;
-    if instead::machine_is_short(facts) {
+    if worker_waits::machine_is_short(facts) {
         return None;
     }
     let stopping = full.stopping.map_or("processes that shall end".to_owned(), |count| {
@@ -29,14 +28,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(" The error log says {} times that the scoreboard is full.", format_number(count))
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheScoreboardFull.into(),
         summary: format!(
             "The scoreboard is full: {stopping} keep their places among the {} of ServerLimit until they are done, so that too few are left to take connections in, and {} wait to be accepted.{logged}",
             format_number(full.places),
             format_number(queue)
         ),
         confidence: if full.stopping.is_some() { 0.95 } else { 0.75 },
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "processes_stopping_mean",
             "workers_finishing_mean",

@@ -20,8 +20,27 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "apache-scoreboard-full";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::SynQueueOverflow,
+    ],
+    relieves: &[Resource::Workers],
+    keeps_hold_times: true,
+    kind: Some(Kind::Concurrency),
+    gain: Some(Gain::Waiting),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::ApacheScoreboardFull, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("apache_log.AH00288.messages_count", What::Rise, (1.0, 1), 1.0, "Apache's scoreboard is full (AH00288)", LOGGED),
+];

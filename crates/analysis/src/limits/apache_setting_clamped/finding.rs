@@ -1,11 +1,12 @@
 //! When `apache-setting-clamped` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::{instead, remedy};
-use crate::limits::{keepalive_holds_workers, memory_exhausted};
+use crate::limits::apache_workers_exhausted::remedy;
+use crate::limits::keepalive_holds_workers;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -19,7 +20,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let clamp = clamp(facts)?;
     let queue = noticed_queue(facts)?;
     if !is_taken(facts, &clamp)
-        || instead::machine_is_short(facts)
+        || worker_waits::machine_is_short(facts)
         || keepalive_holds_workers::finding::is_proven(facts)
     {
         return None;
@@ -29,7 +30,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(" The error log has it {} time{}.", format_number(said), if said == 1.0 { "" } else { "s" })
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheSettingClamped.into(),
         summary: format!(
             "Apache runs with {} workers where its files say {}, as {why}: all are busy, and {} connections wait to be accepted.{said}",
             format_number(clamp.in_force),
@@ -37,7 +38,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: if clamp.seen { 0.95 } else { 0.75 },
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "workers_limit",
             "clamp_messages",
@@ -65,7 +66,7 @@ fn is_taken(facts: &Facts, clamp: &Clamp) -> bool {
         processes.is_some_and(|workers| workers >= clamp.in_force)
             && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
     };
-    apache_workers_exhausted::finding::proof(facts).is_some() || (!clamp.seen && outside())
+    workers::proof(facts).is_some() || (!clamp.seen && outside())
 }
 
 /// What holds them down.
@@ -123,12 +124,12 @@ fn clamp(facts: &Facts) -> Option<Clamp> {
 }
 
 fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
-    let fits = memory_exhausted::finding::workers_that_fit(facts).unwrap_or(f64::MAX);
+    let fits = memory_pressure::workers_that_fit(facts).unwrap_or(f64::MAX);
     if let Some(threads) = clamp.threads_wanted.filter(|_| clamp.configured <= fits) {
         return Some(more_threads(facts, clamp, threads));
     }
     let threads = facts.threads_per_process();
-    let needed = remedy::HEADROOM * remedy::demand(facts, clamp.in_force, queue);
+    let needed = workers::HEADROOM * remedy::demand(facts, clamp.in_force, queue);
     let workers = (clamp.configured.max(needed) / threads).ceil() * threads;
     let workers = workers.min(fits);
     let to = (workers / threads).floor();

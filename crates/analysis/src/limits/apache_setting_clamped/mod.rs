@@ -20,15 +20,25 @@
 //! `curl -s http://localhost/server-status?auto | sed -n 's/^Scoreboard: //p' | wc -c` against `grep -r MaxRequestWorkers
 //! /etc/apache2`; `grep -E 'AH005(13|14|15|16)|AH0031[6-9]|AH0018[01]' /var/log/apache2/error.log`.
 
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "apache-setting-clamped";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "apache-workers-exhausted",
-    "apache-scoreboard-full",
-    "accept-queue-overflow",
-    "lost-syns",
-    "syn-queue-overflow",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheScoreboardFull,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::SynQueueOverflow,
+    ],
+    config_checks: &[config_check::clamped],
+    relieves: &[Resource::Workers],
+    keeps_hold_times: true,
+    kind: Some(Kind::Concurrency),
+    gain: Some(Gain::Waiting),
+    ..Limit::new(LimitId::ApacheSettingClamped, include_str!("mod.rs"), finding::check)
+};

@@ -1,11 +1,10 @@
 //! When `apache-spawn-lag` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::{instead, remedy};
-use crate::limits::memory_exhausted;
+use crate::limits::LimitId;
+use crate::limits::apache_workers_exhausted::remedy;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -20,7 +19,7 @@ const ENDED_FRACTION_MAX: f64 = 0.25;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let queue = noticed_queue(facts)?;
     let grew = growth(facts)?;
-    if instead::machine_is_short(facts) {
+    if worker_waits::machine_is_short(facts) {
         return None;
     }
     let last = facts.value("accept_queue_last");
@@ -31,7 +30,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         _ => String::new(),
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheSpawnLag.into(),
         summary: format!(
             "The rush came faster than Apache starts workers: {} processes were started meanwhile, up to {}, and {} connections on average waited for them, although {} workers are allowed.{end}",
             format_number(grew.started),
@@ -40,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(grew.allowed)
         ),
         confidence: if grew.by_ids { 0.9 } else { 0.75 },
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "worker_processes_started",
             "worker_processes_started_per_s",
@@ -105,8 +104,8 @@ fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
         _ => remedy::demand(facts, facts.value("workers_busy_mean").unwrap_or(1.0), queue),
     };
     // Never more than were seen to suffice, or may be.
-    let fits = memory_exhausted::finding::workers_that_fit(facts).unwrap_or(f64::MAX);
-    let to = (remedy::HEADROOM * wanted.max(1.0)).min(grew.allowed).min(fits).ceil();
+    let fits = memory_pressure::workers_that_fit(facts).unwrap_or(f64::MAX);
+    let to = (workers::HEADROOM * wanted.max(1.0)).min(grew.allowed).min(fits).ceil();
     let (spare, most, start) = match threaded {
         true => ("MinSpareThreads", "MaxSpareThreads", (to / threads).ceil()),
         false => ("MinSpareServers", "MaxSpareServers", to),

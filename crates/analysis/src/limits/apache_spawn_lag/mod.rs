@@ -20,7 +20,14 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "apache-spawn-lag";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::AcceptQueueOverflow, LimitId::LostSyns, LimitId::SynQueueOverflow],
+    relieves: &[Resource::Workers],
+    keeps_hold_times: true,
+    gain: Some(Gain::Waiting),
+    ..Limit::new(LimitId::ApacheSpawnLag, include_str!("mod.rs"), finding::check)
+};

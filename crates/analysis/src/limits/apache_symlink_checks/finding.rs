@@ -1,7 +1,7 @@
 //! When `apache-symlink-checks` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::{FilesWork, files_work};
 use crate::resources::syscall_cost::{on_this_machine_us, path_part_us};
@@ -49,7 +49,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let doubt: f64 = doubts.iter().filter(|(is, _)| *is).map(|(_, doubt)| doubt).sum();
     let written = options.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(
             "The processors are full, and {} {} of the {} that a request takes go into checks for links: with `Options {}`{written} Apache asks the kernel about each of up to {} parts of a path, which it walks from its beginning each time.",
             if is_more { "at least" } else { "about" },
@@ -76,7 +76,7 @@ fn confidence(files: &FilesWork, seen: f64) -> f64 {
 
 fn suspicion(facts: &Facts, files: &FilesWork, options: &InForce) -> Finding {
     Finding {
-        id: ID.into(),
+        id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(
             "The processors are full, nearly all of it is the kernel's work, and with `Options {}` Apache asks the kernel about each part of each path, which it walks from its beginning each time. How deep the paths are could not be seen: on deep ones that costs more than the rest of a request.",
             options.value

@@ -19,8 +19,18 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "apache-symlink-checks";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["cpu-saturated", "cpu-throttled", "apache-workers-exhausted", "accept-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::CpuThrottled,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::RequestCost),
+    ..Limit::new(LimitId::ApacheSymlinkChecks, include_str!("mod.rs"), finding::check)
+};

@@ -1,10 +1,9 @@
 //! When `apache-worker-churn` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::instead;
+use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -39,7 +38,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         String::new()
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheWorkerChurn.into(),
         summary: format!(
             "Processes end after {} connections each (MaxConnectionsPerChild): {} a second are started{bound}. {} connections wait to be accepted meanwhile.",
             format_number(churn.connections),
@@ -47,7 +46,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: if churn.by_ids { 0.95 } else { 0.7 },
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "worker_processes_started_per_s",
             "worker_processes_ended_per_s",
@@ -79,7 +78,7 @@ fn churn(facts: &Facts) -> Option<Churn> {
     if connections >= 1.0 && is_at_ceiling(facts, connections, accepted) {
         return Some(Churn { connections, started_per_s: accepted / connections, by_ids: true });
     }
-    if connections < 1.0 || instead::machine_is_short(facts) {
+    if connections < 1.0 || worker_waits::machine_is_short(facts) {
         return None;
     }
     // Those that begin and end between two looks are counted by nobody but the machine's forks.

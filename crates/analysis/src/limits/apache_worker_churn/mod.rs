@@ -20,8 +20,19 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "apache-worker-churn";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["apache-workers-exhausted", "apache-spawn-lag", "accept-queue-overflow", "lost-syns", "cpu-saturated"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheSpawnLag,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::CpuSaturated,
+    ],
+    relieves: &[Resource::Workers, Resource::Processors],
+    gain: Some(Gain::Waiting),
+    ..Limit::new(LimitId::ApacheWorkerChurn, include_str!("mod.rs"), finding::check)
+};

@@ -1,35 +1,26 @@
 //! When `apache-workers-exhausted` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::{apache_async_cap, keepalive_holds_workers};
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
-use crate::resources::{concurrency, processors};
+use crate::resources::{concurrency, processors, worker_waits, workers};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
-use webdyno_model::number::significant;
 
-/// The limit must be reached in at least this share of the readings: a ramp or a respawn is over in a second.
-const FULL_FRACTION_MIN: f64 = 0.5;
-/// From this share of readings on in which the status page did not answer, the others are a chance selection: those
-/// in which a worker happened to come free.
-const UNANSWERED_FRACTION_MAX: f64 = 0.5;
 /// A queue in front of PHP-FPM that is at least this share of the workers: these wait for its children, not for requests.
 const BEHIND_FRACTION_MIN: f64 = 0.2;
 /// What is believed of a limit that stands in front of one that binds, or may.
 const CONFIDENCE_IN_FRONT: f64 = 0.5;
-/// Where only processes are seen, as many requests must be with the workers: fewer mean that something else holds these.
-const BUSY_FRACTION_MIN: f64 = 0.7;
-const CONFIDENCE_HELD_OTHERWISE: f64 = 0.45;
 /// Workers that use less of a processor than this each do not compute: they wait.
 const WAITING_CORES_MAX: f64 = 0.2;
 
 /// Fires when no worker is free, connections wait, and nothing else is what is short.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let proof = proof(facts)?;
+    let proof = workers::proof(facts)?;
     let queue = noticed_queue(facts)?;
-    if super::instead::machine_is_short(facts)
-        || super::instead::is_logging(facts)
+    if worker_waits::machine_is_short(facts)
+        || worker_waits::is_logging(facts)
         || keepalive_holds_workers::finding::is_proven(facts)
         || apache_async_cap::finding::is_proven(facts)
         || super::behind::in_turn(facts, proof.workers).is_some()
@@ -50,10 +41,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let is_doubtful = behind.is_some() || processors::shortage(facts).is_some();
     let most = if is_doubtful { CONFIDENCE_IN_FRONT } else { 1.0 };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ApacheWorkersExhausted.into(),
         summary,
         confidence: proof.confidence.min(most),
-        explains_fraction: explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&CITED),
         remedies: super::remedy::remedies(facts, proof.workers, queue),
     })
@@ -84,16 +75,6 @@ const CITED: [&str; 22] = [
     "in_flight_mean",
 ];
 
-/// The share of the response time that is spent in the accept queue.
-pub(crate) fn explained(facts: &Facts, queue: f64) -> Option<f64> {
-    // A queue that stands tells no wait; how many of those that are in flight stand in it is still known.
-    let explains = match accept_queue_wait_us(facts) {
-        Some(wait) => facts.value("response_time_mean_us").map(|response| wait / response),
-        None => facts.value("in_flight_mean").map(|in_flight| queue / in_flight),
-    };
-    explains.filter(|share| share.is_finite()).map(|share| significant(share.min(1.0), 3))
-}
-
 /// What the workers do meanwhile, in a sentence.
 fn doing(facts: &Facts, behind: Option<f64>) -> String {
     if let Some(behind) = behind {
@@ -102,7 +83,7 @@ fn doing(facts: &Facts, behind: Option<f64>) -> String {
             format_number(behind)
         );
     }
-    let Some((fact, count, words)) = super::instead::mostly(facts) else { return String::new() };
+    let Some((fact, count, words)) = worker_waits::mostly(facts) else { return String::new() };
     let each = facts.value("service_cpu_cores").filter(|_| fact == "workers_writing_mean");
     let waiting = each.filter(|cores| *cores <= WAITING_CORES_MAX * count).map_or(String::new(), |cores| {
         let what = concurrency::waits_for(facts, count).map_or(String::new(), |what| format!(" ({what})"));
@@ -112,60 +93,6 @@ fn doing(facts: &Facts, behind: Option<f64>) -> String {
         )
     });
     format!(" {} of them {words}{waiting}.", format_number(count))
-}
-
-/// Whether as many workers run as are allowed, and none of them was seen to be free: whatever waits waits for them,
-/// even if more of them would not help.
-pub(crate) fn is_limit_reached(facts: &Facts) -> bool {
-    proof(facts).is_some()
-}
-
-/// How it is known that all workers are taken, and how many there are.
-pub(crate) fn proof(facts: &Facts) -> Option<Proof> {
-    facts.is_service("apache").then(|| scoreboard_proof(facts).or_else(|| process_proof(facts)))?
-}
-
-/// Proof that the limit of workers is reached.
-pub(crate) struct Proof {
-    /// In words.
-    pub words: String,
-    /// How sure it is.
-    pub confidence: f64,
-    /// How many workers there are.
-    pub workers: f64,
-}
-
-fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
-    let full = facts.value("scoreboard_full_fraction").filter(|full| *full >= FULL_FRACTION_MIN)?;
-    let workers = facts.value("workers_when_full").or_else(|| facts.value("workers_limit"))?;
-    let words = format!(
-        "all {} are taken in {:.0}% of the readings of its scoreboard",
-        format_number(workers),
-        full * 100.0
-    );
-    Some(Proof { words, confidence: if full >= 0.8 { 0.95 } else { 0.8 }, workers })
-}
-
-/// The view from outside, when the status page is missing or cannot answer: as many server processes as hold all the
-/// workers that are allowed say that no more can be started. They do not say that all are busy; the accept queue does,
-/// and a status page that waits in it.
-fn process_proof(facts: &Facts) -> Option<Proof> {
-    let unanswered = facts.value("status_unanswered_fraction").unwrap_or(0.0);
-    if facts.value("scoreboard_full_fraction").is_some() && unanswered < UNANSWERED_FRACTION_MAX {
-        return None;
-    }
-    let workers = facts.service.as_ref()?.configured_number("MaxRequestWorkers")?;
-    let share = facts.value("processes_at_limit_fraction").filter(|share| *share >= FULL_FRACTION_MIN)?;
-    let words = format!(
-        "all the {} workers that MaxRequestWorkers allows are running in {:.0}% of the readings",
-        format_number(workers),
-        share * 100.0
-    );
-    // Processes hold workers, not what these do: the requests that are with them do, where they are known.
-    let requests =
-        facts.value("requests_in_workers_mean").map(|requests| requests >= BUSY_FRACTION_MIN * workers);
-    let confidence = if requests == Some(false) { CONFIDENCE_HELD_OTHERWISE } else { 0.7 };
-    Some(Proof { words, confidence, workers })
 }
 
 #[cfg(test)]

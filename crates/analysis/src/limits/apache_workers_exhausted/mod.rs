@@ -28,10 +28,27 @@
 pub(crate) mod behind;
 pub(crate) mod ceiling;
 pub(crate) mod finding;
-pub(crate) mod instead;
 pub(crate) mod remedy;
 
-/// Stable id.
-pub const ID: &str = "apache-workers-exhausted";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["accept-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::AcceptQueueOverflow],
+    ceilings: &[ceiling::ceiling],
+    relieves: &[Resource::Workers],
+    keeps_hold_times: true,
+    kind: Some(Kind::Workers),
+    gain: Some(Gain::Waiting),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::ApacheWorkersExhausted, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("apache.workers_busy_count", What::ShareOf("apache.slots_count"), (1.0, 5), 0.9, "all workers of the web server are busy", "five seconds at the limit are a queue that grows"),
+    row("apache_log.AH00161.messages_count", What::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00161)", LOGGED),
+    row("apache_log.AH00484.messages_count", What::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00484)", LOGGED),
+];

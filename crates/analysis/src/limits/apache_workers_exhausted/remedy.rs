@@ -1,8 +1,9 @@
 //! What to do about exhausted workers: how many are wanted, what memory and a reload allow, and what that should give.
 
 use crate::facts::Facts;
-use crate::limits::cpu_saturated::ceiling::rate_at_cpu;
-use crate::limits::memory_exhausted;
+use crate::resources::memory_pressure;
+use crate::resources::processors::rate_at_cpu;
+use crate::resources::workers::HEADROOM;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Predicted, Remedy};
@@ -10,8 +11,6 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::tune::Goal;
 
-/// Room above the measured demand.
-pub(crate) const HEADROOM: f64 = 1.3;
 /// A step up to the running ServerLimit is worth a reload if it gives at least this many times the workers there are.
 const STEP_MIN: f64 = 1.1;
 /// Above this share of busy processors more workers only queue for a core.
@@ -27,7 +26,7 @@ pub(crate) fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     // A value that is no multiple of the threads per process is clamped by Apache.
     let wanted = (HEADROOM * demand / threads).ceil() * threads;
     // What fits are whole processes already.
-    let fits = memory_exhausted::finding::workers_that_fit(facts);
+    let fits = memory_pressure::workers_that_fit(facts);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if to <= workers {
         return vec![];

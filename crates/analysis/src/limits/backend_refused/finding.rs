@@ -1,10 +1,9 @@
 //! When `backend-refused` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::limits::memory_exhausted;
-use crate::resources::concurrency;
+use crate::resources::{concurrency, memory_evidence};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -16,7 +15,7 @@ const FAILED_FRACTION_MIN: f64 = 0.01;
 
 /// Fires when the log and the answers say that a backend is not to be had.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if memory_exhausted::finding::is_proven(facts) {
+    if memory_evidence::is_proven(facts) {
         return None;
     }
     let logged: f64 = LOGGED.iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
@@ -46,7 +45,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (false, _) => "its log does not say why".to_owned(),
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::BackendRefused.into(),
         summary: format!(
             "The server cannot hand requests over to its backend{at}: {how}. {:.0}% of the answers are errors (502, 503), and fast ones: count the good ones.",
             lost * 100.0

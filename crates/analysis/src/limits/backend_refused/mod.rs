@@ -20,7 +20,20 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "backend-refused";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    gain: Some(Gain::Failures),
+    makes_errors: true,
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::BackendRefused, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("apache_log.AH00957.messages_count", What::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH00957)", EACH),
+    row("apache_log.AH01079.messages_count", What::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH01079)", EACH),
+    row("apache_log.AH01075.messages_count", What::Rise, (1.0, 1), 1.0, "a request to a backend failed (AH01075)", EACH),
+];

@@ -1,8 +1,9 @@
 //! Each kind of limit on facts by hand.
 
-use super::*;
+use crate::facts::Facts;
 use crate::facts::testing::facts;
-use crate::limits::cpu_saturated::ceiling::rate_at_cpu;
+use crate::limits::{LimitId, ceilings, resource_ceilings};
+use crate::resources::processors::rate_at_cpu;
 use webdyno_model::diagnosis::Fact;
 
 fn with(values: &[(&str, f64)], each: &[(&str, &str, f64)]) -> Facts {
@@ -151,7 +152,7 @@ fn what_is_used_without_requests_does_not_grow_with_the_limit() {
         ("ahead_group_cpu_cores", 0.3),
         ("service_cpu_cores", 0.25),
     ];
-    let all = limits(&with(&values, &[]));
+    let all = resource_ceilings(&with(&values, &[]));
     let group = all.iter().find(|limit| limit.ceiling.limit.contains("group")).unwrap();
     // 100 answers a second take 0.25 of 1 - 0.05 cores.
     assert_eq!(group.ceiling.binds_at_rate, Some(380.0));
@@ -232,12 +233,12 @@ fn the_group_counts_before_the_machine() {
     ];
     let facts = with(&values, &[]);
     assert_eq!(told(&facts, "processor cores"), None);
-    let limits = limits(&facts);
-    let found = limits.iter().find(|limit| limit.ceiling.limit.contains("group")).unwrap();
+    let all = resource_ceilings(&facts);
+    let found = all.iter().find(|one| one.ceiling.limit.contains("group")).unwrap();
     // 0.4 of the group's 0.6 cores are the service's: 1.8 are left for it.
-    assert_eq!((found.ceiling.binds_at_rate, found.finding), (Some(450.0), Some("cpu-saturated")));
+    assert_eq!((found.ceiling.binds_at_rate, found.finding), (Some(450.0), Some(LimitId::CpuSaturated)));
     let quota = with(&[&values[..], &[("ahead_group_quota_cores", 2.0)]].concat(), &[]);
-    assert!(super::limits(&quota).iter().any(|limit| limit.finding == Some("cpu-throttled")));
+    assert!(resource_ceilings(&quota).iter().any(|limit| limit.finding == Some(LimitId::CpuThrottled)));
 }
 
 #[test]
@@ -265,12 +266,12 @@ fn a_database_that_scans_is_what_binds_the_processors() {
         ("service_cpu_cores", 0.2),
         ("ahead_database_scanned_rows_per_s", 5e6),
     ];
-    for (selects, id) in [(50.0, "db-slow-queries"), (50_000.0, "cpu-saturated")] {
+    for (selects, id) in [(50.0, LimitId::DbSlowQueries), (50_000.0, LimitId::CpuSaturated)] {
         let facts = with(
             &[&values[..], &[("ahead_database_selects_per_s", selects)]].concat(),
             &[("ahead_backend_cpu_cores", "mariadb", 0.7)],
         );
-        assert!(limits(&facts).iter().any(|limit| limit.finding == Some(id)), "{selects}");
+        assert!(resource_ceilings(&facts).iter().any(|limit| limit.finding == Some(id)), "{selects}");
     }
 }
 

@@ -4,17 +4,10 @@
 //! id of what the contradiction leads to under load, names file and line, and says how sure it is that it will.
 
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Fact, Finding, Remedy};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
-
-mod database;
-mod memory;
-mod php;
-mod queues;
-mod requests;
-mod tables;
-mod workers;
 
 /// How bad it is when it comes to it: what is worse comes first, among equals what is surer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,47 +24,21 @@ pub enum Severity {
 
 /// A contradiction.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Contradiction {
+pub struct ConfigFinding {
     /// How bad it is.
     pub severity: Severity,
     /// What it says.
     pub finding: Finding,
 }
 
-/// Every rule.
-const ALL: &[fn(&Facts) -> Option<Contradiction>] = &[
-    memory::workers_beyond_memory,
-    memory::children_beyond_memory,
-    memory::buffers_beyond_memory,
-    database::fewer_connections_than_workers,
-    tables::open_files_below_connections,
-    tables::tracked_below_ports,
-    workers::clamped,
-    workers::kept_by_fat_processes,
-    queues::cut_by_the_kernel,
-    php::opcache_off,
-    requests::verbose_log,
-    requests::host_names,
-    requests::overrides,
-    queues::raised_in_vain,
-];
-
-/// All that these settings contradict, the worst first.
-pub fn contradictions(facts: &Facts) -> Vec<Finding> {
-    let mut found: Vec<Contradiction> = ALL.iter().filter_map(|rule| rule(facts)).collect();
-    let sure = |one: &Contradiction| one.finding.confidence;
-    found.sort_by(|a, b| b.severity.cmp(&a.severity).then(sure(b).total_cmp(&sure(a))));
-    found.into_iter().map(|one| one.finding).collect()
-}
-
 /// A contradiction that leads to this finding.
-fn contradiction(
+pub(crate) fn config_finding(
     (severity, confidence): (Severity, f64),
-    id: &str,
+    id: LimitId,
     summary: String,
     facts: Vec<Fact>,
     remedy: Remedy,
-) -> Contradiction {
+) -> ConfigFinding {
     let finding = Finding {
         id: id.into(),
         summary,
@@ -80,11 +47,11 @@ fn contradiction(
         facts,
         remedies: vec![remedy],
     };
-    Contradiction { severity, finding }
+    ConfigFinding { severity, finding }
 }
 
 /// A setting of a service to a value.
-fn remedy(
+pub(crate) fn remedy(
     (service, setting): (&str, &str),
     (from, to): (Option<SettingValue>, SettingValue),
     class: ApplyClass,
@@ -103,38 +70,38 @@ fn remedy(
     }
 }
 
-fn wish(service: &str, setting: &str, to: i64) -> Wish {
+pub(crate) fn wish(service: &str, setting: &str, to: i64) -> Wish {
     Wish { service: service.into(), setting: setting.into(), to: SettingValue::Integer(to) }
 }
 
 /// A whole number as a setting has it.
-fn whole(value: f64) -> SettingValue {
+pub(crate) fn whole(value: f64) -> SettingValue {
     SettingValue::Integer(value as i64)
 }
 
 /// A setting of a service as it stands somewhere.
 #[derive(Debug, Clone, PartialEq)]
-struct Placed {
-    value: SettingValue,
+pub(crate) struct LocatedSetting {
+    pub(crate) value: SettingValue,
     /// `/etc/apache2/apache2.conf:19`, `the default`, `the running program`.
     place: String,
-    by_hand: String,
+    repro_command: String,
 }
 
-impl Placed {
-    fn number(&self) -> Option<f64> {
+impl LocatedSetting {
+    pub(crate) fn number(&self) -> Option<f64> {
         self.value.number()
     }
 
     /// `150 (/etc/apache2/mods-enabled/mpm_event.conf:14)`.
-    fn told(&self) -> String {
+    pub(crate) fn with_location(&self) -> String {
         format!("{} ({})", self.value, self.place)
     }
 }
 
 /// The value that holds for a setting of the whole service: of the files, which is what the next start gives, else of the
 /// running program, else the default.
-fn placed(service: &ServiceSnapshot, setting: &str) -> Option<Placed> {
+pub(crate) fn located(service: &ServiceSnapshot, setting: &str) -> Option<LocatedSetting> {
     let found = service.settings.get(setting)?;
     let value = found.configured.as_ref().or(found.running.as_ref()).or(found.default.as_ref())?;
     let place = match (&found.configured, &found.running) {
@@ -142,18 +109,31 @@ fn placed(service: &ServiceSnapshot, setting: &str) -> Option<Placed> {
         (None, Some(_)) => "the running program".into(),
         (None, None) => "the default".into(),
     };
-    Some(Placed { value: value.clone(), place, by_hand: by_hand(found.file.as_deref(), found.line, setting) })
+    Some(LocatedSetting {
+        value: value.clone(),
+        place,
+        repro_command: repro_command(found.file.as_deref(), found.line, setting),
+    })
 }
 
 /// The same in one part of the site, where some `of` the scopes says so.
-fn placed_in(service: &ServiceSnapshot, setting: &str, of: impl Fn(&[String]) -> bool) -> Vec<Placed> {
+pub(crate) fn located_in(
+    service: &ServiceSnapshot,
+    setting: &str,
+    of: impl Fn(&[String]) -> bool,
+) -> Vec<LocatedSetting> {
     let here = service.scoped.iter().filter(|one| one.setting == setting && of(&one.scope));
-    here.map(|one| Placed {
+    here.map(|one| LocatedSetting {
         value: SettingValue::parse(&one.value),
         place: at(one.file.as_deref(), one.line),
-        by_hand: by_hand(one.file.as_deref(), one.line, setting),
+        repro_command: repro_command(one.file.as_deref(), one.line, setting),
     })
     .collect()
+}
+
+/// Values of a setting wherever it stands, the whole server first.
+pub(crate) fn everywhere(service: &ServiceSnapshot, setting: &str) -> Vec<LocatedSetting> {
+    located(service, setting).into_iter().chain(located_in(service, setting, |_| true)).collect()
 }
 
 fn at(file: Option<&str>, line: Option<u32>) -> String {
@@ -164,7 +144,7 @@ fn at(file: Option<&str>, line: Option<u32>) -> String {
     }
 }
 
-fn by_hand(file: Option<&str>, line: Option<u32>, setting: &str) -> String {
+fn repro_command(file: Option<&str>, line: Option<u32>, setting: &str) -> String {
     match (file, line) {
         (Some(file), Some(line)) => format!("sed -n {line}p {file}"),
         (Some(file), None) => format!("grep -n '{setting}' {file}"),
@@ -173,40 +153,40 @@ fn by_hand(file: Option<&str>, line: Option<u32>, setting: &str) -> String {
 }
 
 /// A number of a setting as a fact.
-fn fact(setting: &str, unit: &str, placed: &Placed) -> Option<Fact> {
+pub(crate) fn fact(setting: &str, unit: &str, located: &LocatedSetting) -> Option<Fact> {
     Some(Fact {
         name: setting.into(),
-        value: placed.number()?,
+        value: located.number()?,
         unit: unit.into(),
         from_s: 0.0,
         to_s: 0.0,
-        source: placed.place.clone(),
-        reproduce: placed.by_hand.clone(),
+        source: located.place.clone(),
+        reproduce: located.repro_command.clone(),
     })
 }
 
 /// The service, if it is Apache.
-fn apache(facts: &Facts) -> Option<&ServiceSnapshot> {
+pub(crate) fn apache(facts: &Facts) -> Option<&ServiceSnapshot> {
     facts.service.as_ref().filter(|service| service.service == "apache")
 }
 
 /// The pools of PHP-FPM with the most children of each.
-fn pools(facts: &Facts) -> Vec<(String, Placed)> {
+pub(crate) fn pools(facts: &Facts) -> Vec<(String, LocatedSetting)> {
     let scoped = facts.backends("php_fpm").flat_map(|service| &service.scoped);
     let of = scoped.filter(|one| one.setting == "pm.max_children").filter_map(|one| {
         let pool = one.scope.iter().find_map(|scope| scope.strip_prefix("pool "))?;
-        let placed = Placed {
+        let located = LocatedSetting {
             value: SettingValue::parse(&one.value),
             place: at(one.file.as_deref(), one.line),
-            by_hand: by_hand(one.file.as_deref(), one.line, "pm.max_children"),
+            repro_command: repro_command(one.file.as_deref(), one.line, "pm.max_children"),
         };
-        Some((pool.to_owned(), placed))
+        Some((pool.to_owned(), located))
     });
     of.collect()
 }
 
 /// The program that each of Apache's workers holds within itself: `php_module`.
-fn embedded(service: &ServiceSnapshot) -> Option<&str> {
+pub(crate) fn embedded(service: &ServiceSnapshot) -> Option<&str> {
     const LANGUAGES: [&str; 7] = [
         "php_module",
         "php7_module",

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::facts::testing::facts as facts_of;
+use crate::limits::config_findings;
 use webdyno_model::service::{LogFile, ScopedSetting, SettingInForce};
 use webdyno_model::topology::Topology;
 
@@ -52,12 +53,12 @@ fn behind(facts: &mut Facts, children: &str, connections: &str) {
 
 /// The ids that are told, the worst first.
 fn ids(facts: &Facts) -> Vec<String> {
-    contradictions(facts).into_iter().map(|finding| finding.id).collect()
+    config_findings(facts).into_iter().map(|finding| finding.id).collect()
 }
 
 /// The only thing that is told: its id, and the value that is proposed.
 fn only(facts: &Facts) -> Option<(String, String)> {
-    let mut all = contradictions(facts);
+    let mut all = config_findings(facts);
     assert!(all.len() <= 1, "{all:#?}");
     let finding = all.pop()?;
     let remedy = &finding.remedies[0];
@@ -90,7 +91,7 @@ fn values_that_others_clamp() {
 #[test]
 fn a_clamped_value_names_file_line_and_what_runs() {
     let settings = [("ServerLimit", "16"), ("MaxRequestWorkers", "500"), ("ThreadsPerChild", "25")];
-    let finding = contradictions(&apache("event", &settings, &[])).remove(0);
+    let finding = config_findings(&apache("event", &settings, &[])).remove(0);
     for part in ["500 (/etc/apache2/apache2.conf:2)", "16 (/etc/apache2/apache2.conf:1)", "runs 400 workers"]
     {
         assert!(finding.summary.contains(part), "{}", finding.summary);
@@ -283,8 +284,8 @@ fn the_worst_comes_first() {
 
 #[test]
 fn what_is_not_known_contradicts_nothing() {
-    assert!(contradictions(&Facts::default()).is_empty());
-    assert!(contradictions(&apache("event", &[], &[])).is_empty());
+    assert!(config_findings(&Facts::default()).is_empty());
+    assert!(config_findings(&apache("event", &[], &[])).is_empty());
     let debian = [
         ("MaxRequestWorkers", "150"),
         ("ServerLimit", "16"),

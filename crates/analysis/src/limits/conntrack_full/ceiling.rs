@@ -1,10 +1,10 @@
 //! The table of tracked connections: an entry lives for 120 s, most of them after its connection has ended.
 
 use crate::facts::Facts;
-use crate::limits::ceiling::{Known, Limit, connections_per_answer, rate};
+use crate::limits::LimitId;
+use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::resources::utilisation::{connections_per_answer, rate};
 
-/// What it becomes when it binds.
-const ID: &str = "conntrack-full";
 /// nf_conntrack_tcp_timeout_time_wait.
 pub(crate) const LIVES_S: f64 = 120.0;
 /// A table this full gives up entries as others come: how it grows says nothing then.
@@ -16,7 +16,7 @@ const PLACES: [[&str; 3]; 2] = [
     ["ahead_tracked_max", "ahead_tracked_limit", "ahead_tracked_rise_per_s"],
 ];
 
-pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
+pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     PLACES.iter().find_map(|[used, limit, rise]| {
         let (now, max) = (facts.value(used)?, facts.value(limit)?);
         // Without a firewall nothing is tracked.
@@ -25,7 +25,12 @@ pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
         let grown = grown.map(|(rise, rate)| rise / rate);
         let each = grown.into_iter().chain(connections_per_answer(facts)).reduce(f64::max);
         let binds_at_rate = each.filter(|each| *each > 0.0).map(|each| max / LIVES_S / each);
-        let known = Known { now: Some(now), max: Some(max), binds_at_rate, ..Known::default() };
-        known.table("tracked connections", "nf_conntrack", Some(ID))
+        let known = Usage { now: Some(now), max: Some(max), binds_at_rate, ..Usage::default() };
+        known.table(
+            Resource::TrackedConnections,
+            "tracked connections",
+            "nf_conntrack",
+            Some(LimitId::ConntrackFull),
+        )
     })
 }

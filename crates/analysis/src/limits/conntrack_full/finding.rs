@@ -1,7 +1,7 @@
 //! When `conntrack-full` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::{manual, sysctl};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -50,7 +50,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         )
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ConntrackFull.into(),
         summary: format!(
             "The firewall's table of tracked connections{size} is full{held}{drops}. Who has got in is served; all others \
              wait for seconds until they try again, or give up.",

@@ -24,9 +24,30 @@
 //! `dmesg | grep 'table full'`.
 
 pub(crate) mod ceiling;
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "conntrack-full";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["lost-syns"];
+use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::LostSyns],
+    ceilings: &[ceiling::ceiling],
+    config_checks: &[config_check::below_ports],
+    kind: Some(Kind::Connections),
+    gain: Some(Gain::Waiting),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::ConntrackFull, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("conntrack.entries_count", What::ShareOf("conntrack.max_count"), (0.9, 2), 0.8, "the table of connections that the firewall tracks is nearly full", TRACKED),
+    row("conntrack.service.entries_count", What::ShareOf("conntrack.service.max_count"), (0.9, 2), 0.8, "the table of tracked connections of the service's network is nearly full", TRACKED),
+    row("conntrack.drop_count", What::Rate(1.0), (1.0, 1), 0.5, "packets dropped, as the table of tracked connections is full", EACH),
+];
+
+/// Why the table is watched from nine tenths on.
+const TRACKED: &str =
+    "at its end packets of new connections are dropped; entries live for minutes, so that it falls slowly";

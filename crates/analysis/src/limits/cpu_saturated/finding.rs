@@ -1,11 +1,10 @@
 //! When `cpu-saturated` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::cpu_stolen;
-use crate::resources::concurrency;
-use crate::resources::processors;
 use crate::resources::processors::Shortage;
+use crate::resources::{concurrency, memory_evidence, processors, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -32,15 +31,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     // What thrashes keeps the processors busy, too.
-    let shortage = processors::shortage(facts)
-        .filter(|_| !crate::limits::memory_exhausted::finding::is_proven(facts))?;
+    let shortage = processors::shortage(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let closed = cannot_be_looked_into(facts);
     let makes_errors = makes_errors(facts);
     let wait = shortage.wait.map_or(String::new(), |wait| {
         format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::CpuSaturated.into(),
         summary: format!(
             "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}{}",
             cores_in_words(facts, shortage.usable),
@@ -104,7 +102,7 @@ fn may_translate(facts: &Facts) -> bool {
 
 /// Workers are all busy where they wait for a processor: that is no reason to have more of them.
 fn workers(facts: &Facts) -> &'static str {
-    if crate::limits::apache_workers_exhausted::finding::is_limit_reached(facts) {
+    if workers::is_limit_reached(facts) {
         " All workers are busy because they wait for a processor: more of them would not help."
     } else {
         ""
@@ -275,7 +273,7 @@ mod tests {
             [("scoreboard_full_fraction", 1.0), ("workers_limit", 100.0), ("accept_queue_mean", 200.0)];
         assert!(check_with(&full).unwrap().summary.contains("more of them would not help"));
         let all = crate::diagnosis::ranking::findings(&facts(&[&full[..], &FULL].concat(), &[]));
-        assert_eq!((all.len(), all[0].id.as_str()), (1, ID));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, "cpu-saturated"));
     }
 
     #[test]

@@ -29,8 +29,23 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "cpu-saturated";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["apache-workers-exhausted", "php-fpm-workers-exhausted", "accept-queue-overflow", "syn-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+    ],
+    ceilings: &[ceiling::ceiling],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::Concurrency),
+    meaning: Some(
+        "The processors do useful work all the time. No setting makes them faster: more needs less work per \
+             request (caching, lighter pages) or more or faster cores.",
+    ),
+    ..Limit::new(LimitId::CpuSaturated, include_str!("mod.rs"), finding::check)
+};

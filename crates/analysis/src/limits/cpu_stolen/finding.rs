@@ -1,9 +1,8 @@
 //! When `cpu-stolen` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::memory_exhausted;
-use crate::resources::processors;
+use crate::limits::LimitId;
+use crate::resources::{memory_evidence, processors};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -40,11 +39,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         |waits| format!("in {:.0}% of the time somebody of the service waits for one", waits * 100.0),
     );
     // What swaps keeps the host busy for it, too: that is counted as stolen.
-    let is_swapping = memory_exhausted::finding::evidence(facts).is_some();
+    let is_swapping = memory_evidence::evidence(facts).is_some();
     let cores =
         facts.value("cores").map_or(String::new(), |cores| format!(" of {} cores", format_number(cores)));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::CpuStolen.into(),
         summary: format!(
             "The host of this virtual machine takes {:.0}% of the processor time{cores} for others, and {left}: these figures say how busy the neighbours were. What the machine got: {}.",
             steal * 100.0,
@@ -146,8 +145,8 @@ mod tests {
             (found[0].id.clone(), found[0].summary.contains("The host took 15%"))
         };
         assert_eq!(of(0.15, 1.5), ("cpu-saturated".into(), true));
-        assert_eq!(of(0.15, 0.5), (ID.into(), false), "others have the rest");
-        assert_eq!(of(0.4, 1.1), (ID.into(), false), "it is no small part");
+        assert_eq!(of(0.15, 0.5), ("cpu-stolen".into(), false), "others have the rest");
+        assert_eq!(of(0.4, 1.1), ("cpu-stolen".into(), false), "it is no small part");
     }
 
     #[test]

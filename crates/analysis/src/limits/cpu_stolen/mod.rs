@@ -22,13 +22,21 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "cpu-stolen";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "cpu-saturated",
-    "foreign-load",
-    "apache-workers-exhausted",
-    "php-fpm-workers-exhausted",
-    "accept-queue-overflow",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::ForeignLoad,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    meaning: Some(
+        "Other virtual machines take this one's processor time. Measure again when it is quiet, or move.",
+    ),
+    ..Limit::new(LimitId::CpuStolen, include_str!("mod.rs"), finding::check)
+};

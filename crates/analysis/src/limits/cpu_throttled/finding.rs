@@ -1,7 +1,7 @@
 //! When `cpu-throttled` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::processors;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -34,7 +34,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .filter(|busy| *busy < 0.8)
         .map_or(String::new(), |busy| format!(" The machine's processors are {:.0}% busy.", busy * 100.0));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::CpuThrottled.into(),
         summary: format!(
             "The service is stopped in {:.0}% of the periods because {of} is used up{used}: requests wait for the next one.{idle}",
             periods * 100.0

@@ -19,14 +19,31 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "cpu-throttled";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "cpu-saturated",
-    "foreign-load",
-    "apache-workers-exhausted",
-    "php-fpm-workers-exhausted",
-    "accept-queue-overflow",
-    "syn-queue-overflow",
+use crate::limits::ceiling::Resource;
+use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::ForeignLoad,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::Concurrency),
+    meaning: Some(
+        "A quota holds the processors back although they are free. Whoever set it (container, service unit) can \
+             raise it.",
+    ),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::CpuThrottled, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("cgroup.throttled_s", What::Rate(1.0), (0.1, 3), 0.02, "the service's group is held back by its processor quota (seconds)", "a tenth of the time is what users feel; quotas bite for moments at each burst"),
 ];

@@ -1,10 +1,9 @@
 //! When `db-cache-too-small` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::limits::memory_exhausted;
-use crate::resources::{concurrency, setting_source};
+use crate::resources::{concurrency, memory_evidence, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -32,7 +31,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let reads_per_s = facts.value("db_cache_disk_reads_per_s").filter(|rate| *rate >= READS_PER_S_MIN)?;
     let reads = facts.value("db_cache_disk_reads")?;
     let replaced = (reads - facts.value("db_cache_filled").unwrap_or(0.0)) / reads;
-    if replaced < REPLACED_FRACTION_MIN || memory_exhausted::finding::is_proven(facts) {
+    if replaced < REPLACED_FRACTION_MIN || memory_evidence::is_proven(facts) {
         return None;
     }
     let waiting =
@@ -49,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let size = facts.value("db_cache_limit_bytes").or_else(known);
     let pool = size.map_or(String::new(), |bytes| format!(" of {}", format_bytes(bytes)));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::DbCacheTooSmall.into(),
         summary: format!(
             "The database reads its tables from the disk again and again: {} pages a second{each}, as its buffer pool{pool} does not hold what is wanted; {} statements at a time wait.",
             format_number(reads_per_s),

@@ -18,13 +18,19 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "db-cache-too-small";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "working-set-exceeds-memory",
-    "php-fpm-workers-exhausted",
-    "apache-workers-exhausted",
-    "db-connections-exhausted",
-    "accept-queue-overflow",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::WorkingSetExceedsMemory,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::DbConnectionsExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::DocumentCost),
+    ..Limit::new(LimitId::DbCacheTooSmall, include_str!("mod.rs"), finding::check)
+};

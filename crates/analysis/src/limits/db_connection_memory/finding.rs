@@ -1,11 +1,9 @@
 //! When `db-connection-memory` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::memory_exhausted;
-use crate::resources::memory_pressure;
+use crate::limits::LimitId;
 use crate::resources::memory_pressure::Holder;
-use crate::resources::setting_source;
+use crate::resources::{memory_evidence, memory_pressure, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -49,7 +47,7 @@ fn connections(facts: &Facts) -> Option<f64> {
 
 /// Fires when memory is short, the database holds it, and its connections' buffers explain that.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let evidence = memory_exhausted::finding::evidence(facts)?;
+    let evidence = memory_evidence::evidence(facts)?;
     let limit = memory_pressure::limit_bytes(facts)?;
     let (holder, held) = memory_pressure::holders(facts).into_iter().next()?;
     let of_connections = held - caches(facts);
@@ -68,7 +66,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::DbConnectionMemory.into(),
         summary: format!(
             "The connections to the database take memory that is not there: {}, and the database holds most of the memory, far \
              more than its caches. Each of the {} connections that were open may take up to {} in buffers; {} are allowed.",
@@ -78,7 +76,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(allowed)
         ),
         confidence: evidence.confidence,
-        explains_fraction: memory_exhausted::finding::lost_fraction(facts),
+        explains_fraction: memory_evidence::lost_fraction(facts),
         facts: facts.cite(CITED),
         remedies: remedy(facts, limit, open).into_iter().collect(),
     })

@@ -18,27 +18,35 @@
 //! `mariadb -e "SHOW VARIABLES LIKE '%buffer_size'; SHOW STATUS LIKE 'Max_used_connections'"`, `ps -o rss,vsz -C mariadbd`,
 //! `grep VmSwap /proc/$(pidof mariadbd)/status`, `cat /proc/pressure/memory`.
 
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "db-connection-memory";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "memory-exhausted",
-    "worker-memory-growth",
-    "working-set-exceeds-memory",
-    "cpu-saturated",
-    "apache-workers-exhausted",
-    "apache-spawn-lag",
-    "accept-queue-overflow",
-    "syn-queue-overflow",
-    "lost-syns",
-    "php-fpm-workers-exhausted",
-    "backend-refused",
-    "db-connections-exhausted",
-    "db-slow-queries",
-    "db-cache-too-small",
-    "db-lock-contention",
-    "log-io",
-    "foreign-load",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::MemoryExhausted,
+        LimitId::WorkerMemoryGrowth,
+        LimitId::WorkingSetExceedsMemory,
+        LimitId::CpuSaturated,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheSpawnLag,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::BackendRefused,
+        LimitId::DbConnectionsExhausted,
+        LimitId::DbSlowQueries,
+        LimitId::DbCacheTooSmall,
+        LimitId::DbLockContention,
+        LimitId::LogIo,
+        LimitId::ForeignLoad,
+    ],
+    config_checks: &[config_check::buffers_beyond_memory],
+    relieves: &[Resource::Memory],
+    gain: Some(Gain::Cost),
+    ..Limit::new(LimitId::DbConnectionMemory, include_str!("mod.rs"), finding::check)
+};

@@ -1,10 +1,9 @@
 //! Connections of the database, by Little's law.
 
 use crate::facts::Facts;
-use crate::limits::ceiling::{Known, Limit, beyond_in_flight, rate, together};
-
-/// What it becomes when it binds.
-pub(crate) const ID: &str = "db-connections-exhausted";
+use crate::limits::LimitId;
+use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::resources::utilisation::{beyond_in_flight, rate, together};
 
 /// Connections that are opened for fewer answers than this are kept by the workers: then their number grows with the
 /// workers, not with the rate.
@@ -12,7 +11,7 @@ const OPENED_PER_ANSWER_MIN: f64 = 0.2;
 /// The connection over which it is read: it is one of those that there may be.
 const OWN: f64 = 1.0;
 
-pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
+pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let max = facts.value("ahead_database_limit");
     let now = facts.value("ahead_database_connected_mean");
     let used = now.map(|now| now - OWN - beyond(facts, now - OWN)).filter(|used| *used > 0.0);
@@ -22,7 +21,12 @@ pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
         .and_then(|(used, max)| Some(rate(facts)? * (max - OWN) / used));
     let error =
         together(&[facts.value("rate_ci95_fraction"), facts.value("ahead_database_connected_ci95_fraction")]);
-    Known { now, max, binds_at_rate, error, idle: OWN }.limit("database connections", "mariadb", Some(ID))
+    Usage { now, max, binds_at_rate, error, idle: OWN }.ceiling(
+        Resource::DatabaseConnections,
+        "database connections",
+        "mariadb",
+        Some(LimitId::DbConnectionsExhausted),
+    )
 }
 
 /// What readings show beyond the requests that are under way, each of which may open several.

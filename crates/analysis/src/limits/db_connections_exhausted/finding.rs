@@ -1,7 +1,7 @@
 //! When `db-connections-exhausted` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::setting_source;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
@@ -30,7 +30,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         )
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::DbConnectionsExhausted.into(),
         summary: format!("The database refuses connections{allowed}, and {}.{lost}", proof.words),
         confidence: proof.confidence,
         explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
@@ -70,7 +70,7 @@ fn behind_good_answers(facts: &Facts, proof: &Proof) -> Option<Finding> {
     let limit = limit(facts);
     let allowed = limit.map_or(String::new(), |limit| format!(": it allows {}", format_number(limit)));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::DbConnectionsExhausted.into(),
         summary: format!(
             "The database refuses connections{allowed}, and {}. No answer has the status of an error, so that pages which say that something went wrong, or lack a part, are counted as good ones: look at one, and let the load expect what a good one says (`--expect`).",
             proof.words

@@ -20,10 +20,29 @@
 //! `grep -c 'Too many connections' error.log`.
 
 pub(crate) mod ceiling;
+pub(crate) mod config_check;
 pub(crate) mod finding;
 pub(crate) mod remedy;
 
-/// Stable id.
-pub const ID: &str = "db-connections-exhausted";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["backend-refused"];
+use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::BackendRefused],
+    ceilings: &[ceiling::ceiling],
+    config_checks: &[config_check::fewer_connections_than_workers],
+    keeps_hold_times: true,
+    kind: Some(Kind::Documents),
+    gain: Some(Gain::Failures),
+    makes_errors: true,
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::DbConnectionsExhausted, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("mariadb.connections_refused_count", What::Rise, (1.0, 1), 1.0, "connections refused by the database: too many", EACH),
+    row("mariadb.threads_connected_count", What::ShareOf("mariadb.connections_limit_count"), (0.95, 5), 0.8, "the database has nearly all connections that it may have", "pools of applications hold many; from here on the next ones are refused"),
+    row("apache_log.database_refuses.messages_count", What::Rise, (1.0, 1), 1.0, "the application was refused by its database", EACH),
+];

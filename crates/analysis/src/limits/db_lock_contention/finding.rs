@@ -1,7 +1,7 @@
 //! When `db-lock-contention` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::db_slow_queries::finding::busiest_statement;
 use crate::limits::manual_remedy::manual;
 use crate::resources::concurrency;
@@ -32,7 +32,7 @@ fn for_tables(facts: &Facts) -> Option<Finding> {
         return None;
     }
     (!concurrency::waits_for_processors(facts)).then(|| Finding {
-        id: ID.into(),
+        id: LimitId::DbLockContention.into(),
         summary: format!(
             "Requests wait in the database for tables, or locks of the program's own, that others hold: {words}. What is locked as a whole serves one at a time; more connections would make it worse."
         ),
@@ -84,7 +84,7 @@ fn for_rows(facts: &Facts) -> Option<Finding> {
     let statement = busiest_statement(facts)
         .map_or(String::new(), |text| format!(" The statement that is under way most of the time: {text}"));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::DbLockContention.into(),
         summary: format!(
             "Requests wait in the database for rows that others hold: {} statements at a time{each}. They go one after the other, whatever the machine; more connections would make it worse.{statement}",
             format_number(waiting)

@@ -25,12 +25,19 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "db-lock-contention";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "php-fpm-workers-exhausted",
-    "apache-workers-exhausted",
-    "db-connections-exhausted",
-    "accept-queue-overflow",
-];
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::DbConnectionsExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    kind: Some(Kind::Documents),
+    meaning: Some(
+        "The database spends the time. That is changed in its queries and indexes, not in a setting.",
+    ),
+    ..Limit::new(LimitId::DbLockContention, include_str!("mod.rs"), finding::check)
+};

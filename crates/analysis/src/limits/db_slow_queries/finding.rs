@@ -1,10 +1,9 @@
 //! When `db-slow-queries` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::limits::memory_exhausted;
-use crate::resources::concurrency;
+use crate::resources::{concurrency, memory_evidence};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -34,7 +33,7 @@ const SHARE_OF_SITE_MIN: f64 = 0.5;
 
 /// Fires when scans are what the processors, or the requests, spend their time on.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let cost = cost(facts).filter(|_| !memory_exhausted::finding::is_proven(facts))?;
+    let cost = cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let named = super::named::statement(facts);
     let in_words = named.as_ref().map_or(String::new(), super::named::Named::words);
     let where_ = match cost.of {
@@ -48,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         Of::Requests => format!("{} statements compute at a time, or want to", format_number(cost.cores)),
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::DbSlowQueries.into(),
         summary: format!("{}, and {where_}.{in_words}", cost.why.words(facts)),
         confidence: cost.why.confidence(&cost.of),
         explains_fraction: Some(significant(cost.share, 3)),

@@ -29,13 +29,22 @@
 pub(crate) mod finding;
 pub(crate) mod named;
 
-/// Stable id.
-pub const ID: &str = "db-slow-queries";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "cpu-saturated",
-    "php-fpm-workers-exhausted",
-    "apache-workers-exhausted",
-    "db-connections-exhausted",
-    "accept-queue-overflow",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::DbConnectionsExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::DocumentCost),
+    meaning: Some(
+        "The database spends the time. That is changed in its queries and indexes, not in a setting.",
+    ),
+    ..Limit::new(LimitId::DbSlowQueries, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `db-thread-churn` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::syscall_cost::on_this_machine_us;
 use crate::resources::{concurrency, setting_source};
 use crate::wording::format_number;
@@ -40,7 +40,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let kept = cache
         .map_or(String::new(), |kept| format!(", as it keeps {} for the next ones", format_number(kept)));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::DbThreadChurn.into(),
         summary: format!(
             "The database starts {} threads a second for {} connections a second{kept}: about {:.0}% of what the processors do.",
             format_number(created_per_s),

@@ -16,8 +16,18 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "db-thread-churn";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["cpu-saturated", "php-fpm-workers-exhausted", "apache-workers-exhausted", "accept-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::Documents),
+    ..Limit::new(LimitId::DbThreadChurn, include_str!("mod.rs"), finding::check)
+};

@@ -2,14 +2,14 @@
 //! them anew.
 
 use crate::facts::Facts;
-use crate::limits::ceiling::{Known, Limit, rate};
+use crate::limits::LimitId;
+use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::resources::utilisation::rate;
 
-/// What it becomes when it binds.
-const ID: &str = "ephemeral-ports-exhausted";
 /// TCP_TIMEWAIT_LEN.
 const LIVES_S: f64 = 60.0;
 
-pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
+pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let max = facts.value("ahead_ports_available")?;
     let everywhere_reused = facts.value("ahead_ports_reuse_mode") == Some(1.0);
     let is_loopback = |remote: &str| remote.starts_with("127.") || remote.starts_with("[::1]");
@@ -21,6 +21,11 @@ pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
     let closes = facts.value_of("ahead_ports_time_wait_per_s", remote).filter(|closes| *closes > 0.0);
     let each = closes.filter(|_| !everywhere_reused).zip(rate(facts)).map(|(closes, rate)| closes / rate);
     let binds_at_rate = each.map(|each| max / LIVES_S / each);
-    let known = Known { now: Some(now), max: Some(max), binds_at_rate, ..Known::default() };
-    known.table(&format!("local ports towards {remote}"), "sock_diag(7)", Some(ID))
+    let known = Usage { now: Some(now), max: Some(max), binds_at_rate, ..Usage::default() };
+    known.table(
+        Resource::LocalPorts,
+        &format!("local ports towards {remote}"),
+        "sock_diag(7)",
+        Some(LimitId::EphemeralPortsExhausted),
+    )
 }

@@ -1,7 +1,7 @@
 //! When `ephemeral-ports-exhausted` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(" {} times the log says that no address could be assigned (99).", format_number(told))
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::EphemeralPortsExhausted.into(),
         summary: format!(
             "The server has no local port{ports} left for new connections to what stands behind it{to}.{refused} Such requests \
              fail at once, while the backend is idle."

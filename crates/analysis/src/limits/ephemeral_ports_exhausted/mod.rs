@@ -22,7 +22,12 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "ephemeral-ports-exhausted";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["backend-refused"];
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::BackendRefused],
+    ceilings: &[ceiling::ceiling],
+    gain: Some(Gain::Failures),
+    ..Limit::new(LimitId::EphemeralPortsExhausted, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `foreign-load` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::processors;
 use crate::resources::processors::Foreign;
 use crate::wording::format_number;
@@ -36,7 +36,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(", and wait for a processor in {:.0}% of the time.", wait * 100.0)
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ForeignLoad.into(),
         summary: format!(
             "Other programs take the processors that the service needs: {} has {} of {} core{}.{own}{}",
             who(&others),
@@ -121,7 +121,7 @@ mod tests {
     fn who_takes_the_processors_is_named_before_that_they_are_full() {
         let all = with(0.66, "", 0.0);
         let ids: Vec<&str> = all.iter().map(|finding| finding.id.as_str()).collect();
-        assert_eq!(ids, [ID, "cpu-saturated"]);
+        assert_eq!(ids, ["foreign-load", "cpu-saturated"]);
         assert!(all[0].summary.contains("gzip has 0.7 of 1 core."), "{}", all[0].summary);
         assert_eq!((all[0].confidence, all[0].explains_fraction), (0.9, Some(0.7)));
         // 60 x (1 + 0.9 x 0.7 / 0.3).
@@ -132,7 +132,7 @@ mod tests {
     fn who_cannot_be_seen_is_suspected_and_who_takes_what_is_left_over_is_not() {
         let all = with(0.0, "", 0.0);
         assert_eq!((all[0].id.as_str(), all[1].confidence), ("cpu-saturated", CONFIDENCE_UNSEEN));
-        assert_ne!(with(0.66, "pressure_group_cpu_some_fraction", 0.05)[0].id, ID);
+        assert_ne!(with(0.66, "pressure_group_cpu_some_fraction", 0.05)[0].id, "foreign-load");
         assert_eq!(with(0.66, "service_cpu_cores", 0.95)[0].id, "cpu-saturated");
     }
 }

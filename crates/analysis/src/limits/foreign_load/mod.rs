@@ -20,8 +20,21 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "foreign-load";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["cpu-saturated", "apache-workers-exhausted", "php-fpm-workers-exhausted", "accept-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::RequestCost),
+    meaning: Some(
+        "Other programs on the server take what this one needs. Measure again without them, or move them.",
+    ),
+    ..Limit::new(LimitId::ForeignLoad, include_str!("mod.rs"), finding::check)
+};

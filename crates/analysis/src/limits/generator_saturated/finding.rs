@@ -1,10 +1,10 @@
 //! When `generator-saturated` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::network_saturated;
-use crate::resources::processors;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
+use crate::resources::{memory_evidence, processors};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 
@@ -68,7 +68,7 @@ fn too_few_connections(facts: &Facts) -> Option<f64> {
         && at_most("scoreboard_full_fraction", FULL_FRACTION_MAX)
         && facts.value("accept_queue_mean").is_some()
         && noticed_queue(facts).is_none()
-        && !crate::limits::memory_exhausted::finding::is_proven(facts);
+        && !memory_evidence::is_proven(facts);
     (missed && waits_here && idle && room && is_quick(facts)).then_some(cap)
 }
 
@@ -86,7 +86,7 @@ fn is_quick(facts: &Facts) -> bool {
 
 fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&str, &str)) -> Finding {
     Finding {
-        id: ID.into(),
+        id: LimitId::GeneratorSaturated.into(),
         summary,
         confidence,
         explains_fraction: None,
@@ -182,7 +182,10 @@ mod tests {
         let with = |changed: &str, to: f64| {
             let values = own_cap.map(|(name, value)| (name, if name == changed { to } else { value }));
             let all = crate::diagnosis::ranking::findings(&facts(&values, &[]));
-            (all[0].id == ID, all[0].summary.contains("all 50 connections of the generator were in use"))
+            (
+                all[0].id == "generator-saturated",
+                all[0].summary.contains("all 50 connections of the generator were in use"),
+            )
         };
         assert_eq!(with("rate", 250.0), (true, true));
         for (changed, to) in [

@@ -31,7 +31,14 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "generator-saturated";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::{Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    invalidates_run: true,
+    meaning: Some(
+        "The machine that makes the load is at its own limit: the server may be faster than these figures. Use \
+             a generator with more cores, or one that is not the server's machine.",
+    ),
+    ..Limit::new(LimitId::GeneratorSaturated, include_str!("mod.rs"), finding::check)
+};

@@ -1,11 +1,10 @@
 //! When `healthy` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::ceiling::ceilings;
-use crate::resources::concurrency;
-use crate::resources::processors;
+use crate::limits::LimitId;
+use crate::limits::ceilings;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
+use crate::resources::{concurrency, processors};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -68,7 +67,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let others =
         if busy >= CPU_FRACTION_MAX { ", with others' work for which the service did not wait" } else { "" };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::Healthy.into(),
         summary: format!(
             "No limit was reached: the processors were {:.0}% busy{others}, hardly a connection waited to be accepted{workers}. The server did all that was asked of it.{}",
             busy * 100.0,

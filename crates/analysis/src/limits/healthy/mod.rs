@@ -19,7 +19,15 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "healthy";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::{Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    keeps_hold_times: true,
+    is_fault: false,
+    meaning: Some(
+        "No limit of the server was reached: it answers all that was asked of it. To find out how far it goes, \
+             ask for more with more connections (-c) or a higher rate (-r).",
+    ),
+    ..Limit::new(LimitId::Healthy, include_str!("mod.rs"), finding::check)
+};

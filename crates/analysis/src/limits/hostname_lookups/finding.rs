@@ -1,7 +1,7 @@
 //! When `hostname-lookups` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::settings::in_force;
 use crate::settings::in_force::InForce;
 use crate::wording::{format_number, format_time};
@@ -43,7 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         None => format!("of {} requests in flight", format_number(facts.value("in_flight_mean")?)),
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::HostnameLookups.into(),
         summary: format!(
             "Apache waits for names: {} look-ups are under way at any time, {by_whom}, {} for each request. {}",
             format_number(look_ups),
@@ -63,7 +63,7 @@ fn suspected(facts: &Facts, asks: &Asks) -> Option<Finding> {
     let (logging, busy) = (facts.value("workers_logging_mean")?, facts.value("workers_busy_mean")?);
     let idle = crate::resources::request_cost::work(facts).is_none();
     (!asks.in_rules && logging >= 0.5 * busy && logging >= LOOK_UPS_MIN && idle).then(|| Finding {
-        id: ID.into(),
+        id: LimitId::HostnameLookups.into(),
         summary: format!(
             "{} of {} busy workers are held while they write the log. {} Look-ups could not be counted, so that a slow log may be the reason as well.",
             format_number(logging),

@@ -17,15 +17,23 @@
 //! ## By hand
 //! `ss -uan 'dport = :53'` under load; `grep -ri -e hostnamelookups -e 'require.*host' /etc/apache2`; `time host ADDRESS`.
 
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "hostname-lookups";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "apache-workers-exhausted",
-    "accept-queue-overflow",
-    "log-io",
-    "slow-clients",
-    "apache-scoreboard-full",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LogIo,
+        LimitId::SlowClients,
+        LimitId::ApacheScoreboardFull,
+    ],
+    config_checks: &[config_check::host_names],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::RequestCost),
+    ..Limit::new(LimitId::HostnameLookups, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `htaccess-lookups` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::{FilesWork, files_work};
 use crate::resources::syscall_cost::on_this_machine_us;
@@ -43,7 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let explains = met.share * if excess >= file_cost::EXCESS_MIN { excess } else { by_look_ups };
     let found = met.file.as_ref().map_or(String::new(), |file| format!(", and finds {file}"));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::HtaccessLookups.into(),
         summary: format!(
             "The processors are full, and a request takes {} of them, where sending a file takes {} at most: AllowOverride is {}{}, so for each request Apache looks for .htaccess in {} folder{}{found}, and works through all rules that are there.",
             format_time(work.request_us),

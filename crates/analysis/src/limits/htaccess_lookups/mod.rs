@@ -18,10 +18,22 @@
 //! ## By hand
 //! `strace -f -e trace=openat -p PID 2>&1 | grep htaccess` shows the look-ups; `find /var/www -name .htaccess | xargs wc`.
 
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "htaccess-lookups";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["cpu-saturated", "cpu-throttled", "apache-workers-exhausted", "accept-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::CpuThrottled,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    config_checks: &[config_check::overrides],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::RequestCost),
+    ..Limit::new(LimitId::HtaccessLookups, include_str!("mod.rs"), finding::check)
+};

@@ -1,10 +1,9 @@
 //! When `keepalive-holds-workers` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::instead;
+use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{worker_waits, workers};
 use crate::settings::in_force;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -28,14 +27,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(" Each is kept for up to {} s after an answer (KeepAliveTimeout).", format_number(seconds))
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::KeepaliveHoldsWorkers.into(),
         summary: format!(
             "Connections on which nothing comes hold the workers: {}, while {} new connections on average wait to be accepted.{kept}",
             held.words,
             format_number(queue)
         ),
         confidence: held.confidence,
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "workers_keepalive_mean",
             "workers_busy_mean",
@@ -74,10 +73,10 @@ struct Held {
 fn held(facts: &Facts) -> Option<Held> {
     let service = facts.service.as_ref()?;
     let is_off = facts.text("KeepAlive").is_some_and(|value| value.eq_ignore_ascii_case("off"));
-    if service.mode.as_deref() == Some("event") || is_off || instead::machine_is_short(facts) {
+    if service.mode.as_deref() == Some("event") || is_off || worker_waits::machine_is_short(facts) {
         return None;
     }
-    let workers = apache_workers_exhausted::finding::proof(facts)?.workers;
+    let workers = workers::proof(facts)?.workers;
     let inside = inside(facts);
     let outside = outside(facts, workers);
     let confidence = match (&inside, &outside) {

@@ -22,10 +22,24 @@
 //! `curl -s http://localhost/server-status?auto | grep Scoreboard` under load: count the `K`; `ss -ltn`: Recv-Q of the port;
 //! `ps -o stat,wchan -C apache2`: all asleep.
 
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "keepalive-holds-workers";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::SynQueueOverflow,
+    ],
+    config_checks: &[config_check::kept_by_fat_processes],
+    relieves: &[Resource::Workers],
+    keeps_hold_times: true,
+    kind: Some(Kind::IdleConnections),
+    gain: Some(Gain::Waiting),
+    ..Limit::new(LimitId::KeepaliveHoldsWorkers, include_str!("mod.rs"), finding::check)
+};

@@ -1,10 +1,9 @@
 //! When `keepalive-ineffective` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::{memory_exhausted, tls_handshakes};
-use crate::resources::{request_cost, site_profile};
+use crate::limits::LimitId;
+use crate::limits::tls_handshakes;
+use crate::resources::{memory_evidence, request_cost, site_profile, workers};
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -40,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         if facts.value("handshake_mean_us").is_some() { COST_FRACTION_MIN_TLS } else { COST_FRACTION_MIN };
     let cost = cost(facts).filter(|cost| cost.fraction >= least)?;
     // Who waits for memory waits in the handshake, too.
-    if memory_exhausted::finding::is_proven(facts) {
+    if memory_evidence::is_proven(facts) {
         return None;
     }
     let cause = cause(facts, reused)?;
@@ -52,7 +51,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         )
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::KeepaliveIneffective.into(),
         summary: format!(
             "Connections are to be kept, but only {:.0}% of the requests find one that is open{each}: {}. Establishing new ones takes {} of each request's {}.",
             reused * 100.0,
@@ -98,9 +97,9 @@ fn watched(facts: &Facts) -> Option<Finding> {
     let is_spent = carried >= SPENT_FRACTION_WATCHED * (allowed + 1.0);
     let cause = by_limit(facts, carried)
         .filter(|_| is_spent)
-        .filter(|_| share >= least && !memory_exhausted::finding::is_proven(facts))?;
+        .filter(|_| share >= least && !memory_evidence::is_proven(facts))?;
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::KeepaliveIneffective.into(),
         summary: format!(
             "The processors are full, and {} connections a second come for {} requests: {}. Establishing them takes about {:.0}% of the processors' work.",
             format_number(opened),
@@ -216,10 +215,7 @@ fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
     const REUSED_AT_ALL: f64 = 0.1;
     // What visitors come back for is theirs; and a server without free workers closes connections to get some.
     facts.value("plain_requests_reused_fraction")?;
-    if reused >= REUSED_AT_ALL
-        || is_switched_off(facts)
-        || apache_workers_exhausted::finding::is_limit_reached(facts)
-    {
+    if reused >= REUSED_AT_ALL || is_switched_off(facts) || workers::is_limit_reached(facts) {
         return None;
     }
     let allowed = facts.is_service("apache") && facts.text("KeepAlive").is_some();

@@ -22,7 +22,12 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "keepalive-ineffective";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["tls-handshakes", "cpu-saturated"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::TlsHandshakes, LimitId::CpuSaturated],
+    relieves: &[Resource::Processors],
+    ..Limit::new(LimitId::KeepaliveIneffective, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `kernel-limit-total` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -21,7 +21,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         together_with: vec![],
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::KernelLimitTotal.into(),
         summary: format!(
             "The run measured a table of the kernel, not the server: {} connections were opened in all, and {} has room \
              for {}. Discard the rate.",
@@ -65,7 +65,7 @@ mod tests {
         let limit = "net.ipv4.ip_local_port_range".to_owned();
         facts.kernel_limit_total = Some(KernelLimitTotal { limit, value: 28_232, connections: 28_230 });
         let all = findings(&facts);
-        assert_eq!(all[0].id, ID);
+        assert_eq!(all[0].id, "kernel-limit-total");
         assert!(all[0].summary.contains("28,230 connections") && all[0].summary.contains("28,232"));
         assert!(all[0].remedies.iter().all(|remedy| remedy.wishes().is_empty()));
     }

@@ -24,7 +24,14 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "kernel-limit-total";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::{Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    invalidates_run: true,
+    meaning: Some(
+        "The load filled a table of the kernel, whose size divided by the length of the run looks like a rate. \
+             Discard it: keep connections, or widen the table, and measure again.",
+    ),
+    ..Limit::new(LimitId::KernelLimitTotal, include_str!("mod.rs"), finding::check)
+};

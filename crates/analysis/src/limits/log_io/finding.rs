@@ -1,9 +1,8 @@
 //! When `log-io` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::memory_exhausted;
-use crate::resources::request_cost;
+use crate::limits::LimitId;
+use crate::resources::{memory_evidence, request_cost};
 use crate::settings::in_force;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
@@ -43,7 +42,7 @@ enum Slow {
 pub fn check(facts: &Facts) -> Option<Finding> {
     if !facts.is_service("apache")
         || request_cost::work(facts).is_some()
-        || memory_exhausted::finding::is_proven(facts)
+        || memory_evidence::is_proven(facts)
         || swaps(facts)
         || crate::limits::hostname_lookups::finding::check(facts).is_some()
     {
@@ -132,7 +131,7 @@ fn from_outside(facts: &Facts) -> Option<Finding> {
 
 fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow: &Slow) -> Finding {
     Finding {
-        id: ID.into(),
+        id: LimitId::LogIo.into(),
         summary,
         confidence,
         explains_fraction: Some(explains),

@@ -21,8 +21,17 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "log-io";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["apache-workers-exhausted", "accept-queue-overflow", "apache-scoreboard-full", "slow-clients"];
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::ApacheScoreboardFull,
+        LimitId::SlowClients,
+    ],
+    kind: Some(Kind::RequestCost),
+    gain: Some(Gain::Cost),
+    ..Limit::new(LimitId::LogIo, include_str!("mod.rs"), finding::check)
+};

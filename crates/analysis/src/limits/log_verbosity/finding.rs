@@ -1,7 +1,7 @@
 //! When `log-verbosity` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::request_cost;
 use crate::settings::in_force;
 use crate::settings::in_force::InForce;
@@ -38,7 +38,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         None => "more than its disk can take",
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::LogVerbosity.into(),
         summary: format!(
             "Apache writes {} a second into its error log, {burden}: LogLevel is `{}`{}.",
             format_bytes(bytes),
@@ -67,7 +67,7 @@ const CITED: [&str; 8] = [
 fn suspected(facts: &Facts, level: &InForce) -> Option<Finding> {
     request_cost::work(facts)?;
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::LogVerbosity.into(),
         summary: format!(
             "LogLevel is `{}`{} while the processors are full; how fast the error log grows could not be seen.",
             level.value,

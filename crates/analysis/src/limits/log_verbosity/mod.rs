@@ -16,10 +16,24 @@
 //! ## By hand
 //! `grep -ri loglevel /etc/apache2`; `ls -l /var/log/apache2/error.log` twice, some seconds apart.
 
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "log-verbosity";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["cpu-saturated", "cpu-throttled", "apache-workers-exhausted", "accept-queue-overflow", "log-io"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::CpuThrottled,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LogIo,
+    ],
+    config_checks: &[config_check::verbose_log],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::RequestCost),
+    gain: Some(Gain::Cost),
+    ..Limit::new(LimitId::LogVerbosity, include_str!("mod.rs"), finding::check)
+};

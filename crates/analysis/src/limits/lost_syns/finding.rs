@@ -1,7 +1,7 @@
 //! When `lost-syns` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -32,7 +32,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         false => (0.5, "Whether the server dropped them could not be seen"),
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::LostSyns.into(),
         summary: format!(
             "{:.0}% of the connections ({}) came about only after 1, 2, 3 or more whole seconds, or not at all: that is how \
              long a first packet that was lost is waited for. {server}.",

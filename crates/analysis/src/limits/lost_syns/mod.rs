@@ -20,7 +20,11 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "lost-syns";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    kind: Some(Kind::Connections),
+    gain: Some(Gain::Waiting),
+    ..Limit::new(LimitId::LostSyns, include_str!("mod.rs"), finding::check)
+};

@@ -2,34 +2,45 @@
 //! what one more costs; the control group's limit comes before the machine's.
 
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted::ceiling;
-use crate::limits::ceiling::{Known, Limit};
-use crate::limits::memory_exhausted::ID;
-use crate::limits::memory_exhausted::finding::workers_that_fit;
+use crate::limits::LimitId;
+use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::resources::memory_pressure::{free_and_limit, workers_that_fit};
+use crate::resources::utilisation::in_proportion;
+use crate::resources::workers;
 
 /// Memory kept for the kernel, the page cache and everything else.
 const RESERVE_FRACTION: f64 = 0.10;
 
-pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
+pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let max = workers_that_fit(facts)?;
-    let known = Known {
-        now: ceiling::taken(facts),
+    let known = Usage {
+        now: workers::taken(facts),
         max: Some(max),
-        binds_at_rate: ceiling::hold_time_us(facts).map(|us| max * 1e6 / us),
-        ..Known::default()
+        binds_at_rate: workers::hold_time_us(facts).map(|us| max * 1e6 / us),
+        ..Usage::default()
     };
-    known.limit("workers in memory", "/proc/PID/smaps_rollup", Some(ID))
+    known.ceiling(
+        Resource::Memory,
+        "workers in memory",
+        "/proc/PID/smaps_rollup",
+        Some(LimitId::MemoryExhausted),
+    )
 }
 
 /// Of several pools, the one with the largest children.
-pub(crate) fn limit_of_fpm(facts: &Facts) -> Option<Limit> {
+pub(crate) fn ceiling_of_fpm(facts: &Facts) -> Option<ResourceCeiling> {
     let largest = facts.each("ahead_fpm_child_bytes").max_by(|a, b| a.1.total_cmp(&b.1));
     let (pool, _) = largest?;
     let max = children_that_fit(facts, pool)?;
     let now = facts.value_of("ahead_fpm_busy_mean", pool);
-    let binds_at_rate = now.and_then(|now| crate::limits::ceiling::in_proportion(facts, now, max));
-    let known = Known { now, max: Some(max), binds_at_rate, ..Known::default() };
-    known.limit(&format!("children of pool {pool} in memory"), "/proc/PID/smaps_rollup", Some(ID))
+    let binds_at_rate = now.and_then(|now| in_proportion(facts, now, max));
+    let known = Usage { now, max: Some(max), binds_at_rate, ..Usage::default() };
+    known.ceiling(
+        Resource::Memory,
+        &format!("children of pool {pool} in memory"),
+        "/proc/PID/smaps_rollup",
+        Some(LimitId::MemoryExhausted),
+    )
 }
 
 /// How many children of a pool fit into memory.
@@ -39,12 +50,4 @@ pub(crate) fn children_that_fit(facts: &Facts, pool: &str) -> Option<f64> {
     let (free, limit) = free_and_limit(facts)?;
     let usable = (free + each * there).min(limit) - RESERVE_FRACTION * limit;
     (usable > 0.0).then(|| (usable / each).floor())
-}
-
-/// What may still be used, and of how much.
-pub(crate) fn free_and_limit(facts: &Facts) -> Option<(f64, f64)> {
-    let limit = facts.value("memory_limit_bytes").or_else(|| facts.value("memory_total_bytes"))?;
-    let of_machine = facts.value("memory_available_min_bytes")?;
-    let of_group = facts.value("memory_used_in_limit_max_bytes").map(|used| (limit - used).max(0.0));
-    Some((of_group.map_or(of_machine, |group| group.min(of_machine)), limit))
 }

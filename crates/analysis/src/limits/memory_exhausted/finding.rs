@@ -1,27 +1,15 @@
 //! When `memory-exhausted` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::limits::worker_memory_growth;
-use crate::resources::memory_pressure;
 use crate::resources::memory_pressure::Holder;
-use crate::resources::{php_fpm, setting_source};
+use crate::resources::{memory_evidence, memory_pressure, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
-use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
-
-/// Below this share of time in which nobody could work for want of memory, it costs less than the noise.
-const FULL_FRACTION_MIN: f64 = 0.02;
-
-/// Without swap the stall must be longer, and so many pages a second be read again: files are read at any time.
-const FULL_FRACTION_MIN_NO_SWAP: f64 = 0.05;
-const REFAULTS_PER_S_MIN: f64 = 100.0;
-
-/// Less than this in swap was put there once and is not asked for.
-const SWAPPED_BYTES_MIN: f64 = 1e6;
 
 /// Fires on thrashing, or when processes were killed.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -29,11 +17,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_memory_growth::finding::is_proven(facts) {
         return None;
     }
-    let evidence = evidence(facts)?;
+    let evidence = memory_evidence::evidence(facts)?;
     let full = memory_pressure::stalled_fraction(facts);
-    let stalled = full.filter(|full| *full >= FULL_FRACTION_MIN).map_or(String::new(), |full| {
-        format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
-    });
+    let stalled =
+        full.filter(|full| *full >= memory_evidence::FULL_FRACTION_MIN).map_or(String::new(), |full| {
+            format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
+        });
     let holder = memory_pressure::largest_holder(facts);
     let who =
         holder.as_ref().map_or(String::new(), |holder| format!(" Most of it is held by {}.", name(holder)));
@@ -41,14 +30,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // connections, nobody can tell who does not see which processes hold it.
     let is_elsewhere = matches!(holder, None | Some(Holder::Database));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::MemoryExhausted.into(),
         summary: format!("The server needs more memory than there is: {}{stalled}.{who}", evidence.words),
         confidence: if is_elsewhere {
-            evidence.confidence.min(CONFIDENCE_ELSEWHERE)
+            evidence.confidence.min(memory_evidence::CONFIDENCE_ELSEWHERE)
         } else {
             evidence.confidence
         },
-        explains_fraction: lost_fraction(facts),
+        explains_fraction: memory_evidence::lost_fraction(facts),
         facts: facts.cite(CITED),
         remedies: remedies(facts, holder.as_ref()),
     })
@@ -87,118 +76,12 @@ const CITED: &[&str] = &[
     "rate",
 ];
 
-/// What the lack of memory costs: the time in which nobody could run, or the requests that ended with their worker.
-pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
-    let stalled = memory_pressure::stalled_fraction(facts);
-    let failed = facts.value("failed_fraction").filter(|_| killed(facts).is_some());
-    stalled.into_iter().chain(failed).reduce(f64::max).map(|share| significant(share.min(1.0), 3))
-}
-
 fn name(holder: &Holder) -> String {
     match holder {
         Holder::Workers => "the workers".into(),
         Holder::Pool(pool) => format!("the children of the pool {pool} of PHP-FPM"),
         Holder::Database => "the database".into(),
     }
-}
-
-/// Whether memory is proven to be short, so that whatever waits may be waiting for it.
-pub(crate) fn is_proven(facts: &Facts) -> bool {
-    evidence(facts).is_some_and(|evidence| evidence.confidence > CONFIDENCE_ELSEWHERE)
-}
-
-/// What proves that memory is short.
-pub(crate) struct Evidence {
-    /// In words, with figures.
-    pub words: String,
-    /// How sure that is.
-    pub confidence: f64,
-}
-
-const CONFIDENCE: f64 = 0.9;
-/// Nothing says that it is the service's memory, and nothing speaks against it.
-const CONFIDENCE_MACHINE: f64 = 0.7;
-const CONFIDENCE_ELSEWHERE: f64 = 0.5;
-
-/// How many of the service's processes the kernel killed for want of memory.
-fn killed(facts: &Facts) -> Option<f64> {
-    facts.value("group_oom_kills").filter(|killed| *killed >= 1.0)
-}
-
-/// What proves that memory is short; `None` when nothing does.
-pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
-    let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
-    if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_of_memory()) {
-        return Some(proven(format!("the load was stopped because {}", brake.text)));
-    }
-    let processes =
-        |killed: f64| format!("{} process{}", format_number(killed), if killed == 1.0 { "" } else { "es" });
-    if let Some(killed) = killed(facts) {
-        return Some(proven(format!("the kernel killed {} of its control group", processes(killed))));
-    }
-    // Where the group's own counter was read and stands still, the kernel killed elsewhere.
-    let unread = facts.value("group_oom_kills").is_none();
-    let of_machine = facts.value("oom_kills").filter(|killed| *killed >= 1.0 && unread);
-    let fell = facts.value("service_processes_fell_max").is_some_and(|fell| fell >= 1.0);
-    if let Some(killed) = of_machine.filter(|_| fell) {
-        return Some(proven(format!(
-            "the kernel killed {}, while some of the service's ended",
-            processes(killed)
-        )));
-    }
-    thrashing(facts).or_else(|| {
-        of_machine.map(|killed| Evidence {
-            words: format!(
-                "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
-                processes(killed)
-            ),
-            confidence: CONFIDENCE_ELSEWHERE,
-        })
-    })
-}
-
-/// What pages travel, if everything stalls for them.
-fn thrashing(facts: &Facts) -> Option<Evidence> {
-    let full = memory_pressure::stalled_fraction(facts).filter(|full| *full >= FULL_FRACTION_MIN)?;
-    let (is_full, is_short) = (memory_pressure::is_full(facts), memory_pressure::is_short(facts));
-    if is_full == Some(false) || is_short == Some(false) {
-        return None;
-    }
-    let is_ours = is_short == Some(true) || !memory_pressure::stall_is_of_machine(facts);
-    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
-    if swapped_in >= 1.0 && has_swapped(facts) {
-        let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
-        let words = format!("{} pages a second travel to and from swap", format_number(swapped));
-        return Some(Evidence { words, confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE } });
-    }
-    let refaults = facts.value("group_file_refaults_per_s").or_else(|| facts.value("refaults_per_s"));
-    let refaults = refaults.filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
-    (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| Evidence {
-        words: format!(
-            "{} pages a second are read again that had just been given up",
-            format_number(refaults)
-        ),
-        confidence: if is_short == Some(true) { CONFIDENCE } else { CONFIDENCE_ELSEWHERE },
-    })
-}
-
-/// Whether anything of the service is in swap, as far as that is known.
-fn has_swapped(facts: &Facts) -> bool {
-    let known = ["group_swap_used_max_bytes", "worker_swap_sum_bytes"].map(|name| facts.value(name));
-    let swapped = known.into_iter().flatten().reduce(f64::max);
-    swapped.is_none_or(|bytes| bytes >= SWAPPED_BYTES_MIN)
-}
-
-/// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more process, in whole
-/// processes of so many workers each. `None` when it cannot be told.
-pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
-    let each = facts.value("worker_private_mean_bytes").filter(|bytes| *bytes > 0.0)?;
-    let usable = memory_pressure::usable_bytes(facts, facts.value("worker_memory_sum_bytes")?)?;
-    // A worker that is swapped out is larger than the part of it that is in memory.
-    let swapped = facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
-    let workers = facts.value("service_processes_mean").filter(|count| *count >= 1.0);
-    let each = workers.map_or(each, |count| each + swapped / count);
-    Some((usable / each).floor() * facts.threads_per_process())
 }
 
 /// Children that are killed are the largest ones: those that are left to be read are this much smaller.
@@ -210,7 +93,7 @@ fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
     let mean = value("pool_memory_mean_bytes").filter(|bytes| *bytes > 0.0)?;
     let swapped = value("pool_swap_mean_bytes").unwrap_or(0.0);
     let children = value("pool_children_mean")?;
-    if killed(facts).is_none() {
+    if memory_evidence::killed(facts).is_none() {
         let each = mean + swapped;
         return Some(((memory_pressure::usable_bytes(facts, mean * children)? / each).floor(), each));
     }
@@ -243,7 +126,7 @@ fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
 
 fn fewer_workers(facts: &Facts) -> Option<Remedy> {
     let now = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"))?;
-    let fits = workers_that_fit(facts)?;
+    let fits = memory_pressure::workers_that_fit(facts)?;
     if !facts.is_service("apache") || fits >= now || fits < 1.0 {
         return None;
     }
@@ -329,7 +212,7 @@ mod tests {
         let mut event = facts(&THRASHING, &settings);
         event.service.as_mut().unwrap().mode = Some("event".into());
         // 266 whole processes, as above, of 25 threads each.
-        assert_eq!(workers_that_fit(&event), Some(6650.0));
+        assert_eq!(memory_pressure::workers_that_fit(&event), Some(6650.0));
         assert_eq!(check(&event).unwrap().remedies[0].to, Some(SettingValue::Integer(6650)));
     }
 
@@ -368,7 +251,7 @@ mod tests {
                 THRASHING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
             let facts = facts(&kept.chain(&changes).copied().collect::<Vec<_>>(), &[]);
             assert_eq!(check(&facts).unwrap().confidence, confidence, "{changes:?}");
-            assert!(is_proven(&facts), "memory is short all the same");
+            assert!(memory_evidence::is_proven(&facts), "memory is short all the same");
         }
     }
 
@@ -381,7 +264,7 @@ mod tests {
         assert!(finding.summary.contains(told), "{}", finding.summary);
         let cited: Vec<_> = finding.facts.iter().map(|fact| fact.name.as_str()).collect();
         assert_eq!(cited, ["brake_reading", "brake_limit"]);
-        assert!(is_proven(&stopped));
+        assert!(memory_evidence::is_proven(&stopped));
         for cause in [BrakeCause::OthersFail, BrakeCause::Unreachable] {
             stopped.brake = stopped.brake.map(|brake| Brake { cause, ..brake });
             assert!(check(&stopped).is_none(), "{cause:?}");

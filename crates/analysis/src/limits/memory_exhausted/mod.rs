@@ -31,28 +31,50 @@
 //! control group `memory.max`, `memory.current`, `memory.swap.current`, `memory.pressure` and `memory.events`.
 
 pub(crate) mod ceiling;
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "memory-exhausted";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "cpu-saturated",
-    "apache-workers-exhausted",
-    "apache-worker-churn",
-    "apache-spawn-lag",
-    "accept-queue-overflow",
-    "syn-queue-overflow",
-    "lost-syns",
-    "keepalive-holds-workers",
-    "slow-clients",
-    "php-fpm-workers-exhausted",
-    "backend-refused",
-    "db-connections-exhausted",
-    "db-lock-contention",
-    "db-slow-queries",
-    "log-io",
-    "foreign-load",
-    "tls-handshakes",
-    "working-set-exceeds-memory",
+use crate::limits::ceiling::Resource;
+use crate::limits::incident::{IncidentRule, KILLED, SHARE, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheWorkerChurn,
+        LimitId::ApacheSpawnLag,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::KeepaliveHoldsWorkers,
+        LimitId::SlowClients,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::BackendRefused,
+        LimitId::DbConnectionsExhausted,
+        LimitId::DbLockContention,
+        LimitId::DbSlowQueries,
+        LimitId::LogIo,
+        LimitId::ForeignLoad,
+        LimitId::TlsHandshakes,
+        LimitId::WorkingSetExceedsMemory,
+    ],
+    ceilings: &[ceiling::ceiling, ceiling::ceiling_of_fpm],
+    config_checks: &[config_check::workers_beyond_memory, config_check::children_beyond_memory],
+    relieves: &[Resource::Processors, Resource::Memory],
+    kind: Some(Kind::Concurrency),
+    gain: Some(Gain::Cost),
+    meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::MemoryExhausted, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("memory.oom_kills_count", What::Rise, (1.0, 1), 1.0, "processes killed for memory on this machine", KILLED),
+    row("memory.group_oom_kills_count", What::Rise, (1.0, 1), 1.0, "processes of the service's group killed for memory", KILLED),
+    row("pressure.memory_full_us", SHARE, (0.1, 3), 0.02, "all work stands still for memory", "a tenth of the time is what users feel; a second of it may be a start"),
+    row("pressure.group_memory_full_us", SHARE, (0.1, 3), 0.02, "all work of the service's group stands still for memory", "as of the whole machine"),
+    row("cgroup.oom_kills_count", What::Rise, (1.0, 1), 1.0, "processes of the service's control group killed for memory", KILLED),
 ];

@@ -1,10 +1,10 @@
 //! The link over which most is sent: nine tenths of what it carries, over the bytes of an answer on the wire.
 
 use crate::facts::Facts;
-use crate::limits::ceiling::{Known, Limit, in_proportion};
+use crate::limits::LimitId;
+use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::resources::utilisation::in_proportion;
 
-/// What it becomes when it binds.
-const ID: &str = "network-saturated";
 /// The share of a link's rate from which on queues build up.
 const USABLE: f64 = 0.9;
 
@@ -18,11 +18,11 @@ const PLACES: [[&str; 3]; 2] = [
     ["ahead_link_sent_bytes_per_s", "ahead_link_shaped_bits_per_s", "ahead_link_speed_bits_per_s"],
 ];
 
-pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
+pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     PLACES.iter().find_map(|names| of_place(facts, *names))
 }
 
-fn of_place(facts: &Facts, [sent, shaped, speed]: [&str; 3]) -> Option<Limit> {
+fn of_place(facts: &Facts, [sent, shaped, speed]: [&str; 3]) -> Option<ResourceCeiling> {
     let rate_of = |link: &str| {
         let rates = [shaped, speed].map(|name| facts.value_of(name, link).filter(|bits| *bits > 0.0));
         rates.into_iter().flatten().reduce(f64::min)
@@ -31,12 +31,17 @@ fn of_place(facts: &Facts, [sent, shaped, speed]: [&str; 3]) -> Option<Limit> {
     let links = facts.each(sent).filter(|(link, _)| *link != "lo" && !link.starts_with("service."));
     let busiest = links.filter_map(|(link, bytes)| Some((link, bytes * 8.0, rate_of(link)?)));
     let (link, now, max) = busiest.max_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
-    let known = Known {
+    let known = Usage {
         now: Some(now),
         max: Some(max),
         binds_at_rate: in_proportion(facts, now, USABLE * max),
         error: facts.value("rate_ci95_fraction"),
-        ..Known::default()
+        ..Usage::default()
     };
-    known.limit(&format!("bits/s sent over {link}"), "the link's rate", Some(ID))
+    known.ceiling(
+        Resource::Link,
+        &format!("bits/s sent over {link}"),
+        "the link's rate",
+        Some(LimitId::NetworkSaturated),
+    )
 }

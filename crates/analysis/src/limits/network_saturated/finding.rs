@@ -1,8 +1,9 @@
 //! When `network-saturated` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
+use crate::resources::processors;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Fact, Finding, Predicted, Remedy};
@@ -110,7 +111,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let waits =
         waits.map_or(String::new(), |bytes| format!(", and {} wait for it on average", format_bytes(bytes)));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::NetworkSaturated.into(),
         summary: format!(
             "The link {} is full: it {} {} Mbit/s of the {} Mbit/s that it can carry ({:.0}%){waits}.{per_answer}",
             plain(&full.link),
@@ -174,8 +175,7 @@ fn with_less(facts: &Facts) -> Option<Predicted> {
     let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
     let least = rate / COMPRESSED_FRACTION;
     // Compressed to a third at worst, to an eighth at best; more than the processors can do is not promised.
-    let most = (rate * 8.0)
-        .min(crate::limits::cpu_saturated::ceiling::rate_at_cpu(facts, 1.0).unwrap_or(f64::MAX).max(least));
+    let most = (rate * 8.0).min(processors::rate_at_cpu(facts, 1.0).unwrap_or(f64::MAX).max(least));
     let ends = [least, most].map(|rate| significant(rate, 3));
     Some(Predicted { rate: significant((least * most).sqrt(), 3), ci95: ends })
 }

@@ -18,7 +18,17 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "network-saturated";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["lost-syns", "upstream-bandwidth", "slow-clients"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
+    ceilings: &[ceiling::ceiling],
+    relieves: &[Resource::Link],
+    kind: Some(Kind::Transfer),
+    meaning: Some(
+        "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
+    ),
+    ..Limit::new(LimitId::NetworkSaturated, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `nic-negotiated-low` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::limits::network_saturated;
 use crate::wording::format_number;
@@ -32,7 +32,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!("; {why}: {} Mbit/s", format_number(partner / 1e6))
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::NicNegotiatedLow.into(),
         summary: format!(
             "The interface {} runs at {} Mbit/s{duplex}{could}{partner}. It is {:.0}% full at that, and answers wait for it.",
             network_saturated::finding::plain(&link),
@@ -109,7 +109,7 @@ mod tests {
     fn a_tenth_of_what_the_card_can_is_named_before_the_full_link() {
         let all = crate::diagnosis::ranking::findings(&link(0.97, 1e9, 1.0));
         let ids: Vec<_> = all.iter().map(|finding| finding.id.as_str()).collect();
-        assert_eq!(ids, [ID, network_saturated::ID]);
+        assert_eq!(ids, ["nic-negotiated-low", "network-saturated"]);
         let text = "The interface eth0 runs at 100 Mbit/s although the card can do 1000; its partner (a switch) offers no \
                     more: 100 Mbit/s. It is 97% full at that, and answers wait for it.";
         assert_eq!(all[0].summary, text);

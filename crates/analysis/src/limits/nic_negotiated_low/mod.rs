@@ -17,7 +17,13 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "nic-negotiated-low";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["network-saturated", "lost-syns", "upstream-bandwidth", "slow-clients"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::NetworkSaturated, LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
+    relieves: &[Resource::Link],
+    kind: Some(Kind::Transfer),
+    ..Limit::new(LimitId::NicNegotiatedLow, include_str!("mod.rs"), finding::check)
+};

@@ -1,9 +1,8 @@
 //! When `opcache-full` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::{memory_exhausted, opcache_off};
-use crate::resources::{php_fpm, setting_source};
+use crate::limits::LimitId;
+use crate::resources::{memory_evidence, php_fpm, php_work, setting_source};
 use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -22,7 +21,7 @@ const KEYS_FULL_FRACTION: f64 = 0.98;
 
 /// Fires when scripts find no room and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let pool = busiest_pool(facts)?;
+    let pool = php_work::busiest_pool(facts)?;
     let of = |name: &str| facts.value_of(name, &pool);
     if of("opcache_enabled").is_some_and(|enabled| enabled < 1.0) {
         return None;
@@ -34,8 +33,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if missed.is_none() && restarts < 1.0 && !says_full {
         return None;
     }
-    let work =
-        opcache_off::finding::php_work(facts).filter(|_| !memory_exhausted::finding::is_proven(facts))?;
+    let work = php_work::php_work(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let how = match (missed, restarts >= 1.0) {
         (Some(missed), _) => {
             format!("{} scripts are translated anew for each request", format_number(missed))
@@ -52,7 +50,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let mut cited = facts.cite_of(OF_POOL, &pool);
     cited.extend(facts.cite(&["fpm_cpu_cores", "cpu_busy_fraction", "cores", "rate", "ended_per_s"]));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::OpcacheFull.into(),
         summary: format!(
             "OPcache is full in pool {pool}: {how}. PHP takes {} cores{each}.",
             format_number(work.cores)
@@ -78,18 +76,6 @@ const OF_POOL: &[&str] = &[
     "opcache_oom_restarts",
     "opcache_hash_restarts",
 ];
-
-/// The pool that has most to do, of those whose cache is known.
-pub(crate) fn busiest_pool(facts: &Facts) -> Option<String> {
-    let known = facts.each("opcache_enabled").map(|(pool, _)| pool);
-    let pools: Vec<&str> = known.chain(facts.each("fpm_queue_mean").map(|(pool, _)| pool)).collect();
-    let busy = |pool: &str| {
-        let of = |name: &str| facts.value_of(name, pool);
-        of("fpm_processes_busy_mean").or(of("fpm_active_mean")).unwrap_or(0.0)
-            + of("fpm_queue_mean").unwrap_or(0.0)
-    };
-    pools.into_iter().max_by(|a, b| busy(a).total_cmp(&busy(b))).map(str::to_owned)
-}
 
 /// Scripts that are translated for each request and not kept.
 fn missed_per_request(facts: &Facts, pool: &str) -> Option<f64> {

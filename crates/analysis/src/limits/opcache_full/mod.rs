@@ -18,7 +18,25 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "opcache-full";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = super::opcache_off::CAUSES;
+use crate::limits::ceiling::Resource;
+use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::DocumentCost),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::OpcacheFull, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("opcache.*.oom_restarts_count", What::Rise, (1.0, 1), 1.0, "OPcache was emptied, as it was full", "every script is compiled anew after it"),
+];

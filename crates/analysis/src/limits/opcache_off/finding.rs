@@ -1,24 +1,16 @@
 //! When `opcache-off` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::limits::memory_exhausted;
-use crate::resources::{concurrency, php_fpm, setting_source};
+use crate::resources::{memory_evidence, php_fpm, php_work, setting_source};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 
-/// From this share on the processors are full.
-const BUSY_FRACTION_MIN: f64 = 0.85;
-/// What part of the full processors, or of the requests under way, PHP must be to be what limits.
-const SHARE_MIN: f64 = 0.4;
 /// Of PHP's processor time, what translating takes: applications were seen to need a half to two thirds less with the cache.
 const TRANSLATING_FRACTION: f64 = 0.5;
-/// A request that takes less than this translates next to nothing: a script of some lines.
-const CPU_PER_REQUEST_US_MIN: f64 = 1000.0;
-
 /// Fires when the cache is off and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
     in_pool(facts).or_else(|| in_apache(facts))
@@ -28,13 +20,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn in_apache(facts: &Facts) -> Option<Finding> {
     let enabled = facts.service.as_ref()?.number("opcache.enable")?;
     let asked = facts.asked.is_empty() || facts.asked.iter().any(|asked| may_be_php(&asked.path));
-    if enabled >= 1.0 || !asked || memory_exhausted::finding::is_proven(facts) {
+    if enabled >= 1.0 || !asked || memory_evidence::is_proven(facts) {
         return None;
     }
-    let work = work_of(facts, facts.value("service_cpu_cores")?)?;
+    let work = php_work::work_of(facts, facts.value("service_cpu_cores")?)?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::OpcacheOff.into(),
         summary: format!(
             "OPcache is off in Apache's workers, which share no memory for it: PHP translates its scripts anew for each request. They take {} cores{each}.",
             format_number(work.cores)
@@ -67,7 +59,7 @@ fn may_be_php(path: &str) -> bool {
 
 fn in_pool(facts: &Facts) -> Option<Finding> {
     let (pool, told) = pool_without(facts)?;
-    let work = php_work(facts).filter(|_| !memory_exhausted::finding::is_proven(facts))?;
+    let work = php_work::php_work(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
     let mut cited = facts.cite_of(&["opcache_enabled"], &pool);
     cited.extend(facts.cite(&[
@@ -79,7 +71,7 @@ fn in_pool(facts: &Facts) -> Option<Finding> {
         "ended_per_s",
     ]));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::OpcacheOff.into(),
         summary: format!(
             "OPcache is off in pool {pool}: PHP translates its scripts anew for each request. It takes {} cores{each}.",
             format_number(work.cores)
@@ -131,38 +123,12 @@ fn pool_without(facts: &Facts) -> Option<(String, bool)> {
     let off = |pool: &str| facts.value_of("opcache_enabled", pool).map(|enabled| enabled < 1.0);
     let off_by_setting =
         |pool: &str| setting_source::of_pool(facts, pool, SETTING).map(|value| value.is_off());
-    let pool = crate::limits::opcache_full::finding::busiest_pool(facts)?;
+    let pool = php_work::busiest_pool(facts)?;
     match (off(&pool), off_by_setting(&pool)) {
         (Some(true), _) => Some((pool, true)),
         (None, Some(true)) => Some((pool, false)),
         _ => None,
     }
-}
-
-/// What PHP takes of the processors.
-pub(crate) struct Work {
-    pub(crate) cores: f64,
-    /// Its part of the full processors, or of the requests under way.
-    pub(crate) share: f64,
-    /// For each request.
-    pub(crate) each_us: Option<f64>,
-}
-
-/// The work of PHP, if it is what the processors are full of, or what requests do while they are under way.
-pub(crate) fn php_work(facts: &Facts) -> Option<Work> {
-    work_of(facts, facts.value("fpm_cpu_cores")?)
-}
-
-fn work_of(facts: &Facts, cores: f64) -> Option<Work> {
-    let each_us = facts.ended_per_s().map(|rate| cores / rate * 1e6);
-    if cores <= 0.0 || each_us.is_some_and(|us| us < CPU_PER_REQUEST_US_MIN) {
-        return None;
-    }
-    let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
-    let of_requests =
-        || concurrency::at_once(facts).filter(|count| *count >= 1.0).map(|count| (cores / count).min(1.0));
-    let share = of_processors.or_else(of_requests).filter(|share| *share >= SHARE_MIN)?;
-    Some(Work { cores, share, each_us })
 }
 
 #[cfg(test)]

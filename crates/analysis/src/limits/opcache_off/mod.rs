@@ -16,10 +16,22 @@
 //! ## By hand
 //! `php-fpm -i | grep opcache.enable`, `opcache_get_status()` from a page; `perf top` shows `zendparse` and `lex_scan`.
 
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "opcache-off";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["cpu-saturated", "php-fpm-workers-exhausted", "apache-workers-exhausted", "accept-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    config_checks: &[config_check::opcache_off],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::DocumentCost),
+    ..Limit::new(LimitId::OpcacheOff, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `open-files-exhausted` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -59,7 +59,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (None, None) => return None,
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::OpenFilesExhausted.into(),
         summary: summary(facts, &whose, said.or(of_machine)),
         confidence,
         explains_fraction: facts.value("failed_fraction").map(|failed| significant(failed.min(1.0), 3)),

@@ -19,23 +19,39 @@
 //! process; of the machine `cat /proc/sys/fs/file-nr`.
 
 pub(crate) mod ceiling;
+pub(crate) mod config_check;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "open-files-exhausted";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "backend-refused",
-    "apache-workers-exhausted",
-    "apache-worker-churn",
-    "apache-spawn-lag",
-    "apache-scoreboard-full",
-    "accept-queue-overflow",
-    "syn-queue-overflow",
-    "lost-syns",
-    "php-fpm-workers-exhausted",
-    "db-connections-exhausted",
-    // Processes that end for it are started anew, over and over, and errors are quick to make.
-    "cpu-saturated",
-    "foreign-load",
+use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::BackendRefused,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheWorkerChurn,
+        LimitId::ApacheSpawnLag,
+        LimitId::ApacheScoreboardFull,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::DbConnectionsExhausted,
+        LimitId::CpuSaturated,
+        LimitId::ForeignLoad,
+    ],
+    ceilings: &[ceiling::ceiling],
+    config_checks: &[config_check::below_connections],
+    keeps_hold_times: true,
+    gain: Some(Gain::Failures),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::OpenFilesExhausted, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("process.open_files_max_count", What::ShareOf("process.open_files_limit_count"), (0.9, 1), 0.8, "a process of the service has nearly all open files that it may have", "at the limit it accepts nothing any more"),
+    row("apache_log.too_many_open_files.messages_count", What::Rise, (1.0, 1), 1.0, "Apache has no open files left", LOGGED),
+    row("files.open_count", What::ShareOf("files.max_count"), (0.9, 1), 0.8, "the machine has nearly all open files that it may have", "at the limit nothing can be opened or accepted any more"),
 ];

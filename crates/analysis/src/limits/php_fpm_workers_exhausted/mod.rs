@@ -23,9 +23,25 @@
 
 pub(crate) mod ceiling;
 pub(crate) mod finding;
+pub(crate) mod pool;
 pub(crate) mod remedy;
 
-/// Stable id.
-pub const ID: &str = "php-fpm-workers-exhausted";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["apache-workers-exhausted", "backend-refused", "accept-queue-overflow"];
+use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::ApacheWorkersExhausted, LimitId::BackendRefused, LimitId::AcceptQueueOverflow],
+    ceilings: &[ceiling::ceiling],
+    keeps_hold_times: true,
+    after_lifting: Some(ceiling::without_queue),
+    kind: Some(Kind::Documents),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::PhpFpmWorkersExhausted, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("php_fpm.*.listen_queue_count", What::Level, (1.0, 5), 1.0, "requests wait for a child of PHP-FPM", "it starts children at once while it may; five seconds are a queue that grows"),
+    row("php_fpm.*.max_children_reached_count", What::Rise, (1.0, 1), 1.0, "PHP-FPM reached pm.max_children", LOGGED),
+];

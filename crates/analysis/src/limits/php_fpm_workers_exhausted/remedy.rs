@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::limits::manual_remedy::manual;
-use crate::limits::php_fpm_workers_exhausted::finding::Pool;
+use crate::limits::php_fpm_workers_exhausted::pool::Pool;
 use crate::resources::{concurrency, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::diagnosis::{Predicted, Remedy};

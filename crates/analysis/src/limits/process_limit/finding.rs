@@ -1,7 +1,7 @@
 //! When `process-limit` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -54,7 +54,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (None, None) => ", while connections wait for a worker".into(),
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ProcessLimit.into(),
         summary: format!(
             "The service may start no more processes{evidence}.{at} Its own settings would allow more workers."
         ),

@@ -20,17 +20,30 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "process-limit";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "apache-workers-exhausted",
-    "apache-spawn-lag",
-    "apache-worker-churn",
-    "accept-queue-overflow",
-    "syn-queue-overflow",
-    "lost-syns",
-    "php-fpm-workers-exhausted",
-    "keepalive-holds-workers",
-    "slow-clients",
+use crate::limits::incident::{EACH, IncidentRule, LOGGED, What, row};
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheSpawnLag,
+        LimitId::ApacheWorkerChurn,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::KeepaliveHoldsWorkers,
+        LimitId::SlowClients,
+    ],
+    gain: Some(Gain::Waiting),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::ProcessLimit, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("apache_log.AH00159.messages_count", What::Rise, (1.0, 1), 1.0, "Apache could not start a process (AH00159)", LOGGED),
+    row("apache_log.no_processes_left.messages_count", What::Rise, (1.0, 1), 1.0, "Apache may start no more processes", LOGGED),
+    row("cgroup.tasks_refused_count", What::Rise, (1.0, 1), 1.0, "the service's group may start no more processes", EACH),
 ];

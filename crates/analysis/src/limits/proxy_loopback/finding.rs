@@ -1,11 +1,10 @@
 //! When `proxy-loopback` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::{instead, remedy};
-use crate::limits::memory_exhausted;
+use crate::limits::LimitId;
+use crate::limits::apache_workers_exhausted::remedy;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -19,21 +18,21 @@ const OPENS_FRACTION_MIN: f64 = 0.3;
 /// Fires when the server is its own client and has no worker left for that.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let to = passes_on_to_itself(facts)?;
-    let proof = apache_workers_exhausted::finding::proof(facts)?;
+    let proof = workers::proof(facts)?;
     let queue = noticed_queue(facts)?;
-    if instead::machine_is_short(facts) {
+    if worker_waits::machine_is_short(facts) {
         return None;
     }
     let (seen, confidence) = seen(facts)?;
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::ProxyLoopback.into(),
         summary: format!(
             "The server asks itself: requests are passed on to {to}, which is the same Apache, so that each holds two workers. {seen}, and {} connections wait for a worker while all {} are taken.",
             format_number(queue),
             format_number(proof.workers)
         ),
         confidence,
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "server_requests_per_s",
             "ended_per_s",
@@ -148,8 +147,8 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     // What is in flight holds a worker and wants a second one.
     let sent = facts.value("in_flight_mean").filter(|_| facts.loaded);
     let demand = sent.map_or_else(|| remedy::demand(facts, workers, queue), |sent| 2.0 * sent).max(workers);
-    let wanted = (remedy::HEADROOM * demand / threads).ceil() * threads;
-    let to = memory_exhausted::finding::workers_that_fit(facts).map_or(wanted, |fits| wanted.min(fits));
+    let wanted = (workers::HEADROOM * demand / threads).ceil() * threads;
+    let to = memory_pressure::workers_that_fit(facts).map_or(wanted, |fits| wanted.min(fits));
     let restart = facts.setting("ServerLimit").is_some_and(|limit| to > limit * threads);
     let mut sized = remedy::remedy(
         facts,

@@ -18,7 +18,11 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "proxy-loopback";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns"];
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
+    gain: Some(Gain::Waiting),
+    ..Limit::new(LimitId::ProxyLoopback, include_str!("mod.rs"), finding::check)
+};

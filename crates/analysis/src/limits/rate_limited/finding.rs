@@ -1,10 +1,10 @@
 //! When `rate-limited` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted::instead;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
+use crate::resources::worker_waits;
 use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -28,7 +28,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn by_answers(facts: &Facts) -> Option<Finding> {
     let turned = super::turned_away::turned_away(facts)?;
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::RateLimited.into(),
         summary: turned.summary(facts),
         confidence: turned.confidence,
         explains_fraction: Some(significant(turned.share.min(1.0), 3)),
@@ -60,7 +60,7 @@ fn by_pace(facts: &Facts) -> Option<Finding> {
     let transfer = transfer_fraction(facts);
     // When the first byte came only a client knows; that the pace is the limit's then has to do.
     let is_transfer = transfer.map_or(limit.bytes_per_s.is_some(), |share| share >= TRANSFER_FRACTION_MIN);
-    if !is_transfer || instead::machine_is_short(facts) {
+    if !is_transfer || worker_waits::machine_is_short(facts) {
         return None;
     }
     let kept = limit.bytes_per_s.map(|rate| (PACE_FRACTION.0..=PACE_FRACTION.1).contains(&(pace / rate)));
@@ -78,7 +78,7 @@ fn by_pace(facts: &Facts) -> Option<Finding> {
             )
         });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::RateLimited.into(),
         summary: format!(
             "A limit on the rate is in force ({}{rate}): each answer comes at {} a second{response}. Nothing else is short.",
             limit.words,

@@ -35,8 +35,16 @@
 pub(crate) mod finding;
 pub(crate) mod turned_away;
 
-/// Stable id.
-pub const ID: &str = "rate-limited";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] =
-    &["slow-clients", "apache-workers-exhausted", "upstream-bandwidth", "backend-refused"];
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::SlowClients,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::UpstreamBandwidth,
+        LimitId::BackendRefused,
+    ],
+    kind: Some(Kind::RequestCost),
+    ..Limit::new(LimitId::RateLimited, include_str!("mod.rs"), finding::check)
+};

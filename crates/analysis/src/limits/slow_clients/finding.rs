@@ -1,11 +1,10 @@
 //! When `slow-clients` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::instead;
+use crate::limits::LimitId;
 use crate::limits::{apache_async_cap, keepalive_holds_workers};
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{worker_waits, workers};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -27,11 +26,11 @@ const KEPT_REQUESTS_MIN: f64 = 1.1;
 
 /// Fires when clients that take their answers slowly hold the workers that others wait for.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let proof = apache_workers_exhausted::finding::proof(facts)?;
+    let proof = workers::proof(facts)?;
     let queue = noticed_queue(facts)?;
-    let writes = instead::mostly(facts).is_none_or(|(fact, _, _)| fact == "workers_writing_mean");
+    let writes = worker_waits::mostly(facts).is_none_or(|(fact, _, _)| fact == "workers_writing_mean");
     if !writes
-        || instead::machine_is_short(facts)
+        || worker_waits::machine_is_short(facts)
         || keepalive_holds_workers::finding::is_proven(facts)
         || apache_async_cap::finding::is_proven(facts)
     {
@@ -41,7 +40,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .or_else(|| by_bytes(facts, proof.workers))
         .or_else(|| by_ended(facts, proof.workers))?;
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::SlowClients.into(),
         summary: format!(
             "Clients that take their answers slowly hold the workers: {}. All {} workers are taken{}, and {} connections wait to be accepted.",
             slow.words,
@@ -52,7 +51,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: slow.confidence,
-        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        explains_fraction: workers::explained(facts, queue),
         facts: facts.cite(&[
             "sending_connections_mean",
             "workers_writing_mean",

@@ -22,7 +22,14 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "slow-clients";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns"];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
+    relieves: &[Resource::Workers],
+    kind: Some(Kind::Transfer),
+    gain: Some(Gain::SlowClients),
+    ..Limit::new(LimitId::SlowClients, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `softirq-bound` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -44,7 +44,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .map(|rate| format!(", and has to leave some for later {} times a second", format_number(rate))));
     let number = core.trim_start_matches("core");
     let mut finding = Finding {
-        id: ID.into(),
+        id: LimitId::SoftirqBound.into(),
         summary: format!(
             "One core has all the packets: core {number} spends {:.0}% of its time on them{}, while no other one spends more than {:.0}%. The rest of the machine waits for what it lets through.",
             softirq.min(1.0) * 100.0,

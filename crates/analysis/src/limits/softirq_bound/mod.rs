@@ -22,7 +22,20 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "softirq-bound";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["cpu-saturated", "accept-queue-overflow"];
+use crate::limits::ceiling::Resource;
+use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::CpuSaturated, LimitId::AcceptQueueOverflow],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::Concurrency),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::SoftirqBound, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("softnet.dropped_count", What::Rate(1.0), (1.0, 3), 0.2, "packets dropped before they were looked at", "the processors do not keep up with what comes in"),
+];

@@ -1,7 +1,7 @@
 //! When `syn-queue-overflow` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::{manual, sysctl};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -42,7 +42,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let open = half_open.map_or(String::new(), |open| format!(" ({} were seen)", format_number(open)));
     let binds = Binds::of(facts, noticed("syn_queue_drops").is_some());
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::SynQueueOverflow.into(),
         summary: format!(
             "The list of connections that have begun and are not complete is full{open}, and {} first packets were dropped, \
              whoever sent them.{} The kernel could answer without the list (SYN cookies), but does not.",

@@ -21,7 +21,20 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "syn-queue-overflow";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &["lost-syns"];
+use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[LimitId::LostSyns],
+    keeps_hold_times: true,
+    kind: Some(Kind::Connections),
+    gain: Some(Gain::Waiting),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::SynQueueOverflow, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("sockets.syn_queue_drops_count", What::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the SYN queue is full", EACH),
+];

@@ -1,9 +1,9 @@
 //! When `time-wait-overflow` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::Limit;
+use crate::limits::LimitId;
 use crate::limits::manual_remedy::sysctl;
-use crate::limits::{Rule, healthy, unknown};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 
@@ -15,14 +15,14 @@ const LIFE_S: f64 = 60.0;
 /// Fires when the counter climbs and something else is found to limit.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value("time_wait_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
-    let names_a_cause = |rule: &&Rule| ![ID, healthy::ID, unknown::ID].contains(&rule.id);
-    crate::limits::ALL.iter().filter(names_a_cause).find_map(|rule| (rule.check)(facts))?;
+    let names_a_cause = |limit: &&Limit| limit.is_fault && limit.id != LimitId::TimeWaitOverflow;
+    crate::limits::ALL.iter().filter(names_a_cause).find_map(|limit| (limit.check)(facts))?;
     let kept = facts.value("time_wait_limit");
     let room = kept.map_or(String::new(), |kept| format!(" ({})", format_number(kept)));
     // What overflows was closed, and what is kept was closed in the last minute.
     let closed_per_s = per_s + kept.unwrap_or(0.0) / LIFE_S;
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::TimeWaitOverflow.into(),
         summary: format!(
             "More connections are closed than the kernel remembers{room}: {} a second are forgotten at once. That climbs in the \
              counters and in the kernel's log, and costs no request any time.",
@@ -65,7 +65,7 @@ mod tests {
         let queued = [("cpu_busy_fraction", 0.99), ("cores", 2.0), ("run_queue_mean", 9.0)];
         let all = findings(&facts(&[&overflows[..], &queued[..]].concat(), &[]));
         let ids: Vec<_> = all.iter().map(|finding| finding.id.as_str()).collect();
-        assert_eq!(ids, ["cpu-saturated", ID]);
+        assert_eq!(ids, ["cpu-saturated", "time-wait-overflow"]);
         assert_eq!(all[1].remedies[0].to.as_ref().and_then(|to| to.number()), Some(8192.0));
         let rare = [("time_wait_overflows_per_s", 0.2)];
         assert!(check(&facts(&[&rare[..], &queued[..]].concat(), &[])).is_none());

@@ -18,7 +18,20 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "time-wait-overflow";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::{Gain, Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    ceilings: &[ceiling::ceiling],
+    keeps_hold_times: true,
+    kind: Some(Kind::Connections),
+    gain: Some(Gain::Waiting),
+    incidents: INCIDENTS,
+    ..Limit::new(LimitId::TimeWaitOverflow, include_str!("mod.rs"), finding::check)
+};
+
+#[rustfmt::skip] // a table, one rule a line
+const INCIDENTS: &[IncidentRule] = &[
+    row("sockets.time_wait_overflows_count", What::Rate(1.0), (100.0, 5), 10.0, "sockets in TIME_WAIT beyond their limit", "it costs little; that many tell of connections that nobody keeps"),
+];

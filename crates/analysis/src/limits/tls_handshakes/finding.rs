@@ -1,11 +1,10 @@
 //! When `tls-handshakes` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::resources::request_cost;
+use crate::limits::LimitId;
 use crate::resources::request_cost::Work;
-use crate::resources::site_profile;
 use crate::resources::syscall_cost::on_this_machine_us;
+use crate::resources::{request_cost, site_profile};
 use crate::settings::in_force;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::{ApplyClass, Wish};
@@ -61,7 +60,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .resumed
         .map_or(String::new(), |resumed| format!(", {:.0}% of which resume a session", resumed * 100.0));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::TlsHandshakes.into(),
         summary: format!(
             "The processors are full with greetings: {} TLS handshakes a second{resumed}, for {} requests{}. {}",
             format_number(handshakes.per_s),

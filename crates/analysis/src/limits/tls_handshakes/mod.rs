@@ -21,13 +21,19 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "tls-handshakes";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "cpu-saturated",
-    "cpu-throttled",
-    "keepalive-ineffective",
-    "apache-workers-exhausted",
-    "accept-queue-overflow",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Kind, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::CpuThrottled,
+        LimitId::KeepaliveIneffective,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(Kind::Connections),
+    ..Limit::new(LimitId::TlsHandshakes, include_str!("mod.rs"), finding::check)
+};

@@ -1,11 +1,11 @@
 //! When `unknown` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::apache_workers_exhausted;
+use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted::behind;
 use crate::resources::processors::own_cores;
 use crate::resources::time_breakdown::breakdown;
+use crate::resources::workers;
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 
@@ -29,7 +29,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::Unknown.into(),
         summary: format!(
             "What limits could not be proven.{stopped}{errors}{}{}{}",
             time(facts),
@@ -94,7 +94,7 @@ fn time(facts: &Facts) -> String {
 
 /// Whether requests wait for each other.
 fn in_turn(facts: &Facts) -> String {
-    let workers = apache_workers_exhausted::finding::proof(facts).map(|proof| proof.workers);
+    let workers = workers::proof(facts).map(|proof| proof.workers);
     if let Some(told) = workers.and_then(|workers| behind::in_turn(facts, workers)) {
         return told;
     }

@@ -18,7 +18,15 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "unknown";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[];
+use crate::limits::{Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    keeps_hold_times: true,
+    is_fault: false,
+    meaning: Some(
+        "No known cause could be proved. The time table and the missing signals show \
+             where to look next; a guess would be worse than none.",
+    ),
+    ..Limit::new(LimitId::Unknown, include_str!("mod.rs"), finding::check)
+};

@@ -1,9 +1,10 @@
 //! When `upstream-bandwidth` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::{apache_workers_exhausted, network_saturated};
+use crate::limits::LimitId;
+use crate::limits::network_saturated;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::workers;
 use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 
@@ -86,7 +87,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .filter(|_| again)
         .map_or(String::new(), |count| format!(" The server sent {} segments again.", format_number(count)));
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::UpstreamBandwidth.into(),
         summary: format!(
             "The way to the visitors is full: together they receive {} a second, hardly more or less from one second to the \
              next, while nothing of the server is at its limit.{round}{again}",
@@ -103,7 +104,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn is_server_at_limit(facts: &Facts) -> bool {
     network_saturated::finding::fullest(facts).is_some()
         || noticed_queue(facts).is_some()
-        || apache_workers_exhausted::finding::is_limit_reached(facts)
+        || workers::is_limit_reached(facts)
         || facts.value("listen_drops_per_s").is_some_and(|drops| drops >= 1.0)
         || crate::limits::conntrack_full::finding::is_full(facts) == Some(true)
 }

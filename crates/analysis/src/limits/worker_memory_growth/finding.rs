@@ -1,9 +1,8 @@
 //! When `worker-memory-growth` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
-use crate::limits::memory_exhausted;
-use crate::resources::memory_pressure;
+use crate::limits::LimitId;
+use crate::resources::{memory_evidence, memory_pressure};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -32,7 +31,7 @@ const WORKER_BYTES_MIN: f64 = 4e6;
 
 /// How sure it is that workers grow and go on growing, and that this fills the memory.
 fn growth(facts: &Facts) -> Option<f64> {
-    let evidence = memory_exhausted::finding::evidence(facts)?;
+    let evidence = memory_evidence::evidence(facts)?;
     let within = facts.value("worker_growth_within_bytes").filter(|bytes| *bytes > 0.0)?;
     let (age_s, workers) = (facts.value("worker_age_mean_s")?, facts.value("worker_count_mean")?);
     if within / 1000.0 * age_s * workers < TAKEN_FRACTION_MIN * memory_pressure::limit_bytes(facts)? {
@@ -58,7 +57,7 @@ pub(crate) fn is_proven(facts: &Facts) -> bool {
 /// Fires when memory is short, and growth that goes on is what fills it.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence = growth(facts)?;
-    let evidence = memory_exhausted::finding::evidence(facts)?;
+    let evidence = memory_evidence::evidence(facts)?;
     let within = facts.value("worker_growth_within_bytes")?;
     let each = growth_per_connection(facts);
     let per_connection = each.map_or(String::new(), |bytes| {
@@ -69,7 +68,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(" Their age explains {:.0}% of the differences between them.", share * 100.0)
     });
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::WorkerMemoryGrowth.into(),
         summary: format!(
             "Workers grow with what they serve and never shrink: by {} in 1000 s each{per_connection}, until memory is full: {}.\
              {by_age} Fewer workers would only grow larger each.",
@@ -77,7 +76,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             evidence.words
         ),
         confidence,
-        explains_fraction: memory_exhausted::finding::lost_fraction(facts),
+        explains_fraction: memory_evidence::lost_fraction(facts),
         facts: facts.cite(&[
             "worker_growth_within_bytes",
             "worker_growth_by_age_bytes",

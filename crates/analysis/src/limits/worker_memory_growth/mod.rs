@@ -20,20 +20,26 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "worker-memory-growth";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "memory-exhausted",
-    "cpu-saturated",
-    "apache-workers-exhausted",
-    "apache-worker-churn",
-    "apache-spawn-lag",
-    "accept-queue-overflow",
-    "syn-queue-overflow",
-    "lost-syns",
-    "slow-clients",
-    "keepalive-holds-workers",
-    "foreign-load",
-    "tls-handshakes",
-];
+use crate::limits::ceiling::Resource;
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::MemoryExhausted,
+        LimitId::CpuSaturated,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheWorkerChurn,
+        LimitId::ApacheSpawnLag,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::SlowClients,
+        LimitId::KeepaliveHoldsWorkers,
+        LimitId::ForeignLoad,
+        LimitId::TlsHandshakes,
+    ],
+    relieves: &[Resource::Processors, Resource::Memory],
+    gain: Some(Gain::Cost),
+    ..Limit::new(LimitId::WorkerMemoryGrowth, include_str!("mod.rs"), finding::check)
+};

@@ -1,7 +1,7 @@
 //! When `working-set-exceeds-memory` is found, what proves it, and what to change.
 
-use super::ID;
 use crate::facts::Facts;
+use crate::limits::LimitId;
 use crate::resources::memory_pressure;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
@@ -58,7 +58,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         _ => 0.5,
     };
     Some(Finding {
-        id: ID.into(),
+        id: LimitId::WorkingSetExceedsMemory.into(),
         summary: format!(
             "The files that are asked for do not fit in memory: {} pages a second are read again that had just been given \
              up, and for {:.0}% of the time somebody waited for the disk. Programs are not short of memory, and the server \

@@ -20,16 +20,21 @@
 
 pub(crate) mod finding;
 
-/// Stable id.
-pub const ID: &str = "working-set-exceeds-memory";
-/// What it causes, and what is therefore not the cause where this one is found.
-pub const CAUSES: &[&str] = &[
-    "apache-workers-exhausted",
-    "apache-async-cap",
-    "accept-queue-overflow",
-    "syn-queue-overflow",
-    "lost-syns",
-    "slow-clients",
-    "keepalive-holds-workers",
-    "log-io",
-];
+use crate::limits::{Gain, Limit, LimitId};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheAsyncCap,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::SlowClients,
+        LimitId::KeepaliveHoldsWorkers,
+        LimitId::LogIo,
+    ],
+    gain: Some(Gain::Cost),
+    meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
+    ..Limit::new(LimitId::WorkingSetExceedsMemory, include_str!("mod.rs"), finding::check)
+};

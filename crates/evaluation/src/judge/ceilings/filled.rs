@@ -22,7 +22,7 @@ const FILLING_S_MIN: f64 = 3.0;
 pub(super) fn when(other: &Seen, bound: &Seen) -> Option<Result<Predicted, String>> {
     let finding = bound.case.round.finding.as_str();
     let follows = other.case.place.number + 1 == bound.case.place.number;
-    let (there, here) = (other.limit(finding)?, bound.limit(finding)?);
+    let (there, here) = (other.ceiling(finding)?, bound.ceiling(finding)?);
     (follows && here.fills.is_some()).then_some(())?;
     // Entries per answer, as the limit has it.
     let each = there.ceiling.max? / LIVES_S / there.ceiling.binds_at_rate?;

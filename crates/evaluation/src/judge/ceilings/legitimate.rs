@@ -2,14 +2,18 @@
 //! what was measured in both.
 
 use super::Seen;
-use webdyno_analysis::limits::ceiling::Limit;
+use webdyno_analysis::limits::ceiling::ResourceCeiling;
 
 /// What differs by more than this share makes another load.
 const OTHER_FRACTION: f64 = 0.15;
 
 /// Why the two cannot be compared; `None` where they can.
-pub(super) fn why_not(other: &Seen, bound: &Seen, limits: Option<(&Limit, &Limit)>) -> Option<String> {
-    let names = limits.map(|(there, here)| (&there.ceiling.limit, &here.ceiling.limit));
+pub(super) fn why_not(
+    other: &Seen,
+    bound: &Seen,
+    ceilings: Option<(&ResourceCeiling, &ResourceCeiling)>,
+) -> Option<String> {
+    let names = ceilings.map(|(there, here)| (&there.ceiling.limit, &here.ceiling.limit));
     let another = names.filter(|(there, here)| there != here);
     let another = another.map(|(there, here)| format!("the limit is another one: {there}, then {here}"));
     another

@@ -3,9 +3,10 @@
 
 use super::Case;
 use std::fmt::Write as _;
-use webdyno_analysis::diagnosis::next_limit::{after, told as stays};
+use webdyno_analysis::diagnosis::next_limit::{after, remaining_limit};
 use webdyno_analysis::facts::{Facts, facts};
-use webdyno_analysis::limits::ceiling::{Limit, limits};
+use webdyno_analysis::limits::ceiling::ResourceCeiling;
+use webdyno_analysis::limits::{LimitId, resource_ceilings};
 use webdyno_analysis::run_report::run_report;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::NextLimit;
@@ -91,13 +92,13 @@ pub struct Compared {
 struct Seen<'a> {
     case: &'a Case,
     facts: Facts,
-    limits: Vec<Limit>,
+    ceilings: Vec<ResourceCeiling>,
     rate: f64,
 }
 
 impl Seen<'_> {
-    fn limit(&self, finding: &str) -> Option<&Limit> {
-        self.limits.iter().find(|limit| limit.finding == Some(finding))
+    fn ceiling(&self, finding: &str) -> Option<&ResourceCeiling> {
+        self.ceilings.iter().find(|one| one.finding.is_some_and(|id| id.as_str() == finding))
     }
 
     /// Whether its rate is the server's.
@@ -113,7 +114,7 @@ pub fn predictions(cases: &[Case]) -> Result<Compared> {
         let run = run_report(&case.measurement)?;
         let facts: Facts = facts(&case.measurement, Some(&run))?;
         if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && facts.brake.is_none()) {
-            seen.push(Seen { case, limits: limits(&facts), facts, rate });
+            seen.push(Seen { case, ceilings: resource_ceilings(&facts), facts, rate });
         }
     }
     let mut compared = Compared::default();
@@ -144,17 +145,17 @@ pub(super) fn is_same_load(one: &Case, other: &Case) -> bool {
 }
 
 /// A machine that swaps falls far below what memory holds: its ceiling is a number of workers, and no rate.
-const NO_RATE: &str = "memory-exhausted";
+const NO_RATE: LimitId = LimitId::MemoryExhausted;
 
 /// What another round, in which something else binds, says of the limit that binds here; an error says why that cannot be
 /// compared.
 fn scaled(other: &Seen, bound: &Seen) -> Option<std::result::Result<Predicted, String>> {
     let finding = bound.case.round.finding.as_str();
-    let (here, there) = (bound.limit(finding)?, other.limit(finding)?);
-    let is_rate = here.fills.is_none() && finding != NO_RATE;
+    let (here, there) = (bound.ceiling(finding)?, other.ceiling(finding)?);
+    let is_rate = here.fills.is_none() && finding != NO_RATE.as_str();
     (is_rate && bound.is_valid() && other.is_valid()).then_some(())?;
     // What binds there may change what a request costs: then it says nothing of this limit.
-    (stays(there, &other.case.round.finding) == Some(finding)).then_some(())?;
+    (remaining_limit(there, &other.case.round.finding).map(LimitId::as_str) == Some(finding)).then_some(())?;
     let rate = there.binds_at_size(here.ceiling.max?)?;
     let why_not = legitimate::why_not(other, bound, Some((there, here)));
     Some(why_not.map_or_else(|| Ok(told(other, bound, Told::Ceiling, rate)), Err))
@@ -165,7 +166,7 @@ fn next(other: &Seen, bound: &Seen) -> Option<std::result::Result<Predicted, Str
     let finding = bound.case.round.finding.as_str();
     let follows = other.case.place.number + 1 == bound.case.place.number;
     let expected = other.case.round.next_limit.as_deref() == Some(finding);
-    let is_rate = bound.limit(finding)?.fills.is_none() && finding != NO_RATE;
+    let is_rate = bound.ceiling(finding)?.fills.is_none() && finding != NO_RATE.as_str();
     (follows && expected && is_rate).then_some(())?;
     let next = after(&other.facts, &other.case.round.finding).filter(|next| next.id == finding)?;
     let rate = next.rate?;

@@ -80,7 +80,7 @@ pub(in crate::collectors) fn parse(text: &str, counters: &mut Vec<Counter>) {
 
 /// The latest reading of each namespace that was asked for last.
 #[derive(Debug, Default)]
-pub(in crate::collectors) struct Recent(Option<(String, Instant, Arc<Counters>)>);
+pub(crate) struct Recent(Option<(String, Instant, Arc<Counters>)>);
 
 impl Recent {
     /// The counters of the namespace of this directory, read at most half a second ago.

@@ -114,7 +114,7 @@ pub(in crate::collectors) fn range(text: &str) -> Option<(u16, u16)> {
 
 /// The latest table, and when the next one is due.
 #[derive(Debug, Default)]
-pub(in crate::collectors) struct Recent(Option<Read>);
+pub(crate) struct Recent(Option<Read>);
 
 #[derive(Debug)]
 struct Read {

@@ -4,62 +4,16 @@ use super::{Check, below};
 use crate::scenario::place::{Step, did_you_mean};
 use crate::scenario::{Remedy, Round, file_name};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use webdyno_analysis::limits;
 use webdyno_model::Result;
 
-/// Ids of findings, those of rules that are still to come included: scenarios are there before the rules that name them.
-pub const FINDINGS: &[&str] = &[
-    "apache-async-cap",
-    "apache-negotiation",
-    "apache-scoreboard-full",
-    "apache-setting-clamped",
-    "apache-spawn-lag",
-    "apache-symlink-checks",
-    "apache-worker-churn",
-    "apache-workers-exhausted",
-    "accept-queue-overflow",
-    "backend-refused",
-    "conntrack-full",
-    "cpu-saturated",
-    "cpu-stolen",
-    "cpu-throttled",
-    "db-cache-too-small",
-    "db-connection-memory",
-    "db-connections-exhausted",
-    "db-lock-contention",
-    "db-slow-queries",
-    "db-thread-churn",
-    "ephemeral-ports-exhausted",
-    "foreign-load",
-    "generator-saturated",
-    "healthy",
-    "hostname-lookups",
-    "htaccess-lookups",
-    "keepalive-holds-workers",
-    "keepalive-ineffective",
-    "kernel-limit-total",
-    "log-io",
-    "log-verbosity",
-    "lost-syns",
-    "memory-exhausted",
-    "network-saturated",
-    "nic-negotiated-low",
-    "open-files-exhausted",
-    "opcache-full",
-    "opcache-off",
-    "php-fpm-workers-exhausted",
-    "process-limit",
-    "proxy-loopback",
-    "rate-limited",
-    "slow-clients",
-    "softirq-bound",
-    "syn-queue-overflow",
-    "time-wait-overflow",
-    "tls-handshakes",
-    "unknown",
-    "upstream-bandwidth",
-    "worker-memory-growth",
-    "working-set-exceeds-memory",
-];
+/// Ids of findings: those of the limits, in alphabetical order.
+pub static FINDINGS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let mut ids: Vec<_> = limits::ALL.iter().map(|limit| limit.id.as_str()).collect();
+    ids.sort_unstable();
+    ids
+});
 
 impl Check<'_> {
     pub(super) fn rounds(&self) -> Result<()> {

@@ -1,24 +1,25 @@
 //! A database that cannot serve all workers.
 
-use super::{
-    Contradiction, Placed, Severity, apache, contradiction, embedded, fact, placed, pools, remedy, whole,
-};
 use crate::facts::Facts;
+use crate::limits::LimitId;
+use crate::limits::config_check::{
+    ConfigFinding, LocatedSetting, Severity, apache, config_finding, embedded, fact, located, pools, remedy,
+    whole,
+};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 
-const ID: &str = "db-connections-exhausted";
-
 /// Fewer connections than workers that may each want one.
-pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<Contradiction> {
+pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFinding> {
     let database = facts.backends("mariadb").next();
-    let allowed = database.and_then(|service| placed(service, "max_connections"));
-    let limit = allowed.as_ref().and_then(Placed::number).or_else(|| facts.value("ahead_database_limit"))?;
+    let allowed = database.and_then(|service| located(service, "max_connections"));
+    let limit =
+        allowed.as_ref().and_then(LocatedSetting::number).or_else(|| facts.value("ahead_database_limit"))?;
     let (workers, who, mut cited) = workers(facts)?;
     (workers > limit).then_some(())?;
     cited.extend(allowed.as_ref().and_then(|allowed| fact("max_connections", "connections", allowed)));
     cited.extend(facts.cite(&["ahead_database_limit"]));
-    let shown = allowed.as_ref().map_or_else(|| format_number(limit), Placed::told);
+    let shown = allowed.as_ref().map_or_else(|| format_number(limit), LocatedSetting::with_location);
     let summary = format!(
         "{who} may ask the database at once, and it lets {shown} connections in. When they all work, the others are \
          refused, and their visitors get errors."
@@ -37,23 +38,23 @@ pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<Contradict
             "each connection takes memory for its buffers while it sorts or joins",
         ),
     );
-    Some(contradiction((Severity::Fails, 0.7), ID, summary, cited, remedy))
+    Some(config_finding((Severity::Fails, 0.7), LimitId::DbConnectionsExhausted, summary, cited, remedy))
 }
 
 /// How many may ask at once, who they are, and by which settings.
 fn workers(facts: &Facts) -> Option<(f64, String, Vec<webdyno_model::diagnosis::Fact>)> {
     let pools = pools(facts);
     if !pools.is_empty() {
-        let sum: f64 = pools.iter().filter_map(|(_, placed)| placed.number()).sum();
+        let sum: f64 = pools.iter().filter_map(|(_, located)| located.number()).sum();
         let named: Vec<String> =
-            pools.iter().map(|(pool, placed)| format!("pool {pool}: {}", placed.told())).collect();
-        let cited = pools.iter().filter_map(|(_, placed)| fact("pm.max_children", "processes", placed));
+            pools.iter().map(|(pool, located)| format!("pool {pool}: {}", located.with_location())).collect();
+        let cited = pools.iter().filter_map(|(_, located)| fact("pm.max_children", "processes", located));
         let who = format!("{} children of PHP-FPM ({})", format_number(sum), named.join(", "));
         return Some((sum, who, cited.collect()));
     }
     let service = apache(facts)?;
     let module = embedded(service)?;
-    let allowed = placed(service, "MaxRequestWorkers")?;
-    let who = format!("{} workers of Apache with {module}", allowed.told());
+    let allowed = located(service, "MaxRequestWorkers")?;
+    let who = format!("{} workers of Apache with {module}", allowed.with_location());
     Some((allowed.number()?, who, fact("MaxRequestWorkers", "workers", &allowed).into_iter().collect()))
 }

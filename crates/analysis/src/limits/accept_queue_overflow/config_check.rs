@@ -1,8 +1,10 @@
 //! The accept queue: what Apache asks for, and what the kernel allows.
 
-use super::{Contradiction, Severity, apache, contradiction, fact, placed, remedy, whole};
 use crate::facts::Facts;
-use crate::limits::accept_queue_overflow::ID;
+use crate::limits::LimitId;
+use crate::limits::config_check::{
+    ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole,
+};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 
@@ -10,16 +12,16 @@ use webdyno_model::change::ApplyClass;
 const DEFAULTS: [f64; 2] = [4096.0, 128.0];
 
 /// ListenBacklog above net.core.somaxconn: listen(2) cuts it without a word.
-pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<Contradiction> {
+pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
-    let backlog = placed(service, "ListenBacklog")?;
+    let backlog = located(service, "ListenBacklog")?;
     let number = backlog.number()?;
     let allowed = facts.value("ahead_accept_queue_allowed").or_else(|| facts.value("accept_queue_limit"))?;
     (allowed < number).then_some(())?;
     let summary = format!(
         "ListenBacklog is {}, and the kernel cuts it to net.core.somaxconn, which is {}: so many connections may wait, and \
          the next ones are dropped.",
-        backlog.told(),
+        backlog.with_location(),
         format_number(allowed)
     );
     let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
@@ -33,13 +35,13 @@ pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<Contradiction> {
             "Apache must be stopped and started: a reload keeps the listening socket with its old limit",
         ),
     );
-    Some(contradiction((Severity::Fails, 0.9), ID, summary, cited, remedy))
+    Some(config_finding((Severity::Fails, 0.9), LimitId::AcceptQueueOverflow, summary, cited, remedy))
 }
 
 /// net.core.somaxconn was raised, and ListenBacklog stayed below.
-pub(crate) fn raised_in_vain(facts: &Facts) -> Option<Contradiction> {
+pub(crate) fn raised_in_vain(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
-    let backlog = placed(service, "ListenBacklog")?;
+    let backlog = located(service, "ListenBacklog")?;
     let number = backlog.number()?;
     let allowed = facts.value("ahead_accept_queue_allowed")?;
     (allowed > number && !DEFAULTS.contains(&allowed)).then_some(())?;
@@ -47,7 +49,7 @@ pub(crate) fn raised_in_vain(facts: &Facts) -> Option<Contradiction> {
         "net.core.somaxconn was set to {}, and ListenBacklog is {}: the smaller one holds, so that raising the other one \
          changed nothing for this server.",
         format_number(allowed),
-        backlog.told()
+        backlog.with_location()
     );
     let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
     cited.extend(facts.cite(&["ahead_accept_queue_allowed"]));
@@ -60,5 +62,5 @@ pub(crate) fn raised_in_vain(facts: &Facts) -> Option<Contradiction> {
             "a longer queue is a longer wait when the workers are all busy",
         ),
     );
-    Some(contradiction((Severity::Vain, 0.9), ID, summary, cited, remedy))
+    Some(config_finding((Severity::Vain, 0.9), LimitId::AcceptQueueOverflow, summary, cited, remedy))
 }

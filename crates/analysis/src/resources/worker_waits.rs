@@ -1,8 +1,7 @@
 //! What is short instead of workers where all of them are taken: more workers would wait for the same.
 
 use crate::facts::Facts;
-use crate::limits::memory_exhausted;
-use crate::resources::processors;
+use crate::resources::{memory_evidence, processors};
 
 /// From this share of time on in which some of the service's tasks were ready and had no processor, nearly each of its
 /// requests waits for one. Tasks that wait for each other in turn, as those of a busy server do, stay well below.
@@ -14,7 +13,7 @@ const MOST: f64 = 0.5;
 
 /// Whether processors, memory or a disk are what the workers wait for.
 pub(crate) fn machine_is_short(facts: &Facts) -> bool {
-    processors_are_short(facts) || memory_exhausted::finding::is_proven(facts) || disk_is_short(facts)
+    processors_are_short(facts) || memory_evidence::is_proven(facts) || disk_is_short(facts)
 }
 
 /// Whether the service waits for processors: because they are full, or because it may not use more of them.

@@ -1,28 +1,29 @@
-//! PHP: its opcode cache.
+//! An opcode cache that is off.
 
-use super::{Contradiction, Placed, Severity, contradiction, placed, placed_in, remedy, whole};
 use crate::facts::Facts;
+use crate::limits::LimitId;
+use crate::limits::config_check::{
+    ConfigFinding, LocatedSetting, Severity, config_finding, fact, located, located_in, remedy, whole,
+};
 use webdyno_model::change::ApplyClass;
 
-const ID: &str = "opcache-off";
-
 /// Every script is compiled anew for each request.
-pub(crate) fn opcache_off(facts: &Facts) -> Option<Contradiction> {
+pub(crate) fn opcache_off(facts: &Facts) -> Option<ConfigFinding> {
     let services = facts.backends("php_fpm").chain(&facts.service);
     let off = services.flat_map(|service| {
-        let scoped = placed_in(service, "opcache.enable", |_| true);
-        let all = placed(service, "opcache.enable").into_iter().chain(scoped);
-        all.map(|placed| (service.service.clone(), placed)).collect::<Vec<_>>()
+        let scoped = located_in(service, "opcache.enable", |_| true);
+        let all = located(service, "opcache.enable").into_iter().chain(scoped);
+        all.map(|located| (service.service.clone(), located)).collect::<Vec<_>>()
     });
-    let is_off = |placed: &Placed| {
-        let value = placed.value.to_string().to_ascii_lowercase();
+    let is_off = |located: &LocatedSetting| {
+        let value = located.value.to_string().to_ascii_lowercase();
         ["0", "off", "no", "false", ""].contains(&value.as_str())
     };
-    let (service, found) = off.into_iter().find(|(_, placed)| is_off(placed))?;
+    let (service, found) = off.into_iter().find(|(_, located)| is_off(located))?;
     let summary = format!(
         "opcache.enable is {}: PHP reads and compiles every script anew for each request, which takes more processor time \
          than most of them need to run.",
-        found.told()
+        found.with_location()
     );
     let service = if service == "apache" { "php" } else { "php_fpm" };
     let remedy = remedy(
@@ -34,6 +35,6 @@ pub(crate) fn opcache_off(facts: &Facts) -> Option<Contradiction> {
             "a script that was replaced is seen after opcache.revalidate_freq seconds",
         ),
     );
-    let cited = super::fact("opcache.enable", "bool", &found).into_iter().collect();
-    Some(contradiction((Severity::Slow, 0.9), ID, summary, cited, remedy))
+    let cited = fact("opcache.enable", "bool", &found).into_iter().collect();
+    Some(config_finding((Severity::Slow, 0.9), LimitId::OpcacheOff, summary, cited, remedy))
 }

@@ -1,0 +1,42 @@
+//! A table of tracked connections that is smaller than what may come.
+
+use crate::facts::Facts;
+use crate::limits::LimitId;
+use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remedy, whole};
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::Remedy;
+
+/// A table of tracked connections that one client address alone can fill.
+pub(crate) fn below_ports(facts: &Facts) -> Option<ConfigFinding> {
+    let pairs = [
+        ("ahead_tracked_service_limit", "ahead_tracked_service_max"),
+        ("ahead_tracked_limit", "ahead_tracked_max"),
+    ];
+    let known = |(limit, used): &(&'static str, &'static str)| {
+        Some((facts.value(limit)?, facts.value(used)?, *limit, *used))
+    };
+    let (limit, used, name, used_name) = pairs.iter().find_map(known)?;
+    let ports = facts.value("ahead_ports_available")?;
+    // Without a firewall nothing is tracked, and the limit is nobody's.
+    (used > 0.0 && limit < ports).then_some(())?;
+    let per_s = limit / super::ceiling::LIVES_S;
+    let summary = format!(
+        "The table of tracked connections has {} places, and an entry lives for 120 s: {} new connections a second fill \
+         it, although one client address alone may use {} ports.",
+        format_number(limit),
+        format_number(per_s),
+        format_number(ports)
+    );
+    let remedy: Remedy = remedy(
+        ("sysctl", "net.netfilter.nf_conntrack_max"),
+        (Some(whole(limit)), whole(262_144.0)),
+        ApplyClass::Live,
+        (
+            "2,184 new connections a second, which is what the table of TIME_WAIT sockets is made for".into(),
+            "about 300 bytes of the kernel's memory for each entry in use",
+        ),
+    );
+    let cited = facts.cite(&[name, used_name, "ahead_ports_available"]);
+    Some(config_finding((Severity::Fails, 0.6), LimitId::ConntrackFull, summary, cited, remedy))
+}

@@ -1,0 +1,113 @@
+//! What is registered of a limit: `LIMIT` in the `mod.rs` of its folder. What is left out has the value of [`Limit::new`].
+
+use crate::facts::Facts;
+use crate::limits::LimitId;
+use crate::limits::ceiling::{Resource, ResourceCeiling};
+use crate::limits::config_check::ConfigFinding;
+use crate::limits::incident::IncidentRule;
+use webdyno_model::diagnosis::Finding;
+
+/// Everything that is known of a limit.
+#[derive(Clone, Copy)]
+pub struct Limit {
+    /// Stable id.
+    pub id: LimitId,
+    /// The source of its `mod.rs`; the manual's text is the `//!` head.
+    pub(crate) source: &'static str,
+    /// The finding, where these facts prove that it binds.
+    pub check: fn(&Facts) -> Option<Finding>,
+    /// Limits that bind because of this one: they are listed behind it, as they go with it.
+    pub causes: &'static [LimitId],
+    /// The rates at which it will bind.
+    pub ceilings: &'static [fn(&Facts) -> Option<ResourceCeiling>],
+    /// What the settings alone prove, without any load.
+    pub config_checks: &'static [fn(&Facts) -> Option<ConfigFinding>],
+    /// What shows it on a watched host.
+    pub incidents: &'static [IncidentRule],
+    /// Resources whose ceilings its remedy moves, so that these are not what binds next.
+    pub relieves: &'static [Resource],
+    /// Whether an answer holds its worker, connection and memory for as long as before when it is lifted, or for a time that is
+    /// known. All others stretch answers, by how much nobody knows.
+    pub keeps_hold_times: bool,
+    /// What the facts become when it is lifted, beyond its own.
+    pub after_lifting: Option<fn(&mut Facts)>,
+    /// How a load with one thing changed fares while it binds; `None` where that is not known.
+    pub kind: Option<Kind>,
+    /// How the rate that is expected when it is lifted is computed; `None` where arithmetic does not give one.
+    pub gain: Option<Gain>,
+    /// Whether it explains why responses are errors.
+    pub makes_errors: bool,
+    /// Whether the figures of a run in which it is found cannot be believed.
+    pub invalidates_run: bool,
+    /// Whether something is wrong with the server or the load.
+    pub is_fault: bool,
+    /// What it means for the reader that it remains; `None` for the sentence that refers to the manual.
+    pub meaning: Option<&'static str>,
+}
+
+/// Kinds of limits, by what they are a limit on: the experiments' table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// On new connections.
+    Connections,
+    /// On workers or slots that idle kept connections hold.
+    IdleConnections,
+    /// On bytes, or on the way to the client.
+    Transfer,
+    /// On what computes documents, and not on files beside them; it binds while many ask at once.
+    Documents,
+    /// On workers: how many requests are served at once, whatever they ask for.
+    Workers,
+    /// On how many requests are served at once, and on what they cost.
+    Concurrency,
+    /// A cost that each document has to itself, however few ask.
+    DocumentCost,
+    /// A cost of each request or connection, however few ask.
+    RequestCost,
+}
+
+/// What a limit costs, and so what is expected when it is lifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gain {
+    /// Only that requests wait for a place, or for a connection: what they take when they have it stays.
+    Waiting,
+    /// Answers: those that fail would take as long as the good ones. Who waits for a connection meanwhile is a good answer that
+    /// takes longer than it would.
+    Failures,
+    /// Workers that are held for as long as clients take: only the wait for a worker goes.
+    SlowClients,
+    /// A request costs something else afterwards: up to where that goes nobody knows, so that only what clients ask for is a
+    /// bound.
+    Cost,
+}
+
+impl Limit {
+    /// A limit of which nothing is known but its chapter and its finding.
+    pub const fn new(id: LimitId, source: &'static str, check: fn(&Facts) -> Option<Finding>) -> Self {
+        Self {
+            id,
+            source,
+            check,
+            causes: &[],
+            ceilings: &[],
+            config_checks: &[],
+            incidents: &[],
+            relieves: &[],
+            keeps_hold_times: false,
+            after_lifting: None,
+            kind: None,
+            gain: None,
+            makes_errors: false,
+            invalidates_run: false,
+            is_fault: true,
+            meaning: None,
+        }
+    }
+
+    /// The manual's chapter.
+    pub fn manual(&self) -> String {
+        let lines = self.source.lines().take_while(|line| line.starts_with("//!"));
+        let text: Vec<&str> = lines.map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..])).collect();
+        format!("{}\n", text.join("\n").trim_end())
+    }
+}

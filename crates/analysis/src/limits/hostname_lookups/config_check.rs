@@ -1,0 +1,31 @@
+//! Names of clients that are looked up for each connection.
+
+use crate::facts::Facts;
+use crate::limits::LimitId;
+use crate::limits::config_check::{
+    ConfigFinding, LocatedSetting, Severity, apache, config_finding, everywhere, remedy,
+};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::service::SettingValue;
+
+/// HostnameLookups On or Double.
+pub(crate) fn host_names(facts: &Facts) -> Option<ConfigFinding> {
+    let asks = |located: &LocatedSetting| {
+        ["on", "double"].contains(&located.value.to_string().to_ascii_lowercase().as_str())
+    };
+    let found = everywhere(apache(facts)?, "HostnameLookups").into_iter().find(asks)?;
+    let summary = format!(
+        "HostnameLookups is {}: for each client Apache asks a name server and holds a worker until that answers.",
+        found.with_location()
+    );
+    let remedy = remedy(
+        ("apache", "HostnameLookups"),
+        (Some(found.value), SettingValue::Text("Off".into())),
+        ApplyClass::Reload,
+        (
+            "names can be looked up in the log afterwards, with logresolve".into(),
+            "logs have addresses instead of names",
+        ),
+    );
+    Some(config_finding((Severity::Slow, 0.8), LimitId::HostnameLookups, summary, vec![], remedy))
+}

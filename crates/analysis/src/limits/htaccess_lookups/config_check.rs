@@ -1,0 +1,32 @@
+//! Files of rules that are looked for in each folder, for each request.
+
+use crate::facts::Facts;
+use crate::limits::LimitId;
+use crate::limits::config_check::{
+    ConfigFinding, LocatedSetting, Severity, apache, config_finding, located_in, remedy,
+};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::service::SettingValue;
+
+/// AllowOverride over the documents: .htaccess is looked for in each folder of a path, for each request.
+pub(crate) fn overrides(facts: &Facts) -> Option<ConfigFinding> {
+    let over_documents = |scope: &[String]| scope.iter().any(|part| part.starts_with("DocumentRoot "));
+    let found = located_in(apache(facts)?, "AllowOverride", over_documents);
+    let allows = |located: &LocatedSetting| !located.value.to_string().eq_ignore_ascii_case("none");
+    let found = found.into_iter().find(allows)?;
+    let summary = format!(
+        "AllowOverride is {} over the documents: for each request Apache looks for .htaccess in every folder of the path, \
+         and reads those that it finds.",
+        found.with_location()
+    );
+    let remedy = remedy(
+        ("apache", "AllowOverride"),
+        (Some(found.value), SettingValue::Text("None".into())),
+        ApplyClass::Manual,
+        (
+            "rules in the server's own files are read once, at the start".into(),
+            "rules in .htaccess no longer hold: move them first",
+        ),
+    );
+    Some(config_finding((Severity::Slow, 0.6), LimitId::HtaccessLookups, summary, vec![], remedy))
+}

@@ -1,0 +1,33 @@
+//! A log that writes lines for each request.
+
+use crate::facts::Facts;
+use crate::limits::LimitId;
+use crate::limits::config_check::{
+    ConfigFinding, LocatedSetting, Severity, apache, config_finding, everywhere, remedy,
+};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::service::SettingValue;
+
+/// LogLevel debug or trace, of all modules or of one.
+pub(crate) fn verbose_log(facts: &Facts) -> Option<ConfigFinding> {
+    let is_verbose = |located: &LocatedSetting| {
+        let value = located.value.to_string().to_ascii_lowercase();
+        let mut levels = value.split_ascii_whitespace().map(|one| one.rsplit(':').next().unwrap_or(one));
+        levels.any(|level| level == "debug" || level.starts_with("trace"))
+    };
+    let found = everywhere(apache(facts)?, "LogLevel").into_iter().find(is_verbose)?;
+    let summary = format!(
+        "LogLevel is {}: each request writes many lines to the error log, which takes processor time and fills the disk.",
+        found.with_location()
+    );
+    let remedy = remedy(
+        ("apache", "LogLevel"),
+        (Some(found.value), SettingValue::Text("warn".into())),
+        ApplyClass::Reload,
+        (
+            "the default; raise it for one module, and for as long as it is looked for".into(),
+            "fewer lines to look for causes in",
+        ),
+    );
+    Some(config_finding((Severity::Slow, 0.8), LimitId::LogVerbosity, summary, vec![], remedy))
+}

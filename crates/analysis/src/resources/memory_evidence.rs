@@ -1,0 +1,111 @@
+//! What proves that memory is short, and what that costs.
+
+use crate::facts::Facts;
+use crate::resources::memory_pressure;
+use crate::wording::format_number;
+use webdyno_model::number::significant;
+
+/// Below this share of time in which nobody could work for want of memory, it costs less than the noise.
+pub(crate) const FULL_FRACTION_MIN: f64 = 0.02;
+
+/// Without swap the stall must be longer, and so many pages a second be read again: files are read at any time.
+const FULL_FRACTION_MIN_NO_SWAP: f64 = 0.05;
+const REFAULTS_PER_S_MIN: f64 = 100.0;
+
+/// Less than this in swap was put there once and is not asked for.
+const SWAPPED_BYTES_MIN: f64 = 1e6;
+
+/// Whether memory is proven to be short, so that whatever waits may be waiting for it.
+pub(crate) fn is_proven(facts: &Facts) -> bool {
+    evidence(facts).is_some_and(|evidence| evidence.confidence > CONFIDENCE_ELSEWHERE)
+}
+
+/// What proves that memory is short.
+pub(crate) struct Evidence {
+    /// In words, with figures.
+    pub words: String,
+    /// How sure that is.
+    pub confidence: f64,
+}
+
+const CONFIDENCE: f64 = 0.9;
+/// Nothing says that it is the service's memory, and nothing speaks against it.
+const CONFIDENCE_MACHINE: f64 = 0.7;
+/// What is believed where it may be the memory of others.
+pub(crate) const CONFIDENCE_ELSEWHERE: f64 = 0.5;
+
+/// How many of the service's processes the kernel killed for want of memory.
+pub(crate) fn killed(facts: &Facts) -> Option<f64> {
+    facts.value("group_oom_kills").filter(|killed| *killed >= 1.0)
+}
+
+/// What proves that memory is short; `None` when nothing does.
+pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
+    let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
+    if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_of_memory()) {
+        return Some(proven(format!("the load was stopped because {}", brake.text)));
+    }
+    let processes =
+        |killed: f64| format!("{} process{}", format_number(killed), if killed == 1.0 { "" } else { "es" });
+    if let Some(killed) = killed(facts) {
+        return Some(proven(format!("the kernel killed {} of its control group", processes(killed))));
+    }
+    // Where the group's own counter was read and stands still, the kernel killed elsewhere.
+    let unread = facts.value("group_oom_kills").is_none();
+    let of_machine = facts.value("oom_kills").filter(|killed| *killed >= 1.0 && unread);
+    let fell = facts.value("service_processes_fell_max").is_some_and(|fell| fell >= 1.0);
+    if let Some(killed) = of_machine.filter(|_| fell) {
+        return Some(proven(format!(
+            "the kernel killed {}, while some of the service's ended",
+            processes(killed)
+        )));
+    }
+    thrashing(facts).or_else(|| {
+        of_machine.map(|killed| Evidence {
+            words: format!(
+                "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
+                processes(killed)
+            ),
+            confidence: CONFIDENCE_ELSEWHERE,
+        })
+    })
+}
+
+/// What pages travel, if everything stalls for them.
+fn thrashing(facts: &Facts) -> Option<Evidence> {
+    let full = memory_pressure::stalled_fraction(facts).filter(|full| *full >= FULL_FRACTION_MIN)?;
+    let (is_full, is_short) = (memory_pressure::is_full(facts), memory_pressure::is_short(facts));
+    if is_full == Some(false) || is_short == Some(false) {
+        return None;
+    }
+    let is_ours = is_short == Some(true) || !memory_pressure::stall_is_of_machine(facts);
+    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
+    if swapped_in >= 1.0 && has_swapped(facts) {
+        let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
+        let words = format!("{} pages a second travel to and from swap", format_number(swapped));
+        return Some(Evidence { words, confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE } });
+    }
+    let refaults = facts.value("group_file_refaults_per_s").or_else(|| facts.value("refaults_per_s"));
+    let refaults = refaults.filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
+    (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| Evidence {
+        words: format!(
+            "{} pages a second are read again that had just been given up",
+            format_number(refaults)
+        ),
+        confidence: if is_short == Some(true) { CONFIDENCE } else { CONFIDENCE_ELSEWHERE },
+    })
+}
+
+/// Whether anything of the service is in swap, as far as that is known.
+fn has_swapped(facts: &Facts) -> bool {
+    let known = ["group_swap_used_max_bytes", "worker_swap_sum_bytes"].map(|name| facts.value(name));
+    let swapped = known.into_iter().flatten().reduce(f64::max);
+    swapped.is_none_or(|bytes| bytes >= SWAPPED_BYTES_MIN)
+}
+
+/// What the lack of memory costs: the time in which nobody could run, or the requests that ended with their worker.
+pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
+    let stalled = memory_pressure::stalled_fraction(facts);
+    let failed = facts.value("failed_fraction").filter(|_| killed(facts).is_some());
+    stalled.into_iter().chain(failed).reduce(f64::max).map(|share| significant(share.min(1.0), 3))
+}

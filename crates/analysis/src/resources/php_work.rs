@@ -1,0 +1,50 @@
+//! What PHP takes of the processors, and which of its pools has most to do.
+
+use crate::facts::Facts;
+use crate::resources::concurrency;
+
+/// From this share on the processors are full.
+const BUSY_FRACTION_MIN: f64 = 0.85;
+/// What part of the full processors, or of the requests under way, PHP must be to be what limits.
+const SHARE_MIN: f64 = 0.4;
+/// A request that takes less than this translates next to nothing: a script of some lines.
+const CPU_PER_REQUEST_US_MIN: f64 = 1000.0;
+
+/// What PHP takes of the processors.
+pub(crate) struct Work {
+    pub(crate) cores: f64,
+    /// Its part of the full processors, or of the requests under way.
+    pub(crate) share: f64,
+    /// For each request.
+    pub(crate) each_us: Option<f64>,
+}
+
+/// The work of PHP, if it is what the processors are full of, or what requests do while they are under way.
+pub(crate) fn php_work(facts: &Facts) -> Option<Work> {
+    work_of(facts, facts.value("fpm_cpu_cores")?)
+}
+
+/// The same of so many cores.
+pub(crate) fn work_of(facts: &Facts, cores: f64) -> Option<Work> {
+    let each_us = facts.ended_per_s().map(|rate| cores / rate * 1e6);
+    if cores <= 0.0 || each_us.is_some_and(|us| us < CPU_PER_REQUEST_US_MIN) {
+        return None;
+    }
+    let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
+    let of_requests =
+        || concurrency::at_once(facts).filter(|count| *count >= 1.0).map(|count| (cores / count).min(1.0));
+    let share = of_processors.or_else(of_requests).filter(|share| *share >= SHARE_MIN)?;
+    Some(Work { cores, share, each_us })
+}
+
+/// The pool that has most to do, of those whose cache is known.
+pub(crate) fn busiest_pool(facts: &Facts) -> Option<String> {
+    let known = facts.each("opcache_enabled").map(|(pool, _)| pool);
+    let pools: Vec<&str> = known.chain(facts.each("fpm_queue_mean").map(|(pool, _)| pool)).collect();
+    let busy = |pool: &str| {
+        let of = |name: &str| facts.value_of(name, pool);
+        of("fpm_processes_busy_mean").or(of("fpm_active_mean")).unwrap_or(0.0)
+            + of("fpm_queue_mean").unwrap_or(0.0)
+    };
+    pools.into_iter().max_by(|a, b| busy(a).total_cmp(&busy(b))).map(str::to_owned)
+}
