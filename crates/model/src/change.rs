@@ -1,6 +1,8 @@
 //! Changes: what is to be set, how it takes effect, and the plan that is shown before anything happens.
 
 use crate::service::SettingValue;
+use crate::setting::SettingId;
+use crate::{Result, UserError};
 use serde::{Deserialize, Serialize};
 
 /// How a change takes effect.
@@ -29,13 +31,12 @@ impl ApplyClass {
     }
 }
 
-/// A wish: this setting to this value. The service decides where it is written and how it takes effect.
+/// A setting and the value that it should get. Its target decides where that is written and how it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wish {
-    /// `apache`.
-    pub service: String,
-    /// `MaxRequestWorkers`.
-    pub setting: String,
+pub struct SettingChange {
+    /// Which setting.
+    #[serde(flatten)]
+    pub setting: SettingId,
     /// The wanted value.
     pub to: SettingValue,
 }
@@ -43,10 +44,9 @@ pub struct Wish {
 /// One changed setting, as plans and reports show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// `apache`.
-    pub service: String,
-    /// `MaxRequestWorkers`.
-    pub setting: String,
+    /// Which setting.
+    #[serde(flatten)]
+    pub setting: SettingId,
     /// The value in force before; `None` when it is not known.
     pub from: Option<SettingValue>,
     /// The wanted value.
@@ -71,6 +71,42 @@ pub struct RenderedPlan {
     /// Files that belong to a configuration management: then the plan is for people to take over, and never written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed: Vec<Managed>,
+}
+
+/// What a target makes of setting changes that it is to prepare.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preparation {
+    /// It can make them, as this plan says.
+    Plan(Box<RenderedPlan>),
+    /// It cannot: they are for a person.
+    NotPreparable {
+        /// Why, in words.
+        why: String,
+        /// What a person can do instead, or needs to know; `None` when there is nothing to add.
+        hint: Option<String>,
+    },
+}
+
+impl Preparation {
+    /// The answer of a target that cannot make a change.
+    pub fn not_preparable(why: impl Into<String>) -> Self {
+        Self::NotPreparable { why: why.into(), hint: None }
+    }
+
+    /// The plan; for those who need it, an error that says why there is none.
+    pub fn into_plan(self) -> Result<RenderedPlan> {
+        match self {
+            Self::Plan(plan) => Ok(*plan),
+            Self::NotPreparable { why, hint } => {
+                let error = UserError::cannot_run(why);
+                Err(match hint {
+                    Some(hint) => error.hint(hint),
+                    None => error,
+                })
+            }
+        }
+    }
 }
 
 /// A file that something else writes and would write again.

@@ -1,6 +1,6 @@
 //! The diagnosis: facts, findings that cite them, and remedies. The shapes are those of docs/contract.md.
 
-use crate::change::{ApplyClass, Wish};
+use crate::change::{ApplyClass, SettingChange};
 use crate::environment::Environment;
 use crate::event::Purpose;
 use crate::live_traffic::LiveTraffic;
@@ -8,6 +8,7 @@ use crate::page::AblationFigure;
 use crate::run::RunReport;
 use crate::sample::Missing;
 use crate::service::SettingValue;
+use crate::setting::{SettingId, Target};
 use crate::site::Site;
 use serde::{Deserialize, Serialize};
 
@@ -56,10 +57,9 @@ pub struct Finding {
 /// One way to lift a limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Remedy {
-    /// `apache`.
-    pub service: String,
-    /// `MaxRequestWorkers`.
-    pub setting: String,
+    /// What is to be changed.
+    #[serde(flatten)]
+    pub setting: SettingId,
     /// The value in force.
     pub from: Option<SettingValue>,
     /// The proposed value; `None` when only a person can choose it.
@@ -74,16 +74,18 @@ pub struct Remedy {
     pub predicted: Option<Predicted>,
     /// Settings that must move with it (ServerLimit with MaxRequestWorkers).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub together_with: Vec<Wish>,
+    pub together_with: Vec<SettingChange>,
 }
 
 impl Remedy {
-    /// All wishes of this remedy; none when only a person can do it.
-    pub fn wishes(&self) -> Vec<Wish> {
-        let Some(to) = self.to.clone().filter(|_| self.class != ApplyClass::Manual) else {
+    /// All changes of this remedy; none when only a person can do it. How a setting of the kernel takes effect is known
+    /// where it is set: advice always calls it manual.
+    pub fn setting_changes(&self) -> Vec<SettingChange> {
+        let is_manual = self.class == ApplyClass::Manual && self.setting.target != Target::Sysctl;
+        let Some(to) = self.to.clone().filter(|_| !is_manual) else {
             return vec![];
         };
-        let first = Wish { service: self.service.clone(), setting: self.setting.clone(), to };
+        let first = SettingChange { setting: self.setting.clone(), to };
         std::iter::once(first).chain(self.together_with.iter().cloned()).collect()
     }
 }

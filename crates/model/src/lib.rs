@@ -22,6 +22,7 @@ pub mod repeats;
 pub mod run;
 pub mod sample;
 pub mod service;
+pub mod setting;
 pub mod site;
 pub mod stage;
 pub mod topology;

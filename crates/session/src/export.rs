@@ -200,9 +200,10 @@ fn readme(set: Option<&Set>, others: &[String]) -> String {
     out
 }
 
-fn changed(out: &mut String, Change { service, setting, from, to, file, .. }: &Change) {
-    let from = from.as_ref().map_or_else(|| "unset".to_owned(), ToString::to_string);
-    let _ = writeln!(out, "  {service} {setting} {from} -> {to}, in {file}");
+fn changed(out: &mut String, Change { setting, from, to, file, .. }: &Change) {
+    let (setting, from) =
+        (setting.full_name(), from.as_ref().map_or_else(|| "unset".to_owned(), ToString::to_string));
+    let _ = writeln!(out, "  {setting} {from} -> {to}, in {file}");
 }
 
 fn proof(round: &Round) -> String {
@@ -233,6 +234,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
     use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
 
     fn plan(files: &[(&str, Option<&str>, &str)]) -> RenderedPlan {
         let edit = |(path, before, after): &(&str, Option<&str>, &str)| FileEdit {
@@ -253,8 +255,7 @@ mod tests {
 
     fn round(n: u32) -> Round {
         let change = Change {
-            service: "apache".into(),
-            setting: "Timeout".into(),
+            setting: SettingId::of_service("apache", "Timeout"),
             from: None,
             to: SettingValue::Integer(5),
             file: "/etc/a.conf".into(),

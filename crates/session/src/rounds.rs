@@ -8,7 +8,7 @@ use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::planner::{Choice, Policy, Stop, choose};
 use webdyno_analysis::tuning::verdict::{Comparison, judge};
-use webdyno_model::change::{ApplyClass, Managed, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, Managed, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::number::significant;
@@ -80,7 +80,7 @@ struct Session {
     baseline_load: u32,
     /// The measurement of what is in force.
     best: Measured,
-    tried: Vec<Vec<Wish>>,
+    tried: Vec<Vec<SettingChange>>,
     n: u32,
     /// Whether a change was ever ordered: whatever became of it, something of it may be there.
     ordered: bool,
@@ -136,9 +136,15 @@ impl Session {
         if self.n >= ROUNDS_MAX || stand.elapsed_us() > self.options.budget_us {
             return Ok(Next::Stop(Why::OutOfTime));
         }
-        self.tried.push(choice.remedy.wishes());
-        let plan = match stand.prepare(&choice.remedy.wishes()) {
-            Ok(plan) => plan,
+        let changes = choice.remedy.setting_changes();
+        self.tried.push(changes.clone());
+        let plan = match stand.prepare(&changes) {
+            Ok(Preparation::Plan(plan)) => *plan,
+            Ok(Preparation::NotPreparable { why, hint }) => {
+                let text = manual_change(&changes, &why, hint.as_deref());
+                stand.record(EventBody::Note { text })?;
+                return Ok(Next::Again);
+            }
             Err(error) => return self.refuse(stand, error),
         };
         if !plan.managed.is_empty() && self.proposed.contains(&choice.finding.id) {
@@ -346,6 +352,14 @@ impl Session {
         let baseline_load = self.baseline_load;
         stand.record(EventBody::TuneEnd { baseline_load, best_load, last_load: best_load, goal_met, state })
     }
+}
+
+/// Changes that no target can make, as a person needs to know them.
+fn manual_change(changes: &[SettingChange], why: &str, hint: Option<&str>) -> String {
+    let changes: Vec<_> =
+        changes.iter().map(|change| format!("{} {}", change.setting.full_name(), change.to)).collect();
+    let hint = hint.map(|hint| format!("; {}", hint.replace('\n', "; "))).unwrap_or_default();
+    format!("manual change: {}: {why}{hint}", changes.join(", "))
 }
 
 fn note(why: Why) -> Option<&'static str> {

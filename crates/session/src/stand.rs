@@ -3,7 +3,7 @@
 
 use webdyno_analysis::measurement::Measurement;
 use webdyno_model::Result;
-use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::change::{Preparation, RenderedPlan, SettingChange};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::tune::Round;
 
@@ -38,8 +38,8 @@ pub trait Stand {
     fn is_live(&self) -> bool {
         false
     }
-    /// Renders wishes. Writes nothing on the server.
-    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan>;
+    /// Lets the target of these changes render them, or say why it cannot. Writes nothing on the server.
+    fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation>;
     /// Makes a plan take effect. When it fails, nothing of it stays; `None` when the operator declined it.
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>>;
     /// Puts everything back to the state before the change that answered this mark; 0 is the state at the start.

@@ -100,7 +100,7 @@ impl Progress {
             EventBody::Planned { n, finding, changes, .. } => {
                 let change = |change: &webdyno_model::change::Change| {
                     let from = change.from.as_ref().map_or("unset".to_owned(), ToString::to_string);
-                    format!("{} {from} -> {} ({})", change.setting, change.to, change.class.name())
+                    format!("{} {from} -> {} ({})", change.setting.name, change.to, change.class.name())
                 };
                 let changes: Vec<String> = changes.iter().map(change).collect();
                 Some(format!("round {n}: {}: {}", finding.id, changes.join(", ")))

@@ -86,6 +86,7 @@ fn bounded(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
+    use webdyno_model::setting::SettingId;
 
     /// 100 users who think for half a second; 40 answers a second, and 80 users wait for 2 s each.
     const CLOSED: [(&str, f64); 7] = [
@@ -153,7 +154,11 @@ mod tests {
         assert_eq!(with("apache-workers-exhausted", &[]), Some(125.0), "its own is no bound");
         let mut finding = crate::diagnosis::ranking::findings(&Facts::default()).remove(0);
         finding.id = "db-connections-exhausted".into();
-        let remedy = crate::limits::manual_remedy::manual("mariadb", "max_connections", "none", "more");
+        let remedy = crate::limits::manual_remedy::manual(
+            SettingId::of_service("mariadb", "max_connections"),
+            "none",
+            "more",
+        );
         let before = Some(Predicted { rate: 500.0, ci95: [400.0, 600.0] });
         finding.remedies = vec![webdyno_model::diagnosis::Remedy { predicted: before, ..remedy }];
         complete(&facts(&[&CLOSED[..], &workers[..]].concat(), &[]), &mut finding);

@@ -3,12 +3,12 @@
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// A remedy without a value.
-pub(crate) fn manual(service: &str, setting: &str, risk: &str, why: impl Into<String>) -> Remedy {
+pub(crate) fn manual(setting: SettingId, risk: &str, why: impl Into<String>) -> Remedy {
     Remedy {
-        service: service.into(),
-        setting: setting.into(),
+        setting,
         from: None,
         to: None,
         class: ApplyClass::Manual,
@@ -22,5 +22,5 @@ pub(crate) fn manual(service: &str, setting: &str, risk: &str, why: impl Into<St
 /// A setting of the kernel to a number.
 pub(crate) fn sysctl(setting: &str, from: Option<f64>, to: f64, risk: &str, why: String) -> Remedy {
     let number = |value: f64| SettingValue::Integer(value as i64);
-    Remedy { from: from.map(number), to: Some(number(to)), ..manual("sysctl", setting, risk, why) }
+    Remedy { from: from.map(number), to: Some(number(to)), ..manual(SettingId::sysctl(setting), risk, why) }
 }

@@ -5,8 +5,9 @@
 use crate::facts::Facts;
 use crate::resources::setting_source;
 use crate::wording::format_number;
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// How long a reload shall wait for the requests under way: longer than nearly all pages take, and not so long that those who
 /// come meanwhile, and wait for the new processes, give up.
@@ -20,7 +21,7 @@ pub(crate) struct Takeover {
     /// What it costs, as a part of a sentence.
     pub risk: String,
     /// What is to be set in the same go.
-    pub together_with: Vec<Wish>,
+    pub together_with: Vec<SettingChange>,
 }
 
 /// How PHP-FPM takes a change over, in words for the pool that it is of.
@@ -45,9 +46,8 @@ pub(crate) fn takeover(facts: &Facts, pool: Option<&str>) -> Takeover {
                 "{CONTROL_TIMEOUT_SETTING} is 0 ({}), so that the reload that takes this over ends the requests under way{busy}: choose a quiet moment. With {CONTROL_TIMEOUT_SETTING} = {CONTROL_TIMEOUT} beside it, later reloads wait for them",
                 timeout.words()
             ),
-            together_with: vec![Wish {
-                service: "php_fpm".into(),
-                setting: CONTROL_TIMEOUT_SETTING.into(),
+            together_with: vec![SettingChange {
+                setting: SettingId::of_service("php_fpm", CONTROL_TIMEOUT_SETTING),
                 to: SettingValue::Text(CONTROL_TIMEOUT.into()),
             }],
         },
@@ -67,16 +67,15 @@ fn is_time(value: &SettingValue) -> bool {
 }
 
 /// The processes that all pools together may have must be raised, too, where a pool gets so many.
-pub(crate) fn processes_of_all(facts: &Facts, pool: &str, to: f64) -> Option<Wish> {
+pub(crate) fn processes_of_all(facts: &Facts, pool: &str, to: f64) -> Option<SettingChange> {
     const SETTING: &str = "process.max";
     let most = setting_source::of_pool(facts, pool, SETTING)?.number().filter(|most| *most >= 1.0)?;
     let others = setting_source::pools(facts).into_iter().filter(|other| other != pool);
     let others =
         others.filter_map(|other| setting_source::of_pool(facts, &other, "pm.max_children")?.number());
     let wanted = others.sum::<f64>() + to;
-    (wanted > most).then(|| Wish {
-        service: "php_fpm".into(),
-        setting: SETTING.into(),
+    (wanted > most).then(|| SettingChange {
+        setting: SettingId::of_service("php_fpm", SETTING),
         to: SettingValue::Integer(wanted as i64),
     })
 }
@@ -125,7 +124,7 @@ pub(crate) mod tests {
             }
             takeover(&facts, Some("www"))
         };
-        for (timeout, class, part, wishes) in [
+        for (timeout, class, part, changes_count) in [
             (Some("0"), ApplyClass::Restart, "about 5 at a time", 1),
             (Some("0s"), ApplyClass::Restart, "/etc/php/fpm.conf:4", 1),
             (Some("10s"), ApplyClass::Reload, "waits up to process_control_timeout = 10s", 0),
@@ -133,7 +132,7 @@ pub(crate) mod tests {
             (None, ApplyClass::Restart, "its default", 0),
         ] {
             let takeover = with(timeout);
-            assert_eq!((takeover.class, takeover.together_with.len()), (class, wishes), "{timeout:?}");
+            assert_eq!((takeover.class, takeover.together_with.len()), (class, changes_count), "{timeout:?}");
             assert!(takeover.risk.contains(part), "{}", takeover.risk);
         }
     }
@@ -144,8 +143,8 @@ pub(crate) mod tests {
         for (most, wanted) in [("0", None), ("80", None), ("30", Some(72))] {
             let mut facts = facts(&[], &[]);
             behind(&mut facts, &[("process.max", most)], &pools);
-            let wish = processes_of_all(&facts, "www", 52.0);
-            assert_eq!(wish.map(|wish| wish.to), wanted.map(SettingValue::Integer), "{most}");
+            let change = processes_of_all(&facts, "www", 52.0);
+            assert_eq!(change.map(|change| change.to), wanted.map(SettingValue::Integer), "{most}");
         }
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn pool_at(facts: &Facts, address: &str) -> Option<String> {
 /// Says of each remedy where its setting stands, and what it is now, where the rule did not.
 pub(crate) fn say_where(facts: &Facts, findings: &mut [Finding]) {
     for remedy in findings.iter_mut().flat_map(|finding| &mut finding.remedies) {
-        let Some(standing) = of(facts, &remedy.service, &remedy.setting) else { continue };
+        let Some(standing) = of(facts, remedy.setting.target.name(), &remedy.setting.name) else { continue };
         // Another value than the rule speaks of holds elsewhere: in a virtual host, a folder.
         if remedy.from.as_ref().is_none_or(|from| is_same(from, &standing.value)) {
             told(remedy, &standing);
@@ -127,7 +127,7 @@ pub(crate) fn told(remedy: &mut Remedy, standing: &Standing) {
     }
     remedy.why = format!("{}; {}", remedy.why, standing.words());
     // What is set in the running program lasts until its next start.
-    if remedy.class == ApplyClass::Live && remedy.service == "mariadb" {
+    if remedy.class == ApplyClass::Live && remedy.setting.target.name() == "mariadb" {
         let file = if standing.at.is_some() { "there" } else { "under [mysqld] in a file of its own" };
         remedy.why = format!("{}. Write it {file} as well, or the next start forgets it", remedy.why);
     }
@@ -138,6 +138,7 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
     use crate::limits::manual_remedy::manual;
+    use webdyno_model::setting::SettingId;
     use webdyno_model::topology::Topology;
 
     fn setting(configured: Option<i64>, running: Option<i64>, default: Option<i64>) -> SettingInForce {
@@ -173,7 +174,8 @@ mod tests {
         setting.file = Some("/etc/apache2.conf".into());
         let why = |from: i64| {
             let from = Some(SettingValue::Integer(from));
-            let remedy = Remedy { from, ..manual("apache", "LogLevel", "none", "why") };
+            let remedy =
+                Remedy { from, ..manual(SettingId::of_service("apache", "LogLevel"), "none", "why") };
             let mut findings = vec![finding(remedy)];
             say_where(&known, &mut findings);
             findings.remove(0).remedies.remove(0).why
@@ -203,9 +205,12 @@ mod tests {
         known.topology = Some(Topology { backends: vec![database], ..Topology::default() });
         let remedy = Remedy {
             class: ApplyClass::Live,
-            ..manual("mariadb", "max_connections", "memory", "more are wanted")
+            ..manual(SettingId::of_service("mariadb", "max_connections"), "memory", "more are wanted")
         };
-        let mut findings = vec![finding(remedy), finding(manual("mariadb", "unknown", "none", "why"))];
+        let mut findings = vec![
+            finding(remedy),
+            finding(manual(SettingId::of_service("mariadb", "unknown"), "none", "why")),
+        ];
         for _ in 0..2 {
             say_where(&known, &mut findings);
         }

@@ -1,6 +1,6 @@
 //! The planner: which remedy of a diagnosis is tried next.
 
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Diagnosis, Finding, Remedy};
 
 /// What the operator allows.
@@ -24,29 +24,30 @@ pub struct Choice {
 pub enum Stop {
     /// The first finding has no remedy that a program can carry out.
     NoRemedy,
-    /// Its remedies were tried already.
+    /// Its remedies were tried already, or their targets cannot make them.
     AllTried,
     /// It needs a restart, and that is not allowed.
     NeedsRestart,
 }
 
-/// The next remedy: the best one of the first finding that was not tried yet. Only the first finding counts: lifting
-/// a limit that does not bind proves nothing.
-pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<Wish>], policy: Policy) -> Result<Choice, Stop> {
+/// The next remedy to be prepared: the best one of the first finding that was not tried yet, be it that it did not help or
+/// that its target cannot make it. Only the first finding counts: lifting a limit that does not bind proves nothing.
+pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<SettingChange>], policy: Policy) -> Result<Choice, Stop> {
     let Some(finding) = diagnosis.findings.first() else {
         return Err(Stop::NoRemedy);
     };
     let possible: Vec<&Remedy> =
-        finding.remedies.iter().filter(|remedy| !remedy.wishes().is_empty()).collect();
+        finding.remedies.iter().filter(|remedy| !remedy.setting_changes().is_empty()).collect();
     if possible.is_empty() {
         return Err(Stop::NoRemedy);
     }
     let fresh: Vec<&Remedy> =
-        possible.into_iter().filter(|remedy| !tried.contains(&remedy.wishes())).collect();
+        possible.into_iter().filter(|remedy| !tried.contains(&remedy.setting_changes())).collect();
     if fresh.is_empty() {
         return Err(Stop::AllTried);
     }
-    let allowed = fresh.into_iter().find(|remedy| policy.allow_restart || remedy.class < ApplyClass::Restart);
+    let allowed =
+        fresh.into_iter().find(|remedy| policy.allow_restart || remedy.class != ApplyClass::Restart);
     let remedy = allowed.ok_or(Stop::NeedsRestart)?;
     Ok(Choice { finding: finding.clone(), remedy: remedy.clone() })
 }
@@ -57,11 +58,11 @@ mod tests {
     use crate::diagnosis::diagnose;
     use crate::measurement::Measurement;
     use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
 
     fn remedy(setting: &str, class: ApplyClass) -> Remedy {
         Remedy {
-            service: "apache".into(),
-            setting: setting.into(),
+            setting: SettingId::of_service("apache", setting),
             from: None,
             to: Some(SettingValue::Integer(1)),
             class,
@@ -82,19 +83,28 @@ mod tests {
     fn the_first_untried_and_allowed_remedy_is_chosen() {
         use ApplyClass::{Manual, Reload, Restart};
         let all = diagnosis(vec![remedy("M", Manual), remedy("S", Restart), remedy("G", Reload)]);
-        let pick = |tried: &[Vec<Wish>], allow_restart| {
-            choose(&all, tried, Policy { allow_restart }).map(|choice| choice.remedy.setting)
+        let pick = |tried: &[Vec<SettingChange>], allow_restart| {
+            choose(&all, tried, Policy { allow_restart }).map(|choice| choice.remedy.setting.name)
         };
         assert_eq!(pick(&[], true), Ok("S".into()));
         assert_eq!(pick(&[], false), Ok("G".into()));
-        assert_eq!(pick(&[remedy("G", Reload).wishes()], false), Err(Stop::NeedsRestart));
+        assert_eq!(pick(&[remedy("G", Reload).setting_changes()], false), Err(Stop::NeedsRestart));
         assert_eq!(
-            pick(&[remedy("G", Reload).wishes(), remedy("S", Restart).wishes()], true),
+            pick(&[remedy("G", Reload).setting_changes(), remedy("S", Restart).setting_changes()], true),
             Err(Stop::AllTried)
         );
         assert_eq!(
             choose(&diagnosis(vec![remedy("M", Manual)]), &[], Policy { allow_restart: true }),
             Err(Stop::NoRemedy)
         );
+        // Of the kernel's settings the machine says whether it can be set: it is a candidate whatever the rule calls it.
+        let sysctl = Remedy { setting: SettingId::sysctl("net.x"), ..remedy("M", Manual) };
+        let queue = diagnosis(vec![sysctl.clone(), remedy("S", Restart)]);
+        let pick = |tried: &[Vec<SettingChange>]| {
+            let choice = choose(&queue, tried, Policy { allow_restart: false });
+            choice.map(|choice| choice.remedy.setting.full_name())
+        };
+        assert_eq!(pick(&[]), Ok("sysctl net.x".into()));
+        assert_eq!(pick(&[sysctl.setting_changes()]), Err(Stop::NeedsRestart));
     }
 }

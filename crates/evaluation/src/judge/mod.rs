@@ -119,11 +119,11 @@ impl Judged {
 /// What is wrong with the remedies of the first finding, where a scenario says which one is right.
 fn wrong_remedy(wanted: &Remedy, diagnosis: &Diagnosis) -> Option<String> {
     let remedies = diagnosis.findings.first().map_or(&[][..], |finding| &finding.remedies);
-    let of_setting =
-        remedies.iter().find(|one| one.service == wanted.service && one.setting == wanted.setting);
+    let of_setting = remedies
+        .iter()
+        .find(|one| one.setting.target.name() == wanted.service && one.setting.name == wanted.setting);
     let Some(remedy) = of_setting else {
-        let given: Vec<String> =
-            remedies.iter().map(|one| format!("{} {}", one.service, one.setting)).collect();
+        let given: Vec<String> = remedies.iter().map(|one| one.setting.full_name()).collect();
         return Some(format!("no {} {} in [{}]", wanted.service, wanted.setting, given.join(", ")));
     };
     let is_right = match &remedy.to {

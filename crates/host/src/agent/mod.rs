@@ -16,6 +16,7 @@ pub mod protocol;
 mod responses;
 pub mod server;
 mod stderr_capture;
+mod targets;
 pub mod worker;
 
 pub use address::{Role, ServerAddress, ServerList};

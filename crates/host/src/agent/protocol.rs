@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use webdyno_model::UserError;
 use webdyno_model::brake::{Brake, SiteUnderLoad};
-use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, JournalPlace, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
@@ -109,10 +109,10 @@ pub enum ToAgent {
     LoadEnds,
     /// After a brake: is the server quiet again?
     Unrest,
-    /// Render wishes for the service that was discovered. Writes nothing.
+    /// Let the target of these changes render them. Writes nothing.
     Prepare {
-        /// What is wanted.
-        wishes: Vec<Wish>,
+        /// What is wanted, all of one target.
+        changes: Vec<SettingChange>,
     },
     /// Journal, write, validate, activate, read back. When any step fails everything of it is undone before the error
     /// is answered.
@@ -224,10 +224,10 @@ pub enum FromAgent {
         /// Why it is not quiet yet; `None` when it is.
         why: Option<String>,
     },
-    /// The rendered plan.
+    /// The rendered plan, or why there is none.
     Prepared {
         /// Nothing is written yet.
-        plan: Box<RenderedPlan>,
+        preparation: Preparation,
     },
     /// The change is in force.
     Applied {

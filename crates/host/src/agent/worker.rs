@@ -7,6 +7,7 @@ use crate::agent::host::{Host, LoadBrake};
 use crate::agent::outbox::Voice;
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
+use crate::agent::targets;
 use crate::change::apply::{Changer, Reverted};
 use crate::change::cancellation::Abandoned;
 use crate::change::journal::Owner;
@@ -18,7 +19,6 @@ use crate::discovery::survey::Effort;
 use crate::os::machine;
 use crate::os::process;
 use crate::os::process::ProcessName;
-use crate::visibility::{foreign_namespace, unprivileged};
 use std::io::Write;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use webdyno_model::brake::SiteUnderLoad;
-use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::sample::Missing;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
@@ -169,7 +169,7 @@ impl Worker {
                 Ok(FromAgent::Done)
             }
             ToAgent::Unrest => Ok(FromAgent::Unrest { why: self.watching()?.watched().brake.unrest() }),
-            ToAgent::Prepare { wishes } => self.prepare(&wishes),
+            ToAgent::Prepare { changes } => self.prepare(&changes),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);
@@ -288,24 +288,15 @@ impl Worker {
         Ok(FromAgent::Applied { mark, outage_us, snapshot, journal })
     }
 
-    fn prepare(&mut self, wishes: &[Wish]) -> Result<FromAgent> {
-        let snapshot = self.discovered()?;
-        if snapshot.pid == unprivileged::NO_PID {
-            return Err(unprivileged::refusal(snapshot));
+    /// Lets the target of these changes render them.
+    fn prepare(&mut self, changes: &[SettingChange]) -> Result<FromAgent> {
+        let front = self.discovered()?;
+        let is_private = self.changer.has_launched(front.port);
+        let preparation = targets::prepare(self.host.as_ref(), (front, is_private), changes)?;
+        if let Preparation::Plan(plan) = &preparation {
+            self.changer.remember(plan);
         }
-        if let Some(error) = foreign_namespace::refusal(snapshot) {
-            return Err(error);
-        }
-        let service = self.host.service(&snapshot.service).ok_or_else(|| {
-            let name = snapshot.executable.as_deref().unwrap_or(&snapshot.service);
-            UserError::cannot_run(format!(
-                "webdyno cannot change the settings of {name} on port {}",
-                snapshot.port
-            ))
-        })?;
-        let plan = service.prepare(snapshot, wishes)?;
-        self.changer.remember(&plan);
-        Ok(FromAgent::Prepared { plan: Box::new(plan) })
+        Ok(FromAgent::Prepared { preparation })
     }
 
     fn topology(&mut self, port: Option<u16>, access: &Access) -> Result<Topology> {

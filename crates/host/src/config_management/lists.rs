@@ -11,9 +11,9 @@
 //! - TuneD: /etc/tuned and the two files that it writes elsewhere, while /etc/tuned/active_profile names a profile
 //!   (tuned/consts.py).
 
-use super::IDLE_AFTER;
+use super::{IDLE_AFTER, tuned};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,8 @@ pub struct Lists {
     chef: Vec<Chef>,
     salt: Option<Vec<u8>>,
     tuned: Option<String>,
+    /// The settings of the kernel that its profile sets, each with the file that says so.
+    tuned_sysctls: BTreeMap<String, PathBuf>,
 }
 
 impl Lists {
@@ -57,11 +59,13 @@ impl Lists {
         let works = |tool: &str, path: &Path| runs(tool) || is_fresh(path);
         let salt = root.join(SALT);
         let chef = CHEF.iter().map(|names| Chef::of(root, *names));
+        let tuned = tuned_profile(root);
         Self {
             puppet: PUPPET.iter().find_map(|vardir| Puppet::of(&root.join(vardir), &works)),
             chef: chef.filter(|chef| works("Chef", &chef.last_run)).collect(),
             salt: read(&salt).filter(|_| works("Salt", &salt)),
-            tuned: tuned_profile(root),
+            tuned_sysctls: tuned.as_deref().map(|profile| tuned::sysctls(root, profile)).unwrap_or_default(),
+            tuned,
         }
     }
 
@@ -75,6 +79,11 @@ impl Lists {
             // Chef keeps only what it overwrote, and CFEngine nothing.
             _ => false,
         }
+    }
+
+    /// The file that has TuneD set a setting of the kernel, and its profile.
+    pub fn tuned_sysctl(&self, name: &str) -> Option<(&Path, &str)> {
+        Some((self.tuned_sysctls.get(name)?, self.tuned.as_deref()?))
     }
 
     /// Who lists a file, and how that is known. `exists` is whether it does already.

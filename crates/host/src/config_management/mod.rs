@@ -16,6 +16,7 @@
 
 pub mod lists;
 pub mod marks;
+mod tuned;
 
 use crate::os::procfs;
 use lists::Lists;
@@ -81,6 +82,15 @@ impl Managers {
             agent.program, agent.pid
         );
         if may_be_its_own { managed(agent.tool, why) } else { None }
+    }
+}
+
+impl Managers {
+    /// Who sets a setting of the kernel by its own configuration.
+    pub fn sysctl_owner(&self, name: &str) -> Option<Managed> {
+        let (path, profile) = self.lists.tuned_sysctl(name)?;
+        let why = format!("its profile {profile} sets {name}");
+        Some(Managed { path: path.display().to_string(), by: "TuneD".into(), why })
     }
 }
 

@@ -9,7 +9,7 @@ use super::links::{Contact, Party, Space, View, addresses};
 use super::processes::{Processes, space_of, user_of};
 use crate::discovery::NEEDS_RIGHTS;
 use crate::os::{machine, procfs};
-use crate::services::{Service, UNKNOWN, php_fpm};
+use crate::services::{Observe, UNKNOWN, php_fpm};
 use crate::visibility::mount_namespace::{in_root, root_of};
 use crate::visibility::unprivileged::NO_PID;
 use crate::visibility::{foreign_namespace, network_namespace};
@@ -88,7 +88,7 @@ struct Known {
 /// A look at the machine.
 #[derive(Debug)]
 pub struct Survey<'a> {
-    known_programs: &'a [&'static dyn Service],
+    known_programs: &'a [&'static dyn Observe],
     before: &'a Topology,
     access: &'a Access,
     processes: Processes,
@@ -101,7 +101,7 @@ pub struct Survey<'a> {
     missing: Vec<Missing>,
 }
 
-impl std::fmt::Debug for dyn Service {
+impl std::fmt::Debug for dyn Observe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -111,7 +111,7 @@ impl std::fmt::Debug for dyn Service {
 /// `before` are used again for processes that are still there.
 pub fn survey(
     front: Option<ServiceSnapshot>,
-    known_programs: &[&'static dyn Service],
+    known_programs: &[&'static dyn Observe],
     (before, access): (&Topology, &Access),
     effort: Effort,
 ) -> Topology {
@@ -407,7 +407,7 @@ impl Survey<'_> {
     }
 
     /// Executable (or name) of a process, and the service that it is.
-    fn program(&self, pid: u32) -> (String, Option<&'static dyn Service>) {
+    fn program(&self, pid: u32) -> (String, Option<&'static dyn Observe>) {
         let Ok(process) = procfs::process(pid) else { return (format!("process {pid}"), None) };
         let program = process.exe.unwrap_or(process.name);
         let service = self.known_programs.iter().find(|service| service.recognises(&program, &process.argv));
@@ -519,7 +519,7 @@ fn main_port(listens: &[String]) -> Option<u16> {
 
 /// Reads a service in its own network; `None` when that takes a port and it has none.
 fn read(
-    service: &'static dyn Service,
+    service: &'static dyn Observe,
     pid: u32,
     port: u16,
     access: &Access,

@@ -13,10 +13,14 @@ use std::thread;
 /// Runs `look` in the network namespace of a process. An error when that cannot be entered, or when the own one cannot be
 /// entered again: then this thread must end.
 pub fn within<T>(pid: u32, look: impl FnOnce() -> T) -> io::Result<T> {
+    within_file(&File::open(format!("/proc/{pid}/ns/net"))?, look)
+}
+
+/// The same with the file of a namespace.
+fn within_file<T>(theirs: &File, look: impl FnOnce() -> T) -> io::Result<T> {
     let own = File::open("/proc/thread-self/ns/net")?;
-    let theirs = File::open(format!("/proc/{pid}/ns/net"))?;
     let enter = |space: &File| move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network));
-    enter(&theirs)?;
+    enter(theirs)?;
     let seen = look();
     enter(&own)?;
     Ok(seen)
@@ -25,8 +29,13 @@ pub fn within<T>(pid: u32, look: impl FnOnce() -> T) -> io::Result<T> {
 /// Runs `look` in the network namespace of a process, on a thread of its own: whatever happens to it there, the calling
 /// thread stays where it is.
 pub fn on_own_thread<T: Send>(pid: u32, look: impl FnOnce() -> T + Send) -> io::Result<T> {
+    on_own_thread_in(&File::open(format!("/proc/{pid}/ns/net"))?, look)
+}
+
+/// The same with the file of a namespace.
+pub fn on_own_thread_in<T: Send>(space: &File, look: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, || within(pid, look))?;
+        let thread = thread::Builder::new().spawn_scoped(scope, || within_file(space, look))?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("looking at another network failed")))
     })
 }

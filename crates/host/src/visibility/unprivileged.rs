@@ -8,7 +8,7 @@
 
 use crate::discovery::{Hidden, NEEDS_RIGHTS};
 use crate::os::procfs;
-use crate::services::{self, Service};
+use crate::services::{self, Observe};
 use webdyno_model::UserError;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::ServiceSnapshot;
@@ -38,7 +38,7 @@ pub fn snapshot(hidden: &Hidden) -> ServiceSnapshot {
 }
 
 /// The main processes of known programs that we may not look into and that run as the user of the sockets.
-fn candidates(hidden: &Hidden) -> impl Iterator<Item = (u32, &'static dyn Service)> {
+fn candidates(hidden: &Hidden) -> impl Iterator<Item = (u32, &'static dyn Observe)> {
     let candidate = |pid: u32| {
         let process = procfs::process(pid).ok()?;
         let service = services::recognise(&process.name, &process.argv)?;

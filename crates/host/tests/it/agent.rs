@@ -18,8 +18,9 @@ use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{notice, pending};
 use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 fn options(server: &FakeServer, silence_max: Duration) -> Options {
     let host = Arc::new(server.clone());
@@ -55,7 +56,9 @@ impl Session {
         let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false };
         assert!(matches!(session.ask(hello), FromAgent::Hello { .. }));
         assert!(matches!(session.ask(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
-        let FromAgent::Prepared { plan } = session.ask(ToAgent::Prepare { wishes: vec![wish(20)] }) else {
+        let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
+            session.ask(ToAgent::Prepare { changes: vec![wanted(20)] })
+        else {
             panic!()
         };
         (session, *plan)
@@ -101,8 +104,13 @@ impl Session {
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn wish(workers: i64) -> Wish {
-    Wish { service: "fake".into(), setting: "Workers".into(), to: SettingValue::Integer(workers) }
+/// The plan for so many workers.
+fn planned(client: &AgentClient, workers: i64) -> RenderedPlan {
+    client.prepare(&[wanted(workers)]).and_then(Preparation::into_plan).unwrap()
+}
+
+fn wanted(workers: i64) -> SettingChange {
+    SettingChange { setting: SettingId::of_service("fake", "Workers"), to: SettingValue::Integer(workers) }
 }
 
 #[test]
@@ -144,6 +152,32 @@ fn what_a_guardian_left_alone_is_told_once() {
     }
 }
 
+/// A remedy of what stands behind the server, or of nobody here, ends no session: the next change can be prepared.
+#[test]
+fn changes_of_other_targets_are_for_a_person_and_no_wrong_usage() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let (mut session, _) = Session::greeted(&server, LONG);
+    for (setting, expected) in [
+        (SettingId::of_service("mariadb", "max_connections"), "webdyno reads mariadb and does not change it"),
+        (SettingId::of_service("php_fpm", "pm.max_children"), "webdyno reads php_fpm and does not change it"),
+        (SettingId::sysctl("kernel.pid_max"), "is not a setting of the kernel that webdyno changes"),
+    ] {
+        let change = SettingChange { setting, to: SettingValue::Integer(300) };
+        let answer = session.ask(ToAgent::Prepare { changes: vec![change] });
+        let FromAgent::Prepared { preparation: Preparation::NotPreparable { why, .. } } = answer else {
+            panic!("{answer:?}")
+        };
+        assert!(why.contains(expected), "{why}");
+    }
+    let next = session.ask(ToAgent::Prepare { changes: vec![wanted(20)] });
+    assert!(
+        matches!(next, FromAgent::Prepared { preparation: Preparation::Plan(_) }),
+        "the session goes on: {next:?}"
+    );
+    session.ended().unwrap();
+}
+
 #[test]
 fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
     let folder = empty_folder();
@@ -152,7 +186,9 @@ fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
     let (mut session, plan) = Session::greeted(&server, LONG);
     session.apply(plan);
     assert_eq!(session.ask(ToAgent::Keep), FromAgent::Done);
-    let FromAgent::Prepared { plan } = session.ask(ToAgent::Prepare { wishes: vec![wish(30)] }) else {
+    let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
+        session.ask(ToAgent::Prepare { changes: vec![wanted(30)] })
+    else {
         panic!()
     };
     let answer = session.ask(ToAgent::Apply {
@@ -347,11 +383,18 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
     let (clock_us, sample) = samples.recv_timeout(Duration::from_secs(5)).unwrap();
     assert_eq!(sample.source, "fake on Some(8000)");
     assert!(clock_us.abs_diff(webdyno_host::agent::clock_us()) < 60_000_000);
-    assert!(client.prepare(&[wish(20)]).unwrap_err().message.contains("no service was discovered yet"));
+    assert!(
+        client
+            .prepare(&[wanted(20)])
+            .and_then(Preparation::into_plan)
+            .unwrap_err()
+            .message
+            .contains("no service was discovered yet")
+    );
     assert_eq!(client.discover(PORT).unwrap().service, "fake");
-    let applied = client.apply(&client.prepare(&[wish(20)]).unwrap(), &ApplyOptions::default()).unwrap();
+    let applied = client.apply(&planned(&client, 20), &ApplyOptions::default()).unwrap();
     assert_eq!(applied.snapshot.number("Workers"), Some(20.0));
-    let again = client.apply(&client.prepare(&[wish(30)]).unwrap(), &ApplyOptions::default()).unwrap();
+    let again = client.apply(&planned(&client, 30), &ApplyOptions::default()).unwrap();
     assert_eq!(client.revert(again.mark, false).unwrap().actions.len(), 2);
     assert!(server.running().contains("Workers 20"));
     assert_eq!(client.bye().unwrap().actions.len(), 2);
@@ -360,7 +403,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
 
     let client = self::client(&server);
     client.discover(PORT).unwrap();
-    client.apply(&client.prepare(&[wish(20)]).unwrap(), &ApplyOptions::default()).unwrap();
+    client.apply(&planned(&client, 20), &ApplyOptions::default()).unwrap();
     let journal = pending(&server.state()).unwrap().remove(0);
     assert!(journal.tool_is_alive && journal.guardian_is_alive && !journal.kept, "{journal:?}");
     let pid: u32 = journal.id.rsplit('-').next().unwrap().parse().unwrap();
@@ -395,7 +438,7 @@ fn a_terminated_agent_reverts_first() {
     let original = server.picture();
     let client = client(&server);
     client.discover(PORT).unwrap();
-    client.apply(&client.prepare(&[wish(20)]).unwrap(), &ApplyOptions::default()).unwrap();
+    client.apply(&planned(&client, 20), &ApplyOptions::default()).unwrap();
     let id = pending(&server.state()).unwrap().remove(0).id;
     let agent = ProcessName::of(id.rsplit('-').next().unwrap().parse().unwrap()).unwrap();
     agent.signal(rustix::process::Signal::INT).unwrap();

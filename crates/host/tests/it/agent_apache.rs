@@ -16,8 +16,9 @@ use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::os::process::{ProcessName, wait_until};
-use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
 
@@ -42,13 +43,12 @@ fn greeted(server: &Server, state: &Path) -> Session {
 }
 
 fn plan(session: &mut Session, wishes: &[(&str, i64)]) -> RenderedPlan {
-    let wish = |(setting, to): &(&str, i64)| Wish {
-        service: "apache".into(),
-        setting: (*setting).into(),
+    let wanted = |(setting, to): &(&str, i64)| SettingChange {
+        setting: SettingId::of_service("apache", *setting),
         to: SettingValue::Integer(*to),
     };
-    let answer = session.ask(ToAgent::Prepare { wishes: wishes.iter().map(wish).collect() });
-    let FromAgent::Prepared { plan } = answer else { panic!("{answer:?}") };
+    let answer = session.ask(ToAgent::Prepare { changes: wishes.iter().map(wanted).collect() });
+    let FromAgent::Prepared { preparation: Preparation::Plan(plan) } = answer else { panic!("{answer:?}") };
     *plan
 }
 
@@ -128,9 +128,17 @@ fn a_rollback_after_everything_was_killed_brings_the_service_back() {
     let tools = Tools::of_this_machine(StateDir::at(folder.path()));
     let mut changer = Changer::with(tools.clone(), Owner { tool: None, what: "webdyno tune".into() });
     let snapshot = server.snapshot();
-    let wish =
-        Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(12) };
-    let plan = tools.programs.service("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
+    let wanted = SettingChange {
+        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
+        to: SettingValue::Integer(12),
+    };
+    let plan = tools
+        .programs
+        .tunable("apache")
+        .unwrap()
+        .prepare(&snapshot, &[wanted])
+        .and_then(Preparation::into_plan)
+        .unwrap();
     changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
     drop(changer);
     let main = ProcessName::of(server.pid().unwrap()).unwrap();

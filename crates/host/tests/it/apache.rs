@@ -13,16 +13,21 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use webdyno_host::services::apache::config::condition::{parse_version, static_symbol};
 use webdyno_host::services::apache::config::{Evaluation, Input, Module, evaluate};
-use webdyno_host::services::{Service, by_name};
-use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use webdyno_host::services::{Tunable, tunable};
+use webdyno_model::change::{ApplyClass, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
-fn apache() -> &'static dyn Service {
-    by_name("apache").unwrap()
+fn apache() -> &'static dyn Tunable {
+    tunable("apache").unwrap()
 }
 
-fn wish(setting: &str, to: i64) -> Wish {
-    Wish { service: "apache".into(), setting: setting.into(), to: SettingValue::Integer(to) }
+fn rendered(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> webdyno_model::Result<RenderedPlan> {
+    apache().prepare(snapshot, changes).and_then(Preparation::into_plan)
+}
+
+fn wanted(setting: &str, to: i64) -> SettingChange {
+    SettingChange { setting: SettingId::of_service("apache", setting), to: SettingValue::Integer(to) }
 }
 
 /// Writes a plan as the journal would, without its care.
@@ -63,7 +68,7 @@ fn more_workers_within_server_limit_take_a_reload() {
 
 /// Prepares, writes and activates 12 workers, and reads them back.
 fn takes_a_reload(server: &Server, before: &ServiceSnapshot, control: &Control) {
-    let plan = apache().prepare(before, &[wish("MaxRequestWorkers", 12), wish("Timeout", 30)]).unwrap();
+    let plan = rendered(before, &[wanted("MaxRequestWorkers", 12), wanted("Timeout", 30)]).unwrap();
     assert_eq!(plan.class, ApplyClass::Reload);
     assert_eq!(plan.changes.len(), 1, "{plan:?}");
     let drop_in = server
@@ -84,7 +89,7 @@ fn takes_a_reload(server: &Server, before: &ServiceSnapshot, control: &Control) 
     let after = server.snapshot();
     assert_eq!(after.number("MaxRequestWorkers"), Some(12.0));
     assert_eq!(after.settings["MaxRequestWorkers"].file.as_deref(), Some(&*drop_in.to_string_lossy()));
-    let again = apache().prepare(&after, &[wish("MaxRequestWorkers", 12)]).unwrap_err();
+    let again = rendered(&after, &[wanted("MaxRequestWorkers", 12)]).unwrap_err();
     assert!(again.message.starts_with("nothing to change"), "{again}");
 }
 
@@ -97,10 +102,10 @@ fn a_higher_server_limit_takes_a_restart() {
     server.start();
     let before = server.snapshot();
     let control = before.control.clone().unwrap();
-    let alone = apache().prepare(&before, &[wish("MaxRequestWorkers", 30)]).unwrap_err();
+    let alone = rendered(&before, &[wanted("MaxRequestWorkers", 30)]).unwrap_err();
     assert!(alone.message.contains("above ServerLimit 20"), "{alone}");
     assert_eq!(alone.hint.as_deref(), Some("ask for ServerLimit 30 with it"));
-    let plan = apache().prepare(&before, &[wish("MaxRequestWorkers", 30), wish("ServerLimit", 30)]).unwrap();
+    let plan = rendered(&before, &[wanted("MaxRequestWorkers", 30), wanted("ServerLimit", 30)]).unwrap();
     assert_eq!(plan.class, ApplyClass::Restart);
 
     // A reload of the same change is accepted by Apache and does nothing: the snapshot must say so.
@@ -178,9 +183,9 @@ fn what_a_supervisor_runs_is_not_restarted() {
     if let Some(control) = snapshot.control.as_mut() {
         control.supervised = true;
     }
-    let reload = apache().prepare(&snapshot, &[wish("MaxRequestWorkers", 6)]).unwrap();
+    let reload = rendered(&snapshot, &[wanted("MaxRequestWorkers", 6)]).unwrap();
     assert_eq!(reload.class, ApplyClass::Reload);
-    let restart = apache().prepare(&snapshot, &[wish("ListenBacklog", 2048)]).unwrap();
+    let restart = rendered(&snapshot, &[wanted("ListenBacklog", 2048)]).unwrap();
     assert_eq!((restart.class, restart.changes[0].class), (ApplyClass::Manual, ApplyClass::Manual));
     let refused = apache().activate(&snapshot.control.unwrap(), restart.class, server.port).unwrap_err();
     assert!(refused.message.contains("under a supervisor"), "{refused}");
@@ -197,8 +202,8 @@ fn wishes_that_cannot_come_true_are_refused() {
     server.start();
     let snapshot = server.snapshot();
     let refuse = |setting: &str, to: SettingValue, part: &str| {
-        let wish = Wish { service: "apache".into(), setting: setting.into(), to };
-        let error = apache().prepare(&snapshot, &[wish]).unwrap_err();
+        let wanted = SettingChange { setting: SettingId::of_service("apache", setting), to };
+        let error = rendered(&snapshot, &[wanted]).unwrap_err();
         assert!(error.message.contains(part), "{error}");
     };
     refuse("DocumentRoot", SettingValue::Text("/".into()), "not a setting of Apache");
@@ -206,7 +211,7 @@ fn wishes_that_cannot_come_true_are_refused() {
     refuse("KeepAlive", SettingValue::Text("Off\nUser root".into()), "cannot be `Off User root`");
     refuse("MaxRequestWorkers", SettingValue::Integer(0), "cannot be `0`");
     // Set after every include that could take a file of ours: that line is edited.
-    let plan = apache().prepare(&snapshot, &[wish("MaxSpareServers", 7)]).unwrap();
+    let plan = rendered(&snapshot, &[wanted("MaxSpareServers", 7)]).unwrap();
     assert!(plan.files[0].path.ends_with("sites-enabled/zzzz.conf"), "{:?}", plan.files);
     assert_eq!(plan.files[0].after, late.replace('4', "7"));
 }
@@ -254,12 +259,12 @@ fn threaded_servers_show_their_workers_and_refuse_odd_numbers() {
             "{:?}",
             snapshot.warnings
         );
-        let odd = apache().prepare(&snapshot, &[wish("MaxRequestWorkers", 11)]).unwrap_err();
+        let odd = rendered(&snapshot, &[wanted("MaxRequestWorkers", 11)]).unwrap_err();
         assert_eq!(
             odd.hint.as_deref(),
             Some("ask for MaxRequestWorkers 8, or 12 and the ServerLimit to match")
         );
-        let plan = apache().prepare(&snapshot, &[wish("MaxRequestWorkers", 16)]).unwrap();
+        let plan = rendered(&snapshot, &[wanted("MaxRequestWorkers", 16)]).unwrap();
         assert_eq!(plan.class, ApplyClass::Reload);
         write(&plan);
         apache().activate(&snapshot.control.clone().unwrap(), plan.class, server.port).unwrap();

@@ -25,6 +25,7 @@ use webdyno_host::change::undo::rollback::{notice_with, rollback_with, undo_inte
 use webdyno_host::change::{Changer, StateDir, Tools, pending};
 use webdyno_host::os::process::ProcessName;
 use webdyno_host::probes::site::Answer;
+use webdyno_host::services::sysctl::space::NetSpace;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, ApplyOptions, SiteProbe};
 
@@ -33,6 +34,7 @@ pub struct BootWorld {
     pub folder: PathBuf,
     pub boot_id: Option<String>,
     pub machine_id: Option<String>,
+    pub fate: Fate,
 }
 
 impl World for BootWorld {
@@ -85,6 +87,25 @@ impl World for BootWorld {
     fn ask(&self, _: SocketAddr, _: &SiteProbe, _: Duration) -> std::io::Result<Answer> {
         Ok(Answer { status: 200, length_bytes: 100 })
     }
+    fn sysctl_space(&self, name: &str) -> Option<NetSpace> {
+        ThisMachine.sysctl_space(name)
+    }
+    // Pretended ones are files in a folder; without it they are the kernel's.
+    fn read_sysctl(&self, name: &str, space: Option<&NetSpace>) -> std::io::Result<Option<String>> {
+        let pretended = self.folder.join("sysctls");
+        match pretended.exists() {
+            true => std::fs::read_to_string(pretended.join(name)).map(Some),
+            false => ThisMachine.read_sysctl(name, space),
+        }
+    }
+    fn write_sysctl(&self, name: &str, space: Option<&NetSpace>, value: &str) -> std::io::Result<()> {
+        let pretended = self.folder.join("sysctls");
+        let write = || match pretended.exists() {
+            true => std::fs::write(pretended.join(name), value),
+            false => ThisMachine.write_sysctl(name, space, value),
+        };
+        self.fate.act(write, |_| write().unwrap())
+    }
 }
 
 /// The table of a parallel boot: a machine that has it is booted by SysV scripts.
@@ -108,8 +129,12 @@ pub fn tree(folder: &Path) -> Vec<PathBuf> {
 
 /// After another boot.
 pub fn booted(server: &FakeServer, disk: Arc<dyn Disk>) -> Tools {
-    let world =
-        BootWorld { folder: server.folder.clone(), boot_id: Some("another".into()), machine_id: None };
+    let world = BootWorld {
+        folder: server.folder.clone(),
+        boot_id: Some("another".into()),
+        machine_id: None,
+        fate: Fate::default(),
+    };
     Tools { world: Arc::new(world), ..server.tools(disk) }
 }
 
@@ -313,7 +338,12 @@ fn what_another_machine_left_is_left_to_it() {
     let original = server.picture();
     let on = |machine: &str| {
         let machine_id = Some(machine.to_owned());
-        let world = BootWorld { folder: folder.path().to_owned(), boot_id: Some(machine.into()), machine_id };
+        let world = BootWorld {
+            folder: folder.path().to_owned(),
+            boot_id: Some(machine.into()),
+            machine_id,
+            fate: Fate::default(),
+        };
         Tools { world: Arc::new(world), ..server.tools(Arc::new(RealDisk)) }
     };
     let owner = || Owner { tool: None, what: "webdyno tune".into() };

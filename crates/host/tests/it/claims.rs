@@ -19,19 +19,24 @@ use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Applied, Changer, StateDir, Tools};
-use webdyno_host::services::by_name;
+use webdyno_host::services::tunable;
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
+use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
 
 fn apply(server: &Server, port: u16, changer: &mut Changer) -> Result<Applied> {
-    let apache = by_name("apache").unwrap();
+    let apache = tunable("apache").unwrap();
     let snapshot = apache.snapshot(server.pid().unwrap(), port).unwrap();
-    let setting = "MaxRequestWorkers".to_owned();
-    let wish = Wish { service: "apache".into(), setting, to: SettingValue::Integer(12) };
-    changer.apply(&apache.prepare(&snapshot, &[wish])?, &snapshot, &ApplyOptions::default())
+    let setting = SettingId::of_service("apache", "MaxRequestWorkers");
+    let wanted = SettingChange { setting, to: SettingValue::Integer(12) };
+    changer.apply(
+        &apache.prepare(&snapshot, &[wanted]).and_then(Preparation::into_plan)?,
+        &snapshot,
+        &ApplyOptions::default(),
+    )
 }
 
 #[test]

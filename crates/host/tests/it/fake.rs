@@ -29,11 +29,12 @@ use webdyno_host::change::seams::services::Programs;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
 use webdyno_host::harm_guard::watch::Pull;
-use webdyno_host::services::{Activation, PendingChange, Service, Shadow, Undoing};
-use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
+use webdyno_host::services::{Activation, Observe, PendingChange, Shadow, Tunable, Undoing};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Sample};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
 
 /// The port that the pretended server says it listens on.
@@ -108,7 +109,12 @@ impl FakeServer {
     }
 
     pub fn tools(&self, disk: Arc<dyn Disk>) -> Tools {
-        let world = BootWorld { folder: self.folder.clone(), boot_id: None, machine_id: None };
+        let world = BootWorld {
+            folder: self.folder.clone(),
+            boot_id: None,
+            machine_id: None,
+            fate: self.fate.clone(),
+        };
         let world: Arc<dyn World> = match self.shadows {
             true => Arc::new(PretendedWorld(self.clone(), world)),
             false => Arc::new(world),
@@ -224,8 +230,7 @@ impl FakeServer {
         let change = |(name, after): &(&str, &str)| {
             let to = SettingValue::parse(after.lines().find_map(|line| line.strip_prefix("Workers "))?);
             Some(Change {
-                service: "fake".into(),
-                setting: "Workers".into(),
+                setting: SettingId::of_service("fake", "Workers"),
                 from: None,
                 to,
                 file: (*name).into(),
@@ -255,13 +260,9 @@ fn workers(text: &str) -> Option<SettingValue> {
     text.lines().filter_map(|line| line.strip_prefix("Workers ")).next_back().map(SettingValue::parse)
 }
 
-impl Service for FakeServer {
+impl Observe for FakeServer {
     fn name(&self) -> &'static str {
         "fake"
-    }
-
-    fn init_names(&self) -> &'static [&'static str] {
-        &["fake"]
     }
 
     fn recognises(&self, executable: &str, _: &[String]) -> bool {
@@ -289,9 +290,28 @@ impl Service for FakeServer {
         })
     }
 
-    fn prepare(&self, _: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
-        let text = wishes.iter().map(|wish| format!("{} {}\n", wish.setting, wish.to)).collect::<String>();
-        Ok(self.plan(&[("a.conf", &text)], ApplyClass::Reload))
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        Some(self)
+    }
+}
+
+impl Tunable for FakeServer {
+    fn init_names(&self) -> &'static [&'static str] {
+        &["fake"]
+    }
+
+    fn prepare(&self, _: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
+        let text = changes
+            .iter()
+            .map(|change| {
+                format!(
+                    "{} {}
+",
+                    change.setting.name, change.to
+                )
+            })
+            .collect::<String>();
+        Ok(Preparation::Plan(Box::new(self.plan(&[("a.conf", &text)], ApplyClass::Reload))))
     }
 
     fn validate(&self, _: &Control) -> Result<()> {
@@ -367,8 +387,8 @@ impl Service for FakeServer {
 }
 
 impl Programs for FakeServer {
-    fn service(&self, name: &str) -> Option<&dyn Service> {
-        (name == "fake").then_some(self as &dyn Service)
+    fn tunable(&self, name: &str) -> Option<&dyn Tunable> {
+        (name == "fake").then_some(self as &dyn Tunable)
     }
 
     fn on_port(&self, name: &str, port: u16) -> Option<Control> {

@@ -15,7 +15,7 @@ use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{notice, pending};
-use webdyno_host::services::Service;
+use webdyno_host::services::Tunable;
 use webdyno_model::change::{ApplyClass, ApplyOptions};
 
 /// The environment variable that makes the test below the one that mounts small disks: `FOLDER|state` or `FOLDER|etc`.

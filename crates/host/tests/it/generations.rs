@@ -14,9 +14,10 @@ use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::{Changer, StateDir};
 use webdyno_host::os::process::wait_until;
-use webdyno_host::services::by_name;
-use webdyno_model::change::{ApplyOptions, Wish};
+use webdyno_host::services::tunable;
+use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 12\n    MinSpareServers 1\n    MaxSpareServers 12\n    \
                        MaxRequestWorkers 8\n    ServerLimit 20\n</IfModule>\n";
@@ -86,10 +87,13 @@ fn a_reload_says_when_the_old_generation_stays() {
 }
 
 fn apply(server: &Server, changer: &mut Changer, to: i64) {
-    let wish =
-        Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(to) };
+    let wanted = SettingChange {
+        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
+        to: SettingValue::Integer(to),
+    };
     let snapshot = server.snapshot();
-    let plan = by_name("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
+    let plan =
+        tunable("apache").unwrap().prepare(&snapshot, &[wanted]).and_then(Preparation::into_plan).unwrap();
     changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
 }
 

@@ -17,8 +17,9 @@ use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::{StateDir, pending};
 use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_host::os::timeouts;
-use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
+use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// The environment variable that makes the test below an agent, on descriptors 3 and 4: its state directory.
 const AGENT: &str = "WEBDYNO_TEST_HARDENED_AGENT";
@@ -49,12 +50,14 @@ fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
     let (before, open) = (processes(&server), files(&server));
     let client = client(folder.path());
     client.discover(server.port).unwrap();
-    let wish = |setting: &str| Wish {
-        service: "apache".into(),
-        setting: setting.into(),
+    let wanted = |setting: &str| SettingChange {
+        setting: SettingId::of_service("apache", setting),
         to: SettingValue::Integer(40),
     };
-    let plan = client.prepare(&[wish("MaxRequestWorkers"), wish("ServerLimit")]).unwrap();
+    let plan = client
+        .prepare(&[wanted("MaxRequestWorkers"), wanted("ServerLimit")])
+        .and_then(Preparation::into_plan)
+        .unwrap();
     assert_eq!(plan.class, ApplyClass::Restart);
     let pid = server.pid();
     client.apply(&plan, &ApplyOptions { allow_restart: true, ..ApplyOptions::default() }).unwrap();
@@ -156,9 +159,14 @@ fn a_tool_that_hangs_or_dies_is_reverted_within_30_s() {
         let (port, folder) = order.split_once('|').unwrap();
         let client = client(Path::new(folder));
         client.discover(port.parse().unwrap()).unwrap();
-        let setting = "MaxRequestWorkers".to_owned();
-        let wish = Wish { service: "apache".into(), setting, to: SettingValue::Integer(12) };
-        client.apply(&client.prepare(&[wish]).unwrap(), &ApplyOptions::default()).unwrap();
+        let setting = SettingId::of_service("apache", "MaxRequestWorkers");
+        let wanted = SettingChange { setting, to: SettingValue::Integer(12) };
+        client
+            .apply(
+                &client.prepare(&[wanted]).and_then(Preparation::into_plan).unwrap(),
+                &ApplyOptions::default(),
+            )
+            .unwrap();
         std::fs::write(Path::new(folder).join("applied"), "").unwrap();
         std::thread::sleep(Duration::from_secs(120));
         std::process::exit(1);

@@ -16,9 +16,10 @@ use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::undo::rollback::{pending_with, rollback_with};
 use webdyno_host::change::{Changer, StateDir, Tools};
-use webdyno_host::services::by_name;
-use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
+use webdyno_host::services::tunable;
+use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 fn tools(server: &FakeServer) -> Tools {
     server.tools(Arc::new(RealDisk))
@@ -161,14 +162,13 @@ fn check_apache(mpm: &str, conf: &str, workers: [i64; 2], server_limit: [i64; 2]
     let state = tempfile::tempdir().unwrap();
     let owner = Owner { tool: None, what: "webdyno tune".into() };
     let mut changer = Changer::new(StateDir::at(state.path()), Arc::new(ThisMachine), owner);
-    let wish = |setting: &str, to: i64| Wish {
-        service: "apache".into(),
-        setting: setting.into(),
+    let wanted = |setting: &str, to: i64| SettingChange {
+        setting: SettingId::of_service("apache", setting),
         to: SettingValue::Integer(to),
     };
-    let wishes = [wish("MaxRequestWorkers", workers[1]), wish("ServerLimit", server_limit[1])];
-    let (service, before) = (by_name("apache").unwrap(), server.snapshot());
-    let plan = service.prepare(&before, &wishes).unwrap();
+    let wishes = [wanted("MaxRequestWorkers", workers[1]), wanted("ServerLimit", server_limit[1])];
+    let (service, before) = (tunable("apache").unwrap(), server.snapshot());
+    let plan = service.prepare(&before, &wishes).and_then(Preparation::into_plan).unwrap();
     assert_eq!(plan.class, ApplyClass::Restart);
     let applied = changer.apply(&plan, &before, &options(true)).unwrap();
     let pid = server.pid();

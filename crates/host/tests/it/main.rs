@@ -31,6 +31,7 @@ mod programs;
 mod prove;
 mod shadow;
 mod skip;
+mod sysctl;
 mod tables;
 mod traced;
 mod waiting;

@@ -22,7 +22,7 @@ use webdyno_host::collectors::observer::Observer;
 use webdyno_host::collectors::services::mariadb::Mariadb as Collected;
 use webdyno_host::collectors::{Collector, Reading, Target};
 use webdyno_host::os::process::wait_until;
-use webdyno_host::services::Service;
+use webdyno_host::services::Observe;
 use webdyno_host::services::mariadb::Mariadb;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::topology::Access;

@@ -18,9 +18,10 @@ use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Changer, StateDir, Tools, pending_with};
 use webdyno_host::os::process::ProcessName;
-use webdyno_host::services::by_name;
-use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
+use webdyno_host::services::tunable;
+use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 const ORIGINAL: &str = "original\n";
 
@@ -295,9 +296,13 @@ fn a_program_that_was_moved_is_found() {
         let tools = Tools::of_this_machine(StateDir::at(state.path()));
         let mut changer = Changer::with(tools.clone(), Owner { tool: None, what: "webdyno tune".into() });
         let snapshot = server.snapshot();
-        let setting = "MaxRequestWorkers".to_owned();
-        let wish = Wish { service: "apache".into(), setting, to: SettingValue::Integer(12) };
-        let plan = by_name("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
+        let setting = SettingId::of_service("apache", "MaxRequestWorkers");
+        let wanted = SettingChange { setting, to: SettingValue::Integer(12) };
+        let plan = tunable("apache")
+            .unwrap()
+            .prepare(&snapshot, &[wanted])
+            .and_then(Preparation::into_plan)
+            .unwrap();
         changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
         drop(changer);
         let main = ProcessName::of(server.pid().unwrap()).unwrap();
@@ -310,7 +315,7 @@ fn a_program_that_was_moved_is_found() {
         assert!(lines.iter().any(|line| line.contains(did)), "{lines:?}");
         let now = ProcessName::of(server.pid().unwrap()).unwrap();
         assert_eq!(now == main, runs);
-        let workers = by_name("apache").unwrap().running_values(&snapshot)["MaxRequestWorkers"].clone();
+        let workers = tunable("apache").unwrap().running_values(&snapshot)["MaxRequestWorkers"].clone();
         assert_eq!(workers, SettingValue::Integer(5));
         server.stop();
     }

@@ -17,10 +17,11 @@ use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
 use webdyno_host::change::StateDir;
 use webdyno_host::change::seams::services::ThisMachine;
-use webdyno_model::change::Wish;
+use webdyno_model::change::SettingChange;
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// The environment variable that makes the test below the user without rights: `PORT|PID`, pid 0 when none is to be
 /// seen.
@@ -85,9 +86,11 @@ fn outsider(port: u16, pid: u32) {
         0 => is_unknown(&snapshot),
         _ => is_apache(&snapshot),
     }
-    let wish =
-        Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(12) };
-    let answer = session.ask(ToAgent::Prepare { wishes: vec![wish] });
+    let wanted = SettingChange {
+        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
+        to: SettingValue::Integer(12),
+    };
+    let answer = session.ask(ToAgent::Prepare { changes: vec![wanted] });
     let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
     assert!(error.message.contains("permission denied"), "{error}");
     assert!(error.hint.clone().unwrap().contains("sudo"), "{error:?}");

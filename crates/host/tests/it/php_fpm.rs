@@ -54,8 +54,7 @@ fn the_configuration_of_a_running_fpm_is_read() {
     assert_eq!(control.default, Some(SettingValue::Integer(0)));
     assert!(!format!("{snapshot:?}").contains("s3cret"));
     assert_eq!(snapshot.warnings, Vec::<String>::new());
-    let changed = service.prepare(&snapshot, &[]).unwrap_err();
-    assert!(changed.message.contains("does not change it"), "{changed}");
+    assert!(service.tunable().is_none(), "it is only observed");
 }
 
 /// All children of a pool are held: the page cannot answer, and the view from outside tells the queue.

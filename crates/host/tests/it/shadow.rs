@@ -23,10 +23,11 @@ use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::{Changer, StateDir, Tools, rollback_all};
 use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_host::probes::site::Answer;
-use webdyno_host::services::by_name;
+use webdyno_host::services::tunable;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Change, FileEdit, RenderedPlan, SiteProbe};
 use webdyno_model::service::{Control, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// Some threads for few requests, whatever the MPM.
 const FEW: &str = "StartServers 1\n<IfModule prefork.c>\nMinSpareServers 1\nMaxSpareServers 2\nMaxRequestWorkers 5\nServerLimit 20\n</IfModule>\n\
@@ -122,8 +123,7 @@ fn plan(path: &Path, after: &str) -> RenderedPlan {
     let path = path.parent().unwrap().canonicalize().unwrap().join(path.file_name().unwrap());
     let path = path.to_str().unwrap().to_owned();
     let change = Change {
-        service: "apache".into(),
-        setting: "Timeout".into(),
+        setting: SettingId::of_service("apache", "Timeout"),
         from: None,
         to: SettingValue::Integer(1),
         file: path.clone(),
@@ -279,7 +279,7 @@ fn a_site_that_answers_otherwise_after_the_change_has_the_original_back_at_once(
 /// Renders the shadow of a server's own configuration, starts it, and gives what it answers on its port.
 fn answers_of_shadow(stand: &Stand, control: &Control, probes: &[SiteProbe]) -> Vec<Answer> {
     let folder = stand.state.path().join("shadow");
-    let apache = by_name("apache").unwrap();
+    let apache = tunable("apache").unwrap();
     let shadow = apache.shadow(control, &[], stand.server.port, &folder).unwrap().unwrap();
     let tree = Tree { root: &folder, folders: &shadow.folders, files: &shadow.files, owner: shadow.user };
     RealDisk.plant(&tree).unwrap();
@@ -517,7 +517,7 @@ fn agent(state: &Path, file: &str, port: u16, pid: u32) {
     };
     let tools = Tools { world: Arc::new(Eventful(kill)), ..Tools::of_this_machine(StateDir::at(state)) };
     let mut changer = Changer::with(tools, Owner { tool: None, what: "webdyno tune".into() });
-    let snapshot = by_name("apache").unwrap().snapshot(pid, port).unwrap();
+    let snapshot = tunable("apache").unwrap().snapshot(pid, port).unwrap();
     changer.apply(&plan(Path::new(file), "Timeout 7\n"), &snapshot, &ApplyOptions::default()).unwrap();
 }
 

@@ -19,9 +19,10 @@ use webdyno_host::change::journal::{Journal, Owner};
 use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::{Applied, Changer, StateDir, Tools, pending};
 use webdyno_host::os::process::wait_until;
-use webdyno_host::services::by_name;
-use webdyno_model::change::{ApplyClass, ApplyOptions, Managed, RenderedPlan, Wish};
+use webdyno_host::services::tunable;
+use webdyno_model::change::{ApplyClass, ApplyOptions, Managed, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
 
 const ACCEPTED: ApplyOptions =
@@ -221,8 +222,12 @@ impl Stand {
     fn raise(&mut self, workers: i64, options: &ApplyOptions) -> Result<Applied> {
         let snapshot = self.server.snapshot();
         let to = SettingValue::Integer(workers);
-        let wish = Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to };
-        let plan = by_name("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
+        let wanted = SettingChange { setting: SettingId::of_service("apache", "MaxRequestWorkers"), to };
+        let plan = tunable("apache")
+            .unwrap()
+            .prepare(&snapshot, &[wanted])
+            .and_then(Preparation::into_plan)
+            .unwrap();
         self.changer.apply(&plan, &snapshot, options)
     }
 

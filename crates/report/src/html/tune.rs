@@ -134,7 +134,7 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
     let mut items: Vec<_> = round
         .changes
         .iter()
-        .map(|change| arrows(&format!("{} {}", change.service, say::change(change))))
+        .map(|change| arrows(&format!("{} {}", change.setting.target.name(), say::change(change))))
         .collect();
     items.extend(say::files(round).iter().map(|file| format!("in {file}")));
     items.push(how);

@@ -8,13 +8,14 @@ use super::quoted;
 use super::rounds::Attempted;
 use webdyno_model::change::Change;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::setting::SettingId;
 
 /// The commands, each with what it shows then. Of a setting that was changed twice the last
 /// value counts.
 pub(super) fn section(page: &mut Markdown, service: Option<&ServiceSnapshot>, stayed: &[&Attempted<'_>]) {
     let mut last: Vec<&Change> = vec![];
     for change in stayed.iter().flat_map(|attempt| attempt.changes) {
-        last.retain(|other| (&other.service, &other.setting) != (&change.service, &change.setting));
+        last.retain(|other| other.setting != change.setting);
         last.push(change);
     }
     if last.is_empty() {
@@ -28,14 +29,14 @@ pub(super) fn section(page: &mut Markdown, service: Option<&ServiceSnapshot>, st
 }
 
 fn in_file(change: &Change) -> String {
-    let (setting, file) = (quoted(&change.setting), quoted(&change.file));
-    format!("grep -n {setting} {file}  # {} {}", change.setting, change.to)
+    let (setting, file) = (quoted(&change.setting.name), quoted(&change.file));
+    format!("grep -n {setting} {file}  # {} {}", change.setting.name, change.to)
 }
 
 /// What the running program shows of a setting; `None` when it shows nothing of it.
 fn running(change: &Change, service: &ServiceSnapshot) -> Option<String> {
-    let url = service.status_url.as_ref().filter(|_| service.service == change.service)?;
-    let of_workers = change.service == "apache" && change.setting == "MaxRequestWorkers";
+    let url = service.status_url.as_ref().filter(|_| service.service == change.setting.target.name())?;
+    let of_workers = change.setting == SettingId::of_service("apache", "MaxRequestWorkers");
     of_workers.then(|| {
         let page = quoted(&format!("{url}?auto"));
         let count = format!("curl -s {page} | sed -n 's/^Scoreboard: //p' | tr -d '\\n' | wc -c");

@@ -98,7 +98,7 @@ impl Attempted<'_> {
 
     /// The services and files of its changes, each once.
     fn files(&self) -> BTreeSet<(&str, &str)> {
-        self.changes.iter().map(|change| (change.service.as_str(), change.file.as_str())).collect()
+        self.changes.iter().map(|change| (change.setting.target.name(), change.file.as_str())).collect()
     }
 
     fn settings(&self) -> String {

@@ -53,21 +53,21 @@ pub(crate) fn remedy(remedy: &Remedy) -> String {
         (_, Some(to)) => to.to_string(),
         (Some(_), None) => "a value that you choose".into(),
         // There is no value at all: an index, a wire.
-        (None, None) => return format!("{} {}: for you to decide", remedy.service, remedy.setting),
+        (None, None) => return format!("{}: for you to decide", remedy.setting.full_name()),
     };
     let with: Vec<_> =
-        remedy.together_with.iter().map(|wish| format!("{} {}", wish.setting, wish.to)).collect();
+        remedy.together_with.iter().map(|change| format!("{} {}", change.setting.name, change.to)).collect();
     let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
     let sizes = sizes(remedy).map_or(String::new(), |sizes| format!(" ({sizes})"));
-    format!("{} {}: {} -> {to}{sizes}{with}", remedy.service, remedy.setting, value(remedy.from.as_ref()))
+    format!("{}: {} -> {to}{sizes}{with}", remedy.setting.full_name(), value(remedy.from.as_ref()))
 }
 
 /// Bytes of a size in units that are read at a glance: `184 MB -> 220 MB`.
 fn sizes(remedy: &Remedy) -> Option<String> {
     const READ_AT_A_GLANCE: f64 = 100_000.0;
-    let setting = remedy.setting.as_str();
-    let is_size = (remedy.service == "hardware" && setting == "memory")
-        || (remedy.service == "mariadb" && setting.ends_with("_size") && setting != "thread_cache_size");
+    let (target, setting) = (remedy.setting.target.name(), remedy.setting.name.as_str());
+    let is_size = (target == "hardware" && setting == "memory")
+        || (target == "mariadb" && setting.ends_with("_size") && setting != "thread_cache_size");
     let to = remedy.to.as_ref()?.number().filter(|to| is_size && *to >= READ_AT_A_GLANCE)?;
     let from = remedy.from.as_ref().and_then(SettingValue::number);
     Some(from.map_or_else(|| bytes(to), |from| format!("{} -> {}", bytes(from), bytes(to))))

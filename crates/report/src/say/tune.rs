@@ -7,7 +7,7 @@ use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdi
 
 /// `MaxRequestWorkers 150 -> 400`.
 pub(crate) fn change(change: &Change) -> String {
-    format!("{} {} -> {}", change.setting, value(change.from.as_ref()), change.to)
+    format!("{} {} -> {}", change.setting.name, value(change.from.as_ref()), change.to)
 }
 
 /// The files of a round's changes, each once.

@@ -148,7 +148,7 @@ fn reverted(page: &mut Page, tune: &TuneReport) {
 /// Old and new value of each setting, the files that hold them, and how they take effect.
 fn changes(page: &mut Page, round: &Round, how: &str) {
     for change in &round.changes {
-        page.item("-", &format!("{} {}", change.service, say::change(change)));
+        page.item("-", &format!("{} {}", change.setting.target.name(), say::change(change)));
     }
     if round.changes.is_empty() {
         page.para("nothing that could be written: only a person can do it");

@@ -7,7 +7,7 @@ use crate::rounds::{Ended, Options, tune};
 use crate::stand::{InForce, Measured, Stand};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::event::{Event, EventBody, Purpose, VERSION};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{Interval, LoadEnd};
@@ -194,24 +194,23 @@ impl Stand for Script {
         self.live
     }
 
-    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
-        let change = |wish: &Wish| Change {
-            service: wish.service.clone(),
-            setting: wish.setting.clone(),
+    fn prepare(&mut self, wanted: &[SettingChange]) -> Result<Preparation> {
+        let change = |one: &SettingChange| Change {
+            setting: one.setting.clone(),
             from: None,
-            to: wish.to.clone(),
+            to: one.to.clone(),
             file: "/etc/apache2/x.conf".into(),
             class: ApplyClass::Reload,
         };
         let path = "/etc/apache2/x.conf".to_owned();
         let file = FileEdit { path, before_sha256: None, before: None, after: String::new() };
-        Ok(RenderedPlan {
-            changes: wishes.iter().map(change).collect(),
+        Ok(Preparation::Plan(Box::new(RenderedPlan {
+            changes: wanted.iter().map(change).collect(),
             files: vec![file],
             class: ApplyClass::Reload,
             diff: "+x".into(),
             managed: vec![],
-        })
+        })))
     }
 
     fn apply(&mut self, plan: &RenderedPlan, _: bool) -> Result<Option<InForce>> {
@@ -220,7 +219,7 @@ impl Stand for Script {
             return Err(UserError::cannot_run("the site answers otherwise"));
         }
         self.before.push(self.workers);
-        for change in plan.changes.iter().filter(|change| change.setting == "MaxRequestWorkers") {
+        for change in plan.changes.iter().filter(|change| change.setting.name == "MaxRequestWorkers") {
             let SettingValue::Integer(to) = change.to else { panic!("not a number") };
             self.workers = to;
         }

@@ -8,7 +8,7 @@ use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_load::Prepared;
 use webdyno_model::brake::Brake;
-use webdyno_model::change::{ApplyOptions, RenderedPlan, SiteProbe, Wish};
+use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange, SiteProbe};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::tune::Round;
 use webdyno_model::workload::Workload;
@@ -151,9 +151,9 @@ impl Stand for LiveStand<'_> {
         self.options.live_traffic
     }
 
-    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
+    fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
         self.stop_if_interrupted()?;
-        self.servers.front().agent().prepare(wishes)
+        self.servers.front().agent().prepare(changes)
     }
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {

@@ -23,13 +23,15 @@ pub const PORT: u16 = 80;
 /// The executable.
 pub const PROGRAM: &str = "/usr/sbin/apache2";
 
-/// How wishes are written, and what comes of it.
+/// How setting changes are written, and what comes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
     /// Whether MaxRequestWorkers is written where it is, and not into a late drop-in.
     pub workers_in_place: bool,
     /// Whether ServerLimit is.
     pub limit_in_place: bool,
+    /// Values above this cannot be prepared.
+    pub preparable_up_to: Option<i64>,
     /// Values above this are in files that Puppet manages.
     pub managed_above: Option<i64>,
     /// Whether the service does not do what it is told the next time that that is a restart.

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use webdyno_host::change::journal::action::Served;
 use webdyno_host::change::seams::services::Programs;
-use webdyno_host::services::{Activation, PendingChange, Service, Shadow};
-use webdyno_model::change::{ApplyClass, Change, FileEdit, Managed, RenderedPlan, Wish};
+use webdyno_host::services::{Activation, Observe, PendingChange, Shadow, Tunable};
+use webdyno_model::change::{
+    ApplyClass, Change, FileEdit, Managed, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::{Result, UserError};
 
@@ -120,28 +122,45 @@ impl State {
         }
     }
 
-    fn render(&self, wishes: &[Wish]) -> RenderedPlan {
+    fn prepare(&self, wanted: &[SettingChange]) -> Preparation {
+        let is_beyond = |change: &SettingChange| {
+            change
+                .to
+                .number()
+                .zip(self.server.style.preparable_up_to)
+                .is_some_and(|(to, most)| to > most as f64)
+        };
+        match wanted.iter().find(|change| is_beyond(change)) {
+            Some(change) => Preparation::not_preparable(format!("it cannot set {}", change.setting.name)),
+            None => Preparation::Plan(Box::new(self.render(wanted))),
+        }
+    }
+
+    fn render(&self, wanted: &[SettingChange]) -> RenderedPlan {
         let style = self.server.style;
         let mut texts: BTreeMap<PathBuf, String> = BTreeMap::new();
         let mut changes = vec![];
-        for wish in wishes {
-            let path = style.path(&wish.setting);
+        for change in wanted {
+            let path = style.path(&change.setting.name);
             let text = texts.entry(path.clone()).or_insert_with(|| {
                 self.files
                     .read(&path)
                     .map_or(String::new(), |file| String::from_utf8_lossy(&file.content).into())
             });
-            *text = with_line(text, &wish.setting, &wish.to);
+            *text = with_line(text, &change.setting.name, &change.to);
             if let Some(poison) = style.poison {
                 text.push_str(&format!("{poison}\n"));
             }
             changes.push(Change {
-                service: wish.service.clone(),
-                setting: wish.setting.clone(),
+                setting: change.setting.clone(),
                 from: None,
-                to: wish.to.clone(),
+                to: change.to.clone(),
                 file: path.display().to_string(),
-                class: if wish.setting == "ServerLimit" { ApplyClass::Restart } else { ApplyClass::Reload },
+                class: if change.setting.name == "ServerLimit" {
+                    ApplyClass::Restart
+                } else {
+                    ApplyClass::Reload
+                },
             });
         }
         let class = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
@@ -152,17 +171,17 @@ impl State {
             after,
         };
         let files = texts.into_iter().map(edit).collect();
-        let above = |wish: &Wish| {
-            wish.to.number().zip(style.managed_above).is_some_and(|(to, above)| to > above as f64)
+        let above = |change: &SettingChange| {
+            change.to.number().zip(style.managed_above).is_some_and(|(to, above)| to > above as f64)
         };
-        let managed: Vec<_> = wishes.iter().find(|wish| above(wish)).map(managed).into_iter().collect();
+        let managed: Vec<_> = wanted.iter().find(|change| above(change)).map(managed).into_iter().collect();
         let class = if managed.is_empty() { class } else { ApplyClass::Manual };
         RenderedPlan { changes, files, class, diff: "+x".into(), managed }
     }
 }
 
-fn managed(wish: &Wish) -> Managed {
-    let path = format!("{ETC}/mods-enabled/{}.conf", wish.setting);
+fn managed(change: &SettingChange) -> Managed {
+    let path = format!("{ETC}/mods-enabled/{}.conf", change.setting.name);
     Managed { path, by: "Puppet".into(), why: "it is in its catalog".into() }
 }
 
@@ -174,7 +193,7 @@ fn with_line(text: &str, setting: &str, to: &SettingValue) -> String {
     lines.join("\n") + "\n"
 }
 
-impl Service for Process {
+impl Observe for Process {
     fn name(&self) -> &'static str {
         "apache"
     }
@@ -194,12 +213,18 @@ impl Service for Process {
         )
     }
 
-    fn prepare(&self, _: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        Some(self)
+    }
+}
+
+impl Tunable for Process {
+    fn prepare(&self, _: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
         self.act(
             Kind::Service,
             || "prepare".into(),
             |state, course| match course.service {
-                None | Some(ServiceFault::Ignores) => Ok(state.render(wishes)),
+                None | Some(ServiceFault::Ignores) => Ok(state.prepare(changes)),
                 Some(_) => Err(refused("its configuration cannot be read")),
             },
         )
@@ -275,8 +300,8 @@ impl Service for Process {
 }
 
 impl Programs for Process {
-    fn service(&self, name: &str) -> Option<&dyn Service> {
-        (name == "apache").then_some(self as &dyn Service)
+    fn tunable(&self, name: &str) -> Option<&dyn Tunable> {
+        (name == "apache").then_some(self as &dyn Tunable)
     }
 
     fn on_port(&self, name: &str, port: u16) -> Option<Control> {

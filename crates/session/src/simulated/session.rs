@@ -16,9 +16,10 @@ use webdyno_host::change::Changer;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::os::process::ProcessName;
-use webdyno_host::services::Service;
-use webdyno_model::change::{ApplyOptions, Wish};
+use webdyno_host::services::Tunable;
+use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 use webdyno_model::tune::Goal;
 
 /// What became of a session.
@@ -58,6 +59,7 @@ pub fn machine(seed: u64, traced: bool) -> Machine {
             refuses_restart: false,
             managed_above: random.one_in(6).then(|| 200 + random.below(8) as i64 * 60),
             poison: random.one_in(8).then(|| *random.pick(&Style::POISONS)),
+            ..Style::default()
         };
     }
     machine
@@ -110,12 +112,11 @@ fn keep_a_change(machine: &Machine) {
     let process = machine.start();
     let snapshot = machine.state().snapshot().unwrap();
     let style = std::mem::take(&mut machine.state().server.style);
-    let wish = Wish {
-        service: "apache".into(),
-        setting: "MaxRequestWorkers".into(),
+    let more = SettingChange {
+        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
         to: SettingValue::Integer(160),
     };
-    let plan = process.prepare(&snapshot, &[wish]).unwrap();
+    let plan = process.prepare(&snapshot, &[more]).and_then(Preparation::into_plan).unwrap();
     let mut changer = Changer::with(tools(&process), Owner { tool: None, what: "webdyno tune".into() });
     changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
     changer.keep().unwrap();

@@ -18,8 +18,8 @@ use webdyno_host::change::journal::action::OldFile;
 use webdyno_host::change::journal::history;
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::{Changer, StateDir, Tools};
-use webdyno_host::services::Service;
-use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
+use webdyno_host::services::Tunable;
+use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::event::{Event, EventBody, Purpose, VERSION};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::tune::Round;
@@ -229,12 +229,14 @@ impl Stand for SimulatedStand {
         Ok(Measured { load, measurement: self.recording.measurement(record) })
     }
 
-    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
+    fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
         self.ask(|agent| {
             let snapshot = agent.snapshot.as_ref().ok_or_else(gone)?;
-            let plan = agent.process.prepare(snapshot, wishes)?;
-            agent.changer.remember(&plan);
-            Ok(plan)
+            let preparation = agent.process.prepare(snapshot, changes)?;
+            if let Preparation::Plan(plan) = &preparation {
+                agent.changer.remember(plan);
+            }
+            Ok(preparation)
         })
     }
 

@@ -173,6 +173,37 @@ fn a_remedy_that_cannot_be_carried_out_is_told() {
     assert!(run.recording.notes[0].contains("it did not do what it was told"), "{:?}", run.recording.notes);
 }
 
+#[test]
+fn a_remedy_that_nobody_can_prepare_is_for_a_person_and_the_next_one_tried() {
+    let run = run_on(PLENTY, options(Goal::Max), Style { preparable_up_to: Some(256), ..Style::default() });
+    let ended = run.ended.clone().unwrap();
+    assert_eq!((ended.goal_met, ended.state), (true, TuneState::Applied));
+    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    let expected = "manual change: apache MaxRequestWorkers 585, apache ServerLimit 585: it cannot set MaxRequestWorkers";
+    assert_eq!(run.recording.notes, [expected]);
+    // What could not be prepared was no round.
+    assert_eq!((run.recording.rounds.len(), run.recording.rounds[0].round.n), (1, 1));
+}
+
+#[test]
+fn when_nobody_can_prepare_any_remedy_it_ends_well() {
+    let style = Style { preparable_up_to: Some(0), ..Style::default() };
+    for (apply, goal, goal_met) in
+        [(true, Goal::Max, true), (false, Goal::Max, true), (true, Goal::Rate(2000.0), false)]
+    {
+        let run = run_on(PLENTY, Options { apply, ..options(goal) }, style);
+        let state = if apply { TuneState::Reverted } else { TuneState::Planned };
+        let ended = run.ended.clone().unwrap();
+        assert_eq!((ended.goal_met, ended.state, run.applies, run.as_before), (goal_met, state, 0, true));
+        assert_eq!(run.report().limit.as_deref(), Some("apache-workers-exhausted"));
+        let notes = &run.recording.notes;
+        assert!(
+            notes.len() == 2 && notes.iter().all(|note| note.starts_with("manual change: ")),
+            "{notes:?}"
+        );
+    }
+}
+
 /// A server of which values above this are in files that Puppet manages.
 fn managed_above(value: i64) -> Style {
     Style { managed_above: Some(value), ..Style::default() }

@@ -20,7 +20,7 @@ use webdyno_host::change::seams::services::Programs;
 use webdyno_host::collectors::Target;
 use webdyno_host::harm_guard::watch::Pull;
 use webdyno_host::os::machine;
-use webdyno_host::services::{Service, snapshot_unknown};
+use webdyno_host::services::{Tunable, snapshot_unknown};
 use webdyno_model::Result;
 use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 use webdyno_model::environment::Environment;
@@ -66,7 +66,7 @@ impl Machine {
 }
 
 impl Programs for Machine {
-    fn service(&self, _: &str) -> Option<&dyn Service> {
+    fn tunable(&self, _: &str) -> Option<&dyn Tunable> {
         None
     }
 

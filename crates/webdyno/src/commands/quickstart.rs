@@ -9,7 +9,7 @@ use std::path::Path;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_host::agent::ServerAddress;
 use webdyno_lab::quickstart::{PrivateApache, USERS};
-use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
@@ -140,8 +140,8 @@ impl Stand for InTime<'_> {
         self.0.verify(best)
     }
 
-    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
-        self.0.prepare(wishes)
+    fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
+        self.0.prepare(changes)
     }
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {

@@ -104,6 +104,22 @@ fn a_pool_behind_a_loaded_site_is_in_the_recording_with_its_limit() {
     assert_eq!(run(place.webdyno().args(["diagnose", "--json", "-", "--from", "seen"])).stdout, ended.stdout);
 }
 
+/// Nobody here changes a pool of PHP-FPM: that is a manual change, and no wrong usage of the program.
+#[test]
+fn a_pool_that_limits_is_a_manual_change_of_a_tuning() {
+    let _turn = shared_turn();
+    let place = Place::shielded();
+    let Some(site) = Site::start(&place) else { return };
+    let load = ["-c", "16", "-d", "6s", "--yes", "--out", "seen", "-q", "--json", "-"];
+    let ended =
+        run(place.webdyno().args(["tune", &site.url("/page.php"), "--apply", "--allow-restart"]).args(load));
+    let json = ended.with_code_in(&[0, 3]).json();
+    assert_eq!(json["limit"], "php-fpm-workers-exhausted", "{json:#}");
+    let notes = recording(&place).notes;
+    let is_noted = |note: &String| note.starts_with("manual change: php_fpm pm.max_children ");
+    assert!(notes.iter().any(is_noted), "{notes:?}");
+}
+
 /// Nothing of it is configured where it could be read from outside: only while somebody asks is there a connection.
 #[test]
 fn a_way_that_leads_back_to_the_server_is_seen_under_its_traffic() {

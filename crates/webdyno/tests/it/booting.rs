@@ -7,8 +7,9 @@ use std::time::Duration;
 use webdyno_host::agent::{AgentClient, ServerAddress, Start};
 use webdyno_host::change::{StateDir, pending};
 use webdyno_host::os::process::{ProcessName, wait_until};
-use webdyno_model::change::{ApplyOptions, Wish};
+use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// The environment variable that makes the test below the one inside of a mount namespace.
 const INSIDE: &str = "WEBDYNO_TEST_BOOTING";
@@ -58,9 +59,11 @@ fn boot_after(start: &Start, units: &Path) {
 
     let client = AgentClient::start(start).unwrap();
     client.discover(apache.files.port).unwrap();
-    let setting = "MaxRequestWorkers".to_owned();
-    let wish = Wish { service: "apache".into(), setting, to: SettingValue::Integer(30) };
-    client.apply(&client.prepare(&[wish]).unwrap(), &ApplyOptions::default()).unwrap();
+    let setting = SettingId::of_service("apache", "MaxRequestWorkers");
+    let wanted = SettingChange { setting, to: SettingValue::Integer(30) };
+    client
+        .apply(&client.prepare(&[wanted]).and_then(Preparation::into_plan).unwrap(), &ApplyOptions::default())
+        .unwrap();
     assert!(apache.configuration() != before && apache.has_limit(30));
     let agent = pending(&state).unwrap().remove(0).id.rsplit('-').next().unwrap().parse().unwrap();
     let agent = ProcessName::of(agent).unwrap();

@@ -15,8 +15,9 @@ use std::time::Duration;
 use webdyno_host::agent::{AgentClient, ServerAddress, Start};
 use webdyno_host::change::{StateDir, pending};
 use webdyno_host::os::process::ProcessName;
-use webdyno_model::change::{ApplyOptions, Wish};
+use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// The files of a server, as far as they are configuration.
 type Files = Vec<(PathBuf, Vec<u8>, u32, u32)>;
@@ -180,12 +181,12 @@ impl Drop for Pair {
 fn change_and_kill(words: &str, port: u16, state: &Path) {
     let client = AgentClient::start(&Start::at(ServerAddress::parse(words).unwrap(), program())).unwrap();
     client.discover(port).unwrap();
-    let wish = |setting: &str| Wish {
-        service: "apache".into(),
-        setting: setting.into(),
+    let to_30 = |name: &str| SettingChange {
+        setting: SettingId::of_service("apache", name),
         to: SettingValue::Integer(30),
     };
-    let plan = client.prepare(&[wish("MaxRequestWorkers"), wish("ServerLimit")]).unwrap();
+    let wanted = [to_30("MaxRequestWorkers"), to_30("ServerLimit")];
+    let plan = client.prepare(&wanted).and_then(Preparation::into_plan).unwrap();
     let options = ApplyOptions { allow_restart: true, ..ApplyOptions::default() };
     client.apply(&plan, &options).unwrap();
     let pid: u32 =

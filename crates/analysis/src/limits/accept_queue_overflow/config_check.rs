@@ -7,6 +7,7 @@ use crate::limits::config_check::{
 };
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
+use webdyno_model::setting::SettingId;
 
 /// The kernel's own value since Linux 5.4, and before.
 const DEFAULTS: [f64; 2] = [4096.0, 128.0];
@@ -27,7 +28,7 @@ pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<ConfigFinding> {
     let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
     cited.extend(facts.cite(&["ahead_accept_queue_allowed", "accept_queue_limit"]));
     let remedy = remedy(
-        ("sysctl", "net.core.somaxconn"),
+        SettingId::sysctl("net.core.somaxconn"),
         (Some(whole(allowed)), whole(number.max(DEFAULTS[0]))),
         ApplyClass::Restart,
         (
@@ -54,7 +55,7 @@ pub(crate) fn raised_in_vain(facts: &Facts) -> Option<ConfigFinding> {
     let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
     cited.extend(facts.cite(&["ahead_accept_queue_allowed"]));
     let remedy = remedy(
-        ("apache", "ListenBacklog"),
+        SettingId::of_service("apache", "ListenBacklog"),
         (Some(backlog.value), whole(allowed)),
         ApplyClass::Restart,
         (

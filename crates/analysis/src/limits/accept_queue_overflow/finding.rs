@@ -7,6 +7,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Dropped connections per second that cost something: below one per ten seconds nobody notices.
 const OVERFLOWS_PER_S_MIN: f64 = 0.1;
@@ -99,9 +100,8 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         "one second of new connections ({}), and at least twice the queue that overflowed",
         format_number(attempts_per_s)
     );
-    let remedy = |service: &str, setting: &str, from: Option<f64>, class, risk: &str| Remedy {
-        service: service.into(),
-        setting: setting.into(),
+    let remedy = |setting: SettingId, from: Option<f64>, class, risk: &str| Remedy {
+        setting,
         from: from.map(|value| SettingValue::Integer(value as i64)),
         to: to.clone(),
         class,
@@ -116,8 +116,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
     let clipped = limit.zip(backlog).is_some_and(|(limit, backlog)| limit < backlog);
     if facts.is_service("apache") && !clipped {
         all.push(remedy(
-            "apache",
-            "ListenBacklog",
+            SettingId::of_service("apache", "ListenBacklog"),
             backlog,
             ApplyClass::Restart,
             "a restart: no answer for a moment",
@@ -127,8 +126,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
     // Where the kernel would grant as much already, nothing is to be done there.
     if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
         all.push(remedy(
-            "sysctl",
-            "net.core.somaxconn",
+            SettingId::sysctl("net.core.somaxconn"),
             granted,
             ApplyClass::Manual,
             "none known; takes effect with the next start of the server",
@@ -153,7 +151,7 @@ mod tests {
     #[test]
     fn both_limits_are_named() {
         let finding = check(&facts(&OVERFLOW, &[("ListenBacklog", 511)])).unwrap();
-        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["ListenBacklog", "net.core.somaxconn"]);
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(1024)));
         for (granted, count) in [(512.0, 2), (4096.0, 1)] {
@@ -168,7 +166,7 @@ mod tests {
         let clipped = OVERFLOW.map(|(name, value)| (name, if value == 511.0 { 128.0 } else { value }));
         let finding = check(&facts(&clipped, &[("ListenBacklog", 511)])).unwrap();
         assert_eq!(finding.remedies.len(), 1);
-        assert_eq!(finding.remedies[0].setting, "net.core.somaxconn");
+        assert_eq!(finding.remedies[0].setting.name, "net.core.somaxconn");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// From this share of idle threads on it is not threads that are missing.
 const IDLE_FRACTION_MIN: f64 = 0.35;
@@ -108,8 +109,7 @@ fn remedy(facts: &Facts, cap: &Cap, queue: f64) -> Option<Remedy> {
     let wanted = HEADROOM * (cap.held + queue);
     let to = ((wanted - cap.threads) / (IDLE_FRACTION_WANTED * cap.threads)).ceil();
     (to > now).then(|| Remedy {
-        service: "apache".into(),
-        setting: "AsyncRequestWorkerFactor".into(),
+        setting: SettingId::of_service("apache", "AsyncRequestWorkerFactor"),
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,

@@ -11,6 +11,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// The share of the requests that must name no file.
 const SHARE_MIN: f64 = 0.3;
@@ -84,8 +85,7 @@ fn negotiates(service: &ServiceSnapshot, asked: &Asked) -> Option<Met> {
 
 fn remedies(met: &Met) -> Vec<Remedy> {
     let remedy = |setting: &str, from: &str, to: Option<String>, risk: &str, why: &str| Remedy {
-        service: "apache".into(),
-        setting: setting.into(),
+        setting: SettingId::of_service("apache", setting),
         from: Some(SettingValue::Text(from.to_owned())),
         to: to.map(SettingValue::Text),
         class: ApplyClass::Manual,

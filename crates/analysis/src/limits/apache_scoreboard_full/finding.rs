@@ -8,6 +8,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Room above the places that the workers in force need, as a share of them; and of those that are stopping.
 const HEADROOM: f64 = 1.5;
@@ -101,8 +102,7 @@ fn remedy(facts: &Facts, full: &Full) -> Remedy {
     let stopping = full.stopping.unwrap_or(0.0);
     let to = (HEADROOM * needed).max(needed + HEADROOM * stopping).max(full.places + 1.0).ceil();
     Remedy {
-        service: "apache".into(),
-        setting: "ServerLimit".into(),
+        setting: SettingId::of_service("apache", "ServerLimit"),
         from: Some(SettingValue::Integer(full.places as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Restart,

@@ -3,12 +3,13 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole, wish,
+    ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole, change,
 };
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::setting::SettingId;
 
 /// MaxRequestWorkers that the other settings do not allow.
 pub(crate) fn clamped(facts: &Facts) -> Option<ConfigFinding> {
@@ -56,7 +57,7 @@ fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> O
     let why = format!("ServerLimit allows {}{each}", limit.with_location());
     let needed = (number / threads).ceil();
     let mut remedy = remedy(
-        ("apache", "ServerLimit"),
+        SettingId::of_service("apache", "ServerLimit"),
         (Some(limit.value), whole(needed)),
         ApplyClass::Restart,
         (
@@ -65,7 +66,7 @@ fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> O
         ),
     );
     if (needed * threads - number).abs() >= 1.0 {
-        remedy.together_with = vec![wish("apache", "MaxRequestWorkers", (needed * threads) as i64)];
+        remedy.together_with = vec![change("apache", "MaxRequestWorkers", (needed * threads) as i64)];
     }
     Some((allowed, why, remedy))
 }
@@ -75,7 +76,7 @@ fn no_multiple(number: f64, threads: f64) -> Option<Clamp> {
     (allowed < number && allowed >= 1.0).then_some(())?;
     let why = format!("that is no multiple of the {} threads of a process", format_number(threads));
     let remedy = remedy(
-        ("apache", "MaxRequestWorkers"),
+        SettingId::of_service("apache", "MaxRequestWorkers"),
         (None, whole(allowed)),
         ApplyClass::Reload,
         (format!("{} is what runs; the file then says so, too", format_number(allowed)), ""),

@@ -8,9 +8,10 @@ use crate::limits::keepalive_holds_workers;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// So many of the workers must have a request, where only processes are seen.
 const TAKEN_FRACTION_MIN: f64 = 0.7;
@@ -133,15 +134,13 @@ fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
     let workers = (clamp.configured.max(needed) / threads).ceil() * threads;
     let workers = workers.min(fits);
     let to = (workers / threads).floor();
-    let most = Wish {
-        service: "apache".into(),
-        setting: "MaxRequestWorkers".into(),
+    let most = SettingChange {
+        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
         to: SettingValue::Integer((to * threads) as i64),
     };
     let differs = to * threads != clamp.configured;
     (workers > clamp.in_force).then(|| Remedy {
-        service: "apache".into(),
-        setting: "ServerLimit".into(),
+        setting: SettingId::of_service("apache", "ServerLimit"),
         from: facts.setting("ServerLimit").map(|limit| SettingValue::Integer(limit as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Restart,
@@ -160,8 +159,7 @@ fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
 /// The processes are there; each may have fewer threads than it is to have.
 fn more_threads(facts: &Facts, clamp: &Clamp, threads: f64) -> Remedy {
     Remedy {
-        service: "apache".into(),
-        setting: "ThreadLimit".into(),
+        setting: SettingId::of_service("apache", "ThreadLimit"),
         from: facts.setting("ThreadLimit").map(|limit| SettingValue::Integer(limit as i64)),
         to: Some(SettingValue::Integer(threads as i64)),
         class: ApplyClass::Restart,
@@ -246,7 +244,7 @@ mod tests {
     fn the_limit_holds_what_the_files_ask_for() {
         let to = |most, limit| {
             let remedy = with(&[], most, limit, false).unwrap().remedies.remove(0);
-            assert_eq!((remedy.setting.as_str(), remedy.class), ("ServerLimit", ApplyClass::Restart));
+            assert_eq!((remedy.setting.name.as_str(), remedy.class), ("ServerLimit", ApplyClass::Restart));
             (remedy.to, remedy.together_with.len())
         };
         assert_eq!(to(400, 1), (Some(SettingValue::Integer(16)), 0));
@@ -267,10 +265,10 @@ mod tests {
             found.summary
         );
         let remedy = &found.remedies[0];
-        assert_eq!((remedy.setting.as_str(), remedy.class), ("ThreadLimit", ApplyClass::Restart));
+        assert_eq!((remedy.setting.name.as_str(), remedy.class), ("ThreadLimit", ApplyClass::Restart));
         assert_eq!(remedy.to, Some(SettingValue::Integer(100)));
         facts.service.as_mut().unwrap().mode = Some("prefork".into());
-        let other = check(&facts).map(|found| found.remedies[0].setting.clone());
+        let other = check(&facts).map(|found| found.remedies[0].setting.name.clone());
         assert_ne!(other.as_deref(), Some("ThreadLimit"), "prefork has none");
     }
 }

@@ -6,9 +6,10 @@ use crate::limits::apache_workers_exhausted::remedy;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// The processes at the end must be this share more than at the beginning: less is the replacement of a few.
 const GREW_FRACTION_MIN: f64 = 0.3;
@@ -111,15 +112,13 @@ fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
         false => ("MinSpareServers", "MaxSpareServers", to),
     };
     let from = facts.setting(spare);
-    let wish = |setting: &str, to: f64| Wish {
-        service: "apache".into(),
-        setting: setting.into(),
+    let change = |setting: &str, to: f64| SettingChange {
+        setting: SettingId::of_service("apache", setting),
         to: SettingValue::Integer(to as i64),
     };
     let more = (2.0 * to).max(facts.setting(most).unwrap_or(0.0));
     from.is_none_or(|from| to > from).then(|| Remedy {
-        service: "apache".into(),
-        setting: spare.into(),
+        setting: SettingId::of_service("apache", spare),
         from: from.map(|from| SettingValue::Integer(from as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
@@ -130,7 +129,7 @@ fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
             format_number(wanted)
         ),
         predicted: None,
-        together_with: vec![wish("StartServers", start), wish(most, more)],
+        together_with: vec![change("StartServers", start), change(most, more)],
     })
 }
 
@@ -184,10 +183,11 @@ mod tests {
         let remedy = with(&[]).unwrap().remedies.remove(0);
         // 80 a second of 0.4 s, and 30%.
         assert_eq!(
-            (remedy.setting.as_str(), remedy.to),
+            (remedy.setting.name.as_str(), remedy.to),
             ("MinSpareServers", Some(SettingValue::Integer(42)))
         );
-        let together: Vec<_> = remedy.together_with.into_iter().map(|wish| (wish.setting, wish.to)).collect();
+        let together: Vec<_> =
+            remedy.together_with.into_iter().map(|change| (change.setting.name, change.to)).collect();
         assert_eq!(
             together,
             [

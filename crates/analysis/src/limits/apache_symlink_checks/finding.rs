@@ -12,6 +12,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Fact, Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// A system call with what Apache does around it.
 const CALL_US: f64 = 0.4;
@@ -90,8 +91,7 @@ fn suspicion(facts: &Facts, files: &FilesWork, options: &InForce) -> Finding {
 
 fn remedy(options: &InForce) -> Remedy {
     Remedy {
-        service: "apache".into(),
-        setting: "Options".into(),
+        setting: SettingId::of_service("apache", "Options"),
         from: Some(SettingValue::Text(options.value.clone())),
         to: Some(SettingValue::Text(with_links(&options.value))),
         class: ApplyClass::Manual,

@@ -8,6 +8,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Processes that prefork starts at most in a second.
 const STARTED_PER_S_MAX: f64 = 32.0;
@@ -105,8 +106,7 @@ fn remedy(facts: &Facts, churn: &Churn) -> Remedy {
     let leaks = facts.value("worker_growth_by_age_bytes").is_some_and(|bytes| bytes > 0.0);
     let to = if leaks { CONNECTIONS_WITH_LEAK } else { 0 };
     Remedy {
-        service: "apache".into(),
-        setting: "MaxConnectionsPerChild".into(),
+        setting: SettingId::of_service("apache", "MaxConnectionsPerChild"),
         from: Some(SettingValue::Integer(churn.connections as i64)),
         to: Some(SettingValue::Integer(to)),
         class: ApplyClass::Reload,

@@ -5,10 +5,11 @@ use crate::resources::memory_pressure;
 use crate::resources::processors::rate_at_cpu;
 use crate::resources::workers::HEADROOM;
 use crate::wording::{format_bytes, format_number};
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 use webdyno_model::tune::Goal;
 
 /// A step up to the running ServerLimit is worth a reload if it gives at least this many times the workers there are.
@@ -47,10 +48,10 @@ pub(crate) fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
 
 pub(crate) fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: String) -> Remedy {
     let processes = SettingValue::Integer((to / facts.threads_per_process()) as i64);
-    let server_limit = Wish { service: "apache".into(), setting: "ServerLimit".into(), to: processes };
+    let server_limit =
+        SettingChange { setting: SettingId::of_service("apache", "ServerLimit"), to: processes };
     Remedy {
-        service: "apache".into(),
-        setting: "MaxRequestWorkers".into(),
+        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
         from: Some(SettingValue::Integer(from as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: if restart { ApplyClass::Restart } else { ApplyClass::Reload },

@@ -8,6 +8,7 @@ use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Below one in ten seconds, or in a hundred requests, nobody misses much.
 const REFUSED_PER_S_MIN: f64 = 0.1;
@@ -60,7 +61,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(&CITED),
         remedies: vec![if is_known_why(facts, logged) {
             let why = "the server itself had none left to connect with, says its log: that comes first, and the backend may be well";
-            manual("apache", "ports and descriptors", "none", why)
+            manual(SettingId::of_service("apache", "ports and descriptors"), "none", why)
         } else {
             remedy(facts, &targets, &at)
         }],
@@ -73,13 +74,13 @@ fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
     const RISK: &str = "none: nothing answers there now";
     let which = if at.is_empty() { String::new() } else { format!(", which is not{at}") };
     let why = format!("start the backend, or let the server look for it where it listens{which}");
-    let general = manual("backend", "address", RISK, why);
+    let general = manual(SettingId::external("backend", "address"), RISK, why);
     let [wrong] = targets else { return general };
     let Some(setting) = concurrency::set_in(facts, wrong) else { return general };
     let written = setting.file.as_ref().map_or(String::new(), |file| {
         format!(" {file}{} says {wrong}.", setting.line.map_or(String::new(), |line| format!(":{line}")))
     });
-    let known = manual("apache", &setting.setting, RISK, "");
+    let known = manual(SettingId::of_service("apache", &setting.setting), RISK, "");
     let from = Some(SettingValue::Text(setting.value.clone()));
     match listens_unasked(facts).as_slice() {
         [(program, address)] => Remedy {
@@ -213,7 +214,7 @@ mod tests {
             check(&facts).unwrap().remedies.remove(0)
         };
         let one = with(&["unix:/run/php/php.sock", "127.0.0.1:9001"]);
-        assert_eq!((one.setting.as_str(), one.class), ("SetHandler", ApplyClass::Manual));
+        assert_eq!((one.setting.name.as_str(), one.class), ("SetHandler", ApplyClass::Manual));
         assert_eq!(one.to, Some(SettingValue::Text("fcgi://127.0.0.1:9001".into())));
         for part in ["php_fpm listens at 127.0.0.1:9001", "/etc/apache2/shop.conf:8 says 127.0.0.1:9000"] {
             assert!(one.why.contains(part), "{}", one.why);

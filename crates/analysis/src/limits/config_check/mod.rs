@@ -5,9 +5,10 @@
 
 use crate::facts::Facts;
 use crate::limits::LimitId;
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Fact, Finding, Remedy};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// How bad it is when it comes to it: what is worse comes first, among equals what is surer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,14 +53,13 @@ pub(crate) fn config_finding(
 
 /// A setting of a service to a value.
 pub(crate) fn remedy(
-    (service, setting): (&str, &str),
+    setting: SettingId,
     (from, to): (Option<SettingValue>, SettingValue),
     class: ApplyClass,
     (why, risk): (String, &str),
 ) -> Remedy {
     Remedy {
-        service: service.into(),
-        setting: setting.into(),
+        setting,
         from,
         to: Some(to),
         class,
@@ -70,8 +70,8 @@ pub(crate) fn remedy(
     }
 }
 
-pub(crate) fn wish(service: &str, setting: &str, to: i64) -> Wish {
-    Wish { service: service.into(), setting: setting.into(), to: SettingValue::Integer(to) }
+pub(crate) fn change(service: &str, setting: &str, to: i64) -> SettingChange {
+    SettingChange { setting: SettingId::of_service(service, setting), to: SettingValue::Integer(to) }
 }
 
 /// A whole number as a setting has it.

@@ -62,7 +62,7 @@ fn only(facts: &Facts) -> Option<(String, String)> {
     assert!(all.len() <= 1, "{all:#?}");
     let finding = all.pop()?;
     let remedy = &finding.remedies[0];
-    Some((finding.id, format!("{} {}", remedy.setting, remedy.to.as_ref().unwrap())))
+    Some((finding.id, format!("{} {}", remedy.setting.name, remedy.to.as_ref().unwrap())))
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remed
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
+use webdyno_model::setting::SettingId;
 
 /// A table of tracked connections that one client address alone can fill.
 pub(crate) fn below_ports(facts: &Facts) -> Option<ConfigFinding> {
@@ -29,7 +30,7 @@ pub(crate) fn below_ports(facts: &Facts) -> Option<ConfigFinding> {
         format_number(ports)
     );
     let remedy: Remedy = remedy(
-        ("sysctl", "net.netfilter.nf_conntrack_max"),
+        SettingId::sysctl("net.netfilter.nf_conntrack_max"),
         (Some(whole(limit)), whole(262_144.0)),
         ApplyClass::Live,
         (

@@ -5,6 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::manual_remedy::{manual, sysctl};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::setting::SettingId;
 
 /// The table must be full in this share of the readings: a table that sheds old entries swings below its limit.
 const FULL_FRACTION_MIN: f64 = 0.2;
@@ -127,7 +128,11 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         }
     }
     let keep = "one entry of the table then serves many requests";
-    all.push(manual("clients", "keep-alive", "a worker or a socket is held between requests", keep));
+    all.push(manual(
+        SettingId::external("clients", "keep-alive"),
+        "a worker or a socket is held between requests",
+        keep,
+    ));
     all
 }
 
@@ -190,7 +195,7 @@ mod tests {
         let finding = check(&with(&[])).unwrap();
         let [size, buckets, keep] = &finding.remedies[..] else { panic!("{:?}", finding.remedies) };
         assert_eq!(
-            (size.setting.as_str(), &size.from, &size.to),
+            (size.setting.name.as_str(), &size.from, &size.to),
             (
                 "net.netfilter.nf_conntrack_max",
                 &Some(SettingValue::Integer(65_536)),
@@ -198,8 +203,8 @@ mod tests {
             )
         );
         assert_eq!(buckets.to, Some(SettingValue::Integer(65_536)));
-        assert_eq!((keep.setting.as_str(), finding.explains_fraction), ("keep-alive", Some(0.9)));
-        assert!(finding.remedies.iter().all(|remedy| remedy.wishes().is_empty()));
+        assert_eq!((keep.setting.name.as_str(), finding.explains_fraction), ("keep-alive", Some(0.9)));
+        assert!(finding.remedies.iter().all(|remedy| remedy.setting_changes().is_empty()));
     }
 
     #[test]

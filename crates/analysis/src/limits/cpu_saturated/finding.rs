@@ -10,6 +10,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Stolen time is somebody else's work: with more of it the machine is not what it claims to be.
 const STEAL_FRACTION_MAX: f64 = 0.10;
@@ -137,8 +138,7 @@ fn remedy(facts: &Facts, shortage: Shortage) -> Remedy {
     let (to, reason) = wanted_cores(facts, shortage.usable);
     let times = to / shortage.usable;
     Remedy {
-        service: "hardware".into(),
-        setting: "cores".into(),
+        setting: SettingId::hardware("cores"),
         from: Some(SettingValue::Integer(shortage.usable as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,

@@ -7,6 +7,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::setting::SettingId;
 
 /// Less than this is what sharing a host costs.
 const STEAL_FRACTION_MIN: f64 = 0.10;
@@ -64,8 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "rate",
         ]),
         remedies: vec![Remedy {
-            service: "hardware".into(),
-            setting: "host".into(),
+            setting: SettingId::hardware("host"),
             from: None,
             to: None,
             class: ApplyClass::Manual,

@@ -8,6 +8,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// In fewer periods it is a burst now and then.
 const PERIODS_FRACTION_MIN: f64 = 0.1;
@@ -90,8 +91,7 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
         None => "twice the quota that is used up; measure again".into(),
     };
     Some(Remedy {
-        service: "hardware".into(),
-        setting: "cpus".into(),
+        setting: SettingId::hardware("cpus"),
         from: Some(SettingValue::parse(&format_number(quota))),
         to: Some(SettingValue::parse(&format!("{to}"))),
         class: ApplyClass::Manual,

@@ -9,6 +9,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Of the pages that were read so many must have taken the place of others. The rest filled what was free.
 const REPLACED_FRACTION_MIN: f64 = 0.5;
@@ -79,17 +80,16 @@ fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
     let more = room.map_or(missing, |room| missing.min(room));
     let Some(size) = size else {
         let why = format!("{} more: what is read from the disk within a minute", format_bytes(more));
-        return vec![manual("mariadb", "innodb_buffer_pool_size", "memory", &why)];
+        return vec![manual(SettingId::of_service("mariadb", "innodb_buffer_pool_size"), "memory", &why)];
     };
     let to = ((size + more) / STEP_BYTES).floor() * STEP_BYTES;
     if to <= size {
         let why = "the pool has no room to grow: as much as is read from the disk within a minute is missing";
-        return vec![manual("hardware", "memory", "none", why)];
+        return vec![manual(SettingId::hardware("memory"), "none", why)];
     }
     let bound = if more < missing { ", bounded by half of the memory that is available" } else { "" };
     vec![Remedy {
-        service: "mariadb".into(),
-        setting: "innodb_buffer_pool_size".into(),
+        setting: SettingId::of_service("mariadb", "innodb_buffer_pool_size"),
         from: Some(setting_source::kibibytes(size)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
@@ -139,7 +139,10 @@ mod tests {
         let tight = with(&[("memory_available_min_bytes", 100e6)]).unwrap();
         assert_eq!(to(&tight), Some(3.0 * STEP_BYTES));
         assert!(tight.remedies[0].why.contains("half of the memory"));
-        assert_eq!(with(&[("memory_available_min_bytes", 1e6)]).unwrap().remedies[0].service, "hardware");
+        assert_eq!(
+            with(&[("memory_available_min_bytes", 1e6)]).unwrap().remedies[0].setting.target.name(),
+            "hardware"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remed
 use crate::resources::memory_pressure::free_and_limit;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
+use webdyno_model::setting::SettingId;
 
 /// Buffers that each connection of the database may take: `(setting, fact)`.
 const BUFFERS: [(&str, &str); 6] = [
@@ -47,7 +48,7 @@ pub(crate) fn buffers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     let (to, why) =
         (2_097_152.0, format!("{setting} is the largest of them; 2 MiB suffice for nearly all statements"));
     let remedy = remedy(
-        ("mariadb", setting),
+        SettingId::of_service("mariadb", setting),
         (Some(whole(now)), whole(to)),
         ApplyClass::Live,
         (why, "a statement that sorts more writes temporary files"),

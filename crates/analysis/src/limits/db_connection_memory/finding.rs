@@ -5,9 +5,10 @@ use crate::limits::LimitId;
 use crate::resources::memory_pressure::Holder;
 use crate::resources::{memory_evidence, memory_pressure, setting_source};
 use crate::wording::{format_bytes, format_number};
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// What a connection takes, with what MariaDB 10.11 has by itself.
 const BUFFERS: [(&str, &str, f64); 6] = [
@@ -122,14 +123,12 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
     let fits = (room / open - beside).clamp(BUFFER_BYTES_MIN, largest.2);
     // As such values are written.
     let to = 2f64.powf(fits.log2().floor());
-    let usual = |row: &(&str, &str, f64)| Wish {
-        service: "mariadb".into(),
-        setting: row.1.into(),
+    let usual = |row: &(&str, &str, f64)| SettingChange {
+        setting: SettingId::of_service("mariadb", row.1),
         to: SettingValue::Integer(row.2 as i64),
     };
     Some(Remedy {
-        service: "mariadb".into(),
-        setting: largest.1.into(),
+        setting: SettingId::of_service("mariadb", largest.1),
         from: Some(setting_source::kibibytes(buffer(facts, *largest))),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
@@ -177,11 +176,11 @@ mod tests {
     fn the_largest_buffer_is_made_to_fit_and_the_others_usual() {
         let finding = with(&[]).unwrap();
         let remedy = &finding.remedies[0];
-        assert_eq!((finding.confidence, remedy.setting.as_str()), (0.9, "sort_buffer_size"));
+        assert_eq!((finding.confidence, remedy.setting.name.as_str()), (0.9, "sort_buffer_size"));
         // (360 - 100 - 132) MB for 50 connections, less the megabyte of their other buffers, as a power of two.
         assert_eq!(remedy.to, Some(SettingValue::Integer(1_048_576)));
         assert_eq!(remedy.together_with.len(), 1);
-        assert_eq!(remedy.together_with[0].setting, "join_buffer_size");
+        assert_eq!(remedy.together_with[0].setting.name, "join_buffer_size");
     }
 
     #[test]

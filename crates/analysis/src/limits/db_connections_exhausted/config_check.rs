@@ -8,6 +8,7 @@ use crate::limits::config_check::{
 };
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
+use webdyno_model::setting::SettingId;
 
 /// Fewer connections than workers that may each want one.
 pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFinding> {
@@ -27,7 +28,7 @@ pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFind
     // Some for those who administrate it.
     let wanted = (workers * 1.1).ceil() + 10.0;
     let remedy = remedy(
-        ("mariadb", "max_connections"),
+        SettingId::of_service("mariadb", "max_connections"),
         (Some(whole(limit)), whole(wanted)),
         ApplyClass::Live,
         (

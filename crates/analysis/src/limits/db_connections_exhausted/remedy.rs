@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Room above the workers there are, and for other programs: cron jobs, a shell, the monitoring.
 const HEADROOM: f64 = 1.1;
@@ -24,7 +25,11 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let workers = workers(facts);
     let Some((wanted, why)) = workers.map(by_workers).or_else(|| by_demand(facts)) else {
         let why = "one connection for each worker of the application, a tenth more, and ten for others";
-        return vec![manual("mariadb", "max_connections", "memory for the buffers of each connection", why)];
+        return vec![manual(
+            SettingId::of_service("mariadb", "max_connections"),
+            "memory for the buffers of each connection",
+            why,
+        )];
     };
     let each = facts.value("db_connection_memory_bytes").filter(|bytes| *bytes > 0.0);
     let available = facts.value("memory_available_min_bytes");
@@ -33,7 +38,11 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if limit.is_some_and(|limit| to <= limit) {
         let why = "memory holds no more connections at what each may take for its buffers: lower sort_buffer_size and join_buffer_size";
-        return vec![manual("mariadb", "sort_buffer_size", "large sorts go over temporary files", why)];
+        return vec![manual(
+            SettingId::of_service("mariadb", "sort_buffer_size"),
+            "large sorts go over temporary files",
+            why,
+        )];
     }
     let bound = if to < wanted { ", bounded by half of the memory that is available" } else { "" };
     let memory = each.zip(limit).map_or(String::new(), |(each, limit)| {
@@ -44,8 +53,7 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     });
     vec![
         Remedy {
-            service: "mariadb".into(),
-            setting: "max_connections".into(),
+            setting: SettingId::of_service("mariadb", "max_connections"),
             from: limit.map(|limit| SettingValue::Integer(limit as i64)),
             to: Some(SettingValue::Integer(to as i64)),
             class: ApplyClass::Live,
@@ -138,7 +146,7 @@ mod tests {
 
     fn to(facts: &Facts) -> Option<f64> {
         let remedy = crate::limits::db_connections_exhausted::finding::check(facts)?.remedies.remove(0);
-        (remedy.setting == "max_connections").then(|| remedy.to.and_then(|to| to.number()))?
+        (remedy.setting.name == "max_connections").then(|| remedy.to.and_then(|to| to.number()))?
     }
 
     #[test]

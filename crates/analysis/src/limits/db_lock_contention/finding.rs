@@ -8,6 +8,7 @@ use crate::resources::concurrency;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
+use webdyno_model::setting::SettingId;
 
 /// One that waits now and then is how transactions work.
 const WAITING_MIN: f64 = 1.0;
@@ -39,9 +40,7 @@ fn for_tables(facts: &Facts) -> Option<Finding> {
         confidence: if told { 0.93 } else { 0.8 },
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&["db_lock_waiting_mean", "db_table_lock_waits_per_s", "db_threads_running_mean", "db_cpu_cores", "cpu_busy_fraction", "in_flight_mean", "response_time_mean_us", "rate", "ended_per_s"]),
-        remedies: vec![manual(
-            "mariadb",
-            "engine",
+        remedies: vec![manual(SettingId::of_service("mariadb", "engine"),
             "the table is written anew, and needs more room; backups and full-text indexes may differ",
             "tables of InnoDB, which locks rows: `SELECT table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')`; and nothing slow in a statement that writes, or between taking a lock (LOCK TABLES, GET_LOCK) and giving it back",
         )],
@@ -103,8 +102,7 @@ fn for_rows(facts: &Facts) -> Option<Finding> {
             "rate",
         ]),
         remedies: vec![manual(
-            "mariadb",
-            "transactions",
+            SettingId::of_service("mariadb", "transactions"),
             "a change of the program",
             "change the row that all want last, commit at once, and wait for nothing in between; find it by an index",
         )],

@@ -7,6 +7,7 @@ use crate::resources::{concurrency, memory_evidence};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
+use webdyno_model::setting::SettingId;
 
 pub(crate) use super::named::busiest as busiest_statement;
 
@@ -66,7 +67,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "in_flight_mean",
             "rate",
         ]),
-        remedies: vec![manual("mariadb", "index", RISK, super::named::how_to_find(facts, named.as_ref()))],
+        remedies: vec![manual(
+            SettingId::of_service("mariadb", "index"),
+            RISK,
+            super::named::how_to_find(facts, named.as_ref()),
+        )],
     })
 }
 

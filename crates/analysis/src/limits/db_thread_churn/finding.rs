@@ -9,6 +9,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Threads per connection: kept ones leave next to nothing to create.
 const PER_CONNECTION_MIN: f64 = 0.5;
@@ -75,8 +76,7 @@ fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
     let to = DEFAULT_SIZE.max(used).min(most);
     let rate = facts.value("rate").map(|rate| rate / (1.0 - share));
     (cache.is_none_or(|cache| cache < to)).then(|| Remedy {
-        service: "mariadb".into(),
-        setting: "thread_cache_size".into(),
+        setting: SettingId::of_service("mariadb", "thread_cache_size"),
         from: cache.map(|cache| SettingValue::Integer(cache as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,

@@ -7,6 +7,7 @@ use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// The share of the ports from which on hardly one is found: they are tried from a random place on.
 const USED_FRACTION_MIN: f64 = 0.95;
@@ -74,16 +75,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
     let mut all = vec![];
     if facts.value("no_port_messages").is_none_or(|count| count > 0.0) {
-        all.push(manual(
-            "apache",
-            "disablereuse",
+        all.push(manual(SettingId::of_service("apache", "disablereuse"),
             "a kept connection may be closed by the backend just when it is used: its timeout has to be the longer one",
             "connections to the backend that are kept carry many requests each: ProxyPass without disablereuse=on",
         ));
     } else {
         all.push(manual(
-            "application",
-            "persistent connections",
+            SettingId::application("persistent connections"),
             "the backend needs one connection for each worker",
             "connections to the backend that are kept carry many requests each",
         ));
@@ -92,9 +90,7 @@ fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
     if let Some(gain) = gain {
         all.push(Remedy {
             to: Some(SettingValue::Text(WIDEST.into())),
-            ..manual(
-                "sysctl",
-                "net.ipv4.ip_local_port_range",
+            ..manual(SettingId::sysctl("net.ipv4.ip_local_port_range"),
                 "ports of services that start later may be taken (reserve them: ip_local_reserved_ports); firewalls in between \
                  must let them through; takes effect at once",
                 format!("all ports that are not privileged: {gain} times as many"),
@@ -102,8 +98,7 @@ fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
         });
     }
     all.push(manual(
-        "apache",
-        "unix socket",
+        SettingId::of_service("apache", "unix socket"),
         "backend and server must share a machine",
         "a unix socket takes no ports",
     ));
@@ -142,7 +137,7 @@ mod tests {
     fn kept_connections_come_before_a_wider_range() {
         let finding = check(&seen(900.0, 400.0, 0.9)).unwrap();
         assert!(finding.summary.contains("400 are taken towards 10.0.0.2:80"), "{}", finding.summary);
-        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["disablereuse", "net.ipv4.ip_local_port_range", "unix socket"]);
         assert_eq!(finding.remedies[1].to, Some(SettingValue::Text("1024 65535".into())));
     }

@@ -8,6 +8,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::setting::SettingId;
 
 /// Others with less than this share of the processors are not why the service lacks them.
 const FOREIGN_FRACTION_MIN: f64 = 0.2;
@@ -77,8 +78,7 @@ fn remedy(facts: &Facts, others: &Foreign) -> Remedy {
         Predicted { rate: at(0.9), ci95: [at(0.5), at(1.05)] }
     });
     Remedy {
-        service: "hardware".into(),
-        setting: "other programs".into(),
+        setting: SettingId::hardware("other programs"),
         from: None,
         to: None,
         class: ApplyClass::Manual,

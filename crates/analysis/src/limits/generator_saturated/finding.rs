@@ -7,6 +7,7 @@ use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::{memory_evidence, processors};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::setting::SettingId;
 
 /// Above this share of busy processors the server may have no room, idle workers or not,
 const CPU_FRACTION_MAX: f64 = 0.90;
@@ -103,8 +104,7 @@ fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&st
             "accept_queue_mean",
         ]),
         remedies: vec![Remedy {
-            service: "generator".into(),
-            setting: setting.into(),
+            setting: SettingId::generator(setting),
             from: None,
             to: None,
             class: ApplyClass::Manual,
@@ -128,7 +128,7 @@ mod tests {
         facts.generator_fault = Some("the busiest engine thread used 90% of a core".into());
         let finding = check(&facts).unwrap();
         assert!(finding.summary.contains("90% of a core"));
-        assert!(finding.remedies[0].wishes().is_empty());
+        assert!(finding.remedies[0].setting_changes().is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::limits::config_check::{
 };
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// HostnameLookups On or Double.
 pub(crate) fn host_names(facts: &Facts) -> Option<ConfigFinding> {
@@ -19,7 +20,7 @@ pub(crate) fn host_names(facts: &Facts) -> Option<ConfigFinding> {
         found.with_location()
     );
     let remedy = remedy(
-        ("apache", "HostnameLookups"),
+        SettingId::of_service("apache", "HostnameLookups"),
         (Some(found.value), SettingValue::Text("Off".into())),
         ApplyClass::Reload,
         (

@@ -9,6 +9,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// Look-ups under way, as a share of the busy workers, from which on they hold many of them.
 const HELD_FRACTION_MIN: f64 = 0.3;
@@ -147,8 +148,7 @@ fn why_it_asks(asks: &Asks) -> String {
 fn remedy(asks: &Asks) -> Remedy {
     let is_switch = asks.setting == "HostnameLookups";
     Remedy {
-        service: "apache".into(),
-        setting: asks.setting.into(),
+        setting: SettingId::of_service("apache", asks.setting),
         from: Some(SettingValue::parse(&asks.value)),
         to: is_switch.then(|| SettingValue::Text("Off".into())),
         class: if is_switch { ApplyClass::Reload } else { ApplyClass::Manual },

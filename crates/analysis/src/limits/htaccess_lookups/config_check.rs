@@ -7,6 +7,7 @@ use crate::limits::config_check::{
 };
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// AllowOverride over the documents: .htaccess is looked for in each folder of a path, for each request.
 pub(crate) fn overrides(facts: &Facts) -> Option<ConfigFinding> {
@@ -20,7 +21,7 @@ pub(crate) fn overrides(facts: &Facts) -> Option<ConfigFinding> {
         found.with_location()
     );
     let remedy = remedy(
-        ("apache", "AllowOverride"),
+        SettingId::of_service("apache", "AllowOverride"),
         (Some(found.value), SettingValue::Text("None".into())),
         ApplyClass::Manual,
         (

@@ -11,6 +11,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// A look-up of a file that is not there: the path is put together and walked by the kernel. 1 to 2 us.
 const LOOK_UP_US: f64 = 1.5;
@@ -106,8 +107,7 @@ fn met(facts: &Facts) -> Option<Met> {
 
 fn remedy(met: &Met) -> Remedy {
     Remedy {
-        service: "apache".into(),
-        setting: "AllowOverride".into(),
+        setting: SettingId::of_service("apache", "AllowOverride"),
         from: Some(SettingValue::Text(met.value.clone())),
         to: Some(SettingValue::Text("None".into())),
         class: ApplyClass::Manual,

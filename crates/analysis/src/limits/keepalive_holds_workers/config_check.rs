@@ -7,6 +7,7 @@ use crate::limits::config_check::{
 };
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
+use webdyno_model::setting::SettingId;
 
 /// From this size on a worker is too dear to wait for a client's next request.
 const FAT_BYTES: f64 = 10e6;
@@ -33,7 +34,7 @@ pub(crate) fn kept_by_fat_processes(facts: &Facts) -> Option<ConfigFinding> {
     let mut cited: Vec<_> = fact("KeepAliveTimeout", "s", &timeout).into_iter().collect();
     cited.extend(facts.cite(&["worker_private_mean_bytes"]));
     let remedy = remedy(
-        ("apache", "KeepAliveTimeout"),
+        SettingId::of_service("apache", "KeepAliveTimeout"),
         (Some(timeout.value), whole(2.0)),
         ApplyClass::Reload,
         (

@@ -9,6 +9,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// From this share of the busy workers on that wait for another request, these are what is missing.
 const HELD_FRACTION_MIN: f64 = 0.5;
@@ -116,8 +117,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     let threads =
         !modules.is_empty() && !modules.iter().any(|module| WITHOUT_THREADS.contains(&module.as_str()));
     let mpm = Remedy {
-        service: "apache".into(),
-        setting: "mpm".into(),
+        setting: SettingId::of_service("apache", "mpm"),
         from: facts.service.as_ref().and_then(|service| service.mode.clone()).map(SettingValue::Text),
         to: Some(SettingValue::Text("event".into())),
         class: ApplyClass::Manual,
@@ -152,8 +152,7 @@ fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
         )
     });
     Some(Remedy {
-        service: "apache".into(),
-        setting: "KeepAliveTimeout".into(),
+        setting: SettingId::of_service("apache", "KeepAliveTimeout"),
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
@@ -237,11 +236,11 @@ mod tests {
         // (connections per second, seconds): 60 workers, 70 wait.
         for (opened, to) in [(19.0, 1), (12.0, 2), (5.0, 3), (1.0, 3)] {
             let finding = with(&[("connections_opened_per_s", opened)], "prefork", "On").unwrap();
-            let remedy = finding.remedies.iter().find(|one| one.setting == "KeepAliveTimeout").unwrap();
+            let remedy = finding.remedies.iter().find(|one| one.setting.name == "KeepAliveTimeout").unwrap();
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{opened}");
         }
         let first = &with(&[], "worker", "On").unwrap().remedies[0];
-        assert_eq!((first.setting.as_str(), first.wishes().len()), ("mpm", 0));
+        assert_eq!((first.setting.name.as_str(), first.setting_changes().len()), ("mpm", 0));
     }
 
     #[test]

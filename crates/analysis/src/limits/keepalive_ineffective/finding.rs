@@ -9,6 +9,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Establishing connections must cost this share of the response time: less is not worth a change. Over TLS half of that:
 /// what a handshake costs the processors delays all other requests, too.
@@ -198,8 +199,7 @@ fn by_limit(facts: &Facts, carried: f64) -> Option<Cause> {
 
 fn remedy(setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str) -> Remedy {
     Remedy {
-        service: "apache".into(),
-        setting: setting.into(),
+        setting: SettingId::of_service("apache", setting),
         from,
         to: Some(to),
         class: ApplyClass::Reload,
@@ -229,8 +229,7 @@ fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
         words: words.into(),
         confidence: if allowed { 0.8 } else { 0.7 },
         remedy: Remedy {
-            service: "application".into(),
-            setting: "Connection".into(),
+            setting: SettingId::application("Connection"),
             from: Some(SettingValue::Text("close".into())),
             to: None,
             class: ApplyClass::Manual,
@@ -279,7 +278,7 @@ mod tests {
     #[test]
     fn the_cause_is_named() {
         let setting =
-            |finding: Option<Finding>| finding.map(|mut finding| finding.remedies.remove(0).setting);
+            |finding: Option<Finding>| finding.map(|mut finding| finding.remedies.remove(0).setting.name);
         let named =
             |changes: &[(&str, f64)], requests, keep_alive| setting(with(changes, requests, keep_alive));
         assert_eq!(named(&[], 1, "On").as_deref(), Some("MaxKeepAliveRequests"));

@@ -5,13 +5,13 @@ use crate::limits::LimitId;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::setting::SettingId;
 
 /// Fires when the run's own verdict says so.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let total = facts.kernel_limit_total.as_ref()?;
     let remedy = |setting: &str, class, why: &str| Remedy {
-        service: "generator".into(),
-        setting: setting.into(),
+        setting: SettingId::generator(setting),
         from: None,
         to: None,
         class,
@@ -67,6 +67,6 @@ mod tests {
         let all = findings(&facts);
         assert_eq!(all[0].id, "kernel-limit-total");
         assert!(all[0].summary.contains("28,230 connections") && all[0].summary.contains("28,232"));
-        assert!(all[0].remedies.iter().all(|remedy| remedy.wishes().is_empty()));
+        assert!(all[0].remedies.iter().all(|remedy| remedy.setting_changes().is_empty()));
     }
 }

@@ -9,6 +9,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::{LogKind, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// The share of the busy workers that must be at the log, and how many at least: a line takes microseconds.
 const LOGGING_FRACTION_MIN: f64 = 0.3;
@@ -154,9 +155,8 @@ fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow:
 }
 
 fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
-    let remedy = |service: &str, setting: &str, class, risk: &str, why: &str| Remedy {
-        service: service.into(),
-        setting: setting.into(),
+    let remedy = |setting: SettingId, class, risk: &str, why: &str| Remedy {
+        setting,
         from: None,
         to: None,
         class,
@@ -173,8 +173,7 @@ fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
             from: value.map(|value| SettingValue::parse(&value)),
             to: Some(SettingValue::Text("On".into())),
             ..remedy(
-                "apache",
-                "BufferedLogs",
+                SettingId::of_service("apache", "BufferedLogs"),
                 ApplyClass::Reload,
                 "what was not written yet is lost when a process crashes: up to 4 kB of lines each",
                 "a block of lines is written when it is full, instead of each line",
@@ -182,15 +181,13 @@ fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
         })
     };
     let file = remedy(
-        "apache",
-        "CustomLog",
+        SettingId::of_service("apache", "CustomLog"),
         ApplyClass::Manual,
         "the program gets the lines a moment later, and must follow the file when it is rotated",
         "a file takes a line in microseconds; the program can read that, and no worker waits for it",
     );
     let disk = remedy(
-        "hardware",
-        "disk of the logs",
+        SettingId::hardware("disk of the logs"),
         ApplyClass::Manual,
         "without `sync` the last seconds of the log may be lost when the power fails",
         "a disk that may keep writes back (no `sync`), or one that is faster and not shared",
@@ -239,10 +236,10 @@ mod tests {
         assert_eq!(crowded.confidence, 0.5);
         let disk = with(&[], false).unwrap();
         assert_eq!((disk.confidence, disk.explains_fraction), (0.95, Some(0.967)));
-        assert_eq!(disk.remedies[0].setting, "BufferedLogs");
+        assert_eq!(disk.remedies[0].setting.name, "BufferedLogs");
         let program = with(&[no_wait], true).unwrap();
         assert!(program.summary.contains("/usr/bin/send"), "{}", program.summary);
-        assert_eq!((program.confidence, program.remedies[0].setting.as_str()), (0.9, "CustomLog"));
+        assert_eq!((program.confidence, program.remedies[0].setting.name.as_str()), (0.9, "CustomLog"));
         assert_eq!(with(&[no_wait], false).unwrap().confidence, 0.7);
     }
 

@@ -7,6 +7,7 @@ use crate::limits::config_check::{
 };
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// LogLevel debug or trace, of all modules or of one.
 pub(crate) fn verbose_log(facts: &Facts) -> Option<ConfigFinding> {
@@ -21,7 +22,7 @@ pub(crate) fn verbose_log(facts: &Facts) -> Option<ConfigFinding> {
         found.with_location()
     );
     let remedy = remedy(
-        ("apache", "LogLevel"),
+        SettingId::of_service("apache", "LogLevel"),
         (Some(found.value), SettingValue::Text("warn".into())),
         ApplyClass::Reload,
         (

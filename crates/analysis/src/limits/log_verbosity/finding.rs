@@ -10,6 +10,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// What a byte costs in processor time, at least: a line of 200 takes one to two microseconds to be put together and
 /// written. Bytes are counted, not lines: of a log that grows this fast only a part is read.
@@ -102,8 +103,7 @@ fn written_at(level: &InForce) -> String {
 
 fn remedy(level: &InForce) -> Remedy {
     Remedy {
-        service: "apache".into(),
-        setting: "LogLevel".into(),
+        setting: SettingId::of_service("apache", "LogLevel"),
         from: Some(SettingValue::Text(level.value.clone())),
         to: Some(SettingValue::Text("warn".into())),
         class: ApplyClass::Manual,

@@ -5,6 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::setting::SettingId;
 
 /// One in a hundred: in the 99th percentile of the response times.
 const LOST_FRACTION_MIN: f64 = 0.01;
@@ -61,15 +62,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn remedies() -> Vec<Remedy> {
     vec![
         manual(
-            "network",
-            "path",
+            SettingId::external("network", "path"),
             "a limit on new connections may be meant: ask who made it",
             "find what drops first packets between clients and server: a limit for new connections, a full table of a \
              firewall or load balancer, a damaged line",
         ),
         manual(
-            "clients",
-            "keep-alive",
+            SettingId::external("clients", "keep-alive"),
             "a worker or a socket is held between requests",
             "fewer connections are begun, so fewer first packets can be lost",
         ),

@@ -10,6 +10,7 @@ use crate::resources::memory_pressure::workers_that_fit;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Fact;
+use webdyno_model::setting::SettingId;
 
 /// More workers than memory holds by what one of them costs now. Idle ones are smaller than busy ones, so that even fewer
 /// fit under load.
@@ -39,7 +40,7 @@ pub(crate) fn workers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         "memory_available_min_bytes",
     ]));
     let remedy = remedy(
-        ("apache", "MaxRequestWorkers"),
+        SettingId::of_service("apache", "MaxRequestWorkers"),
         (Some(allowed.value), whole(fits)),
         ApplyClass::Reload,
         (
@@ -70,7 +71,7 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     cited.extend(facts.cite_of(&["ahead_fpm_child_bytes"], &pool));
     cited.extend(facts.cite(&["memory_limit_bytes", "memory_available_min_bytes"]));
     let remedy = remedy(
-        ("php_fpm", "pm.max_children"),
+        SettingId::of_service("php_fpm", "pm.max_children"),
         (Some(allowed.value), whole(fits)),
         ApplyClass::Reload,
         (

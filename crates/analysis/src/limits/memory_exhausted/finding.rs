@@ -10,6 +10,7 @@ use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Fires on thrashing, or when processes were killed.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -114,8 +115,7 @@ fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
     let fewer = match holder {
         Some(Holder::Pool(pool)) => fewer_children(facts, pool),
         Some(Holder::Database) => Some(manual(
-            "mariadb",
-            "memory",
+            SettingId::of_service("mariadb", "memory"),
             "smaller caches read more from the disk, fewer connections make the others wait",
             "smaller caches (innodb_buffer_pool_size, key_buffer_size), smaller buffers for each connection (sort_buffer_size, join_buffer_size), or fewer connections (max_connections); or more memory",
         )),
@@ -131,8 +131,7 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
         return None;
     }
     Some(Remedy {
-        service: "apache".into(),
-        setting: "MaxRequestWorkers".into(),
+        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(fits as i64)),
         class: ApplyClass::Reload,
@@ -157,8 +156,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
     let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
     let takeover = php_fpm::takeover(facts, Some(pool));
     let mut remedy = Remedy {
-        service: "php_fpm".into(),
-        setting: "pm.max_children".into(),
+        setting: SettingId::of_service("php_fpm", "pm.max_children"),
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(fits as i64)),
         class: takeover.class,

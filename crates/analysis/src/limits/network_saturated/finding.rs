@@ -8,6 +8,7 @@ use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Fact, Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::setting::SettingId;
 
 /// The share of what a link can carry from which on it is full: frames have gaps and preambles that nobody counts.
 const FULL_FRACTION_MIN: f64 = 0.9;
@@ -138,8 +139,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
             class: ApplyClass::Manual,
             predicted: with_less(facts),
             ..manual(
-                "apache",
-                "mod_deflate",
+                SettingId::of_service("apache", "mod_deflate"),
                 "about a millisecond of a processor for each 50 kB of text; a reload",
                 why,
             )
@@ -147,15 +147,12 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
     }
     if sends {
         all.push(manual(
-            "apache",
-            "Cache-Control",
+            SettingId::of_service("apache", "Cache-Control"),
             "visitors see a change only when its time is over",
             "what browsers and caches keep is not sent again",
         ));
     }
-    all.push(manual(
-        "hardware",
-        "bandwidth",
+    all.push(manual(SettingId::hardware("bandwidth"),
         "costs money",
         "what remains is to send less (smaller images, a CDN) or a line that carries more: the rate grows with it, up to the \
          next limit"
@@ -233,7 +230,7 @@ mod tests {
             let mut facts = shaped(0.99, 1.0, 25_000.0, 100.0);
             facts.service.as_mut().unwrap().modules = modules.iter().map(|name| (*name).to_owned()).collect();
             let remedies = check(&facts).unwrap().remedies;
-            let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.clone()).collect();
+            let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.name.clone()).collect();
             (settings, remedies[0].predicted.clone())
         };
         let (settings, predicted) = modules(&["core_module"]);

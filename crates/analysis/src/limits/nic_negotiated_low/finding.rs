@@ -6,6 +6,7 @@ use crate::limits::manual_remedy::manual;
 use crate::limits::network_saturated;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
+use webdyno_model::setting::SettingId;
 
 /// In half duplex senders wait for each other and collide: from this share on, of both directions, it is full.
 const HALF_DUPLEX_FRACTION_MIN: f64 = 0.6;
@@ -58,8 +59,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ]
         .concat(),
         remedies: vec![manual(
-            "hardware",
-            "link speed",
+            SettingId::hardware("link speed"),
             "the link is down for some seconds while it is agreed anew; never force a speed on one side alone",
             "a cable and a port that allow what the card can do, with autonegotiation on both sides",
         )],

@@ -7,6 +7,7 @@ use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Scripts missed for each request, without those that were added: each of several processes may translate a new one first.
 const MISSES_PER_REQUEST_MIN: f64 = 0.5;
@@ -98,8 +99,7 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
         // The table of keys takes the next prime number: the setting is less than what was seen.
         let from = standing.as_ref().and_then(setting_source::Standing::number).or(seen);
         let mut remedy = Remedy {
-            service: "php_fpm".into(),
-            setting: setting.into(),
+            setting: SettingId::of_service("php_fpm", setting),
             from: from.map(|value| SettingValue::Integer(value as i64)),
             to: Some(SettingValue::Integer(to as i64)),
             class: takeover.class,
@@ -161,7 +161,7 @@ mod tests {
 
     fn to(finding: &Finding) -> (&str, Option<f64>) {
         let remedy = &finding.remedies[0];
-        (remedy.setting.as_str(), remedy.to.as_ref().and_then(SettingValue::number))
+        (remedy.setting.name.as_str(), remedy.to.as_ref().and_then(SettingValue::number))
     }
 
     #[test]

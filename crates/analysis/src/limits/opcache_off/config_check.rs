@@ -6,6 +6,7 @@ use crate::limits::config_check::{
     ConfigFinding, LocatedSetting, Severity, config_finding, fact, located, located_in, remedy, whole,
 };
 use webdyno_model::change::ApplyClass;
+use webdyno_model::setting::SettingId;
 
 /// Every script is compiled anew for each request.
 pub(crate) fn opcache_off(facts: &Facts) -> Option<ConfigFinding> {
@@ -27,7 +28,7 @@ pub(crate) fn opcache_off(facts: &Facts) -> Option<ConfigFinding> {
     );
     let service = if service == "apache" { "php" } else { "php_fpm" };
     let remedy = remedy(
-        (service, "opcache.enable"),
+        SettingId::of_service(service, "opcache.enable"),
         (Some(found.value.clone()), whole(1.0)),
         ApplyClass::Reload,
         (

@@ -8,6 +8,7 @@ use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Of PHP's processor time, what translating takes: applications were seen to need a half to two thirds less with the cache.
 const TRANSLATING_FRACTION: f64 = 0.5;
@@ -43,8 +44,7 @@ fn in_apache(facts: &Facts) -> Option<Finding> {
             "ended_per_s",
         ]),
         remedies: vec![manual(
-            "apache",
-            "opcache.enable",
+            SettingId::of_service("apache", "opcache.enable"),
             "128 MB of memory for all workers together; changed scripts are seen opcache.revalidate_freq (2 s) later",
             "`opcache.enable = 1` in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a restart: scripts that were translated once stay in memory",
         )],
@@ -94,8 +94,7 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
         format!("changed scripts are seen opcache.revalidate_freq ({freq} s) later")
     };
     let mut remedy = Remedy {
-        service: "php_fpm".into(),
-        setting: SETTING.into(),
+        setting: SettingId::of_service("php_fpm", SETTING),
         from: Some(SettingValue::Integer(0)),
         to: Some(SettingValue::Integer(1)),
         class: takeover.class,
@@ -108,7 +107,7 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
     if loaded.is_some_and(|service| !service.modules.iter().any(|module| module.contains("OPcache"))) {
         // Without the extension its settings say nothing.
         let why = "the extension is not loaded; scripts that were translated once then stay in memory, for all processes";
-        return manual("php_fpm", "zend_extension=opcache", &remedy.risk, why);
+        return manual(SettingId::of_service("php_fpm", "zend_extension=opcache"), &remedy.risk, why);
     }
     if let Some(standing) = known(SETTING) {
         setting_source::told(&mut remedy, &standing);
@@ -160,7 +159,7 @@ mod tests {
         for part in ["64 MB", "after a reload only"] {
             assert!(remedy.risk.contains(part), "{}", remedy.risk);
         }
-        assert_eq!(with(&off, &["Core"]).unwrap().remedies[0].setting, "zend_extension=opcache");
+        assert_eq!(with(&off, &["Core"]).unwrap().remedies[0].setting.name, "zend_extension=opcache");
         assert!(with(&[("opcache.enable", "1")], &["Zend OPcache"]).is_none());
     }
 

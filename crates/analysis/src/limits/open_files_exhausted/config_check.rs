@@ -5,6 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::config_check::{ConfigFinding, Severity, apache, config_finding, located, remedy, whole};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
+use webdyno_model::setting::SettingId;
 
 /// Files that a process of Apache has open besides: libraries' data, pipes, epoll, sockets of modules.
 const OTHERS: f64 = 20.0;
@@ -33,7 +34,7 @@ pub(crate) fn below_connections(facts: &Facts) -> Option<ConfigFinding> {
     );
     let wanted = (2.0 * needed).max(8192.0);
     let mut remedy = remedy(
-        ("systemd", "LimitNOFILE"),
+        SettingId::of_service("systemd", "LimitNOFILE"),
         (Some(whole(limit)), whole(wanted)),
         ApplyClass::Manual,
         ("twice what a process needs, and not below Debian's own value".into(), "a restart of the service"),

@@ -7,6 +7,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Descriptors come and go within milliseconds: a process that is read once a second is seen near its limit, not at it.
 const NEAR_LIMIT_FRACTION: f64 = 0.85;
@@ -139,22 +140,21 @@ fn is_event(facts: &Facts) -> bool {
 }
 
 fn remedy(facts: &Facts, whose: &Whose<'_>) -> Remedy {
-    let (service, setting, limit) = match whose {
-        Whose::Service => ("apache", "LimitNOFILE", facts.value("open_files_limit")),
-        Whose::Backend(name) => (*name, "LimitNOFILE", facts.value_of("backend_open_files_limit", name)),
-        Whose::Machine => ("sysctl", "fs.file-max", facts.value("system_open_files_limit")),
-    };
-    let service = match (whose, &facts.service) {
-        (Whose::Service, Some(known)) => known.service.as_str(),
-        _ => service,
+    let of = |service: &str| SettingId::of_service(service, "LimitNOFILE");
+    let (setting, limit) = match whose {
+        Whose::Service => {
+            let service = facts.service.as_ref().map_or("apache", |known| &known.service);
+            (of(service), facts.value("open_files_limit"))
+        }
+        Whose::Backend(name) => (of(name), facts.value_of("backend_open_files_limit", name)),
+        Whose::Machine => (SettingId::sysctl("fs.file-max"), facts.value("system_open_files_limit")),
     };
     let to = match whose {
         Whose::Machine => limit.map(|limit| 2.0 * limit),
         _ => Some(needed(facts, limit)),
     };
     Remedy {
-        service: service.into(),
-        setting: setting.into(),
+        setting,
         from: limit.map(|limit| SettingValue::Integer(limit as i64)),
         to: to.map(|to| SettingValue::Integer(to.ceil() as i64)),
         class: ApplyClass::Manual,
@@ -246,6 +246,6 @@ mod tests {
         assert!(
             finding.summary.contains("processes of php_fpm") && finding.summary.contains("1020 of the 1024")
         );
-        assert_eq!((finding.remedies[0].service.as_str(), finding.confidence), ("php_fpm", 0.9));
+        assert_eq!((finding.remedies[0].setting.target.name(), finding.confidence), ("php_fpm", 0.9));
     }
 }

@@ -7,6 +7,7 @@ use crate::resources::{concurrency, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Room above the measured demand.
 const HEADROOM: f64 = 1.3;
@@ -22,7 +23,11 @@ pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
     let takeover = php_fpm::takeover(facts, Some(pool.set_as.as_str()).filter(|name| !name.is_empty()));
     let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
         let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
-        return vec![manual("php_fpm", SETTING, &format!("{BEHIND}; {}", takeover.risk), why)];
+        return vec![manual(
+            SettingId::of_service("php_fpm", SETTING),
+            &format!("{BEHIND}; {}", takeover.risk),
+            why,
+        )];
     };
     let demand = demand(facts, pool, processes);
     let wanted = (HEADROOM * demand).ceil();
@@ -30,7 +35,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if to <= pool.limit.unwrap_or(processes) {
         let why = "memory holds no more of them: less time for each request, or more memory";
-        return vec![manual("hardware", "memory", "none", why)];
+        return vec![manual(SettingId::hardware("memory"), "none", why)];
     }
     let bound = match (to < wanted, fits) {
         (true, Some(fits)) => format!(", bounded by memory, which holds {}", format_number(fits)),
@@ -39,8 +44,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
     let together_with =
         takeover.together_with.into_iter().chain(php_fpm::processes_of_all(facts, &pool.set_as, to));
     let mut remedy = Remedy {
-        service: "php_fpm".into(),
-        setting: SETTING.into(),
+        setting: SettingId::of_service("php_fpm", SETTING),
         from: Some(SettingValue::Integer(pool.limit.unwrap_or(processes) as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: takeover.class,
@@ -136,7 +140,7 @@ mod tests {
         for part in ["taken from the start on", "process_control_timeout is 0"] {
             assert!(remedy.risk.contains(part), "{}", remedy.risk);
         }
-        let with: Vec<_> = remedy.together_with.iter().map(|wish| wish.setting.as_str()).collect();
+        let with: Vec<_> = remedy.together_with.iter().map(|change| change.setting.name.as_str()).collect();
         assert_eq!(with, ["process_control_timeout", "process.max"]);
     }
 
@@ -144,7 +148,10 @@ mod tests {
     fn the_value_is_what_is_wanted_at_once_and_memory_bounds_it() {
         let remedy = |load: &[(&str, f64)]| with(&[], load).unwrap().remedies.remove(0);
         let first = remedy(&[]);
-        assert_eq!((first.setting.as_str(), first.to), ("pm.max_children", Some(SettingValue::Integer(52))));
+        assert_eq!(
+            (first.setting.name.as_str(), first.to),
+            ("pm.max_children", Some(SettingValue::Integer(52)))
+        );
         assert!(
             first.risk.contains("156 MB") && first.risk.contains("process_control_timeout"),
             "{}",
@@ -155,7 +162,7 @@ mod tests {
         let tight = remedy(&[("memory_available_min_bytes", 30e6)]);
         assert_eq!(tight.to, Some(SettingValue::Integer(13)));
         let none = remedy(&[("memory_available_min_bytes", 1e6)]);
-        assert_eq!((none.service.as_str(), none.to), ("hardware", None));
+        assert_eq!((none.setting.target.name(), none.to), ("hardware", None));
         let open = remedy(&[("offered_rate", 100.0), ("connections_cap", 200.0)]);
         // 100 a second of 5 / 33 s each.
         assert_eq!(open.to, Some(SettingValue::Integer(20)));

@@ -8,6 +8,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// At this share of a limit the next process is refused: processes come and go between readings.
 const AT_LIMIT_FRACTION: f64 = 0.97;
@@ -140,8 +141,10 @@ fn remedy(facts: &Facts, reached: Option<&Limit>) -> Remedy {
     };
     let setting = reached.map_or("TasksMax", |limit| limit.setting);
     Remedy {
-        service: if setting.starts_with("kernel.") { "sysctl" } else { "apache" }.into(),
-        setting: setting.into(),
+        setting: match setting.starts_with("kernel.") {
+            true => SettingId::sysctl(setting),
+            false => SettingId::of_service("apache", setting),
+        },
         from: reached.map(|limit| SettingValue::Integer(limit.most as i64)),
         to: to.map(|to| SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
@@ -180,8 +183,11 @@ mod tests {
             finding.summary.contains("refused it 2 new ones") && finding.summary.contains("has 32 of 32")
         );
         let remedy = &finding.remedies[0];
-        assert_eq!((remedy.setting.as_str(), &remedy.to), ("TasksMax", &Some(SettingValue::Integer(240))));
-        assert!(remedy.wishes().is_empty(), "it is for a person to do");
+        assert_eq!(
+            (remedy.setting.name.as_str(), &remedy.to),
+            ("TasksMax", &Some(SettingValue::Integer(240)))
+        );
+        assert!(remedy.setting_changes().is_empty(), "it is for a person to do");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// The server must have so many times the requests that were sent: each one that is passed on counts twice.
 const TWICE_RATIO_MIN: f64 = 1.3;
@@ -167,8 +168,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
         format!("; it is set in {file}{}", line.map_or(String::new(), |line| format!(":{line}")))
     });
     let direct = Remedy {
-        service: "apache".into(),
-        setting: passed.map_or("ProxyPass".into(), |one| one.setting.clone()),
+        setting: SettingId::of_service("apache", passed.map_or("ProxyPass", |one| &one.setting)),
         from: passed.map(|one| SettingValue::Text(one.value.clone())),
         to: None,
         class: ApplyClass::Manual,
@@ -274,7 +274,7 @@ mod tests {
         // Twice thirty, and 30%, in processes of 16.
         let remedy = with(&[], "http://127.0.0.1/", true).unwrap().remedies.remove(0);
         assert_eq!(
-            (remedy.setting.as_str(), remedy.to),
+            (remedy.setting.name.as_str(), remedy.to),
             ("MaxRequestWorkers", Some(SettingValue::Integer(80)))
         );
     }

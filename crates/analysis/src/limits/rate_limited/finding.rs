@@ -10,6 +10,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// Most of the time must lie in the answer itself.
 const TRANSFER_FRACTION_MIN: f64 = 0.5;
@@ -46,7 +47,7 @@ fn by_answers(facts: &Facts) -> Option<Finding> {
         ]),
         remedies: vec![Remedy {
             from: turned.value.map(SettingValue::Text),
-            ..manual(&turned.service, &turned.setting, RISK, WHY_TURNED)
+            ..manual(turned.setting, RISK, WHY_TURNED)
         }],
     })
 }
@@ -130,8 +131,7 @@ fn transfer_fraction(facts: &Facts) -> Option<f64> {
 struct Limit {
     /// The directive, with its place.
     words: String,
-    service: &'static str,
-    setting: String,
+    setting: SettingId,
     value: Option<String>,
     bytes_per_s: Option<f64>,
 }
@@ -163,8 +163,7 @@ fn limit(facts: &Facts) -> Option<Limit> {
     match (filter, tightest) {
         (Some(words), rate) => Some(Limit {
             words: format!("mod_ratelimit: {words}"),
-            service: "apache",
-            setting: "rate-limit".into(),
+            setting: SettingId::of_service("apache", "rate-limit"),
             value: rate.map(|(one, _)| one.value.clone()),
             bytes_per_s: rate.map(|(_, kib)| kib * RATE_UNIT_BYTES),
         }),
@@ -175,8 +174,7 @@ fn limit(facts: &Facts) -> Option<Limit> {
             let active = service.scoped.iter().find(|one| directives.contains(&one.setting.as_str()))?;
             Some(Limit {
                 words: format!("{loaded}: {}", place(active)),
-                service: "apache",
-                setting: active.setting.clone(),
+                setting: SettingId::of_service("apache", &active.setting),
                 value: Some(active.value.clone()),
                 bytes_per_s: None,
             })
@@ -200,8 +198,7 @@ fn of_nginx(service: &ServiceSnapshot, place: impl Fn(&ScopedSetting) -> String)
     let (one, bytes_per_s) = rates.min_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(Limit {
         words: place(one),
-        service: "nginx",
-        setting: one.setting.clone(),
+        setting: SettingId::of_service("nginx", &one.setting),
         value: Some(one.value.clone()),
         bytes_per_s: Some(bytes_per_s),
     })
@@ -209,7 +206,6 @@ fn of_nginx(service: &ServiceSnapshot, place: impl Fn(&ScopedSetting) -> String)
 
 fn remedy(limit: &Limit) -> Remedy {
     Remedy {
-        service: limit.service.into(),
         setting: limit.setting.clone(),
         from: limit.value.clone().map(SettingValue::Text),
         to: None,
@@ -297,7 +293,7 @@ mod tests {
     fn a_protection_is_never_lifted() {
         let limited = [("SetOutputFilter", "DEFLATE;RATE_LIMIT"), ("SetEnv", "rate-limit 200")];
         let remedies = with(&[], &limited).unwrap().remedies;
-        assert!(remedies.iter().all(|remedy| remedy.to.is_none() && remedy.wishes().is_empty()));
+        assert!(remedies.iter().all(|remedy| remedy.to.is_none() && remedy.setting_changes().is_empty()));
     }
 
     #[test]
@@ -327,6 +323,9 @@ mod tests {
             finding.summary
         );
         let remedy = &finding.remedies[0];
-        assert_eq!((remedy.service.as_str(), remedy.to.clone(), remedy.wishes().len()), ("nginx", None, 0));
+        assert_eq!(
+            (remedy.setting.target.name(), remedy.to.clone(), remedy.setting_changes().len()),
+            ("nginx", None, 0)
+        );
     }
 }

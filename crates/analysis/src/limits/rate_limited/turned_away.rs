@@ -6,6 +6,7 @@
 use crate::facts::Facts;
 use crate::wording::format_number;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::setting::SettingId;
 
 /// So many of the requests must be turned away for somebody to miss them.
 const TURNED_FRACTION_MIN: f64 = 0.01;
@@ -120,9 +121,8 @@ const KINDS: [Kind; 8] = [
 pub(crate) struct TurnedAway {
     /// What limits, with the place where it is set.
     pub words: String,
-    /// The program that does it, and the setting.
-    pub service: String,
-    pub setting: String,
+    /// Its setting.
+    pub setting: SettingId,
     pub value: Option<String>,
     /// The share of requests that are turned away, and with which status.
     pub share: f64,
@@ -156,8 +156,7 @@ fn of_kind(facts: &Facts, kind: &Kind) -> Option<TurnedAway> {
     let at = set.at.map_or(String::new(), |at| format!(", set in {at}"));
     Some(TurnedAway {
         words: format!("{}: {} {}{at}", kind.name, set.setting, set.value),
-        service: kind.service.into(),
-        setting: set.setting.to_owned(),
+        setting: SettingId::of_service(kind.service, set.setting),
         value: Some(set.value.to_owned()),
         share,
         status: answer.1,
@@ -170,8 +169,7 @@ fn of_answers(facts: &Facts) -> Option<TurnedAway> {
     let share = facts.value(TOO_MANY.0).filter(|share| *share >= TURNED_FRACTION_MIN)?;
     Some(TurnedAway {
         words: "answers of 429, Too Many Requests, say so; which program does it is not known, perhaps the application or something in front of it".into(),
-        service: "protection".into(),
-        setting: "limit".into(),
+        setting: SettingId::external("protection", "limit"),
         value: None,
         share,
         status: TOO_MANY.1,

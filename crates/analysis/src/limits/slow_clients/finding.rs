@@ -9,6 +9,7 @@ use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// From this share of the workers on they are what is missing.
 const HELD_FRACTION_MIN: f64 = 0.3;
@@ -154,8 +155,7 @@ fn by_ended(facts: &Facts, workers: f64) -> Option<Slow> {
 
 fn remedies(facts: &Facts) -> Vec<Remedy> {
     let remedy = |setting: &str, from: Option<&str>, to: Option<&str>, class, risk: &str, why: &str| Remedy {
-        service: "apache".into(),
-        setting: setting.into(),
+        setting: SettingId::of_service("apache", setting),
         from: from.map(|from| SettingValue::Text(from.into())),
         to: to.map(|to| SettingValue::Text(to.into())),
         class,
@@ -294,9 +294,12 @@ mod tests {
     #[test]
     fn the_event_mpm_needs_the_kernels_help() {
         let first = |mode| with(&[], mode).unwrap().remedies.remove(0);
-        assert_eq!((first("prefork").setting.as_str(), first("prefork").wishes().len()), ("mpm", 0));
         assert_eq!(
-            (first("event").setting.as_str(), first("event").class),
+            (first("prefork").setting.name.as_str(), first("prefork").setting_changes().len()),
+            ("mpm", 0)
+        );
+        assert_eq!(
+            (first("event").setting.name.as_str(), first("event").class),
             ("EnableSendfile", ApplyClass::Reload)
         );
     }

@@ -6,6 +6,7 @@ use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// A core that is so busy has no time left.
 const CORE_BUSY_MIN: f64 = 0.9;
@@ -78,7 +79,7 @@ fn packets_per_s(facts: &Facts) -> Option<f64> {
 
 fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
     let manual = |setting: &str, risk: &str, why: &str| {
-        crate::limits::manual_remedy::manual("hardware", setting, risk, why)
+        crate::limits::manual_remedy::manual(SettingId::hardware(setting), risk, why)
     };
     let mut all = vec![
         manual(
@@ -94,7 +95,7 @@ fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
     ];
     if dropped.is_some() {
         all.push(Remedy {
-            service: "sysctl".into(),
+            setting: SettingId::sysctl("net.core.netdev_max_backlog"),
             to: Some(SettingValue::Integer(10_000)),
             ..manual(
                 "net.core.netdev_max_backlog",
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!((finding.confidence, finding.remedies.len()), (0.9, 2));
         assert_eq!(of(&[(0.3, 0.02), (1.0, 0.97)], &[]).unwrap().confidence, 0.75);
         let dropped = of(&[(0.3, 0.02), (1.0, 0.97)], &[("packets_dropped_per_s", 500.0)]).unwrap();
-        assert_eq!(dropped.remedies[2].setting, "net.core.netdev_max_backlog");
+        assert_eq!(dropped.remedies[2].setting.name, "net.core.netdev_max_backlog");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::limits::manual_remedy::{manual, sysctl};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// Dropped first packets per second that somebody notices.
 const DROPS_PER_S_MIN: f64 = 0.1;
@@ -121,8 +122,7 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &Binds) -> Vec<Remedy>
         from: facts.value("accept_queue_limit").and_then(number),
         to: number(wanted),
         ..manual(
-            "apache",
-            "ListenBacklog",
+            SettingId::of_service("apache", "ListenBacklog"),
             "some hundred bytes of kernel memory each; a stop and a start, as the socket keeps its queue until then",
             "twice what was half open: the list may be no longer than the accept queue, so net.core.somaxconn has to be as large, too",
         )
@@ -138,8 +138,7 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &Binds) -> Vec<Remedy>
     );
     all.push(if matches!(binds, Binds::AcceptQueue(_)) { queue } else { backlog });
     all.push(manual(
-        "network",
-        "path",
+        SettingId::external("network", "path"),
         "none",
         "find out who does not answer: a firewall that lets only one direction through, or forged senders",
     ));
@@ -191,7 +190,7 @@ mod tests {
     #[test]
     fn cookies_come_first_and_the_list_is_never_longer_than_the_queue() {
         let remedies = check(&facts(HALF_OPEN, &[])).unwrap().remedies;
-        let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["net.ipv4.tcp_syncookies", "net.ipv4.tcp_max_syn_backlog", "path"]);
         assert_eq!(remedies[1].to.as_ref().and_then(|to| to.number()), Some(1024.0));
     }
@@ -211,7 +210,7 @@ mod tests {
             assert!(finding.summary.contains(words), "{}", finding.summary);
             let remedy = &finding.remedies[1];
             let from = remedy.from.as_ref().and_then(SettingValue::number);
-            assert_eq!((remedy.setting.as_str(), from), (setting, Some(now)));
+            assert_eq!((remedy.setting.name.as_str(), from), (setting, Some(now)));
         }
     }
 }

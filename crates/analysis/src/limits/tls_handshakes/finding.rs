@@ -7,10 +7,11 @@ use crate::resources::syscall_cost::on_this_machine_us;
 use crate::resources::{request_cost, site_profile};
 use crate::settings::in_force;
 use crate::wording::{format_number, format_time};
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 
 /// What every handshake costs in processor time, without the signature: the connection, the exchange of keys, the
 /// records, and their memory. 250 to 400 us were seen.
@@ -162,8 +163,7 @@ fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Wor
 
 fn remedy(setting: &str, to: Option<&str>, class: ApplyClass, risk: &str, why: &str) -> Remedy {
     Remedy {
-        service: "apache".into(),
-        setting: setting.into(),
+        setting: SettingId::of_service("apache", setting),
         from: None,
         to: to.map(SettingValue::parse),
         class,
@@ -179,9 +179,8 @@ const TIMEOUT_S: i64 = 3;
 
 fn keep_alive(timeout: Option<&str>) -> Remedy {
     let is_long = timeout.is_none_or(|timeout| timeout.parse().is_ok_and(|seconds: i64| seconds > TIMEOUT_S));
-    let shorter = Wish {
-        service: "apache".into(),
-        setting: "KeepAliveTimeout".into(),
+    let shorter = SettingChange {
+        setting: SettingId::of_service("apache", "KeepAliveTimeout"),
         to: SettingValue::Integer(TIMEOUT_S),
     };
     Remedy {
@@ -260,7 +259,7 @@ mod tests {
     fn a_large_key_and_no_sessions_are_named_with_both_remedies() {
         let finding = with(&[], &[&FORGETS[..], &[LARGE]].concat(), Some(false)).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.918)));
-        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["SSLSessionCache", "SSLCertificateFile"]);
     }
 
@@ -271,7 +270,7 @@ mod tests {
         let finding = with(changes, &off, Some(true)).unwrap();
         let remedy = &finding.remedies[0];
         assert_eq!(
-            (remedy.setting.as_str(), remedy.to.clone()),
+            (remedy.setting.name.as_str(), remedy.to.clone()),
             ("KeepAlive", Some(SettingValue::Text("On".into())))
         );
         assert_eq!(remedy.together_with[0].to, SettingValue::Integer(3));

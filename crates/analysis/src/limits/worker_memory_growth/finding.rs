@@ -7,6 +7,7 @@ use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// The share of the memory that growth must have taken: with less, others fill it.
 const TAKEN_FRACTION_MIN: f64 = 0.3;
@@ -143,8 +144,7 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
         )
     };
     Some(Remedy {
-        service: "apache".into(),
-        setting: "MaxConnectionsPerChild".into(),
+        setting: SettingId::of_service("apache", "MaxConnectionsPerChild"),
         from: now.map(|now| SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer((to * threads) as i64)),
         class: ApplyClass::Reload,

@@ -8,6 +8,7 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 const PAGE_BYTES: f64 = 4096.0;
 
@@ -159,8 +160,7 @@ fn remedy(facts: &Facts, again: f64, served: Option<f64>) -> Remedy {
         None => "the files that are asked for have to fit beside the programs".into(),
     };
     Remedy {
-        service: "hardware".into(),
-        setting: "memory".into(),
+        setting: SettingId::hardware("memory"),
         from: memory_pressure::limit_bytes(facts).map(|limit| SettingValue::Integer(limit as i64)),
         to: needed.map(|needed| SettingValue::Integer(needed as i64)),
         class: ApplyClass::Manual,

@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use webdyno_model::brake::{Brake, SiteUnderLoad};
-use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
@@ -274,10 +274,11 @@ impl AgentClient {
         }
     }
 
-    /// Renders wishes for the service that was discovered last. Writes nothing.
-    pub fn prepare(&self, wishes: &[Wish]) -> Result<RenderedPlan> {
-        match self.ask(ToAgent::Prepare { wishes: wishes.to_vec() }, timeouts::READ_ANSWER)? {
-            FromAgent::Prepared { plan } => Ok(*plan),
+    /// Lets the target of these changes render them: the service that was discovered last, or the kernel it runs on.
+    /// Writes nothing.
+    pub fn prepare(&self, changes: &[SettingChange]) -> Result<Preparation> {
+        match self.ask(ToAgent::Prepare { changes: changes.to_vec() }, timeouts::READ_ANSWER)? {
+            FromAgent::Prepared { preparation } => Ok(preparation),
             other => Err(unexpected(&other)),
         }
     }

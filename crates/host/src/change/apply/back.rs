@@ -56,10 +56,12 @@ impl Changer {
         }
     }
 
-    /// Whether a file was to be written from an action on.
+    /// Whether something was to be written from an action on.
     fn has_written(&self, from_n: u64) -> bool {
         let mut entries = self.session.iter().flat_map(|session| &session.journal.history().entries);
-        entries.any(|entry| entry.n >= from_n && matches!(entry.action, Action::WriteFile(_)))
+        entries.any(|entry| {
+            entry.n >= from_n && matches!(entry.action, Action::WriteFile(_) | Action::WriteSysctl(_))
+        })
     }
 
     /// Undoes the applied plans from the last back to a mark (0: all). Launched programs go on. With live traffic nothing

@@ -11,7 +11,7 @@
 
 use crate::change::journal::action::Activate;
 use crate::os::process::ProcessName;
-use crate::services::{Service, Undoing};
+use crate::services::{Tunable, Undoing};
 use std::collections::BTreeMap;
 use webdyno_model::UserError;
 use webdyno_model::change::{ApplyClass, Change};
@@ -34,14 +34,14 @@ pub fn class(planned: ApplyClass) -> ApplyClass {
 fn settings(activations: &Activations) -> BTreeMap<&str, (&Change, &Change)> {
     let mut all: BTreeMap<&str, (&Change, &Change)> = BTreeMap::new();
     for change in activations.iter().flat_map(|(_, activate)| &activate.changes) {
-        all.entry(&change.setting).and_modify(|(_, last)| *last = change).or_insert((change, change));
+        all.entry(&change.setting.name).and_modify(|(_, last)| *last = change).or_insert((change, change));
     }
     all
 }
 
 /// Why a service must not be put back now; `None` when it can be.
 pub fn refusal(
-    service: &dyn Service,
+    service: &dyn Tunable,
     control: &Control,
     port: u16,
     activations: &Activations,
@@ -58,7 +58,7 @@ pub fn refusal(
 
 /// What stays in the running program until its next restart, one line each: settings that only a restart brings back,
 /// if there was one since they were changed.
-pub fn left(service: &dyn Service, running: &Control, activations: &Activations) -> Vec<String> {
+pub fn left(service: &dyn Tunable, running: &Control, activations: &Activations) -> Vec<String> {
     let restarted: Vec<(u64, Activate)> = activations
         .iter()
         .filter(|(_, activate)| ProcessName::from(&activate.served.control) != ProcessName::from(running))
@@ -85,6 +85,7 @@ mod tests {
     use super::*;
     use crate::change::journal::action::Served;
     use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
 
     fn control(pid: u32) -> Control {
         Control {
@@ -103,8 +104,7 @@ mod tests {
 
     fn activation(n: u64, pid_before: u32, changes: &[(&str, i64, i64, ApplyClass)]) -> (u64, Activate) {
         let change = |(setting, from, to, class): &(&str, i64, i64, ApplyClass)| Change {
-            service: "apache".into(),
-            setting: (*setting).into(),
+            setting: SettingId::of_service("apache", *setting),
             from: Some(SettingValue::Integer(*from)),
             to: SettingValue::Integer(*to),
             file: "x.conf".into(),

@@ -13,6 +13,7 @@ pub mod launch;
 pub mod live;
 pub mod pending_reload;
 mod prove;
+pub mod sysctl;
 pub mod tree;
 
 use crate::change::apply::file::Replaced;
@@ -34,7 +35,7 @@ use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, stop_launch
 use crate::os::timeouts;
 use crate::probes::site;
 use crate::probes::site::{Asker, Site};
-use crate::services::Service;
+use crate::services::Tunable;
 use prove::Subject;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,6 +45,7 @@ use std::time::Duration;
 use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, Managed, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
 
 /// The most texts that are remembered to show what changed since.
@@ -189,9 +191,12 @@ impl Changer {
         self.abandoned.check()?;
         check_class(plan, options.allow_restart)?;
         self.finish_undoing()?;
+        if sysctl::is_of_kernel(plan) {
+            return self.apply_sysctls(plan, snapshot, options);
+        }
         let served = served_by(plan, snapshot)?;
         let programs = Arc::clone(&self.tools.programs);
-        let service = programs.service(&served.service).ok_or_else(|| {
+        let service = programs.tunable(&served.service).ok_or_else(|| {
             UserError::cannot_run(format!("this webdyno cannot change the service `{}`", served.service))
         })?;
         for edit in &plan.files {
@@ -227,7 +232,7 @@ impl Changer {
     fn prepared(
         &mut self,
         plan: &RenderedPlan,
-        service: &dyn Service,
+        service: &dyn Tunable,
         served: &Served,
         options: &ApplyOptions,
         site: &mut Option<Site>,
@@ -250,7 +255,7 @@ impl Changer {
         &mut self,
         plan: &RenderedPlan,
         snapshot: &ServiceSnapshot,
-        service: &dyn Service,
+        service: &dyn Tunable,
         served: &Served,
         options: &ApplyOptions,
     ) -> Result<Applied> {
@@ -282,7 +287,7 @@ impl Changer {
     /// What of others would take effect with a change of ours; an error when the operator has not accepted that.
     fn check_waiting(
         &self,
-        service: &dyn Service,
+        service: &dyn Tunable,
         served: &Served,
         class: ApplyClass,
         options: &ApplyOptions,
@@ -351,6 +356,7 @@ impl Changer {
     /// What is applied now stays when the session ends. It can still be rolled back later.
     pub fn keep(&mut self) -> Result<()> {
         self.finish_undoing()?;
+        self.write_kept_sysctls()?;
         let Some(session) = &mut self.session else { return Ok(()) };
         let through = session.journal.history().last_n();
         session.journal.append(Record::Kept { through })?;
@@ -522,7 +528,7 @@ fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
     }
     let class = plan.changes.iter().map(|change| change.class).fold(plan.class, ApplyClass::max);
     let settings =
-        || plan.changes.iter().map(|change| change.setting.as_str()).collect::<Vec<_>>().join(", ");
+        || plan.changes.iter().map(|change| change.setting.name.as_str()).collect::<Vec<_>>().join(", ");
     match class {
         ApplyClass::Live | ApplyClass::Reload => Ok(()),
         ApplyClass::Restart if allow_restart => Ok(()),
@@ -536,10 +542,12 @@ fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
 }
 
 fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> {
-    if let Some(other) = plan.changes.iter().find(|change| change.service != snapshot.service) {
+    if let Some(other) = plan.changes.iter().find(|change| change.setting.target.name() != snapshot.service) {
         return Err(UserError::cannot_run(format!(
             "the plan changes {}, and port {} is served by {}",
-            other.service, snapshot.port, snapshot.service
+            other.setting.target.name(),
+            snapshot.port,
+            snapshot.service
         )));
     }
     let control = snapshot.control.clone().ok_or_else(|| {
@@ -559,7 +567,7 @@ struct Waiting<'a> {
 /// Waits until the running program shows the wanted values, where it shows any.
 fn read_back(
     plan: &RenderedPlan,
-    service: &dyn Service,
+    service: &dyn Tunable,
     pid: u32,
     port: u16,
     Waiting { world, at_most, abandoned }: Waiting<'_>,
@@ -584,9 +592,9 @@ fn read_back(
 fn difference(plan: &RenderedPlan, running: &BTreeMap<String, SettingValue>) -> Option<UserError> {
     let same = |a: &SettingValue, b: &SettingValue| a.to_string().eq_ignore_ascii_case(&b.to_string());
     plan.changes.iter().find_map(|change| {
-        let shown = running.get(&change.setting).filter(|shown| !same(shown, &change.to))?;
-        let told =
-            format!("{} is {shown} in the running {}, not {}", change.setting, change.service, change.to);
+        let shown = running.get(&change.setting.name).filter(|shown| !same(shown, &change.to))?;
+        let SettingId { target, name } = &change.setting;
+        let told = format!("{name} is {shown} in the running {}, not {}", target.name(), change.to);
         Some(UserError::cannot_run(told).hint("another setting or file may override it"))
     })
 }

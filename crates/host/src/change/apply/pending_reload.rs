@@ -6,7 +6,7 @@ use crate::change::journal;
 use crate::change::journal::action::{Action, Served};
 use crate::change::journal::history::{Entry, History};
 use crate::change::seams::Tools;
-use crate::services::Service;
+use crate::services::Tunable;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, ApplyOptions};
 use webdyno_model::service::ServiceSnapshot;
@@ -18,7 +18,7 @@ const NAMED_MAX: usize = 10;
 /// Refuses a reload or restart that would put changes of others in force. When the operator accepts that, gives what
 /// they are, in words. `own` are files and directories that are newer by us.
 pub fn check(
-    service: &dyn Service,
+    service: &dyn Tunable,
     served: &Served,
     class: ApplyClass,
     own: &[PathBuf],

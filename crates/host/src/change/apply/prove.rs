@@ -14,7 +14,7 @@ use crate::change::journal::state::state_error;
 use crate::change::seams::disk::Tree;
 use crate::probes::site;
 use crate::probes::site::{Asker, Site};
-use crate::services::{Service, Shadow};
+use crate::services::{Shadow, Tunable};
 use std::path::Path;
 use std::sync::Arc;
 use webdyno_model::change::{FileEdit, SiteProbe};
@@ -25,7 +25,7 @@ const LOG_BYTES_MAX: u64 = 64 << 10;
 
 /// What is to be proved.
 pub(super) struct Subject<'a> {
-    pub service: &'a dyn Service,
+    pub service: &'a dyn Tunable,
     pub served: &'a Served,
     pub probes: &'a [SiteProbe],
 }
@@ -143,7 +143,7 @@ impl Changer {
         n: u64,
         shadow: &Shadow,
         launch: &Launch,
-        service: &dyn Service,
+        service: &dyn Tunable,
         judge: &mut dyn FnMut(&Asker<'_>, u16) -> Did,
     ) -> Result<Did> {
         let root = launch.folder.as_ref().map(Path::new).unwrap_or(Path::new("/"));
@@ -176,7 +176,7 @@ impl Changer {
     }
 
     /// What a shadow says of itself, as if it were the original.
-    fn words(&self, n: u64, shadow: &Shadow, service: &dyn Service) -> Option<String> {
+    fn words(&self, n: u64, shadow: &Shadow, service: &dyn Tunable) -> Option<String> {
         let running = self.session.as_ref().and_then(|session| session.running.get(&n));
         let complaint = running.and_then(|running| running.complaint()).unwrap_or_default();
         let log = self.tools.disk.read_start(&shadow.log, LOG_BYTES_MAX).unwrap_or_default();

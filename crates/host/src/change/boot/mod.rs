@@ -22,7 +22,7 @@ use crate::change::journal::action::{Action, BootHook, BootTable, OldFile, Serve
 use crate::change::journal::history::Record;
 use crate::change::seams::Tools;
 use crate::change::seams::disk::{Disk, sha256_hex};
-use crate::services::Service;
+use crate::services::Tunable;
 use rustix::fs::StatVfsMountFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -182,7 +182,7 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
         return Ok(None);
     }
     let Some(booting) = tools.world.booting(&tools.state) else { return Ok(None) };
-    let known = tools.programs.service(&served.service).map(Service::init_names).unwrap_or_default();
+    let known = tools.programs.tunable(&served.service).map(Tunable::init_names).unwrap_or_default();
     let names = served.control.unit.iter().cloned().chain(known.iter().map(|name| (*name).to_owned()));
     let (id, services) = (journal.id(), names.collect::<Vec<_>>());
     let purpose =

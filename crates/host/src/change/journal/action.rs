@@ -1,6 +1,7 @@
 //! What is done to a server, each with all that its undo needs.
 
 use crate::os::process::ProcessName;
+use crate::services::sysctl::space::NetSpace;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use webdyno_model::change::{ApplyClass, Change};
@@ -12,6 +13,8 @@ use webdyno_model::service::{Control, FileId, Inherited, SettingValue};
 pub enum Action {
     /// A file gets new content.
     WriteFile(WriteFile),
+    /// A setting of the kernel gets another value.
+    WriteSysctl(WriteSysctl),
     /// A service takes over what is on disk.
     Activate(Activate),
     /// A program is started that must not outlive the session.
@@ -40,6 +43,25 @@ pub struct WriteFile {
     /// The folder that it is in: where that is another one, the path means another file. `None` in older journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<FileId>,
+}
+
+/// A setting of the kernel gets another value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteSysctl {
+    /// With dots.
+    pub name: String,
+    /// What it was.
+    pub before: String,
+    /// What is written.
+    pub after: String,
+    /// The network namespace that it belongs to; `None` for what is no network's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<NetSpace>,
+    /// The file in which it is set when it is kept; `None` where no boot sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_in: Option<String>,
+    /// The service that it was changed for.
+    pub served: Served,
 }
 
 /// A service takes over what is on disk.

@@ -328,7 +328,11 @@ impl History {
     /// Whether a boot would leave something in force that was never verified. Programs that this session launched, and
     /// their files, are gone after a boot.
     pub fn needs_boot_hook(&self) -> bool {
-        let lasts = |entry: &Entry| served(&entry.action).is_some_and(|to| !self.is_launched_here(to.port));
+        let lasts = |entry: &Entry| match &entry.action {
+            // Only the file that keeps it lasts.
+            Action::WriteSysctl(_) => false,
+            action => served(action).is_some_and(|to| !self.is_launched_here(to.port)),
+        };
         self.outstanding(self.kept_through + 1).any(lasts)
     }
 
@@ -419,6 +423,7 @@ fn same_boot_id(header: &Header, world: &dyn World) -> bool {
 pub fn served(action: &Action) -> Option<&Served> {
     match action {
         Action::WriteFile(write) => Some(&write.served),
+        Action::WriteSysctl(write) => Some(&write.served),
         Action::Activate(activate) => Some(&activate.served),
         Action::Launch(_) | Action::BootHook(_) => None,
     }

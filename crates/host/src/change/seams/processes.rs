@@ -16,6 +16,7 @@ use crate::os::process::ProcessName;
 use crate::os::process_location;
 use crate::probes::site;
 use crate::probes::site::Answer;
+use crate::services::sysctl::space::{self, NetSpace};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::net::SocketAddr;
@@ -89,6 +90,24 @@ pub trait World: Send + Sync {
     fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
         let _ = (address, probe, at_most);
         Err(io::ErrorKind::ConnectionRefused.into())
+    }
+
+    /// The network namespace that a setting of the kernel belongs to here; `None` for what is no network's.
+    fn sysctl_space(&self, name: &str) -> Option<NetSpace> {
+        let _ = name;
+        None
+    }
+
+    /// The value of a setting of the kernel; `None` when its network namespace is gone.
+    fn read_sysctl(&self, name: &str, space: Option<&NetSpace>) -> io::Result<Option<String>> {
+        let _ = (name, space);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives a setting of the kernel a value.
+    fn write_sysctl(&self, name: &str, space: Option<&NetSpace>, value: &str) -> io::Result<()> {
+        let _ = (name, space, value);
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Asks until it is true or the time is up; the last answer.
@@ -194,5 +213,17 @@ impl World for ThisMachine {
 
     fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
         site::ask(address, probe, at_most)
+    }
+
+    fn sysctl_space(&self, name: &str) -> Option<NetSpace> {
+        space::of(name)
+    }
+
+    fn read_sysctl(&self, name: &str, space: Option<&NetSpace>) -> io::Result<Option<String>> {
+        space::read(name, space)
+    }
+
+    fn write_sysctl(&self, name: &str, space: Option<&NetSpace>, value: &str) -> io::Result<()> {
+        space::write(name, space, value)
     }
 }

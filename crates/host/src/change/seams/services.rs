@@ -4,13 +4,13 @@ use crate::change::journal::action::Served;
 use crate::change::journal::claim;
 use crate::discovery;
 use crate::os::process::ProcessName;
-use crate::services::{self, Service};
+use crate::services::{self, Tunable};
 use webdyno_model::service::Control;
 
 /// Which services there are, and what runs.
 pub trait Programs: Send + Sync {
-    /// A service by its name; `None` when this version does not know it.
-    fn service(&self, name: &str) -> Option<&dyn Service>;
+    /// A service by its name; `None` when this version does not know how to change it.
+    fn tunable(&self, name: &str) -> Option<&dyn Tunable>;
 
     /// How the service of that name is controlled that answers on a port now; `None` when there is none.
     fn on_port(&self, name: &str, port: u16) -> Option<Control>;
@@ -38,8 +38,8 @@ pub trait Programs: Send + Sync {
 pub struct ThisMachine;
 
 impl Programs for ThisMachine {
-    fn service(&self, name: &str) -> Option<&dyn Service> {
-        let found: &dyn Service = services::by_name(name)?;
+    fn tunable(&self, name: &str) -> Option<&dyn Tunable> {
+        let found: &dyn Tunable = services::tunable(name)?;
         Some(found)
     }
 

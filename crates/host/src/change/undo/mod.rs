@@ -1,4 +1,4 @@
-//! Undoing: files in reverse order, then each service once, then the programs that were launched.
+//! Undoing: files in reverse order, the kernel's settings, then each service once, then the programs that were launched.
 //!
 //! Idempotent at every step. What a file holds now decides: what was there before means that nothing is to do, what we
 //! wrote is put back, and anything else is somebody's work that is left alone and told, with a saved copy of the
@@ -7,6 +7,7 @@
 pub mod relocated_files;
 pub mod rollback;
 mod services;
+pub(super) mod sysctl;
 
 use crate::change::apply::file;
 use crate::change::apply::file::Replaced;
@@ -62,6 +63,7 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
     let mut undo = Undo::new(journal, tools, scope);
     undo.ask();
     undo.files();
+    undo.sysctls();
     undo.temporaries();
     undo.services();
     if scope.launched {

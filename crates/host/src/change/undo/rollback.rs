@@ -14,7 +14,7 @@ use crate::change::location::{self, Standing};
 use crate::change::seams::Tools;
 use crate::change::seams::processes::World;
 use crate::change::undo::relocated_files::{CHANGED, left_alone};
-use crate::change::undo::{Scope, stop_launched, undo};
+use crate::change::undo::{Scope, stop_launched, sysctl, undo};
 use crate::os::timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -123,6 +123,7 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
 fn files_of(history: &History) -> BTreeSet<String> {
     let path = |entry: &Entry| match &entry.action {
         Action::WriteFile(write) => Some(write.path.clone()),
+        Action::WriteSysctl(write) => Some(write.name.clone()),
         _ => None,
     };
     history.outstanding(1).filter_map(path).collect()
@@ -203,8 +204,12 @@ fn joined_conflicts(history: &History) -> String {
 fn conflicts_of(history: &History) -> BTreeSet<String> {
     let told = history.conflicts.iter().filter_map(|conflict| {
         let entry = history.entries.iter().find(|entry| entry.n == conflict.n)?;
-        let Action::WriteFile(write) = &entry.action else { return None };
-        Some(left_alone(&write.path, conflict.what.as_deref().unwrap_or(CHANGED), conflict.saved.as_deref()))
+        let what = conflict.what.as_deref().unwrap_or(CHANGED);
+        match &entry.action {
+            Action::WriteFile(write) => Some(left_alone(&write.path, what, conflict.saved.as_deref())),
+            Action::WriteSysctl(write) => Some(sysctl::left_alone(&write.name, what, &write.before)),
+            _ => None,
+        }
     });
     told.collect()
 }

@@ -5,6 +5,7 @@
 //! only what it surely never read is put back without.
 
 use crate::change::apply::live;
+use crate::change::apply::sysctl::is_read_at_boot_only;
 use crate::change::journal::action::{Action, Activate, Served, WriteFile};
 use crate::change::journal::history::{Entry, Record, served};
 use crate::change::undo::{Chain, Undo};
@@ -52,7 +53,7 @@ impl Undo<'_> {
         }
         for ((name, port), activations) in self.activations() {
             let is_live = self.scope.live_traffic || live::is_live(&activations);
-            let Some(service) = self.tools.programs.service(&name).filter(|_| is_live) else { continue };
+            let Some(service) = self.tools.programs.tunable(&name).filter(|_| is_live) else { continue };
             let key = (name, port);
             let known = self.journal.history().controls.get(&key);
             let known = known.filter(|control| self.tools.programs.is_alive(control)).cloned();
@@ -71,7 +72,7 @@ impl Undo<'_> {
         let at_us = u64::try_from(write.at_us?).ok()?;
         let written_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(at_us))?;
         let Served { service, port, control } = &write.served;
-        let known = self.tools.programs.service(service).filter(|_| self.is_same_boot())?;
+        let known = self.tools.programs.tunable(service).filter(|_| self.is_same_boot())?;
         let control = self.journal.history().controls.get(&(service.clone(), *port)).unwrap_or(control);
         known.read_since(control, written_at)
     }
@@ -80,7 +81,9 @@ impl Undo<'_> {
     /// file and service nobody would know. What we wrote may be in force even if we never told the service: somebody
     /// else may have reloaded or started it meanwhile.
     pub(super) fn intend_activation(&mut self, chain: &Chain) {
-        let Some((_, first)) = chain.last() else { return };
+        // What is only read at boot is nobody's to take over.
+        let read_by_service = |(_, first): &&(u64, WriteFile)| !is_read_at_boot_only(first);
+        let Some((_, first)) = chain.last().filter(read_by_service) else { return };
         let history = self.journal.history();
         let key = (first.served.service.clone(), first.served.port);
         let is_its = |entry: &Entry| match &entry.action {
@@ -187,7 +190,7 @@ impl Undo<'_> {
         touched: &mut Touched,
     ) -> Result<Option<Activation>> {
         let programs = Arc::clone(&self.tools.programs);
-        let Some(known) = programs.service(service) else {
+        let Some(known) = programs.tunable(service) else {
             return Err(UserError::cannot_run(format!("this webdyno does not know the service `{service}`"))
                 .hint("use the webdyno that made the change"));
         };

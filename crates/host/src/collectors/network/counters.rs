@@ -19,7 +19,7 @@ const FRESH: Duration = Duration::from_millis(500);
 
 /// One number of these files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::collectors) struct Counter {
+pub(crate) struct Counter {
     /// Group and field in one word, as `nstat` names it: `TcpExtListenOverflows`.
     pub name: String,
     /// Its value; a few are signed.
@@ -30,7 +30,7 @@ pub(in crate::collectors) struct Counter {
 
 /// The numbers of one moment.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub(in crate::collectors) struct Counters {
+pub(crate) struct Counters {
     /// All of them, in the order of the files.
     pub all: Vec<Counter>,
     /// Why some are missing.
@@ -58,7 +58,7 @@ impl Counters {
 }
 
 /// Takes the pairs of lines `Group: names..`, `Group: values..` apart. A pair that does not fit gives what fits.
-pub(in crate::collectors) fn parse(text: &str, counters: &mut Vec<Counter>) {
+pub(crate) fn parse(text: &str, counters: &mut Vec<Counter>) {
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
         let (Some((group, names)), Some((same, values))) = (names.split_once(':'), values.split_once(':'))

@@ -28,7 +28,7 @@ const GENERIC_LEN: usize = 4;
 
 /// A link as the card tells it. What it does not tell is `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::collectors) struct Agreed {
+pub(crate) struct Agreed {
     /// The number of its interface.
     pub index: i32,
     /// The speed in use, in bits per second.
@@ -44,7 +44,7 @@ pub(in crate::collectors) struct Agreed {
 }
 
 /// All interfaces of this network namespace whose driver tells.
-pub(in crate::collectors) fn all() -> io::Result<Vec<Agreed>> {
+pub(crate) fn all() -> io::Result<Vec<Agreed>> {
     let name = [vec![GET_FAMILY, 1, 0, 0], encoded(FAMILY_NAME, b"ethtool\0")].concat();
     let answer = get(NETLINK_GENERIC, CONTROL, &name)?;
     let family = attribute(answer.get(GENERIC_LEN..).unwrap_or_default(), FAMILY_ID);

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// A network namespace that is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// The one that we are in.
     Own,
     /// Another one, which this process is in.
@@ -56,7 +56,7 @@ impl Place {
 
 /// Knows which namespace the service is in.
 #[derive(Debug, Default)]
-pub(super) struct Whereabouts {
+pub(crate) struct Whereabouts {
     /// The last service seen in another network namespace: once it is gone, ours says nothing about it.
     pub elsewhere: Option<u32>,
 }

@@ -23,7 +23,7 @@ const ROOT: u32 = u32::MAX;
 
 /// A network interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::collectors) struct Link {
+pub(crate) struct Link {
     /// Its number.
     pub index: i32,
     /// Its name.
@@ -37,7 +37,7 @@ pub(in crate::collectors) struct Link {
 }
 
 /// All interfaces.
-pub(in crate::collectors) fn links() -> io::Result<Vec<Link>> {
+pub(crate) fn links() -> io::Result<Vec<Link>> {
     // IFLA_EXT_MASK with RTEXT_FILTER_SKIP_STATS: no counters, they are long.
     let mut body = vec![0; IFINFOMSG_LEN];
     body.extend(super::netlink::encoded(29, &8u32.to_ne_bytes()));
@@ -66,7 +66,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
 
 /// A queueing discipline, or a class of one.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::collectors) struct Queue {
+pub(crate) struct Queue {
     /// The interface it sends through.
     pub interface: i32,
     /// Its handle, `MAJOR:MINOR` as 16 bits each.
@@ -83,7 +83,7 @@ pub(in crate::collectors) struct Queue {
 
 /// What a queue counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::collectors) struct Stats {
+pub(crate) struct Stats {
     pub sent_bytes: u64,
     pub sent_packets: u64,
     pub backlog_packets: u32,
@@ -104,7 +104,7 @@ impl Queue {
 }
 
 /// The queueing disciplines of all interfaces.
-pub(in crate::collectors) fn disciplines() -> io::Result<Vec<Queue>> {
+pub(crate) fn disciplines() -> io::Result<Vec<Queue>> {
     let mut found = vec![];
     dump(NETLINK_ROUTE, RTM_GETQDISC, &[0; TCMSG_LEN], |body| {
         found.extend(parse_queue(body, shaping::of_discipline));
@@ -113,7 +113,7 @@ pub(in crate::collectors) fn disciplines() -> io::Result<Vec<Queue>> {
 }
 
 /// The classes of an interface.
-pub(in crate::collectors) fn classes(interface: i32) -> io::Result<Vec<Queue>> {
+pub(crate) fn classes(interface: i32) -> io::Result<Vec<Queue>> {
     let mut found = vec![];
     let mut body = [0; TCMSG_LEN];
     body[4..8].copy_from_slice(&interface.to_ne_bytes());

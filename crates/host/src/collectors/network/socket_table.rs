@@ -29,7 +29,7 @@ const STATES_COUNT: usize = 16;
 
 /// The sockets of one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::collectors) struct Table {
+pub(crate) struct Table {
     states: [u64; STATES_COUNT],
     /// By own address, and address and port of the other side: connections that began here.
     outgoing: HashMap<(IpAddr, SocketAddr), Used>,
@@ -37,7 +37,7 @@ pub(in crate::collectors) struct Table {
 
 /// Local ports that are taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::collectors) struct Used {
+pub(crate) struct Used {
     /// By connections of any state.
     pub all: u64,
     /// By those of them that are closed and wait for time to pass.
@@ -104,9 +104,9 @@ impl Table {
 }
 
 /// The first and the last of the local ports.
-pub(in crate::collectors) const LOCAL_PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+pub(crate) const LOCAL_PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-pub(in crate::collectors) fn range(text: &str) -> Option<(u16, u16)> {
+pub(crate) fn range(text: &str) -> Option<(u16, u16)> {
     let mut ends = text.split_ascii_whitespace().map(|word| word.parse::<u16>().ok());
     let (first, last) = (ends.next()??, ends.next()??);
     (first <= last).then_some((first, last))

@@ -76,10 +76,10 @@ pub fn sender_to(address: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|local| local.ip())
 }
 
-/// Which network of which machine this process is in: a loopback address means the same one for two processes only when
+/// Which network of which machine this thread is in: a loopback address means the same one for two processes only when
 /// this is the same for both. `None` where it cannot be read.
 pub fn net_space() -> Option<String> {
-    let space = std::fs::read_link("/proc/self/ns/net").ok()?;
+    let space = std::fs::read_link("/proc/thread-self/ns/net").ok()?;
     Some(format!("{} {}", process::boot_id()?, space.display()))
 }
 

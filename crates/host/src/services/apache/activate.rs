@@ -7,13 +7,14 @@
 //! the setting: they are waited for, a bounded time.
 
 use super::control::Apache;
-use super::probe::Probe;
 use super::snapshot;
-use super::start::{PAUSE, found, launch, place_of, unit_command};
+use super::start::{found, launch, place_of, unit_command};
 use super::status::{self, near};
 use crate::os::process::{ProcessName, wait_looking_every};
 use crate::os::timeouts;
 use crate::services::Activation;
+use crate::services::common::probe::Probe;
+use crate::services::common::taking_effect::{MainProcess, PAUSE};
 use rustix::process::Signal;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::Control;
@@ -35,17 +36,18 @@ pub fn activate(control: &Control, class: ApplyClass, port: u16) -> Result<Activ
 fn reload(control: &Control, port: u16) -> Result<Activation> {
     let apache = Apache::of_control(control.clone())?;
     let page = status::find(&apache.evaluation, port).ok();
-    let old = ProcessName::from(control).children();
+    let main = MainProcess::of("Apache", control);
+    let old = main.name.children();
     let probe = Probe::start_gently(&near(&apache.evaluation, port));
     match &control.unit {
         Some(unit) => unit_command(&["reload", unit])?,
-        None => signal(control, Signal::USR1)?,
+        None => main.signal(Signal::USR1)?,
     }
     match page.as_ref().and_then(|page| Some((page.url.as_str(), page.generation?))) {
-        Some((url, generation)) => wait_for_generation(control, url, generation, &old)?,
-        None => wait_for_children(control, &old)?,
+        Some((url, generation)) => wait_for_generation(main, url, generation, &old)?,
+        None => main.wait_for_children(&old)?,
     }
-    watch(control)?;
+    main.watch()?;
     let unsettled = match page.filter(|page| page.board.is_some()) {
         Some(page) => settle(&apache, &page.url, &old)?,
         None => None,
@@ -53,48 +55,19 @@ fn reload(control: &Control, port: u16) -> Result<Activation> {
     Ok(Activation { control: control.clone(), outage_us: probe.outage_us(), unsettled })
 }
 
-/// Sends a signal to the main process, and to no other one.
-fn signal(control: &Control, signal: Signal) -> Result<()> {
-    if ProcessName::from(control).signal(signal)? {
-        return Ok(());
-    }
-    Err(UserError::cannot_run(format!(
-        "process {} is not the Apache that was found: it ended, or another one has its id",
-        control.pid
-    ))
-    .hint("run the command again: webdyno looks for the server anew"))
-}
-
-fn alive(control: &Control) -> Result<()> {
-    if ProcessName::from(control).is_alive() {
-        return Ok(());
-    }
-    Err(UserError::cannot_run(format!(
-        "apache (process {}) ended when it reloaded its configuration",
-        control.pid
-    ))
-    .hint("its error log says why; webdyno rollback restores the configuration and starts it again"))
-}
-
-/// Watches the main process for a moment: it may end while it sets up its modules.
-fn watch(control: &Control) -> Result<()> {
-    wait_looking_every(PAUSE, timeouts::WATCH, || alive(control).is_err());
-    alive(control)
-}
-
 /// Waits until the status page shows another generation. When the page is silent in the end, because all workers are
 /// held, new children must do as a proof.
-fn wait_for_generation(control: &Control, url: &str, before: u64, old: &[ProcessName]) -> Result<()> {
+fn wait_for_generation(main: MainProcess, url: &str, before: u64, old: &[ProcessName]) -> Result<()> {
     let mut shown = None;
     let risen = wait_looking_every(PAUSE, timeouts::RELOAD, || {
         // Workers of the old generation may answer for a moment.
         shown = status::read(url).ok().and_then(|page| page.generation);
-        shown.is_some_and(|generation| generation > before) || alive(control).is_err()
+        shown.is_some_and(|generation| generation > before) || !main.name.is_alive()
     });
-    alive(control)?;
+    main.alive()?;
     match shown {
         _ if risen => Ok(()),
-        None => wait_for_children(control, old),
+        None => main.wait_for_children(old),
         Some(shown) => Err(UserError::cannot_run(format!(
             "apache did not show within {} s that it reloaded: generation {shown} on {url}",
             timeouts::RELOAD.as_secs()
@@ -103,29 +76,21 @@ fn wait_for_generation(control: &Control, url: &str, before: u64, old: &[Process
     }
 }
 
-/// Waits for a child that was not there before, and a moment more.
-fn wait_for_children(control: &Control, old: &[ProcessName]) -> Result<()> {
-    let is_new = |child: &ProcessName| !old.contains(child);
-    wait_looking_every(PAUSE, timeouts::CHILDREN, || {
-        alive(control).is_err() || ProcessName::from(control).children().iter().any(is_new)
-    });
-    alive(control)
-}
-
 /// Waits until the status page shows as many workers as the files give, or the old generation is gone: then it shows
 /// what Apache makes of them, be it clipped. Gone is what the parent has taken note of, as that empties its place in
 /// the scoreboard. Says what the page shows when neither came in time.
 fn settle(apache: &Apache, url: &str, old: &[ProcessName]) -> Result<Option<String>> {
+    let main = MainProcess::of("Apache", &apache.control);
     let configured = snapshot::workers_on_disk(&apache.evaluation, &apache.compiled);
     let mut shown = None;
     let settled = wait_looking_every(PAUSE * 5, timeouts::SETTLE, || {
-        if old.iter().all(|worker| !worker.exists()) || alive(&apache.control).is_err() {
+        if old.iter().all(|worker| !worker.exists()) || !main.name.is_alive() {
             return true;
         }
         shown = status::read(url).ok().and_then(|page| page.slots());
         shown.is_some() && shown == configured
     });
-    alive(&apache.control)?;
+    main.alive()?;
     if settled {
         return Ok(None);
     }
@@ -150,7 +115,7 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
     match &control.unit {
         Some(unit) => unit_command(&["restart", unit])?,
         None => {
-            stop(control)?;
+            MainProcess::of("Apache", control).stop()?;
             // A small server is back in milliseconds: make sure that the gap is seen.
             probe.look();
             launch(control, &place)?;
@@ -158,18 +123,4 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
     }
     let control = found(control, &apache.evaluation, port)?;
     Ok(Activation { control, outage_us: probe.outage_us(), unsettled: None })
-}
-
-/// Stops with TERM and waits. It is never killed: a worker in the middle of a write would leave half of it.
-fn stop(control: &Control) -> Result<()> {
-    signal(control, Signal::TERM)?;
-    if wait_looking_every(PAUSE, timeouts::STOP, || !ProcessName::from(control).is_alive()) {
-        return Ok(());
-    }
-    Err(UserError::cannot_run(format!(
-        "apache (process {}) did not stop within {} s, and webdyno does not kill it",
-        control.pid,
-        timeouts::STOP.as_secs()
-    ))
-    .hint("look for requests that hang; the configuration on disk takes effect at its next start"))
 }

@@ -7,7 +7,7 @@ use super::control::systemctl;
 use super::{Apache, EXECUTABLES, program};
 use crate::os::process::ProcessName;
 use crate::os::timeouts;
-use crate::services::Service;
+use crate::services::Tunable;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use webdyno_model::service::Control;

@@ -1,7 +1,7 @@
 //! Apache httpd 2.4: how it is recognised, read, changed and reloaded.
 //!
 //! The parts: `config` reads files as Apache does, `control` knows how the process was started, `snapshot` tells the
-//! settings in force, `prepare` turns wishes into file contents, `shadow` renders a second instance that proves them,
+//! settings in force, `prepare` turns setting changes into file contents, `shadow` renders a second instance that proves them,
 //! `activate` makes them take effect.
 
 pub mod config;
@@ -10,7 +10,6 @@ pub mod in_force;
 pub(crate) mod access_log;
 mod activate;
 mod control;
-mod diff;
 mod edit;
 mod embedded;
 mod imprint;
@@ -20,22 +19,22 @@ mod outside;
 mod pending;
 mod place;
 mod prepare;
-mod probe;
 pub(crate) mod program;
+mod redact;
 mod settings;
 mod shadow;
 mod snapshot;
 mod start;
 mod status;
 
-use super::{Activation, PendingChange, Service, Shadow};
+use super::{Activation, Observe, PendingChange, Shadow, Tunable};
 use crate::harm_guard::others::AccessLogs;
 use crate::os::process::ProcessName;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, FileEdit, Preparation, SettingChange};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
 
@@ -50,7 +49,7 @@ const EXECUTABLES: [&str; 7] =
 #[derive(Debug)]
 pub struct Apache;
 
-impl Service for Apache {
+impl Observe for Apache {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -75,8 +74,25 @@ impl Service for Apache {
         in_force::scoped::configured_backends(snapshot)
     }
 
-    fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
-        prepare::prepare(snapshot, wishes)
+    fn access_logs(&self, control: &Control, port: u16) -> Result<AccessLogs> {
+        let apache = control::Apache::of_control(control.clone())?;
+        Ok(access_log::access_logs(&apache.evaluation, port))
+    }
+
+    fn addresses(&self, control: &Control, port: u16) -> Vec<SocketAddr> {
+        control::Apache::of_control(control.clone())
+            .map(|apache| status::near(&apache.evaluation, port))
+            .unwrap_or_default()
+    }
+
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        Some(self)
+    }
+}
+
+impl Tunable for Apache {
+    fn prepare(&self, snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
+        prepare::prepare(snapshot, changes)
     }
 
     fn validate(&self, control: &Control) -> Result<()> {
@@ -118,11 +134,6 @@ impl Service for Apache {
         &["apache2", "httpd"]
     }
 
-    fn access_logs(&self, control: &Control, port: u16) -> Result<AccessLogs> {
-        let apache = control::Apache::of_control(control.clone())?;
-        Ok(access_log::access_logs(&apache.evaluation, port))
-    }
-
     fn shadow(
         &self,
         control: &Control,
@@ -131,12 +142,6 @@ impl Service for Apache {
         folder: &Path,
     ) -> Result<Option<Shadow>> {
         shadow::shadow(control, edits, port, folder).map(Some)
-    }
-
-    fn addresses(&self, control: &Control, port: u16) -> Vec<SocketAddr> {
-        control::Apache::of_control(control.clone())
-            .map(|apache| status::near(&apache.evaluation, port))
-            .unwrap_or_default()
     }
 
     fn said(&self, complaint: &str, log: &str) -> String {

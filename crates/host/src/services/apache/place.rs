@@ -8,11 +8,9 @@ use super::config::include::{is_pattern, matches};
 use super::config::model::Included;
 use super::config::{Evaluation, Placed};
 use super::settings::{Mpm, Setting};
+use crate::services::common::edit::DROP_IN;
 use std::path::{Path, PathBuf};
 use webdyno_model::{Result, UserError};
-
-/// The name of the drop-in file: it sorts after what people usually have.
-pub const DROP_IN: &str = "zzz-webdyno.conf";
 
 /// Where one value is written.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,32 +1,34 @@
-//! Renders wishes to a plan: what changes, in which files, how it takes effect. Reads only.
+//! Renders setting changes to a plan: what changes, in which files, how it takes effect. Reads only.
 //!
 //! How a change takes effect: https://httpd.apache.org/docs/2.4/stopping.html and the `*_check_config` functions of
 //! the MPMs, which keep ServerLimit and ThreadLimit of the first start through every graceful restart.
 
 use super::config::include::real;
 use super::control::Apache;
-use super::edit::{self, Edit, Edited};
+use super::edit::Edit;
 use super::limits::Limits;
 use super::outside::refusal;
 use super::place::{Place, places};
 use super::settings::{Mpm, SETTINGS, Setting, find};
 use super::snapshot::{limits, mpm, settings};
 use crate::config_management::Managers;
+use crate::services::common::edit::{self, Edited};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use webdyno_model::change::{ApplyClass, Change, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
 
-/// A wish that was understood.
+/// A setting change that was understood.
 struct Wanted {
     setting: &'static Setting,
     to: SettingValue,
     from: Option<SettingValue>,
 }
 
-/// Renders wishes for the service of a snapshot.
-pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
+/// Renders setting changes for the service of a snapshot.
+pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
     let control = snapshot.control.clone().ok_or_else(|| refusal(snapshot))?;
     let apache = Apache::of_control(control)?;
     let mpm = mpm(&apache)?;
@@ -36,8 +38,11 @@ pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPl
     {
         now.running = seen.running.clone();
     }
-    let mut wanted = understood(wishes, &now, mpm)?;
-    wanted.retain(|wish| !holds(wish, &now, &apache, snapshot.port));
+    let mut wanted = match understood(changes, &now, mpm) {
+        Ok(wanted) => wanted,
+        Err(NotOurs { why, hint }) => return Ok(Preparation::NotPreparable { why, hint }),
+    };
+    wanted.retain(|one| !holds(one, &now, &apache, snapshot.port));
     if wanted.is_empty() {
         return Err(UserError::cannot_run(
             "nothing to change: every setting already has the value that is wanted",
@@ -46,28 +51,27 @@ pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPl
     let class = classify(&wanted, &now, mpm, &apache.control)?;
     let mut edits = Vec::new();
     let mut changes = Vec::new();
-    for wish in &wanted {
-        let places = places(&apache.evaluation, &apache.main_file, wish.setting, mpm, snapshot.port)?;
-        changes.push(wish.change(places.first(), class(wish.setting)));
-        let edit = |place: Place| Edit { place, setting: wish.setting, to: wish.to.clone() };
+    for one in &wanted {
+        let places = places(&apache.evaluation, &apache.main_file, one.setting, mpm, snapshot.port)?;
+        changes.push(one.change(places.first(), class(one.setting)));
+        let edit = |place: Place| Edit { place, setting: one.setting, to: one.to.clone(), mpm };
         edits.extend(places.into_iter().map(edit));
     }
-    let Edited { files, diff, managed } = edit::apply(&edits, mpm, &Managers::here())?;
+    let Edited { files, diff, managed } = edit::apply(&edits, &Managers::here())?;
     let whole = match managed.is_empty() {
         true => changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload),
         false => ApplyClass::Manual,
     };
     let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
     proved(apache.control, &wanted, overlay, mpm)?;
-    Ok(RenderedPlan { changes, files, class: whole, diff, managed })
+    Ok(Preparation::Plan(Box::new(RenderedPlan { changes, files, class: whole, diff, managed })))
 }
 
 impl Wanted {
     /// As plans show it; the first place stands for all.
     fn change(&self, place: Option<&Place>, class: ApplyClass) -> Change {
         Change {
-            service: super::NAME.into(),
-            setting: self.setting.name.into(),
+            setting: SettingId::of_service(super::NAME, self.setting.name),
             from: self.from.clone(),
             to: self.to.clone(),
             file: place.map(|place| real(place.file()).to_string_lossy().into_owned()).unwrap_or_default(),
@@ -76,38 +80,51 @@ impl Wanted {
     }
 }
 
-/// Checks names and values. The last wish for a setting counts.
-fn understood(wishes: &[Wish], now: &BTreeMap<String, SettingInForce>, mpm: Mpm) -> Result<Vec<Wanted>> {
+/// Why a setting change is not one that webdyno makes.
+struct NotOurs {
+    why: String,
+    hint: Option<String>,
+}
+
+/// Checks names and values. The last change of a setting counts.
+fn understood(
+    changes: &[SettingChange],
+    now: &BTreeMap<String, SettingInForce>,
+    mpm: Mpm,
+) -> std::result::Result<Vec<Wanted>, NotOurs> {
     let mut wanted: Vec<Wanted> = Vec::new();
-    for wish in wishes {
-        let setting = find(&wish.setting).ok_or_else(|| {
+    for SettingChange { setting: SettingId { name, .. }, to } in changes {
+        let setting = find(name).ok_or_else(|| {
             let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-            UserError::usage(format!("`{}` is not a setting of Apache that webdyno changes", wish.setting))
-                .hint(format!("it changes {}", names.join(", ")))
+            NotOurs {
+                why: format!("`{name}` is not a setting of Apache that webdyno changes"),
+                hint: Some(format!("it changes {}", names.join(", "))),
+            }
         })?;
-        let in_force = now.get(setting.name).ok_or_else(|| {
-            UserError::usage(format!("{} has no meaning under the {} MPM", setting.name, mpm.name()))
+        let in_force = now.get(setting.name).ok_or_else(|| NotOurs {
+            why: format!("{} has no meaning under the {} MPM", setting.name, mpm.name()),
+            hint: None,
         })?;
-        if !setting.accepts(&wish.to) {
-            let to = wish.to.to_string().replace(['\r', '\n'], " ");
-            return Err(UserError::usage(format!("{} cannot be `{to}`", setting.name))
-                .hint(format!("it takes {}", setting.expects())));
+        if !setting.shape.accepts(to) {
+            let to = to.to_string().replace(['\r', '\n'], " ");
+            let why = format!("{} cannot be `{to}`", setting.name);
+            return Err(NotOurs { why, hint: Some(format!("it takes {}", setting.shape.expects())) });
         }
         let from = in_force.running.clone().or(in_force.configured.clone()).or(in_force.default.clone());
         wanted.retain(|other| !std::ptr::eq(other.setting, setting));
-        wanted.push(Wanted { setting, to: wish.to.clone(), from });
+        wanted.push(Wanted { setting, to: to.clone(), from });
     }
     Ok(wanted)
 }
 
-/// Whether a wish is in force already: on disk, in what runs as far as that is known, and in all virtual hosts.
-fn holds(wish: &Wanted, now: &BTreeMap<String, SettingInForce>, apache: &Apache, port: u16) -> bool {
-    let Some(in_force) = now.get(wish.setting.name) else {
+/// Whether a setting change is in force already: on disk, in what runs as far as that is known, and in all virtual hosts.
+fn holds(one: &Wanted, now: &BTreeMap<String, SettingInForce>, apache: &Apache, port: u16) -> bool {
+    let Some(in_force) = now.get(one.setting.name) else {
         return false;
     };
     let on_disk = in_force.configured.as_ref().or(in_force.default.as_ref());
-    let differs = |value: &SettingValue| !same(value, &wish.to);
-    let mut overrides = super::place::overrides(&apache.evaluation, wish.setting, port);
+    let differs = |value: &SettingValue| !same(value, &one.to);
+    let mut overrides = super::place::overrides(&apache.evaluation, one.setting, port);
     !on_disk.is_none_or(differs)
         && !in_force.running.as_ref().is_some_and(differs)
         && !overrides.any(|placed| differs(&SettingValue::parse(&placed.words().join(" "))))
@@ -126,11 +143,11 @@ fn classify(
 ) -> Result<impl Fn(&Setting) -> ApplyClass + use<>> {
     let before = limits(now, mpm);
     let mut after = now.clone();
-    for wish in wanted {
-        after.entry(wish.setting.name.to_owned()).or_default().configured = Some(wish.to.clone());
+    for one in wanted {
+        after.entry(one.setting.name.to_owned()).or_default().configured = Some(one.to.clone());
     }
     if let Some(limits) = limits(&after, mpm) {
-        let touches = |name: &str| wanted.iter().any(|wish| wish.setting.name == name);
+        let touches = |name: &str| wanted.iter().any(|one| one.setting.name == name);
         let bounded = ["MaxRequestWorkers", "ServerLimit", "ThreadsPerChild", "ThreadLimit"];
         if bounded.into_iter().any(touches) {
             fits(&limits)?;
@@ -186,17 +203,17 @@ fn needs_restart(before: Option<&Limits>, after: Option<&Limits>, running: Optio
     }
 }
 
-/// Evaluates the configuration as the plan would leave it: every wish must be in force then.
+/// Evaluates the configuration as the plan would leave it: every change must be in force then.
 fn proved(control: Control, wanted: &[Wanted], overlay: BTreeMap<PathBuf, String>, mpm: Mpm) -> Result<()> {
     let apache = Apache::with_overlay(control, overlay)?;
     let then = settings(&apache.evaluation, mpm, None);
-    for wish in wanted {
-        let value = then.get(wish.setting.name).and_then(|setting| setting.configured.clone());
-        if !value.as_ref().is_some_and(|value| same(value, &wish.to)) {
+    for one in wanted {
+        let value = then.get(one.setting.name).and_then(|setting| setting.configured.clone());
+        if !value.as_ref().is_some_and(|value| same(value, &one.to)) {
             let shown = value.map_or_else(|| "unset".to_owned(), |value| value.to_string());
             return Err(UserError::cannot_run(format!(
                 "no place was found where {} {} would win: it would be {shown}",
-                wish.setting.name, wish.to
+                one.setting.name, one.to
             ))
             .hint("set it by hand; the configuration nests in a way that webdyno does not understand"));
         }

@@ -4,6 +4,7 @@
 //! defaults of the MPMs from server/mpm/*/*.c and include/ap_listen.h. What a graceful reload ignores is in the same
 //! files (AH00179, AH00501, AH00506); ListenBacklog is given to listen(2), and a reload keeps the listening socket.
 
+use crate::services::common::shape::Shape;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::SettingValue;
 
@@ -48,21 +49,6 @@ impl Mpm {
     }
 }
 
-/// What a value may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// A whole number within bounds.
-    Integer(i64, i64),
-    /// A positive number, with or without decimals.
-    Factor,
-    /// One of these words, in any case.
-    Word(&'static [&'static str]),
-    /// A time: seconds, or a number with `ms`.
-    Time,
-    /// Read, and never written.
-    Opaque,
-}
-
 /// A setting of Apache.
 #[derive(Debug)]
 pub struct Setting {
@@ -84,34 +70,6 @@ impl Setting {
     /// The default under an MPM; `None` when that MPM does not know the setting.
     pub fn default(&self, mpm: Mpm) -> Option<SettingValue> {
         self.defaults[mpm as usize].map(SettingValue::parse)
-    }
-
-    /// Whether a value has the right shape.
-    pub fn accepts(&self, value: &SettingValue) -> bool {
-        match (self.shape, value) {
-            (Shape::Integer(min, max), SettingValue::Integer(value)) => (min..=max).contains(value),
-            (Shape::Factor, value) => value.number().is_some_and(|value| value > 0.0 && value <= 1000.0),
-            (Shape::Word(words), SettingValue::Text(text)) => {
-                words.iter().any(|word| word.eq_ignore_ascii_case(text))
-            }
-            (Shape::Time, SettingValue::Integer(value)) => (0..=1_000_000).contains(value),
-            (Shape::Time, SettingValue::Text(text)) => {
-                let number = text.strip_suffix("ms").and_then(|number| number.parse::<u32>().ok());
-                number.is_some_and(|number| number > 0)
-            }
-            _ => false,
-        }
-    }
-
-    /// Says in words which values it takes.
-    pub fn expects(&self) -> String {
-        match self.shape {
-            Shape::Integer(min, max) => format!("a whole number from {min} to {max}"),
-            Shape::Factor => "a number above 0".into(),
-            Shape::Word(words) => format!("one of {}", words.join(", ")),
-            Shape::Time => "seconds, or milliseconds as in 500ms".into(),
-            Shape::Opaque => "nothing: webdyno reads it and does not change it".into(),
-        }
     }
 }
 
@@ -226,8 +184,8 @@ mod tests {
             ("LogLevel", "warn", false),
         ] {
             let setting = find(name).unwrap();
-            assert_eq!(setting.accepts(&SettingValue::parse(value)), expected, "{name} {value:?}");
-            assert!(!setting.expects().is_empty());
+            assert_eq!(setting.shape.accepts(&SettingValue::parse(value)), expected, "{name} {value:?}");
+            assert!(!setting.shape.expects().is_empty());
         }
     }
 }

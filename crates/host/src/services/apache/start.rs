@@ -2,7 +2,6 @@
 
 use super::config::Evaluation;
 use super::control::{Apache, Options, invocation, said, systemctl};
-use super::probe::answers;
 use super::program::{self, Invocation};
 use super::status::near;
 use crate::discovery::listens;
@@ -12,15 +11,13 @@ use crate::os::process_location::Held;
 use crate::os::spawn::spawn_in;
 use crate::os::{procfs, timeouts};
 use crate::services::Activation;
+use crate::services::common::probe::answers;
+use crate::services::common::taking_effect::PAUSE;
 use rustix::process::Signal;
 use std::process::Stdio;
-use std::time::Duration;
 use webdyno_model::error::io_error;
 use webdyno_model::service::{Control, Inherited};
 use webdyno_model::{Result, UserError};
-
-/// Pause between looks.
-pub const PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts a service whose main process is gone, and waits until it answers.
 ///

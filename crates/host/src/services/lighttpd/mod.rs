@@ -6,7 +6,7 @@
 mod config;
 mod syntax;
 
-use super::Service;
+use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
 use crate::visibility::program_query::asked;
@@ -25,7 +25,7 @@ const HOW_TO_ENABLE: &str = "`server.modules += ( \"mod_status\" )` and `status.
 #[derive(Debug)]
 pub struct Lighttpd;
 
-impl Service for Lighttpd {
+impl Observe for Lighttpd {
     fn name(&self) -> &'static str {
         NAME
     }

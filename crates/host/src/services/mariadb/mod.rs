@@ -9,7 +9,7 @@ pub mod options;
 mod running;
 pub mod settings;
 
-use super::Service;
+use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
 use mysql::prelude::Queryable;
@@ -39,7 +39,7 @@ const DEFAULT_FILES: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 #[derive(Debug)]
 pub struct Mariadb;
 
-impl Service for Mariadb {
+impl Observe for Mariadb {
     fn name(&self) -> &'static str {
         NAME
     }

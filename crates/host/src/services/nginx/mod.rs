@@ -6,7 +6,7 @@
 mod config;
 mod syntax;
 
-use super::Service;
+use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
 use crate::visibility::program_query::asked;
@@ -28,7 +28,7 @@ const HOW_TO_ENABLE: &str = "in a server that this machine reaches without TLS: 
 #[derive(Debug)]
 pub struct Nginx;
 
-impl Service for Nginx {
+impl Observe for Nginx {
     fn name(&self) -> &'static str {
         NAME
     }

@@ -8,7 +8,7 @@ mod config;
 mod php;
 pub mod pools;
 
-use super::Service;
+use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
 use webdyno_model::sample::Missing;
@@ -22,7 +22,7 @@ pub const NAME: &str = "php_fpm";
 #[derive(Debug)]
 pub struct PhpFpm;
 
-impl Service for PhpFpm {
+impl Observe for PhpFpm {
     fn name(&self) -> &'static str {
         NAME
     }

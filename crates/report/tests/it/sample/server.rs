@@ -1,7 +1,7 @@
 //! Diagnoses and the server that they are about.
 
 use super::{load, machine, run, view};
-use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{
     Ceiling, Diagnosis, Fact, Finding, NextLimit, Predicted, Remedy, TimeBreakdown,
 };
@@ -9,6 +9,7 @@ use webdyno_model::event::Purpose;
 use webdyno_model::run::RunReport;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::setting::SettingId;
 use webdyno_session::view::{Outcome, View};
 
 pub fn fact(name: &str, value: f64, unit: &str, source: &str, reproduce: &str) -> Fact {
@@ -38,15 +39,14 @@ pub fn exhausted() -> Finding {
             fact("worker_time_mean_us", 26_300.0, "us", "mod_status", "curl -s 'http://127.0.0.1:8080/server-status?auto' | grep Duration"),
         ],
         remedies: vec![Remedy {
-            service: "apache".into(),
-            setting: "MaxRequestWorkers".into(),
+            setting: SettingId::of_service("apache", "MaxRequestWorkers"),
             from: Some(SettingValue::Integer(20)),
             to: Some(SettingValue::Integer(64)),
             class: ApplyClass::Restart,
             risk: "each worker needs about 6 MB; 64 fit into the free memory of 2.1 GB".into(),
             why: "50 requests are in flight at once; 1.3 times as many workers leave none waiting".into(),
             predicted: Some(Predicted { rate: 2100.0, ci95: [1800.0, 2300.0] }),
-            together_with: vec![Wish { service: "apache".into(), setting: "ServerLimit".into(), to: SettingValue::Integer(64) }],
+            together_with: vec![SettingChange { setting: SettingId::of_service("apache", "ServerLimit"), to: SettingValue::Integer(64) }],
         }],
     }
 }

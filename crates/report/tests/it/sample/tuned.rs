@@ -7,14 +7,14 @@ use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::event::Purpose;
 use webdyno_model::number::Number;
 use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
 use webdyno_session::recording::{Applied, Attempt, PutBack};
 use webdyno_session::view::{Outcome, Series, SessionEnd, View};
 
 pub fn change(setting: &str, from: i64, to: i64, class: ApplyClass) -> Change {
     Change {
-        service: "apache".into(),
-        setting: setting.into(),
+        setting: SettingId::of_service("apache", setting),
         from: Some(SettingValue::Integer(from)),
         to: SettingValue::Integer(to),
         file: "/tmp/quick/conf.d/zz-webdyno.conf".into(),

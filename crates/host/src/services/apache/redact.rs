@@ -1,19 +1,10 @@
-//! The unified diff that a plan shows, with secrets of the configuration replaced.
+//! Apache's configuration without its secrets, for the diff that a plan shows.
 
 use super::config::syntax::{Document, words};
-use similar::TextDiff;
 use webdyno_model::workload::{REDACTED, is_secret_name};
 
-/// The diff of one file; `path` stands in its head. Lines whose words look like the name of a secret are cut after it.
-pub fn unified(path: &str, before: Option<&str>, after: &str) -> String {
-    let old = before.map(redacted).unwrap_or_default();
-    let new = redacted(after);
-    let from = if before.is_some() { path } else { "/dev/null" };
-    TextDiff::from_lines(&old, &new).unified_diff().context_radius(3).header(from, path).to_string()
-}
-
 /// A configuration without its secrets; it has as many lines as before.
-fn redacted(text: &str) -> String {
+pub fn redacted(text: &str) -> String {
     let document = Document::parse(text.as_bytes());
     let mut out = String::with_capacity(text.len());
     for line in &document.lines {
@@ -48,22 +39,17 @@ fn secret(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::common::diff::unified;
 
     #[test]
     fn a_diff_shows_the_change_and_no_secret() {
         let before = "SetEnv DB_PASSWORD hunter2\nAuthLDAPBindPassword \\\n  hunter2\n#SetEnv API_TOKEN=hunter2\nMaxRequestWorkers 5\n\
                       RequestHeader set Authorization \"Basic hunter2\"\n";
         let after = before.replace("Workers 5", "Workers 50");
-        let diff = unified("/a.conf", Some(before), &after);
+        let diff = unified("/a.conf", Some(before), &after, redacted);
         assert!(!diff.contains("hunter2"), "{diff}");
         assert!(diff.starts_with("--- /a.conf\n+++ /a.conf\n@@ -2,5 +2,5 @@\n"), "{diff}");
         assert!(diff.contains("-MaxRequestWorkers 5\n+MaxRequestWorkers 50\n"), "{diff}");
         assert!(diff.contains(" RequestHeader set Authorization [redacted]\n"), "{diff}");
-    }
-
-    #[test]
-    fn a_new_file_comes_from_nothing() {
-        let diff = unified("/n.conf", None, "Timeout 5\n");
-        assert_eq!(diff, "--- /dev/null\n+++ /n.conf\n@@ -0,0 +1 @@\n+Timeout 5\n");
     }
 }

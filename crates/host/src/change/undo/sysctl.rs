@@ -1,0 +1,101 @@
+//! Putting the kernel's settings back. As with files, what a setting is now decides: the value of before means that nothing
+//! is to do, ours is replaced, and anything else is somebody's work that is left alone.
+
+use crate::change::journal::action::{Action, WriteSysctl};
+use crate::change::journal::history::Record;
+use crate::change::undo::Undo;
+use crate::services::sysctl;
+use std::sync::Arc;
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// The outstanding writes of one setting, the last one first.
+type Chain = Vec<(u64, WriteSysctl)>;
+
+impl Undo<'_> {
+    pub(super) fn sysctls(&mut self) {
+        let mut chains: Vec<Chain> = vec![];
+        for entry in self.outstanding().into_iter().rev() {
+            let Action::WriteSysctl(write) = entry.action else { continue };
+            let is_its = |chain: &&mut Chain| {
+                chain.iter().all(|(_, other)| (&other.name, &other.space) == (&write.name, &write.space))
+            };
+            match chains.iter_mut().find(is_its) {
+                Some(chain) => chain.push((entry.n, write)),
+                None => chains.push(vec![(entry.n, write)]),
+            }
+        }
+        for chain in chains {
+            if let Err(error) = self.sysctl(&chain) {
+                self.report.failures.push(error);
+            }
+        }
+    }
+
+    /// Puts one setting back, through all its writes at once.
+    fn sysctl(&mut self, chain: &Chain) -> Result<()> {
+        let Some((_, WriteSysctl { name, before, space, .. })) = chain.last() else { return Ok(()) };
+        if self.is_gone_with_boot(chain) {
+            return self.sysctl_undone(chain);
+        }
+        let world = Arc::clone(&self.tools.world);
+        let told =
+            |error| io_error("restore", name, &error).hint("remove the cause, then run `webdyno rollback`");
+        let Some(now) = world.read_sysctl(name, space.as_ref()).map_err(told)? else {
+            self.report.lines.push(format!("{name} is gone with its network namespace"));
+            return self.sysctl_undone(chain);
+        };
+        let target =
+            chain.iter().fold(&now, |at, (_, write)| if *at == write.after { &write.before } else { at });
+        if *target != now {
+            if let Some(why) = self.sysctl_drops(name, target, space.as_ref()) {
+                let why = format!("{name} stays {now} for now: with {target} {why}");
+                return Err(
+                    UserError::cannot_run(why).hint("run `webdyno rollback` when less of it is in use")
+                );
+            }
+            world.write_sysctl(name, space.as_ref(), target).map_err(told)?;
+            self.report.lines.push(format!("restored {name} to {target}"));
+        }
+        if target == before {
+            return self.sysctl_undone(chain);
+        }
+        let what = format!("was set to {target} by someone else meanwhile");
+        self.report.conflicts.push(left_alone(name, &what, before));
+        for (n, _) in chain {
+            self.note(Record::Conflict { n: *n, saved: None, what: Some(what.clone()) });
+        }
+        Ok(())
+    }
+
+    /// Whether a boot has undone it already: it was never kept, or its network namespace does not outlive one.
+    fn is_gone_with_boot(&self, chain: &Chain) -> bool {
+        let verified_through = self.journal.history().verified_through;
+        let lasts = |(n, write): &(u64, WriteSysctl)| *n <= verified_through && write.keep_in.is_some();
+        !self.is_same_boot() && !chain.iter().any(lasts)
+    }
+
+    /// Why putting it back would drop what others use now.
+    fn sysctl_drops(
+        &self,
+        name: &str,
+        back: &str,
+        space: Option<&sysctl::space::NetSpace>,
+    ) -> Option<String> {
+        let (used, words) = sysctl::in_use(name).filter(|_| self.scope.live_traffic)?;
+        let used: f64 = self.tools.world.read_sysctl(used, space).ok()??.parse().ok()?;
+        (back.parse::<f64>().ok()? < used).then(|| format!("{used} {words}"))
+    }
+
+    fn sysctl_undone(&mut self, chain: &Chain) -> Result<()> {
+        for (n, _) in chain {
+            self.note(Record::Undone { n: *n, control: None });
+        }
+        Ok(())
+    }
+}
+
+/// The line that tells of a setting that was left to the operator.
+pub fn left_alone(name: &str, what: &str, before: &str) -> String {
+    format!("{name} {what} and is left alone; it was {before} before")
+}

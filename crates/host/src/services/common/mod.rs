@@ -1,0 +1,8 @@
+//! What the targets of changes share: editing their files in place or beside, the diff that a plan shows, what values a
+//! setting takes, and what is seen of a service while a change takes effect.
+
+pub mod diff;
+pub mod edit;
+pub mod probe;
+pub mod shape;
+pub mod taking_effect;

@@ -1,0 +1,145 @@
+//! Settings by name: which setting of what.
+//!
+//! In outputs and logs a setting is two words, `service` and `setting`, as docs/contract.md has them.
+
+use serde::{Deserialize, Serialize};
+
+/// What a setting belongs to: decides who can change it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// A program, by its name in snapshots: `apache`, `mariadb`.
+    Service(String),
+    /// The kernel's settings, below /proc/sys.
+    Sysctl,
+    /// A limit that a service's processes inherit from what starts them; the service's name.
+    ProcessLimit(String),
+    /// The server's machine.
+    Hardware,
+    /// The program of the site.
+    Application,
+    /// The load generator.
+    Generator,
+    /// Something beyond the server: `clients`, `network`, `protection`.
+    External(String),
+}
+
+/// The words that name something beyond the server.
+const EXTERNAL: [&str; 4] = ["backend", "clients", "network", "protection"];
+
+/// Limits of processes, as systemd names them (systemd.exec(5), systemd.resource-control(5)).
+const PROCESS_LIMITS: [&str; 3] = ["LimitNOFILE", "LimitNPROC", "TasksMax"];
+
+impl Target {
+    /// The word for it in outputs: a process limit is found under the service that it limits.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Service(name) | Self::ProcessLimit(name) | Self::External(name) => name,
+            Self::Sysctl => "sysctl",
+            Self::Hardware => "hardware",
+            Self::Application => "application",
+            Self::Generator => "generator",
+        }
+    }
+}
+
+/// A setting, by what it belongs to and its name there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Words", into = "Words")]
+pub struct SettingId {
+    /// What it belongs to.
+    pub target: Target,
+    /// `MaxRequestWorkers`, `net.core.somaxconn`, `memory`.
+    pub name: String,
+}
+
+/// A setting as outputs and logs write it.
+#[derive(Serialize, Deserialize)]
+struct Words {
+    service: String,
+    setting: String,
+}
+
+impl SettingId {
+    /// A setting of a service; of its processes where the name is that of such a limit.
+    pub fn of_service(service: impl Into<String>, name: impl Into<String>) -> Self {
+        let (service, name) = (service.into(), name.into());
+        let is_limit = PROCESS_LIMITS.contains(&name.as_str());
+        let target = if is_limit { Target::ProcessLimit(service) } else { Target::Service(service) };
+        Self { target, name }
+    }
+
+    /// `apache MaxRequestWorkers`.
+    pub fn full_name(&self) -> String {
+        format!("{} {}", self.target.name(), self.name)
+    }
+
+    /// A setting of the kernel.
+    pub fn sysctl(name: impl Into<String>) -> Self {
+        Self { target: Target::Sysctl, name: name.into() }
+    }
+
+    /// Something of the server's machine.
+    pub fn hardware(name: impl Into<String>) -> Self {
+        Self { target: Target::Hardware, name: name.into() }
+    }
+
+    /// Something of the site's program.
+    pub fn application(name: impl Into<String>) -> Self {
+        Self { target: Target::Application, name: name.into() }
+    }
+
+    /// Something of the load generator.
+    pub fn generator(name: impl Into<String>) -> Self {
+        Self { target: Target::Generator, name: name.into() }
+    }
+
+    /// Something beyond the server.
+    pub fn external(what: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { target: Target::External(what.into()), name: name.into() }
+    }
+}
+
+impl From<Words> for SettingId {
+    fn from(Words { service, setting }: Words) -> Self {
+        match service.as_str() {
+            "sysctl" => Self::sysctl(setting),
+            "hardware" => Self::hardware(setting),
+            "application" => Self::application(setting),
+            "generator" => Self::generator(setting),
+            word if EXTERNAL.contains(&word) => Self::external(service, setting),
+            _ => Self::of_service(service, setting),
+        }
+    }
+}
+
+impl From<SettingId> for Words {
+    fn from(id: SettingId) -> Self {
+        Self { service: id.target.name().to_owned(), setting: id.name }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::SettingChange;
+
+    // Old recordings and journals are read, and new ones are written, with these two words.
+    #[test]
+    fn a_setting_is_two_words_in_json() {
+        for (service, setting, target) in [
+            ("apache", "MaxRequestWorkers", Target::Service("apache".into())),
+            ("php_fpm", "pm.max_children", Target::Service("php_fpm".into())),
+            ("unknown", "LimitNOFILE", Target::ProcessLimit("unknown".into())),
+            ("sysctl", "net.core.somaxconn", Target::Sysctl),
+            ("hardware", "memory", Target::Hardware),
+            ("application", "persistent connections", Target::Application),
+            ("generator", "-t", Target::Generator),
+            ("clients", "keep-alive", Target::External("clients".into())),
+        ] {
+            let text = format!(r#"{{"service":"{service}","setting":"{setting}","to":7}}"#);
+            let change: SettingChange = serde_json::from_str(&text).unwrap();
+            assert_eq!((&change.setting.target, change.setting.name.as_str()), (&target, setting));
+            assert_eq!(serde_json::to_string(&change).unwrap(), text);
+        }
+    }
+}
