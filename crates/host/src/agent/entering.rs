@@ -18,14 +18,8 @@ use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
 /// The namespaces of a process that are entered with it, with their options of nsenter(1). The network is another matter.
-const NAMESPACES: [(&str, &str); 6] = [
-    ("user", "user"),
-    ("cgroup", "cgroup"),
-    ("ipc", "ipc"),
-    ("uts", "uts"),
-    ("pid", "pid"),
-    ("mnt", "mount"),
-];
+const NAMESPACES: [(&str, &str); 6] =
+    [("user", "U"), ("cgroup", "C"), ("ipc", "i"), ("uts", "u"), ("pid", "p"), ("mnt", "m")];
 
 /// This machine, with other namespaces of it.
 pub fn tools_that_enter(state: &StateDir) -> Tools {
@@ -58,7 +52,7 @@ fn command(entrance: &Entrance) -> Result<(String, Vec<OwnedFd>)> {
         Ok(name)
     };
     if let Some((path, _)) = &entrance.network {
-        words.push(format!("--net={}", hold(path, OFlags::RDONLY)?));
+        words.push(format!("-n{}", hold(path, OFlags::RDONLY)?));
     }
     let Some((pid, _)) = entrance.process else {
         check(entrance)?;
@@ -67,10 +61,10 @@ fn command(entrance: &Entrance) -> Result<(String, Vec<OwnedFd>)> {
     };
     let own = std::process::id();
     for (name, option) in NAMESPACES.iter().filter(|(name, _)| namespace(pid, name) != namespace(own, name)) {
-        words.push(format!("--{option}={}", hold(&format!("/proc/{pid}/ns/{name}"), OFlags::RDONLY)?));
+        words.push(format!("-{option}{}", hold(&format!("/proc/{pid}/ns/{name}"), OFlags::RDONLY)?));
     }
-    words.push(format!("--root={}", hold(&format!("/proc/{pid}/root"), OFlags::RDONLY | OFlags::DIRECTORY)?));
-    words.push("--wd=/".into());
+    words.push(format!("-r{}", hold(&format!("/proc/{pid}/root"), OFlags::RDONLY | OFlags::DIRECTORY)?));
+    words.push("-w/".into());
     check(entrance)?;
     words.push(format!("env WEBDYNO_STATE='{}'", entrance.state.replace('\'', "'\\''")));
     Ok((words.join(" "), held))

@@ -188,13 +188,14 @@ impl Worker {
                 let stopped = self.changer.dispose()?;
                 Ok(told(stopped))
             }
-            ToAgent::RollBack { journal, only_unkept } => {
-                let Interrupted { lines, problem, unfinished } =
-                    self.changer.roll_back(journal.as_deref(), only_unkept)?;
-                Ok(FromAgent::RolledBack { lines, problem, unfinished })
-            }
+            ToAgent::RollBack { journal, only_unkept } => self.roll_back(journal.as_deref(), only_unkept),
             ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
         }
+    }
+
+    fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<FromAgent> {
+        let Interrupted { lines, problem, unfinished } = self.changer.roll_back(journal, only_unkept)?;
+        Ok(FromAgent::RolledBack { lines, problem, unfinished })
     }
 
     /// Which addresses are this machine's. A loopback address means another one in another network.

@@ -56,7 +56,6 @@ pub enum ClosedBy {
 }
 
 /// One line's content.
-#[expect(clippy::large_enum_variant, reason = "there are few, and most are intents")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Record {

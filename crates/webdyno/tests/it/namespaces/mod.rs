@@ -2,6 +2,8 @@
 //! from wherever it is rolled back, the server gets its original bytes and listens again where it listened, and nowhere
 //! else. Beside each of them runs another one of the same command line on the machine itself, which nobody touches.
 
+mod apart;
+
 use crate::support::{
     Apache, Place, children, is_alive, run, shared_turn, signal, skip, snapshot, wait_until,
 };
@@ -344,7 +346,9 @@ impl Container {
     /// A server that no other one is like.
     fn start(root: PathBuf) -> Self {
         make_root(&root);
-        let apache = Apache::files(&root.join("srv"));
+        let mut apache = Apache::files(&root.join("srv"));
+        // Its process id would mean another process out here, which must not be ended for it.
+        apache.files.pid_file = PathBuf::new();
         let outside = apache.files.root.display().to_string();
         let inside = outside.strip_prefix(root.to_str().unwrap()).unwrap().to_owned();
         for (path, bytes, ..) in snapshot(&apache.files.root) {
@@ -521,120 +525,4 @@ fn who_is_elsewhere_and_cannot_enter_touches_nothing() {
     let words = container.words();
     let done = run(webdyno(&place, None).args(["rollback", "--server", &words])).with_code(0).stdout;
     assert_eq!(container.changed(), Vec::<PathBuf>::new(), "{done}");
-}
-
-/// The name of the control groups of the server below.
-const APART: &str = "webdyno-test-apart";
-
-/// A server whose processes are in a pid namespace of their own, and in a control group, with the files and the network of
-/// the machine.
-struct Apart {
-    place: Place,
-    apache: Apache,
-    unshare: Child,
-    /// In each hierarchy where one can be made.
-    groups: Vec<PathBuf>,
-    before: Files,
-}
-
-impl Apart {
-    fn start() -> Self {
-        let place = Place::new();
-        let apache = Apache::files(&place.path("server"));
-        let conf = fs::read_to_string(&apache.mpm_conf).unwrap();
-        let bounded = "ServerLimit 20\n    MaxRequestWorkers 20";
-        fs::write(&apache.mpm_conf, conf.replace("MaxRequestWorkers       150", bounded)).unwrap();
-        let groups =
-            ["", "unified/", "memory/"].map(|at| PathBuf::from(format!("/sys/fs/cgroup/{at}{APART}")));
-        let is_made =
-            |group: &PathBuf| group.with_file_name("cgroup.procs").exists() && fs::create_dir(group).is_ok();
-        let groups: Vec<PathBuf> = groups.into_iter().filter(is_made).collect();
-        let join = groups.iter().map(|group| format!("echo 0 >{}/cgroup.procs && ", group.display()));
-        let (join, command) = (join.collect::<String>(), apache.files.command.join(" "));
-        let script = format!("{join}{command} && echo ready; while read -r _; do :; done");
-        let mut unshare = Command::new("unshare")
-            .args(["--pid", "--fork", "--kill-child", "bash", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(unshare.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        let before = apache.configuration();
-        let apart = Self { place, apache, unshare, groups, before };
-        assert!(wait_until(Duration::from_secs(10), || !apart.listeners().is_empty()));
-        apart
-    }
-
-    fn listeners(&self) -> Vec<u32> {
-        listeners("", self.apache.files.port)
-    }
-
-    fn words(&self) -> String {
-        let program = assert_cmd::cargo::cargo_bin("webdyno");
-        format!("exec:env WEBDYNO_STATE={} {} agent", self.place.path("state").display(), program.display())
-    }
-
-    fn check(&self, told: &str) {
-        assert!(wait_until(Duration::from_secs(10), || !self.listeners().is_empty()), "{told}");
-        let link = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let first = children(self.unshare.id())[0];
-        for pid in self.listeners() {
-            let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            assert_eq!(link(pid), link(first), "{pid}: {told}");
-            assert_eq!(group.matches(APART).count(), self.groups.len(), "{pid} is in {group}: {told}");
-        }
-        let here = fs::read_to_string("/proc/self/cgroup").unwrap();
-        assert!(!here.contains(APART), "{here}");
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        let _ = self.unshare.kill();
-        let _ = self.unshare.wait();
-        for group in &self.groups {
-            wait_until(Duration::from_secs(5), || fs::remove_dir(group).is_ok());
-        }
-    }
-}
-
-/// A stop and a start leave a server with the processes and the group that it had; and where that is gone it is not
-/// started anywhere else.
-#[test]
-fn a_server_is_started_again_among_its_own_processes_or_not_at_all() {
-    let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
-    let mut apart = Apart::start();
-    if apart.groups.is_empty() {
-        skip("no control group can be made here: that part is left out");
-    }
-    let state = apart.place.path("state");
-    change_and_kill(&apart.words(), apart.apache.files.port, &state);
-    apart.check("the change");
-    crate::support::end(*apart.listeners().first().unwrap());
-    let told = run(apart.place.webdyno().arg("rollback")).with_code(0).stdout;
-    apart.check(&told);
-    assert!(told.contains("started apache again"), "{told}");
-    assert_eq!(changed(&apart.apache.configuration(), &apart.before), Vec::<PathBuf>::new(), "{told}");
-
-    change_and_kill(&apart.words(), apart.apache.files.port, &state);
-    apart.unshare.kill().unwrap();
-    assert!(wait_until(Duration::from_secs(5), || apart.listeners().is_empty()));
-    let ended = run(apart.place.webdyno().arg("rollback")).with_code(1);
-    assert!(ended.stderr.contains("cannot be started where it ran"), "{}", ended.stderr);
-    assert_eq!(apart.listeners(), Vec::<u32>::new(), "{}", ended.stderr);
-    assert_eq!(changed(&apart.apache.configuration(), &apart.before), Vec::<PathBuf>::new());
-    // Its supervisor started it again by now.
-    fs::remove_file(&apart.apache.files.pid_file).unwrap();
-    let status = Command::new(&apart.apache.files.command[0]).args(&apart.apache.files.command[1..]).status();
-    assert!(status.unwrap().success());
-    assert!(wait_until(Duration::from_secs(10), || !apart.listeners().is_empty()));
-    let keeper = apart.apache.pid();
-    let told = run(apart.place.webdyno().arg("rollback")).with_code(0).stdout;
-    assert_eq!(pending(&StateDir::at(&state)).unwrap(), [], "{told}");
-    keeper.into_iter().for_each(crate::support::end);
 }
