@@ -4,7 +4,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAM := $(TARGET)/release/webdyno
 
-.PHONY: help build static quickstart test check bench fuzz lab pages setup setup-test
+.PHONY: help build static quickstart test format check bench fuzz lab pages setup setup-test
 
 help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
@@ -37,6 +37,11 @@ quickstart: setup
 
 test: setup-test
 	@scripts/test
+
+# The limits' modules are declared by a macro, which cargo fmt does not look into.
+format:
+	$(CARGO) fmt --all
+	rustfmt --edition 2024 crates/analysis/src/limits/*/*.rs
 
 lab:
 	@scripts/setup lab
