@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole, change,
+    ConfigFinding, Severity, apache, change, config_finding, fact, located, remedy, whole,
 };
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
