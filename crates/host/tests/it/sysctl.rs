@@ -11,6 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::undo::rollback::{rollback_with, undo_interrupted_with};
@@ -203,7 +204,8 @@ struct Network {
 
 impl Network {
     fn new() -> Option<Self> {
-        let name = format!("wdsysctl{}", std::process::id());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("wdsysctl{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let ip = |words: &[&str]| {
             Command::new("ip").args(words).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
         };
