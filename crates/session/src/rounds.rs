@@ -124,7 +124,6 @@ impl Session {
         let policy = Policy { allow_restart: self.options.allow_restart || !self.options.apply };
         let choice = match choose(&diagnosis, &self.tried, policy) {
             Ok(choice) => choice,
-            Err(Stop::NeedsRestart) => return Ok(Next::Stop(Why::NeedsRestart)),
             Err(Stop::NoRemedy | Stop::AllTried) if self.restart_refused => {
                 return Ok(Next::Stop(Why::NeedsRestart));
             }
@@ -147,6 +146,10 @@ impl Session {
             }
             Err(error) => return self.refuse(stand, error),
         };
+        if choice.remedy.class == ApplyClass::Restart && !policy.allow_restart {
+            self.restart_refused = true;
+            return Ok(Next::Again);
+        }
         if !plan.managed.is_empty() && self.proposed.contains(&choice.finding.id) {
             // The best remedy is proposed already; a lesser one in the same hands is no help.
             return Ok(Next::Again);

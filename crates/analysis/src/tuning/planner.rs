@@ -26,12 +26,12 @@ pub enum Stop {
     NoRemedy,
     /// Its remedies were tried already, or their targets cannot make them.
     AllTried,
-    /// It needs a restart, and that is not allowed.
-    NeedsRestart,
 }
 
 /// The next remedy to be prepared: the best one of the first finding that was not tried yet, be it that it did not help or
-/// that its target cannot make it. Only the first finding counts: lifting a limit that does not bind proves nothing.
+/// that its target cannot make it. Only the first finding counts: lifting a limit that does not bind proves nothing. One that
+/// needs a restart which is not allowed comes last: whether its target can make it is to be known all the same, as permission
+/// helps only then.
 pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<SettingChange>], policy: Policy) -> Result<Choice, Stop> {
     let Some(finding) = diagnosis.findings.first() else {
         return Err(Stop::NoRemedy);
@@ -46,10 +46,9 @@ pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<SettingChange>], policy: Polic
     if fresh.is_empty() {
         return Err(Stop::AllTried);
     }
-    let allowed =
-        fresh.into_iter().find(|remedy| policy.allow_restart || remedy.class != ApplyClass::Restart);
-    let remedy = allowed.ok_or(Stop::NeedsRestart)?;
-    Ok(Choice { finding: finding.clone(), remedy: remedy.clone() })
+    let is_allowed = |remedy: &&&Remedy| policy.allow_restart || remedy.class != ApplyClass::Restart;
+    let remedy = fresh.iter().find(is_allowed).unwrap_or(&fresh[0]);
+    Ok(Choice { finding: finding.clone(), remedy: Remedy::clone(remedy) })
 }
 
 #[cfg(test)]
@@ -88,7 +87,7 @@ mod tests {
         };
         assert_eq!(pick(&[], true), Ok("S".into()));
         assert_eq!(pick(&[], false), Ok("G".into()));
-        assert_eq!(pick(&[remedy("G", Reload).setting_changes()], false), Err(Stop::NeedsRestart));
+        assert_eq!(pick(&[remedy("G", Reload).setting_changes()], false), Ok("S".into()));
         assert_eq!(
             pick(&[remedy("G", Reload).setting_changes(), remedy("S", Restart).setting_changes()], true),
             Err(Stop::AllTried)
@@ -105,6 +104,6 @@ mod tests {
             choice.map(|choice| choice.remedy.setting.full_name())
         };
         assert_eq!(pick(&[]), Ok("sysctl net.x".into()));
-        assert_eq!(pick(&[sysctl.setting_changes()]), Err(Stop::NeedsRestart));
+        assert_eq!(pick(&[sysctl.setting_changes()]), Ok("apache S".into()));
     }
 }

@@ -111,8 +111,7 @@ fn a_pool_that_limits_is_a_manual_change_of_a_tuning() {
     let place = Place::shielded();
     let Some(site) = Site::start(&place) else { return };
     let load = ["-c", "16", "-d", "6s", "--yes", "--out", "seen", "-q", "--json", "-"];
-    let ended =
-        run(place.webdyno().args(["tune", &site.url("/page.php"), "--apply", "--allow-restart"]).args(load));
+    let ended = run(place.webdyno().args(["tune", &site.url("/page.php"), "--apply"]).args(load));
     let json = ended.with_code_in(&[0, 3]).json();
     assert_eq!(json["limit"], "php-fpm-workers-exhausted", "{json:#}");
     let notes = recording(&place).notes;
