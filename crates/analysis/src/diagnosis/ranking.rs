@@ -34,7 +34,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     if let Some(first) = ranked.first_mut().filter(|first| !spoils(first)) {
         forecast::complete(facts, first);
     }
-    setting_source::say_where(facts, &mut ranked);
+    setting_source::cite_sources(facts, &mut ranked);
     ranked
 }
 

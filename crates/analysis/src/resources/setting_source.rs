@@ -11,7 +11,7 @@ use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingInForce, Set
 
 /// A setting as it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct SettingSource {
     /// The value in force.
     pub value: SettingValue,
     /// What the files say, where that is another value.
@@ -20,7 +20,7 @@ pub(crate) struct Standing {
     pub at: Option<String>,
 }
 
-impl Standing {
+impl SettingSource {
     fn of(setting: &SettingInForce) -> Option<Self> {
         let in_files = setting.configured.as_ref().or(setting.default.as_ref());
         let value = setting.running.as_ref().or(in_files)?.clone();
@@ -58,17 +58,17 @@ fn place(file: Option<&str>, line: Option<u32>) -> Option<String> {
 }
 
 /// A setting of the service in front, or of a program behind it.
-pub(crate) fn of(facts: &Facts, program: &str, setting: &str) -> Option<Standing> {
+pub(crate) fn of(facts: &Facts, program: &str, setting: &str) -> Option<SettingSource> {
     let front = facts.service.iter().filter(|service| service.service == program);
     let mut all = front.chain(facts.backends(program));
-    all.find_map(|service| service.settings.get(setting).and_then(Standing::of))
+    all.find_map(|service| service.settings.get(setting).and_then(SettingSource::of))
 }
 
 /// A setting of a pool of PHP-FPM: its own, else that of all pools.
-pub(crate) fn of_pool(facts: &Facts, pool: &str, setting: &str) -> Option<Standing> {
+pub(crate) fn of_pool(facts: &Facts, pool: &str, setting: &str) -> Option<SettingSource> {
     let service = facts.backends("php_fpm").find(|service| of_pools(service, pool).next().is_some())?;
-    let own = of_pools(service, pool).find(|one| one.setting == setting).map(Standing::of_scoped);
-    own.or_else(|| service.settings.get(setting).and_then(Standing::of))
+    let own = of_pools(service, pool).find(|one| one.setting == setting).map(SettingSource::of_scoped);
+    own.or_else(|| service.settings.get(setting).and_then(SettingSource::of))
 }
 
 fn of_pools<'a>(service: &'a ServiceSnapshot, pool: &str) -> impl Iterator<Item = &'a ScopedSetting> {
@@ -94,12 +94,12 @@ pub(crate) fn pool_at(facts: &Facts, address: &str) -> Option<String> {
 }
 
 /// Says of each remedy where its setting stands, and what it is now, where the rule did not.
-pub(crate) fn say_where(facts: &Facts, findings: &mut [Finding]) {
+pub(crate) fn cite_sources(facts: &Facts, findings: &mut [Finding]) {
     for remedy in findings.iter_mut().flat_map(|finding| &mut finding.remedies) {
-        let Some(standing) = of(facts, remedy.setting.target.name(), &remedy.setting.name) else { continue };
+        let Some(source) = of(facts, remedy.setting.target.name(), &remedy.setting.name) else { continue };
         // Another value than the rule speaks of holds elsewhere: in a virtual host, a folder.
-        if remedy.from.as_ref().is_none_or(|from| is_same(from, &standing.value)) {
-            told(remedy, &standing);
+        if remedy.from.as_ref().is_none_or(|from| is_same(from, &source.value)) {
+            cite_in(remedy, &source);
         }
     }
 }
@@ -118,17 +118,17 @@ fn is_same(seen: &SettingValue, set: &SettingValue) -> bool {
 }
 
 /// A remedy that tells where its setting stands.
-pub(crate) fn told(remedy: &mut Remedy, standing: &Standing) {
-    if remedy.from.as_ref().is_none_or(|from| is_same(from, &standing.value)) {
-        remedy.from = Some(standing.value.clone());
+pub(crate) fn cite_in(remedy: &mut Remedy, source: &SettingSource) {
+    if remedy.from.as_ref().is_none_or(|from| is_same(from, &source.value)) {
+        remedy.from = Some(source.value.clone());
     }
-    if remedy.why.contains(&standing.words()) {
+    if remedy.why.contains(&source.words()) {
         return;
     }
-    remedy.why = format!("{}; {}", remedy.why, standing.words());
+    remedy.why = format!("{}; {}", remedy.why, source.words());
     // What is set in the running program lasts until its next start.
     if remedy.class == ApplyClass::Live && remedy.setting.target.name() == "mariadb" {
-        let file = if standing.at.is_some() { "there" } else { "under [mysqld] in a file of its own" };
+        let file = if source.at.is_some() { "there" } else { "under [mysqld] in a file of its own" };
         remedy.why = format!("{}. Write it {file} as well, or the next start forgets it", remedy.why);
     }
 }
@@ -161,10 +161,10 @@ mod tests {
             (None, Some(151), None, 151, "no file sets it: it is the program's own value"),
             (None, None, Some(5), 5, "no file sets it: it is the program's own value"),
         ] {
-            let standing = Standing::of(&setting(configured, running, default)).unwrap();
-            assert_eq!((standing.number(), standing.words().as_str()), (Some(f64::from(value)), words));
+            let source = SettingSource::of(&setting(configured, running, default)).unwrap();
+            assert_eq!((source.number(), source.words().as_str()), (Some(f64::from(value)), words));
         }
-        assert_eq!(Standing::of(&setting(None, None, None)), None);
+        assert_eq!(SettingSource::of(&setting(None, None, None)), None);
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
             let remedy =
                 Remedy { from, ..manual(SettingId::of_service("apache", "LogLevel"), "none", "why") };
             let mut findings = vec![finding(remedy)];
-            say_where(&known, &mut findings);
+            cite_sources(&known, &mut findings);
             findings.remove(0).remedies.remove(0).why
         };
         assert_eq!((why(4).as_str(), why(9).as_str()), ("why; it is set in /etc/apache2.conf", "why"));
@@ -212,7 +212,7 @@ mod tests {
             finding(manual(SettingId::of_service("mariadb", "unknown"), "none", "why")),
         ];
         for _ in 0..2 {
-            say_where(&known, &mut findings);
+            cite_sources(&known, &mut findings);
         }
         let told = &findings[0].remedies[0];
         assert_eq!(told.from, Some(SettingValue::Integer(12)));

@@ -151,7 +151,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
     let limit = setting_source::of_pool(facts, pool, "pm.max_children");
     let now = limit
         .as_ref()
-        .and_then(setting_source::Standing::number)
+        .and_then(setting_source::SettingSource::number)
         .or(facts.value_of("pool_children_max", pool))?;
     let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
     let takeover = php_fpm::takeover(facts, Some(pool));
@@ -172,8 +172,8 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
         predicted: None,
         together_with: takeover.together_with,
     };
-    if let Some(standing) = limit {
-        setting_source::told(&mut remedy, &standing);
+    if let Some(source) = limit {
+        setting_source::cite_in(&mut remedy, &source);
     }
     Some(remedy)
 }

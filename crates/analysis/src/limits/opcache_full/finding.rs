@@ -95,9 +95,9 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
     let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
     let takeover = php_fpm::takeover(facts, Some(pool));
     let remedy = |setting: &str, seen: Option<f64>, to: f64, why: String| {
-        let standing = setting_source::of_pool(facts, pool, setting);
+        let source = setting_source::of_pool(facts, pool, setting);
         // The table of keys takes the next prime number: the setting is less than what was seen.
-        let from = standing.as_ref().and_then(setting_source::Standing::number).or(seen);
+        let from = source.as_ref().and_then(setting_source::SettingSource::number).or(seen);
         let mut remedy = Remedy {
             setting: SettingId::of_service("php_fpm", setting),
             from: from.map(|value| SettingValue::Integer(value as i64)),
@@ -108,8 +108,8 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
             predicted: None,
             together_with: takeover.together_with.clone(),
         };
-        if let Some(standing) = standing {
-            setting_source::told(&mut remedy, &standing);
+        if let Some(source) = source {
+            setting_source::cite_in(&mut remedy, &source);
         }
         remedy
     };

@@ -109,8 +109,8 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
         let why = "the extension is not loaded; scripts that were translated once then stay in memory, for all processes";
         return manual(SettingId::of_service("php_fpm", "zend_extension=opcache"), &remedy.risk, why);
     }
-    if let Some(standing) = known(SETTING) {
-        setting_source::told(&mut remedy, &standing);
+    if let Some(source) = known(SETTING) {
+        setting_source::cite_in(&mut remedy, &source);
     }
     remedy
 }

@@ -53,8 +53,8 @@ pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
         predicted: predict(facts, pool, processes, to),
         together_with: together_with.collect(),
     };
-    if let Some(standing) = setting_source::of_pool(facts, &pool.set_as, SETTING) {
-        setting_source::told(&mut remedy, &standing);
+    if let Some(source) = setting_source::of_pool(facts, &pool.set_as, SETTING) {
+        setting_source::cite_in(&mut remedy, &source);
     }
     vec![remedy]
 }
