@@ -4,7 +4,7 @@
 
 use crate::measurement::Measurement;
 use crate::measurement::series::SeriesSet;
-use crate::settings::in_force::Asked;
+use crate::settings::in_force::RequestTarget;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::brake::Brake;
@@ -71,7 +71,7 @@ pub struct Facts {
     /// Whether all collectors fell silent well before the end: what the server did last was not seen.
     pub readings_stopped: bool,
     /// What the load asks for; empty without load of our own.
-    pub asked: Vec<Asked>,
+    pub request_targets: Vec<RequestTarget>,
     /// Whether its clients keep connections; `None` without load of our own.
     pub wants_keepalive: Option<bool>,
 }
@@ -250,7 +250,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         loaded,
         brake,
         readings_stopped,
-        asked: requests::asked(measurement),
+        request_targets: requests::request_targets(measurement),
         wants_keepalive: measurement.workload.as_ref().map(|workload| workload.keepalive),
     })
 }

@@ -3,7 +3,7 @@
 
 use super::{Builder, From};
 use crate::measurement::Measurement;
-use crate::settings::in_force::Asked;
+use crate::settings::in_force::RequestTarget;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::RequestSpec;
 
@@ -11,13 +11,13 @@ use webdyno_model::workload::RequestSpec;
 const ASKED_MAX: usize = 200;
 
 /// What the load asks for; empty without one.
-pub(super) fn asked(measurement: &Measurement) -> Vec<Asked> {
+pub(super) fn request_targets(measurement: &Measurement) -> Vec<RequestTarget> {
     let requests = measurement.workload.as_ref().map_or(&[][..], |workload| &workload.requests);
     let total: f64 = requests.iter().map(|request| request.weight).sum();
     let of = |request: &RequestSpec| {
         let asks = |(name, _): &(String, String)| name.eq_ignore_ascii_case("accept-encoding");
         let compressed = request.headers.iter().any(asks);
-        Some(Asked { share: request.weight / total, compressed, ..Asked::of(&request.url)? })
+        Some(RequestTarget { share: request.weight / total, compressed, ..RequestTarget::of(&request.url)? })
     };
     requests.iter().take(ASKED_MAX).filter_map(of).collect()
 }
@@ -28,7 +28,7 @@ impl Builder<'_> {
         let ended = (run.requests.completed + run.requests.failed) as f64;
         let opened = run.connections.opened as f64;
         let share = |part: f64, of: f64| (of > 0.0).then(|| part / of);
-        let over_tls = asked(measurement).iter().any(|asked| asked.tls);
+        let over_tls = request_targets(measurement).iter().any(|target| target.tls);
         let handshakes = over_tls.then(|| share(opened, run.elapsed_s)).flatten();
         let resumed = share(run.connections.tls_resumed as f64, opened).filter(|_| over_tls);
         let handshake_us = run.tls_handshake_us.mean.filter(|_| over_tls);
@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(facts.value("answer_bytes_mean"), Some(200.0));
             assert_eq!(facts.value("connections_reused_fraction"), Some(0.5));
             assert_eq!(facts.value("cpu_per_request_us"), Some(5000.0));
-            assert_eq!(facts.asked[0].path, "/a");
+            assert_eq!(facts.request_targets[0].path, "/a");
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn files_work(facts: &Facts) -> Option<FilesWork> {
         doubt += 0.3;
     }
     // Browsers ask for compressed answers.
-    if facts.asked.is_empty() && is_loaded(&COMPRESSING) {
+    if facts.request_targets.is_empty() && is_loaded(&COMPRESSING) {
         doubt += 0.15;
     }
     if site_profile::is_tls(facts) == Some(true)
@@ -87,7 +87,7 @@ pub fn files_work(facts: &Facts) -> Option<FilesWork> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use crate::settings::in_force::Asked;
+    use crate::settings::in_force::RequestTarget;
 
     #[test]
     fn what_else_may_cost_time_is_doubt() {
@@ -95,7 +95,7 @@ mod tests {
         let of = |url: &str, module: &str, values: &[(&str, f64)]| {
             let mut facts = facts(&[&base[..], values].concat(), &[]);
             facts.service.as_mut().unwrap().modules = vec!["core_module".into(), module.into()];
-            facts.asked = Asked::of(url).into_iter().collect();
+            facts.request_targets = RequestTarget::of(url).into_iter().collect();
             files_work(&facts).map(|files| files.doubt)
         };
         for (url, module, values, doubt) in [

@@ -96,7 +96,7 @@ pub fn has_room(facts: &Facts) -> Option<bool> {
 }
 
 fn file_us(facts: &Facts) -> f64 {
-    let compressed = facts.asked.iter().any(|asked| asked.compressed);
+    let compressed = facts.request_targets.iter().any(|asked| asked.compressed);
     let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
     let opened = crate::resources::site_profile::reused(facts).map_or(1.0, |reused| 1.0 - reused);
     let file_us = on_this_machine_us(facts, FILE_US) + connection_us(facts) * opened;

@@ -5,7 +5,7 @@
 
 use crate::facts::Facts;
 use crate::settings::in_force;
-use crate::settings::in_force::Asked;
+use crate::settings::in_force::RequestTarget;
 use webdyno_model::number::significant;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteKind, SiteTls, SiteUrl};
@@ -57,18 +57,18 @@ const BACKEND_SHARE_MIN: f64 = 0.5;
 
 /// The site as it was met.
 pub fn site(facts: &Facts, workload: Option<&Workload>) -> Site {
-    let mut asked: Vec<&Asked> = facts.asked.iter().collect();
-    asked.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let mut target: Vec<&RequestTarget> = facts.request_targets.iter().collect();
+    target.sort_by(|a, b| b.share.total_cmp(&a.share));
     let rounded = |value: Option<f64>| value.map(|value| significant(value, 3));
-    let url = |asked: &&Asked| {
-        let (kind, how) = kind(facts, asked);
-        SiteUrl { path: asked.path.clone(), share_fraction: rounded(Some(asked.share)), kind, how }
+    let url = |target: &&RequestTarget| {
+        let (kind, how) = kind(facts, target);
+        SiteUrl { path: target.path.clone(), share_fraction: rounded(Some(target.share)), kind, how }
     };
     let service = facts.service.as_ref();
-    let first = asked.first().copied();
+    let first = target.first().copied();
     let allowed = service.and_then(|service| in_force::of_host(service, "KeepAlive", first));
     Site {
-        urls: asked.iter().take(URLS_MAX).map(url).collect(),
+        urls: target.iter().take(URLS_MAX).map(url).collect(),
         keep_alive: KeepAlive {
             wanted: workload.map(|workload| workload.keepalive),
             allowed: allowed.map(|value| value.eq_ignore_ascii_case("on")),
@@ -100,14 +100,14 @@ fn tls(facts: &Facts) -> SiteTls {
             .zip(rate)
             .map(|(handshakes, rate)| significant(handshakes / rate, 3)),
         resumed_fraction: facts.value("tls_resumed_fraction").map(|share| significant(share, 3)),
-        key: facts.service.as_ref().and_then(|service| key(service, facts.asked.first())),
+        key: facts.service.as_ref().and_then(|service| key(service, facts.request_targets.first())),
     }
 }
 
 /// Whether connections are encrypted: as the load asks, else as the host of the port is set.
 pub fn is_tls(facts: &Facts) -> Option<bool> {
-    if facts.loaded && !facts.asked.is_empty() {
-        return Some(facts.asked.iter().any(|asked| asked.tls));
+    if facts.loaded && !facts.request_targets.is_empty() {
+        return Some(facts.request_targets.iter().any(|target| target.tls));
     }
     let service = facts.service.as_ref()?;
     let engine = in_force::anywhere(service, "SSLEngine").filter(|one| {
@@ -120,8 +120,8 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
 }
 
 /// The kind of key of the host that is asked, as its certificate tells.
-pub fn key(service: &ServiceSnapshot, asked: Option<&Asked>) -> Option<String> {
-    in_force::of_host(service, "SSLCertificateFile key", asked)
+pub fn key(service: &ServiceSnapshot, target: Option<&RequestTarget>) -> Option<String> {
+    in_force::of_host(service, "SSLCertificateFile key", target)
         .or_else(|| in_force::anywhere(service, "SSLCertificateFile key").next().map(|one| one.value.clone()))
 }
 
@@ -142,12 +142,12 @@ fn backends(facts: &Facts) -> Vec<SiteBackend> {
 }
 
 /// How the answer to a request comes about, and how that was told.
-pub fn kind(facts: &Facts, asked: &Asked) -> (Option<SiteKind>, String) {
+pub fn kind(facts: &Facts, target: &RequestTarget) -> (Option<SiteKind>, String) {
     use SiteKind::{Dynamic, Static};
-    let ending = asked.ending();
+    let ending = target.ending();
     let ends_as = |list: &[&str]| ending.as_deref().is_some_and(|ending| list.contains(&ending));
     let ending = ending.clone().unwrap_or_default();
-    if let Some((handler, place)) = facts.service.as_ref().and_then(|service| handler(service, asked)) {
+    if let Some((handler, place)) = facts.service.as_ref().and_then(|service| handler(service, target)) {
         return (Some(Dynamic), format!("{handler} answers it ({place})"));
     }
     let maker = facts.service.as_ref().and_then(maker);
@@ -181,11 +181,12 @@ pub fn kind(facts: &Facts, asked: &Asked) -> (Option<SiteKind>, String) {
 /// Whether all that is asked for are files, as far as is known: without load of our own, whether there is nothing that could
 /// make answers. `None` when it cannot be told.
 pub fn sends_files(facts: &Facts) -> Option<bool> {
-    if facts.asked.is_empty() {
+    if facts.request_targets.is_empty() {
         let service = facts.service.as_ref().filter(|service| !service.modules.is_empty())?;
         return (maker(service).is_none() && working_backend(facts).is_none()).then_some(true);
     }
-    let kinds: Vec<Option<SiteKind>> = facts.asked.iter().map(|asked| kind(facts, asked).0).collect();
+    let kinds: Vec<Option<SiteKind>> =
+        facts.request_targets.iter().map(|target| kind(facts, target).0).collect();
     if kinds.contains(&Some(SiteKind::Dynamic)) {
         return Some(false);
     }
@@ -193,12 +194,12 @@ pub fn sends_files(facts: &Facts) -> Option<bool> {
 }
 
 /// What a request is handed to, and where that is said: a location or a file of this name, or a path that is passed on.
-fn handler(service: &ServiceSnapshot, asked: &Asked) -> Option<(String, String)> {
+fn handler(service: &ServiceSnapshot, target: &RequestTarget) -> Option<(String, String)> {
     let location = |part: &str| {
         let path = part.strip_prefix("Location ")?.trim_matches('"');
-        begins_with(&asked.path, path).then_some(())
+        begins_with(&target.path, path).then_some(())
     };
-    let name = asked.path.rsplit('/').next().unwrap_or_default();
+    let name = target.path.rsplit('/').next().unwrap_or_default();
     let is_here = |part: &String| location(part).is_some() || part.strip_prefix("Files ") == Some(name);
     let set = in_force::anywhere(service, "SetHandler").find(|one| {
         one.scope.last().is_some_and(is_here)
@@ -212,7 +213,7 @@ fn handler(service: &ServiceSnapshot, asked: &Asked) -> Option<(String, String)>
                 let mut words = one.value.split_whitespace();
                 Some((words.next()?, words.next().filter(|to| *to != "!")))
             })
-            .filter(|(path, _)| begins_with(&asked.path, path))
+            .filter(|(path, _)| begins_with(&target.path, path))
             .collect();
         rules.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         let (path, to) = rules.first()?;
@@ -259,7 +260,7 @@ mod tests {
             ..ScopedSetting::default()
         };
         service.scoped = scoped.iter().map(setting).collect();
-        facts.asked = vec![Asked { share: 1.0, ..Asked::of(url).unwrap() }];
+        facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(url).unwrap() }];
         facts
     }
 
@@ -284,7 +285,7 @@ mod tests {
             ("http://h/a", &[], &[], None),
         ] {
             let facts = of(url, modules, scoped);
-            assert_eq!(kind(&facts, &facts.asked[0]).0, expected, "{url} {modules:?}");
+            assert_eq!(kind(&facts, &facts.request_targets[0]).0, expected, "{url} {modules:?}");
             let all = expected.map(|kind| kind == Static);
             assert_eq!(sends_files(&facts), all, "{url}");
         }
@@ -297,7 +298,7 @@ mod tests {
             let mut fact = facts.all().next().unwrap().clone();
             (fact.name, fact.value) = ("backend_cpu_cores".into(), cores);
             facts.insert_of("php_fpm", fact);
-            assert_eq!(kind(&facts, &facts.asked[0]).0, expected, "{cores}");
+            assert_eq!(kind(&facts, &facts.request_targets[0]).0, expected, "{cores}");
         }
     }
 
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(site(&Facts::default(), None), Site::default());
         for (module, files) in [("core_module", Some(true)), ("php_module", None)] {
             let mut watched = of("http://h/a", &[module], &[]);
-            watched.asked.clear();
+            watched.request_targets.clear();
             assert_eq!(sends_files(&watched), files, "{module}");
         }
         let seen = facts(&[("new_connections_per_s", 10.0), ("server_requests_per_s", 100.0)], &[]);

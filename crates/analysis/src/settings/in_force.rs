@@ -8,7 +8,7 @@ use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
 
 /// What a load asks for: a URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Asked {
+pub struct RequestTarget {
     /// The name of the server, without the port.
     pub host: String,
     /// The path, without the query.
@@ -21,7 +21,7 @@ pub struct Asked {
     pub compressed: bool,
 }
 
-impl Asked {
+impl RequestTarget {
     /// Takes a URL apart; `None` for one without a server.
     pub fn of(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
@@ -85,11 +85,11 @@ impl InForce {
 
 /// The value of a setting where a request goes; of any host of the port when nothing is known of the request. `None` when
 /// the snapshot does not tell it.
-pub fn value(service: &ServiceSnapshot, setting: &str, asked: Option<&Asked>) -> Option<InForce> {
-    let root = root(service, setting, asked)?;
+pub fn value(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<InForce> {
+    let root = root(service, setting, target)?;
     let mut found = InForce::of(root);
-    let Some(asked) = asked else { return Some(found) };
-    let folder = document_root(root).map(|root| format!("{}{}", root.trim_end_matches('/'), asked.path));
+    let Some(target) = target else { return Some(found) };
+    let folder = document_root(root).map(|root| format!("{}{}", root.trim_end_matches('/'), target.path));
     let mut sections: Vec<_> = service.scoped.iter().filter(|one| one.setting == setting).collect();
     sections.retain(|one| {
         let section = folder_of(one).zip(folder.as_deref()).zip(document_root(root));
@@ -119,8 +119,8 @@ pub fn anywhere<'a>(
 }
 
 /// A setting of the server or of the host that is asked.
-pub fn of_host(service: &ServiceSnapshot, setting: &str, asked: Option<&Asked>) -> Option<String> {
-    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host] if host.starts_with("VirtualHost ") && is_host_of(host, asked));
+pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<String> {
+    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host] if host.starts_with("VirtualHost ") && is_host_of(host, target));
     let of_host = anywhere(service, setting).find(is_host).map(|one| one.value.clone());
     let of_server = || {
         let found = service.settings.get(setting)?;
@@ -136,13 +136,13 @@ pub fn of_host(service: &ServiceSnapshot, setting: &str, asked: Option<&Asked>) 
 }
 
 /// In how many folders on the way to what is asked for `.htaccess` is looked up, and one of the files, where one is known.
-pub fn htaccess(service: &ServiceSnapshot, asked: &Asked) -> (usize, Option<String>) {
+pub fn htaccess(service: &ServiceSnapshot, target: &RequestTarget) -> (usize, Option<String>) {
     let own = anywhere(service, "AccessFileName").filter(|one| {
         one.line.is_none()
             && folder_of(one).is_some()
-            && (one.scope.len() == 1 || one.scope.first().is_some_and(|host| is_host_of(host, Some(asked))))
+            && (one.scope.len() == 1 || one.scope.first().is_some_and(|host| is_host_of(host, Some(target))))
     });
-    let (mut count, mut file) = (asked.folders(), None);
+    let (mut count, mut file) = (target.folders(), None);
     for folder in own {
         count += 1;
         file = file.or_else(|| folder.file.clone());
@@ -151,15 +151,19 @@ pub fn htaccess(service: &ServiceSnapshot, asked: &Asked) -> (usize, Option<Stri
 }
 
 /// The value at the root of the host that is asked: by its name, else the first one, which serves what no other does.
-fn root<'a>(service: &'a ServiceSnapshot, setting: &str, asked: Option<&Asked>) -> Option<&'a ScopedSetting> {
+fn root<'a>(
+    service: &'a ServiceSnapshot,
+    setting: &str,
+    target: Option<&RequestTarget>,
+) -> Option<&'a ScopedSetting> {
     let mut roots =
         service.scoped.iter().filter(|one| one.setting == setting && document_root(one).is_some());
     let first = roots.next()?;
     let named = |one: &&ScopedSetting| {
         one.scope
             .first()
-            .zip(asked)
-            .is_some_and(|(host, asked)| host_names(host).any(|name| name == asked.host))
+            .zip(target)
+            .is_some_and(|(host, target)| host_names(host).any(|name| name == target.host))
     };
     Some(std::iter::once(first).chain(roots).find(named).unwrap_or(first))
 }
@@ -185,10 +189,10 @@ fn host_names(part: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether this part is the host that is asked; a host without names may be, and any when nothing is known of the request.
-fn is_host_of(part: &str, asked: Option<&Asked>) -> bool {
+fn is_host_of(part: &str, target: Option<&RequestTarget>) -> bool {
     let mut names = host_names(part).peekable();
     names.peek().is_none()
-        || asked.is_none_or(|asked| names.any(|name| name.eq_ignore_ascii_case(&asked.host)))
+        || target.is_none_or(|target| names.any(|name| name.eq_ignore_ascii_case(&target.host)))
 }
 
 /// `Options` with signs change those before; without any they take their place.
@@ -247,7 +251,7 @@ mod tests {
             ("http://a/shopping/x.html", "FollowSymLinks", "DocumentRoot /srv/a/"),
             ("http://a/shop/new/x.html", "MultiViews", "Directory /srv/a/shop"),
         ] {
-            let found = value(&site(), "Options", Asked::of(url).as_ref()).unwrap();
+            let found = value(&site(), "Options", RequestTarget::of(url).as_ref()).unwrap();
             assert_eq!((found.value.as_str(), found.place.as_str()), (value_is, place), "{url}");
         }
         assert_eq!(value(&site(), "Options", None).unwrap().written_at.as_deref(), Some("/etc/a.conf:7"));
@@ -257,23 +261,23 @@ mod tests {
     #[test]
     fn urls_are_taken_apart() {
         let of = |url| {
-            let asked = Asked::of(url).unwrap();
-            (asked.host.clone(), asked.folders(), asked.is_folder(), asked.ending(), asked.tls)
+            let target = RequestTarget::of(url).unwrap();
+            (target.host.clone(), target.folders(), target.is_folder(), target.ending(), target.tls)
         };
         assert_eq!(of("http://h:8080/a/b/c.HTML?d.e"), ("h".into(), 2, false, Some("html".into()), false));
         assert_eq!(of("https://[::1]/"), ("[::1]".into(), 0, true, None, true));
         assert_eq!(of("http://h"), ("h".into(), 0, true, None, false));
         assert_eq!(of("http://h/a/b/"), ("h".into(), 2, true, None, false));
-        assert_eq!(Asked::of("nonsense"), None);
+        assert_eq!(RequestTarget::of("nonsense"), None);
     }
 
     #[test]
     fn settings_of_hosts_come_before_those_of_the_server() {
-        let asked = |url| Asked::of(url);
+        let target = |url| RequestTarget::of(url);
         assert_eq!(
-            of_host(&site(), "KeepAlive", asked("http://b.example/").as_ref()).as_deref(),
+            of_host(&site(), "KeepAlive", target("http://b.example/").as_ref()).as_deref(),
             Some("Off")
         );
-        assert_eq!(of_host(&site(), "KeepAlive", asked("http://a.example/").as_ref()), None);
+        assert_eq!(of_host(&site(), "KeepAlive", target("http://a.example/").as_ref()), None);
     }
 }

@@ -5,7 +5,7 @@ use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::files_work;
 use crate::settings::in_force;
-use crate::settings::in_force::{Asked, InForce};
+use crate::settings::in_force::{InForce, RequestTarget};
 use crate::wording::format_time;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -24,12 +24,12 @@ const WATCHED_DOUBT: f64 = 0.1;
 /// Fires when folders are read for each request, and that is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
-    let negotiated = |asked: &Asked| Some((asked.share, negotiates(service, asked)?));
+    let negotiated = |target: &RequestTarget| Some((target.share, negotiates(service, target)?));
     // Of visitors' requests some are for the front page; how many is not known.
-    let front = [Asked { path: "/".into(), share: 1.0, ..Asked::default() }];
-    let watched = facts.asked.is_empty();
-    let asked = if watched { &front[..] } else { &facts.asked };
-    let met: Vec<(f64, Met)> = asked.iter().filter_map(negotiated).collect();
+    let front = [RequestTarget { path: "/".into(), share: 1.0, ..RequestTarget::default() }];
+    let watched = facts.request_targets.is_empty();
+    let targets = if watched { &front[..] } else { &facts.request_targets };
+    let met: Vec<(f64, Met)> = targets.iter().filter_map(negotiated).collect();
     let share: f64 = met.iter().map(|(share, _)| share).sum();
     let (_, met) = met.into_iter().next().filter(|_| share >= SHARE_MIN)?;
     let files = files_work(facts)?;
@@ -66,11 +66,11 @@ struct Met {
     index: Option<String>,
 }
 
-fn negotiates(service: &ServiceSnapshot, asked: &Asked) -> Option<Met> {
+fn negotiates(service: &ServiceSnapshot, target: &RequestTarget) -> Option<Met> {
     let options =
-        in_force::value(service, "Options", Some(asked)).filter(|options| options.has("MultiViews"))?;
-    if asked.is_folder() {
-        let index = in_force::value(service, "DirectoryIndex", Some(asked))?.value;
+        in_force::value(service, "Options", Some(target)).filter(|options| options.has("MultiViews"))?;
+    if target.is_folder() {
+        let index = in_force::value(service, "DirectoryIndex", Some(target))?.value;
         let first = index.split_whitespace().next()?;
         let is_bare = !first.contains(['.', '/']) && !first.eq_ignore_ascii_case("disabled");
         return is_bare.then(|| Met {
@@ -79,8 +79,8 @@ fn negotiates(service: &ServiceSnapshot, asked: &Asked) -> Option<Met> {
             index: Some(index.clone()),
         });
     }
-    let words = format!("{} names no file in full", asked.path);
-    asked.ending().is_none().then_some(Met { options, words, index: None })
+    let words = format!("{} names no file in full", target.path);
+    target.ending().is_none().then_some(Met { options, words, index: None })
 }
 
 fn remedies(met: &Met) -> Vec<Remedy> {
@@ -144,7 +144,7 @@ mod tests {
             ..ScopedSetting::default()
         };
         service.scoped = [("Options", options), ("DirectoryIndex", index)].map(scoped).into();
-        facts.asked = vec![Asked { share: 1.0, ..Asked::of(url).unwrap() }];
+        facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(url).unwrap() }];
         check(&facts).map(|finding| finding.confidence)
     }
 

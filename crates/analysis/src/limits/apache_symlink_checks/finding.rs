@@ -6,7 +6,7 @@ use crate::resources::file_cost;
 use crate::resources::file_cost::{FilesWork, files_work};
 use crate::resources::syscall_cost::{on_this_machine_us, path_part_us};
 use crate::settings::in_force;
-use crate::settings::in_force::{Asked, InForce};
+use crate::settings::in_force::{InForce, RequestTarget};
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Fact, Finding, Remedy};
@@ -34,7 +34,7 @@ const CONFIDENCE_SUSPECTED: f64 = 0.5;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let Met { options, us, parts, share } = met(facts)?;
     let files = files_work(facts)?;
-    let watched = facts.asked.is_empty();
+    let watched = facts.request_targets.is_empty();
     let explains = files.work.share(us);
     // Where nobody knows how deep paths are, work that is all the kernel's is a suspicion.
     let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MIN);
@@ -117,8 +117,8 @@ struct Met {
 
 fn met(facts: &Facts) -> Option<Met> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
-    if facts.asked.is_empty() {
-        let front = Asked { path: "/".into(), share: 1.0, ..Asked::default() };
+    if facts.request_targets.is_empty() {
+        let front = RequestTarget { path: "/".into(), share: 1.0, ..RequestTarget::default() };
         let options = in_force::value(service, "Options", Some(&front)).filter(checks)?;
         let parts = facts.value("path_parts_mean");
         return Some(Met {
@@ -129,14 +129,14 @@ fn met(facts: &Facts) -> Option<Met> {
         });
     }
     let mut found: Option<Met> = None;
-    for asked in &facts.asked {
-        let options = in_force::value(service, "Options", Some(asked)).filter(checks);
+    for target in &facts.request_targets {
+        let options = in_force::value(service, "Options", Some(target)).filter(checks);
         let Some(options) = options else { continue };
-        let depth = asked.folders() as f64 + 1.0;
+        let depth = target.folders() as f64 + 1.0;
         let all = found.get_or_insert(Met { options, us: 0.0, parts: None, share: 0.0 });
-        all.us += asked.share * path_us(facts, depth);
+        all.us += target.share * path_us(facts, depth);
         all.parts = Some(all.parts.map_or(depth, |parts| parts.max(depth)));
-        all.share += asked.share;
+        all.share += target.share;
     }
     found
 }
@@ -183,8 +183,8 @@ mod tests {
         let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
         let mut facts = facts(&values, &[]);
         facts.service = service(options);
-        let asked = Asked::of(&format!("http://h/{}object", "d/".repeat(depth))).unwrap();
-        facts.asked = vec![Asked { share: 1.0, ..asked }];
+        let target = RequestTarget::of(&format!("http://h/{}object", "d/".repeat(depth))).unwrap();
+        facts.request_targets = vec![RequestTarget { share: 1.0, ..target }];
         check(&facts)
     }
 

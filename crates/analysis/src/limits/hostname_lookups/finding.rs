@@ -94,11 +94,11 @@ fn cited(facts: &Facts) -> Vec<webdyno_model::diagnosis::Fact> {
 
 /// The settings that make Apache ask for names where requests go, those of the log first.
 fn asks(service: &ServiceSnapshot, facts: &Facts) -> Vec<Asks> {
-    let asked = facts.asked.first();
+    let target = facts.request_targets.first();
     let mut all = vec![];
-    let of_root = in_force::value(service, "HostnameLookups", asked);
+    let of_root = in_force::value(service, "HostnameLookups", target);
     let of_server = || {
-        let value = in_force::of_host(service, "HostnameLookups", asked)?;
+        let value = in_force::of_host(service, "HostnameLookups", target)?;
         Some(InForce { value, place: "the server".into(), written_at: None })
     };
     if let Some(found) = of_root.or_else(of_server).filter(|found| found.has("On") || found.has("Double")) {

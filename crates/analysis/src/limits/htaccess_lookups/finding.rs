@@ -77,25 +77,26 @@ fn confidence(met: &Met, files: &FilesWork, by_look_ups: f64) -> f64 {
 fn met(facts: &Facts) -> Option<Met> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let mut met: Option<Met> = None;
-    let everything = [in_force::Asked { path: "/".into(), share: 1.0, ..in_force::Asked::default() }];
-    let asked = if facts.asked.is_empty() { &everything[..] } else { &facts.asked };
-    for asked in asked {
+    let everything =
+        [in_force::RequestTarget { path: "/".into(), share: 1.0, ..in_force::RequestTarget::default() }];
+    let targets = if facts.request_targets.is_empty() { &everything[..] } else { &facts.request_targets };
+    for target in targets {
         let Some(found) =
-            in_force::value(service, "AllowOverride", Some(asked)).filter(|found| !found.has("None"))
+            in_force::value(service, "AllowOverride", Some(target)).filter(|found| !found.has("None"))
         else {
             continue;
         };
-        let (folders, file) = in_force::htaccess(service, asked);
+        let (folders, file) = in_force::htaccess(service, target);
         let before = met.take();
         let (share, sum) =
             before.as_ref().map_or((0.0, 0.0), |before| (before.share, before.folders * before.share));
-        let all = share + asked.share;
+        let all = share + target.share;
         met = Some(Met {
             value: found.value,
             written_at: found.written_at,
             share: all,
             folders: if all > 0.0 {
-                ((sum + folders as f64 * asked.share) / all).round()
+                ((sum + folders as f64 * target.share) / all).round()
             } else {
                 folders as f64
             },
@@ -122,7 +123,7 @@ fn remedy(met: &Met) -> Remedy {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use crate::settings::in_force::Asked;
+    use crate::settings::in_force::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
     fn with(us: f64, override_is: &str, file: Option<&str>, url: &str) -> Option<Finding> {
@@ -141,7 +142,7 @@ mod tests {
             scoped("AllowOverride", override_is, "DocumentRoot /srv/shop/", None),
             scoped("AccessFileName", ".htaccess", "Directory /srv/shop/", file),
         ];
-        facts.asked = vec![Asked { share: 1.0, ..Asked::of(url).unwrap() }];
+        facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(url).unwrap() }];
         check(&facts)
     }
 

@@ -133,7 +133,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
 /// What holds for the site that is asked: its own value goes before the server's.
 fn keepalive_timeout_s(facts: &Facts) -> Option<f64> {
     let service = facts.service.as_ref()?;
-    let of_site = in_force::of_host(service, "KeepAliveTimeout", facts.asked.first());
+    let of_site = in_force::of_host(service, "KeepAliveTimeout", facts.request_targets.first());
     of_site.and_then(|value| value.parse().ok()).or_else(|| facts.setting("KeepAliveTimeout"))
 }
 

@@ -84,12 +84,12 @@ fn suspected(facts: &Facts, level: &InForce) -> Option<Finding> {
 /// The level in force where requests go, if it is a talkative one.
 fn level(facts: &Facts) -> Option<InForce> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
-    let asked = facts.asked.first();
+    let target = facts.request_targets.first();
     let of_server = || {
-        let value = in_force::of_host(service, "LogLevel", asked)?;
+        let value = in_force::of_host(service, "LogLevel", target)?;
         Some(InForce { value, place: "the server".into(), written_at: None })
     };
-    in_force::value(service, "LogLevel", asked).or_else(of_server).filter(|level| {
+    in_force::value(service, "LogLevel", target).or_else(of_server).filter(|level| {
         level.value.split_whitespace().any(|word| {
             let word = word.rsplit(':').next().unwrap_or(word).to_ascii_lowercase();
             TALKATIVE.iter().any(|level| word.starts_with(level))

@@ -20,7 +20,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Whether PHP runs in Apache's own workers, and keeps no translated scripts: they would share the memory for them.
 fn in_apache(facts: &Facts) -> Option<Finding> {
     let enabled = facts.service.as_ref()?.number("opcache.enable")?;
-    let asked = facts.asked.is_empty() || facts.asked.iter().any(|asked| may_be_php(&asked.path));
+    let asked = facts.request_targets.is_empty()
+        || facts.request_targets.iter().any(|target| may_be_php(&target.path));
     if enabled >= 1.0 || !asked || memory_evidence::is_proven(facts) {
         return None;
     }
@@ -194,7 +195,8 @@ mod tests {
             let running = Some(SettingValue::Integer(enabled));
             let setting = webdyno_model::service::SettingInForce { running, ..Default::default() };
             facts.service.as_mut().unwrap().settings.insert("opcache.enable".into(), setting);
-            facts.asked = vec![crate::settings::in_force::Asked { path: path.into(), ..Default::default() }];
+            facts.request_targets =
+                vec![crate::settings::in_force::RequestTarget { path: path.into(), ..Default::default() }];
             check(&facts).map(|finding| finding.confidence)
         };
         assert_eq!(of(0, 120.0, "/x.php"), Some(0.85));

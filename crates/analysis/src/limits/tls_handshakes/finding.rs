@@ -97,7 +97,7 @@ pub(crate) fn handshake_us(facts: &Facts) -> f64 {
 
 fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
     let per_s = facts.value("tls_handshakes_per_s").or(facts.value("new_connections_per_s"))?;
-    let key = site_profile::key(service, facts.asked.first());
+    let key = site_profile::key(service, facts.request_targets.first());
     let sign_us = key.as_ref().map_or(SIGN_US[3].1, |key| {
         SIGN_US.iter().find(|(kind, _)| key.starts_with(kind)).map_or(SIGN_SMALL_US, |(_, us)| *us)
     });
@@ -106,8 +106,8 @@ fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
 
 /// What saves most: connections that are kept where clients want that, sessions that are known again, a smaller key.
 fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Work) -> Option<Saving> {
-    let asked = facts.asked.first();
-    let setting = |name: &str| in_force::of_host(service, name, asked);
+    let target = facts.request_targets.first();
+    let setting = |name: &str| in_force::of_host(service, name, target);
     let is = |name: &str, value: &str| setting(name).is_some_and(|own| own.eq_ignore_ascii_case(value));
     // What is not known is between: half of them.
     let signed = 1.0 - of.resumed.unwrap_or(0.5);
@@ -221,7 +221,7 @@ fn cheaper(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Rem
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use crate::settings::in_force::Asked;
+    use crate::settings::in_force::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
     type Changes<'a> = &'a [(&'a str, f64)];
@@ -247,7 +247,8 @@ mod tests {
             ..ScopedSetting::default()
         };
         facts.service.as_mut().unwrap().scoped = settings.iter().map(scoped).collect();
-        facts.asked = vec![Asked { share: 1.0, ..Asked::of("https://h/a").unwrap() }];
+        facts.request_targets =
+            vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
         facts.wants_keepalive = wants;
         check(&facts)
     }
