@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use webdyno_analysis::measurement::warmup;
 use webdyno_analysis::measurement::warmup::settled;
-use webdyno_analysis::run_report::slo_abort::{Hopeless, Lost};
+use webdyno_analysis::run_report::slo_abort::{LostObjective, SloAbort};
 use webdyno_load::{Control, Prepared};
 use webdyno_model::brake::Brake;
 use webdyno_model::event::{EventBody, Purpose};
@@ -57,11 +57,11 @@ struct Part {
 /// What looks at each second of a load.
 struct Watches<'a> {
     tables: &'a mut TableWatch,
-    hopeless: Option<Hopeless>,
+    slo_abort: Option<SloAbort>,
 }
 
 /// What is noted of a load that ends as an objective is lost.
-fn given_up(lost: &Lost) -> String {
+fn given_up(lost: &LostObjective) -> String {
     format!(
         "the load ended before its time: {} cannot be met any more, whatever follows: {} (--no-early-stop goes on all the same)",
         lost.slo, lost.why
@@ -98,7 +98,7 @@ impl Session {
             }
         }
         let mut tables = TableWatch::begin(prepared, workload);
-        let hopeless = self.hopeless(workload, purpose, length);
+        let slo_abort = self.slo_abort(workload, purpose, length);
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
         let end = thread::scope(|scope| {
@@ -111,7 +111,7 @@ impl Session {
             });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let watches = Watches { tables: &mut tables, hopeless };
+            let watches = Watches { tables: &mut tables, slo_abort };
             let followed = self.follow((load, length), &control, &receiver, servers, watches);
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
@@ -168,8 +168,11 @@ impl Session {
             match message {
                 Ok(Message::Interval(interval)) => {
                     watches.tables.see(&interval);
-                    let lost =
-                        watches.hopeless.as_mut().map(|hopeless| hopeless.see(&interval)).transpose()?;
+                    let lost = watches
+                        .slo_abort
+                        .as_mut()
+                        .map(|slo_abort| slo_abort.add_second(&interval))
+                        .transpose()?;
                     self.append(EventBody::Interval { load, interval })?;
                     if let Some(lost) = lost.flatten().filter(|_| control.stopped().is_none()) {
                         control.stop(EndReason::ObjectiveLost);
@@ -197,10 +200,10 @@ impl Session {
     }
 
     /// What tells that an objective is lost, if the load is to end then.
-    fn hopeless(&self, workload: &Workload, purpose: Purpose, length: Length) -> Option<Hopeless> {
+    fn slo_abort(&self, workload: &Workload, purpose: Purpose, length: Length) -> Option<SloAbort> {
         let Length::Fixed { warmup_s } = length else { return None };
         let watches = self.gives_up && purpose == Purpose::Run;
-        watches.then(|| Hopeless::of(workload, warmup_s, &self.recording.objectives)).flatten()
+        watches.then(|| SloAbort::of(workload, warmup_s, &self.recording.objectives)).flatten()
     }
 
     /// Writes the samples that came in meanwhile.

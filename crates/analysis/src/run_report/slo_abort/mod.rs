@@ -27,7 +27,7 @@ const S_US: f64 = 1e6;
 
 /// An objective that is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostObjective {
     /// As the user wrote it.
     pub slo: String,
     /// Why it cannot be met any more.
@@ -102,9 +102,9 @@ impl Planned {
     }
 }
 
-/// Looks at a load second by second.
+/// Decides second by second whether the objectives of a load can still be met.
 #[derive(Debug, Clone)]
-pub struct Hopeless {
+pub struct SloAbort {
     planned: Planned,
     watches: Vec<Watch>,
     /// Requests that ended since the load began.
@@ -133,13 +133,13 @@ struct Watch {
 }
 
 /// The share of a scope in a second.
-struct Seen<'a> {
+struct Share<'a> {
     completed: u64,
     failed: u64,
     times: Option<&'a EncodedHistogram>,
 }
 
-impl Hopeless {
+impl SloAbort {
     /// For a load of this workload; `warmup_s` is what is cut from its start, `None` when that is detected at its end.
     /// `None` when there is nothing to watch.
     pub fn of(workload: &Workload, warmup_s: Option<f64>, objectives: &[Objective]) -> Option<Self> {
@@ -166,7 +166,7 @@ impl Hopeless {
     }
 
     /// Takes in the next second of the load. Gives the first objective that is lost. An error when a histogram is damaged.
-    pub fn see(&mut self, interval: &Interval) -> Result<Option<Lost>> {
+    pub fn add_second(&mut self, interval: &Interval) -> Result<Option<LostObjective>> {
         self.ended += interval.completed + interval.failed;
         let ends_s = interval.t_s + interval.length_us as f64 / S_US;
         let planned = &self.planned;
@@ -181,7 +181,7 @@ impl Hopeless {
             self.best = self.best.max((interval.completed + interval.failed) as f64 / amount);
         }
         for watch in &mut self.watches {
-            watch.see(interval, planned, amount)?;
+            watch.add_second(interval, planned, amount)?;
         }
         if self.seconds < SECONDS_MIN {
             return Ok(None);
@@ -189,7 +189,7 @@ impl Hopeless {
         let of = |watch: &Watch| {
             let rest = self.rest(watch, ends_s, interval.in_flight);
             let why = watch.lost(rest, &self.planned)?;
-            Some(Lost { slo: watch.objective.text().to_owned(), why })
+            Some(LostObjective { slo: watch.objective.text().to_owned(), why })
         };
         Ok(self.watches.iter().find_map(of))
     }
@@ -219,7 +219,7 @@ impl Watch {
         self.is_alone || matches!(self.objective.scope(), Scope::All | Scope::Pages)
     }
 
-    fn see(&mut self, interval: &Interval, planned: &Planned, amount: f64) -> Result<()> {
+    fn add_second(&mut self, interval: &Interval, planned: &Planned, amount: f64) -> Result<()> {
         let seen = self.scope(interval);
         let (completed, failed) = seen.as_ref().map_or((0, 0), |seen| (seen.completed, seen.failed));
         self.completed += completed;
@@ -246,24 +246,24 @@ impl Watch {
         Ok(())
     }
 
-    fn scope<'a>(&self, interval: &'a Interval) -> Option<Seen<'a>> {
-        let requests = |times| Seen { completed: interval.completed, failed: interval.failed, times };
+    fn scope<'a>(&self, interval: &'a Interval) -> Option<Share<'a>> {
+        let requests = |times| Share { completed: interval.completed, failed: interval.failed, times };
         let pages = interval.pages.as_deref();
         let all_pages = || {
             let pages = pages?;
-            Some(Seen { completed: pages.completed, failed: pages.failed, times: pages.time.as_ref() })
+            Some(Share { completed: pages.completed, failed: pages.failed, times: pages.time.as_ref() })
         };
         match self.objective.scope() {
             Scope::All => Some(requests(self.all_times(interval))),
             Scope::Request(_) if self.is_alone => Some(requests(interval.response_time.as_ref())),
-            Scope::Request(name) => interval.by_name.get(name).map(|named| Seen {
+            Scope::Request(name) => interval.by_name.get(name).map(|named| Share {
                 completed: named.completed,
                 failed: named.failed,
                 times: named.response_time.as_ref(),
             }),
             Scope::Pages => all_pages(),
             Scope::Page(_) if self.is_alone => all_pages(),
-            Scope::Page(name) => pages?.by_name.get(name).map(|named| Seen {
+            Scope::Page(name) => pages?.by_name.get(name).map(|named| Share {
                 completed: named.completed,
                 failed: named.failed,
                 times: named.time.as_ref(),

@@ -52,8 +52,11 @@ fn lost_after(
 
 fn lost_in(workload: &Workload, warmup_s: Option<f64>, slo: &str, intervals: Vec<Interval>) -> Option<usize> {
     let objective = Objective::parse(slo).unwrap();
-    let mut hopeless = Hopeless::of(workload, warmup_s, &[objective]).unwrap();
-    intervals.iter().position(|interval| hopeless.see(interval).unwrap().is_some()).map(|index| index + 1)
+    let mut slo_abort = SloAbort::of(workload, warmup_s, &[objective]).unwrap();
+    intervals
+        .iter()
+        .position(|interval| slo_abort.add_second(interval).unwrap().is_some())
+        .map(|index| index + 1)
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn a_number_of_requests_is_the_planned_total() {
     assert_eq!(lost_after(&sessions, Some(0.0), "errors<1%", &[(900, 0, 100); 100]), None);
     assert_eq!(lost_after(&sessions, Some(0.0), "failed<1000", &[(900, 0, 100); 100]), Some(10));
     let endless = Workload { stop: Stop { duration_us: None, requests: None }, ..load };
-    assert!(Hopeless::of(&endless, None, &[Objective::parse("p99<1s").unwrap()]).is_none());
+    assert!(SloAbort::of(&endless, None, &[Objective::parse("p99<1s").unwrap()]).is_none());
 }
 
 #[test]
