@@ -2,7 +2,7 @@
 //! makes it do something for each request. Which of its settings, the rules of these say.
 
 use crate::facts::Facts;
-use crate::resources::request_cost::Work;
+use crate::resources::request_cost::RequestCost;
 use crate::resources::{request_cost, site_profile};
 
 /// The share of a request's cost that sending a file does not explain: from three times the cost on.
@@ -41,9 +41,9 @@ const LINE_US: f64 = 2.0;
 
 /// The work of a server that sends files, when its processors are full with it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FilesWork {
+pub struct FileCost {
     /// The work.
-    pub work: Work,
+    pub work: RequestCost,
     /// How much less sure it is that nothing else costs the time, 0 to 1.
     pub doubt: f64,
     /// The kernel's share of the processor time of the machine, where it is known.
@@ -51,9 +51,9 @@ pub struct FilesWork {
 }
 
 /// The work of a server that sends files: `None` when its processors have room, or when programs make the answers.
-pub fn files_work(facts: &Facts) -> Option<FilesWork> {
+pub fn file_cost(facts: &Facts) -> Option<FileCost> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
-    let work = request_cost::work(facts)?;
+    let work = request_cost::request_cost(facts)?;
     let mut doubt = match site_profile::sends_files(facts) {
         Some(true) => 0.0,
         Some(false) => return None,
@@ -80,7 +80,7 @@ pub fn files_work(facts: &Facts) -> Option<FilesWork> {
     let kernel = facts.value("cpu_system_cores").zip(facts.value("cpu_user_cores"));
     let kernel_share =
         kernel.filter(|(system, user)| system + user > 0.0).map(|(system, user)| system / (system + user));
-    Some(FilesWork { work, doubt, kernel_share })
+    Some(FileCost { work, doubt, kernel_share })
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
             let mut facts = facts(&[&base[..], values].concat(), &[]);
             facts.service.as_mut().unwrap().modules = vec!["core_module".into(), module.into()];
             facts.request_targets = RequestTarget::of(url).into_iter().collect();
-            files_work(&facts).map(|files| files.doubt)
+            file_cost(&facts).map(|files| files.doubt)
         };
         for (url, module, values, doubt) in [
             ("http://h/a.html", "deflate_module", &[][..], Some(0.0)),

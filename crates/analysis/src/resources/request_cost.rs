@@ -27,7 +27,7 @@ const COMPRESSED_BYTE_US: f64 = 0.1;
 
 /// The work of a service whose processors are its limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Work {
+pub struct RequestCost {
     /// Cores' worth of processor time that its own processes take.
     pub cores: f64,
     /// Cores that it may use.
@@ -44,7 +44,7 @@ pub struct Work {
 /// What rests on all that a machine did, whoever did it, is no more than a suspicion.
 pub const CONFIDENCE_MAX_UNSEEN: f64 = 0.5;
 
-impl Work {
+impl RequestCost {
     /// The share of the service's work that this many microseconds for each request are.
     pub fn share(&self, us: f64) -> f64 {
         (us / self.request_us).clamp(0.0, 1.0)
@@ -63,7 +63,7 @@ impl Work {
 
 /// The service's work, if the processors that it may use are full, and mostly with that; `None` when they are not, or when
 /// that cannot be told.
-pub fn work(facts: &Facts) -> Option<Work> {
+pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
     let machine = facts.value("cores");
     let own_limit = facts.value("service_cores_limit");
     let cores_limit = own_limit.into_iter().chain(machine).reduce(f64::min)?;
@@ -73,18 +73,24 @@ pub fn work(facts: &Facts) -> Option<Work> {
     let own = cores / cores_limit;
     let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
     let request_us = facts.value("cpu_per_request_us").filter(|us| *us > 0.0)?;
-    full.then(|| Work { cores, cores_limit, request_us, file_us: file_us(facts), seen: true })
+    full.then(|| RequestCost { cores, cores_limit, request_us, file_us: file_us(facts), seen: true })
 }
 
 /// Where the service's own time cannot be read: all that the machine did, if one of its cores is full, which may be the
 /// one that the service runs on.
-fn unseen(facts: &Facts, cores_limit: f64) -> Option<Work> {
+fn unseen(facts: &Facts, cores_limit: f64) -> Option<RequestCost> {
     let cores = facts.value("cpu_busy_fraction")? * facts.value("cores")?;
     let fullest = facts.value("core_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
     let rate = facts.ended_per_s().or(facts.value("server_requests_per_s")).filter(|rate| *rate >= 5.0)?;
     let request_us = cores / rate * 1e6;
     let seen = false;
-    (fullest >= BUSY_MIN).then(|| Work { cores, cores_limit, request_us, file_us: file_us(facts), seen })
+    (fullest >= BUSY_MIN).then(|| RequestCost {
+        cores,
+        cores_limit,
+        request_us,
+        file_us: file_us(facts),
+        seen,
+    })
 }
 
 /// Whether the processors that a service may use have room, as far as that can be seen: its group does not wait for one, or
@@ -129,7 +135,7 @@ mod tests {
     #[test]
     fn processors_are_those_of_the_group() {
         let base = [("cores", 4.0), ("cpu_per_request_us", 2000.0), ("connections_reused_fraction", 1.0)];
-        let of = |values: &[(&str, f64)]| work(&facts(&[&base[..], values].concat(), &[]));
+        let of = |values: &[(&str, f64)]| request_cost(&facts(&[&base[..], values].concat(), &[]));
         let waits = ("pressure_group_cpu_some_fraction", 0.9);
         for (values, full) in [
             (&[("service_cpu_cores", 0.9), ("service_cores_limit", 1.0), waits][..], true),

@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::resources::file_cost;
-use crate::resources::file_cost::files_work;
+use crate::resources::file_cost::file_cost;
 use crate::settings::in_force;
 use crate::settings::in_force::{InForce, RequestTarget};
 use crate::wording::format_time;
@@ -32,7 +32,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let met: Vec<(f64, Met)> = targets.iter().filter_map(negotiated).collect();
     let share: f64 = met.iter().map(|(share, _)| share).sum();
     let (_, met) = met.into_iter().next().filter(|_| share >= SHARE_MIN)?;
-    let files = files_work(facts)?;
+    let files = file_cost(facts)?;
     let excess = files.work.excess();
     if excess < file_cost::EXCESS_MIN {
         return None;

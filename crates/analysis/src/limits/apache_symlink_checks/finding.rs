@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::resources::file_cost;
-use crate::resources::file_cost::{FilesWork, files_work};
+use crate::resources::file_cost::{FileCost, file_cost};
 use crate::resources::syscall_cost::{on_this_machine_us, path_part_us};
 use crate::settings::in_force;
 use crate::settings::in_force::{InForce, RequestTarget};
@@ -33,7 +33,7 @@ const CONFIDENCE_SUSPECTED: f64 = 0.5;
 /// Fires when the checks are a good part of what fills the processors.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let Met { options, us, parts, share } = met(facts)?;
-    let files = files_work(facts)?;
+    let files = file_cost(facts)?;
     let watched = facts.request_targets.is_empty();
     let explains = files.work.share(us);
     // Where nobody knows how deep paths are, work that is all the kernel's is a suspicion.
@@ -71,11 +71,11 @@ fn cited(facts: &Facts) -> Vec<Fact> {
     facts.cite(&[&file_cost::FACTS[..], &["path_parts_mean"]].concat())
 }
 
-fn confidence(files: &FilesWork, seen: f64) -> f64 {
+fn confidence(files: &FileCost, seen: f64) -> f64 {
     significant(files.work.sure(seen - files.doubt).max(0.2), 2)
 }
 
-fn suspicion(facts: &Facts, files: &FilesWork, options: &InForce) -> Finding {
+fn suspicion(facts: &Facts, files: &FileCost, options: &InForce) -> Finding {
     Finding {
         id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(

@@ -62,7 +62,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// setting that it may be this.
 fn suspected(facts: &Facts, asks: &Asks) -> Option<Finding> {
     let (logging, busy) = (facts.value("workers_logging_mean")?, facts.value("workers_busy_mean")?);
-    let idle = crate::resources::request_cost::work(facts).is_none();
+    let idle = crate::resources::request_cost::request_cost(facts).is_none();
     (!asks.in_rules && logging >= 0.5 * busy && logging >= LOOK_UPS_MIN && idle).then(|| Finding {
         id: LimitId::HostnameLookups.into(),
         summary: format!(

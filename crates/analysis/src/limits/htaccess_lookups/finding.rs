@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::resources::file_cost;
-use crate::resources::file_cost::{FilesWork, files_work};
+use crate::resources::file_cost::{FileCost, file_cost};
 use crate::resources::syscall_cost::on_this_machine_us;
 use crate::settings::in_force;
 use crate::wording::{format_number, format_time};
@@ -34,7 +34,7 @@ struct Met {
 /// Fires when rules are read anew for each request, and that is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let met = met(facts)?;
-    let files = files_work(facts)?;
+    let files = file_cost(facts)?;
     let work = files.work;
     let by_look_ups = work.share(met.folders * on_this_machine_us(facts, LOOK_UP_US));
     let excess = work.excess();
@@ -61,7 +61,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn confidence(met: &Met, files: &FilesWork, by_look_ups: f64) -> f64 {
+fn confidence(met: &Met, files: &FileCost, by_look_ups: f64) -> f64 {
     let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MAX);
     let seen = match &met.file {
         Some(_) if in_kernel => 0.6,

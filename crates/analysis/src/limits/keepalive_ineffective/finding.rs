@@ -88,7 +88,7 @@ const CITED: [&str; 13] = [
 fn watched(facts: &Facts) -> Option<Finding> {
     let opened = facts.value("connections_opened_per_s").filter(|opened| *opened > 0.0)?;
     let carried = facts.ended_per_s()? / opened;
-    let work = request_cost::work(facts)?;
+    let work = request_cost::request_cost(facts)?;
     let (each_us, least) = match site_profile::is_tls(facts) {
         Some(true) => (tls_handshakes::finding::handshake_us(facts), COST_FRACTION_MIN_TLS),
         _ => (request_cost::connection_us(facts), COST_FRACTION_MIN),

@@ -42,7 +42,7 @@ enum Slow {
 /// Fires when workers wait for the log, and neither processors, nor memory, nor a resolver explain it.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if !facts.is_service("apache")
-        || request_cost::work(facts).is_some()
+        || request_cost::request_cost(facts).is_some()
         || memory_evidence::is_proven(facts)
         || swaps(facts)
         || crate::limits::hostname_lookups::finding::check(facts).is_some()

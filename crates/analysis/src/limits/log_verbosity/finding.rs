@@ -28,7 +28,7 @@ const TALKATIVE: [&str; 2] = ["debug", "trace"];
 pub fn check(facts: &Facts) -> Option<Finding> {
     let level = level(facts)?;
     let Some(bytes) = facts.value("error_log_bytes_per_s") else { return suspected(facts, &level) };
-    let work = request_cost::work(facts);
+    let work = request_cost::request_cost(facts);
     let by_work = work.map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
     let by_work = by_work.filter(|share| *share >= SHARE_MIN);
     let busy = facts.value("log_disk_busy_fraction").filter(|busy| *busy >= DISK_BUSY_MIN);
@@ -66,7 +66,7 @@ const CITED: [&str; 8] = [
 
 /// Where the log cannot be followed: the processors are full, and this may be why.
 fn suspected(facts: &Facts, level: &InForce) -> Option<Finding> {
-    request_cost::work(facts)?;
+    request_cost::request_cost(facts)?;
     Some(Finding {
         id: LimitId::LogVerbosity.into(),
         summary: format!(

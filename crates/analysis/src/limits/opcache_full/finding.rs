@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::limits::LimitId;
-use crate::resources::{memory_evidence, php_fpm, php_work, setting_source};
+use crate::resources::{memory_evidence, php_cost, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -22,7 +22,7 @@ const KEYS_FULL_FRACTION: f64 = 0.98;
 
 /// Fires when scripts find no room and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let pool = php_work::busiest_pool(facts)?;
+    let pool = php_cost::busiest_pool(facts)?;
     let of = |name: &str| facts.value_of(name, &pool);
     if of("opcache_enabled").is_some_and(|enabled| enabled < 1.0) {
         return None;
@@ -34,7 +34,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if missed.is_none() && restarts < 1.0 && !says_full {
         return None;
     }
-    let work = php_work::php_work(facts).filter(|_| !memory_evidence::is_proven(facts))?;
+    let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let how = match (missed, restarts >= 1.0) {
         (Some(missed), _) => {
             format!("{} scripts are translated anew for each request", format_number(missed))

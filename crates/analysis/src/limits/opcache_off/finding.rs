@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{memory_evidence, php_fpm, php_work, setting_source};
+use crate::resources::{memory_evidence, php_cost, php_fpm, setting_source};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -25,7 +25,7 @@ fn in_apache(facts: &Facts) -> Option<Finding> {
     if enabled >= 1.0 || !asked || memory_evidence::is_proven(facts) {
         return None;
     }
-    let work = php_work::work_of(facts, facts.value("service_cpu_cores")?)?;
+    let work = php_cost::cost_of(facts, facts.value("service_cpu_cores")?)?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
     Some(Finding {
         id: LimitId::OpcacheOff.into(),
@@ -60,7 +60,7 @@ fn may_be_php(path: &str) -> bool {
 
 fn in_pool(facts: &Facts) -> Option<Finding> {
     let (pool, told) = pool_without(facts)?;
-    let work = php_work::php_work(facts).filter(|_| !memory_evidence::is_proven(facts))?;
+    let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
     let mut cited = facts.cite_of(&["opcache_enabled"], &pool);
     cited.extend(facts.cite(&[
@@ -123,7 +123,7 @@ fn pool_without(facts: &Facts) -> Option<(String, bool)> {
     let off = |pool: &str| facts.value_of("opcache_enabled", pool).map(|enabled| enabled < 1.0);
     let off_by_setting =
         |pool: &str| setting_source::of_pool(facts, pool, SETTING).map(|value| value.is_off());
-    let pool = php_work::busiest_pool(facts)?;
+    let pool = php_cost::busiest_pool(facts)?;
     match (off(&pool), off_by_setting(&pool)) {
         (Some(true), _) => Some((pool, true)),
         (None, Some(true)) => Some((pool, false)),

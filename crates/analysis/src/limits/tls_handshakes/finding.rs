@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::limits::LimitId;
-use crate::resources::request_cost::Work;
+use crate::resources::request_cost::RequestCost;
 use crate::resources::syscall_cost::on_this_machine_us;
 use crate::resources::{request_cost, site_profile};
 use crate::settings::in_force;
@@ -53,7 +53,7 @@ struct Saving {
 /// Fires when handshakes fill the processors, and need not.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| site_profile::is_tls(facts) == Some(true))?;
-    let work = request_cost::work(facts)?;
+    let work = request_cost::request_cost(facts)?;
     let handshakes = handshakes(facts, service)?;
     let best = savings(facts, service, &handshakes, &work);
     let saving = best.filter(|saving| saving.share >= SHARE_MIN)?;
@@ -105,7 +105,7 @@ fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
 }
 
 /// What saves most: connections that are kept where clients want that, sessions that are known again, a smaller key.
-fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Work) -> Option<Saving> {
+fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &RequestCost) -> Option<Saving> {
     let target = facts.request_targets.first();
     let setting = |name: &str| in_force::of_host(service, name, target);
     let is = |name: &str, value: &str| setting(name).is_some_and(|own| own.eq_ignore_ascii_case(value));

@@ -11,7 +11,7 @@ const SHARE_MIN: f64 = 0.4;
 const CPU_PER_REQUEST_US_MIN: f64 = 1000.0;
 
 /// What PHP takes of the processors.
-pub(crate) struct Work {
+pub(crate) struct PhpCost {
     pub(crate) cores: f64,
     /// Its part of the full processors, or of the requests under way.
     pub(crate) share: f64,
@@ -20,12 +20,12 @@ pub(crate) struct Work {
 }
 
 /// The work of PHP, if it is what the processors are full of, or what requests do while they are under way.
-pub(crate) fn php_work(facts: &Facts) -> Option<Work> {
-    work_of(facts, facts.value("fpm_cpu_cores")?)
+pub(crate) fn php_cost(facts: &Facts) -> Option<PhpCost> {
+    cost_of(facts, facts.value("fpm_cpu_cores")?)
 }
 
 /// The same of so many cores.
-pub(crate) fn work_of(facts: &Facts, cores: f64) -> Option<Work> {
+pub(crate) fn cost_of(facts: &Facts, cores: f64) -> Option<PhpCost> {
     let each_us = facts.ended_per_s().map(|rate| cores / rate * 1e6);
     if cores <= 0.0 || each_us.is_some_and(|us| us < CPU_PER_REQUEST_US_MIN) {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn work_of(facts: &Facts, cores: f64) -> Option<Work> {
     let of_requests =
         || concurrency::at_once(facts).filter(|count| *count >= 1.0).map(|count| (cores / count).min(1.0));
     let share = of_processors.or_else(of_requests).filter(|share| *share >= SHARE_MIN)?;
-    Some(Work { cores, share, each_us })
+    Some(PhpCost { cores, share, each_us })
 }
 
 /// The pool that has most to do, of those whose cache is known.
