@@ -4,7 +4,7 @@
 use crate::recording::{Recording, lacking, with_front};
 use std::collections::BTreeSet;
 use webdyno_analysis::diagnosis::missing;
-use webdyno_analysis::facts::by_hand;
+use webdyno_analysis::facts::repro_command;
 use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::measurement::statistics;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
@@ -222,11 +222,11 @@ impl Teller<'_> {
     /// The command that shows the same figure, run where the figure is read.
     fn by_hand(&self, info: &CollectorInfo, metric: &Metric, instance: Option<&str>) -> String {
         let service = self.service(info, instance);
-        let command = by_hand::filled_in(&metric.reproduce, service, instance);
+        let command = repro_command::filled_in(&metric.reproduce, service, instance);
         let enters = metric.reproduce.starts_with("nsenter ");
         let elsewhere = service.filter(|service| service.pid != 0 && self.is_elsewhere());
         match elsewhere.filter(|_| !enters && IN_ITS_NETWORK.contains(&info.name.as_str())) {
-            Some(service) => by_hand::in_network_of(service.pid, &command),
+            Some(service) => repro_command::in_network_of(service.pid, &command),
             None => command,
         }
     }

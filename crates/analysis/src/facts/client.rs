@@ -1,6 +1,6 @@
 //! Facts of the load engine: what was asked of the server, and what came back.
 
-use super::{Builder, by_hand};
+use super::{Builder, repro_command};
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
 use webdyno_model::Result;
@@ -86,7 +86,7 @@ impl Builder<'_> {
             from_s: significant(from_s, 6),
             to_s: significant(to_s, 6),
             source: "load engine".into(),
-            reproduce: by_hand::load(measurement),
+            reproduce: repro_command::load(measurement),
         });
     }
 }

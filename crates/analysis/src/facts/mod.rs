@@ -20,7 +20,6 @@ use webdyno_model::tune::Goal;
 mod ahead;
 mod apache;
 mod behind;
-pub mod by_hand;
 mod client;
 mod connections;
 mod database;
@@ -29,16 +28,17 @@ mod limits;
 mod logs;
 mod machine;
 mod memory;
+mod metric_command;
 mod network;
 mod passive;
 mod php;
+pub mod repro_command;
 mod requests;
 mod scoreboard;
 mod sockets;
 mod start;
 #[cfg(test)]
 pub(crate) mod testing;
-mod told_by;
 mod workers;
 
 /// All that rules may look at.
@@ -334,7 +334,7 @@ impl Builder<'_> {
             From::Rise | From::Rate(_) => self.series.span(metric).map(|(first, last)| (first.0, last.0)),
         };
         let known = self.series.metric(metric);
-        let reproduce = known.map_or(String::new(), |known| self.by_hand(metric, known));
+        let reproduce = known.map_or(String::new(), |known| self.repro_command(metric, known));
         let is_total = matches!(how, From::Rise | From::Rate(_));
         let (from_s, to_s) = window.unwrap_or(self.series.window());
         self.add(Fact {
@@ -344,13 +344,13 @@ impl Builder<'_> {
             from_s: significant(from_s, 6),
             to_s: significant(to_s, 6),
             source: known.map_or(String::new(), |metric| metric.source.clone()),
-            reproduce: if is_total { told_by::twice(reproduce) } else { reproduce },
+            reproduce: if is_total { metric_command::twice(reproduce) } else { reproduce },
         });
     }
 
     /// The command that shows a metric, about the service that it is of.
-    fn by_hand(&self, name: &str, metric: &Metric) -> String {
-        told_by::command((name, metric.instance(name)), &metric.reproduce, self.service, self.topology)
+    fn repro_command(&self, name: &str, metric: &Metric) -> String {
+        metric_command::command((name, metric.instance(name)), &metric.reproduce, self.service, self.topology)
     }
 
     /// [`Builder::add_from`] of one of several things; the fact itself is that of the largest value.
@@ -371,7 +371,7 @@ impl Builder<'_> {
     fn brake(&mut self, brake: &Brake) {
         let Some(metric) = self.series.metric(&brake.metric) else { return };
         let at_s = significant(self.series.window().1, 6);
-        let reproduce = self.by_hand(&brake.metric, metric);
+        let reproduce = self.repro_command(&brake.metric, metric);
         for (name, value) in [("brake_reading", brake.value), ("brake_limit", brake.limit)] {
             self.add(Fact {
                 name: name.into(),

@@ -13,7 +13,7 @@
 //!
 //! What no signal tells is unknown, and unknown is not `nobody`.
 
-use crate::facts::by_hand;
+use crate::facts::repro_command;
 use crate::measurement::Measurement;
 use crate::measurement::series::SeriesSet;
 use webdyno_model::diagnosis::Fact;
@@ -210,7 +210,7 @@ impl Look<'_> {
             from_s: significant(window.0, 6),
             to_s: significant(window.1, 6),
             source,
-            reproduce: by_hand::filled_in(from.1, self.measurement.service.as_ref(), None),
+            reproduce: repro_command::filled_in(from.1, self.measurement.service.as_ref(), None),
         }
     }
 }

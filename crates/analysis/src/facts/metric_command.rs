@@ -3,7 +3,7 @@
 //! A command that names the process of the service in front where that of PHP-FPM is meant shows another figure, or none.
 //! Where nothing is known of the program, the words that only it could fill in are given by name.
 
-use super::by_hand::filled_in;
+use super::repro_command::filled_in;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::topology::Topology;
 
