@@ -3,7 +3,7 @@
 
 /// What of a metric is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum What {
+pub enum Figure {
     /// The level as it is.
     Level,
     /// By how much a counter rose since the reading before.
@@ -20,7 +20,7 @@ pub struct IncidentRule {
     /// The metric; a star for what there are several of.
     pub metric: &'static str,
     /// What of it.
-    pub what: What,
+    pub figure: Figure,
     /// From here on,
     pub from: f64,
     /// for so many readings in a row, it is an incident.
@@ -36,15 +36,15 @@ pub struct IncidentRule {
 impl IncidentRule {
     /// The metric that it is compared with, if it is a share of one.
     pub fn whole(&self) -> Option<&'static str> {
-        match self.what {
-            What::ShareOf(whole) => Some(whole),
+        match self.figure {
+            Figure::ShareOf(whole) => Some(whole),
             _ => None,
         }
     }
 }
 
 /// A share of the time, of a counter of microseconds.
-pub const SHARE: What = What::Rate(1e-6);
+pub const SHARE: Figure = Figure::Rate(1e-6);
 /// Why one suffices.
 pub const EACH: &str = "each one is a client or a request that got nothing";
 /// Why one suffices.
@@ -55,11 +55,11 @@ pub const KILLED: &str = "a process was ended in the midst of its work: one is e
 /// A rule: from which figure on for how many readings in a row, and below which it is over.
 pub const fn row(
     metric: &'static str,
-    what: What,
+    figure: Figure,
     (from, readings): (f64, u32),
     until: f64,
     words: &'static str,
     why: &'static str,
 ) -> IncidentRule {
-    IncidentRule { metric, what, from, readings, until, words, why }
+    IncidentRule { metric, figure, from, readings, until, words, why }
 }

@@ -191,7 +191,7 @@ impl Loop {
         *self.heard.entry((host.clone(), sample.source.clone())).or_default() += 1;
         let known = || Detector::of(recording.collectors_of(host.as_deref()));
         let detector = self.detectors.entry(host.clone()).or_insert_with(known);
-        let found = detector.see(t_us as f64 / 1e6, sample).into_iter();
+        let found = detector.new_incidents(t_us as f64 / 1e6, sample).into_iter();
         found.map(|incident| (host.clone(), incident.metric, incident.what)).collect()
     }
 }

@@ -7,7 +7,7 @@
 
 mod table;
 
-use crate::limits::incident::{IncidentRule, What};
+use crate::limits::incident::{Figure, IncidentRule};
 use crate::wording::format_number;
 use std::collections::{BTreeMap, HashMap};
 pub use table::ALL;
@@ -94,13 +94,13 @@ impl Detector {
     }
 
     /// Looks at the next sample of the host, read at `t_s`. Gives what goes wrong since then.
-    pub fn see(&mut self, t_s: f64, sample: &Sample) -> Vec<Incident> {
+    pub fn new_incidents(&mut self, t_s: f64, sample: &Sample) -> Vec<Incident> {
         let values = self.whole(sample);
         let mut found = vec![];
         for (index, row) in ALL.iter().enumerate() {
             for (name, value) in &values {
                 if self.templates[index].describes(name) {
-                    found.extend(self.look(index, row, (t_s, name, *value), &values));
+                    found.extend(self.new_incident(index, row, (t_s, name, *value), &values));
                 }
             }
         }
@@ -155,7 +155,7 @@ impl Detector {
         }
     }
 
-    fn look(
+    fn new_incident(
         &mut self,
         index: usize,
         row: &IncidentRule,
@@ -171,7 +171,7 @@ impl Detector {
         };
         state.next(row, figure, t_s).then(|| Incident {
             metric: name.to_owned(),
-            what: told(row, self.templates[index].instance(name), figure),
+            what: description(row, self.templates[index].instance(name), figure),
         })
     }
 
@@ -182,21 +182,21 @@ impl Detector {
         (t_s, name, value): (f64, &str, f64),
         values: &BTreeMap<String, f64>,
     ) -> Option<f64> {
-        match row.what {
-            What::Level => Some(value),
-            What::Rise | What::Rate(_) => {
+        match row.figure {
+            Figure::Level => Some(value),
+            Figure::Rise | Figure::Rate(_) => {
                 let (before_s, before) = *self.last.get(name)?;
                 let (seconds, rise) = (t_s - before_s, value - before);
                 // What was set back says nothing.
                 if seconds <= 0.0 || rise < 0.0 {
                     return None;
                 }
-                Some(match row.what {
-                    What::Rate(factor) => rise / seconds * factor,
+                Some(match row.figure {
+                    Figure::Rate(factor) => rise / seconds * factor,
                     _ => rise,
                 })
             }
-            What::ShareOf(whole) => {
+            Figure::ShareOf(whole) => {
                 let template = Metric { name: row.metric.to_owned(), ..EMPTY };
                 let whole = whole.replace('*', template.instance(name).unwrap_or("*"));
                 let whole = *values.get(&whole)?;
@@ -233,14 +233,14 @@ impl State {
 }
 
 /// `connections turned away, as the accept queue is full: 15 a second (an incident from 1 on)`.
-fn told(row: &IncidentRule, instance: Option<&str>, figure: f64) -> String {
+fn description(row: &IncidentRule, instance: Option<&str>, figure: f64) -> String {
     let of = instance.map_or(String::new(), |instance| format!(" ({instance})"));
     let percent = |fraction: f64| format!("{}%", format_number((fraction * 1000.0).round() / 10.0));
-    let shown = |value: f64| match row.what {
-        What::Level | What::Rise => format_number(value),
-        What::Rate(factor) if factor < 1.0 => format!("{} of the time", percent(value)),
-        What::Rate(_) => format!("{} a second", format_number(value)),
-        What::ShareOf(_) => percent(value),
+    let shown = |value: f64| match row.figure {
+        Figure::Level | Figure::Rise => format_number(value),
+        Figure::Rate(factor) if factor < 1.0 => format!("{} of the time", percent(value)),
+        Figure::Rate(_) => format!("{} a second", format_number(value)),
+        Figure::ShareOf(_) => percent(value),
     };
     let lasting = if row.readings > 1 { format!(" for {} readings", row.readings) } else { String::new() };
     format!("{}{of}: {} (an incident from {}{lasting} on)", row.words, shown(figure), shown(row.from))

@@ -13,7 +13,7 @@ fn told_at(metrics: &[(&str, &[f64])]) -> Vec<(usize, String)> {
         let values: Vec<(&str, f64)> =
             metrics.iter().filter_map(|(name, values)| Some((*name, *values.get(second)?))).collect();
         let reading = sample(second as f64, "x", &values).sample;
-        let found = detector.see(second as f64, &reading);
+        let found = detector.new_incidents(second as f64, &reading);
         told.extend(found.into_iter().map(|incident| (second, incident.what)));
     }
     told
@@ -101,7 +101,7 @@ fn seconds_of_changes(metrics: &[(&str, &[f64])]) -> Vec<usize> {
         let values: Vec<(&str, f64)> =
             metrics.iter().filter(|(_, of)| is_told(of)).map(|(name, of)| (*name, of[*second])).collect();
         let t_s = *second as f64;
-        !detector.see(t_s, &sample(t_s, "x", &values).sample).is_empty()
+        !detector.new_incidents(t_s, &sample(t_s, "x", &values).sample).is_empty()
     });
     told.collect()
 }
@@ -131,8 +131,8 @@ fn what_is_left_out_of_a_reading_is_as_it_was() {
     failed.error = Some("torn".into());
     let metrics = vec![Metric { name: "conntrack.max_count".into(), on_change: true, ..EMPTY }];
     let mut detector = Detector::of(&[CollectorInfo { name: "x".into(), metrics }]);
-    detector.see(0.0, &sample(0.0, "x", &[("conntrack.max_count", 1000.0)]).sample);
-    assert!((1..9).all(|second| detector.see(f64::from(second), &failed).is_empty()));
+    detector.new_incidents(0.0, &sample(0.0, "x", &[("conntrack.max_count", 1000.0)]).sample);
+    assert!((1..9).all(|second| detector.new_incidents(f64::from(second), &failed).is_empty()));
 }
 
 #[test]
@@ -155,7 +155,7 @@ proptest! {
         let mut spoke = HashMap::<String, f64>::new();
         for (second, value) in values.iter().enumerate() {
             let t_s = second as f64;
-            for incident in detector.see(t_s, &sample(t_s, "x", &[(&name, *value)]).sample) {
+            for incident in detector.new_incidents(t_s, &sample(t_s, "x", &[(&name, *value)]).sample) {
                 let before = spoke.insert(incident.what.split(':').next().unwrap().to_owned(), t_s);
                 prop_assert!(before.is_none_or(|before| t_s - before >= PAUSE_S));
             }

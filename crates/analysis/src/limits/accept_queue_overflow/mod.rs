@@ -28,7 +28,7 @@ pub(crate) mod ceiling;
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
-use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -44,6 +44,6 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.listen_overflows_count", What::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the accept queue is full", EACH),
-    row("sockets.accept_queue_count", What::ShareOf("sockets.accept_queue_max_count"), (0.9, 3), 0.5, "the accept queue is nearly full", "it fills in bursts; three seconds are no burst, and what comes next is turned away"),
+    row("sockets.listen_overflows_count", Figure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the accept queue is full", EACH),
+    row("sockets.accept_queue_count", Figure::ShareOf("sockets.accept_queue_max_count"), (0.9, 3), 0.5, "the accept queue is nearly full", "it fills in bursts; three seconds are no burst, and what comes next is turned away"),
 ];

@@ -21,7 +21,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -42,5 +42,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache_log.AH00288.messages_count", What::Rise, (1.0, 1), 1.0, "Apache's scoreboard is full (AH00288)", LOGGED),
+    row("apache_log.AH00288.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache's scoreboard is full (AH00288)", LOGGED),
 ];

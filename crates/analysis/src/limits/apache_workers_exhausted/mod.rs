@@ -31,7 +31,7 @@ pub(crate) mod finding;
 pub(crate) mod remedy;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -48,7 +48,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache.workers_busy_count", What::ShareOf("apache.slots_count"), (1.0, 5), 0.9, "all workers of the web server are busy", "five seconds at the limit are a queue that grows"),
-    row("apache_log.AH00161.messages_count", What::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00161)", LOGGED),
-    row("apache_log.AH00484.messages_count", What::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00484)", LOGGED),
+    row("apache.workers_busy_count", Figure::ShareOf("apache.slots_count"), (1.0, 5), 0.9, "all workers of the web server are busy", "five seconds at the limit are a queue that grows"),
+    row("apache_log.AH00161.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00161)", LOGGED),
+    row("apache_log.AH00484.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00484)", LOGGED),
 ];

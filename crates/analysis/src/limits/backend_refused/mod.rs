@@ -20,7 +20,7 @@
 
 pub(crate) mod finding;
 
-use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
@@ -33,7 +33,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache_log.AH00957.messages_count", What::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH00957)", EACH),
-    row("apache_log.AH01079.messages_count", What::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH01079)", EACH),
-    row("apache_log.AH01075.messages_count", What::Rise, (1.0, 1), 1.0, "a request to a backend failed (AH01075)", EACH),
+    row("apache_log.AH00957.messages_count", Figure::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH00957)", EACH),
+    row("apache_log.AH01079.messages_count", Figure::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH01079)", EACH),
+    row("apache_log.AH01075.messages_count", Figure::Rise, (1.0, 1), 1.0, "a request to a backend failed (AH01075)", EACH),
 ];

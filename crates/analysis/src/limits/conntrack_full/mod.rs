@@ -27,7 +27,7 @@ pub(crate) mod ceiling;
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
-use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -43,9 +43,9 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("conntrack.entries_count", What::ShareOf("conntrack.max_count"), (0.9, 2), 0.8, "the table of connections that the firewall tracks is nearly full", TRACKED),
-    row("conntrack.service.entries_count", What::ShareOf("conntrack.service.max_count"), (0.9, 2), 0.8, "the table of tracked connections of the service's network is nearly full", TRACKED),
-    row("conntrack.drop_count", What::Rate(1.0), (1.0, 1), 0.5, "packets dropped, as the table of tracked connections is full", EACH),
+    row("conntrack.entries_count", Figure::ShareOf("conntrack.max_count"), (0.9, 2), 0.8, "the table of connections that the firewall tracks is nearly full", TRACKED),
+    row("conntrack.service.entries_count", Figure::ShareOf("conntrack.service.max_count"), (0.9, 2), 0.8, "the table of tracked connections of the service's network is nearly full", TRACKED),
+    row("conntrack.drop_count", Figure::Rate(1.0), (1.0, 1), 0.5, "packets dropped, as the table of tracked connections is full", EACH),
 ];
 
 /// Why the table is watched from nine tenths on.

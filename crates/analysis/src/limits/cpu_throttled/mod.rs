@@ -20,7 +20,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -45,5 +45,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("cgroup.throttled_s", What::Rate(1.0), (0.1, 3), 0.02, "the service's group is held back by its processor quota (seconds)", "a tenth of the time is what users feel; quotas bite for moments at each burst"),
+    row("cgroup.throttled_s", Figure::Rate(1.0), (0.1, 3), 0.02, "the service's group is held back by its processor quota (seconds)", "a tenth of the time is what users feel; quotas bite for moments at each burst"),
 ];

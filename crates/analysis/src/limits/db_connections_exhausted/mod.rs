@@ -24,7 +24,7 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 pub(crate) mod remedy;
 
-use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -42,7 +42,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("mariadb.connections_refused_count", What::Rise, (1.0, 1), 1.0, "connections refused by the database: too many", EACH),
-    row("mariadb.threads_connected_count", What::ShareOf("mariadb.connections_limit_count"), (0.95, 5), 0.8, "the database has nearly all connections that it may have", "pools of applications hold many; from here on the next ones are refused"),
-    row("apache_log.database_refuses.messages_count", What::Rise, (1.0, 1), 1.0, "the application was refused by its database", EACH),
+    row("mariadb.connections_refused_count", Figure::Rise, (1.0, 1), 1.0, "connections refused by the database: too many", EACH),
+    row("mariadb.threads_connected_count", Figure::ShareOf("mariadb.connections_limit_count"), (0.95, 5), 0.8, "the database has nearly all connections that it may have", "pools of applications hold many; from here on the next ones are refused"),
+    row("apache_log.database_refuses.messages_count", Figure::Rise, (1.0, 1), 1.0, "the application was refused by its database", EACH),
 ];

@@ -35,7 +35,7 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{IncidentRule, KILLED, SHARE, What, row};
+use crate::limits::incident::{Figure, IncidentRule, KILLED, SHARE, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -72,9 +72,9 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("memory.oom_kills_count", What::Rise, (1.0, 1), 1.0, "processes killed for memory on this machine", KILLED),
-    row("memory.group_oom_kills_count", What::Rise, (1.0, 1), 1.0, "processes of the service's group killed for memory", KILLED),
+    row("memory.oom_kills_count", Figure::Rise, (1.0, 1), 1.0, "processes killed for memory on this machine", KILLED),
+    row("memory.group_oom_kills_count", Figure::Rise, (1.0, 1), 1.0, "processes of the service's group killed for memory", KILLED),
     row("pressure.memory_full_us", SHARE, (0.1, 3), 0.02, "all work stands still for memory", "a tenth of the time is what users feel; a second of it may be a start"),
     row("pressure.group_memory_full_us", SHARE, (0.1, 3), 0.02, "all work of the service's group stands still for memory", "as of the whole machine"),
-    row("cgroup.oom_kills_count", What::Rise, (1.0, 1), 1.0, "processes of the service's control group killed for memory", KILLED),
+    row("cgroup.oom_kills_count", Figure::Rise, (1.0, 1), 1.0, "processes of the service's control group killed for memory", KILLED),
 ];

@@ -19,7 +19,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -38,5 +38,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("opcache.*.oom_restarts_count", What::Rise, (1.0, 1), 1.0, "OPcache was emptied, as it was full", "every script is compiled anew after it"),
+    row("opcache.*.oom_restarts_count", Figure::Rise, (1.0, 1), 1.0, "OPcache was emptied, as it was full", "every script is compiled anew after it"),
 ];

@@ -22,7 +22,7 @@ pub(crate) mod ceiling;
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
-use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
@@ -51,7 +51,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("process.open_files_max_count", What::ShareOf("process.open_files_limit_count"), (0.9, 1), 0.8, "a process of the service has nearly all open files that it may have", "at the limit it accepts nothing any more"),
-    row("apache_log.too_many_open_files.messages_count", What::Rise, (1.0, 1), 1.0, "Apache has no open files left", LOGGED),
-    row("files.open_count", What::ShareOf("files.max_count"), (0.9, 1), 0.8, "the machine has nearly all open files that it may have", "at the limit nothing can be opened or accepted any more"),
+    row("process.open_files_max_count", Figure::ShareOf("process.open_files_limit_count"), (0.9, 1), 0.8, "a process of the service has nearly all open files that it may have", "at the limit it accepts nothing any more"),
+    row("apache_log.too_many_open_files.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache has no open files left", LOGGED),
+    row("files.open_count", Figure::ShareOf("files.max_count"), (0.9, 1), 0.8, "the machine has nearly all open files that it may have", "at the limit nothing can be opened or accepted any more"),
 ];

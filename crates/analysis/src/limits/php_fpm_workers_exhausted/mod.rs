@@ -26,7 +26,7 @@ pub(crate) mod finding;
 pub(crate) mod pool;
 pub(crate) mod remedy;
 
-use crate::limits::incident::{IncidentRule, LOGGED, What, row};
+use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -42,6 +42,6 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("php_fpm.*.listen_queue_count", What::Level, (1.0, 5), 1.0, "requests wait for a child of PHP-FPM", "it starts children at once while it may; five seconds are a queue that grows"),
-    row("php_fpm.*.max_children_reached_count", What::Rise, (1.0, 1), 1.0, "PHP-FPM reached pm.max_children", LOGGED),
+    row("php_fpm.*.listen_queue_count", Figure::Level, (1.0, 5), 1.0, "requests wait for a child of PHP-FPM", "it starts children at once while it may; five seconds are a queue that grows"),
+    row("php_fpm.*.max_children_reached_count", Figure::Rise, (1.0, 1), 1.0, "PHP-FPM reached pm.max_children", LOGGED),
 ];

@@ -20,7 +20,7 @@
 
 pub(crate) mod finding;
 
-use crate::limits::incident::{EACH, IncidentRule, LOGGED, What, row};
+use crate::limits::incident::{EACH, Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
@@ -43,7 +43,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache_log.AH00159.messages_count", What::Rise, (1.0, 1), 1.0, "Apache could not start a process (AH00159)", LOGGED),
-    row("apache_log.no_processes_left.messages_count", What::Rise, (1.0, 1), 1.0, "Apache may start no more processes", LOGGED),
-    row("cgroup.tasks_refused_count", What::Rise, (1.0, 1), 1.0, "the service's group may start no more processes", EACH),
+    row("apache_log.AH00159.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache could not start a process (AH00159)", LOGGED),
+    row("apache_log.no_processes_left.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache may start no more processes", LOGGED),
+    row("cgroup.tasks_refused_count", Figure::Rise, (1.0, 1), 1.0, "the service's group may start no more processes", EACH),
 ];

@@ -23,7 +23,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -37,5 +37,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("softnet.dropped_count", What::Rate(1.0), (1.0, 3), 0.2, "packets dropped before they were looked at", "the processors do not keep up with what comes in"),
+    row("softnet.dropped_count", Figure::Rate(1.0), (1.0, 3), 0.2, "packets dropped before they were looked at", "the processors do not keep up with what comes in"),
 ];

@@ -21,7 +21,7 @@
 
 pub(crate) mod finding;
 
-use crate::limits::incident::{EACH, IncidentRule, What, row};
+use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -36,5 +36,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.syn_queue_drops_count", What::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the SYN queue is full", EACH),
+    row("sockets.syn_queue_drops_count", Figure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the SYN queue is full", EACH),
 ];

@@ -18,7 +18,7 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
-use crate::limits::incident::{IncidentRule, What, row};
+use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
@@ -33,5 +33,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.time_wait_overflows_count", What::Rate(1.0), (100.0, 5), 10.0, "sockets in TIME_WAIT beyond their limit", "it costs little; that many tell of connections that nobody keeps"),
+    row("sockets.time_wait_overflows_count", Figure::Rate(1.0), (100.0, 5), 10.0, "sockets in TIME_WAIT beyond their limit", "it costs little; that many tell of connections that nobody keeps"),
 ];
