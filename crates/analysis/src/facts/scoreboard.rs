@@ -17,16 +17,16 @@ const IDLE_FRACTION_MAX: f64 = 0.35;
 const SAME_TIME_S: f64 = 1.0;
 
 impl Builder<'_> {
-    /// In which share of its readings the scoreboard was full ([`Look`]), how many workers there were then, and in
+    /// In which share of its readings the scoreboard was full ([`ScoreboardReading`]), how many workers there were then, and in
     /// which share of the attempts the status page did not answer at all.
     pub(super) fn scoreboard(&mut self) {
         let readings: Vec<_> = self.series.samples_of("apache_status").collect();
         let limit = self.service.and_then(|service| service.number("MaxRequestWorkers"));
         let look = |timed: &&crate::measurement::TimedSample| {
             let queue = queue_at(&self.series, timed.t_s + timed.sample.duration_us as f64 / 1e6);
-            Look::of(&timed.sample, limit, queue)
+            ScoreboardReading::of(&timed.sample, limit, queue)
         };
-        let looks: Vec<Look> = readings.iter().filter_map(look).collect();
+        let looks: Vec<ScoreboardReading> = readings.iter().filter_map(look).collect();
         let full: Vec<f64> = looks.iter().map(|look| f64::from(u8::from(look.full))).collect();
         // One reading is no share: a single look may be a coincidence.
         let full_fraction = (full.len() >= 2).then(|| mean(&full)).flatten();
@@ -93,15 +93,15 @@ fn queue_at(series: &SeriesSet, time_s: f64) -> Option<f64> {
     series.nearest("sockets.accept_queue_count", time_s, SAME_TIME_S)
 }
 
-/// One look at the scoreboard.
-struct Look {
+/// One reading of the scoreboard.
+struct ScoreboardReading {
     /// Workers that exist, busy or not.
     live: f64,
     /// No more may be started, and none is idle or those few that are leave connections waiting.
     full: bool,
 }
 
-impl Look {
+impl ScoreboardReading {
     /// `limit` is the MaxRequestWorkers in force, `queue` the accept queue at the same time.
     ///
     /// An open slot (`.`) is no leave to start one more: under worker and event the slots of a process that has ended
@@ -176,11 +176,11 @@ mod tests {
             ("apache.workers_idle_count", 0.0),
         ];
         let sample = sample(1.0, "apache_status", &values).sample;
-        assert!(Look::of(&sample, Some(20.0), None).unwrap().full);
-        assert!(!Look::of(&sample, Some(30.0), None).unwrap().full);
-        assert_eq!(Look::of(&sample, None, None).unwrap().live, 20.0);
+        assert!(ScoreboardReading::of(&sample, Some(20.0), None).unwrap().full);
+        assert!(!ScoreboardReading::of(&sample, Some(30.0), None).unwrap().full);
+        assert_eq!(ScoreboardReading::of(&sample, None, None).unwrap().live, 20.0);
         // Behind a limit that was lowered to 5 there are dead ones.
-        assert_eq!(Look::of(&sample, Some(5.0), None).unwrap().live, 5.0);
+        assert_eq!(ScoreboardReading::of(&sample, Some(5.0), None).unwrap().live, 5.0);
     }
 
     #[test]

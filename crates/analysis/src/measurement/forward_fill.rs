@@ -10,7 +10,7 @@ use webdyno_model::sample::TOLD_AGAIN_COUNT;
 
 /// A value that holds until it is told anew.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct LastValue {
     value: f64,
     readings_since: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool)
     let mut asked: BTreeMap<&str, bool> = BTreeMap::new();
     for samples in by_source.values_mut() {
         samples.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
-        let mut told: BTreeMap<&str, Option<Told>> = BTreeMap::new();
+        let mut told: BTreeMap<&str, Option<LastValue>> = BTreeMap::new();
         for timed in samples {
             let values = &timed.sample.values;
             for (&name, known) in told.iter_mut() {
@@ -41,7 +41,7 @@ pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool)
             }
             for (name, value) in values {
                 if *asked.entry(name).or_insert_with(|| may_miss(name)) {
-                    told.insert(name, Some(Told { value: value.0, readings_since: 0 }));
+                    told.insert(name, Some(LastValue { value: value.0, readings_since: 0 }));
                 }
             }
         }

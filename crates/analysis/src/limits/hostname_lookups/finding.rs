@@ -18,8 +18,8 @@ const LOOK_UPS_MIN: f64 = 3.0;
 /// A resolver that answers in this time, from a cache nearby, costs no one anything.
 const LOOK_UP_US_MIN: f64 = 1_000.0;
 
-/// What makes Apache ask.
-struct Asks {
+/// A setting that makes Apache look names up.
+struct LookupSetting {
     setting: &'static str,
     value: String,
     place: String,
@@ -29,7 +29,7 @@ struct Asks {
 /// Fires when names are asked for, and workers are held by it.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
-    let all = asks(service, facts);
+    let all = lookup_settings(service, facts);
     let first = all.first()?;
     let Some(look_ups) = facts.value("look_ups_mean") else { return suspected(facts, first) };
     let busy = facts.value("workers_busy_mean").filter(|busy| *busy >= 1.0);
@@ -60,21 +60,21 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// Without a view of the look-ups: workers that are done but not free say that something holds them at the log, and the
 /// setting that it may be this.
-fn suspected(facts: &Facts, asks: &Asks) -> Option<Finding> {
+fn suspected(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
     let (logging, busy) = (facts.value("workers_logging_mean")?, facts.value("workers_busy_mean")?);
     let idle = crate::resources::request_cost::request_cost(facts).is_none();
-    (!asks.in_rules && logging >= 0.5 * busy && logging >= LOOK_UPS_MIN && idle).then(|| Finding {
+    (!lookup.in_rules && logging >= 0.5 * busy && logging >= LOOK_UPS_MIN && idle).then(|| Finding {
         id: LimitId::HostnameLookups.into(),
         summary: format!(
             "{} of {} busy workers are held while they write the log. {} Look-ups could not be counted, so that a slow log may be the reason as well.",
             format_number(logging),
             format_number(busy),
-            why_it_asks(asks)
+            why_it_asks(lookup)
         ),
         confidence: 0.5,
         explains_fraction: Some(significant((logging / busy).min(1.0), 3)),
         facts: cited(facts),
-        remedies: vec![remedy(asks)],
+        remedies: vec![remedy(lookup)],
     })
 }
 
@@ -93,7 +93,7 @@ fn cited(facts: &Facts) -> Vec<webdyno_model::diagnosis::Fact> {
 }
 
 /// The settings that make Apache ask for names where requests go, those of the log first.
-fn asks(service: &ServiceSnapshot, facts: &Facts) -> Vec<Asks> {
+fn lookup_settings(service: &ServiceSnapshot, facts: &Facts) -> Vec<LookupSetting> {
     let target = facts.request_targets.first();
     let mut all = vec![];
     let of_root = in_force::value(service, "HostnameLookups", target);
@@ -102,7 +102,7 @@ fn asks(service: &ServiceSnapshot, facts: &Facts) -> Vec<Asks> {
         Some(InForce { value, place: "the server".into(), written_at: None })
     };
     if let Some(found) = of_root.or_else(of_server).filter(|found| found.has("On") || found.has("Double")) {
-        all.push(Asks {
+        all.push(LookupSetting {
             setting: "HostnameLookups",
             value: found.value.clone(),
             place: found.written_at.unwrap_or(found.place),
@@ -111,7 +111,7 @@ fn asks(service: &ServiceSnapshot, facts: &Facts) -> Vec<Asks> {
     }
     for setting in ["Require", "Allow", "Deny"] {
         let by_name = in_force::anywhere(service, setting).find(|one| is_name(setting, &one.value));
-        all.extend(by_name.map(|one| Asks {
+        all.extend(by_name.map(|one| LookupSetting {
             setting,
             value: one.value.clone(),
             place: one.file.as_ref().map_or_else(
@@ -136,20 +136,20 @@ fn is_name(setting: &str, value: &str) -> bool {
     names_hosts && names.split_whitespace().any(is_name)
 }
 
-fn why_it_asks(asks: &Asks) -> String {
-    match asks.setting {
-        "HostnameLookups" => format!("HostnameLookups is {} ({}).", asks.value, asks.place),
+fn why_it_asks(lookup: &LookupSetting) -> String {
+    match lookup.setting {
+        "HostnameLookups" => format!("HostnameLookups is {} ({}).", lookup.value, lookup.place),
         setting => {
-            format!("An access rule has a name in it: {setting} {} ({}).", asks.value, asks.place)
+            format!("An access rule has a name in it: {setting} {} ({}).", lookup.value, lookup.place)
         }
     }
 }
 
-fn remedy(asks: &Asks) -> Remedy {
-    let is_switch = asks.setting == "HostnameLookups";
+fn remedy(lookup: &LookupSetting) -> Remedy {
+    let is_switch = lookup.setting == "HostnameLookups";
     Remedy {
-        setting: SettingId::of_service("apache", asks.setting),
-        from: Some(SettingValue::parse(&asks.value)),
+        setting: SettingId::of_service("apache", lookup.setting),
+        from: Some(SettingValue::parse(&lookup.value)),
         to: is_switch.then(|| SettingValue::Text("Off".into())),
         class: if is_switch { ApplyClass::Reload } else { ApplyClass::Manual },
         risk: if is_switch {

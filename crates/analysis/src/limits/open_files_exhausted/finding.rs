@@ -28,7 +28,7 @@ const OTHER_FILES: f64 = 100.0;
 const USUAL_LIMIT: f64 = 8192.0;
 
 /// Whose files have run out.
-enum Whose<'a> {
+enum FilesOwner<'a> {
     Service,
     Backend(&'a str),
     Machine,
@@ -45,31 +45,31 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ["open_files_system_messages", "kernel_file_max_messages"].into_iter().find(at_least_one);
     let said = ["open_files_messages", "open_files_program_messages"].into_iter().find(at_least_one);
     let near = |fraction: Option<f64>, least: f64| fraction.is_some_and(|fraction| fraction >= least);
-    let (whose, confidence) = match (said, of_machine) {
-        (None, Some(_)) => (Whose::Machine, 0.9),
-        (Some(_), _) if near(fraction, NEAR_LIMIT_FRACTION) => (Whose::Service, 0.95),
+    let (owner, confidence) = match (said, of_machine) {
+        (None, Some(_)) => (FilesOwner::Machine, 0.9),
+        (Some(_), _) if near(fraction, NEAR_LIMIT_FRACTION) => (FilesOwner::Service, 0.95),
         (Some(_), _) => match backend.filter(|_| near(backend_fraction, NEAR_LIMIT_FRACTION)) {
-            Some(backend) => (Whose::Backend(backend), 0.9),
+            Some(backend) => (FilesOwner::Backend(backend), 0.9),
             // A descriptor that was refused is a request that failed, if the load is ours: else some other thing did.
-            None => (Whose::Service, if failing || !facts.loaded { 0.85 } else { 0.5 }),
+            None => (FilesOwner::Service, if failing || !facts.loaded { 0.85 } else { 0.5 }),
         },
-        (None, None) if failing && near(fraction, AT_LIMIT_FRACTION) => (Whose::Service, 0.7),
+        (None, None) if failing && near(fraction, AT_LIMIT_FRACTION) => (FilesOwner::Service, 0.7),
         (None, None) if failing && near(backend_fraction, AT_LIMIT_FRACTION) => {
-            (Whose::Backend(backend?), 0.7)
+            (FilesOwner::Backend(backend?), 0.7)
         }
         (None, None) => return None,
     };
     Some(Finding {
         id: LimitId::OpenFilesExhausted.into(),
-        summary: summary(facts, &whose, said.or(of_machine)),
+        summary: summary(facts, &owner, said.or(of_machine)),
         confidence,
         explains_fraction: facts.value("failed_fraction").map(|failed| significant(failed.min(1.0), 3)),
-        facts: cited(facts, &whose),
-        remedies: vec![remedy(facts, &whose)],
+        facts: cited(facts, &owner),
+        remedies: vec![remedy(facts, &owner)],
     })
 }
 
-fn summary(facts: &Facts, whose: &Whose<'_>, message: Option<&str>) -> String {
+fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<&str>) -> String {
     let count = message.and_then(|name| facts.value(name));
     let said = count.map_or("requests fail".into(), |count| {
         let times = if count == 1.0 { "once".into() } else { format!("{} times", format_number(count)) };
@@ -88,24 +88,24 @@ fn summary(facts: &Facts, whose: &Whose<'_>, message: Option<&str>) -> String {
         }
         _ => String::new(),
     };
-    let (who, seen) = match whose {
-        Whose::Service => (
+    let (who, seen) = match owner {
+        FilesOwner::Service => (
             "The service's processes".to_owned(),
             of(facts.value("open_files_max"), facts.value("open_files_limit")),
         ),
-        Whose::Backend(name) => {
+        FilesOwner::Backend(name) => {
             let value = |fact: &str| facts.value_of(fact, name);
             (
                 format!("The processes of {name}"),
                 of(value("backend_open_files_max"), value("backend_open_files_limit")),
             )
         }
-        Whose::Machine => ("All processes of the machine together".to_owned(), String::new()),
+        FilesOwner::Machine => ("All processes of the machine together".to_owned(), String::new()),
     };
     format!("{who} may open no more files: {said}.{seen}{failed}")
 }
 
-fn cited(facts: &Facts, whose: &Whose<'_>) -> Vec<webdyno_model::diagnosis::Fact> {
+fn cited(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::diagnosis::Fact> {
     let mut cited = facts.cite(&[
         "open_files_messages",
         "open_files_program_messages",
@@ -115,13 +115,13 @@ fn cited(facts: &Facts, whose: &Whose<'_>) -> Vec<webdyno_model::diagnosis::Fact
         "failed_fraction",
         "rate",
     ]);
-    cited.extend(match whose {
-        Whose::Service => facts.cite(&["open_files_max", "open_files_limit", "open_files_fraction"]),
-        Whose::Backend(name) => facts.cite_of(
+    cited.extend(match owner {
+        FilesOwner::Service => facts.cite(&["open_files_max", "open_files_limit", "open_files_fraction"]),
+        FilesOwner::Backend(name) => facts.cite_of(
             &["backend_open_files_max", "backend_open_files_limit", "backend_open_files_fraction"],
             name,
         ),
-        Whose::Machine => facts.cite(&["system_open_files_max", "system_open_files_limit"]),
+        FilesOwner::Machine => facts.cite(&["system_open_files_max", "system_open_files_limit"]),
     });
     cited
 }
@@ -139,18 +139,18 @@ fn is_event(facts: &Facts) -> bool {
     facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"))
 }
 
-fn remedy(facts: &Facts, whose: &Whose<'_>) -> Remedy {
+fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
     let of = |service: &str| SettingId::of_service(service, "LimitNOFILE");
-    let (setting, limit) = match whose {
-        Whose::Service => {
+    let (setting, limit) = match owner {
+        FilesOwner::Service => {
             let service = facts.service.as_ref().map_or("apache", |known| &known.service);
             (of(service), facts.value("open_files_limit"))
         }
-        Whose::Backend(name) => (of(name), facts.value_of("backend_open_files_limit", name)),
-        Whose::Machine => (SettingId::sysctl("fs.file-max"), facts.value("system_open_files_limit")),
+        FilesOwner::Backend(name) => (of(name), facts.value_of("backend_open_files_limit", name)),
+        FilesOwner::Machine => (SettingId::sysctl("fs.file-max"), facts.value("system_open_files_limit")),
     };
-    let to = match whose {
-        Whose::Machine => limit.map(|limit| 2.0 * limit),
+    let to = match owner {
+        FilesOwner::Machine => limit.map(|limit| 2.0 * limit),
         _ => Some(needed(facts, limit)),
     };
     Remedy {

@@ -39,7 +39,7 @@ const PROBES_PER_S: f64 = 5.0;
 
 /// What others sent around and during a measurement; `None` when nothing of that could be read.
 pub fn live_traffic(measurement: &Measurement) -> Option<LiveTraffic> {
-    let look = Look { measurement, series: SeriesSet::of(measurement) };
+    let look = TrafficSignals { measurement, series: SeriesSet::of(measurement) };
     let quiet = look.quiet_window();
     let mut seen =
         quiet.map(|window| (look.requests_in(window, 0.0), look.connections_in(window, CONNECTIONS)));
@@ -88,14 +88,14 @@ fn stronger(first: Option<Signal>, second: Option<Signal>) -> Option<Signal> {
     }
 }
 
-struct Look<'a> {
+struct TrafficSignals<'a> {
     measurement: &'a Measurement,
     series: SeriesSet<'a>,
 }
 
 type Window = (f64, f64);
 
-impl Look<'_> {
+impl TrafficSignals<'_> {
     /// The time without a load of ours: before the first load, or the whole of a watch.
     fn quiet_window(&self) -> Option<Window> {
         match (self.measurement.quiet_from_s, &self.measurement.workload) {
