@@ -2,9 +2,10 @@
 
 use crate::change::{ApplyClass, SettingChange};
 use crate::environment::Environment;
-use crate::event::Purpose;
+use crate::fact::Fact;
 use crate::live_traffic::LiveTraffic;
 use crate::page::AblationFigure;
+use crate::purpose::Purpose;
 use crate::run::RunReport;
 use crate::sample::Missing;
 use crate::service::SettingValue;
@@ -16,26 +17,6 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "webdyno/diagnosis/v1";
 /// The schema of a [`Diagnosis`] without traffic, which has no `run`.
 pub const CHECK_SCHEMA: &str = "webdyno/check/v1";
-
-/// A number with its unit, its window, where it was read, and how to read it by hand.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Fact {
-    /// `accept_queue_mean`.
-    pub name: String,
-    /// `None` never occurs in a finding; a fact that is not known is not cited.
-    #[serde(serialize_with = "crate::number::serialize")]
-    pub value: f64,
-    /// `connections`, `us`, `fraction`, ...
-    pub unit: String,
-    /// Start of its window, seconds since the load (or the observation) began.
-    pub from_s: f64,
-    /// End of its window.
-    pub to_s: f64,
-    /// Where it was read.
-    pub source: String,
-    /// A shell command that shows the same figure by hand.
-    pub reproduce: String,
-}
 
 /// A named bottleneck.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@
 //! error. Exchange format: HdrHistogram V2, compressed, base64 (the `HISTF...` text that other tools read too);
 //! <https://github.com/HdrHistogram/HdrHistogram>.
 
+use crate::distribution::Dist;
 use crate::error::{Result, UserError};
-use crate::run::Dist;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;

@@ -1,6 +1,6 @@
 //! Live traffic: what other clients send to the port under load, besides us.
 
-use crate::diagnosis::Fact;
+use crate::fact::Fact;
 use crate::number::significant;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! What was measured of pages and visits.
 
+use crate::distribution::{Dist, PercentileNeed};
 use crate::histogram::EncodedHistogram;
-use crate::run::{Dist, PercentileNeed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

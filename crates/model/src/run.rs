@@ -2,9 +2,9 @@
 
 use crate::brake::Brake;
 pub use crate::client::ClientReport;
+use crate::distribution::{Dist, PercentileNeed};
 use crate::environment::Environment;
 use crate::interval::{ConnectionCounts, ErrorCounts};
-use crate::objective::ObjectiveResult;
 pub use crate::page::PageReport;
 use crate::page::{Ablation, VisitCounts};
 use crate::repeats::Repeats;
@@ -14,23 +14,6 @@ use std::collections::BTreeMap;
 
 /// The schema of [`RunReport`].
 pub const SCHEMA: &str = "webdyno/run/v1";
-
-/// A distribution of times in microseconds.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[allow(missing_docs)] // the names say it all
-pub struct Dist {
-    pub count: u64,
-    pub min: Option<u64>,
-    pub mean: Option<f64>,
-    pub stdev: Option<f64>,
-    pub p50: Option<u64>,
-    pub p75: Option<u64>,
-    pub p90: Option<u64>,
-    pub p95: Option<u64>,
-    pub p99: Option<u64>,
-    pub p999: Option<u64>,
-    pub max: Option<u64>,
-}
 
 /// The report of one load, over its measured part (after the warm-up).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -127,22 +110,18 @@ pub struct RunReport {
     pub intervals: Vec<IntervalReport>,
 }
 
-/// What a percentile takes to mean something.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct PercentileNeed {
-    /// Answers.
-    pub count: u64,
-    /// Seconds in which answers beyond it lie.
-    pub seconds: u64,
-    /// How long the measured part would have to be for both, as things went.
-    pub elapsed_s: f64,
-}
-
-impl PercentileNeed {
-    /// Answers that must lie beyond a percentile.
-    pub const BEYOND_MIN: u64 = 10;
-    /// Seconds of the run in which some of them must lie.
-    pub const SECONDS_MIN: usize = 3;
+/// An objective with what was measured: times in microseconds, errors as a fraction, rates per second.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ObjectiveResult {
+    /// As the user wrote it.
+    pub slo: String,
+    /// `None` when nothing was measured; then it is not met.
+    pub value: Option<f64>,
+    /// Whether it was met.
+    pub met: bool,
+    /// Whether the value is a percentile that the run is too short for: chance decided it.
+    #[serde(default)]
+    pub unsupported: bool,
 }
 
 /// started = completed + failed + in_flight_at_end.

@@ -10,8 +10,9 @@ use webdyno_analysis::tuning::planner::{Choice, Policy, Stop, choose};
 use webdyno_analysis::tuning::verdict::{Comparison, judge};
 use webdyno_model::change::{ApplyClass, Managed, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::diagnosis::Diagnosis;
-use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::event::EventBody;
 use webdyno_model::number::significant;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::tune::{Goal, Round, TuneState, Verdict};
 use webdyno_model::{ErrorKind, Result, UserError};
 

@@ -4,7 +4,8 @@
 use webdyno_analysis::measurement::Measurement;
 use webdyno_model::Result;
 use webdyno_model::change::{Preparation, RenderedPlan, SettingChange};
-use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::event::EventBody;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::tune::Round;
 
 /// A load that was made and observed.

@@ -159,7 +159,7 @@ mod tests {
     use webdyno_model::brake::{Brake, BrakeCause};
     use webdyno_model::environment::Environment;
     use webdyno_model::number::Number;
-    use webdyno_model::objective::ObjectiveResult;
+    use webdyno_model::run::ObjectiveResult;
     use webdyno_model::tune::Improvement;
 
     fn run(completed: u64, valid: bool, met: bool) -> RunReport {

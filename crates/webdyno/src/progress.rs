@@ -3,8 +3,9 @@
 use crate::cli::OutputArgs;
 use crate::terminal;
 use std::io::Write;
-use webdyno_model::event::{Event, EventBody, Purpose};
+use webdyno_model::event::{Event, EventBody};
 use webdyno_model::interval::Interval;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::{Arrival, Workload};
 use webdyno_session::log::writer::Watcher;
 
@@ -189,8 +190,8 @@ fn answers(interval: &Interval) -> String {
 mod tests {
     use super::*;
     use webdyno_model::page::PageInterval;
-    use webdyno_model::visit::Visits;
     use webdyno_model::workload::Stop;
+    use webdyno_model::workload::visit::Visits;
 
     fn interval(t_us: u64) -> Event {
         let interval = Box::new(Interval { length_us: 1_000_000, completed: 750, ..Interval::default() });

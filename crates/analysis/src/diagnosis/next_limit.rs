@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::diagnosis::ranking::findings;
     use crate::facts::testing::facts;
-    use webdyno_model::diagnosis::Fact;
+    use webdyno_model::fact::Fact;
 
     const WORKERS: &str = "apache-workers-exhausted";
 

@@ -14,8 +14,8 @@ use crate::run_report::run_report;
 use crate::wording;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, SCHEMA};
-use webdyno_model::event::Purpose;
 use webdyno_model::live_traffic::LiveTraffic;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::run::RunReport;
 
 /// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.

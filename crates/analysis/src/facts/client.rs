@@ -4,7 +4,7 @@ use super::{Builder, repro_command};
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
 use webdyno_model::Result;
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::{Arrival, Workload};

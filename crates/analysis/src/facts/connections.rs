@@ -3,7 +3,8 @@
 use super::Builder;
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
-use webdyno_model::run::{Dist, RunReport};
+use webdyno_model::distribution::Dist;
+use webdyno_model::run::RunReport;
 
 impl Builder<'_> {
     pub(super) fn connections(&mut self, measurement: &Measurement, run: &RunReport) {

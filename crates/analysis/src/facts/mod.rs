@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::brake::Brake;
 use webdyno_model::client::KernelLimitTotal;
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::sample::Metric;

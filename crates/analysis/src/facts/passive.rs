@@ -5,7 +5,7 @@
 //! how much more was asked for than was given.
 
 use super::{Builder, From, client};
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 use webdyno_model::number::significant;
 
 const LOG: &str = "access_log.requests_count";

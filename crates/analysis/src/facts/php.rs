@@ -5,7 +5,7 @@
 use super::{Builder, Facts, From, Row};
 use crate::measurement::statistics::mean;
 use crate::settings::backends;
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// What follows from one metric each.

@@ -4,7 +4,7 @@ use crate::measurement::Measurement;
 use std::collections::BTreeSet;
 use webdyno_model::service::{Endpoint, LogFile, LogKind, ServiceSnapshot};
 use webdyno_model::transport::{AddressFamily, Transport};
-use webdyno_model::visit::{PageSpec, Resources, SessionSpec, Think, Visits};
+use webdyno_model::workload::visit::{PageSpec, Resources, SessionSpec, Think, Visits};
 use webdyno_model::workload::{Arrival, Workload};
 
 /// A command of the catalogue with the service's own values in the places of the words PID, PORT, URL, ERROR_LOGS (of
@@ -191,8 +191,8 @@ fn ways(transport: &Transport) -> String {
 mod tests {
     use super::*;
     use webdyno_model::transport::ConnectTo;
-    use webdyno_model::visit::StepSpec;
     use webdyno_model::workload::RequestSpec;
+    use webdyno_model::workload::visit::StepSpec;
 
     #[test]
     fn visitors_are_repeated_by_flags_or_by_their_file() {

@@ -3,7 +3,7 @@
 use super::{Facts, facts as facts_of};
 use crate::measurement::{Measurement, TimedSample};
 use webdyno_model::brake::{Brake, BrakeCause};
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};

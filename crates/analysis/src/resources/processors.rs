@@ -274,11 +274,8 @@ mod tests {
             &[],
         );
         let known = seen.all().next().cloned().unwrap();
-        let of = |name: &str, value: f64| webdyno_model::diagnosis::Fact {
-            name: name.into(),
-            value,
-            ..known.clone()
-        };
+        let of =
+            |name: &str, value: f64| webdyno_model::fact::Fact { name: name.into(), value, ..known.clone() };
         let (database, gzip) = (of("backend_cpu_cores", 0.9), of("foreign_program_cpu_cores", 0.6));
         seen.insert_of("mariadb", database);
         seen.insert_of("gzip", gzip);

@@ -8,8 +8,9 @@
 
 use crate::measurement::Measurement;
 use std::collections::BTreeMap;
+use webdyno_model::distribution::{Dist, PercentileNeed};
 use webdyno_model::number::significant;
-use webdyno_model::run::{Dist, PercentileNeed, RunReport};
+use webdyno_model::run::RunReport;
 
 const BEYOND_MIN: u64 = PercentileNeed::BEYOND_MIN;
 const SECONDS_MIN: usize = PercentileNeed::SECONDS_MIN;

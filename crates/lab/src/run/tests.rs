@@ -5,8 +5,9 @@ use super::*;
 use crate::scenario::Catalogue;
 use std::cell::RefCell;
 use std::rc::Rc;
-use webdyno_model::event::{Event, EventBody, Purpose, VERSION};
+use webdyno_model::event::{Event, EventBody, VERSION};
 use webdyno_model::interval::{EndReason, LoadEnd};
+use webdyno_model::purpose::Purpose;
 
 const SCENARIO: &str = r#"
 title = "A test"

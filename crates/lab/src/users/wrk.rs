@@ -4,7 +4,7 @@
 //! each thread has a state of its own; a connection that was closed is opened anew before the delay, not behind it.
 
 use std::fmt::Write as _;
-use webdyno_model::visit::{ListEntries, Think, Visits};
+use webdyno_model::workload::visit::{ListEntries, Think, Visits};
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 
 /// Threads of wrk: more than these only share out the same connections.
@@ -132,7 +132,7 @@ fn of_list(workload: &Workload, entries: &ListEntries) -> Vec<Sent> {
     let method =
         |kind: u32| workload.requests.get(kind as usize).map_or("GET".to_owned(), |one| one.method.clone());
     let of = |entry| {
-        let entry: &webdyno_model::visit::ListEntry = entry;
+        let entry: &webdyno_model::workload::visit::ListEntry = entry;
         let path = String::from_utf8_lossy(entries.target(entry)).into_owned();
         (method(entry.kind), path, entries.body(entry).0.to_vec())
     };
@@ -189,7 +189,7 @@ fn quoted(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use webdyno_model::visit::{ListEntry, PageSpec, RequestList, SessionSpec, StepSpec};
+    use webdyno_model::workload::visit::{ListEntry, PageSpec, RequestList, SessionSpec, StepSpec};
 
     fn closed(urls: &[&str]) -> Workload {
         let request = |url: &&str| RequestSpec { url: (*url).into(), ..RequestSpec::default() };

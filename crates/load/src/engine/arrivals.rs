@@ -315,9 +315,9 @@ mod tests {
         let s = 1_000_000_000;
         let written: Vec<_> = ["2s@3users", "2s@1users", "2s@2users", "1s@0users"]
             .iter()
-            .map(|text| webdyno_model::stage::parse(text).unwrap())
+            .map(|text| webdyno_model::workload::stage::parse(text).unwrap())
             .collect();
-        let stages = webdyno_model::stage::whole(&written).unwrap().stages;
+        let stages = webdyno_model::workload::stage::whole(&written).unwrap().stages;
         let mut users = users(UserProfile::from_stages(&stages, 0), 3);
         let turn = |user, intended_ns| Some(UserTurn { user, intended_ns });
         assert_eq!(
@@ -346,9 +346,9 @@ mod tests {
         let s = 1_000_000_000;
         let written: Vec<_> = ["1s@2users", "1s@1users", "1s@2users"]
             .iter()
-            .map(|text| webdyno_model::stage::parse(text).unwrap())
+            .map(|text| webdyno_model::workload::stage::parse(text).unwrap())
             .collect();
-        let stages = webdyno_model::stage::whole(&written).unwrap().stages;
+        let stages = webdyno_model::workload::stage::whole(&written).unwrap().stages;
         let mut users = users(UserProfile::from_stages(&stages, 0), 2);
         assert!(users.next(0).is_some() && users.next(0).is_some());
         assert_eq!(users.next(2 * s), None);

@@ -3,7 +3,7 @@
 use super::receiving::arrival_ns;
 use super::simulation::*;
 use proptest::prelude::*;
-use webdyno_model::run::Dist;
+use webdyno_model::distribution::Dist;
 use webdyno_model::workload::{Arrival, Clock};
 
 /// Ten users whose responses take a millisecond, and an engine that is held up for 40 ms, twice a second.

@@ -6,7 +6,8 @@ use crate::schedule::rate_profile::RateProfile;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use webdyno_model::interval::EndReason;
-use webdyno_model::stage::{self, Stage};
+use webdyno_model::workload::stage;
+use webdyno_model::workload::stage::Stage;
 use webdyno_model::workload::{Arrival, Workload};
 
 const S: u64 = 1_000_000_000;

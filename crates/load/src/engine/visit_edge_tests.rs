@@ -2,9 +2,9 @@
 
 use super::simulation::*;
 use super::visit_tests::*;
-use webdyno_model::visit::Auth;
-use webdyno_model::visit::{CaptureFrom, PageSpec, Part, Resources, SessionSpec, StepSpec, Think};
 use webdyno_model::workload::RequestSpec;
+use webdyno_model::workload::visit::Auth;
+use webdyno_model::workload::visit::{CaptureFrom, PageSpec, Part, Resources, SessionSpec, StepSpec, Think};
 
 const ELSEWHERE: &str = "http://127.0.0.2:1";
 

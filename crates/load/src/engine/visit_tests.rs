@@ -4,11 +4,12 @@ use super::simulation::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use webdyno_model::page::{FetchedBy, PageInterval, TraceKind, VisitCounts};
-use webdyno_model::stage::{Shape, Stage};
-use webdyno_model::visit::{
+use webdyno_model::workload::body::Body;
+use webdyno_model::workload::stage::{Shape, Stage};
+use webdyno_model::workload::visit::{
     CaptureFrom, CaptureSpec, PageSpec, Part, Resources, SessionSpec, StepSpec, Think, Visits,
 };
-use webdyno_model::workload::{Arrival, Body, RequestSpec, Workload};
+use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 
 /// What a test's server answers to a request: after so long, these bytes.
 pub(super) type ScriptedResponse = (u64, Vec<u8>);
@@ -125,7 +126,7 @@ pub(super) fn counts(outcome: &Outcome) -> VisitCounts {
     counts
 }
 
-fn page_time(outcome: &Outcome) -> webdyno_model::run::Dist {
+fn page_time(outcome: &Outcome) -> webdyno_model::distribution::Dist {
     outcome.merged(|interval| &interval.pages.as_ref().unwrap().time).dist()
 }
 
@@ -416,10 +417,10 @@ fn drawn(threads: usize, after_ns: u64) -> BTreeMap<String, Vec<String>> {
         SessionSpec { name: "y".into(), weight: 1.0, steps: vec![step(2)] },
     ];
     let rows = (0..7).map(|row| vec![row.to_string()]).collect::<Vec<_>>();
-    visits.tables = vec![webdyno_model::visit::Table {
+    visits.tables = vec![webdyno_model::workload::visit::Table {
         columns: vec!["row".into()],
         rows: std::sync::Arc::new(rows),
-        order: webdyno_model::visit::RowOrder::Random,
+        order: webdyno_model::workload::visit::RowOrder::Random,
         ..Default::default()
     }];
     let received_lists: Vec<ReceivedRequests> = (0..threads).map(|_| ReceivedRequests::default()).collect();

@@ -2,7 +2,7 @@
 
 use super::simulation::*;
 use super::visit_tests::{session, sessions, step, visits};
-use webdyno_model::visit::Think;
+use webdyno_model::workload::visit::Think;
 
 #[test]
 fn visitors_who_think_do_not_begin_in_step() {

@@ -9,8 +9,8 @@ use crate::plan::request_template::{JOINED_BYTES_MAX, Template};
 use crate::plan::script::weighted::Weighted;
 use crate::random::SplitMix;
 use std::sync::Arc;
-use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
 use webdyno_model::workload::Workload;
+use webdyno_model::workload::visit::{ListEntries, ListEntry, RequestList};
 use webdyno_model::{Result, UserError};
 
 /// The stream of random numbers that requests are drawn with.

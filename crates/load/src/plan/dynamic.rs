@@ -12,8 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::io::Write as _;
 use url::Url;
-use webdyno_model::visit::Auth;
-use webdyno_model::workload::{Body, RequestSpec};
+use webdyno_model::workload::RequestSpec;
+use webdyno_model::workload::body::Body;
+use webdyno_model::workload::visit::Auth;
 use webdyno_model::{Result, UserError};
 
 /// Longest URL that is built. No server accepts more: Apache's `LimitRequestLine` is 8190.

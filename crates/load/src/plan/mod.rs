@@ -29,8 +29,9 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use url::Url;
-use webdyno_model::stage::{self, Stage};
 use webdyno_model::transport::{TlsOptions, Transport};
+use webdyno_model::workload::stage;
+use webdyno_model::workload::stage::Stage;
 use webdyno_model::workload::{Arrival, Clock, Expectation, Workload};
 use webdyno_model::{Result, UserError};
 

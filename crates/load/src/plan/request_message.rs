@@ -1,7 +1,7 @@
 //! The bytes of a request that are built at each send: entries of URL lists, and requests with variables or cookies.
 
 use crate::plan::Template;
-use webdyno_model::workload::Body;
+use webdyno_model::workload::body::Body;
 
 /// The bytes of a request that is built for each sending.
 #[derive(Debug, Default)]

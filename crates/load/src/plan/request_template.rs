@@ -6,7 +6,8 @@
 use super::{USER_AGENT, authority};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use url::Url;
-use webdyno_model::workload::{Body, RequestSpec, is_secret_name};
+use webdyno_model::workload::body::Body;
+use webdyno_model::workload::{RequestSpec, is_secret_name};
 use webdyno_model::{Result, UserError};
 
 /// Bodies up to this length follow the head, so that one send takes both. Larger ones are shared by all requests

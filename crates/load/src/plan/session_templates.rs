@@ -12,7 +12,7 @@ use crate::results::recorder::Labels;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use url::Url;
-use webdyno_model::visit::{PageSpec, Resources, SessionSpec, StepSpec, Table, Think, Visits};
+use webdyno_model::workload::visit::{PageSpec, Resources, SessionSpec, StepSpec, Table, Think, Visits};
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 

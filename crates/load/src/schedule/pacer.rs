@@ -224,8 +224,9 @@ mod tests {
     }
 
     fn rate_profile(texts: &[&str]) -> Arc<RateProfile> {
-        let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
-        Arc::new(RateProfile::from_stages(&webdyno_model::stage::whole(&written).unwrap().stages))
+        let written: Vec<_> =
+            texts.iter().map(|text| webdyno_model::workload::stage::parse(text).unwrap()).collect();
+        Arc::new(RateProfile::from_stages(&webdyno_model::workload::stage::whole(&written).unwrap().stages))
     }
 
     /// The starts of all threads together, in order.
@@ -272,12 +273,14 @@ mod tests {
     #[test]
     fn poisson_starts_of_a_changing_rate_are_unit_gaps_of_its_integral() {
         let texts = ["20s@0..1000/s", "10s@100..900/s,period=3s", "20s@1000..0/s,measured=yes"];
-        let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
-        let stages = webdyno_model::stage::whole(&written).unwrap().stages;
+        let written: Vec<_> =
+            texts.iter().map(|text| webdyno_model::workload::stage::parse(text).unwrap()).collect();
+        let stages = webdyno_model::workload::stage::whole(&written).unwrap().stages;
         for seed in 1..5 {
             let all = merged_profile(&Arc::new(RateProfile::from_stages(&stages)), 3, Some(seed));
             assert!((all.len() as f64 - 25_000.0).abs() < 4.0 * 25_000f64.sqrt(), "{}", all.len());
-            let rescaled = |&start: &u64| webdyno_model::stage::integral(&stages, start as f64 / 1e9);
+            let rescaled =
+                |&start: &u64| webdyno_model::workload::stage::integral(&stages, start as f64 / 1e9);
             let units: Vec<u64> = all.iter().map(|start| (rescaled(start) * 1e6) as u64).collect();
             let distance = kolmogorov_smirnov(&units, 1e6);
             assert!(distance < 1.95, "seed {seed}: {distance}");

@@ -6,7 +6,7 @@
 //! table; both are functions of x alone, so that every thread finds the same times.
 
 use std::f64::consts::TAU;
-use webdyno_model::stage::{Shape, Stage};
+use webdyno_model::workload::stage::{Shape, Stage};
 
 const NS_PER_US: u64 = 1000;
 const NS_PER_S: f64 = 1e9;
@@ -178,7 +178,8 @@ impl Wave {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use webdyno_model::stage::{self, integral};
+    use webdyno_model::workload::stage;
+    use webdyno_model::workload::stage::integral;
 
     const S: u64 = 1_000_000_000;
 

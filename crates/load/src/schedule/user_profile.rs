@@ -6,7 +6,7 @@
 
 use std::f64::consts::TAU;
 use std::sync::Arc;
-use webdyno_model::stage::{Shape, Stage};
+use webdyno_model::workload::stage::{Shape, Stage};
 
 const NS_PER_US: u64 = 1000;
 /// What calculating with floats may add to a time in nanoseconds, or to a level.
@@ -197,8 +197,9 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn stages(texts: &[&str]) -> Vec<Stage> {
-        let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
-        webdyno_model::stage::whole(&written).unwrap().stages
+        let written: Vec<_> =
+            texts.iter().map(|text| webdyno_model::workload::stage::parse(text).unwrap()).collect();
+        webdyno_model::workload::stage::whole(&written).unwrap().stages
     }
 
     fn changes(stages: &[Stage]) -> Vec<(u64, u32)> {

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use webdyno_load::{Probe, prepare, probe};
-use webdyno_model::visit::{CaptureFrom, CaptureSpec, SessionSpec, StepSpec, Visits};
 use webdyno_model::workload::RequestSpec;
+use webdyno_model::workload::visit::{CaptureFrom, CaptureSpec, SessionSpec, StepSpec, Visits};
 use webdyno_model::{Result, UserError};
 
 fn probe_of(url: &str) -> Result<Probe> {

@@ -1,6 +1,6 @@
 //! What an objective looks at: which requests or pages, which of their figures, in which unit.
 
-use super::parse_duration_us;
+use crate::duration::parse_duration_us;
 
 /// Whose figure it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

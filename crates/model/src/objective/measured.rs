@@ -1,7 +1,8 @@
 //! What was measured of the figure that an objective looks at.
 
 use super::{Figure, Objective, Scope, Statistic, Times};
-use crate::run::{Dist, PercentileNeed, RunReport};
+use crate::distribution::{Dist, PercentileNeed};
+use crate::run::RunReport;
 use std::collections::BTreeSet;
 
 /// What a scope has: counts of what ended, its rate, and its times.

@@ -4,6 +4,7 @@ mod figure;
 mod measured;
 
 use crate::error::{Result, UserError};
+use crate::run::ObjectiveResult;
 use crate::run::RunReport;
 use figure::FIGURES;
 pub use figure::{Figure, Scope, Statistic, Times};
@@ -19,20 +20,6 @@ pub struct Objective {
     below: bool,
     or_equal: bool,
     bound: f64,
-}
-
-/// An objective with what was measured: times in microseconds, errors as a fraction, rates per second.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ObjectiveResult {
-    /// As the user wrote it.
-    pub slo: String,
-    /// `None` when nothing was measured; then it is not met.
-    pub value: Option<f64>,
-    /// Whether it was met.
-    pub met: bool,
-    /// Whether the value is a percentile that the run is too short for: chance decided it.
-    #[serde(default)]
-    pub unsupported: bool,
 }
 
 impl Objective {
@@ -138,30 +125,6 @@ fn unquoted(name: &str) -> std::result::Result<String, String> {
     Ok(name.replace("\"\"", "\""))
 }
 
-/// Reads a time such as `10s`, `200ms`, `1.5m`, `250us`, `1h`; a number without a unit is not a time.
-pub fn parse_duration_us(text: &str) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(split);
-    let scale = match unit.trim() {
-        "us" | "µs" => 1.0,
-        "ms" => 1e3,
-        "s" => 1e6,
-        "m" | "min" => 60e6,
-        "h" => 3600e6,
-        _ => return None,
-    };
-    let us = number.parse::<f64>().ok()? * scale;
-    (us.is_finite() && us <= 1e15).then_some(us.round() as u64)
-}
-
-/// A time as [`parse_duration_us`] reads it, exactly, in the largest unit of which it is a whole number.
-pub fn duration_text(us: u64) -> String {
-    let units = [(3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1000, "ms")];
-    let (scale, unit) =
-        units.into_iter().find(|(scale, _)| us > 0 && us.is_multiple_of(*scale)).unwrap_or((1, "us"));
-    format!("{}{unit}", us / scale)
-}
-
 impl TryFrom<String> for Objective {
     type Error = UserError;
     fn try_from(text: String) -> Result<Self> {
@@ -178,8 +141,9 @@ impl From<Objective> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distribution::Dist;
     use crate::page::{NamedPageReport, PageReport};
-    use crate::run::{Dist, NamedReport};
+    use crate::run::NamedReport;
     use crate::workload::{RequestSpec, Workload};
 
     fn run(rate: f64, completed: u64, failed: u64, p99_us: Option<u64>) -> RunReport {
@@ -347,22 +311,6 @@ mod tests {
             let error = Objective::parse(text).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{text}");
             assert!(error.hint.is_some());
-        }
-    }
-
-    #[test]
-    fn durations_need_a_unit() {
-        for (text, us) in [
-            ("10s", Some(10_000_000)),
-            ("1.5ms", Some(1500)),
-            ("2m", Some(120_000_000)),
-            ("10", None),
-            ("s", None),
-            ("", None),
-            ("-1s", None),
-            ("1d", None),
-        ] {
-            assert_eq!(parse_duration_us(text), us, "{text}");
         }
     }
 }

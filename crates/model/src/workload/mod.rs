@@ -1,13 +1,16 @@
 //! The workload: which requests are sent, how they arrive, and when to stop.
 
+pub mod body;
 mod pages;
+pub mod stage;
+pub mod visit;
 
 use crate::error::{Result, UserError};
-use crate::stage::Stage;
 use crate::transport::Transport;
-use crate::visit::{Auth, RequestList, Visits};
+use crate::workload::body::{Body, REDACTED};
+use crate::workload::stage::Stage;
+use crate::workload::visit::{Auth, RequestList, Visits};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// What is sent to the server. Requests are taken in turn, or drawn by their weights when these differ, unless there are
 /// visits or a list: then those say which one is sent.
@@ -151,62 +154,6 @@ impl Default for RequestSpec {
     }
 }
 
-/// The body of a request. Written down it is its length alone: it may carry secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Body {
-    bytes: Arc<[u8]>,
-    length_bytes: u64,
-}
-
-impl Body {
-    /// What is sent; empty when it was read from a recording.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Its length, also when it was read from a recording.
-    pub fn length_bytes(&self) -> u64 {
-        self.length_bytes
-    }
-
-    /// Whether the request has none.
-    pub fn is_empty(&self) -> bool {
-        self.length_bytes == 0
-    }
-}
-
-impl From<Vec<u8>> for Body {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self { length_bytes: bytes.len() as u64, bytes: bytes.into() }
-    }
-}
-
-impl From<&str> for Body {
-    fn from(text: &str) -> Self {
-        text.as_bytes().to_vec().into()
-    }
-}
-
-impl From<Body> for String {
-    fn from(body: Body) -> Self {
-        format!("[{} bytes]", body.length_bytes)
-    }
-}
-
-impl TryFrom<String> for Body {
-    type Error = UserError;
-
-    /// Reads `[12 bytes]`. An error for anything else.
-    fn try_from(text: String) -> Result<Self> {
-        let digits = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(" bytes]"));
-        let length_bytes = digits.and_then(|digits| digits.parse().ok());
-        length_bytes
-            .map(|length_bytes| Self { bytes: Arc::default(), length_bytes })
-            .ok_or_else(|| UserError::usage(format!("`{text}` is not the length of a body, as [12 bytes]")))
-    }
-}
-
 /// How requests arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -330,9 +277,6 @@ impl From<StatusSet> for String {
         set.0.iter().map(show).collect::<Vec<_>>().join(",")
     }
 }
-
-/// What stands in the log instead of a secret.
-pub const REDACTED: &str = "[redacted]";
 
 impl Workload {
     /// The workload as it may be written down: values of headers that carry secrets and the values of query parameters
@@ -481,7 +425,7 @@ pub fn redact_query(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::visit::Table;
+    use crate::workload::visit::Table;
 
     #[test]
     fn status_sets_parse_and_render() {

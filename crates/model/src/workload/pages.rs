@@ -1,7 +1,7 @@
 //! What a workload's requests and pages are called, and its pages without their resources.
 
 use super::Workload;
-use crate::visit::{Resources, StepSpec};
+use crate::workload::visit::{Resources, StepSpec};
 use std::collections::BTreeSet;
 
 impl Workload {
@@ -50,7 +50,7 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::visit::{PageSpec, Part, SessionSpec, Visits};
+    use crate::workload::visit::{PageSpec, Part, SessionSpec, Visits};
 
     #[test]
     fn pages_can_be_left_without_their_resources() {

@@ -9,7 +9,7 @@ use crate::say;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use std::time::Duration;
 use webdyno_model::environment::Environment;
-use webdyno_model::objective::ObjectiveResult;
+use webdyno_model::run::ObjectiveResult;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{Result, UserError};

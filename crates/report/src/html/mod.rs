@@ -134,7 +134,7 @@ fn banners(m: &mut Markup, view: &View) {
 fn run_summary(m: &mut Markup, run: &RunReport) {
     run::cards(m, run);
     if !run.objectives.is_empty() {
-        let row = |objective: &webdyno_model::objective::ObjectiveResult| {
+        let row = |objective: &webdyno_model::run::ObjectiveResult| {
             let met = if objective.met { "met" } else { "not met" };
             vec![objective.slo.clone(), say::objective_value(objective), met.into()]
         };

@@ -3,7 +3,8 @@
 use super::markup::Markup;
 use crate::human::{UNKNOWN, number, percent_coarse, time_us};
 use crate::say;
-use webdyno_model::diagnosis::{Ceiling, Fact, Finding, Remedy, TimeBreakdown};
+use webdyno_model::diagnosis::{Ceiling, Finding, Remedy, TimeBreakdown};
+use webdyno_model::fact::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce};
 use webdyno_session::view::View;
 

@@ -3,8 +3,9 @@
 use super::value;
 use crate::human::{bytes, number, percent, plural, quantity, rate_interval, rate_or_unknown, time_s};
 use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Ceiling, Diagnosis, Fact, NextLimit, Predicted, Remedy, TimeBreakdown};
+use webdyno_model::diagnosis::{Ceiling, Diagnosis, NextLimit, Predicted, Remedy, TimeBreakdown};
 use webdyno_model::environment::Environment;
+use webdyno_model::fact::Fact;
 use webdyno_model::service::SettingValue;
 
 /// A fact's name without underscores and without the unit that its value shows.

@@ -2,8 +2,8 @@
 
 use super::transport;
 use crate::human::{count, number, percent, plural, time_us};
-use webdyno_model::stage::{Shape, Stage};
-use webdyno_model::visit::{PageSpec, Resources, SessionSpec, StepSpec, Think, Visits};
+use webdyno_model::workload::stage::{Shape, Stage};
+use webdyno_model::workload::visit::{PageSpec, Resources, SessionSpec, StepSpec, Think, Visits};
 use webdyno_model::workload::{Arrival, Workload};
 
 /// More sessions or stages than this are summed up.

@@ -41,8 +41,9 @@ pub(crate) use tune::{
     change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_brake,
     round_outcome, took_effect, tune_headline, will_take_effect,
 };
+use webdyno_model::distribution::Dist;
 use webdyno_model::live_traffic::LiveTraffic;
-use webdyno_model::run::{ConnectPeak, Dist, RunReport};
+use webdyno_model::run::{ConnectPeak, RunReport};
 use webdyno_model::service::SettingValue;
 use webdyno_model::workload::{Arrival, Clock};
 use webdyno_session::view::{SessionEnd, View};
@@ -331,7 +332,7 @@ pub(crate) fn within(what: &str, dist: &Dist) -> String {
 
 /// The name of a load in plots.
 pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
-    use webdyno_model::event::Purpose;
+    use webdyno_model::purpose::Purpose;
     match (load.purpose, load.round) {
         (Purpose::Run, _) => "load".into(),
         (Purpose::WithoutResources, _) => "without resources".into(),

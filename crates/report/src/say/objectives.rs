@@ -2,8 +2,10 @@
 
 use super::percentiles::MARK;
 use crate::human::{number, quantity};
-use webdyno_model::objective::{Objective, ObjectiveResult};
-use webdyno_model::run::{PercentileNeed, RunReport};
+use webdyno_model::distribution::PercentileNeed;
+use webdyno_model::objective::Objective;
+use webdyno_model::run::ObjectiveResult;
+use webdyno_model::run::RunReport;
 
 /// What was measured for an objective, in the unit of its figure, with a mark where chance decided.
 pub(crate) fn objective_value(result: &ObjectiveResult) -> String {

@@ -2,7 +2,8 @@
 
 use crate::human::{count, time, time_s};
 use std::collections::BTreeMap;
-use webdyno_model::run::{Dist, PercentileNeed, RunReport};
+use webdyno_model::distribution::{Dist, PercentileNeed};
+use webdyno_model::run::RunReport;
 
 const BEYOND_MIN: u64 = PercentileNeed::BEYOND_MIN;
 const SECONDS_MIN: usize = PercentileNeed::SECONDS_MIN;

@@ -4,7 +4,8 @@ use super::page::{Column, Page, bar};
 use super::run;
 use crate::human::{number, percent_coarse, time_us};
 use crate::{say, words};
-use webdyno_model::diagnosis::{Ceiling, Diagnosis, Experiment, Fact, Finding, Remedy, TimeBreakdown};
+use webdyno_model::diagnosis::{Ceiling, Diagnosis, Experiment, Finding, Remedy, TimeBreakdown};
+use webdyno_model::fact::Fact;
 use webdyno_model::sample::Missing;
 use webdyno_session::view::View;
 

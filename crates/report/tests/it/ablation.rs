@@ -1,9 +1,9 @@
 //! Pages with their resources and without, made in turns: what the report is of, and what it compares.
 
 use crate::exports::{load, recording, second};
-use webdyno_model::event::Purpose;
 use webdyno_model::interval::{EndReason, Interval};
 use webdyno_model::page::PageInterval;
+use webdyno_model::purpose::Purpose;
 use webdyno_report::{Paths, csv, html, json, text};
 use webdyno_session::recording::LoadRecord;
 use webdyno_session::view::{Outcome, View};

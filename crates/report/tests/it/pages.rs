@@ -278,7 +278,7 @@ fn repeated_runs_of_pages_are_told_in_pages() {
 
 #[test]
 fn enough_pages_in_too_few_seconds_are_told_as_that() {
-    use webdyno_model::run::PercentileNeed;
+    use webdyno_model::distribution::PercentileNeed;
     let need = |count: u64| PercentileNeed { count, seconds: 3, elapsed_s: 7.6 };
     for (count, told) in [
         (20, "p50 takes slower pages in 3 seconds of the run, as things went 7.6 s."),
@@ -294,8 +294,8 @@ fn enough_pages_in_too_few_seconds_are_told_as_that() {
 
 #[test]
 fn who_begins_sessions_and_how_many_are_due_is_told_rightly() {
-    use webdyno_model::stage::{Shape, Stage};
     use webdyno_model::workload::Arrival;
+    use webdyno_model::workload::stage::{Shape, Stage};
     let stage =
         Stage { duration_us: 1_000_000, shape: Shape::Spike { from: 10.0, peak: 600.0 }, measured: true };
     let open = Arrival::Open { rate_per_s: 600.0, poisson: false };

@@ -488,7 +488,7 @@ fn a_recording_that_stops_in_the_middle() {
 
 #[test]
 fn others_on_the_server() {
-    let evidence = webdyno_model::diagnosis::Fact {
+    let evidence = webdyno_model::fact::Fact {
         name: "others_requests_per_s".into(),
         value: 12.333,
         unit: "requests/s".into(),
@@ -528,7 +528,7 @@ fn others_on_the_server() {
 /// A run that measured a table, with all that the generator says of itself.
 fn of_a_table() -> webdyno_model::run::RunReport {
     use webdyno_model::client::{InFlightReport, KernelLimitTotal, TableReport, ThreadReport};
-    use webdyno_model::run::PercentileNeed;
+    use webdyno_model::distribution::PercentileNeed;
     let mut run = sample::run(840.0, 22_000.0);
     run.warmup_why = Some("in them the rate was 35% of the later one (change-point test)".into());
     let need = PercentileNeed { count: 10_000, seconds: 3, elapsed_s: 12.0 };

@@ -10,10 +10,12 @@ use webdyno_analysis::measurement::warmup::settled;
 use webdyno_analysis::run_report::slo_abort::{LostObjective, SloAbort};
 use webdyno_load::{Control, Prepared};
 use webdyno_model::brake::Brake;
-use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::event::EventBody;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
-use webdyno_model::stage::{self, Shape, Stage};
+use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::Workload;
+use webdyno_model::workload::stage;
+use webdyno_model::workload::stage::{Shape, Stage};
 use webdyno_model::{Result, UserError};
 
 /// How often samples and interrupts are looked at while the engine runs.

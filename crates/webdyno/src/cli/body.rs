@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use webdyno_load::workload::forms;
 use webdyno_load::workload::forms::{File, Part};
 use webdyno_model::error::io_error;
-use webdyno_model::workload::Body;
+use webdyno_model::workload::body::Body;
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// A body larger than this is not what this engine is for.

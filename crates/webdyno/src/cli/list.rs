@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 use webdyno_load::workload::file::Draft;
 use webdyno_load::workload::urls;
-use webdyno_model::visit::Auth;
+use webdyno_model::workload::visit::Auth;
 use webdyno_model::{Result, UserError};
 
 /// Which list is loaded, and in which order.

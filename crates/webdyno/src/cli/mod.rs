@@ -28,7 +28,7 @@ pub use server::ServerArgs;
 use stages::StageArgs;
 use std::path::PathBuf;
 use webdyno_load::workload::file::Draft;
-use webdyno_model::objective::parse_duration_us;
+use webdyno_model::duration::parse_duration_us;
 use webdyno_model::tune::Goal;
 use workload::WorkloadArgs;
 

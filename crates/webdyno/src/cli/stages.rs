@@ -3,7 +3,8 @@
 use super::{duration_us, with_hint};
 use clap::Args;
 use webdyno_load::workload::file::Settings;
-use webdyno_model::stage::{self, Written};
+use webdyno_model::workload::stage;
+use webdyno_model::workload::stage::Written;
 
 /// How the load changes.
 #[derive(Debug, Clone, Default, Args)]
@@ -41,7 +42,7 @@ impl StageArgs {
 mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
-    use webdyno_model::stage::{Shape, Stage, measured_s};
+    use webdyno_model::workload::stage::{Shape, Stage, measured_s};
     use webdyno_model::workload::{Arrival, Workload};
 
     fn workload(arguments: &[&str]) -> Result<Workload, String> {

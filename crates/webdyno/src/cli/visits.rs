@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use webdyno_load::workload::file::Settings;
 use webdyno_model::error::io_error;
-use webdyno_model::visit::{Auth, Think};
+use webdyno_model::workload::visit::{Auth, Think};
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// What visitors do.

@@ -9,7 +9,7 @@ use crate::{finish, place, progress};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
-use webdyno_model::event::Purpose;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::Session;
 

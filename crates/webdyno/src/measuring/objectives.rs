@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use webdyno_model::objective::{Objective, Scope};
-use webdyno_model::visit::RequestList;
 use webdyno_model::workload::Workload;
+use webdyno_model::workload::visit::RequestList;
 use webdyno_model::{Result, UserError};
 
 /// The name of requests that have none of their own.
@@ -99,8 +99,8 @@ fn known(objective: &Objective, (what, name): (&str, &str), names: &BTreeSet<&st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::visit::{ListEntries, PageSpec, Resources, SessionSpec, StepSpec, Visits};
     use webdyno_model::workload::RequestSpec;
+    use webdyno_model::workload::visit::{ListEntries, PageSpec, Resources, SessionSpec, StepSpec, Visits};
 
     fn workload(resources: Option<Resources>) -> Workload {
         let request = |name: &str| RequestSpec { name: name.into(), ..RequestSpec::default() };

@@ -6,7 +6,7 @@ use crate::support::{Apache, Place, Server, run, shared_turn, skip, turn, wait_u
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use webdyno_model::event::Purpose;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::topology::Topology;
 use webdyno_session::recording::Recording;
 

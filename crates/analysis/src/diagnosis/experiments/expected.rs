@@ -2,7 +2,7 @@
 
 use crate::limits::{Kind, by_id};
 use webdyno_model::diagnosis::Outcome;
-use webdyno_model::event::Purpose;
+use webdyno_model::purpose::Purpose;
 
 fn kind(id: &str) -> Option<Kind> {
     by_id(id)?.kind

@@ -14,10 +14,10 @@ use crate::run_report::run_report;
 use std::collections::BTreeSet;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Experiment, Finding, Outcome};
-use webdyno_model::event::Purpose;
 use webdyno_model::interval::Interval;
 use webdyno_model::number::significant;
 use webdyno_model::page::AblationFigure;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::transport::ConnectTo;
 use webdyno_model::workload::{Arrival, Workload};
 

@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::facts::testing::facts;
 use crate::limits::{LimitId, ceilings, resource_ceilings};
 use crate::resources::processors::rate_at_cpu;
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 
 fn with(values: &[(&str, f64)], each: &[(&str, &str, f64)]) -> Facts {
     let mut facts = facts(&[&[("rate", 100.0)], values].concat(), &[]);

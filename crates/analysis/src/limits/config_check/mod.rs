@@ -6,7 +6,8 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use webdyno_model::change::{ApplyClass, SettingChange};
-use webdyno_model::diagnosis::{Fact, Finding, Remedy};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::fact::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 

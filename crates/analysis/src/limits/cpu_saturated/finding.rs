@@ -240,11 +240,8 @@ mod tests {
         for (statements, confidence) in [(None, CONFIDENCE_CLOSED), (Some(900.0), 0.8)] {
             let mut facts = facts(&FULL, &[]);
             let known = facts.all().next().cloned().unwrap();
-            let of = |name: &str, value| webdyno_model::diagnosis::Fact {
-                name: name.into(),
-                value,
-                ..known.clone()
-            };
+            let of =
+                |name: &str, value| webdyno_model::fact::Fact { name: name.into(), value, ..known.clone() };
             facts.insert_of("mariadb", of("backend_cpu_cores", 1.1));
             facts.insert_of("nginx", of("backend_cpu_cores", 1.1));
             statements.into_iter().for_each(|value| facts.insert(of("db_statements_per_s", value)));

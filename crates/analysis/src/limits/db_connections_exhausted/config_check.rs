@@ -43,7 +43,7 @@ pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFind
 }
 
 /// How many may ask at once, who they are, and by which settings.
-fn workers(facts: &Facts) -> Option<(f64, String, Vec<webdyno_model::diagnosis::Fact>)> {
+fn workers(facts: &Facts) -> Option<(f64, String, Vec<webdyno_model::fact::Fact>)> {
     let pools = pools(facts);
     if !pools.is_empty() {
         let sum: f64 = pools.iter().filter_map(|(_, located)| located.number()).sum();

@@ -58,7 +58,7 @@ fn who(others: &Foreign) -> String {
     if names.is_empty() { "somebody who cannot be seen from here".into() } else { names.join(", ") }
 }
 
-fn cited(facts: &Facts, others: &Foreign) -> Vec<webdyno_model::diagnosis::Fact> {
+fn cited(facts: &Facts, others: &Foreign) -> Vec<webdyno_model::fact::Fact> {
     let mut all = facts.cite(&processors::FACTS);
     all.retain(|fact| fact.name != "foreign_program_cpu_cores");
     for (name, _) in others.programs.iter().take(3) {
@@ -96,7 +96,7 @@ fn remedy(facts: &Facts, others: &Foreign) -> Remedy {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use webdyno_model::diagnosis::Fact;
+    use webdyno_model::fact::Fact;
 
     const BACKUP: [(&str, f64); 7] = [
         ("usable_busy_fraction", 1.0),

@@ -78,7 +78,7 @@ fn suspected(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
     })
 }
 
-fn cited(facts: &Facts) -> Vec<webdyno_model::diagnosis::Fact> {
+fn cited(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
     facts.cite(&[
         "look_ups_mean",
         "workers_busy_mean",

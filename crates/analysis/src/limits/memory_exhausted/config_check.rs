@@ -9,7 +9,7 @@ use crate::limits::memory_exhausted::ceiling::children_that_fit;
 use crate::resources::memory_pressure::workers_that_fit;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 use webdyno_model::setting::SettingId;
 
 /// More workers than memory holds by what one of them costs now. Idle ones are smaller than busy ones, so that even fewer

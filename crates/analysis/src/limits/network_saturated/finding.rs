@@ -6,7 +6,8 @@ use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Fact, Finding, Predicted, Remedy};
+use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
+use webdyno_model::fact::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 

@@ -105,7 +105,7 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<&str>) -> Stri
     format!("{who} may open no more files: {said}.{seen}{failed}")
 }
 
-fn cited(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::diagnosis::Fact> {
+fn cited(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact> {
     let mut cited = facts.cite(&[
         "open_files_messages",
         "open_files_program_messages",
@@ -170,7 +170,7 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use webdyno_model::diagnosis::Fact;
+    use webdyno_model::fact::Fact;
 
     const EXHAUSTED: [(&str, f64); 5] = [
         ("open_files_messages", 40.0),

@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::utilisation::{beyond_in_flight, in_proportion};
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let pools: Vec<&str> = facts.each("ahead_fpm_processes_max").map(|(pool, _)| pool).collect();

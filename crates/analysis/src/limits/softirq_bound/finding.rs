@@ -111,7 +111,7 @@ fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use webdyno_model::diagnosis::Fact;
+    use webdyno_model::fact::Fact;
 
     fn of(cores: &[(f64, f64)], more: &[(&str, f64)]) -> Option<Finding> {
         let mut facts = facts(&[&[("rate", 1600.0)], more].concat(), &[]);

@@ -16,7 +16,7 @@
 use crate::facts::repro_command;
 use crate::measurement::Measurement;
 use crate::measurement::series::SeriesSet;
-use webdyno_model::diagnosis::Fact;
+use webdyno_model::fact::Fact;
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::number::significant;
 

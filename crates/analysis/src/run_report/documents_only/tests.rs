@@ -3,8 +3,8 @@
 use super::*;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::page::PageInterval;
-use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec, Visits};
 use webdyno_model::workload::Workload;
+use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec, Visits};
 
 /// Figures of a second: pages, requests, kilobytes, connections opened, page time in milliseconds.
 type Second = (u64, u64, u64, u64, u64);

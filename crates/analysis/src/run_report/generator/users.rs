@@ -11,8 +11,8 @@ use webdyno_model::client::UsersReport;
 use webdyno_model::histogram::EncodedHistogram;
 use webdyno_model::interval::{ErrorCounts, Interval};
 use webdyno_model::number::significant;
-use webdyno_model::visit::{Think, Visits};
 use webdyno_model::workload::Arrival;
+use webdyno_model::workload::visit::{Think, Visits};
 
 /// By so much both counts may differ, besides what edges and chance explain.
 const TOLERANCE: f64 = 0.03;
@@ -214,8 +214,8 @@ mod tests {
     use super::*;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::page::PageInterval;
-    use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec};
     use webdyno_model::workload::Workload;
+    use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec};
 
     const THINK: Think = Think::Uniform { min_us: 200_000, max_us: 600_000 };
 

@@ -6,7 +6,7 @@ use webdyno_model::histogram::EncodedHistogram;
 use webdyno_model::interval::Interval;
 use webdyno_model::page::{NamedPageInterval, TraceKind};
 use webdyno_model::run::RunReport;
-use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec, Visits};
+use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec, Visits};
 
 fn of(times_us: &[u64]) -> Option<EncodedHistogram> {
     let mut times = TimeHistogram::new();

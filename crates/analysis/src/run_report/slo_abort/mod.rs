@@ -12,7 +12,8 @@ use webdyno_model::histogram::{EncodedHistogram, TIME_US_MAX, TimeHistogram};
 use webdyno_model::interval::Interval;
 use webdyno_model::number::significant;
 use webdyno_model::objective::{Figure, Objective, Scope, Statistic, Times};
-use webdyno_model::stage::{self, Shape, Stage};
+use webdyno_model::workload::stage;
+use webdyno_model::workload::stage::{Shape, Stage};
 use webdyno_model::workload::{Arrival, Workload};
 
 /// Before so many measured seconds nothing is judged.

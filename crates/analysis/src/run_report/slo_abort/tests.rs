@@ -4,8 +4,8 @@ use super::*;
 use proptest::prelude::*;
 use webdyno_model::interval::NamedInterval;
 use webdyno_model::page::PageInterval;
-use webdyno_model::visit::Visits;
 use webdyno_model::workload::Stop;
+use webdyno_model::workload::visit::Visits;
 
 fn load(arrival: Arrival, seconds: u64) -> Workload {
     let stop = Stop { duration_us: Some(seconds * 1_000_000), requests: None };

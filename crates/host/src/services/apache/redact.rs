@@ -1,7 +1,8 @@
 //! Apache's configuration without its secrets, for the diff that a plan shows.
 
 use super::config::syntax::{Document, words};
-use webdyno_model::workload::{REDACTED, is_secret_name};
+use webdyno_model::workload::body::REDACTED;
+use webdyno_model::workload::is_secret_name;
 
 /// A configuration without its secrets; it has as many lines as before.
 pub fn redacted(text: &str) -> String {

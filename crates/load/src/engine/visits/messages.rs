@@ -11,7 +11,7 @@ use crate::plan::script::cache::CacheLookup;
 use crate::plan::{Dynamic, Script, StepPlan};
 use crate::results::recorder::Report;
 use url::Url;
-use webdyno_model::visit::Resources;
+use webdyno_model::workload::visit::Resources;
 
 const NS_PER_S: u64 = 1_000_000_000;
 

@@ -10,8 +10,8 @@ use crate::plan::script::discover::FOUND_MAX;
 use crate::results::recorder::{PageEnd, Report, microseconds};
 use std::rc::Rc;
 use webdyno_model::page::{FetchedBy, PageTrace, PartTrace, TraceKind};
-use webdyno_model::visit::Resources;
 use webdyno_model::workload::redact_query;
+use webdyno_model::workload::visit::Resources;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// A document or a style sheet is complete: adds the resources that it embeds.

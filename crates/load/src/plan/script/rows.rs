@@ -3,7 +3,7 @@
 use super::variables::{Names, VariableId, Variables};
 use crate::random::SplitMix;
 use std::sync::Arc;
-use webdyno_model::visit::{RowOrder, Table};
+use webdyno_model::workload::visit::{RowOrder, Table};
 use webdyno_model::{Result, UserError};
 
 /// A table whose columns are variables. Copies share the rows.

@@ -4,7 +4,7 @@
 //! Random Normal Deviates, 1958).
 
 use crate::random::SplitMix;
-use webdyno_model::visit::Think;
+use webdyno_model::workload::visit::Think;
 
 /// One think time in microseconds. Each draw of a kind takes the same number of random numbers.
 pub(crate) fn draw(think: &Think, random: &mut SplitMix) -> u64 {

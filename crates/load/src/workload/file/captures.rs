@@ -4,7 +4,7 @@
 use super::keys::{TableKeys, Value};
 use super::source_span::{FileError, FileResult, SourceSpan};
 use super::texts::is_name;
-use webdyno_model::visit::{CaptureFrom, CaptureSpec};
+use webdyno_model::workload::visit::{CaptureFrom, CaptureSpec};
 
 /// Every key of a capture.
 pub(super) const CAPTURE_KEYS: &[&str] = &["name", "regex", "json", "header", "html", "attribute"];

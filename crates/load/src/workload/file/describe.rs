@@ -1,9 +1,9 @@
 //! What a workload means, in a few lines: what `webdyno workload check` prints.
 
 use std::fmt::Write as _;
-use webdyno_model::objective::duration_text;
-use webdyno_model::stage;
-use webdyno_model::visit::{Resources, SessionSpec, StepSpec, Visits};
+use webdyno_model::duration::duration_text;
+use webdyno_model::workload::stage;
+use webdyno_model::workload::visit::{Resources, SessionSpec, StepSpec, Visits};
 use webdyno_model::workload::{Arrival, Workload};
 
 /// Lines about requests, pages and sessions; the rest is counted.

@@ -3,8 +3,8 @@
 use super::{bodies, captures, draft, reader, requests, scope, sessions, settings, tables};
 use std::io;
 use std::path::Path;
-use webdyno_model::stage::Shape;
-use webdyno_model::visit::{Auth, CaptureFrom, Resources, RowOrder, Think};
+use webdyno_model::workload::stage::Shape;
+use webdyno_model::workload::visit::{Auth, CaptureFrom, Resources, RowOrder, Think};
 use webdyno_model::workload::{Arrival, Workload};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/workload.md");

@@ -5,8 +5,9 @@ use crate::workload::urls::UrlList;
 use std::collections::{BTreeMap, BTreeSet};
 use url::Url;
 use webdyno_model::objective::Objective;
-use webdyno_model::stage::{self, Unit, Written};
-use webdyno_model::visit::{
+use webdyno_model::workload::stage;
+use webdyno_model::workload::stage::{Unit, Written};
+use webdyno_model::workload::visit::{
     CONNECTIONS_PER_HOST, PageSpec, RequestList, SessionSpec, StepSpec, Table, Think, Visits,
 };
 use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload};

@@ -4,7 +4,7 @@ use super::source_span::{FileError, FileResult, SourceSpan};
 use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use webdyno_model::objective::parse_duration_us;
+use webdyno_model::duration::parse_duration_us;
 
 /// A table whose keys are all known.
 #[derive(Debug, Clone, Copy)]

@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
-use webdyno_model::visit::{PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
+use webdyno_model::workload::visit::{PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
 
 /// Every key of a list.
 pub(super) const LIST_KEYS: &[&str] = &["file", "order"];

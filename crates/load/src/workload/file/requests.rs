@@ -7,7 +7,7 @@ use super::source_span::{FileError, FileResult, SourceSpan};
 use super::texts::{self, Piece, VariableUses};
 use crate::plan::{check_fields, parse_url};
 use url::Url;
-use webdyno_model::visit::{Auth, PageSpec, Part, Resources};
+use webdyno_model::workload::visit::{Auth, PageSpec, Part, Resources};
 use webdyno_model::workload::{RequestSpec, redact_query};
 
 /// Every key of a request.

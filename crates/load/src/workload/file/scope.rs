@@ -6,8 +6,8 @@ use super::source_span::{FileError, FileResult, Files, SourceSpan};
 use super::texts::VariableUses;
 use crate::plan::{check_fields, parse_url};
 use url::Url;
-use webdyno_model::visit::Auth;
 use webdyno_model::workload::RequestSpec;
+use webdyno_model::workload::visit::Auth;
 
 /// Every key of an authentication.
 pub(super) const AUTH_KEYS: &[&str] = &["user", "password", "bearer"];

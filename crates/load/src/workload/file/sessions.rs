@@ -8,7 +8,7 @@ use super::requests::{PAGE_KEYS, REQUEST_KEYS};
 use super::scope::Scope;
 use super::settings::{think, weight};
 use super::source_span::{FileError, FileResult, SourceSpan};
-use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec};
+use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec};
 
 /// Every key of a session.
 pub(super) const SESSION_KEYS: &[&str] = &["name", "weight", "step"];

@@ -4,8 +4,9 @@ use super::draft::Settings;
 use super::keys::{TableKeys, Value};
 use super::source_span::{FileError, FileResult, SourceSpan};
 use webdyno_model::objective::Objective;
-use webdyno_model::stage::{self, Shape, Unit, Written};
-use webdyno_model::visit::Think;
+use webdyno_model::workload::stage;
+use webdyno_model::workload::stage::{Shape, Unit, Written};
+use webdyno_model::workload::visit::Think;
 use webdyno_model::workload::{Expectation, StatusSet};
 
 /// Most users, and connections.

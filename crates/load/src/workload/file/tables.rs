@@ -6,7 +6,7 @@ use super::scope::Scope;
 use super::source_span::{FileError, FileResult, SourceSpan};
 use std::sync::Arc;
 use webdyno_model::error::io_error;
-use webdyno_model::visit::{RowOrder, Table};
+use webdyno_model::workload::visit::{RowOrder, Table};
 
 /// Every key of a table.
 pub(super) const TABLE_KEYS: &[&str] = &["file", "order", "columns", "delimiter"];

@@ -4,9 +4,11 @@ use super::requests::request_name;
 use super::texts::escaped;
 use std::fmt::Write as _;
 use toml::Value;
-use webdyno_model::objective::duration_text;
-use webdyno_model::stage::{Shape, Stage};
-use webdyno_model::visit::{Auth, CaptureFrom, CaptureSpec, Resources, SessionSpec, StepSpec, Think, Visits};
+use webdyno_model::duration::duration_text;
+use webdyno_model::workload::stage::{Shape, Stage};
+use webdyno_model::workload::visit::{
+    Auth, CaptureFrom, CaptureSpec, Resources, SessionSpec, StepSpec, Think, Visits,
+};
 use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -280,7 +282,7 @@ fn step_keys(workload: &Workload, step: &StepSpec) -> Vec<(String, String)> {
         None | Some(Resources::Found) => {}
         Some(Resources::Left) => pairs.push(("resources".into(), quoted("none"))),
         Some(Resources::Listed(parts)) => {
-            let part = |part: &webdyno_model::visit::Part| {
+            let part = |part: &webdyno_model::workload::visit::Part| {
                 let mut pairs = of(part.request);
                 if !part.required {
                     pairs.push(("required".into(), "false".into()));

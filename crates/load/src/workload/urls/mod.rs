@@ -26,8 +26,9 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
-use webdyno_model::workload::{Body, RequestSpec, Workload, redact_query};
+use webdyno_model::workload::body::Body;
+use webdyno_model::workload::visit::{ListEntries, ListEntry, RequestList};
+use webdyno_model::workload::{RequestSpec, Workload, redact_query};
 use webdyno_model::{Result, UserError};
 
 /// Longest line: a body in it is one that can be sent.

@@ -7,7 +7,7 @@
 use super::Kind;
 use super::target::Servers;
 use std::collections::HashMap;
-use webdyno_model::visit::ListEntries;
+use webdyno_model::workload::visit::ListEntries;
 
 /// Most names; those beyond share one.
 pub(super) const NAMES_MAX: usize = 20;

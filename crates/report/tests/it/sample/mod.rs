@@ -10,13 +10,13 @@ pub use server::{ceilings, diagnosis_exhausted, diagnosis_plain, exhausted, serv
 pub use tuned::{
     interrupted, tune_applied, tune_braked, tune_kept, tune_planned, tune_proposed, tune_reverted,
 };
+use webdyno_model::distribution::Dist;
 use webdyno_model::environment::Environment;
-use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
-use webdyno_model::objective::ObjectiveResult;
+use webdyno_model::purpose::Purpose;
+use webdyno_model::run::ObjectiveResult;
 use webdyno_model::run::{
-    ByteCounts, ClientReport, ClockReport, ConnectPeak, Dist, IntervalReport, RequestCounts, RunReport,
-    TcpReport,
+    ByteCounts, ClientReport, ClockReport, ConnectPeak, IntervalReport, RequestCounts, RunReport, TcpReport,
 };
 use webdyno_model::workload::{Clock, RequestSpec, Stop, Workload};
 use webdyno_session::view::{LoadView, Outcome, SessionEnd, View};

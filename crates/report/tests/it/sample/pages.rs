@@ -2,13 +2,14 @@
 
 use super::{dist, load, quantile_us, run, view};
 use webdyno_model::client::UsersReport;
-use webdyno_model::event::Purpose;
+use webdyno_model::distribution::PercentileNeed;
 use webdyno_model::interval::ErrorCounts;
 use webdyno_model::page::{
     FetchedBy, NamedPageReport, PageReport, PageTrace, PartTrace, TraceKind, VisitCounts,
 };
-use webdyno_model::run::{NamedReport, PercentileNeed};
-use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec, Think, Visits};
+use webdyno_model::purpose::Purpose;
+use webdyno_model::run::NamedReport;
+use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec, Think, Visits};
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_session::view::{Outcome, View};
 

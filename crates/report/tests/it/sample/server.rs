@@ -2,10 +2,9 @@
 
 use super::{load, machine, run, view};
 use webdyno_model::change::{ApplyClass, SettingChange};
-use webdyno_model::diagnosis::{
-    Ceiling, Diagnosis, Fact, Finding, NextLimit, Predicted, Remedy, TimeBreakdown,
-};
-use webdyno_model::event::Purpose;
+use webdyno_model::diagnosis::{Ceiling, Diagnosis, Finding, NextLimit, Predicted, Remedy, TimeBreakdown};
+use webdyno_model::fact::Fact;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::run::RunReport;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};

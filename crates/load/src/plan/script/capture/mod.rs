@@ -11,7 +11,7 @@ use crate::http::response_head::header_value;
 use html::Attributes;
 pub(super) use html::decoded;
 use regex::bytes::Regex;
-use webdyno_model::visit::{CaptureFrom, CaptureSpec};
+use webdyno_model::workload::visit::{CaptureFrom, CaptureSpec};
 use webdyno_model::{Result, UserError};
 
 /// Most captures of one step.

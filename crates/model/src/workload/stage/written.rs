@@ -2,8 +2,8 @@
 //! `10m@100..500/s,period=2m`, `5m@50users,measured=no`. No character of it means anything to a shell.
 
 use super::Shape;
+use crate::duration::parse_duration_us;
 use crate::error::{Result, UserError};
-use crate::objective::parse_duration_us;
 
 /// Highest rate of a stage, per second.
 const RATE_MAX: f64 = 1e7;

@@ -4,9 +4,9 @@
 //! A *visitor* is one user with cookies and connections of its own. In closed arrival there are [`Visits::users`] of them,
 //! each going from session to session; in open arrival each start is a visitor who makes one session.
 
+use crate::duration::{duration_text, parse_duration_us};
 use crate::error::{Result, UserError};
-use crate::objective::{duration_text, parse_duration_us};
-use crate::workload::{Body, REDACTED};
+use crate::workload::body::{Body, REDACTED};
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
