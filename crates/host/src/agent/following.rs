@@ -11,7 +11,7 @@ use crate::agent::protocol::FromAgent;
 use crate::collectors::Target;
 use crate::discovery::survey::Effort;
 use crate::os::process::ProcessName;
-use crate::visibility::unprivileged;
+use crate::visibility::listeners;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -134,8 +134,7 @@ impl Watched {
 
 /// The main processes of a service and of its backends, as far as they are there.
 fn mains(target: &Target) -> (Option<ProcessName>, Vec<ProcessName>) {
-    let backends =
-        target.backends.iter().map(|backend| backend.pid).filter(|pid| *pid != unprivileged::NO_PID);
+    let backends = target.backends.iter().map(|backend| backend.pid).filter(|pid| *pid != listeners::NO_PID);
     (target.service_pid.and_then(ProcessName::of), backends.filter_map(ProcessName::of).collect())
 }
 
@@ -225,8 +224,7 @@ fn forget_what_was_read(before: &mut Topology) {
 fn keep_status_page(found: &mut Topology, before: &Topology) {
     let (Some(front), Some(former)) = (&mut found.front, &before.front) else { return };
     let start = |service: &ServiceSnapshot| service.control.as_ref().map(|control| control.start_ticks);
-    let is_same =
-        front.pid != unprivileged::NO_PID && front.pid == former.pid && start(front) == start(former);
+    let is_same = front.pid != listeners::NO_PID && front.pid == former.pid && start(front) == start(former);
     if is_same && front.status_url.is_none() && former.status_url.is_some() {
         front.status_url.clone_from(&former.status_url);
         front.missing.retain(|missing| missing.signal != STATUS_PAGE);
@@ -265,7 +263,7 @@ pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
         // Nobody named one: it is the service's own.
         port: before.port.or_else(|| snapshot.map(|snapshot| snapshot.port).filter(|port| *port != 0)),
         // Of a service that may not be looked into, no process is known.
-        service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != unprivileged::NO_PID),
+        service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != listeners::NO_PID),
         status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),
         service: snapshot.cloned().map(Arc::new),
         ..before
@@ -315,7 +313,7 @@ mod tests {
         let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let backend = |pid| ServiceSnapshot { pid, ..ServiceSnapshot::default() };
         let backends: Arc<[ServiceSnapshot]> =
-            [backend(process.id()), backend(unprivileged::NO_PID), backend(u32::MAX)].into();
+            [backend(process.id()), backend(listeners::NO_PID), backend(u32::MAX)].into();
         let target = Target { service_pid: Some(std::process::id()), backends, ..Target::default() };
         let (main, named) = mains(&target);
         assert!(main.is_some_and(ProcessName::is_alive) && named.len() == 1 && named[0].is_alive());

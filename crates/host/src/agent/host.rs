@@ -3,16 +3,17 @@
 use crate::change::seams::services::{Programs, ThisMachine};
 use crate::collectors::observer::Observer;
 use crate::collectors::{self, Target};
-use crate::discovery;
-use crate::discovery::Found;
 use crate::discovery::survey::{Effort, survey};
+use crate::discovery::unprivileged;
 use crate::harm_guard::LoadWatch;
-use crate::harm_guard::others::AccessLogs;
 use crate::harm_guard::watch::Pull;
+use crate::logs::AccessLogs;
 use crate::os::machine;
 use crate::os::process::ProcessName;
 use crate::services;
-use crate::visibility::{foreign_namespace, network_namespace, unprivileged};
+use crate::visibility::listeners;
+use crate::visibility::listeners::Found;
+use crate::visibility::{foreign_namespace, network_namespace};
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use webdyno_model::Result;
@@ -100,7 +101,7 @@ impl Host for ThisMachine {
     }
 
     fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
-        let listener = match discovery::find(port)? {
+        let listener = match listeners::find(port)? {
             Found::Seen(listener) => listener,
             Found::Hidden(hidden) => return Ok(unprivileged::snapshot(&hidden)),
         };
@@ -130,7 +131,7 @@ impl Host for ThisMachine {
             Some(front.port) == port && started.is_some_and(ProcessName::is_alive)
         };
         let known =
-            before.front.as_ref().filter(is_still).filter(|front| discovery::listens(front.pid, front.port));
+            before.front.as_ref().filter(is_still).filter(|front| listeners::listens(front.pid, front.port));
         let front = match (port, known) {
             (_, Some(front)) => Some(front.clone()),
             (Some(port), None) => Some(self.discover(port)?),

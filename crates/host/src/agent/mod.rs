@@ -42,9 +42,3 @@ pub fn name_build(build: &'static str) {
 pub fn this_build() -> &'static str {
     THIS_BUILD.get().copied().unwrap_or(BUILD)
 }
-
-/// This machine's CLOCK_MONOTONIC in microseconds.
-pub fn clock_us() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1000
-}

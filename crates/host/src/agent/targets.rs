@@ -1,8 +1,10 @@
 //! Who prepares a change, by its target: the service under load, the kernel that it runs on, or nobody.
 
 use crate::change::seams::services::Programs;
+use crate::discovery::unprivileged;
 use crate::services::{self, UNKNOWN, sysctl};
-use crate::visibility::{foreign_namespace, unprivileged};
+use crate::visibility::foreign_namespace;
+use crate::visibility::listeners;
 use webdyno_model::change::{Preparation, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::setting::Target;
@@ -14,7 +16,7 @@ pub fn prepare(
     (front, is_private): (&ServiceSnapshot, bool),
     changes: &[SettingChange],
 ) -> Result<Preparation> {
-    if front.pid == unprivileged::NO_PID {
+    if front.pid == listeners::NO_PID {
         return Err(unprivileged::refusal(front));
     }
     if let Some(error) = foreign_namespace::refusal(front) {

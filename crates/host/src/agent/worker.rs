@@ -1,6 +1,5 @@
 //! The agent's work, one question at a time, on a thread of its own: a long apply delays no heartbeat.
 
-use crate::agent::clock_us;
 use crate::agent::entering::Entering;
 use crate::agent::following::{Following, target};
 use crate::agent::host::{Host, LoadBrake};
@@ -9,13 +8,14 @@ use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
 use crate::agent::targets;
 use crate::change::apply::{Changer, Reverted};
-use crate::change::cancellation::Abandoned;
 use crate::change::journal::Owner;
 use crate::change::journal::history::ClosedBy;
 use crate::change::seams::services::Programs;
 use crate::change::undo::rollback::Interrupted;
 use crate::collectors::Target;
 use crate::discovery::survey::Effort;
+use crate::os::cancellation::Abandoned;
+use crate::os::clock::clock_us;
 use crate::os::machine;
 use crate::os::process;
 use crate::os::process::ProcessName;

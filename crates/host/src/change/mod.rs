@@ -10,7 +10,6 @@
 
 pub mod apply;
 pub mod boot;
-pub mod cancellation;
 pub mod journal;
 pub mod location;
 pub mod seams;

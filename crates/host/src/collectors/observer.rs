@@ -6,8 +6,8 @@
 //! observer's own threads would be what the run queue shows. A reading that takes longer than its turn skips the
 //! turns it missed.
 
-use crate::agent::clock_us;
 use crate::collectors::{self, Collector, Reading, Target};
+use crate::os::clock::clock_us;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;

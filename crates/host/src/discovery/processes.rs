@@ -3,9 +3,10 @@
 //! Facts: proc_pid_fd(5), proc_pid_stat(5), network_namespaces(7). Processes come and go while one reads: who vanished is
 //! left out, and a child that is older than its parent is none of it, as its real parent's number was given away.
 
-use super::{climb, main_process};
 use crate::os::process::ProcessName;
 use crate::os::procfs;
+use crate::visibility::listeners::{climb, main_process};
+use crate::visibility::network_namespace::space_of;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -145,12 +146,6 @@ fn see(pid: u32) -> Option<Seen> {
         Err(error) => (vec![], error.kind() == ErrorKind::PermissionDenied),
     };
     Some(Seen { ppid: stat.ppid, start_ticks: stat.start_ticks, space: space_of(pid), sockets, refused })
-}
-
-/// The inode of the network namespace of a process; `None` when we may not see it.
-pub fn space_of(pid: u32) -> Option<u64> {
-    let link = procfs::net_namespace(pid).ok()?;
-    link.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// The user that a process acts as: the owner of its directory (proc(5)). `None` when it ended.

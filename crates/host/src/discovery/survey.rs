@@ -6,12 +6,13 @@
 
 use super::diag;
 use super::links::{Contact, Party, Space, View, addresses};
-use super::processes::{Processes, space_of, user_of};
-use crate::discovery::NEEDS_RIGHTS;
+use super::processes::{Processes, user_of};
 use crate::os::{machine, procfs};
 use crate::services::{Observe, UNKNOWN, php_fpm};
+use crate::visibility::listeners::NEEDS_RIGHTS;
+use crate::visibility::listeners::NO_PID;
 use crate::visibility::mount_namespace::{in_root, root_of};
-use crate::visibility::unprivileged::NO_PID;
+use crate::visibility::network_namespace::space_of;
 use crate::visibility::{foreign_namespace, network_namespace};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt;

@@ -2,7 +2,7 @@
 //!
 //! Facts: what [`crate::os::kernel_log`] says of the log. mm/oom_kill.c writes before it counts a kill.
 
-use crate::collectors::kernel::control_group::Group;
+use crate::os::control_group::Group;
 use crate::os::kernel_log;
 
 /// Most records that are looked at after a kill; the report of one kill lists every process.

@@ -6,9 +6,9 @@
 
 use crate::logs::line::{Field, Line, LineFormat};
 use crate::logs::tail::Tail;
+use crate::logs::{AccessLog, AccessLogs};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use webdyno_model::brake::SiteUnderLoad;
 use webdyno_model::error::io_error;
 use webdyno_model::sample::Missing;
@@ -24,24 +24,6 @@ const REASONS_COUNT_MAX: usize = 4;
 
 /// What the agent's own requests call their sender: the probe of the site, and the reader of the status page.
 const OWN_AGENTS: [&str; 2] = ["webdyno", concat!("webdyno/", env!("CARGO_PKG_VERSION"))];
-
-/// An access log of a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccessLog {
-    /// A file, absolute.
-    pub path: PathBuf,
-    /// How its lines are written.
-    pub format: LineFormat,
-}
-
-/// The access logs of a service.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AccessLogs {
-    /// Those that can be followed, the ones of the port under load first.
-    pub files: Vec<AccessLog>,
-    /// Why others cannot, in words: `|/usr/bin/rotatelogs: it is written to a program`.
-    pub unread: Vec<String>,
-}
 
 /// Follows access logs, and counts the errors of others in them.
 #[derive(Debug, Default)]
@@ -185,6 +167,7 @@ fn escaped(value: &str) -> String {
 mod tests {
     use super::*;
     use crate::logs::line::Part;
+    use crate::logs::{AccessLog, AccessLogs};
     use std::io::Write;
 
     /// A log in a folder of its own: client, status, and the agent where `with_agent`.

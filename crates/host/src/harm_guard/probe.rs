@@ -11,7 +11,7 @@
 //! What is wrong at this end (no free local port, no descriptors) says nothing about the site.
 
 use super::reading::SiteState;
-use crate::agent::clock_us;
+use crate::os::clock::clock_us;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -6,10 +6,10 @@
 //! Swapping is read of the machine alone: its counters hold what groups swap, too.
 
 use super::kernel_log::KernelLog;
-use crate::collectors::kernel::control_group;
-use crate::collectors::kernel::control_group::Group;
 use crate::collectors::kernel::pressure::parse_total_us;
-use crate::collectors::value_of;
+use crate::os::control_group;
+use crate::os::control_group::Group;
+use crate::os::key_values::value_of;
 use crate::os::procfs;
 use std::path::{Path, PathBuf};
 

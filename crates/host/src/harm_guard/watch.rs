@@ -8,11 +8,12 @@
 //! them: who needs them waits for [`LOGS_PATIENCE`] at most.
 
 use super::decide::{History, WINDOW_US, decide};
-use super::others::{AccessLogs, Others};
+use super::others::Others;
 use super::probe::{self, Probe};
 use super::reading::{MemorySource, Reading};
-use crate::agent::clock_us;
 use crate::collectors::Target;
+use crate::logs::AccessLogs;
+use crate::os::clock::clock_us;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};

@@ -7,19 +7,19 @@
 //! standard error through `/proc/PID/fd`.
 
 use super::tail::{Looked, Part, Tail};
-use crate::collectors::Reading;
 use crate::visibility::mount_namespace;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use webdyno_model::error::io_error;
+use webdyno_model::sample::Missing;
 use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
 
 /// Most logs that are followed.
 pub const LOGS_COUNT_MAX: usize = 64;
 
 /// Most logs of which it is told one by one why they are not followed.
-const TOLD_COUNT_MAX: usize = 8;
+const REASONS_COUNT_MAX: usize = 8;
 
 /// What a log may be read of that did not grow before, where there is not enough for all.
 const SHARE_BYTES_MIN: u64 = 16 << 10;
@@ -158,30 +158,31 @@ impl<T> Followed<T> {
         }
     }
 
-    /// Says in a reading which logs are not followed, and why. `none` is told when there are none at all.
-    pub fn tell(&self, signal: &str, none: &str, reading: &mut Reading) {
+    /// Which logs are not followed, and why; `none` is the reason when there are none at all.
+    pub fn missing(&self, signal: &str, none: &str) -> Vec<Missing> {
+        let lacks =
+            |why: String, how: &str| Missing { signal: signal.into(), why, how_to_enable: how.into() };
         if self.ones.is_empty() {
-            reading.lacks(signal, none, HOW_TO_NAME);
-            return;
+            return vec![lacks(none.into(), HOW_TO_NAME)];
         }
         let closed = self.ones.iter().filter_map(|one| match &one.tail {
             State::Open(_) => None,
             State::Closed { why, .. } => Some(why),
         });
-        for why in closed.clone().take(TOLD_COUNT_MAX) {
-            reading.lacks(signal, why.as_str(), how_to_read(why));
-        }
-        let more = closed.count().saturating_sub(TOLD_COUNT_MAX);
+        let each = closed.clone().take(REASONS_COUNT_MAX);
+        let mut missing: Vec<_> = each.map(|why| lacks(why.clone(), how_to_read(why))).collect();
+        let more = closed.count().saturating_sub(REASONS_COUNT_MAX);
         if more > 0 {
-            reading.lacks(signal, format!("{more} more logs cannot be read"), HOW_TO_NAME);
+            missing.push(lacks(format!("{more} more logs cannot be read"), HOW_TO_NAME));
         }
         if self.left_out_count > 0 {
             let why = format!(
                 "{} logs are left out: the {LOGS_COUNT_MAX} that were written to last are followed",
                 self.left_out_count
             );
-            reading.lacks(signal, why, "let virtual hosts share a log, with %v in its format");
+            missing.push(lacks(why, "let virtual hosts share a log, with %v in its format"));
         }
+        missing
     }
 }
 

@@ -9,7 +9,7 @@
 //! `oom-kill:constraint=CONSTRAINT_MEMCG,...,oom_memcg=/limited,task_memcg=/limited/x,task=apache2,pid=7,uid=33`. The
 //! paths are those of the whole machine, so they mean something only outside of containers.
 
-use crate::collectors::kernel::control_group::Group;
+use crate::os::control_group::Group;
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
 use rustix::io::{Errno, read};
 use std::os::fd::OwnedFd;

@@ -4,8 +4,7 @@
 //! (`tcp_max_tw_buckets`), nf_conntrack-sysctl.rst (there only once connection tracking is in use),
 //! Documentation/admin-guide/sysctl/fs.rst (`file-max`).
 
-use crate::collectors;
-use crate::os::procfs;
+use crate::os::{procfs, sockets};
 use std::net::SocketAddr;
 use webdyno_model::client::ClientTables;
 
@@ -31,7 +30,7 @@ pub fn descriptors_used() -> Option<u64> {
 /// Local ports of this network namespace that connections of every state, TIME_WAIT included, hold towards an address
 /// and port. `None` where the kernel does not tell.
 pub fn local_ports_used(destination: SocketAddr) -> Option<u64> {
-    collectors::network::sockets::connections_to(destination).ok()
+    sockets::connections_to(destination).ok()
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //! inode number is given away again after that: one is taken for the same only when a process in it is as old as what was
 //! recorded.
 
-use crate::collectors::kernel::control_group;
-use crate::collectors::kernel::control_group::Groups;
+use crate::os::control_group;
+use crate::os::control_group::Groups;
 use crate::os::process::ProcessName;
 use crate::os::procfs;
 use nix::sched::{CloneFlags, unshare};
@@ -114,19 +114,8 @@ pub fn witness(name: &str, id: FileId, since_ticks: u64, known: &[ProcessName]) 
     procfs::pids().into_iter().find(holds)
 }
 
-/// Whether a process is where a service ran: in our network, with our files, and in the pid namespace that it had.
-pub fn is_where(pid: u32, control: &Control) -> bool {
-    let own = std::process::id();
-    let recorded = location(control).and_then(|location| location.namespaces.get("pid").copied());
-    let same = |name: &str, expected: Option<FileId>| {
-        namespace(pid, name).zip(expected).is_none_or(|(theirs, expected)| theirs == expected)
-    };
-    same("net", namespace(own, "net"))
-        && same("pid", recorded.or_else(|| namespace(own, "pid")))
-        && !crate::visibility::mount_namespace::is_elsewhere(pid)
-}
-
-fn location(control: &Control) -> Option<&ProcessLocation> {
+/// Where a service ran, as far as that was recorded.
+pub fn location(control: &Control) -> Option<&ProcessLocation> {
     control.inherited.as_ref()?.location.as_ref()
 }
 

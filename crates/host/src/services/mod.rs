@@ -15,7 +15,7 @@ mod tunable;
 
 pub use tunable::{Activation, PendingChange, Shadow, ShadowFolder, Tunable, Undoing};
 
-use crate::harm_guard::others::AccessLogs;
+use crate::logs::AccessLogs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use webdyno_model::Result;
 use webdyno_model::change::Preparation;

@@ -4,12 +4,14 @@
 //! Facts: mount_namespaces(7), network_namespaces(7), pid_namespaces(7) (process ids are ours everywhere: a container is
 //! seen from outside).
 
-use crate::discovery::processes::space_of;
-use crate::visibility::unprivileged::NO_PID;
+use crate::os::process_location::{location, namespace};
+use crate::visibility::listeners::NO_PID;
+use crate::visibility::network_namespace::space_of;
 use crate::visibility::{mount_namespace, network_namespace};
 use webdyno_model::UserError;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{Control, FileId};
 
 /// What reaches everything of a container.
 const ENTER: &str =
@@ -80,6 +82,18 @@ pub fn refusal(snapshot: &ServiceSnapshot) -> Option<UserError> {
         ))
         .hint(ENTER_NETWORK)
     })
+}
+
+/// Whether a process is where a service ran: in our network, with our files, and in the pid namespace that it had.
+pub fn is_where(pid: u32, control: &Control) -> bool {
+    let own = std::process::id();
+    let recorded = location(control).and_then(|location| location.namespaces.get("pid").copied());
+    let same = |name: &str, expected: Option<FileId>| {
+        namespace(pid, name).zip(expected).is_none_or(|(theirs, expected)| theirs == expected)
+    };
+    same("net", namespace(own, "net"))
+        && same("pid", recorded.or_else(|| namespace(own, "pid")))
+        && !mount_namespace::is_elsewhere(pid)
 }
 
 #[cfg(test)]

@@ -50,3 +50,9 @@ pub fn inside<T: Send>(pid: u32, mut look: impl FnMut() -> T + Send) -> T {
     let seen = if is_own { None } else { on_own_thread(pid, &mut look).ok() };
     seen.unwrap_or_else(look)
 }
+
+/// The inode of the network namespace of a process; `None` when we may not see it.
+pub fn space_of(pid: u32) -> Option<u64> {
+    let link = crate::os::procfs::net_namespace(pid).ok()?;
+    link.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+}

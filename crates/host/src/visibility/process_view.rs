@@ -8,7 +8,7 @@
 //! of at most 107 bytes can be connected to; `/proc/self/fd/N` of a socket that is open as a path is short.
 
 use crate::os::procfs;
-use crate::services::apache::config::include::{is_pattern, matches};
+use crate::os::wildcard::{is_pattern, matches};
 use crate::visibility::{mount_namespace, network_namespace};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;

@@ -1,8 +1,8 @@
 //! What a server's program says of itself, where it may be asked: on our own file system, and the one that runs.
 
-use crate::discovery;
+use crate::os::program::{Finished, Invocation, run};
 use crate::os::timeouts;
-use crate::services::apache::program::{Finished, Invocation, run};
+use crate::visibility::listeners;
 use crate::visibility::mount_namespace;
 use webdyno_model::sample::Missing;
 
@@ -22,7 +22,7 @@ pub(crate) fn asked(
     let Some((path, replaced)) = executable else {
         return Err(missing(
             format!("the executable of {name} cannot be seen"),
-            discovery::NEEDS_RIGHTS.into(),
+            listeners::NEEDS_RIGHTS.into(),
         ));
     };
     if mount_namespace::is_elsewhere(pid) {
@@ -51,7 +51,7 @@ mod tests {
         };
         assert_eq!(ask(Some(("/bin/echo", false))).unwrap().stdout, "hello\n");
         for (executable, why, how) in [
-            (None, "cannot be seen", discovery::NEEDS_RIGHTS),
+            (None, "cannot be seen", listeners::NEEDS_RIGHTS),
             (Some(("/bin/echo", true)), "was replaced", "restart php-fpm"),
             (Some(("/nonexistent", false)), "/nonexistent", "look at the output of: /nonexistent hello"),
         ] {

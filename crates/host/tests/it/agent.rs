@@ -382,7 +382,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
     let samples = client.observe(Some(PORT), None, Default::default()).unwrap();
     let (clock_us, sample) = samples.recv_timeout(Duration::from_secs(5)).unwrap();
     assert_eq!(sample.source, "fake on Some(8000)");
-    assert!(clock_us.abs_diff(webdyno_host::agent::clock_us()) < 60_000_000);
+    assert!(clock_us.abs_diff(webdyno_host::os::clock::clock_us()) < 60_000_000);
     assert!(
         client
             .prepare(&[wanted(20)])

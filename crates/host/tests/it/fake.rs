@@ -432,7 +432,7 @@ impl Host for FakeServer {
             values,
             ..Sample::default()
         };
-        sink.send((webdyno_host::agent::clock_us(), sample)).unwrap();
+        sink.send((webdyno_host::os::clock::clock_us(), sample)).unwrap();
         Ok(Box::new(NoWatch))
     }
 

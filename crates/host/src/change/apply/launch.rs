@@ -6,10 +6,10 @@
 //!
 //! These are the real processes behind the seam [`crate::change::seams::processes::World`].
 
-use crate::change::cancellation::Abandoned;
 use crate::change::journal::action::{Launch, Launched};
 use crate::change::journal::history::Header;
 use crate::change::seams::processes;
+use crate::os::cancellation::Abandoned;
 use crate::os::process;
 use crate::os::process::{ProcessName, wait_until};
 use crate::os::spawn::spawn;

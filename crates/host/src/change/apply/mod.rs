@@ -18,7 +18,6 @@ pub mod tree;
 
 use crate::change::apply::file::Replaced;
 use crate::change::boot;
-use crate::change::cancellation::Abandoned;
 use crate::change::journal::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::journal::claim::Claims;
 use crate::change::journal::history::{Record, served};
@@ -28,13 +27,15 @@ use crate::change::journal::{Journal, Owner};
 use crate::change::location::Helper;
 use crate::change::seams::Tools;
 use crate::change::seams::processes::World;
+use crate::change::seams::processes::site_asker;
 use crate::change::seams::services::Programs;
 use crate::change::undo::rollback;
 use crate::change::undo::rollback::Interrupted;
 use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, stop_launched, stop_some};
+use crate::os::cancellation::Abandoned;
 use crate::os::timeouts;
 use crate::probes::site;
-use crate::probes::site::{Asker, Site};
+use crate::probes::site::Site;
 use crate::services::Tunable;
 use prove::Subject;
 use std::collections::BTreeMap;
@@ -239,7 +240,8 @@ impl Changer {
     ) -> Result<()> {
         let world = Arc::clone(&self.tools.world);
         let addresses = service.addresses(&served.control, served.port);
-        let learnt = site::learn(&Asker::until(&self.abandoned, world.as_ref()), &addresses, &options.probes);
+        let learnt =
+            site::learn(&site_asker(world.as_ref()).until(&self.abandoned), &addresses, &options.probes);
         self.abandoned.check()?;
         *site = learnt.site;
         self.notes.extend(learnt.warnings);
@@ -299,7 +301,7 @@ impl Changer {
 
     /// Looks whether the site answers as before, as far as that is known.
     fn compare(&self, site: Option<&Site>) -> Result<()> {
-        let asker = Asker::until(&self.abandoned, self.tools.world.as_ref());
+        let asker = site_asker(self.tools.world.as_ref()).until(&self.abandoned);
         let difference = site.and_then(|site| site.answers_as_before(&asker).err());
         self.abandoned.check()?;
         match difference.map(|difference| difference.message) {
@@ -313,7 +315,7 @@ impl Changer {
 
     /// What the site answers otherwise than before.
     fn difference(&self, site: &Site) -> Option<String> {
-        let compared = site.answers_as_before(&Asker::of(self.tools.world.as_ref()));
+        let compared = site.answers_as_before(&site_asker(self.tools.world.as_ref()));
         compared.err().map(|difference| difference.message)
     }
 

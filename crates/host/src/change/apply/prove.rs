@@ -12,6 +12,7 @@ use super::Changer;
 use crate::change::journal::action::{Action, Launch, Served, Surroundings};
 use crate::change::journal::state::state_error;
 use crate::change::seams::disk::Tree;
+use crate::change::seams::processes::site_asker;
 use crate::probes::site;
 use crate::probes::site::{Asker, Site};
 use crate::services::{Shadow, Tunable};
@@ -160,7 +161,7 @@ impl Changer {
             return Ok(not_started(self, error.message));
         }
         let world = Arc::clone(&self.tools.world);
-        let did = judge(&Asker::until(&self.abandoned, world.as_ref()), launch.port);
+        let did = judge(&site_asker(world.as_ref()).until(&self.abandoned), launch.port);
         // It listens before it knows whether it can work, and an end in between is no answer.
         match self.has_ended(n) {
             true => Ok(not_started(self, "it ended by itself".to_owned())),

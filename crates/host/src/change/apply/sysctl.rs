@@ -7,8 +7,9 @@ use super::{Applied, Changer};
 use crate::change::journal::action::{Action, Served, WriteFile, WriteSysctl};
 use crate::change::journal::history::{Entry, Record};
 use crate::change::seams::disk::sha256_hex;
+use crate::change::seams::processes::site_asker;
 use crate::probes::site;
-use crate::probes::site::{Asker, Site};
+use crate::probes::site::Site;
 use crate::services::sysctl::{NAME, files, space};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -88,7 +89,8 @@ impl Changer {
         };
         let addresses =
             service.map_or_else(loopback, |(service, control)| service.addresses(control, front.port));
-        let learnt = site::learn(&Asker::until(&self.abandoned, world.as_ref()), &addresses, &options.probes);
+        let learnt =
+            site::learn(&site_asker(world.as_ref()).until(&self.abandoned), &addresses, &options.probes);
         self.abandoned.check()?;
         self.notes.extend(learnt.warnings);
         Ok(learnt.site)

@@ -3,7 +3,6 @@
 
 use crate::change::apply::launch;
 use crate::change::boot::Booting;
-use crate::change::cancellation::Abandoned;
 use crate::change::journal::action::{Launch, Launched};
 use crate::change::journal::claim;
 use crate::change::journal::claim::Claimed;
@@ -11,11 +10,12 @@ use crate::change::journal::history::Header;
 use crate::change::journal::state::StateDir;
 use crate::change::location::SessionLocation;
 use crate::change::seams::services::ThisMachine;
+use crate::os::cancellation::Abandoned;
 use crate::os::process;
 use crate::os::process::ProcessName;
 use crate::os::process_location;
 use crate::probes::site;
-use crate::probes::site::Answer;
+use crate::probes::site::{Answer, Asker};
 use crate::services::sysctl::space::{self, NetSpace};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -123,6 +123,15 @@ pub trait World: Send + Sync {
             self.pause(LOOK_EVERY);
         }
     }
+}
+
+/// What compares a site's responses through this network and by this clock.
+pub fn site_asker(world: &dyn World) -> Asker<'_> {
+    Asker::new(
+        |address, probe, at_most| world.ask(address, probe, at_most),
+        || world.monotonic(),
+        |time| world.pause(time),
+    )
 }
 
 /// A program that was started here.

@@ -2,9 +2,9 @@
 
 use crate::change::journal::action::Served;
 use crate::change::journal::claim;
-use crate::discovery;
 use crate::os::process::ProcessName;
 use crate::services::{self, Tunable};
+use crate::visibility::listeners;
 use webdyno_model::service::Control;
 
 /// Which services there are, and what runs.
@@ -44,13 +44,13 @@ impl Programs for ThisMachine {
     }
 
     fn on_port(&self, name: &str, port: u16) -> Option<Control> {
-        let listener = discovery::listener(port).ok()?;
+        let listener = listeners::listener(port).ok()?;
         let service = services::recognise(listener.executable.as_deref()?, &listener.arguments)?;
         (service.name() == name).then(|| service.snapshot(listener.main_pid, port).ok()?.control)?
     }
 
     fn other_on_port(&self, name: &str, port: u16) -> Option<String> {
-        let listener = discovery::listener(port).ok()?;
+        let listener = listeners::listener(port).ok()?;
         let executable = listener.executable.unwrap_or_else(|| format!("process {}", listener.main_pid));
         let known = services::recognise(&executable, &listener.arguments);
         known.is_none_or(|known| known.name() != name).then_some(executable)
@@ -58,8 +58,8 @@ impl Programs for ThisMachine {
 
     fn claim_names(&self, served: &Served) -> Vec<String> {
         // Who serves the port now: after a restart it has another process, and may have other ports.
-        let now = discovery::listener(served.port).ok().map(|listener| listener.main_pid);
-        let ports = now.map(discovery::ports_of).unwrap_or_default();
+        let now = listeners::listener(served.port).ok().map(|listener| listener.main_pid);
+        let ports = now.map(listeners::ports_of).unwrap_or_default();
         claim::names(ports.into_iter().chain([served.port]))
     }
 }

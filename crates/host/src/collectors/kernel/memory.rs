@@ -5,8 +5,9 @@
 //! memory.oom_control). A group is limited by each group above it as well: the smallest limit binds, and usage is
 //! read where that limit is. `/proc/vmstat` counts pages.
 
-use super::control_group::{Controller, Finder, Group, by_hand};
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told, value_of};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::os::control_group::{Controller, Finder, Group, by_hand};
+use crate::os::key_values::{meminfo_bytes, value_of};
 use crate::os::procfs;
 use std::path::Path;
 
@@ -51,11 +52,6 @@ const TOTALS: [(&str, &[&str]); 8] = [
     ),
     ("memory.oom_kills_count", &["oom_kill"]),
 ];
-
-/// The value of a line of `/proc/meminfo`, in bytes.
-pub fn meminfo_bytes(meminfo: &str, key: &str) -> Option<u64> {
-    value_of(meminfo, key)?.checked_mul(1024)
-}
 
 /// File pages in bytes: `Buffers + Cached` without shared memory, which cannot be dropped.
 fn page_cache_bytes(meminfo: &str) -> Option<u64> {

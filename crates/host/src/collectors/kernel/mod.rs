@@ -1,7 +1,6 @@
 //! What the kernel tells of the machine and of control groups: one file per source.
 
 pub mod cgroup;
-pub(crate) mod control_group;
 pub mod cpu;
 pub mod disk;
 pub mod files;

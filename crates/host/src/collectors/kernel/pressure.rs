@@ -5,8 +5,8 @@
 //! is not read; for a group it is time in which all of it waited, for other groups or for its quota. Groups have the same files in version 2 (cgroup-v2.rst: cpu.pressure, memory.pressure, io.pressure).
 //! Kernels before 4.20, and those started with psi=0, have none.
 
-use super::control_group::Finder;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, told};
+use crate::os::control_group::Finder;
 use crate::os::procfs;
 use std::io;
 use std::path::Path;

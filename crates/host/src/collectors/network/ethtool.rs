@@ -4,7 +4,7 @@
 //! include/uapi/linux/{ethtool_netlink,genetlink,ethtool}.h. Link modes come by name, such as `1000baseT/Full`, so that
 //! modes of later kernels are understood.
 
-use super::netlink::{attribute, attributes, dump, encoded, get, text, u16_at, u32_at};
+use crate::os::netlink::{attribute, attributes, dump, encoded, get, text, u16_at, u32_at};
 use netlink_sys::protocols::NETLINK_GENERIC;
 use std::io;
 

@@ -12,12 +12,9 @@ pub mod ports;
 pub mod qdisc;
 pub(super) mod route;
 pub(super) mod shaping;
-pub(super) mod sock_diag;
 pub(super) mod socket_table;
 pub mod sockets;
 pub mod tcp;
-
-pub(crate) mod netlink;
 
 use super::{Reading, Target};
 use crate::os::procfs;

@@ -2,8 +2,8 @@
 //!
 //! Facts: rtnetlink(7), include/uapi/linux/{if_link,rtnetlink,pkt_sched,gen_stats}.h. No rights are needed.
 
-use super::netlink::{attribute, attributes, dump, i32_at, text, u32_at, u64_at};
 use super::shaping;
+use crate::os::netlink::{attribute, attributes, dump, i32_at, text, u32_at, u64_at};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 
@@ -40,7 +40,7 @@ pub(crate) struct Link {
 pub(crate) fn links() -> io::Result<Vec<Link>> {
     // IFLA_EXT_MASK with RTEXT_FILTER_SKIP_STATS: no counters, they are long.
     let mut body = vec![0; IFINFOMSG_LEN];
-    body.extend(super::netlink::encoded(29, &8u32.to_ne_bytes()));
+    body.extend(crate::os::netlink::encoded(29, &8u32.to_ne_bytes()));
     let mut links = vec![];
     dump(NETLINK_ROUTE, RTM_GETLINK, &body, |body| links.extend(parse_link(body)))?;
     Ok(links)
@@ -150,8 +150,8 @@ fn parse_stats(stats: &[u8]) -> Option<Stats> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::encoded;
     use super::*;
+    use crate::os::netlink::encoded;
     use proptest::prelude::*;
 
     fn message(kind: &str, options: &[u8]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //! Facts: include/uapi/linux/pkt_sched.h, tc-tbf(8), tc-htb(8), tc-netem(8), tc-cake(8). Rates are in bytes per second;
 //! those of 4 GB/s and more are in an attribute of their own, and the old field is full then.
 
-use super::netlink::{attribute, u32_at, u64_at};
+use crate::os::netlink::{attribute, u32_at, u64_at};
 
 /// `struct tc_ratespec` is 12 bytes long; the rate is its last field.
 const RATESPEC_RATE: usize = 8;
@@ -49,8 +49,8 @@ fn narrow(value: &[u8], offset: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::encoded;
     use super::*;
+    use crate::os::netlink::encoded;
 
     // 125 000 bytes per second are 1 Mbit/s.
     #[test]

@@ -5,9 +5,9 @@
 //! Facts: sock_diag(7). A local port is taken by a connection of any state, closed ones in TIME_WAIT included, for its
 //! own address towards one address and port (ip(7), `ip_local_port_range`): connections to other ones may have the same.
 
-use super::sock_diag::{Query, TCP, connected, each, state, states};
 use super::{Place, thread_cpu};
 use crate::os::procfs;
+use crate::os::sock_diag::{Query, TCP, connected, each, state, states};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -72,7 +72,7 @@ impl Collector for Lighttpd {
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
         let Some(service) = target.services("lighttpd").next() else {
-            reading.lacks("lighttpd", "no lighttpd was found", crate::discovery::to_find_it());
+            reading.lacks("lighttpd", "no lighttpd was found", crate::visibility::listeners::to_find_it());
             return reading;
         };
         let Some(page) = service.endpoints.first() else {

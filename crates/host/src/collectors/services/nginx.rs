@@ -60,7 +60,7 @@ impl Collector for Nginx {
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
         let Some(service) = target.services("nginx").next() else {
-            reading.lacks("nginx", "no nginx was found", crate::discovery::to_find_it());
+            reading.lacks("nginx", "no nginx was found", crate::visibility::listeners::to_find_it());
             return reading;
         };
         let Some(page) = service.endpoints.first() else {

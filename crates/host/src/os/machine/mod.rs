@@ -111,7 +111,7 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
 
 /// `MemTotal` of `/proc/meminfo`.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
-    crate::collectors::kernel::memory::meminfo_bytes(meminfo, "MemTotal")
+    crate::os::key_values::meminfo_bytes(meminfo, "MemTotal")
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@
 //!
 //! The question is HTTP/1.0 (RFC 1945) with a `Host` header, so that the body ends with the connection.
 
-use crate::change::cancellation::Abandoned;
-use crate::change::seams::processes::World;
+use crate::os::cancellation::Abandoned;
 use crate::os::timeouts;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -62,18 +61,18 @@ pub struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    /// In this world.
-    pub fn of(world: &'a dyn World) -> Self {
-        Self {
-            ask: Box::new(|address, probe, at_most| world.ask(address, probe, at_most)),
-            clock: Box::new(|| world.monotonic()),
-            pause: Box::new(|time| world.pause(time)),
-        }
+    /// Through this network, and by this clock.
+    pub fn new(
+        ask: impl Fn(SocketAddr, &SiteProbe, Duration) -> io::Result<Answer> + 'a,
+        clock: impl Fn() -> Duration + 'a,
+        pause: impl Fn(Duration) + 'a,
+    ) -> Self {
+        Self { ask: Box::new(ask), clock: Box::new(clock), pause: Box::new(pause) }
     }
 
-    /// In this world, until the tool is gone: from then on nothing answers, and nothing is waited for.
-    pub fn until(abandoned: &'a Abandoned, world: &'a dyn World) -> Self {
-        let Self { ask, clock, pause } = Self::of(world);
+    /// The same until the tool is gone: from then on nothing answers, and nothing is waited for.
+    pub fn until(self, abandoned: &'a Abandoned) -> Self {
+        let Self { ask, clock, pause } = self;
         let gone = || io::Error::new(io::ErrorKind::Interrupted, "the tool is gone");
         Self {
             ask: Box::new(move |address, probe, at_most| match abandoned.is_set() {

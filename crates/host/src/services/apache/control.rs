@@ -6,9 +6,11 @@
 use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
 use super::imprint;
-use super::program::{self, Compiled, Invocation};
-use crate::discovery;
+use super::program;
+use super::program::Compiled;
+use crate::os::program::Invocation;
 use crate::os::{procfs, spawn, timeouts};
+use crate::visibility::listeners;
 use crate::visibility::mount_namespace;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -198,7 +200,7 @@ impl Apache {
         let evaluation =
             mount_namespace::within(control.pid, || config::evaluate(input)).map_err(|error| {
                 io_error("look into the container of process", control.pid, &error)
-                    .hint(discovery::NEEDS_RIGHTS)
+                    .hint(listeners::NEEDS_RIGHTS)
             })?;
         Ok(Self { control, compiled, evaluation, main_file })
     }
@@ -233,7 +235,7 @@ pub fn invocation(control: &Control, arguments: Vec<String>) -> Invocation<'_> {
 pub fn validate(control: &Control) -> Result<()> {
     let mut arguments = Options::parse(&control.arguments).arguments();
     arguments.push("-t".into());
-    let tested = program::run(&invocation(control, arguments), timeouts::ASK)?;
+    let tested = crate::os::program::run(&invocation(control, arguments), timeouts::ASK)?;
     if tested.success {
         return Ok(());
     }
@@ -300,7 +302,7 @@ fn unit(pid: u32) -> Option<String> {
     }
     let unit = unit_of(&procfs::read_text(format!("/proc/{pid}/cgroup")).ok()?)?;
     let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
-    let finished = program::run(&asked, timeouts::ASK).ok()?;
+    let finished = crate::os::program::run(&asked, timeouts::ASK).ok()?;
     (finished.stdout.trim() == pid.to_string()).then_some(unit)
 }
 

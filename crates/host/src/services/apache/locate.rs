@@ -45,7 +45,9 @@ fn present_unit(unit: &str, control: &Control) -> Option<String> {
     let others: Vec<String> = Apache.init_names().iter().map(|name| format!("{name}.service")).collect();
     let units = std::iter::once(unit).chain(others.iter().map(String::as_str));
     let asked: Vec<&str> = ["show", "--property=Id,LoadState,MainPID"].into_iter().chain(units).collect();
-    let Ok(answer) = program::run(&systemctl(&asked), timeouts::ASK) else { return Some(unit.to_owned()) };
+    let Ok(answer) = crate::os::program::run(&systemctl(&asked), timeouts::ASK) else {
+        return Some(unit.to_owned());
+    };
     let main = ProcessName::from(control);
     choose(&answer.stdout, main.is_alive().then_some(main.pid))
 }

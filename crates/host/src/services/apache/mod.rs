@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod in_force;
+mod unprivileged;
 
 pub(crate) mod access_log;
 mod activate;
@@ -15,7 +16,6 @@ mod embedded;
 mod imprint;
 mod limits;
 mod locate;
-mod outside;
 mod pending;
 mod place;
 mod prepare;
@@ -28,7 +28,7 @@ mod start;
 mod status;
 
 use super::{Activation, Observe, PendingChange, Shadow, Tunable};
-use crate::harm_guard::others::AccessLogs;
+use crate::logs::AccessLogs;
 use crate::os::process::ProcessName;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -62,12 +62,12 @@ impl Observe for Apache {
     fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
         match crate::os::procfs::may_inspect(pid) {
             true => snapshot::snapshot(pid, port),
-            false => outside::snapshot(pid, port),
+            false => crate::services::apache::unprivileged::snapshot(pid, port),
         }
     }
 
     fn listens_on(&self, pid: u32, port: u16) -> Option<bool> {
-        outside::listens_on(pid, port)
+        crate::services::apache::unprivileged::listens_on(pid, port)
     }
 
     fn configured_backends(&self, snapshot: &ServiceSnapshot) -> Vec<String> {

@@ -4,10 +4,10 @@
 //! the directive is the least intrusive; where there is none the winning line is edited; else the main file gets a
 //! line at its end. A value inside `<VirtualHost>` beats the one of the server, so it is edited in place.
 
-use super::config::include::{is_pattern, matches};
 use super::config::model::Included;
 use super::config::{Evaluation, Placed};
 use super::settings::{Mpm, Setting};
+use crate::os::wildcard::{is_pattern, matches};
 use crate::services::common::edit::DROP_IN;
 use std::path::{Path, PathBuf};
 use webdyno_model::{Result, UserError};

@@ -2,17 +2,19 @@
 
 use super::config::Evaluation;
 use super::control::{Apache, Options, invocation, said, systemctl};
-use super::program::{self, Invocation};
 use super::status::near;
-use crate::discovery::listens;
+use crate::os;
 use crate::os::process::{ProcessName, wait_looking_every};
 use crate::os::process_location;
 use crate::os::process_location::Held;
+use crate::os::program::Invocation;
 use crate::os::spawn::spawn_in;
 use crate::os::{procfs, timeouts};
 use crate::services::Activation;
 use crate::services::common::probe::answers;
 use crate::services::common::taking_effect::PAUSE;
+use crate::visibility::foreign_namespace;
+use crate::visibility::listeners::listens;
 use rustix::process::Signal;
 use std::process::Stdio;
 use webdyno_model::error::io_error;
@@ -105,7 +107,7 @@ pub fn launch(control: &Control, place: &Held) -> Result<()> {
     if Options::parse(&control.arguments).foreground {
         return detached(&invocation, inherited, place);
     }
-    let started = program::run_in(&invocation, inherited, place, timeouts::START)?;
+    let started = os::program::run_in(&invocation, inherited, place, timeouts::START)?;
     // Its exit code is 0 as well when it found another server and started none.
     if started.success && !started.stdout.contains("already running") {
         return Ok(());
@@ -119,7 +121,7 @@ pub fn launch(control: &Control, place: &Held) -> Result<()> {
 
 /// Runs systemctl; the error carries its words.
 pub fn unit_command(arguments: &[&str]) -> Result<()> {
-    let finished = program::run(&systemctl(arguments), timeouts::UNIT)?;
+    let finished = os::program::run(&systemctl(arguments), timeouts::UNIT)?;
     if finished.success {
         return Ok(());
     }
@@ -148,7 +150,7 @@ fn start_arguments(arguments: &[String]) -> Vec<String> {
 /// Starts a program that stays in the foreground, in a process group of its own so that our Ctrl-C is not its end.
 fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>, place: &Held) -> Result<()> {
     use std::os::unix::process::CommandExt;
-    let mut command = program::command(invocation);
+    let mut command = os::program::command(invocation);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.process_group(0);
     spawn_in(&mut command, inherited, place)
@@ -180,7 +182,7 @@ fn main_process(old: &Control, port: u16) -> Option<Control> {
     let candidates = named(old).into_iter().chain(procfs::pids());
     candidates
         .filter_map(|pid| successor(old, pid))
-        .find(|found| listens(found.pid, port) && process_location::is_where(found.pid, old))
+        .find(|found| listens(found.pid, port) && foreign_namespace::is_where(found.pid, old))
 }
 
 /// The control of a process if it is such a successor and not a child of one.

@@ -4,8 +4,8 @@
 //! query `?auto` gives the machine-readable form, whose `Scoreboard` line has one character per possible worker.
 
 use super::config::{Evaluation, Placed, Section};
-use crate::collectors::services::apache_status::{Scoreboard, fetch_status};
 use crate::os::timeouts;
+use crate::probes::apache_status::{Scoreboard, fetch_status};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use webdyno_model::Result;

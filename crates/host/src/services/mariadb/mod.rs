@@ -178,8 +178,7 @@ fn listens(pid: u32) -> Vec<String> {
     let unix = procfs::read_text(format!("/proc/{pid}/net/unix")).unwrap_or_default();
     let mut found: Vec<String> = unix_listeners(&unix, &inodes);
     for file in ["tcp", "tcp6"] {
-        let sockets = crate::collectors::network::sockets::listening(&format!("/proc/{pid}/net/{file}"))
-            .unwrap_or_default();
+        let sockets = crate::os::sockets::listening(&format!("/proc/{pid}/net/{file}")).unwrap_or_default();
         let own = sockets.into_iter().filter(|socket| inodes.contains(&socket.inode));
         found.extend(own.map(|socket| std::net::SocketAddr::new(socket.address, socket.port).to_string()));
     }

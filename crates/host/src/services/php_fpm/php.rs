@@ -5,9 +5,9 @@
 
 use super::config::{Line, Placed, lines};
 use super::pools::{PHP, in_force};
-use crate::os::scratch::Scratch;
 use crate::visibility::process_view::Root;
 use crate::visibility::program_query::asked;
+use crate::visibility::scratch::Scratch;
 use std::collections::BTreeMap;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{SettingInForce, SettingValue};

@@ -10,8 +10,8 @@
 
 mod read;
 
-use super::control_group::{Controller, Finder, Group, Groups, by_hand};
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::os::control_group::{Controller, Finder, Group, Groups, by_hand};
 use read::{Cpu, Memory, Tasks};
 
 /// The collector.

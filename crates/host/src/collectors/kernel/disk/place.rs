@@ -5,9 +5,9 @@
 //! each `/` of their names), proc_pid_mountinfo(5). File systems over several disks (btrfs), and those that are laid over
 //! others (overlay), have a device number of no disk: then the source of the mount tells, where it is a device.
 
-use super::super::control_group::unescape;
 use crate::collectors::{Reading, Target};
 use crate::logs::followed::place;
+use crate::os::control_group::unescape;
 use crate::os::procfs;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

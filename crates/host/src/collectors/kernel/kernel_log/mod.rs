@@ -9,8 +9,8 @@
 
 mod kinds;
 
-use super::control_group;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, told};
+use crate::os::control_group;
 use crate::os::kernel_log;
 use crate::os::kernel_log::KernelLog;
 use kinds::{About, KINDS};

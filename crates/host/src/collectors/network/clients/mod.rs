@@ -17,10 +17,11 @@
 //! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
 //! others as long as no load of ours runs.
 
-use super::sockets::netlink::{self, End};
 use crate::collectors::network::{Place, Whereabouts, thread_cpu};
 use crate::collectors::{Collector, Metric, Reading, Target, gauge, told};
 use crate::os::procfs;
+use crate::os::sockets::netlink;
+use crate::os::sockets::netlink::End;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};

@@ -8,22 +8,19 @@
 //! A service in another network namespace is seen through `/proc/PID/net`, and through netlink from inside of it. Who may
 //! not enter it does not know the limit of the queue, as only netlink tells it.
 
-use crate::collectors::network::sock_diag;
-use crate::collectors::network::sock_diag::Query;
 use crate::collectors::network::socket_table::Table;
 use crate::collectors::network::{Place, Shared, Whereabouts};
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
 use crate::os::procfs;
+use crate::os::sock_diag;
+use crate::os::sock_diag::Query;
+use crate::os::sockets::{ListenSocket, listening};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-pub(crate) mod netlink;
 mod queues;
-
-/// Lines of `/proc/net/tcp` that are read at most: listening sockets come first and are few.
-const LINES_MAX: usize = 10_000;
 
 /// Metric, group of lines, field of `/proc/net/netstat` and `/proc/net/snmp`.
 const COUNTERS: [(&str, &str, &str); 8] = [
@@ -36,87 +33,6 @@ const COUNTERS: [(&str, &str, &str); 8] = [
     ("sockets.retransmits_count", "Tcp", "RetransSegs"),
     ("sockets.passive_opens_count", "Tcp", "PassiveOpens"),
 ];
-
-/// A listening socket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenSocket {
-    /// The address it is bound to.
-    pub address: IpAddr,
-    /// Its port.
-    pub port: u16,
-    /// Connections that wait to be accepted.
-    pub queue_count: u32,
-    /// The most that may wait; `None` where `/proc` does not tell.
-    pub queue_max_count: Option<u32>,
-    /// Its inode.
-    pub inode: u64,
-    /// The user who opened it.
-    pub uid: u32,
-}
-
-/// The listening sockets in a file in the format of `/proc/net/tcp` or `/proc/net/tcp6`.
-pub fn listening(path: &str) -> io::Result<Vec<ListenSocket>> {
-    parse_listening(io::BufReader::new(std::fs::File::open(path)?))
-}
-
-/// Parses listening sockets and stops at the first connection, so that a long list is not generated for nothing.
-/// Kernels before 4.4 list half-open connections (`03`) among the listening ones.
-fn parse_listening(lines: impl BufRead) -> io::Result<Vec<ListenSocket>> {
-    let mut found = vec![];
-    for line in lines.split(b'\n').skip(1).take(LINES_MAX) {
-        let line = line?;
-        match parse_line(&String::from_utf8_lossy(&line)) {
-            Some((LISTEN, socket)) => found.push(socket),
-            Some((SYN_RECEIVED, _)) | None => {}
-            Some(_) => break,
-        }
-    }
-    Ok(found)
-}
-
-/// `0A` and `03` of include/net/tcp_states.h.
-const LISTEN: u8 = 0x0a;
-const SYN_RECEIVED: u8 = 0x03;
-
-/// A line `sl local remote state tx:rx timer retransmits uid timeout inode ...`.
-fn parse_line(line: &str) -> Option<(u8, ListenSocket)> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let (address, port) = fields.get(1)?.split_once(':')?;
-    let (_, queue) = fields.get(4)?.split_once(':')?;
-    let socket = ListenSocket {
-        address: parse_address(address)?,
-        port: u16::from_str_radix(port, 16).ok()?,
-        queue_count: u32::from_str_radix(queue, 16).ok()?,
-        queue_max_count: None,
-        inode: fields.get(9)?.parse().ok()?,
-        uid: fields.get(7)?.parse().ok()?,
-    };
-    Some((u8::from_str_radix(fields.get(3)?, 16).ok()?, socket))
-}
-
-/// An address as the kernel prints it: 32-bit words of network order, each shown in the machine's order.
-fn parse_address(hex: &str) -> Option<IpAddr> {
-    let word = |index: usize| {
-        let digits = hex.get(index * 8..index * 8 + 8)?;
-        Some(u32::from_str_radix(digits, 16).ok()?.to_ne_bytes())
-    };
-    match hex.len() {
-        8 => Some(Ipv4Addr::from(word(0)?).into()),
-        32 => {
-            let mut bytes = [0; 16];
-            for (index, chunk) in bytes.chunks_exact_mut(4).enumerate() {
-                chunk.copy_from_slice(&word(index)?);
-            }
-            Some(Ipv6Addr::from(bytes).into())
-        }
-        _ => None,
-    }
-}
-
-/// Connections of every state from this network namespace to an address and port.
-pub fn connections_to(peer: SocketAddr) -> io::Result<u64> {
-    netlink::connections_to(peer)
-}
 
 /// The accept queue of a port: connections waiting, and the most that may wait.
 ///
@@ -212,7 +128,7 @@ impl Sockets {
     /// The accept queue of the port, and how full all queues are.
     fn queues(target: &Target, place: Place, reading: &mut Reading) {
         let net = place.net();
-        let mut sockets = place.within(netlink::listening);
+        let mut sockets = place.within(crate::os::sockets::netlink::listening);
         match &sockets {
             Ok(sockets) => queues::read(sockets, place, reading),
             Err(error) => {

@@ -3,10 +3,10 @@
 //! Facts: sock_diag(7), listen(2), include/uapi/linux/unix_diag.h. Each socket has a queue of its own, also those that
 //! share an address: what is full refuses, however empty the others are.
 
-use super::{ListenSocket, netlink};
-use crate::collectors::network;
 use crate::collectors::network::Place;
 use crate::collectors::{Metric, Reading, gauge};
+use crate::os::sockets::{ListenSocket, netlink};
+use crate::os::{self, sock_diag};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::collections::BTreeMap;
 use std::io;
@@ -112,10 +112,10 @@ fn unix_queues() -> io::Result<Vec<Queue>> {
     const AF_UNIX: u8 = 1;
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     let mut body = vec![AF_UNIX, 0, 0, 0];
-    body.extend(network::sock_diag::states([network::sock_diag::state::LISTEN]).to_ne_bytes());
+    body.extend(sock_diag::states([sock_diag::state::LISTEN]).to_ne_bytes());
     body.extend([0u32, 1 | 16, u32::MAX, u32::MAX].map(u32::to_ne_bytes).concat());
     let mut found = vec![];
-    network::netlink::dump(NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, &body, |body| {
+    os::netlink::dump(NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, &body, |body| {
         found.extend(parse_unix(body));
     })?;
     Ok(found)
@@ -124,14 +124,14 @@ fn unix_queues() -> io::Result<Vec<Queue>> {
 /// `struct unix_diag_msg` of 16 bytes, then attributes `UNIX_DIAG_NAME` 0 and `UNIX_DIAG_RQLEN` 4 (queue, limit).
 fn parse_unix(body: &[u8]) -> Option<Queue> {
     let attributes = body.get(16..)?;
-    let name = network::netlink::attribute(attributes, 0)?;
+    let name = os::netlink::attribute(attributes, 0)?;
     // Names that are no files begin with a zero byte, which is written `@`.
     let name = match name.strip_prefix(&[0]) {
-        Some(rest) => format!("@{}", network::netlink::text(rest)),
-        None => network::netlink::text(name),
+        Some(rest) => format!("@{}", os::netlink::text(rest)),
+        None => os::netlink::text(name),
     };
-    let lengths = network::netlink::attribute(attributes, 4)?;
-    let number = |offset| network::netlink::u32_at(lengths, offset);
+    let lengths = os::netlink::attribute(attributes, 4)?;
+    let number = |offset| os::netlink::u32_at(lengths, offset);
     let is_plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_graphic());
     let queue = Queue { name: format!("unix.{name}"), count: number(0)?, limit: number(4)? };
     is_plain.then_some(queue)

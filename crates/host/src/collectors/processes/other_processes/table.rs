@@ -303,7 +303,7 @@ fn parse_own_bytes(statm: &str) -> Option<u64> {
 
 /// What a process read from and wrote to disks, in `/proc/PID/io`.
 fn parse_disk_bytes(io: &str) -> Option<u64> {
-    let value = |key| crate::collectors::value_of(io, key);
+    let value = |key| crate::os::key_values::value_of(io, key);
     Some(value("read_bytes")?.saturating_add(value("write_bytes")?))
 }
 

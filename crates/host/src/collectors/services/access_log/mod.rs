@@ -280,7 +280,7 @@ impl Collector for AccessLog {
         if target.service.is_none() && target.backends.is_empty() {
             return reading;
         }
-        self.followed.tell("access_log", "no access log of the site is known", &mut reading);
+        reading.missing.extend(self.followed.missing("access_log", "no access log of the site is known"));
         self.tell_formats(&mut reading);
         if self.followed.ones().any(|one| one.with.format.is_some() && one.is_open()) {
             self.push(&mut reading);

@@ -234,7 +234,7 @@ impl Collector for ApacheLog {
         }
         self.follow(target);
         let looked = self.look();
-        self.followed.tell("apache_log", "no error log of Apache is known", &mut reading);
+        reading.missing.extend(self.followed.missing("apache_log", "no error log of Apache is known"));
         if self.followed.open_count() > 0 {
             self.push(&mut reading);
             self.readings_count += 1;

@@ -1,7 +1,8 @@
 //! Pages of several versions, answers that are none, and a server that does not answer in time.
 
-use super::fetch::{parse_answer, parse_url};
 use super::*;
+use crate::probes::apache_status::fetch::{parse_answer, parse_url};
+use crate::probes::apache_status::fetch_status;
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};

@@ -11,10 +11,10 @@
 use super::php_fpm::{pool_value, pools};
 use crate::collectors::monotonic_counter::Rising;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
-use crate::os::scratch::Scratch;
 use crate::probes::fastcgi::{Request, wait_for_any};
 use crate::visibility::process_view;
 use crate::visibility::process_view::Root;
+use crate::visibility::scratch::Scratch;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
@@ -161,7 +161,11 @@ fn nobody(target: &Target, reading: &mut Reading) {
             "look at opcache_get_status() in a page of the site, or let php-fpm run PHP",
         );
     } else {
-        reading.lacks("opcache", "no PHP-FPM was found behind the service", crate::discovery::to_find_it());
+        reading.lacks(
+            "opcache",
+            "no PHP-FPM was found behind the service",
+            crate::visibility::listeners::to_find_it(),
+        );
     }
 }
 

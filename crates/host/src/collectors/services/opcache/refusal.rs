@@ -38,7 +38,7 @@ pub fn restricted() -> Refusal {
 /// No script can be put anywhere.
 pub fn no_folder(error: &std::io::Error) -> Refusal {
     let why = format!("no temporary folder can be made where php-fpm sees it: {error}");
-    Refusal { why, how: crate::discovery::NEEDS_RIGHTS }
+    Refusal { why, how: crate::visibility::listeners::NEEDS_RIGHTS }
 }
 
 /// Why a pool is not asked at all: it could not answer, or the site's own code would run.

@@ -283,7 +283,7 @@ impl Collector for PhpFpm {
             reading.lacks(
                 "php_fpm",
                 "no PHP-FPM was found behind the service",
-                crate::discovery::to_find_it(),
+                crate::visibility::listeners::to_find_it(),
             );
             return reading;
         }

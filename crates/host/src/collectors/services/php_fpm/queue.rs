@@ -3,9 +3,9 @@
 //! Facts: sock_diag(7): of a listening unix socket `udiag_rqueue` is what waits to be accepted and `udiag_wqueue` the most
 //! that may wait (net/unix/diag.c); `/proc/net/unix` tells neither. The kernel must have unix_diag.
 
-use crate::collectors::network::netlink::{attribute, dump, text, u32_at};
-use crate::collectors::network::sock_diag::{state, states};
-use crate::collectors::network::sockets::{ListenSocket, netlink};
+use crate::os::netlink::{attribute, dump, text, u32_at};
+use crate::os::sock_diag::{state, states};
+use crate::os::sockets::{ListenSocket, netlink};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::collections::BTreeMap;
 use std::io;

@@ -166,7 +166,7 @@ fn refused(error: &io::Error) -> Asked {
         }
         ErrorKind::PermissionDenied => Asked::Never(
             "its socket may not be connected to: permission denied".into(),
-            crate::discovery::NEEDS_RIGHTS,
+            crate::visibility::listeners::NEEDS_RIGHTS,
         ),
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
             Asked::NotNow("closed the connection: a reload, or listen.allowed_clients without 127.0.0.1")

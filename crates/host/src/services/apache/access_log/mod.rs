@@ -10,8 +10,8 @@ use super::config::syntax::words;
 use super::config::{Evaluation, Placed};
 use super::in_force::walk::named;
 use super::in_force::{Host, Site};
-use crate::harm_guard::others::{AccessLog, AccessLogs};
 use crate::logs::line::{Field, LineFormat, Part, Unit};
+use crate::logs::{AccessLog, AccessLogs};
 use std::collections::BTreeSet;
 
 /// What `TransferLog` writes by default, and `CLF` stands for.

@@ -3,7 +3,7 @@
 //! `ap_strcmp_match` of httpd and `apr_fnmatch` with APR_FNM_PATHNAME. Regular expressions are those of PCRE; what the
 //! `regex` crate cannot do (looking around, references) is told and not guessed.
 
-use crate::services::apache::config::include;
+use crate::os::wildcard;
 use regex::{Regex, RegexBuilder};
 
 /// Most bytes that a compiled expression may have.
@@ -39,9 +39,9 @@ pub fn is_match(pattern: &str, text: &str) -> bool {
 pub fn is_path_match(pattern: &str, path: &str) -> bool {
     let (patterns, parts): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
     patterns.len() == parts.len()
-        && patterns.iter().zip(&parts).all(|(pattern, part)| match include::is_pattern(pattern) {
-            true => include::matches_any(pattern, part),
-            false => include::unescaped(pattern) == *part,
+        && patterns.iter().zip(&parts).all(|(pattern, part)| match wildcard::is_pattern(pattern) {
+            true => wildcard::matches_any(pattern, part),
+            false => wildcard::unescaped(pattern) == *part,
         })
 }
 

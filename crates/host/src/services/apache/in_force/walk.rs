@@ -8,8 +8,9 @@
 
 use super::site::{Kind, Site};
 use super::{merge, pattern};
+use crate::os::wildcard;
+use crate::services::apache::config::Placed;
 use crate::services::apache::config::model::Opened;
-use crate::services::apache::config::{Placed, include};
 use std::path::Path;
 
 /// The sections that count, and what could not be told.
@@ -111,7 +112,7 @@ impl<'a> Walk<'a> {
         for opened in around.into_iter().flat_map(|id| site.children(id, Kind::Files)) {
             let counts = match matched_by(opened) {
                 Some((text, true)) => self.decides(opened, text, name),
-                Some((text, false)) if include::is_pattern(text) => include::matches_any(text, name),
+                Some((text, false)) if wildcard::is_pattern(text) => wildcard::matches_any(text, name),
                 Some((text, false)) => text == name,
                 None => false,
             };
@@ -125,7 +126,7 @@ impl<'a> Walk<'a> {
         for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Location)) {
             let counts = match matched_by(opened) {
                 Some((text, true)) => self.decides(opened, text, path),
-                Some((text, false)) if include::is_pattern(text) => pattern::is_path_match(text, path),
+                Some((text, false)) if wildcard::is_pattern(text) => pattern::is_path_match(text, path),
                 Some((text, false)) => is_below(text, path),
                 None => false,
             };
@@ -139,7 +140,7 @@ impl<'a> Walk<'a> {
         for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Proxy)) {
             let counts = match matched_by(opened) {
                 Some((text, true)) => self.decides(opened, text, url),
-                Some((text, false)) if include::is_pattern(text) => pattern::is_match(text, url),
+                Some((text, false)) if wildcard::is_pattern(text) => pattern::is_match(text, url),
                 Some((text, false)) => url.starts_with(text),
                 None => false,
             };
@@ -188,7 +189,7 @@ fn depth(path: &str, ancestors: &[&str]) -> Option<usize> {
 }
 
 fn is_directory_match(path: &str, directory: &str) -> bool {
-    match include::is_pattern(path) {
+    match wildcard::is_pattern(path) {
         true => pattern::is_path_match(path, directory),
         false => path == directory,
     }

@@ -14,12 +14,12 @@ pub mod directives;
 pub mod mirror;
 pub mod render;
 
-use super::config::include::is_pattern;
 use super::config::model::Source;
 use super::control::{Apache, Options, pid_file_name};
 use super::status::near;
 use crate::os::machine::free_port::hold_free_port;
 use crate::os::procfs;
+use crate::os::wildcard::is_pattern;
 use crate::services::{Shadow, ShadowFolder};
 use addresses::Addresses;
 use directives::{DEFAULTS, MANAGES_CERTIFICATES};

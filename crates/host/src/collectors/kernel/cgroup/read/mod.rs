@@ -4,8 +4,8 @@
 //! cgroup-v1/pids.rst, proc_pid_status(5). In version 1 a limit that is not set is a huge number for memory and -1 for
 //! the quota; in version 2 the word `max`. The top of a hierarchy has no limits.
 
-use super::super::control_group::Group;
-use crate::collectors::value_of;
+use crate::os::control_group::Group;
+use crate::os::key_values::value_of;
 use crate::os::procfs;
 use std::collections::BTreeSet;
 use std::path::Path;

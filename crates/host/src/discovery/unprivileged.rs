@@ -6,15 +6,12 @@
 //! configuration says that it listens on that port; and when no second one does. Else the service is unknown: the
 //! machine and the port's sockets can be observed all the same.
 
-use crate::discovery::{Hidden, NEEDS_RIGHTS};
 use crate::os::procfs;
 use crate::services::{self, Observe};
+use crate::visibility::listeners::{Hidden, NEEDS_RIGHTS, NO_PID};
 use webdyno_model::UserError;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::ServiceSnapshot;
-
-/// The process id in the snapshot of a service of which no process is known.
-pub const NO_PID: u32 = 0;
 
 /// The most processes whose configuration is looked at.
 const CANDIDATES_COUNT_MAX: usize = 64;

@@ -1,7 +1,7 @@
 //! The TCP sockets that collectors ask for: those that listen, and the connections of one port.
 
 use super::ListenSocket;
-use crate::collectors::network::sock_diag::{Entry, Query, TCP, connected, each, state, states};
+use crate::os::sock_diag::{Entry, Query, TCP, connected, each, state, states};
 use std::io;
 use std::net::{self, IpAddr};
 

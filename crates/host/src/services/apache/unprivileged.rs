@@ -8,13 +8,15 @@
 use super::EXECUTABLES;
 use super::config::{self, Evaluation, Input, condition::parse_version};
 use super::control::{Options, pid_file};
-use super::program::{self, Compiled, Invocation};
+use super::program;
+use super::program::Compiled;
 use super::settings::Mpm;
 use super::snapshot::{Parts, Reading, mpm_of, read};
 use super::status::listens;
-use crate::discovery::NEEDS_RIGHTS;
 use crate::os::process::ProcessName;
 use crate::os::procfs;
+use crate::os::program::Invocation;
+use crate::visibility::listeners::NEEDS_RIGHTS;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

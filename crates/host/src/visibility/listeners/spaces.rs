@@ -3,9 +3,9 @@
 //! Facts: network_namespaces(7), proc_pid_net(5). Which processes are in which namespace is seen with the rights to inspect
 //! them only (proc_pid_ns(5)): who has none finds nobody in another one.
 
-use super::processes::space_of;
 use super::{Found, found, listening_on};
 use crate::os::procfs;
+use crate::visibility::network_namespace::space_of;
 use std::collections::BTreeMap;
 use webdyno_model::{Result, UserError};
 
