@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use webdyno_lab::page::group;
-use webdyno_lab::proof::GainHeld;
-use webdyno_lab::run::outcome::{Outcome, RoundOutcome};
+use webdyno_lab::evidence::GainResult;
+use webdyno_lab::page::group_title;
+use webdyno_lab::run::outcome::{RoundOutcome, ScenarioOutcome};
 use webdyno_lab::run::text::{figure, percent, time};
 use webdyno_model::{Result, UserError};
 
@@ -20,7 +20,7 @@ Every scenario proves itself: what limits is seen in the recording, and what eac
 ";
 
 /// Runs as `webdyno lab run --json` writes them, one in a line, the older ones first. Usage errors: a line that is none.
-pub fn read(text: &str, path: &Path) -> Result<Vec<Outcome>> {
+pub fn read(text: &str, path: &Path) -> Result<Vec<ScenarioOutcome>> {
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let read = |(number, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| {
@@ -35,8 +35,8 @@ pub fn read(text: &str, path: &Path) -> Result<Vec<Outcome>> {
 /// The page, of runs in their order: of several runs of a scenario the figures of the last one with all its rounds, and how
 /// many of them proved it.
 /// `machine` is where they were made.
-pub fn page(runs: &[Outcome], machine: &str) -> String {
-    let mut by_name: BTreeMap<(_, &str), Vec<&Outcome>> = BTreeMap::new();
+pub fn page(runs: &[ScenarioOutcome], machine: &str) -> String {
+    let mut by_name: BTreeMap<(_, &str), Vec<&ScenarioOutcome>> = BTreeMap::new();
     for run in runs {
         by_name.entry((run.group, &run.scenario)).or_default().push(run);
     }
@@ -50,7 +50,7 @@ pub fn page(runs: &[Outcome], machine: &str) -> String {
     page.push_str("| scenario | proved | good answers/s, round by round | p99 | failed | gains | findings | up, run, down |\n");
     page.push_str("|---|---|---|---|---|---|---|---|\n");
     for runs in by_name.values() {
-        let whole = |run: &&&Outcome| run.rounds.len() == run.rounds_in_all;
+        let whole = |run: &&&ScenarioOutcome| run.rounds.len() == run.rounds_in_all;
         if let Some(last) = runs.iter().rev().find(whole).or(runs.last()) {
             let _ = writeln!(page, "{}", line(last, runs));
         }
@@ -58,7 +58,7 @@ pub fn page(runs: &[Outcome], machine: &str) -> String {
     page
 }
 
-fn line(last: &Outcome, runs: &[&Outcome]) -> String {
+fn line(last: &ScenarioOutcome, runs: &[&ScenarioOutcome]) -> String {
     let proved = runs.iter().filter(|run| run.proved).count();
     let proved = format!("{proved} of {}", runs.len());
     let each =
@@ -69,7 +69,7 @@ fn line(last: &Outcome, runs: &[&Outcome]) -> String {
     let gains = last.rounds.iter().flat_map(|round| &round.gains).map(gain).collect::<Vec<_>>().join("; ");
     let found = last.rounds.iter().map(finding).collect::<Vec<_>>().join(" → ");
     let down = last.down_s.map_or("-".into(), |down_s| format!("{down_s} s"));
-    let name = format!("[{}](scenarios/{}.md), {}", last.scenario, last.scenario, group(last.group));
+    let name = format!("[{}](scenarios/{}.md), {}", last.scenario, last.scenario, group_title(last.group));
     format!(
         "| {name} | {proved} | {rates} | {p99} | {failed} | {gains} | {found} | {} s, {} s, {down} |",
         last.up_s, last.run_s
@@ -77,7 +77,7 @@ fn line(last: &Outcome, runs: &[&Outcome]) -> String {
 }
 
 /// A ratio with its interval, of other figures than the rate with their name.
-fn gain(gain: &GainHeld) -> String {
+fn gain(gain: &GainResult) -> String {
     let name = match gain.metric.as_str() {
         "load.rate" => String::new(),
         other => format!("`{other}` "),
@@ -103,7 +103,7 @@ mod tests {
     use webdyno_lab::run::outcome::SCHEMA;
     use webdyno_lab::scenario::Group;
 
-    fn run(name: &str, group: Group, rates: &[f64], proved: bool) -> Outcome {
+    fn run(name: &str, group: Group, rates: &[f64], proved: bool) -> ScenarioOutcome {
         let round = |(number, rate): (usize, &f64)| RoundOutcome {
             name: format!("round {number}"),
             figures: [("load.rate".to_owned(), Some(*rate)), ("load.p99_us".to_owned(), None)].into(),
@@ -116,7 +116,7 @@ mod tests {
             generator: None,
             directory: String::new(),
         };
-        Outcome {
+        ScenarioOutcome {
             schema: SCHEMA.into(),
             scenario: name.into(),
             title: "A test".into(),
@@ -137,7 +137,7 @@ mod tests {
             run("b-fault", Group::Fault, &[100.0, 433.33], true),
             run("a-story", Group::Story, &[10.0], true),
             run("b-fault", Group::Fault, &[101.0, 434.56], false),
-            Outcome { rounds_in_all: 2, ..run("b-fault", Group::Fault, &[99.0], true) },
+            ScenarioOutcome { rounds_in_all: 2, ..run("b-fault", Group::Fault, &[99.0], true) },
         ];
         let text: String = runs.iter().map(|run| serde_json::to_string(run).unwrap() + "\n").collect();
         let page = page(&read(&text, Path::new("runs")).unwrap(), "a machine");

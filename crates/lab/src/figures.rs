@@ -54,7 +54,7 @@ impl Figures {
         let run = run_report(measurement)?;
         let mut figures = Self::default();
         figures.rates(measurement, &run);
-        figures.times(&run);
+        figures.insert_times(&run);
         figures.counts(&run);
         Ok(figures)
     }
@@ -74,14 +74,14 @@ impl Figures {
         self.0.iter().map(|(name, figure)| (name.as_str(), figure))
     }
 
-    fn put(&mut self, name: &str, value: Option<f64>) {
+    fn insert(&mut self, name: &str, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.0.insert(format!("{PREFIX}{name}"), Figure { value, seconds: vec![] });
         }
     }
 
-    fn put_rate(&mut self, name: &str, value: Option<f64>, seconds: Vec<f64>) {
-        self.put(name, value);
+    fn insert_rate(&mut self, name: &str, value: Option<f64>, seconds: Vec<f64>) {
+        self.insert(name, value);
         if let Some(figure) = self.0.get_mut(&format!("{PREFIX}{name}")) {
             figure.seconds = seconds;
         }
@@ -94,37 +94,37 @@ impl Figures {
         };
         let per_second = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);
         let ended = run.requests.completed + run.requests.failed;
-        self.put_rate("rate", run.rate, measurement.measured_rates());
-        self.put_rate("all_rate", per_second(ended), seconds(|second| second.completed + second.failed));
+        self.insert_rate("rate", run.rate, measurement.measured_rates());
+        self.insert_rate("all_rate", per_second(ended), seconds(|second| second.completed + second.failed));
         let received = seconds(|second| second.bytes_received);
-        self.put_rate("received_bytes_per_s", per_second(run.bytes.received), received);
+        self.insert_rate("received_bytes_per_s", per_second(run.bytes.received), received);
         let pages = seconds(|second| second.pages.as_ref().map_or(0, |pages| pages.completed));
-        self.put_rate("pages_rate", run.pages.as_ref().and_then(|pages| pages.rate), pages);
+        self.insert_rate("pages_rate", run.pages.as_ref().and_then(|pages| pages.rate), pages);
     }
 
-    fn times(&mut self, run: &RunReport) {
+    fn insert_times(&mut self, run: &RunReport) {
         let us = |time: Option<u64>| time.map(|us| us as f64);
         let response = &run.response_time_us;
-        self.put("p50_us", us(response.p50));
-        self.put("p99_us", us(response.p99));
-        self.put("mean_us", response.mean);
-        self.put("max_us", us(response.max));
-        self.put("connect_p99_us", us(run.connect_time_us.p99));
+        self.insert("p50_us", us(response.p50));
+        self.insert("p99_us", us(response.p99));
+        self.insert("mean_us", response.mean);
+        self.insert("max_us", us(response.max));
+        self.insert("connect_p99_us", us(run.connect_time_us.p99));
     }
 
     fn counts(&mut self, run: &RunReport) {
         let fraction = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let (requests, connections) = (&run.requests, &run.connections);
-        self.put("failed_fraction", fraction(requests.failed, requests.completed + requests.failed));
-        self.put("reused_fraction", fraction(connections.reused, connections.reused + connections.opened));
-        self.put("connections_count", Some(connections.opened as f64));
-        self.put("completed_count", Some(requests.completed as f64));
-        self.put("client_busy_fraction", run.client.cpu_fraction_max_thread);
+        self.insert("failed_fraction", fraction(requests.failed, requests.completed + requests.failed));
+        self.insert("reused_fraction", fraction(connections.reused, connections.reused + connections.opened));
+        self.insert("connections_count", Some(connections.opened as f64));
+        self.insert("completed_count", Some(requests.completed as f64));
+        self.insert("client_busy_fraction", run.client.cpu_fraction_max_thread);
         for (kind, count) in run.errors.named() {
-            self.put(&format!("errors.{kind}_count"), Some(count as f64));
+            self.insert(&format!("errors.{kind}_count"), Some(count as f64));
         }
         for (status, count) in &run.status {
-            self.put(&format!("status.{status}_count"), Some(*count as f64));
+            self.insert(&format!("status.{status}_count"), Some(*count as f64));
         }
     }
 }
@@ -154,7 +154,7 @@ pub fn is_rate(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proof::testing::measured;
+    use crate::evidence::testing::measured;
 
     #[test]
     fn every_figure_of_a_load_is_one_of_the_list() {

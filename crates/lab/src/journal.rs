@@ -79,14 +79,14 @@ pub enum Act {
 
 /// What a journal says.
 #[derive(Debug, Default, PartialEq)]
-pub struct Told {
+pub struct JournalContent {
     /// Its acts in their order.
     pub acts: Vec<Act>,
     /// Lines that cannot be read, from 1. A torn last one is none: its act was never done.
     pub damaged: Vec<usize>,
 }
 
-impl Told {
+impl JournalContent {
     /// Reads a journal's text.
     pub fn parse(text: &[u8]) -> Self {
         let mut told = Self::default();
@@ -101,7 +101,7 @@ impl Told {
     }
 
     /// Whether everything was there when the last line was written, and the machine was not started anew since.
-    pub fn is_up(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         let ends_well = self.acts.contains(&Act::Up {});
         ends_well && self.is_of_this_boot()
     }
@@ -128,15 +128,15 @@ impl Told {
 
 /// A scenario's folder below the state directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ScenarioPlace {
     root: PathBuf,
     name: String,
 }
 
-impl Place {
+impl ScenarioPlace {
     /// The one of a scenario, below a state directory. A usage error for a name that is none.
     pub fn of(state: &Path, name: &str) -> Result<Self> {
-        Self::below(real(&state.join("lab")), name)
+        Self::below(canonical_path(&state.join("lab")), name)
     }
 
     fn below(root: PathBuf, name: &str) -> Result<Self> {
@@ -150,7 +150,7 @@ impl Place {
 
     /// All scenarios that have a folder.
     pub fn all(state: &Path) -> Result<Vec<Self>> {
-        Self::all_below(&real(&state.join("lab")))
+        Self::all_below(&canonical_path(&state.join("lab")))
     }
 
     /// All others that have a folder beside this one's.
@@ -160,7 +160,7 @@ impl Place {
 
     /// The one whose folder this is; `None` where it cannot be one.
     pub fn at(folder: &Path) -> Option<Self> {
-        Self::below(real(folder.parent()?), folder.file_name()?.to_str()?).ok()
+        Self::below(canonical_path(folder.parent()?), folder.file_name()?.to_str()?).ok()
     }
 
     fn all_below(root: &Path) -> Result<Vec<Self>> {
@@ -223,7 +223,7 @@ impl Place {
     }
 
     /// What its journal says; `None` without any.
-    pub fn told(&self) -> Result<Option<Told>> {
+    pub fn read(&self) -> Result<Option<JournalContent>> {
         let path = self.path().join("journal.jsonl");
         let shown = path.display();
         let text = match std::fs::metadata(&path) {
@@ -235,7 +235,7 @@ impl Place {
             Err(error) => Err(error),
         };
         match text {
-            Ok(text) => Ok(Some(Told::parse(&text))),
+            Ok(text) => Ok(Some(JournalContent::parse(&text))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error("read", shown, &error)),
         }
@@ -244,15 +244,15 @@ impl Place {
 
 /// The right to build or remove a scenario; it ends with this value, and with the process in any case.
 #[derive(Debug)]
-pub struct Claimed {
-    place: Place,
+pub struct ScenarioLock {
+    place: ScenarioPlace,
     _folder: File,
     journal: Option<File>,
 }
 
-impl Claimed {
+impl ScenarioLock {
     /// Takes it, making the folder if there is none. An error when somebody else is at work on the scenario.
-    pub fn take(place: &Place) -> Result<Self> {
+    pub fn acquire(place: &ScenarioPlace) -> Result<Self> {
         let until = Instant::now() + LOCK_WAIT;
         loop {
             let folder = place.path();
@@ -279,12 +279,12 @@ impl Claimed {
     }
 
     /// Whose it is.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ScenarioPlace {
         &self.place
     }
 
     /// Adds a line to the journal. Called before the act.
-    pub fn tell(&mut self, act: &Act) -> Result<()> {
+    pub fn append(&mut self, act: &Act) -> Result<()> {
         let path = self.place.path().join("journal.jsonl");
         let told = |error: io::Error| io_error("write", path.display(), &error);
         if self.journal.is_none() {
@@ -308,7 +308,7 @@ impl Claimed {
 
 /// A path without links, as the kernel tells those of swap, loop devices and mounts: of what is there, and the rest as it
 /// is.
-fn real(path: &Path) -> PathBuf {
+fn canonical_path(path: &Path) -> PathBuf {
     let with_rest = |there: &Path| {
         let rest = path.strip_prefix(there).ok()?;
         let real = there.canonicalize().ok()?;
@@ -330,7 +330,7 @@ fn lock(folder: &Path) -> io::Result<Option<File>> {
 }
 
 /// Holds off everybody else who begins a scenario, so that two never miss each other's settings of the machine.
-pub fn only_beginner(place: &Place) -> Result<File> {
+pub fn lock_all_scenarios(place: &ScenarioPlace) -> Result<File> {
     let until = Instant::now() + LOCK_WAIT;
     loop {
         match lock(place.root()) {
@@ -353,33 +353,36 @@ mod tests {
     #[test]
     fn a_torn_last_line_was_never_done_and_damage_before_it_is_told() {
         let text = b"{\"act\":\"up\"}\nnonsense\n{\"act\":\"loop\",\"file\":\"/x\"}\n{\"act\":\"swa";
-        let told = Told::parse(text);
+        let told = JournalContent::parse(text);
         assert_eq!(told.acts, [Act::Up {}, Act::Loop { file: "/x".into() }]);
         assert_eq!(told.damaged, [2]);
-        assert!(!told.is_up() && !told.is_of_another_boot(), "nobody knows of which boot it is");
+        assert!(!told.is_complete() && !told.is_of_another_boot(), "nobody knows of which boot it is");
         let before =
             b"{\"act\":\"begin\",\"boot_id\":\"x\",\"scenarios\":null,\"settings\":[]}\n{\"act\":\"up\"}\n";
-        assert!(!Told::parse(before).is_up() && Told::parse(before).is_of_another_boot());
-        assert_eq!(Told::parse(b""), Told::default());
+        assert!(
+            !JournalContent::parse(before).is_complete()
+                && JournalContent::parse(before).is_of_another_boot()
+        );
+        assert_eq!(JournalContent::parse(b""), JournalContent::default());
     }
 
     #[test]
     fn what_is_told_is_read_again_and_goes_with_the_folder() {
         let state = tempfile::tempdir().unwrap();
-        let place = Place::of(state.path(), "s1-siege").unwrap();
-        assert_eq!(place.told(), Ok(None));
-        let mut claimed = Claimed::take(&place).unwrap();
+        let place = ScenarioPlace::of(state.path(), "s1-siege").unwrap();
+        assert_eq!(place.read(), Ok(None));
+        let mut claimed = ScenarioLock::acquire(&place).unwrap();
         let begin = Act::Begin { boot_id: boot_id(), scenarios: None, settings: vec!["vm.x".into()] };
         for act in [&begin, &Act::Up {}] {
-            claimed.tell(act).unwrap();
+            claimed.append(act).unwrap();
         }
-        let told = place.told().unwrap().unwrap();
-        assert!(told.is_up());
+        let told = place.read().unwrap().unwrap();
+        assert!(told.is_complete());
         assert_eq!((told.settings(), told.acts.len()), (&["vm.x".to_owned()][..], 2));
-        assert_eq!(Place::all(state.path()).unwrap(), std::slice::from_ref(&place));
+        assert_eq!(ScenarioPlace::all(state.path()).unwrap(), std::slice::from_ref(&place));
         claimed.remove().unwrap();
         assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
-        assert_eq!(Place::all(state.path()), Ok(vec![]));
+        assert_eq!(ScenarioPlace::all(state.path()), Ok(vec![]));
     }
 
     #[test]
@@ -388,26 +391,26 @@ mod tests {
         let real = top.path().canonicalize().unwrap();
         std::fs::create_dir(real.join("disk")).unwrap();
         std::os::unix::fs::symlink("disk", real.join("link")).unwrap();
-        let path = |state: &str| Place::of(&real.join(state), "x").unwrap().path();
+        let path = |state: &str| ScenarioPlace::of(&real.join(state), "x").unwrap().path();
         assert_eq!(path("link/state"), real.join("disk/state/lab/x"));
         assert_eq!(path("link"), real.join("disk/lab/x"));
         std::os::unix::fs::symlink(real.join("disk"), real.join("disk/lab")).unwrap();
         assert_eq!(path("link"), real.join("disk/x"), "the folder of all may be a link, too");
         std::fs::create_dir(real.join("disk/y")).unwrap();
-        let other = Place::of(&real.join("link"), "y").unwrap();
-        assert!(Place::all(&real.join("link")).unwrap().contains(&other));
-        assert!(Place::of(&real.join("link"), "x").unwrap().others().unwrap().contains(&other));
+        let other = ScenarioPlace::of(&real.join("link"), "y").unwrap();
+        assert!(ScenarioPlace::all(&real.join("link")).unwrap().contains(&other));
+        assert!(ScenarioPlace::of(&real.join("link"), "x").unwrap().others().unwrap().contains(&other));
     }
 
     #[test]
     fn what_others_can_write_is_no_place_to_build() {
         use std::os::unix::fs::PermissionsExt;
         let state = tempfile::tempdir().unwrap();
-        let place = Place::of(state.path(), "x").unwrap();
+        let place = ScenarioPlace::of(state.path(), "x").unwrap();
         let mode = |path: &Path, mode: u32| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
-        let told = || Claimed::take(&place).map(drop).map_err(|error| error.message);
+        let told = || ScenarioLock::acquire(&place).map(drop).map_err(|error| error.message);
         assert_eq!(told(), Ok(()));
         for path in [state.path().to_owned(), place.root().to_owned(), place.path()] {
             mode(&path, 0o777);
@@ -427,18 +430,18 @@ mod tests {
     #[test]
     fn two_never_build_one_scenario() {
         let state = tempfile::tempdir().unwrap();
-        let place = Place::of(state.path(), "x").unwrap();
-        let first = Claimed::take(&place).unwrap();
-        let refused = Claimed::take(&place).unwrap_err();
+        let place = ScenarioPlace::of(state.path(), "x").unwrap();
+        let first = ScenarioLock::acquire(&place).unwrap();
+        let refused = ScenarioLock::acquire(&place).unwrap_err();
         assert_eq!(refused.message, "another webdyno is building or removing `x`");
         drop(first);
-        Claimed::take(&place).unwrap();
+        ScenarioLock::acquire(&place).unwrap();
     }
 
     #[test]
     fn a_name_leads_nowhere_else() {
         for name in ["", ".", "..", "a/b", ".x", "a b", "a\nb"] {
-            assert!(Place::of(Path::new("/x"), name).is_err(), "{name}");
+            assert!(ScenarioPlace::of(Path::new("/x"), name).is_err(), "{name}");
         }
     }
 
@@ -446,7 +449,7 @@ mod tests {
         /// Any bytes: never a panic.
         #[test]
         fn any_bytes_are_a_journal(text: Vec<u8>) {
-            let told = Told::parse(&text);
+            let told = JournalContent::parse(&text);
             let lines = text.iter().filter(|byte| **byte == b'\n').count();
             proptest::prop_assert_eq!(told.acts.len() + told.damaged.len(), lines);
         }

@@ -3,10 +3,10 @@
 //! Facts: nsenter(1), setpriv(1) (`--pdeathsig`: what runs ends with whoever runs it), prlimit(1), env(1), cgroups(7) (0
 //! in cgroup.procs is whoever writes it).
 
-use crate::groups::{Limits, Tree};
-use crate::journal::{Act, Place};
+use crate::cgroups::{GroupTree, HostLimits};
+use crate::journal::{Act, ScenarioPlace};
 use crate::packages;
-use crate::scenario::{CLIENT, Catalogue, Folder, Link, SERVER, Scenario, Service};
+use crate::scenario::{CLIENT, Catalogue, Link, SERVER, Scenario, ScenarioFolder, ScenarioService};
 use crate::services;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
@@ -35,11 +35,11 @@ const OPEN_FILES: (u64, u64) = (1024, 524_288);
 /// A scenario that is up, or is coming up.
 #[derive(Debug)]
 pub struct Lab {
-    pub(crate) folder: Folder,
-    pub(crate) place: Place,
-    pub(crate) tree: Tree,
+    pub(crate) folder: ScenarioFolder,
+    pub(crate) place: ScenarioPlace,
+    pub(crate) tree: GroupTree,
     pub(crate) hosts: BTreeMap<String, ProcessName>,
-    pub(crate) limits: BTreeMap<String, Limits>,
+    pub(crate) limits: BTreeMap<String, HostLimits>,
     pub(crate) links: Vec<Link>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -52,12 +52,12 @@ impl Lab {
 
     /// The same below a given state directory.
     pub fn open_in(state: &Path, name: &str) -> Result<Self> {
-        let place = Place::of(state, name)?;
+        let place = ScenarioPlace::of(state, name)?;
         let not_up = || {
             UserError::cannot_run(format!("the scenario `{name}` is not up"))
                 .hint(format!("webdyno lab up {name}"))
         };
-        let told = place.told()?.filter(crate::journal::Told::is_up).ok_or_else(not_up)?;
+        let told = place.read()?.filter(crate::journal::JournalContent::is_complete).ok_or_else(not_up)?;
         let mut hosts = BTreeMap::new();
         let mut catalogue = Catalogue::BuiltIn;
         for act in told.acts {
@@ -77,10 +77,10 @@ impl Lab {
     }
 
     /// One without hosts.
-    pub(crate) fn of(folder: Folder, place: Place) -> Result<Self> {
-        let tree = Tree::of_this_machine(place.name())?;
+    pub(crate) fn of(folder: ScenarioFolder, place: ScenarioPlace) -> Result<Self> {
+        let tree = GroupTree::of_machine(place.name())?;
         let limits =
-            |name: &String| folder.scenario.hosts.get(name).map_or(Ok(Limits::default()), Limits::of);
+            |name: &String| folder.scenario.hosts.get(name).map_or(Ok(HostLimits::default()), HostLimits::of);
         let limits = folder
             .scenario
             .host_names()
@@ -92,7 +92,7 @@ impl Lab {
     }
 
     /// The scenario with its files.
-    pub fn folder(&self) -> &Folder {
+    pub fn folder(&self) -> &ScenarioFolder {
         &self.folder
     }
 
@@ -121,14 +121,14 @@ impl Lab {
     }
 
     /// An error once the user wants it to end.
-    pub fn go_on(&self) -> Result<()> {
+    pub fn check_interrupted(&self) -> Result<()> {
         if self.stop.load(Ordering::SeqCst) { Err(UserError::interrupted()) } else { Ok(()) }
     }
 
     /// The start of a command line that is run on a host: arguments are to be added, program first. It is in all of the
     /// host's namespaces and groups, and ends with whoever waits for it. On `client` it has our own environment and
     /// working directory, on others the host's, and `/`.
-    pub fn enter(&self, host: &str) -> Result<Command> {
+    pub fn enter_host(&self, host: &str) -> Result<Command> {
         self.enter_groups(host, None)
     }
 
@@ -144,7 +144,7 @@ impl Lab {
     fn enter_groups(&self, host: &str, service: Option<usize>) -> Result<Command> {
         let pid = self.pid(host)?;
         let has_services = !service_limits(self.scenario(), host).is_empty();
-        let mut command = joining(&self.tree.folders(host, has_services, service));
+        let mut command = join_groups(&self.tree.folders(host, has_services, service));
         command.arg(packages::NSENTER.find()?).args(["-t", &pid.to_string(), "-m", "-u", "-i", "-n"]);
         // The clients are among the machine's processes.
         command.args((host != CLIENT).then_some("-p"));
@@ -169,7 +169,7 @@ impl Lab {
         if self.root(host).join(&services::ENVVARS[1..]).symlink_metadata().is_err() {
             return Ok(vec![]);
         }
-        let mut inside = joining(self.tree.builders_folder().as_slice());
+        let mut inside = join_groups(self.tree.builders_folder().as_slice());
         inside.arg(packages::NSENTER.find()?).args(["-t", &pid.to_string(), "-m", "-u", "-i", "-n", "-p"]);
         inside.env_clear().envs(USUAL);
         Ok(services::environment(inside, Path::new(services::ENVVARS)))
@@ -177,14 +177,14 @@ impl Lab {
 }
 
 /// A command line that joins groups before anything else: arguments are to be added.
-pub(crate) fn joining(groups: &[PathBuf]) -> Command {
+pub(crate) fn join_groups(groups: &[PathBuf]) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", JOIN, "sh"]).args(groups).arg("--");
     command
 }
 
 /// Where a host's own files are.
-pub(crate) fn files(place: &Place, host: &str) -> PathBuf {
+pub(crate) fn files(place: &ScenarioPlace, host: &str) -> PathBuf {
     place.path().join("hosts").join(host)
 }
 
@@ -198,8 +198,8 @@ fn links(scenario: &Scenario) -> Vec<Link> {
 }
 
 /// The services of a host that have limits of their own.
-pub(crate) fn service_limits<'a>(scenario: &'a Scenario, host: &str) -> Vec<(usize, &'a Service)> {
-    let has_limits = |service: &Service| service.processes.is_some() || service.memory.is_some();
+pub(crate) fn service_limits<'a>(scenario: &'a Scenario, host: &str) -> Vec<(usize, &'a ScenarioService)> {
+    let has_limits = |service: &ScenarioService| service.processes.is_some() || service.memory.is_some();
     let all = scenario.services.iter().enumerate();
     all.filter(|(_, service)| service.host == host && has_limits(service)).collect()
 }

@@ -1,9 +1,10 @@
 //! Servers of our own to load: the private Apache of the quickstart, and scenarios: faulty servers in network namespaces
 //! and control groups, on one machine.
 
-pub mod down;
+pub mod build;
+pub mod cgroups;
+pub mod evidence;
 pub mod figures;
-pub mod groups;
 pub mod hosts;
 pub mod journal;
 mod lab;
@@ -11,13 +12,12 @@ mod machine;
 pub mod packages;
 pub mod page;
 pub mod preconditions;
-pub mod proof;
 pub mod quickstart;
+pub mod remove;
 pub mod run;
 pub mod scenario;
 pub mod services;
-pub mod sizes;
-pub mod up;
+pub mod units;
 pub mod users;
 
 pub use lab::Lab;

@@ -3,9 +3,9 @@
 //! Facts: proc_sys(5), swapon(8). A setting is put back only while it still has our value: whoever changed it since meant
 //! to.
 
-use crate::hosts::Tools;
+use crate::hosts::ToolRunner;
 use crate::hosts::settings::{plain, read_setting, write_setting};
-use crate::journal::{Act, Claimed};
+use crate::journal::{Act, ScenarioLock};
 use crate::packages;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,12 +23,13 @@ pub fn value(value: &toml::Value) -> String {
 }
 
 /// Changes a setting of the initial namespace, where this process is.
-pub fn change_setting(claimed: &mut Claimed, name: &str, value: &str) -> Result<()> {
+pub fn change_setting(claimed: &mut ScenarioLock, name: &str, value: &str) -> Result<()> {
     let (old, new) = (read_setting(name)?, plain(value));
     if old == new {
         return Ok(());
     }
-    let mut tell = |new: String| claimed.tell(&Act::Setting { name: name.to_owned(), old: old.clone(), new });
+    let mut tell =
+        |new: String| claimed.append(&Act::Setting { name: name.to_owned(), old: old.clone(), new });
     tell(new.clone())?;
     write_setting(name, value)?;
     // The kernel may have made another value of it: the number of buckets of a table is rounded, a long name is cut.
@@ -38,30 +39,32 @@ pub fn change_setting(claimed: &mut Claimed, name: &str, value: &str) -> Result<
 
 /// What a setting was before a scenario changed it, and what the scenario made of it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedSetting {
     name: String,
     old: String,
     ours: Vec<String>,
 }
 
 /// The settings that acts tell of, in the order in which they were changed first.
-pub fn changed(acts: &[Act]) -> Vec<Changed> {
-    let mut all: Vec<Changed> = vec![];
+pub fn changed_settings(acts: &[Act]) -> Vec<ChangedSetting> {
+    let mut all: Vec<ChangedSetting> = vec![];
     for act in acts {
         let Act::Setting { name, old, new } = act else { continue };
         match all.iter_mut().find(|known| known.name == *name) {
             Some(known) if known.old == *old || known.ours.contains(old) => known.ours.push(new.clone()),
             // Somebody else set it in between.
             Some(known) => (known.old, known.ours) = (old.clone(), vec![new.clone()]),
-            None => all.push(Changed { name: name.clone(), old: old.clone(), ours: vec![new.clone()] }),
+            None => {
+                all.push(ChangedSetting { name: name.clone(), old: old.clone(), ours: vec![new.clone()] })
+            }
         }
     }
     all
 }
 
-impl Changed {
+impl ChangedSetting {
     /// Puts the setting back. A note when it has neither the old value nor one of ours: somebody else set it since.
-    pub fn put_back(&self) -> Option<String> {
+    pub fn revert(&self) -> Option<String> {
         let Self { name, old, ours } = self;
         match read_setting(name) {
             Ok(now) if now == *old => None,
@@ -76,7 +79,7 @@ impl Changed {
 }
 
 /// Adds a file of swap to the machine, in the scenario's folder.
-pub fn add_swap(tools: &Tools, claimed: &mut Claimed, bytes: u64) -> Result<()> {
+pub fn add_swap(tools: &ToolRunner, claimed: &mut ScenarioLock, bytes: u64) -> Result<()> {
     let path = claimed.place().path().join(format!("swap-{bytes}"));
     let shown = path.display().to_string();
     if path.exists() {
@@ -88,25 +91,25 @@ pub fn add_swap(tools: &Tools, claimed: &mut Claimed, bytes: u64) -> Result<()> 
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)
         .map_err(|error| told(error.into()))?;
     tools.run(packages::MKSWAP, &[&shown])?;
-    claimed.tell(&Act::Swap { file: path.clone() })?;
+    claimed.append(&Act::Swap { file: path.clone() })?;
     // Not on tmpfs, nor on the layers of a container.
     let hint = "swap needs a file system as ext4 or xfs: set WEBDYNO_STATE to a directory on one";
     tools.run(packages::SWAPON, &[&shown]).map(drop).map_err(|error| error.hint(hint))
 }
 
 /// Takes all swap from the machine whose files are below a folder.
-pub fn remove_swap(tools: &Tools, folder: &Path) -> Result<()> {
+pub fn remove_swap(tools: &ToolRunner, folder: &Path) -> Result<()> {
     let path = "/proc/swaps";
     let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
-    for file in swaps(&text).iter().filter(|file| Path::new(file).starts_with(folder)) {
+    for file in swap_files(&text).iter().filter(|file| Path::new(file).starts_with(folder)) {
         tools.run(packages::SWAPOFF, &[file])?;
     }
     Ok(())
 }
 
 /// The files of `/proc/swaps`.
-fn swaps(text: &str) -> Vec<String> {
-    let first = |line: &str| line.split_ascii_whitespace().next().map(crate::groups::unescaped);
+fn swap_files(text: &str) -> Vec<String> {
+    let first = |line: &str| line.split_ascii_whitespace().next().map(crate::cgroups::unescaped);
     text.lines().skip(1).filter_map(first).collect()
 }
 
@@ -117,8 +120,8 @@ mod tests {
     #[test]
     fn files_of_swap_are_found() {
         let text = "Filename\t\t\tType\t\tSize\n/var/lib/a\\040b/swap-9  file  524284  0  -2\n/dev/sda2 partition 1 0 -3\n";
-        assert_eq!(swaps(text), ["/var/lib/a b/swap-9", "/dev/sda2"]);
-        assert!(swaps("").is_empty());
+        assert_eq!(swap_files(text), ["/var/lib/a b/swap-9", "/dev/sda2"]);
+        assert!(swap_files("").is_empty());
     }
 
     #[test]
@@ -132,8 +135,8 @@ mod tests {
             steps.iter().map(act).collect()
         };
         let shown = |steps: &[(&str, &str, &str)]| -> Vec<String> {
-            let one = |one: &Changed| format!("{} {} {}", one.name, one.old, one.ours.join(","));
-            changed(&acts(steps)).iter().map(one).collect()
+            let one = |one: &ChangedSetting| format!("{} {} {}", one.name, one.old, one.ours.join(","));
+            changed_settings(&acts(steps)).iter().map(one).collect()
         };
         assert_eq!(shown(&[("a", "0", "1000"), ("a", "0", "1024")]), ["a 0 1000,1024"], "rounded");
         assert_eq!(shown(&[("a", "1", "2"), ("b", "7", "8"), ("a", "2", "3")]), ["a 1 2,3", "b 7 8"]);

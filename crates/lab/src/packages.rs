@@ -11,7 +11,7 @@ const DIRECTORIES: [&str; 6] =
 
 /// A program of others, found anew each time: installing a package mends an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Program {
+pub struct ExternalProgram {
     /// Its file's name.
     pub name: &'static str,
     /// The package.
@@ -19,33 +19,33 @@ pub struct Program {
 }
 
 /// Addresses and links.
-pub const IP: Program = Program { name: "ip", package: "iproute2" };
+pub const IP: ExternalProgram = ExternalProgram { name: "ip", package: "iproute2" };
 /// Shaping.
-pub const TC: Program = Program { name: "tc", package: "iproute2" };
+pub const TC: ExternalProgram = ExternalProgram { name: "tc", package: "iproute2" };
 /// Firewalls.
-pub const NFT: Program = Program { name: "nft", package: "nftables" };
+pub const NFT: ExternalProgram = ExternalProgram { name: "nft", package: "nftables" };
 /// File systems.
-pub const MKFS: Program = Program { name: "mkfs.ext4", package: "e2fsprogs" };
+pub const MKFS: ExternalProgram = ExternalProgram { name: "mkfs.ext4", package: "e2fsprogs" };
 /// Disks on files.
-pub const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+pub const LOSETUP: ExternalProgram = ExternalProgram { name: "losetup", package: "mount" };
 /// Mounts in hosts.
-pub const MOUNT: Program = Program { name: "mount", package: "mount" };
+pub const MOUNT: ExternalProgram = ExternalProgram { name: "mount", package: "mount" };
 /// Makes swap.
-pub const MKSWAP: Program = Program { name: "mkswap", package: "util-linux" };
+pub const MKSWAP: ExternalProgram = ExternalProgram { name: "mkswap", package: "util-linux" };
 /// Swap in use.
-pub const SWAPON: Program = Program { name: "swapon", package: "mount" };
+pub const SWAPON: ExternalProgram = ExternalProgram { name: "swapon", package: "mount" };
 /// And not.
-pub const SWAPOFF: Program = Program { name: "swapoff", package: "mount" };
+pub const SWAPOFF: ExternalProgram = ExternalProgram { name: "swapoff", package: "mount" };
 /// Enters a host.
-pub const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
+pub const NSENTER: ExternalProgram = ExternalProgram { name: "nsenter", package: "util-linux" };
 /// Ends what runs in a host with whoever started it.
-pub const SETPRIV: Program = Program { name: "setpriv", package: "util-linux" };
+pub const SETPRIV: ExternalProgram = ExternalProgram { name: "setpriv", package: "util-linux" };
 /// Load of somebody else's.
-pub const WRK: Program = Program { name: "wrk", package: "wrk" };
+pub const WRK: ExternalProgram = ExternalProgram { name: "wrk", package: "wrk" };
 /// Limits of processes.
-pub const PRLIMIT: Program = Program { name: "prlimit", package: "util-linux" };
+pub const PRLIMIT: ExternalProgram = ExternalProgram { name: "prlimit", package: "util-linux" };
 
-impl Program {
+impl ExternalProgram {
     /// Its file.
     pub fn find(self) -> Result<PathBuf> {
         self.look().ok_or_else(|| not_installed(&[self.package]))
@@ -58,7 +58,7 @@ impl Program {
 
 /// An error when something is not installed that a scenario needs: all of it at once.
 pub fn check(scenario: &Scenario) -> Result<()> {
-    let mut missing: Vec<&'static str> = needed(scenario)
+    let mut missing: Vec<&'static str> = needed_programs(scenario)
         .into_iter()
         .filter(|program| program.look().is_none())
         .map(|program| program.package)
@@ -70,7 +70,7 @@ pub fn check(scenario: &Scenario) -> Result<()> {
 }
 
 /// The programs that the lab itself runs for a scenario.
-fn needed(scenario: &Scenario) -> Vec<Program> {
+fn needed_programs(scenario: &Scenario) -> Vec<ExternalProgram> {
     let mut needed = vec![IP, NSENTER, SETPRIV, PRLIMIT];
     let mut hosts = scenario.hosts.values();
     let shaped = |link: &crate::scenario::Link| link.rate_there.is_some() || link.rate_back.is_some();
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_with_the_command_that_installs_it() {
-        let nothing = Program { name: "no-such-program", package: "nothing" };
+        let nothing = ExternalProgram { name: "no-such-program", package: "nothing" };
         let told = nothing.find().unwrap_err();
         assert_eq!(told.message, "the package nothing is not installed");
         assert_eq!(told.hint.as_deref(), Some("apt-get install nothing"));
@@ -114,7 +114,7 @@ mod tests {
         let head = "title = \"x\"\ngroup = \"fault\"\nstory = \"x\"\nrounds = []\nload = { flags = \"\" }\n";
         let names = |more: &str| {
             let scenario = crate::scenario::parse(&format!("{head}{more}"), Path::new("x")).unwrap();
-            needed(&scenario).iter().skip(4).map(|program| program.name).collect::<Vec<_>>()
+            needed_programs(&scenario).iter().skip(4).map(|program| program.name).collect::<Vec<_>>()
         };
         assert!(names("").is_empty());
         assert_eq!(

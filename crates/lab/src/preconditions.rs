@@ -1,7 +1,7 @@
 //! What must hold before a scenario is built or removed: the right to do it, the place, and that the scenario is ours.
 
-use crate::groups::{self, Tree};
-use crate::journal::Place;
+use crate::cgroups::{self, GroupTree};
+use crate::journal::ScenarioPlace;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -17,10 +17,10 @@ pub fn check_root(command: &str, name: &str) -> Result<()> {
 }
 
 /// An error for whoever is on a host: the end of its scenario would be ours, half-way.
-pub(crate) fn check_outside(command: &str) -> Result<()> {
+pub(crate) fn check_not_on_lab_host(command: &str) -> Result<()> {
     let path = "/proc/self/cgroup";
     let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
-    match groups::host_of(&text) {
+    match cgroups::host_of(&text) {
         None => Ok(()),
         Some((scenario, host)) => Err(UserError::cannot_run(format!(
             "`webdyno lab {command}` was typed on the host `{host}` of `{scenario}`, and would end with it"
@@ -30,8 +30,8 @@ pub(crate) fn check_outside(command: &str) -> Result<()> {
 }
 
 /// An error when a scenario of this name was built with another state directory: its groups would be taken for ours.
-pub(crate) fn check_own(place: &Place, tree: &Tree) -> Result<()> {
-    match tree.stranger(&place.path()) {
+pub(crate) fn check_same_state_directory(place: &ScenarioPlace, tree: &GroupTree) -> Result<()> {
+    match tree.foreign_root(&place.path()) {
         None => Ok(()),
         Some(folder) => Err(UserError::cannot_run(format!(
             "the scenario `{}` is up already, with its files in {}",

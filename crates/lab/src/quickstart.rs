@@ -56,7 +56,7 @@ impl PrivateApache {
     }
 
     fn create_in(run_directory: &Path, program: &Path, modules: &Path) -> Result<Self> {
-        let (root, temporary) = choose_root(run_directory)?;
+        let (root, temporary) = choose_server_root(run_directory)?;
         let written = Self::write_files(program, modules, root.clone(), temporary);
         written.inspect_err(|_| discard(&root))
     }
@@ -141,7 +141,7 @@ fn find_modules() -> Result<PathBuf> {
 
 /// The ServerRoot: in the run directory, unless Apache's unprivileged workers could not reach it there (as root they
 /// run as another user, and a home directory is closed to it).
-fn choose_root(run_directory: &Path) -> Result<(PathBuf, bool)> {
+fn choose_server_root(run_directory: &Path) -> Result<(PathBuf, bool)> {
     std::fs::create_dir_all(run_directory)
         .map_err(|error| io_error("create", run_directory.display(), &error))?;
     let inside = create_root(&run_directory.join("apache"))?;
@@ -312,7 +312,7 @@ mod tests {
     fn the_files_stay_in_the_run_directory_when_workers_can_reach_it() {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         open_to_others(place.path()).unwrap();
-        let (root, temporary) = choose_root(place.path()).unwrap();
+        let (root, temporary) = choose_server_root(place.path()).unwrap();
         assert_eq!((root, temporary), (place.path().canonicalize().unwrap().join("apache"), false));
     }
 
@@ -320,7 +320,7 @@ mod tests {
     fn a_closed_directory_is_avoided_as_root() {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-        let (root, temporary) = choose_root(place.path()).unwrap();
+        let (root, temporary) = choose_server_root(place.path()).unwrap();
         std::fs::remove_dir(&root).unwrap();
         assert_eq!(temporary, running_as_root(), "only workers that are somebody else are locked out");
         assert_eq!(temporary, !root.starts_with(place.path().canonicalize().unwrap()));
@@ -348,7 +348,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("apache")).unwrap();
         std::fs::write(place.path().join("apache/notes"), "of somebody else").unwrap();
-        let error = choose_root(place.path()).unwrap_err();
+        let error = choose_server_root(place.path()).unwrap_err();
         assert!(error.message.contains("apache"), "{error}");
         assert!(place.path().join("apache/notes").exists());
     }

@@ -70,7 +70,7 @@ pub struct RenderedPlan {
     pub diff: String,
     /// Files that belong to a configuration management: then the plan is for people to take over, and never written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub managed: Vec<Managed>,
+    pub managed: Vec<ManagedFile>,
 }
 
 /// What a target makes of setting changes that it is to prepare.
@@ -111,7 +111,7 @@ impl Preparation {
 
 /// A file that something else writes and would write again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Managed {
+pub struct ManagedFile {
     /// The file.
     pub path: String,
     /// `Puppet`.

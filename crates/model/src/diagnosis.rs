@@ -7,7 +7,7 @@ use crate::live_traffic::LiveTraffic;
 use crate::page::AblationFigure;
 use crate::purpose::Purpose;
 use crate::run::RunReport;
-use crate::sample::Missing;
+use crate::sample::MissingSignal;
 use crate::service::SettingValue;
 use crate::setting::{SettingId, Target};
 use crate::site::Site;
@@ -172,7 +172,7 @@ pub struct Diagnosis {
     /// Where the time goes.
     pub time_breakdown_us: TimeBreakdown,
     /// Signals that were not there.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
     /// The load that was diagnosed; `None` without load of our own.
     pub run: Option<RunReport>,
     /// What other clients sent meanwhile; `None` when that is not known.
@@ -187,20 +187,20 @@ pub struct Diagnosis {
 
 /// What a check is written as: a diagnosis without its field `run`.
 #[derive(Debug, Serialize)]
-pub struct WithoutRun<'a> {
+pub struct CheckOutput<'a> {
     schema: &'a str,
     bottleneck: &'a str,
     findings: &'a [Finding],
     next_limit: &'a Option<NextLimit>,
     ceilings: &'a [Ceiling],
     time_breakdown_us: &'a TimeBreakdown,
-    missing: &'a [Missing],
+    missing: &'a [MissingSignal],
     live_traffic: &'a Option<LiveTraffic>,
     site: &'a Option<Site>,
     environment: &'a Environment,
 }
 
-impl<'a> WithoutRun<'a> {
+impl<'a> CheckOutput<'a> {
     /// The same, borrowed.
     pub fn of(check: &'a Diagnosis) -> Self {
         Self {

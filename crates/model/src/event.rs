@@ -3,15 +3,15 @@
 //! One JSON object a line: `{"v":1,"seq":,"t_us":,"kind":,...}`. Readers skip kinds that they do not know, so new
 //! kinds and new optional fields may be added within a version.
 
-use crate::brake::Brake;
 use crate::change::{Change, JournalPlace};
 use crate::client::ClientTables;
 use crate::diagnosis::Finding;
 use crate::environment::Environment;
+use crate::harm_guard::HarmGuardTrip;
 use crate::interval::{Interval, LoadEnd};
 use crate::objective::Objective;
 use crate::purpose::Purpose;
-use crate::sample::{CollectorInfo, Missing, Sample};
+use crate::sample::{CollectorInfo, MissingSignal, Sample};
 use crate::service::ServiceSnapshot;
 use crate::topology::Topology;
 use crate::tune::{Goal, Round, TuneState};
@@ -190,14 +190,14 @@ pub enum EventBody {
         /// Which load.
         load: u32,
         /// Why.
-        brake: Brake,
+        brake: HarmGuardTrip,
     },
     /// What could not be watched of the harm that a load may do.
     Unwatched {
         /// Which load.
         load: u32,
         /// The signals.
-        missing: Vec<Missing>,
+        missing: Vec<MissingSignal>,
     },
     /// What the wall clock shows now, where it is not the one at the start plus the time since: at the start of a later
     /// part of the log, and when somebody has set it.

@@ -60,8 +60,8 @@ pub struct Interval {
     #[serde(default, skip_serializing_if = "TcpCounts::is_empty")]
     pub tcp: TcpCounts,
     /// What the kernel stamped.
-    #[serde(default, skip_serializing_if = "StampCounts::is_empty")]
-    pub stamps: StampCounts,
+    #[serde(default, skip_serializing_if = "RxTimestampCounts::is_empty")]
+    pub stamps: RxTimestampCounts,
     /// Redirects that were followed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub redirects: u64,
@@ -228,7 +228,7 @@ impl TcpCounts {
 /// What the kernel stamped when it received it (SO_TIMESTAMPING), on the connections that had it stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct StampCounts {
+pub struct RxTimestampCounts {
     /// Connections opened that are stamped.
     pub connections: u64,
     /// Answers on them whose end has a stamp.
@@ -238,7 +238,7 @@ pub struct StampCounts {
     pub answers_without: u64,
 }
 
-impl StampCounts {
+impl RxTimestampCounts {
     /// Whether nothing was to be stamped.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -295,7 +295,7 @@ pub enum EndReason {
     Interrupted,
     /// For a long time no connection came about, and requests that were still to be sent would have failed too.
     Hopeless,
-    /// It began to do harm: see [`crate::brake`].
+    /// It began to do harm: see [`crate::harm_guard`].
     Braked,
     /// It verified a change, and it became clear that the change is worse.
     StopLoss,

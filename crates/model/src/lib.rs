@@ -4,7 +4,6 @@
 //! reports are the ones that scripts depend on (see docs/contract.md). Numbers carry their unit in their name;
 //! what is unknown is `None` and becomes `null`, never zero.
 
-pub mod brake;
 pub mod change;
 pub mod client;
 pub mod diagnosis;
@@ -14,6 +13,7 @@ pub mod environment;
 pub mod error;
 pub mod event;
 pub mod fact;
+pub mod harm_guard;
 pub mod histogram;
 pub mod interval;
 pub mod live_traffic;

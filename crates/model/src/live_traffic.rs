@@ -19,7 +19,7 @@ pub struct LiveTraffic {
 
 impl LiveTraffic {
     /// In words: `12 requests/s and 3 connections of others`.
-    pub fn told(&self) -> String {
+    pub fn to_text(&self) -> String {
         let whole = |value: f64| significant(value, 3);
         let requests = self.requests_per_s.map(|rate| format!("{} requests/s", whole(rate)));
         let connections =
@@ -50,7 +50,7 @@ mod tests {
             (None, None, "requests of others"),
         ] {
             let traffic = LiveTraffic { present: true, requests_per_s, connections_count, evidence: vec![] };
-            assert_eq!(traffic.told(), expected);
+            assert_eq!(traffic.to_text(), expected);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::environment::Environment;
 use crate::number::Number;
-use crate::sample::{MetricKind, Missing};
+use crate::sample::{MetricKind, MissingSignal};
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct Observation {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<ObservedHost>,
     /// What went wrong meanwhile.
-    pub incidents: Vec<SeenIncident>,
+    pub incidents: Vec<ObservedIncident>,
 }
 
 /// One host of an observation.
@@ -44,7 +44,7 @@ pub struct ObservedHost {
     /// Every collector, and how its readings went.
     pub collectors: Vec<CollectorState>,
     /// Signals that could not be had, each once.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
 }
 
 /// One metric as it was read last.
@@ -102,7 +102,7 @@ pub struct CollectorState {
 
 /// Something that went wrong while a host was watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct SeenIncident {
+pub struct ObservedIncident {
     /// Wall clock, RFC 3339.
     pub at: String,
     /// Seconds since the session began.

@@ -1,9 +1,9 @@
 //! The report of a load: the JSON of `webdyno run`, as docs/contract.md fixes it.
 
-use crate::brake::Brake;
 pub use crate::client::ClientReport;
 use crate::distribution::{Dist, PercentileNeed};
 use crate::environment::Environment;
+use crate::harm_guard::HarmGuardTrip;
 use crate::interval::{ConnectionCounts, ErrorCounts};
 pub use crate::page::PageReport;
 use crate::page::{Ablation, VisitCounts};
@@ -98,7 +98,7 @@ pub struct RunReport {
     /// Whether the generator kept up.
     pub client: ClientReport,
     /// Why the load was stopped before its end; `None` when it did no harm that was seen.
-    pub brake: Option<Brake>,
+    pub brake: Option<HarmGuardTrip>,
     /// Objectives and whether they were met.
     pub objectives: Vec<ObjectiveResult>,
     /// The other runs of the same load; `None` when it was made once.

@@ -22,7 +22,7 @@ pub struct Sample {
     /// Signals that this collector could give and does not, each with why and what helps; `None` when they are those of
     /// its sample before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missing: Option<Vec<Missing>>,
+    pub missing: Option<Vec<MissingSignal>>,
 }
 
 /// What a collector reads, written to the log once.
@@ -49,14 +49,14 @@ pub struct Metric {
     /// A shell command that shows the same figure by hand.
     pub reproduce: String,
     /// Whether readings leave it out while it is as it was told last. The first reading tells all, zeros included, and
-    /// all is told again at least every [`TOLD_AGAIN_COUNT`] readings and beside any error; absent from a reading without
+    /// all is told again at least every [`FORWARD_FILL_READINGS_MAX`] readings and beside any error; absent from a reading without
     /// error it is unchanged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub on_change: bool,
 }
 
 /// After so many readings a collector tells again what did not change.
-pub const TOLD_AGAIN_COUNT: u64 = 60;
+pub const FORWARD_FILL_READINGS_MAX: u64 = 60;
 
 impl Metric {
     /// Whether this describes the values of that name.
@@ -84,7 +84,7 @@ pub enum MetricKind {
 
 /// A signal that could not be read, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
+pub struct MissingSignal {
     /// Which signal: `mod_status`.
     pub signal: String,
     /// Why it is missing.

@@ -1,6 +1,6 @@
 //! A service as it was discovered: which program serves the port, and the values of its settings that are in force.
 
-use crate::sample::Missing;
+use crate::sample::MissingSignal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct ServiceSnapshot {
     /// Settings by name.
     pub settings: BTreeMap<String, SettingInForce>,
     /// Signals that this service could give and does not.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
     /// Problems found while reading it, in words.
     pub warnings: Vec<String>,
     /// What waits for the next reload and would take effect with any change of ours: file and why, in words.

@@ -44,7 +44,7 @@ impl Target {
 
 /// A setting, by what it belongs to and its name there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(from = "Words", into = "Words")]
+#[serde(from = "SettingText", into = "SettingText")]
 pub struct SettingId {
     /// What it belongs to.
     pub target: Target,
@@ -54,7 +54,7 @@ pub struct SettingId {
 
 /// A setting as outputs and logs write it.
 #[derive(Serialize, Deserialize)]
-struct Words {
+struct SettingText {
     service: String,
     setting: String,
 }
@@ -99,8 +99,8 @@ impl SettingId {
     }
 }
 
-impl From<Words> for SettingId {
-    fn from(Words { service, setting }: Words) -> Self {
+impl From<SettingText> for SettingId {
+    fn from(SettingText { service, setting }: SettingText) -> Self {
         match service.as_str() {
             "sysctl" => Self::sysctl(setting),
             "hardware" => Self::hardware(setting),
@@ -112,7 +112,7 @@ impl From<Words> for SettingId {
     }
 }
 
-impl From<SettingId> for Words {
+impl From<SettingId> for SettingText {
     fn from(id: SettingId) -> Self {
         Self { service: id.target.name().to_owned(), setting: id.name }
     }

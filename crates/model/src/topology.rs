@@ -1,6 +1,6 @@
 //! What stands behind a service: the programs that it talks to, and by which sockets.
 
-use crate::sample::Missing;
+use crate::sample::MissingSignal;
 use crate::service::ServiceSnapshot;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Topology {
     /// Who talks to whom.
     pub links: Vec<Link>,
     /// What could not be seen of it.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
 }
 
 /// One program that talks to another.

@@ -1,10 +1,10 @@
 //! Tuning: the goal, the rounds and their verdicts, as docs/contract.md fixes them.
 
-use crate::brake::Brake;
-use crate::change::{Change, Managed};
+use crate::change::{Change, ManagedFile};
 use crate::diagnosis::{Ceiling, Predicted};
 use crate::environment::Environment;
 use crate::error::{Result, UserError};
+use crate::harm_guard::HarmGuardTrip;
 use crate::live_traffic::LiveTraffic;
 use crate::run::RunReport;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ impl Goal {
     }
 
     /// Whether a rate of good answers meets it. `max` is never met by a figure: tuning goes on until nothing helps.
-    pub fn met_by(self, rate: f64) -> bool {
+    pub fn is_met_by(self, rate: f64) -> bool {
         matches!(self, Self::Rate(goal) if rate >= goal)
     }
 }
@@ -132,7 +132,7 @@ pub struct Round {
     pub verdict: Option<Verdict>,
     /// Why the load that was to verify it was stopped: then the change does harm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brake: Option<Brake>,
+    pub brake: Option<HarmGuardTrip>,
     /// Whether the change stayed.
     pub kept: bool,
     /// How long the service did not answer while the change took effect: 0 when no question from outside was missed,
@@ -142,7 +142,7 @@ pub struct Round {
     pub diff: String,
     /// Files of it that belong to a configuration management: then it was proposed, and not written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub managed: Vec<Managed>,
+    pub managed: Vec<ManagedFile>,
 }
 
 /// What became of the server.

@@ -1,6 +1,6 @@
 //! JSON for programs: the schemas of docs/contract.md, as the model's types give them.
 
-use webdyno_model::diagnosis::{CHECK_SCHEMA, WithoutRun};
+use webdyno_model::diagnosis::{CHECK_SCHEMA, CheckOutput};
 use webdyno_model::{Result, UserError};
 use webdyno_session::view::{Outcome, View};
 
@@ -10,7 +10,7 @@ pub fn json(view: &View) -> Result<String> {
     let rendered = match &view.outcome {
         Outcome::Run(run) => serde_json::to_string_pretty(run),
         Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => {
-            serde_json::to_string_pretty(&WithoutRun::of(check))
+            serde_json::to_string_pretty(&CheckOutput::of(check))
         }
         Outcome::Diagnosis(diagnosis) => serde_json::to_string_pretty(diagnosis),
         Outcome::Tune(tune) => serde_json::to_string_pretty(tune),

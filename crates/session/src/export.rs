@@ -11,7 +11,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
-use webdyno_model::change::{ApplyClass, Change, FileEdit, Managed, RenderedPlan};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, ManagedFile, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::tune::Round;
 use webdyno_model::{Result, UserError};
@@ -25,12 +25,12 @@ const README: &str = "README.txt";
 #[derive(Debug)]
 pub struct Export {
     directory: PathBuf,
-    sets: Vec<Set>,
+    sets: Vec<CompatiblePlans>,
 }
 
 /// Plans that fit together.
 #[derive(Debug, Default)]
-struct Set {
+struct CompatiblePlans {
     files: Vec<FileEdit>,
     rounds: Vec<Round>,
 }
@@ -72,7 +72,7 @@ impl Export {
         let set = match fitting {
             Some(set) => set,
             None => {
-                self.sets.push(Set::default());
+                self.sets.push(CompatiblePlans::default());
                 let last = self.sets.len() - 1;
                 &mut self.sets[last]
             }
@@ -92,14 +92,14 @@ impl Export {
             let place = if index == 0 { self.directory.clone() } else { self.directory.join(set.name()) };
             set.write(&place)?;
         }
-        let others: Vec<String> = self.sets.iter().skip(1).map(Set::name).collect();
+        let others: Vec<String> = self.sets.iter().skip(1).map(CompatiblePlans::name).collect();
         let readme = readme(self.sets.first(), &others);
         let path = self.directory.join(README);
         create(&path, &readme).map_err(|error| io_error("write", path.display(), &error))
     }
 }
 
-impl Set {
+impl CompatiblePlans {
     /// Whether an edit starts from where this set leaves the file.
     fn fits(&self, edit: &FileEdit) -> bool {
         let known = self.files.iter().find(|known| known.path == edit.path);
@@ -162,7 +162,7 @@ fn create(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The page: what, why, how it takes effect, how to undo it.
-fn readme(set: Option<&Set>, others: &[String]) -> String {
+fn readme(set: Option<&CompatiblePlans>, others: &[String]) -> String {
     let Some(set) = set else {
         return "webdyno planned no change: nothing was found that it could improve by writing files.\n"
             .into();
@@ -176,7 +176,7 @@ fn readme(set: Option<&Set>, others: &[String]) -> String {
         let _ = write!(out, "Why\n  {} ({})\n{}", round.summary, round.finding, proof(round));
         let class = round.changes.iter().map(|change| change.class).max();
         let _ = writeln!(out, "How it takes effect\n  {}", effect(class));
-        for Managed { path, by, why } in &round.managed {
+        for ManagedFile { path, by, why } in &round.managed {
             let _ = writeln!(out, "Whose it is\n  {path} is managed by {by} ({why}): make the change there");
         }
     }
@@ -337,7 +337,8 @@ mod tests {
 
     #[test]
     fn whose_a_file_is_stands_on_the_page() {
-        let managed = Managed { path: "/a".into(), by: "Puppet".into(), why: "it is in its catalog".into() };
+        let managed =
+            ManagedFile { path: "/a".into(), by: "Puppet".into(), why: "it is in its catalog".into() };
         let folder = tempfile::tempdir().unwrap();
         let mut export = Export::begin(&folder.path().join("x/y")).unwrap();
         export.add(&plan(&[("/a", None, "1\n")]), &Round { managed: vec![managed], ..round(1) });

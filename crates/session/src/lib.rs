@@ -1,14 +1,14 @@
 //! Sessions: the event log (writer, reader), recordings, the rounds of tuning, plans as files, the live stand,
 //! and the simulated server that tests the rounds.
 
-mod careful;
 pub mod export;
 pub mod live;
+mod live_traffic_policy;
 pub mod log;
 pub mod observation;
 pub mod recording;
 pub mod rounds;
 #[cfg(test)]
 mod simulated;
-pub mod stand;
+pub mod tuning_target;
 pub mod view;

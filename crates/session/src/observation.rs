@@ -1,7 +1,7 @@
 //! What a recording of an observation amounts to: each metric of the catalogue with its value and the command that shows
 //! it by hand, or with the reason why there is none. A pure function of the recording.
 
-use crate::recording::{Recording, lacking, with_front};
+use crate::recording::{Recording, missing_signals, with_front};
 use std::collections::BTreeSet;
 use webdyno_analysis::diagnosis::missing;
 use webdyno_analysis::facts::repro_command;
@@ -12,9 +12,9 @@ use webdyno_analysis::run_report::levels::MAIN;
 use webdyno_model::environment::Environment;
 use webdyno_model::number::{Number, significant};
 use webdyno_model::observation::{
-    CollectorState, Observation, ObservedFact, ObservedHost, SCHEMA, SeenIncident,
+    CollectorState, Observation, ObservedFact, ObservedHost, ObservedIncident, SCHEMA,
 };
-use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Missing, Sample};
+use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 
@@ -37,14 +37,14 @@ pub fn observation(recording: &Recording) -> Option<Observation> {
     // One that went while it was observed is gone; a session that discovered one tells it apart.
     let front = recording.services.last().map(|(_, snapshot)| snapshot);
     let front = front.filter(|_| seen.is_none() || recording.command != "observe");
-    let observed = Seen {
+    let observed = HostObservation {
         role: None,
         environment: recording.server.clone().unwrap_or_default(),
         collectors: &recording.collectors,
         topology: with_front(seen.unwrap_or(&Topology::default()), front),
         samples: &recording.samples,
     };
-    let others = recording.hosts.iter().map(|(role, host)| Seen {
+    let others = recording.hosts.iter().map(|(role, host)| HostObservation {
         role: Some(role.clone()),
         environment: host.environment.clone(),
         collectors: &host.collectors,
@@ -52,7 +52,7 @@ pub fn observation(recording: &Recording) -> Option<Observation> {
         samples: &host.samples,
     });
     let wall = |t_us: u64| recording.wall(t_us).map_or_else(String::new, |wall| wall.to_string());
-    let incidents = recording.incidents.iter().map(|incident| SeenIncident {
+    let incidents = recording.incidents.iter().map(|incident| ObservedIncident {
         at: wall(incident.t_us),
         t_s: incident.t_us / 1_000_000,
         role: incident.host.clone(),
@@ -63,8 +63,8 @@ pub fn observation(recording: &Recording) -> Option<Observation> {
         schema: SCHEMA.into(),
         taken_at: wall(last_us),
         window_s: significant((last_us - first_us) as f64 / 1e6, 6),
-        observed: observed.told(all),
-        others: others.map(|other| other.told(all)).collect(),
+        observed: observed.to_report(all),
+        others: others.map(|other| other.to_report(all)).collect(),
         incidents: incidents.collect(),
     })
 }
@@ -83,7 +83,7 @@ fn levels_of(
     (collectors, samples): (&[CollectorInfo], &[(u64, Sample)]),
 ) -> Vec<Series> {
     let measurement = Measurement {
-        samples: samples.iter().map(|read| timed(first_us, read)).collect(),
+        samples: samples.iter().map(|read| timed_sample(first_us, read)).collect(),
         collectors: collectors.to_vec(),
         ..Measurement::default()
     };
@@ -99,12 +99,12 @@ fn levels_of(
     series.filter(|series| !series.points.is_empty()).collect()
 }
 
-fn timed(first_us: u64, (t_us, sample): &(u64, Sample)) -> TimedSample {
+fn timed_sample(first_us: u64, (t_us, sample): &(u64, Sample)) -> TimedSample {
     TimedSample { t_s: (*t_us as f64 - first_us as f64) / 1e6, sample: sample.clone() }
 }
 
 /// What is known of one host.
-struct Seen<'a> {
+struct HostObservation<'a> {
     role: Option<String>,
     environment: Environment,
     collectors: &'a [CollectorInfo],
@@ -112,22 +112,22 @@ struct Seen<'a> {
     samples: &'a [(u64, Sample)],
 }
 
-impl Seen<'_> {
-    fn told(self, (first_us, last_us): (u64, u64)) -> ObservedHost {
+impl HostObservation<'_> {
+    fn to_report(self, (first_us, last_us): (u64, u64)) -> ObservedHost {
         let measurement = Measurement {
-            samples: self.samples.iter().map(|read| timed(first_us, read)).collect(),
+            samples: self.samples.iter().map(|read| timed_sample(first_us, read)).collect(),
             collectors: self.collectors.to_vec(),
             service: self.topology.front.clone(),
             topology: Some(self.topology.clone()),
-            lacking: lacking(self.samples.iter().map(|(_, sample)| sample)),
+            lacking: missing_signals(self.samples.iter().map(|(_, sample)| sample)),
             measured_to_s: (last_us - first_us) as f64 / 1e6,
             ..Measurement::default()
         };
-        let missing = explained(missing::missing(&measurement), self.collectors, &self.topology);
+        let missing = explain_missing(missing::missing(&measurement), self.collectors, &self.topology);
         let states: Vec<CollectorState> =
             self.collectors.iter().map(|info| state(info, self.samples)).collect();
         let series = SeriesSet::of(&measurement);
-        let teller = Teller { series: &series, missing: &missing, topology: &self.topology };
+        let teller = FactSource { series: &series, missing: &missing, topology: &self.topology };
         let facts = self.collectors.iter().zip(&states).flat_map(|(info, state)| teller.facts(info, state));
         ObservedHost {
             role: self.role,
@@ -162,13 +162,13 @@ fn state(info: &CollectorInfo, samples: &[(u64, Sample)]) -> CollectorState {
 }
 
 /// What facts are told from.
-struct Teller<'a> {
+struct FactSource<'a> {
     series: &'a SeriesSet<'a>,
-    missing: &'a [Missing],
+    missing: &'a [MissingSignal],
     topology: &'a Topology,
 }
 
-impl Teller<'_> {
+impl FactSource<'_> {
     /// Every metric of a collector: of several things of a kind one for each; a metric that nothing was read of stands for
     /// itself.
     fn facts(&self, info: &CollectorInfo, state: &CollectorState) -> Vec<ObservedFact> {
@@ -183,14 +183,14 @@ impl Teller<'_> {
             let own: Vec<_> =
                 instances.into_iter().filter(|(_, name)| taken.insert((*name).to_owned())).collect();
             if own.is_empty() {
-                facts.push(self.fact(info, metric, (None, &metric.name), state));
+                facts.push(self.observed_fact(info, metric, (None, &metric.name), state));
             }
-            facts.extend(own.into_iter().map(|found| self.fact(info, metric, found, state)));
+            facts.extend(own.into_iter().map(|found| self.observed_fact(info, metric, found, state)));
         }
         facts
     }
 
-    fn fact(
+    fn observed_fact(
         &self,
         info: &CollectorInfo,
         metric: &Metric,
@@ -213,18 +213,18 @@ impl Teller<'_> {
             min: level(levels().reduce(f64::min)),
             max: level(levels().reduce(f64::max)),
             source: metric.source.clone(),
-            reproduce: self.by_hand(info, metric, instance),
+            reproduce: self.repro_command(info, metric, instance),
             why: lack.as_ref().map(|lack| lack.why.clone()),
             how_to_enable: lack.map(|lack| lack.how_to_enable),
         }
     }
 
     /// The command that shows the same figure, run where the figure is read.
-    fn by_hand(&self, info: &CollectorInfo, metric: &Metric, instance: Option<&str>) -> String {
+    fn repro_command(&self, info: &CollectorInfo, metric: &Metric, instance: Option<&str>) -> String {
         let service = self.service(info, instance);
         let command = repro_command::filled_in(&metric.reproduce, service, instance);
         let enters = metric.reproduce.starts_with("nsenter ");
-        let elsewhere = service.filter(|service| service.pid != 0 && self.is_elsewhere());
+        let elsewhere = service.filter(|service| service.pid != 0 && self.is_in_foreign_namespace());
         match elsewhere.filter(|_| !enters && IN_ITS_NETWORK.contains(&info.name.as_str())) {
             Some(service) => repro_command::in_network_of(service.pid, &command),
             None => command,
@@ -232,7 +232,7 @@ impl Teller<'_> {
     }
 
     /// Whether the service in front has a network of its own: then there are readings of both.
-    fn is_elsewhere(&self) -> bool {
+    fn is_in_foreign_namespace(&self) -> bool {
         self.series.has("nic.service.")
     }
 
@@ -247,12 +247,15 @@ impl Teller<'_> {
     }
 
     /// Why a metric has no value, and what helps.
-    fn reason(&self, info: &CollectorInfo, metric: &Metric, state: &CollectorState) -> Missing {
+    fn reason(&self, info: &CollectorInfo, metric: &Metric, state: &CollectorState) -> MissingSignal {
         if let Some(lack) = missing::lack_of(self.missing, &info.name, &metric.name) {
             return lack.clone();
         }
-        let lack =
-            |why: String, how: &str| Missing { signal: metric.name.clone(), why, how_to_enable: how.into() };
+        let lack = |why: String, how: &str| MissingSignal {
+            signal: metric.name.clone(),
+            why,
+            how_to_enable: how.into(),
+        };
         if let Some(absent) = absent_program(&info.name, self.topology) {
             return lack(absent, WHEN_THERE);
         }
@@ -262,7 +265,7 @@ impl Teller<'_> {
         if metric.reproduce.contains("CLIENT") {
             return lack(NO_LOAD.into(), "nothing: webdyno diagnose has it, which loads the server");
         }
-        if metric.name.contains(".service.") && !self.is_elsewhere() {
+        if metric.name.contains(".service.") && !self.is_in_foreign_namespace() {
             let (collector, _) = metric.name.split_once('.').unwrap_or_default();
             let how = format!("nothing: {collector}.* without `service` is the same");
             return lack(SAME_NETWORK.into(), &how);
@@ -324,15 +327,19 @@ const PROGRAMS: [(&str, &str); 6] = [
 ];
 
 /// Signals that are missing because nobody named a port, or as there is no such program, are told as that.
-fn explained(missing: Vec<Missing>, collectors: &[CollectorInfo], topology: &Topology) -> Vec<Missing> {
-    let explain = |lack: Missing| {
+fn explain_missing(
+    missing: Vec<MissingSignal>,
+    collectors: &[CollectorInfo],
+    topology: &Topology,
+) -> Vec<MissingSignal> {
+    let explain = |lack: MissingSignal| {
         let Some(info) = collectors.iter().find(|info| info.name == lack.signal) else { return lack };
         if let Some(why) = absent_program(&info.name, topology) {
-            return Missing { why, how_to_enable: WHEN_THERE.into(), ..lack };
+            return MissingSignal { why, how_to_enable: WHEN_THERE.into(), ..lack };
         }
         let of_the_front = program_of(&info.name).is_none() && info.metrics.iter().any(needs_a_service);
         match topology.front.is_none() && of_the_front {
-            true => Missing { why: NO_PORT.into(), how_to_enable: NAME_ONE.into(), ..lack },
+            true => MissingSignal { why: NO_PORT.into(), how_to_enable: NAME_ONE.into(), ..lack },
             false => lack,
         }
     };

@@ -1,14 +1,14 @@
 //! The rounds of tuning: measure, diagnose, choose, change, verify, keep or put back, until the goal is met or
-//! nothing helps. Decides only; everything that is done goes through the [`Stand`].
+//! nothing helps. Decides only; everything that is done goes through the [`TuningTarget`].
 
-use crate::careful;
-use crate::stand::{Measured, Stand};
+use crate::live_traffic_policy;
+use crate::tuning_target::{LoadMeasurement, TuningTarget};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::planner::{Choice, Policy, Stop, choose};
 use webdyno_analysis::tuning::verdict::{Comparison, judge};
-use webdyno_model::change::{ApplyClass, Managed, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, ManagedFile, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::EventBody;
 use webdyno_model::number::significant;
@@ -21,7 +21,7 @@ const ROUNDS_MAX: u32 = 20;
 
 /// What tuning may do.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
+pub struct TuneOptions {
     /// What to reach.
     pub goal: Goal,
     /// Without it, the first plan is shown and nothing is written.
@@ -34,7 +34,7 @@ pub struct Options {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct TuneEnding {
     /// Whether the goal was met.
     pub goal_met: bool,
     /// What became of the server.
@@ -44,9 +44,9 @@ pub struct Ended {
 }
 
 /// Tunes until the goal is met or nothing helps. On an error everything is put back before it is returned.
-pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
+pub fn tune(stand: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneEnding> {
     let baseline = stand.measure(Purpose::Baseline)?;
-    let mut session = Session {
+    let mut session = Tuning {
         options,
         baseline_load: baseline.load,
         best: baseline,
@@ -61,26 +61,26 @@ pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
     };
     let why = loop {
         match session.round(stand) {
-            Ok(Next::Again) => {}
-            Ok(Next::Stop(why)) => break why,
-            Err(error) => return Err(session.abandon(stand, error)),
+            Ok(NextStep::Again) => {}
+            Ok(NextStep::Stop(why)) => break why,
+            Err(error) => return Err(session.revert_after_error(stand, error)),
         }
     };
-    let ends_for_that = matches!(why, Why::NothingHelps | Why::OthersPresent);
+    let ends_for_that = matches!(why, StopReason::NothingHelps | StopReason::OthersPresent);
     if let Some(refusal) = session.refused.take().filter(|_| !session.kept && ends_for_that) {
-        return Err(session.abandon(stand, refusal));
+        return Err(session.revert_after_error(stand, refusal));
     }
-    if let Err(error) = session.settle(stand) {
-        return Err(session.abandon(stand, error));
+    if let Err(error) = session.keep_verified(stand) {
+        return Err(session.revert_after_error(stand, error));
     }
     session.end(stand, why)
 }
 
-struct Session {
-    options: Options,
+struct Tuning {
+    options: TuneOptions,
     baseline_load: u32,
     /// The measurement of what is in force.
-    best: Measured,
+    best: LoadMeasurement,
     tried: Vec<Vec<SettingChange>>,
     n: u32,
     /// Whether a change was ever ordered: whatever became of it, something of it may be there.
@@ -97,13 +97,13 @@ struct Session {
     proposed: Vec<String>,
 }
 
-enum Next {
+enum NextStep {
     Again,
-    Stop(Why),
+    Stop(StopReason),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum StopReason {
     GoalMet,
     NothingHelps,
     NeedsRestart,
@@ -116,25 +116,25 @@ enum Why {
     OthersPresent,
 }
 
-impl Session {
-    fn round(&mut self, stand: &mut dyn Stand) -> Result<Next> {
+impl Tuning {
+    fn round(&mut self, stand: &mut dyn TuningTarget) -> Result<NextStep> {
         let diagnosis = diagnose(&self.best.measurement)?;
-        if let Some(why) = self.is_done(&diagnosis) {
-            return Ok(Next::Stop(why));
+        if let Some(why) = self.stop_reason(&diagnosis) {
+            return Ok(NextStep::Stop(why));
         }
         let policy = Policy { allow_restart: self.options.allow_restart || !self.options.apply };
         let choice = match choose(&diagnosis, &self.tried, policy) {
             Ok(choice) => choice,
             Err(Stop::NoRemedy | Stop::AllTried) if self.restart_refused => {
-                return Ok(Next::Stop(Why::NeedsRestart));
+                return Ok(NextStep::Stop(StopReason::NeedsRestart));
             }
             Err(Stop::NoRemedy | Stop::AllTried) if !self.proposed.is_empty() => {
-                return Ok(Next::Stop(Why::Proposed));
+                return Ok(NextStep::Stop(StopReason::Proposed));
             }
-            Err(Stop::NoRemedy | Stop::AllTried) => return Ok(Next::Stop(Why::NothingHelps)),
+            Err(Stop::NoRemedy | Stop::AllTried) => return Ok(NextStep::Stop(StopReason::NothingHelps)),
         };
         if self.n >= ROUNDS_MAX || stand.elapsed_us() > self.options.budget_us {
-            return Ok(Next::Stop(Why::OutOfTime));
+            return Ok(NextStep::Stop(StopReason::OutOfTime));
         }
         let changes = choice.remedy.setting_changes();
         self.tried.push(changes.clone());
@@ -143,17 +143,17 @@ impl Session {
             Ok(Preparation::NotPreparable { why, hint }) => {
                 let text = manual_change(&changes, &why, hint.as_deref());
                 stand.record(EventBody::Note { text })?;
-                return Ok(Next::Again);
+                return Ok(NextStep::Again);
             }
-            Err(error) => return self.refuse(stand, error),
+            Err(error) => return self.record_refusal(stand, error),
         };
         if choice.remedy.class == ApplyClass::Restart && !policy.allow_restart {
             self.restart_refused = true;
-            return Ok(Next::Again);
+            return Ok(NextStep::Again);
         }
         if !plan.managed.is_empty() && self.proposed.contains(&choice.finding.id) {
             // The best remedy is proposed already; a lesser one in the same hands is no help.
-            return Ok(Next::Again);
+            return Ok(NextStep::Again);
         }
         self.n += 1;
         let (finding, changes, diff) =
@@ -163,36 +163,36 @@ impl Session {
             let planned = self.describe(&choice, &plan);
             stand.export(&plan, &planned);
             self.record_round(stand, planned, None)?;
-            return Ok(Next::Stop(Why::Planned));
+            return Ok(NextStep::Stop(StopReason::Planned));
         }
         if !plan.managed.is_empty() {
-            return self.propose(stand, &choice, &plan);
+            return self.propose_change(stand, &choice, &plan);
         }
         if plan.class == ApplyClass::Restart && !self.options.allow_restart {
             self.restart_refused = true;
-            return Ok(Next::Again);
+            return Ok(NextStep::Again);
         }
         self.change_and_verify(stand, &choice, &plan)
     }
 
-    fn is_done(&self, diagnosis: &Diagnosis) -> Option<Why> {
+    fn stop_reason(&self, diagnosis: &Diagnosis) -> Option<StopReason> {
         if self.best.measurement.brake.is_some() {
             // Even the lowest load did harm: there is nothing that a change could be compared with.
-            return Some(Why::Braked);
+            return Some(StopReason::Braked);
         }
         let run = diagnosis.run.as_ref();
         let rate = run.and_then(|run| run.rate).unwrap_or(0.0);
         let objectives_met = run.is_some_and(|run| run.objectives.iter().all(|result| result.met));
         if limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.invalidates_run) {
-            Some(Why::Invalid)
+            Some(StopReason::Invalid)
         } else {
-            (self.options.goal.met_by(rate) && objectives_met).then_some(Why::GoalMet)
+            (self.options.goal.is_met_by(rate) && objectives_met).then_some(StopReason::GoalMet)
         }
     }
 
     /// A remedy that cannot be carried out is no end: nothing of it stayed, and another one may help. That somebody
     /// interrupted it is one.
-    fn refuse(&mut self, stand: &mut dyn Stand, error: UserError) -> Result<Next> {
+    fn record_refusal(&mut self, stand: &mut dyn TuningTarget, error: UserError) -> Result<NextStep> {
         if error.kind == ErrorKind::Interrupted {
             return Err(error);
         }
@@ -201,12 +201,17 @@ impl Session {
             error.hint.as_ref().map(|hint| format!("; {}", hint.replace('\n', "; "))).unwrap_or_default();
         stand.record(EventBody::Note { text: format!("not done: {}{hint}", error.message) })?;
         self.refused = Some(error);
-        Ok(Next::Again)
+        Ok(NextStep::Again)
     }
 
     /// Leaves a plan to those whose files it would change.
-    fn propose(&mut self, stand: &mut dyn Stand, choice: &Choice, plan: &RenderedPlan) -> Result<Next> {
-        for Managed { path, by, why } in &plan.managed {
+    fn propose_change(
+        &mut self,
+        stand: &mut dyn TuningTarget,
+        choice: &Choice,
+        plan: &RenderedPlan,
+    ) -> Result<NextStep> {
+        for ManagedFile { path, by, why } in &plan.managed {
             let text = format!("{path} is managed by {by} ({why}): the change is proposed, not written");
             stand.record(EventBody::Note { text })?;
         }
@@ -214,30 +219,34 @@ impl Session {
         stand.export(plan, &proposed);
         self.record_round(stand, proposed, None)?;
         self.proposed.push(choice.finding.id.clone());
-        Ok(Next::Again)
+        Ok(NextStep::Again)
     }
 
     /// Applies a plan, measures afresh, and keeps the change only if it is better beyond doubt.
     fn change_and_verify(
         &mut self,
-        stand: &mut dyn Stand,
+        stand: &mut dyn TuningTarget,
         choice: &Choice,
         plan: &RenderedPlan,
-    ) -> Result<Next> {
+    ) -> Result<NextStep> {
         self.ordered = true;
         let in_force = match stand.apply(plan, self.options.allow_restart) {
             Ok(Some(in_force)) => in_force,
-            Ok(None) => return Ok(Next::Stop(Why::Declined)),
+            Ok(None) => return Ok(NextStep::Stop(StopReason::Declined)),
             Err(error) => {
                 self.failed = true;
-                let next = self.refuse(stand, error)?;
+                let next = self.record_refusal(stand, error)?;
                 // It may have been in force for a moment, and was put back: the next try would be one more for others.
-                return Ok(if stand.is_live() { Next::Stop(Why::OthersPresent) } else { next });
+                return Ok(if stand.has_live_traffic() {
+                    NextStep::Stop(StopReason::OthersPresent)
+                } else {
+                    next
+                });
             }
         };
         let (after, comparison) = self.verify(stand)?;
         let kept = comparison.verdict == Verdict::Better;
-        let round = self.verified(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
+        let round = self.verify_change(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
         let round = Round { kept, ..round };
         match kept {
             true => stand.export(plan, &round),
@@ -248,13 +257,13 @@ impl Session {
             self.kept = true;
             self.best = after;
         }
-        let ends = careful::ends_tuning(kept, stand.is_live());
-        Ok(if ends { Next::Stop(Why::OthersPresent) } else { Next::Again })
+        let ends = live_traffic_policy::ends_tuning(kept, stand.has_live_traffic());
+        Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
     }
 
     /// Puts everything back after an error and says in the log what became of the server. What could not be put back
     /// counts more than the error that came before.
-    fn abandon(&self, stand: &mut dyn Stand, error: UserError) -> UserError {
+    fn revert_after_error(&self, stand: &mut dyn TuningTarget, error: UserError) -> UserError {
         let reverted = if self.ordered { stand.revert(0) } else { Ok(()) };
         let state = if reverted.is_ok() { TuneState::Reverted } else { TuneState::Applied };
         // Whether this can be written counts least.
@@ -264,17 +273,19 @@ impl Session {
 
     /// Measures what is in force now against the best so far; once more with the same setting when the first look is not
     /// conclusive (a server that had not settled, or noise) and there is time for it.
-    fn verify(&self, stand: &mut dyn Stand) -> Result<(Measured, Comparison)> {
-        let look = |stand: &mut dyn Stand| {
+    fn verify(&self, stand: &mut dyn TuningTarget) -> Result<(LoadMeasurement, Comparison)> {
+        let look = |stand: &mut dyn TuningTarget| {
             let after = stand.verify(&self.best.measurement)?;
             let comparison = judge(&self.best.measurement, &after.measurement)?;
-            if let Some(text) = careful::stopped(&self.best.measurement, &after.measurement) {
+            if let Some(text) =
+                live_traffic_policy::stop_loss_reason(&self.best.measurement, &after.measurement)
+            {
                 stand.record(EventBody::Note { text })?;
             }
             Ok((after, comparison))
         };
         let first = look(stand)?;
-        let again = careful::looks_again(first.1.verdict, stand.is_live());
+        let again = live_traffic_policy::needs_remeasure(first.1.verdict, stand.has_live_traffic());
         if again && stand.elapsed_us() <= self.options.budget_us { look(stand) } else { Ok(first) }
     }
 
@@ -299,10 +310,10 @@ impl Session {
         }
     }
 
-    fn verified(
+    fn verify_change(
         &self,
         round: Round,
-        after: &Measured,
+        after: &LoadMeasurement,
         comparison: &Comparison,
         outage_us: Option<u64>,
     ) -> Round {
@@ -317,12 +328,17 @@ impl Session {
         }
     }
 
-    fn record_round(&self, stand: &mut dyn Stand, round: Round, load_after: Option<u32>) -> Result<()> {
+    fn record_round(
+        &self,
+        stand: &mut dyn TuningTarget,
+        round: Round,
+        load_after: Option<u32>,
+    ) -> Result<()> {
         stand.record(EventBody::RoundEnd { round: Box::new(round), load_before: self.best.load, load_after })
     }
 
     /// What was verified stays. Without that nothing does: a change that failed may have left something behind.
-    fn settle(&self, stand: &mut dyn Stand) -> Result<()> {
+    fn keep_verified(&self, stand: &mut dyn TuningTarget) -> Result<()> {
         match (self.kept, self.failed) {
             (true, _) => stand.keep(),
             (false, true) => stand.revert(0),
@@ -330,8 +346,8 @@ impl Session {
         }
     }
 
-    fn end(self, stand: &mut dyn Stand, why: Why) -> Result<Ended> {
-        if let Some(text) = note(why) {
+    fn end(self, stand: &mut dyn TuningTarget, why: StopReason) -> Result<TuneEnding> {
+        if let Some(text) = stop_note(why) {
             stand.record(EventBody::Note { text: text.into() })?;
         }
         let state = match (self.options.apply, self.kept) {
@@ -341,17 +357,17 @@ impl Session {
         };
         // `max` has no figure to meet: it is done when nothing more helps.
         let goal_met = match self.options.goal {
-            Goal::Max => matches!(why, Why::NothingHelps | Why::GoalMet),
-            Goal::Rate(_) => why == Why::GoalMet,
+            Goal::Max => matches!(why, StopReason::NothingHelps | StopReason::GoalMet),
+            Goal::Rate(_) => why == StopReason::GoalMet,
         };
         self.record_end(stand, goal_met, state)?;
-        Ok(Ended { goal_met, state, valid: why != Why::Invalid })
+        Ok(TuneEnding { goal_met, state, valid: why != StopReason::Invalid })
     }
 }
 
-impl Session {
+impl Tuning {
     /// What remains after an error is the baseline; else the best that was verified.
-    fn record_end(&self, stand: &mut dyn Stand, goal_met: bool, state: TuneState) -> Result<()> {
+    fn record_end(&self, stand: &mut dyn TuningTarget, goal_met: bool, state: TuneState) -> Result<()> {
         let best_load = if state == TuneState::Reverted { self.baseline_load } else { self.best.load };
         let baseline_load = self.baseline_load;
         stand.record(EventBody::TuneEnd { baseline_load, best_load, last_load: best_load, goal_met, state })
@@ -366,19 +382,21 @@ fn manual_change(changes: &[SettingChange], why: &str, hint: Option<&str>) -> St
     format!("manual change: {}: {why}{hint}", changes.join(", "))
 }
 
-fn note(why: Why) -> Option<&'static str> {
+fn stop_note(why: StopReason) -> Option<&'static str> {
     match why {
-        Why::GoalMet | Why::NothingHelps | Why::Planned => None,
-        Why::Braked => {
+        StopReason::GoalMet | StopReason::NothingHelps | StopReason::Planned => None,
+        StopReason::Braked => {
             Some("every load that was tried did harm and was stopped: nothing could be measured or changed")
         }
-        Why::Declined => Some("the change was declined; nothing of it was done"),
-        Why::Proposed => Some(
+        StopReason::Declined => Some("the change was declined; nothing of it was done"),
+        StopReason::Proposed => Some(
             "what helps next is in files that others manage: take it over there; --export writes it as files",
         ),
-        Why::OthersPresent => Some(careful::ENDED),
-        Why::NeedsRestart => Some("the next change needs a restart: --allow-restart permits it"),
-        Why::OutOfTime => Some("the time budget is used up: --budget gives more"),
-        Why::Invalid => Some("the load generator was the bottleneck: the figures are not the server's"),
+        StopReason::OthersPresent => Some(live_traffic_policy::ENDED),
+        StopReason::NeedsRestart => Some("the next change needs a restart: --allow-restart permits it"),
+        StopReason::OutOfTime => Some("the time budget is used up: --budget gives more"),
+        StopReason::Invalid => {
+            Some("the load generator was the bottleneck: the figures are not the server's")
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 pub use crate::observation::Series;
 use crate::observation::{levels, observation};
-use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
+use crate::recording::{LoadRecord, PlanAttempt, Recording, TuneEnd};
 use webdyno_analysis::diagnosis::check::check;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
@@ -42,7 +42,7 @@ pub struct View {
     /// The load that the outcome's figures are of: the chosen one of several runs, the best of a tuning.
     pub reported_load: Option<u32>,
     /// Every plan of a tuning session, and what became of it on the server.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<PlanAttempt>,
     /// Where the undo of the changes is; `None` when there were none.
     pub journal: Option<JournalPlace>,
     /// Every load, in order.
@@ -118,7 +118,7 @@ const PLOTTED: [(&str, &str, &str); 3] = [
 
 impl View {
     /// The load that the report of a run is of: the chosen one of several, else the last one with answers.
-    pub fn shown_load(&self) -> Option<&LoadView> {
+    pub fn reported_load(&self) -> Option<&LoadView> {
         let of = |load: u32| self.loads.iter().find(|view| view.load == load);
         let answered = |load: &&LoadView| !load.response_time_cumulative.is_empty();
         match (&self.outcome, self.reported_load.and_then(of)) {
@@ -156,7 +156,7 @@ impl View {
 
 /// What it came to, and the load that its figures are of.
 fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
-    if let Some(end) = recording.tune_end.or_else(|| cut_off(recording)) {
+    if let Some(end) = recording.tune_end.or_else(|| ending_of_killed_session(recording)) {
         let report = tune_report(recording, &end)?;
         return Ok(
             report.map_or((Outcome::Nothing, None), |report| (Outcome::Tune(report), Some(end.best_load)))
@@ -199,7 +199,7 @@ fn run_outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     let (load, mut run) = match (repeated, recording.last_load()) {
         (Some((mut repeats, mut chosen)), _) => {
             // One that ended as an objective was lost is the answer, whatever those before it were like.
-            if let Some(place) = whole.iter().position(lost_an_objective) {
+            if let Some(place) = whole.iter().position(missed_objective) {
                 (chosen, repeats.chosen) = (place, place as u32 + 1);
             }
             (numbers[chosen], RunReport { repeats: Some(repeats), ..reports[chosen].clone() })
@@ -211,12 +211,12 @@ fn run_outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     Ok((Outcome::Run(run), Some(load)))
 }
 
-fn lost_an_objective(measurement: &Measurement) -> bool {
+fn missed_objective(measurement: &Measurement) -> bool {
     measurement.end.as_ref().is_some_and(|end| end.reason == EndReason::ObjectiveLost)
 }
 
 /// The end of a tuning session that has none because it was cut off: what was not kept is reverted by its guardian.
-fn cut_off(recording: &Recording) -> Option<TuneEnd> {
+fn ending_of_killed_session(recording: &Recording) -> Option<TuneEnd> {
     let tunes = matches!(recording.command.as_str(), "tune" | "quickstart");
     let first = recording.loads.first().filter(|load| tunes && !load.intervals.is_empty())?;
     let (load, state) = (first.load, TuneState::Reverted);
@@ -263,7 +263,7 @@ fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {
         round: verified.map(|round| round.round.n),
         begins_s: record.begins_us as f64 / 1e6,
         measured_from_s: measurement.measured_from_s,
-        intervals: whole_seconds(record).map(interval_report).collect::<Result<_>>()?,
+        intervals: complete_intervals(record).map(interval_report).collect::<Result<_>>()?,
         response_time_cumulative: response_times(&measurement)?.cumulative(),
         page_time_cumulative: page_times(&measurement)?.cumulative(),
         report: run_report(&measurement)?,
@@ -271,7 +271,7 @@ fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {
 }
 
 /// The last interval is torn: the rate of a few milliseconds is no rate to plot.
-fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &webdyno_model::interval::Interval> {
+fn complete_intervals(record: &LoadRecord) -> impl Iterator<Item = &webdyno_model::interval::Interval> {
     record.intervals.iter().filter(|interval| interval.length_us >= 500_000)
 }
 
@@ -280,7 +280,7 @@ fn series(recording: &Recording) -> Vec<Series> {
         return levels(recording);
     }
     let ends_us = recording.samples.last().map_or(0, |(t_us, _)| *t_us);
-    let measurement = recording.watched((0, ends_us));
+    let measurement = recording.passive_measurement((0, ends_us));
     let set = SeriesSet::of(&measurement);
     let plotted = PLOTTED.iter().map(|(metric, name, unit)| Series {
         name: (*name).into(),

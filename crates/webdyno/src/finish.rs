@@ -9,7 +9,7 @@ use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
 use webdyno_report::Paths;
-use webdyno_session::live::Session;
+use webdyno_session::live::LiveSession;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
@@ -22,7 +22,12 @@ const NOT_MET: u8 = 3;
 
 /// Ends a session: writes its last event and its report, and shows it. Gives the exit code. `result` is what the work
 /// came to; an error of it is returned after everything that was measured is shown.
-pub fn finish(session: Session, result: Result<()>, output: &OutputArgs, fail_on_fault: bool) -> Result<u8> {
+pub fn finish(
+    session: LiveSession,
+    result: Result<()>,
+    output: &OutputArgs,
+    fail_on_fault: bool,
+) -> Result<u8> {
     let directory = session.directory().to_owned();
     let error = result.err();
     let code = match &error {
@@ -41,7 +46,7 @@ pub fn finish(session: Session, result: Result<()>, output: &OutputArgs, fail_on
 
 /// The same of a session that only writes its readings, and remembers none.
 pub fn finish_from_disk(
-    session: Session,
+    session: LiveSession,
     result: Result<()>,
     output: &OutputArgs,
     fail_on_fault: bool,
@@ -156,8 +161,8 @@ pub fn nothing(directory: &Path) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::brake::{Brake, BrakeCause};
     use webdyno_model::environment::Environment;
+    use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
     use webdyno_model::number::Number;
     use webdyno_model::run::ObjectiveResult;
     use webdyno_model::tune::Improvement;
@@ -195,9 +200,15 @@ mod tests {
         }
     }
 
-    fn brake() -> Brake {
-        let (cause, number) = (BrakeCause::Unreachable, Number(2.0));
-        Brake { cause, metric: String::new(), value: number, limit: number, text: "it is gone".into() }
+    fn brake() -> HarmGuardTrip {
+        let (cause, number) = (HarmCause::Unreachable, Number(2.0));
+        HarmGuardTrip {
+            cause,
+            metric: String::new(),
+            value: number,
+            limit: number,
+            text: "it is gone".into(),
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub fn window(recording: &Recording, text: &str, zone: &TimeZone) -> Result<(u64
         UserError::usage(format!("`{text}` is no time"))
             .hint("write the time of day as 03:12 or 03:12:30, or a whole time as 2026-11-21T03:12:30Z")
     })?;
-    let within = windows.into_iter().find_map(|(from, to)| recording.between(from, to));
+    let within = windows.into_iter().find_map(|(from, to)| recording.window_between(from, to));
     within.ok_or_else(|| {
         let shown = |at: Timestamp| at.to_zoned(zone.clone()).strftime("%F %T").to_string();
         UserError::usage(format!("nothing was recorded at {text}")).hint(format!(

@@ -7,7 +7,7 @@ use webdyno_model::event::{Event, EventBody};
 use webdyno_model::interval::Interval;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::{Arrival, Workload};
-use webdyno_session::log::writer::Watcher;
+use webdyno_session::log::writer::EventObserver;
 
 /// Seconds between lines when nobody watches a terminal.
 const LINE_EVERY_S: u64 = 5;
@@ -29,7 +29,7 @@ pub struct Pace {
 }
 
 /// A watcher that writes progress, as the output flags ask for it.
-pub fn watcher(output: &OutputArgs, pace: Pace) -> Watcher {
+pub fn watcher(output: &OutputArgs, pace: Pace) -> EventObserver {
     if output.quiet {
         return Box::new(|_| {});
     }

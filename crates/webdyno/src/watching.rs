@@ -11,8 +11,8 @@ use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::run_report::levels::{Level, MAIN};
 use webdyno_model::event::{Event, EventBody};
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
-use webdyno_session::log::writer::Watcher;
+use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
+use webdyno_session::log::writer::EventObserver;
 
 /// Readings are kept so long, as those that are read rarely need one before,
 const KEPT_US: u64 = 12_000_000;
@@ -30,7 +30,7 @@ const IN_A_LINE: [(&str, &str); 7] = [
 ];
 
 /// A watcher that shows the observation, as the output flags ask for it. One look shows only what is missing, at its end.
-pub fn watcher(output: &OutputArgs, once: bool) -> Watcher {
+pub fn watcher(output: &OutputArgs, once: bool) -> EventObserver {
     if output.quiet || once {
         return Box::new(|_| {});
     }
@@ -98,7 +98,7 @@ impl Shown {
         let role = host.map_or(String::new(), |role| format!("{role}: "));
         let mut text = String::new();
         // What nothing helps against, and what is missing of nothing, would hide the rest here; the results have it.
-        let helped = |missing: &&Missing| !missing.how_to_enable.starts_with("nothing");
+        let helped = |missing: &&MissingSignal| !missing.how_to_enable.starts_with("nothing");
         for missing in sample.missing.iter().flatten().filter(helped) {
             if self.told.insert(format!("{role}{}", missing.signal)) {
                 text += &self.above(&format!(
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use webdyno_model::number::Number;
 
-    fn sample(t_us: u64, values: &[(&str, f64)], missing: Option<Vec<Missing>>) -> Event {
+    fn sample(t_us: u64, values: &[(&str, f64)], missing: Option<Vec<MissingSignal>>) -> Event {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect();
         let sample = Sample { source: "x".into(), values, missing, ..Sample::default() };
         Event { v: 1, seq: 0, t_us, body: EventBody::Sample { host: None, sample } }
@@ -213,11 +213,16 @@ mod tests {
     #[test]
     fn each_second_is_shown_once_and_what_is_missing_once() {
         let lack = || {
-            Some(vec![Missing { signal: "mod_status".into(), why: "off".into(), how_to_enable: "on".into() }])
+            Some(vec![MissingSignal {
+                signal: "mod_status".into(),
+                why: "off".into(),
+                how_to_enable: "on".into(),
+            }])
         };
         let mut shown = Shown::default();
         assert_eq!(shown.next(&sample(100, &[(QUEUE, 3.0)], lack())), "missing: mod_status: off (on)\n");
-        let none = Missing { signal: "x".into(), why: "none".into(), how_to_enable: "nothing: none".into() };
+        let none =
+            MissingSignal { signal: "x".into(), why: "none".into(), how_to_enable: "nothing: none".into() };
         assert_eq!(shown.next(&sample(150, &[], Some(vec![none]))), "");
         assert_eq!(shown.next(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
         let line = shown.next(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));

@@ -4,10 +4,10 @@
 use crate::measurement::Measurement;
 use crate::measurement::silence::{CADENCE_S_MAX, cadence_s, is_late, times};
 use crate::wording::format_number;
-use webdyno_model::sample::{Missing, Sample};
+use webdyno_model::sample::{MissingSignal, Sample};
 
 /// All signals that were missing, each once: what is known of the service comes first.
-pub fn missing(measurement: &Measurement) -> Vec<Missing> {
+pub fn missing(measurement: &Measurement) -> Vec<MissingSignal> {
     let mut all = measurement.service.as_ref().map_or_else(Vec::new, |service| service.missing.clone());
     all.extend(measurement.unwatched.iter().cloned());
     let seen = measurement.topology.iter();
@@ -22,7 +22,7 @@ pub fn missing(measurement: &Measurement) -> Vec<Missing> {
     for collector in &measurement.collectors {
         let named = all.iter().any(|missing| is_of(&missing.signal, &collector.name));
         if let Some((why, how)) = silence(measurement, &collector.name).filter(|_| !named) {
-            all.push(Missing { signal: collector.name.clone(), why, how_to_enable: how.into() });
+            all.push(MissingSignal { signal: collector.name.clone(), why, how_to_enable: how.into() });
         }
     }
     all
@@ -35,7 +35,7 @@ fn is_of(signal: &str, collector: &str) -> bool {
 }
 
 /// Why a metric of a collector has no value, as the most telling of these signals says; `None` when none is about it.
-pub fn lack_of<'a>(missing: &'a [Missing], collector: &str, metric: &str) -> Option<&'a Missing> {
+pub fn lack_of<'a>(missing: &'a [MissingSignal], collector: &str, metric: &str) -> Option<&'a MissingSignal> {
     let is_about = |signal: &str| {
         is_of(signal, collector)
             || metric == signal
@@ -118,8 +118,8 @@ mod tests {
         }
     }
 
-    fn lack(signal: &str) -> Missing {
-        Missing { signal: signal.into(), why: format!("why {signal}"), how_to_enable: "how".into() }
+    fn lack(signal: &str) -> MissingSignal {
+        MissingSignal { signal: signal.into(), why: format!("why {signal}"), how_to_enable: "how".into() }
     }
 
     #[test]

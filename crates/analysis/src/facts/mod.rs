@@ -7,9 +7,9 @@ use crate::measurement::series::SeriesSet;
 use crate::settings::in_force::RequestTarget;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
-use webdyno_model::brake::Brake;
 use webdyno_model::client::KernelLimitTotal;
 use webdyno_model::fact::Fact;
+use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::sample::Metric;
@@ -67,7 +67,7 @@ pub struct Facts {
     /// Whether there was load of our own.
     pub loaded: bool,
     /// Why that load was stopped before its end.
-    pub brake: Option<Brake>,
+    pub brake: Option<HarmGuardTrip>,
     /// Whether all collectors fell silent well before the end: what the server did last was not seen.
     pub readings_stopped: bool,
     /// What the load asks for; empty without load of our own.
@@ -368,7 +368,7 @@ impl Builder<'_> {
 
     /// What stopped the load, and from which value on it is stopped. The brake reads more often than the collectors, so
     /// that its reading may be in no sample.
-    fn brake(&mut self, brake: &Brake) {
+    fn brake(&mut self, brake: &HarmGuardTrip) {
         let Some(metric) = self.series.metric(&brake.metric) else { return };
         let at_s = significant(self.series.window().1, 6);
         let reproduce = self.repro_command(&brake.metric, metric);

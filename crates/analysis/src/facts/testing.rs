@@ -2,8 +2,8 @@
 
 use super::{Facts, facts as facts_of};
 use crate::measurement::{Measurement, TimedSample};
-use webdyno_model::brake::{Brake, BrakeCause};
 use webdyno_model::fact::Fact;
+use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
@@ -65,9 +65,9 @@ pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
 }
 
 /// A brake that was pulled because two processes were killed.
-pub fn brake(metric: &str) -> Brake {
-    Brake {
-        cause: BrakeCause::OutOfMemory,
+pub fn brake(metric: &str) -> HarmGuardTrip {
+    HarmGuardTrip {
+        cause: HarmCause::OutOfMemory,
         metric: metric.into(),
         value: Number(2.0),
         limit: Number(1.0),

@@ -1,12 +1,12 @@
 //! What readings left out because it had not changed.
 //!
 //! Facts: [`Metric::on_change`](webdyno_model::sample::Metric): a reading without error leaves out what is as it was told
-//! last, and all is told again at least every [`TOLD_AGAIN_COUNT`] readings. So a value holds in the readings after it
+//! last, and all is told again at least every [`FORWARD_FILL_READINGS_MAX`] readings. So a value holds in the readings after it
 //! that have no error, until one tells another, and no longer than that: what is gone is not told again.
 
 use crate::measurement::{Measurement, TimedSample};
 use std::collections::BTreeMap;
-use webdyno_model::sample::TOLD_AGAIN_COUNT;
+use webdyno_model::sample::FORWARD_FILL_READINGS_MAX;
 
 /// A value that holds until it is told anew.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool)
                     continue;
                 };
                 since.readings_since += 1;
-                let holds = timed.sample.error.is_none() && since.readings_since < TOLD_AGAIN_COUNT;
+                let holds = timed.sample.error.is_none() && since.readings_since < FORWARD_FILL_READINGS_MAX;
                 *known = holds.then_some(since);
                 left_out.extend(holds.then_some((name, (timed.t_s, since.value))));
             }
@@ -83,6 +83,6 @@ mod tests {
         let rest = (1..200).map(|t_s| sample(f64::from(t_s), &[], None));
         let samples: Vec<_> = [sample(0.0, &[("tcp.a", 1.0)], None)].into_iter().chain(rest).collect();
         let measurement = Measurement { samples, ..Measurement::default() };
-        assert_eq!(values(&measurement, |_| true).len() as u64, TOLD_AGAIN_COUNT - 1);
+        assert_eq!(values(&measurement, |_| true).len() as u64, FORWARD_FILL_READINGS_MAX - 1);
     }
 }

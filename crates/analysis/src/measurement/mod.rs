@@ -8,12 +8,12 @@ pub(crate) mod silence;
 pub mod statistics;
 pub mod warmup;
 
-use webdyno_model::brake::Brake;
 use webdyno_model::client::ClientTables;
 use webdyno_model::environment::Environment;
+use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::objective::Objective;
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::Goal;
@@ -50,11 +50,11 @@ pub struct Measurement {
     /// The tables of the generator's machine; `None` where they were not read.
     pub tables: Option<ClientTables>,
     /// Why the load was stopped before it did harm.
-    pub brake: Option<Brake>,
+    pub brake: Option<HarmGuardTrip>,
     /// What could not be watched of the harm that the load may do.
-    pub unwatched: Vec<Missing>,
+    pub unwatched: Vec<MissingSignal>,
     /// What the collectors lacked as they said it last.
-    pub lacking: Vec<Missing>,
+    pub lacking: Vec<MissingSignal>,
     /// Readings of the server, in order of time.
     pub samples: Vec<TimedSample>,
     /// What the readings mean.

@@ -42,7 +42,7 @@ pub(crate) fn killed(facts: &Facts) -> Option<f64> {
 /// What proves that memory is short; `None` when nothing does.
 pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
     let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
-    if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_of_memory()) {
+    if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_memory()) {
         return Some(proven(format!("the load was stopped because {}", brake.text)));
     }
     let processes =

@@ -1,14 +1,14 @@
 //! Whose clock ended the times of a load, and what the kernel stamped of it.
 
 use crate::measurement::Measurement;
-use webdyno_model::interval::StampCounts;
+use webdyno_model::interval::RxTimestampCounts;
 use webdyno_model::run::ClockReport;
 use webdyno_model::workload::Clock;
 
 /// What the times of the measured part end with. Connections count from the start of the load, as most of them are
 /// opened in the warm-up.
 pub fn clock_report(measurement: &Measurement) -> ClockReport {
-    let mut stamps = StampCounts::default();
+    let mut stamps = RxTimestampCounts::default();
     measurement.measured().for_each(|interval| stamps.add(&interval.stamps));
     let asked = measurement.workload.as_ref().map(|workload| workload.clock);
     let by_kernel = asked == Some(Clock::Kernel) && stamps.answers > 0;
@@ -27,7 +27,7 @@ mod tests {
     use webdyno_model::workload::Workload;
 
     fn interval(t_s: f64, connections: u64, answers: u64, answers_without: u64) -> Interval {
-        let stamps = StampCounts { connections, answers, answers_without };
+        let stamps = RxTimestampCounts { connections, answers, answers_without };
         Interval { t_s, stamps, ..Interval::default() }
     }
 

@@ -4,7 +4,7 @@ use super::{print, read, write};
 use crate::cli::JudgeArgs;
 use std::path::Path;
 use webdyno_evaluation::{judge, rivals};
-use webdyno_lab::run::watched::Watched;
+use webdyno_lab::run::passive::PassiveOutcome;
 use webdyno_lab::scenario::Catalogue;
 use webdyno_model::Result;
 
@@ -51,6 +51,6 @@ fn limits(cases: &[judge::Case]) -> Result<(judge::ceilings::Compared, Vec<judge
 }
 
 /// What `watch` wrote.
-fn watched(path: &Path) -> Result<Vec<Watched>> {
+fn watched(path: &Path) -> Result<Vec<PassiveOutcome>> {
     judge::watched::read(&read(path)?, path)
 }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use webdyno_host::change::journal::state::StateDir;
+use webdyno_lab::build;
 use webdyno_lab::preconditions;
 use webdyno_lab::run;
-use webdyno_lab::scenario::{Catalogue, Folder};
-use webdyno_lab::up;
+use webdyno_lab::scenario::{Catalogue, ScenarioFolder};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -76,18 +76,23 @@ impl Runner {
         Ok(Self { program, state: StateDir::of_environment()?.root().to_owned(), interrupted })
     }
 
-    fn up(&self) -> up::Options {
+    fn up(&self) -> build::BuildOptions {
         let (program, state) = (self.program.clone(), self.state.clone());
-        up::Options { program, state, stop: self.interrupted.clone() }
+        build::BuildOptions { program, state, stop: self.interrupted.clone() }
     }
 
     /// One scenario's first round. With several scenarios each has a directory of its own.
-    fn run(&self, arguments: &ScenariosArgs, folder: &Folder, scenarios: usize) -> Result<run::Options> {
+    fn run(
+        &self,
+        arguments: &ScenariosArgs,
+        folder: &ScenarioFolder,
+        scenarios: usize,
+    ) -> Result<run::RunOptions> {
         let mut directory = arguments.out.clone();
         if scenarios > 1 {
             directory.push(&folder.name);
         }
-        Ok(run::Options {
+        Ok(run::RunOptions {
             directory: std::path::absolute(&directory)
                 .map_err(|error| io_error("find", directory.display(), &error))?,
             executable: self.program.clone(),
@@ -99,7 +104,7 @@ impl Runner {
 }
 
 /// The scenarios of these names, each once.
-fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Folder>> {
+fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<ScenarioFolder>> {
     let all = if names.iter().any(|name| name == ALL) { catalogue.names()? } else { vec![] };
     let mut wanted: Vec<&String> = vec![];
     for name in names.iter().filter(|name| *name != ALL).chain(&all) {

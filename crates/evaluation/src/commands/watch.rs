@@ -5,9 +5,9 @@ use crate::cli::ScenariosArgs;
 use std::path::{Path, PathBuf};
 use webdyno_evaluation::judge;
 use webdyno_lab::packages;
-use webdyno_lab::run::watched::{self, Watched};
+use webdyno_lab::run::passive::{self, PassiveOutcome};
 use webdyno_lab::run::{self, hosts};
-use webdyno_lab::scenario::{Catalogue, Folder};
+use webdyno_lab::scenario::{Catalogue, ScenarioFolder};
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// A first finding was wrong.
@@ -29,12 +29,12 @@ pub fn watch(catalogue: &Catalogue, webdyno: Option<PathBuf>, arguments: &Scenar
     let mut code = 0;
     for folder in &folders {
         let options = runner.run(arguments, folder, folders.len())?;
-        match run::watch(folder, &options, &mut || hosts::build(folder, &up), &mut print_progress) {
-            Ok(watched) => {
-                print(&format!("{}\n", watched.line()))?;
-                code = if watched.right || code != 0 { code } else { WRONG };
+        match run::run_passively(folder, &options, &mut || hosts::build(folder, &up), &mut print_progress) {
+            Ok(outcome) => {
+                print(&format!("{}\n", outcome.line()))?;
+                code = if outcome.right || code != 0 { code } else { WRONG };
                 if let Some(path) = &arguments.json {
-                    keep(path, watched)?;
+                    keep(path, outcome)?;
                 }
             }
             Err(error) if folders.len() == 1 || error.kind == ErrorKind::Interrupted => return Err(error),
@@ -51,9 +51,9 @@ pub fn watch(catalogue: &Catalogue, webdyno: Option<PathBuf>, arguments: &Scenar
 }
 
 /// Leaves out those whose answer nobody could find who only watches, unless nothing else is left.
-fn only_those_with_users(folders: &mut Vec<Folder>) -> Result<()> {
-    let checked = |folder: &Folder| {
-        folder.scenario.rounds.first().map_or(Ok(()), |round| watched::check(&folder.name, round))
+fn only_those_with_users(folders: &mut Vec<ScenarioFolder>) -> Result<()> {
+    let checked = |folder: &ScenarioFolder| {
+        folder.scenario.rounds.first().map_or(Ok(()), |round| passive::check(&folder.name, round))
     };
     match &folders[..] {
         [only] => checked(only),
@@ -65,11 +65,11 @@ fn only_those_with_users(folders: &mut Vec<Folder>) -> Result<()> {
 }
 
 /// Puts what was found into a file, in place of what is there of the same scenario.
-fn keep(path: &Path, watched: Watched) -> Result<()> {
+fn keep(path: &Path, outcome: PassiveOutcome) -> Result<()> {
     let text = if path.exists() { super::read(path)? } else { String::new() };
     let mut all = judge::watched::read(&text, path)?;
-    all.retain(|other| other.scenario != watched.scenario);
-    all.push(watched);
+    all.retain(|other| other.scenario != outcome.scenario);
+    all.push(outcome);
     all.sort_by(|one, other| one.scenario.cmp(&other.scenario));
     let mut lines = String::new();
     for one in &all {

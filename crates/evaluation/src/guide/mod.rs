@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use webdyno_analysis::limits;
 use webdyno_lab::figures;
-use webdyno_lab::page::{group, page};
+use webdyno_lab::page::{group_title, page};
 use webdyno_lab::scenario::{Catalogue, Group};
 use webdyno_model::Result;
 use webdyno_model::sample::MetricKind;
@@ -34,7 +34,7 @@ pub fn guide(catalogue: &Catalogue) -> Result<Vec<(String, String)>> {
         if of_it.is_empty() {
             continue;
         }
-        let _ = writeln!(list, "\n## {heading}\n\n{}.\n", first_upper(group(part)));
+        let _ = writeln!(list, "\n## {heading}\n\n{}.\n", first_upper(group_title(part)));
         for folder in of_it {
             let (name, title) = (&folder.name, &folder.scenario.title);
             let _ = writeln!(list, "- [{title}](scenarios/{name}.md): `{name}`");

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
-use webdyno_lab::scenario::{Catalogue, Remedy, Round};
+use webdyno_lab::scenario::{Catalogue, ExpectedRemedy, ScenarioRound};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
@@ -23,7 +23,7 @@ pub mod remedies;
 pub mod tally;
 pub mod watched;
 
-pub use webdyno_lab::run::watched::is_of_the_generator;
+pub use webdyno_lab::run::passive::is_generator_finding;
 
 /// Where the recording of a round lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ pub struct Case {
     /// Where it lies.
     pub place: Place,
     /// The round.
-    pub round: Round,
+    pub round: ScenarioRound,
     /// Its load, with what was read meanwhile.
     pub measurement: Measurement,
 }
@@ -66,7 +66,7 @@ pub struct Judged {
 
 impl Judged {
     /// Judges a diagnosis.
-    pub fn of(place: &Place, round: &Round, diagnosis: &Diagnosis) -> Self {
+    pub fn of(place: &Place, round: &ScenarioRound, diagnosis: &Diagnosis) -> Self {
         let found = diagnosis.findings.iter().map(|finding| (finding.id.clone(), finding.confidence));
         Self {
             scenario: place.scenario.clone(),
@@ -117,7 +117,7 @@ impl Judged {
 }
 
 /// What is wrong with the remedies of the first finding, where a scenario says which one is right.
-fn wrong_remedy(wanted: &Remedy, diagnosis: &Diagnosis) -> Option<String> {
+fn wrong_remedy(wanted: &ExpectedRemedy, diagnosis: &Diagnosis) -> Option<String> {
     let remedies = diagnosis.findings.first().map_or(&[][..], |finding| &finding.remedies);
     let of_setting = remedies
         .iter()

@@ -3,7 +3,7 @@
 use super::Judged;
 use super::tally::{Blinded, CONFIDENCE_MISLEADS, calibration, confusion};
 use std::fmt::Write as _;
-use webdyno_lab::run::watched::Watched;
+use webdyno_lab::run::passive::PassiveOutcome;
 
 /// What stands above the tables.
 const HEAD: &str = "\
@@ -139,7 +139,7 @@ fn hidden(page: &mut String, blinded: &[Blinded]) {
 
 /// The section on what is found without load of our own: in recordings without what their generators knew, and on servers
 /// under users whom nobody knows.
-pub fn watching(passive: &[Judged], live: Option<&[Watched]>) -> String {
+pub fn watching(passive: &[Judged], live: Option<&[PassiveOutcome]>) -> String {
     let mut page = String::new();
     let firsts: Vec<Judged> = passive.iter().filter(|one| one.number == 1).cloned().collect();
     let misled = passive.iter().filter(|one| !one.is_right() && one.first().1 > CONFIDENCE_MISLEADS);

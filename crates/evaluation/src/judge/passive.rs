@@ -1,6 +1,6 @@
 //! A recording as it would be without load of our own: its generator becomes other clients, whom nobody knows.
 
-use super::{Case, is_of_the_generator};
+use super::{Case, is_generator_finding};
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_model::number::Number;
 
@@ -12,7 +12,7 @@ const CONNECTIONS: &str = "clients.connections_count";
 
 /// Recordings of rounds without what their generators knew; those in which the generator is at fault are left out.
 pub fn watched(cases: &[Case]) -> Vec<Case> {
-    let told = cases.iter().filter(|case| !is_of_the_generator(&case.round.finding));
+    let told = cases.iter().filter(|case| !is_generator_finding(&case.round.finding));
     told.map(|case| Case { measurement: passive(&case.measurement), ..case.clone() }).collect()
 }
 

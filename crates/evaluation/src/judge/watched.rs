@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use webdyno_lab::run::watched::Watched;
+use webdyno_lab::run::passive::PassiveOutcome;
 use webdyno_lab::users::WRK;
 use webdyno_model::{Result, UserError};
 
 /// Runs as `webdyno-evaluation watch --json` writes them, one in a line; of several of a scenario the last one counts. Usage
 /// errors: a line that is none.
-pub fn read(text: &str, path: &Path) -> Result<Vec<Watched>> {
+pub fn read(text: &str, path: &Path) -> Result<Vec<PassiveOutcome>> {
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let read = |(number, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| {
@@ -17,9 +17,9 @@ pub fn read(text: &str, path: &Path) -> Result<Vec<Watched>> {
                 .hint("`webdyno-evaluation watch NAME --json FILE` writes them, a line for each")
         })
     };
-    let mut all: Vec<Watched> = vec![];
+    let mut all: Vec<PassiveOutcome> = vec![];
     for one in lines.map(read) {
-        let one: Watched = one?;
+        let one: PassiveOutcome = one?;
         all.retain(|other| other.scenario != one.scenario);
         all.push(one);
     }
@@ -28,13 +28,14 @@ pub fn read(text: &str, path: &Path) -> Result<Vec<Watched>> {
 }
 
 /// How many of these are right.
-pub fn right<'a>(all: impl IntoIterator<Item = &'a Watched>) -> usize {
+pub fn right<'a>(all: impl IntoIterator<Item = &'a PassiveOutcome>) -> usize {
     all.into_iter().filter(|one| one.right).count()
 }
 
 /// The part of the page.
-pub fn section(all: &[Watched]) -> String {
-    let (by_wrk, by_us): (Vec<&Watched>, Vec<&Watched>) = all.iter().partition(|one| one.users == WRK);
+pub fn section(all: &[PassiveOutcome]) -> String {
+    let (by_wrk, by_us): (Vec<&PassiveOutcome>, Vec<&PassiveOutcome>) =
+        all.iter().partition(|one| one.users == WRK);
     let mut text = format!(
         "Live, on each server as it is found: other programs send what the scenario's users ask for, and after some seconds \
          `webdyno diagnose --for 12s` watches, with nothing known of the load. {} of {} first findings are right: {} of {} \
@@ -67,16 +68,19 @@ pub fn section(all: &[Watched]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_lab::run::watched::{SCHEMA, Stated};
+    use webdyno_lab::run::passive::{ReportedFinding, SCHEMA};
 
-    fn one(scenario: &str, users: &str, right: bool) -> Watched {
-        Watched {
+    fn one(scenario: &str, users: &str, right: bool) -> PassiveOutcome {
+        PassiveOutcome {
             schema: SCHEMA.into(),
             scenario: scenario.into(),
             users: users.into(),
             why: (users != WRK).then(|| "wrk knows no pages".into()),
             expected: "log-io".into(),
-            found: vec![Stated { id: if right { "log-io" } else { "unknown" }.into(), confidence: 0.9 }],
+            found: vec![ReportedFinding {
+                id: if right { "log-io" } else { "unknown" }.into(),
+                confidence: 0.9,
+            }],
             error: None,
             right,
             directory: "d".into(),

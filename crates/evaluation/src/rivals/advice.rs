@@ -1,7 +1,7 @@
 //! What an adviser wants changed, and whether that is what limits: one table for all scenarios, by the ids of findings.
 
 use serde::{Deserialize, Serialize};
-use webdyno_lab::scenario::Remedy;
+use webdyno_lab::scenario::ExpectedRemedy;
 
 /// Which way a setting is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ const HARMS: [(&str, &str, Way); 19] = [
 ];
 
 /// Whether any advice on a service's settings names what limits, where the finding `answer` is right.
-pub fn is_within_reach(answer: &str, remedy: Option<&Remedy>, service: &str) -> bool {
+pub fn is_within_reach(answer: &str, remedy: Option<&ExpectedRemedy>, service: &str) -> bool {
     let is_asked_for = remedy.is_none_or(|remedy| remedy.service == service);
     is_asked_for && NAMES.iter().any(|(id, of, ..)| *id == answer && *of == service)
 }
@@ -111,7 +111,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Of advice, where the finding `answer` is right, and `remedy` mends it.
-    pub fn of(answer: &str, remedy: Option<&Remedy>, advice: &[Advice]) -> Self {
+    pub fn of(answer: &str, remedy: Option<&ExpectedRemedy>, advice: &[Advice]) -> Self {
         let names = |one: &&Advice| {
             NAMES.iter().any(|(id, service, setting, way)| {
                 let is_asked_for = remedy.is_none_or(|remedy| remedy.service == *service);
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
     use webdyno_lab::scenario::FINDINGS;
 
-    fn remedy(service: &str, setting: &str) -> Remedy {
-        Remedy {
+    fn remedy(service: &str, setting: &str) -> ExpectedRemedy {
+        ExpectedRemedy {
             service: service.into(),
             setting: setting.into(),
             at_least: Some(10.0),

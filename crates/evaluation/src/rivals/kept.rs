@@ -4,7 +4,7 @@ use super::advice::{Advice, Verdict};
 use super::{Asked, Heard};
 use serde::Serialize;
 use std::path::Path;
-use webdyno_lab::scenario::{Catalogue, Remedy};
+use webdyno_lab::scenario::{Catalogue, ExpectedRemedy};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -23,7 +23,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    fn of(heard: &Heard, remedy: Option<&Remedy>, advice: &[Advice], says: Vec<String>) -> Self {
+    fn of(heard: &Heard, remedy: Option<&ExpectedRemedy>, advice: &[Advice], says: Vec<String>) -> Self {
         let changes = advice.iter().filter(|one| one.is_change()).count();
         Self { says, changes, verdict: Verdict::of(&heard.answer, remedy, advice), answered: true }
     }
@@ -35,7 +35,7 @@ impl Judged {
 
 impl Heard {
     /// What apache2buddy's words are worth. `remedy` is the scenario's.
-    pub fn apache2buddy(&self, remedy: Option<&Remedy>) -> Judged {
+    pub fn apache2buddy(&self, remedy: Option<&ExpectedRemedy>) -> Judged {
         match &self.apache2buddy {
             Asked::Skipped { why } => Judged::unanswered(&format!("skipped: {why}")),
             Asked::Failed { why } => Judged::unanswered(&format!("no answer: {why}")),
@@ -51,7 +51,7 @@ impl Heard {
     }
 
     /// What MySQLTuner's words are worth; `None` where there is no database.
-    pub fn mysqltuner(&self, remedy: Option<&Remedy>) -> Option<Judged> {
+    pub fn mysqltuner(&self, remedy: Option<&ExpectedRemedy>) -> Option<Judged> {
         Some(match self.mysqltuner.as_ref()? {
             Asked::Skipped { why } => Judged::unanswered(&format!("skipped: {why}")),
             Asked::Failed { why } => Judged::unanswered(&format!("no answer: {why}")),
@@ -66,7 +66,7 @@ impl Heard {
 }
 
 /// The remedy of a scenario's server as it is found.
-pub fn remedy(catalogue: &Catalogue, scenario: &str) -> Result<Option<Remedy>> {
+pub fn remedy(catalogue: &Catalogue, scenario: &str) -> Result<Option<ExpectedRemedy>> {
     let folder = catalogue.open(scenario)?;
     Ok(folder.scenario.rounds.first().and_then(|round| round.remedy.clone()))
 }

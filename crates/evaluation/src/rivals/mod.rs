@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
-use webdyno_lab::packages::Program;
-use webdyno_lab::run::outcome::Outcome;
+use webdyno_lab::packages::ExternalProgram;
+use webdyno_lab::run::outcome::ScenarioOutcome;
 use webdyno_lab::run::{self, hosts};
-use webdyno_lab::scenario::{self, Folder};
-use webdyno_lab::{Lab, SERVER, down, sizes, up};
+use webdyno_lab::scenario::{self, ScenarioFolder};
+use webdyno_lab::{Lab, SERVER, build, remove, units};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
@@ -33,12 +33,12 @@ use webdyno_session::recording::Recording;
 /// The longest that one may take, in seconds.
 const PATIENCE_S: &str = "120";
 /// What MySQLTuner is, and what it asks with.
-const MYSQLTUNER: [Program; 2] = [
-    Program { name: "mysqltuner", package: "mysqltuner" },
-    Program { name: "mariadb-admin", package: "mariadb-client" },
+const MYSQLTUNER: [ExternalProgram; 2] = [
+    ExternalProgram { name: "mysqltuner", package: "mysqltuner" },
+    ExternalProgram { name: "mariadb-admin", package: "mariadb-client" },
 ];
 /// pmap(1) and ps(1), of which apache2buddy's figures are.
-const PMAP: Program = Program { name: "pmap", package: "procps" };
+const PMAP: ExternalProgram = ExternalProgram { name: "pmap", package: "procps" };
 
 /// How asking one of them went.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,14 +80,14 @@ pub struct Heard {
 /// How scenarios are built and where their recordings go.
 pub struct Options<'a> {
     /// How they are run. Its rounds, and whether it stays up, are decided here.
-    pub run: run::Options,
+    pub run: run::RunOptions,
     /// How they are built.
-    pub up: &'a up::Options,
+    pub up: &'a build::BuildOptions,
 }
 
 /// Brings a scenario up, makes its first load, asks, and takes it down whatever happened.
-pub fn ask(folder: &Folder, options: &Options<'_>, tell: &mut dyn FnMut(&str)) -> Result<Heard> {
-    let run = run::Options { rounds: Some(1), keep: true, ..options.run.clone() };
+pub fn ask(folder: &ScenarioFolder, options: &Options<'_>, tell: &mut dyn FnMut(&str)) -> Result<Heard> {
+    let run = run::RunOptions { rounds: Some(1), keep: true, ..options.run.clone() };
     let mut is_built = false;
     let mut build = || hosts::build(folder, options.up).inspect(|_| is_built = true);
     let heard = run::run(folder, &run, &mut build, tell)
@@ -96,7 +96,7 @@ pub fn ask(folder: &Folder, options: &Options<'_>, tell: &mut dyn FnMut(&str)) -
     let downed = match is_built {
         true => {
             tell(&format!("{}: asked, and down", folder.name));
-            down::down(&options.up.state, &folder.name).map(drop)
+            remove::down(&options.up.state, &folder.name).map(drop)
         }
         false => Ok(()),
     };
@@ -105,12 +105,12 @@ pub fn ask(folder: &Folder, options: &Options<'_>, tell: &mut dyn FnMut(&str)) -
 }
 
 /// Asks all of them on the hosts of a scenario that is up, of which the first load has just ended.
-fn listen(folder: &Folder, state: &Path, outcome: &Outcome) -> Result<Heard> {
+fn listen(folder: &ScenarioFolder, state: &Path, outcome: &ScenarioOutcome) -> Result<Heard> {
     let (scenario, lab) = (&folder.scenario, Lab::open_in(state, &folder.name)?);
     let (Some(round), Some(ran)) = (scenario.rounds.first(), outcome.rounds.first()) else {
         return Err(UserError::usage(format!("the scenario `{}` has no round", folder.name)));
     };
-    let database = scenario.services.iter().find(|one| one.program == scenario::Program::Mariadb);
+    let database = scenario.services.iter().find(|one| one.program == scenario::LabProgram::Mariadb);
     // First Apache's processes, which end one by one when nobody needs them.
     let recording = Recording::read(Path::new(&ran.directory))?;
     let measurement = recording.last_measurement().ok_or_else(|| {
@@ -132,7 +132,7 @@ fn listen(folder: &Folder, state: &Path, outcome: &Outcome) -> Result<Heard> {
     })
 }
 
-fn ask_apache2buddy(folder: &Folder, lab: &Lab, measurement: &Measurement) -> Result<Asked<Seen>> {
+fn ask_apache2buddy(folder: &ScenarioFolder, lab: &Lab, measurement: &Measurement) -> Result<Asked<Seen>> {
     let Some(service) = measurement.service.as_ref().filter(|service| service.service == "apache") else {
         return Ok(Asked::Failed { why: "Apache was not seen".into() });
     };
@@ -147,12 +147,12 @@ fn ask_apache2buddy(folder: &Folder, lab: &Lab, measurement: &Measurement) -> Re
     })
 }
 
-fn ask_mysqltuner(folder: &Folder, lab: &Lab, host: &str) -> Result<Asked<Recommended>> {
+fn ask_mysqltuner(folder: &ScenarioFolder, lab: &Lab, host: &str) -> Result<Asked<Recommended>> {
     if let Some(error) = MYSQLTUNER.iter().find_map(|program| program.find().err()) {
         return Ok(Asked::Skipped { why: error.message });
     }
     let swap = folder.scenario.hosts.get(host).and_then(|host| host.swap.as_deref());
-    let swap = swap.map(sizes::bytes).transpose()?.unwrap_or(0);
+    let swap = swap.map(units::bytes).transpose()?.unwrap_or(0);
     let mib = |bytes: u64| (bytes >> 20).to_string();
     let arguments = [mib(memory_bytes(folder, host)?), mib(swap)];
     let said = within(lab, host, include_str!("mysqltuner.sh"), &arguments.each_ref().map(String::as_str))?;
@@ -163,20 +163,20 @@ fn ask_mysqltuner(folder: &Folder, lab: &Lab, host: &str) -> Result<Asked<Recomm
 
 /// What a script says in a host; one that fails has said what it has said.
 fn within(lab: &Lab, host: &str, script: &str, arguments: &[&str]) -> Result<String> {
-    let mut command = lab.enter(host)?;
+    let mut command = lab.enter_host(host)?;
     command.args(["timeout", "-k", "1", PATIENCE_S, "sh", "-c", script, "sh"]).args(arguments);
     let output = command.stdin(Stdio::null()).output().map_err(|error| io_error("run", "sh(1)", &error))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The memory of a host as it is found: its limit, or the machine's.
-fn memory_bytes(folder: &Folder, host: &str) -> Result<u64> {
+fn memory_bytes(folder: &ScenarioFolder, host: &str) -> Result<u64> {
     let scenario = &folder.scenario;
     let changed = scenario.rounds.first().and_then(|round| round.hosts.get(host));
     let limits = [changed, scenario.hosts.get(host)];
     let limit = limits.into_iter().flatten().find_map(|host| host.memory.as_deref());
     match limit {
-        Some(limit) => sizes::bytes(limit),
+        Some(limit) => units::bytes(limit),
         None => webdyno_host::os::machine::environment().memory_bytes.ok_or_else(|| {
             UserError::cannot_run("this machine's memory is not in /proc/meminfo")
                 .hint("the advisers divide it: mount /proc")

@@ -4,7 +4,7 @@ use super::Heard;
 use super::advice::{NOTHING_TO_CHANGE, is_within_reach};
 use super::kept::{Judged, remedy};
 use std::fmt::Write as _;
-use webdyno_lab::scenario::{Catalogue, Remedy};
+use webdyno_lab::scenario::{Catalogue, ExpectedRemedy};
 use webdyno_model::Result;
 
 /// Answers under which nobody could name a setting: there is no fault, or none that anybody knows.
@@ -36,7 +36,7 @@ adviser speaks of at all; *other changes only* is where it wants something chang
 /// One scenario, judged.
 struct Row<'a> {
     heard: &'a Heard,
-    remedy: Option<Remedy>,
+    remedy: Option<ExpectedRemedy>,
     apache2buddy: Judged,
     mysqltuner: Option<Judged>,
 }

@@ -116,7 +116,7 @@ fn every_server_was_watched_under_unknown_users_and_nine_in_ten_are_right() {
     let watched: BTreeSet<&str> = all.iter().map(|one| one.scenario.as_str()).collect();
     let finding = |name: &String| catalogue.open(name).unwrap().scenario.rounds[0].finding.clone();
     let mut names = catalogue.names().unwrap();
-    names.retain(|name| !judge::is_of_the_generator(&finding(name)) && !watched.contains(name.as_str()));
+    names.retain(|name| !judge::is_generator_finding(&finding(name)) && !watched.contains(name.as_str()));
     assert!(names.is_empty(), "not watched: {names:?}");
     assert!(
         all.iter().all(|one| one.expected == finding(&one.scenario)),

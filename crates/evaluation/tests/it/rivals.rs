@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use webdyno_evaluation::rivals::{kept, section};
-use webdyno_lab::scenario::{Catalogue, Program};
+use webdyno_lab::scenario::{Catalogue, LabProgram};
 
 #[test]
 fn what_rivals_said_is_of_scenarios_as_they_are() {
@@ -15,7 +15,7 @@ fn what_rivals_said_is_of_scenarios_as_they_are() {
             format!("ask anew: webdyno-evaluation rivals {} --json {}", heard.scenario, path.display());
         let scenario = Catalogue::BuiltIn.open(&heard.scenario).unwrap().scenario;
         assert_eq!(heard.answer, scenario.rounds[0].finding, "{again}");
-        let has_database = scenario.services.iter().any(|service| service.program == Program::Mariadb);
+        let has_database = scenario.services.iter().any(|service| service.program == LabProgram::Mariadb);
         assert_eq!(heard.mysqltuner.is_some(), has_database, "{again}");
     }
     let section = section::section(&all, &Catalogue::BuiltIn).unwrap();

@@ -273,7 +273,7 @@ pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::sample::Missing;
+    use webdyno_model::sample::MissingSignal;
 
     // What waits behind thousands of others is not gone; of another process nothing is known.
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             status_url: url.map(str::to_owned),
             missing: url
                 .is_none()
-                .then(|| Missing {
+                .then(|| MissingSignal {
                     signal: STATUS_PAGE.into(),
                     why: "no answer".into(),
                     how_to_enable: String::new(),

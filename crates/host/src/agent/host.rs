@@ -17,9 +17,9 @@ use crate::visibility::{foreign_namespace, network_namespace};
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use webdyno_model::Result;
-use webdyno_model::brake::SiteUnderLoad;
 use webdyno_model::environment::Environment;
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::harm_guard::SiteUnderLoad;
+use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 
@@ -82,7 +82,7 @@ pub trait LoadBrake: Send {
     fn set_target(&self, target: &Target);
 
     /// A load begins. Gives what cannot be watched of the harm that it may do.
-    fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing>;
+    fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal>;
 
     /// The load has ended. Nothing is said of it once this returns.
     fn end(&self);
@@ -196,7 +196,7 @@ impl LoadBrake for LoadWatch {
         Self::set_target(self, target);
     }
 
-    fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
+    fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {
         Self::begin(self, site)
     }
 

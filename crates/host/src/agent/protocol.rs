@@ -7,10 +7,10 @@ use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use webdyno_model::UserError;
-use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::harm_guard::{HarmGuardTrip, SiteUnderLoad};
+use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 
@@ -205,7 +205,7 @@ pub enum FromAgent {
     /// The load does harm and must end at once, unasked.
     Brake {
         /// Why.
-        brake: Brake,
+        brake: HarmGuardTrip,
     },
     /// Who owns what.
     Owned {
@@ -217,7 +217,7 @@ pub enum FromAgent {
     /// The load is watched.
     Watched {
         /// What cannot be seen of the harm that it may do.
-        missing: Vec<Missing>,
+        missing: Vec<MissingSignal>,
     },
     /// How the server is after a brake.
     Unrest {

@@ -25,9 +25,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use webdyno_model::brake::SiteUnderLoad;
 use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
-use webdyno_model::sample::Missing;
+use webdyno_model::harm_guard::SiteUnderLoad;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
@@ -388,7 +388,7 @@ struct NoLoads;
 impl LoadBrake for NoLoads {
     fn set_target(&self, _: &Target) {}
 
-    fn begin(&self, _: &SiteUnderLoad) -> Vec<Missing> {
+    fn begin(&self, _: &SiteUnderLoad) -> Vec<MissingSignal> {
         vec![]
     }
 

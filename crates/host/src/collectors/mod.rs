@@ -10,7 +10,7 @@ pub mod processes;
 pub mod services;
 
 use std::sync::Arc;
-use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Missing};
+use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, MissingSignal};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Access;
 
@@ -61,7 +61,7 @@ pub struct Reading {
     /// Why there are no values, or why some are missing.
     pub error: Option<String>,
     /// Signals that cannot be had now, each with why and what helps. The observer tells only what changed.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
 }
 
 impl Reading {
@@ -84,7 +84,11 @@ impl Reading {
 
     /// Adds a signal that cannot be had.
     pub fn lacks(&mut self, signal: impl Into<String>, why: impl Into<String>, how: impl Into<String>) {
-        self.missing.push(Missing { signal: signal.into(), why: why.into(), how_to_enable: how.into() });
+        self.missing.push(MissingSignal {
+            signal: signal.into(),
+            why: why.into(),
+            how_to_enable: how.into(),
+        });
     }
 
     /// A reading of nothing, as there is no service to read it of.

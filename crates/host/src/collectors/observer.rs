@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use webdyno_model::UserError;
 use webdyno_model::number::Number;
-use webdyno_model::sample::{Missing, Sample};
+use webdyno_model::sample::{MissingSignal, Sample};
 
 /// How long ending waits for a thread that is in the middle of a reading.
 const JOIN_WAIT: Duration = Duration::from_millis(100);
 
 /// After so many readings a collector says again what it lacks.
-pub const SAID_AGAIN_COUNT: u64 = webdyno_model::sample::TOLD_AGAIN_COUNT;
+pub const SAID_AGAIN_COUNT: u64 = webdyno_model::sample::FORWARD_FILL_READINGS_MAX;
 
 /// How far the turns of two collectors are apart.
 const STAGGER: Duration = Duration::from_millis(2);
@@ -158,7 +158,7 @@ fn next_due(begin: Instant, every: Duration, now: Instant) -> Instant {
 }
 
 /// Reads once; a panic becomes the error of the sample.
-fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> (Sample, Vec<Missing>) {
+fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> (Sample, Vec<MissingSignal>) {
     let read = catch_unwind(AssertUnwindSafe(|| collector.read(target)));
     let reading =
         read.unwrap_or_else(|_| Reading::failed("the collector failed: this is a fault of webdyno"));
@@ -178,13 +178,13 @@ fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> (
 /// What a collector said last that it lacks: said again only when it changed, and now and then for those who listen since.
 #[derive(Debug, Default)]
 struct Told {
-    missing: Option<Vec<Missing>>,
+    missing: Option<Vec<MissingSignal>>,
     readings_count: u64,
 }
 
 impl Told {
     /// What to say of these; `None` when it is as it was said last.
-    fn news(&mut self, missing: Vec<Missing>) -> Option<Vec<Missing>> {
+    fn news(&mut self, missing: Vec<MissingSignal>) -> Option<Vec<MissingSignal>> {
         let again = self.readings_count.is_multiple_of(SAID_AGAIN_COUNT);
         self.readings_count += 1;
         let changed = self.missing.as_ref() != Some(&missing);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_said_when_it_changes_and_again_after_a_while() {
-        let lack = || vec![Missing { signal: "s".into(), why: "w".into(), how_to_enable: "h".into() }];
+        let lack = || vec![MissingSignal { signal: "s".into(), why: "w".into(), how_to_enable: "h".into() }];
         let mut told = Told::default();
         let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| told.news(now)).into();
         assert_eq!(said, [Some(vec![]), None, Some(lack()), None, Some(vec![])]);

@@ -22,7 +22,7 @@ use crate::os::procfs;
 use lists::Lists;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use webdyno_model::change::Managed;
+use webdyno_model::change::ManagedFile;
 
 /// An agent that has left no trace for so long is not at work any more: they come by at least daily.
 pub const IDLE_AFTER: Duration = Duration::from_secs(30 * 86_400);
@@ -64,9 +64,9 @@ impl Managers {
     }
 
     /// Who manages a file. `text` is what it holds; `None` for one that does not exist yet, or is webdyno's own.
-    pub fn owner(&self, path: &Path, text: Option<&str>) -> Option<Managed> {
+    pub fn owner(&self, path: &Path, text: Option<&str>) -> Option<ManagedFile> {
         let managed = |by: &str, why: String| {
-            Some(Managed { path: path.to_string_lossy().into_owned(), by: by.to_owned(), why })
+            Some(ManagedFile { path: path.to_string_lossy().into_owned(), by: by.to_owned(), why })
         };
         if let Some(mark) = text.and_then(marks::find) {
             return managed(mark.by, format!("it says `{}`", mark.quote));
@@ -87,10 +87,10 @@ impl Managers {
 
 impl Managers {
     /// Who sets a setting of the kernel by its own configuration.
-    pub fn sysctl_owner(&self, name: &str) -> Option<Managed> {
+    pub fn sysctl_owner(&self, name: &str) -> Option<ManagedFile> {
         let (path, profile) = self.lists.tuned_sysctl(name)?;
         let why = format!("its profile {profile} sets {name}");
-        Some(Managed { path: path.display().to_string(), by: "TuneD".into(), why })
+        Some(ManagedFile { path: path.display().to_string(), by: "TuneD".into(), why })
     }
 }
 

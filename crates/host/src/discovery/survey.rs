@@ -20,7 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use webdyno_model::Result;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Link, Topology};
 
@@ -99,7 +99,7 @@ pub struct Survey<'a> {
     /// Order of discovery.
     order: Vec<u32>,
     links: BTreeMap<(u32, String, Option<u32>), Link>,
-    missing: Vec<Missing>,
+    missing: Vec<MissingSignal>,
 }
 
 impl std::fmt::Debug for dyn Observe {
@@ -483,7 +483,7 @@ impl Survey<'_> {
     }
 
     fn lack(&mut self, signal: &str, why: &str, how: &str) {
-        let missing = Missing { signal: signal.into(), why: why.into(), how_to_enable: how.into() };
+        let missing = MissingSignal { signal: signal.into(), why: why.into(), how_to_enable: how.into() };
         if !self.missing.contains(&missing) {
             self.missing.push(missing);
         }

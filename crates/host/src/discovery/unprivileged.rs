@@ -10,7 +10,7 @@ use crate::os::procfs;
 use crate::services::{self, Observe};
 use crate::visibility::listeners::{Hidden, NEEDS_RIGHTS, NO_PID};
 use webdyno_model::UserError;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 
 /// The most processes whose configuration is looked at.
@@ -59,7 +59,7 @@ fn unknown(hidden: &Hidden, perhaps: Vec<u32>) -> ServiceSnapshot {
         warning.push_str(&format!(" (it may be one of the processes {})", pids.join(", ")));
     }
     snapshot.warnings = vec![warning];
-    snapshot.missing = vec![Missing {
+    snapshot.missing = vec![MissingSignal {
         signal: "service".into(),
         why: error.message,
         how_to_enable: error.hint.unwrap_or_default(),

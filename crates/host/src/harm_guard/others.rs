@@ -9,9 +9,9 @@ use crate::logs::tail::Tail;
 use crate::logs::{AccessLog, AccessLogs};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use webdyno_model::brake::SiteUnderLoad;
 use webdyno_model::error::io_error;
-use webdyno_model::sample::Missing;
+use webdyno_model::harm_guard::SiteUnderLoad;
+use webdyno_model::sample::MissingSignal;
 
 /// Most logs that are followed.
 const LOGS_COUNT_MAX: usize = 32;
@@ -107,7 +107,7 @@ impl Others {
     }
 
     /// What of the errors of others is not seen during a load, and why.
-    pub fn missing(&self, site: &SiteUnderLoad) -> Option<Missing> {
+    pub fn missing(&self, site: &SiteUnderLoad) -> Option<MissingSignal> {
         let mut reasons: Vec<String> = self.unread.clone();
         for (_, log) in self.logs.iter().filter(|(_, log)| !log.format.has(Field::UserAgent)) {
             let path = log.path.display();
@@ -128,7 +128,7 @@ impl Others {
         if more > 0 {
             reasons.push(format!("{more} more"));
         }
-        (!reasons.is_empty()).then(|| Missing {
+        (!reasons.is_empty()).then(|| MissingSignal {
             signal: "errors of other clients".into(),
             why: reasons.join("; "),
             how_to_enable: "let the service write an access log to a file that webdyno may read, with the status and the \

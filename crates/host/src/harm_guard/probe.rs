@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use webdyno_model::UserError;
-use webdyno_model::brake::SiteUnderLoad;
+use webdyno_model::harm_guard::SiteUnderLoad;
 
 /// Between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(400);

@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
-use webdyno_model::brake::{Brake, SiteUnderLoad};
-use webdyno_model::sample::Missing;
+use webdyno_model::harm_guard::{HarmGuardTrip, SiteUnderLoad};
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::{Result, UserError};
 
 /// How often readings are taken.
@@ -41,7 +41,7 @@ const SILENT_AGAIN_US: u64 = 500_000;
 const LOGS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is called with a brake. Must not wait for anybody.
-pub type Pull = Box<dyn Fn(Brake) + Send>;
+pub type Pull = Box<dyn Fn(HarmGuardTrip) + Send>;
 
 /// Readings that go on until this is dropped.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl LoadWatch {
     }
 
     /// A load begins. Gives what cannot be watched of the harm that it may do.
-    pub fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
+    pub fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {
         let probe = Probe::start(site);
         let mut missing = vec![];
         let others_known = match self.shared.others_within(LOGS_PATIENCE) {
@@ -130,7 +130,7 @@ impl LoadWatch {
                 true
             }
             None => {
-                missing.push(Missing {
+                missing.push(MissingSignal {
                     signal: "errors of other clients".into(),
                     why: "reading the access logs hangs".into(),
                     how_to_enable: "the file system of the access logs must answer".into(),
@@ -139,7 +139,7 @@ impl LoadWatch {
             }
         };
         if let Err(error) = &probe {
-            missing.push(Missing {
+            missing.push(MissingSignal {
                 signal: "whether the site is reachable".into(),
                 why: error.message.clone(),
                 how_to_enable: "the agent must reach the site at the address that is loaded".into(),
@@ -277,7 +277,7 @@ impl State {
             load.forget_long_ago();
             return;
         };
-        if brake.metric == Brake::SITE_SILENT {
+        if brake.metric == HarmGuardTrip::SITE_SILENT {
             if at_us < load.silent_told_us + SILENT_AGAIN_US {
                 return;
             }

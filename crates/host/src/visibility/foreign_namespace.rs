@@ -9,7 +9,7 @@ use crate::visibility::listeners::NO_PID;
 use crate::visibility::network_namespace::space_of;
 use crate::visibility::{mount_namespace, network_namespace};
 use webdyno_model::UserError;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::service::{Control, FileId};
 
@@ -39,7 +39,7 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
     if mount_namespace::is_elsewhere(pid) {
         // How it is started and what it reads are words of another place.
         snapshot.control = None;
-        snapshot.missing.push(Missing {
+        snapshot.missing.push(MissingSignal {
             signal: "service control".into(),
             why: format!("process {pid} is in a container: its files are not those of this machine"),
             how_to_enable: ENTER.into(),
@@ -59,7 +59,7 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
 fn forget_page(snapshot: &mut ServiceSnapshot) {
     let Some(url) = snapshot.status_url.take() else { return };
     snapshot.settings.values_mut().for_each(|setting| setting.running = None);
-    snapshot.missing.push(Missing {
+    snapshot.missing.push(MissingSignal {
         signal: "mod_status".into(),
         why: format!("{url} is in another network namespace, which may not be entered"),
         how_to_enable: ENTER_NETWORK.into(),

@@ -4,7 +4,7 @@ use crate::os::program::{Finished, Invocation, run};
 use crate::os::timeouts;
 use crate::visibility::listeners;
 use crate::visibility::mount_namespace;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 
 /// Asks the program of a process (its path, and whether another one lies there by now) with these arguments. What is missing
 /// where it cannot be asked; a `/tmp` of its own (PrivateTmp=) makes no container.
@@ -13,8 +13,8 @@ pub(crate) fn asked(
     pid: u32,
     executable: Option<&(String, bool)>,
     arguments: impl FnOnce() -> Vec<String>,
-) -> Result<Finished, Missing> {
-    let missing = |why: String, how: String| Missing {
+) -> Result<Finished, MissingSignal> {
+    let missing = |why: String, how: String| MissingSignal {
         signal: format!("{}.version", name.replace('-', "_")),
         why,
         how_to_enable: how,

@@ -28,7 +28,7 @@ use webdyno_host::logs::AccessLogs;
 use webdyno_host::os::clock::clock_us;
 use webdyno_host::os::process::{wait_looking_every, wait_until};
 use webdyno_host::services::by_name;
-use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
+use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip, SiteUnderLoad};
 
 /// One at a time: kills of one test are harm to the other, where the kernel log cannot tell them apart.
 pub fn turn() -> MutexGuard<'static, ()> {
@@ -51,7 +51,7 @@ fn site(port: u16) -> SiteUnderLoad {
     }
 }
 
-fn watch(pid: Option<u32>, logs: AccessLogs) -> (LoadWatch, Receiver<(u64, Brake)>) {
+fn watch(pid: Option<u32>, logs: AccessLogs) -> (LoadWatch, Receiver<(u64, HarmGuardTrip)>) {
     let (sender, pulled) = channel();
     let target = Target { service_pid: pid, ..Target::default() };
     let pull = Box::new(move |brake| drop(sender.send((clock_us(), brake))));
@@ -167,7 +167,7 @@ fn a_kill_in_the_services_group_is_told_within_a_second() {
         let killed_us = clock_us();
         let (told_us, brake) = pulled.recv_timeout(PATIENCE).unwrap();
         let told = (brake.cause, brake.metric.as_str());
-        assert_eq!(told, (BrakeCause::OutOfMemory, "memory.group_oom_kills_count"));
+        assert_eq!(told, (HarmCause::OutOfMemory, "memory.group_oom_kills_count"));
         std::thread::sleep(Duration::from_millis(500));
         assert!(pulled.try_recv().is_err(), "once a load");
         watch.end();
@@ -309,7 +309,7 @@ fn errors_of_other_clients_pull_it_and_our_own_do_not() {
     let (_, brake) = pulled.recv_timeout(PATIENCE).unwrap();
     println!("told {} ms after others began to fail", began.elapsed().as_millis());
     assert!(others.stop() + ours.stop() > 0);
-    assert_eq!((brake.cause, brake.limit.0), (BrakeCause::OthersFail, 3.0), "{brake:?}");
+    assert_eq!((brake.cause, brake.limit.0), (HarmCause::OthersFail, 3.0), "{brake:?}");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn a_site_that_is_killed_under_load_is_unreachable_within_a_second() {
     let (told_us, brake) = pulled.recv_timeout(PATIENCE).unwrap();
     load.stop();
     println!("told {} ms after the site had ended", told_us.saturating_sub(stopped_us) / 1000);
-    assert_eq!((brake.cause, brake.value.0 >= 2.0), (BrakeCause::Unreachable, true), "{brake:?}");
+    assert_eq!((brake.cause, brake.value.0 >= 2.0), (HarmCause::Unreachable, true), "{brake:?}");
     watch.end();
     std::thread::sleep(Duration::from_millis(2500));
     assert!(watch.unrest().unwrap().contains("answered nothing"));
@@ -404,7 +404,7 @@ fn the_agent_tells_of_harm_before_it_answers_that_the_load_has_ended() {
     session.send(begins());
     let brake = session.hear().unwrap();
     assert!(
-        matches!(&brake.body, FromAgent::Brake { brake } if brake.cause == BrakeCause::Swapping),
+        matches!(&brake.body, FromAgent::Brake { brake } if brake.cause == HarmCause::Swapping),
         "{brake:?}"
     );
     assert_eq!((brake.id, session.hear().unwrap().body), (0, FromAgent::Watched { missing: vec![] }));

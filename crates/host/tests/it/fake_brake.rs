@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use webdyno_host::agent::host::{LoadBrake, Watch};
 use webdyno_host::collectors::Target;
 use webdyno_host::harm_guard::watch::Pull;
-use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
+use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip, SiteUnderLoad};
 use webdyno_model::number::Number;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 
 /// Reads nothing.
 pub struct NoWatch;
@@ -35,10 +35,10 @@ impl FakeBrake {
 impl LoadBrake for FakeBrake {
     fn set_target(&self, _: &Target) {}
 
-    fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
+    fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {
         if self.unrest().is_some() {
-            let brake = Brake {
-                cause: BrakeCause::Swapping,
+            let brake = HarmGuardTrip {
+                cause: HarmCause::Swapping,
                 metric: "memory.swapped_out_pages".into(),
                 value: Number(5000.0),
                 limit: Number(4096.0),

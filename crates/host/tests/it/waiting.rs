@@ -20,7 +20,9 @@ use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::{Applied, Changer, StateDir, Tools, pending};
 use webdyno_host::os::process::wait_until;
 use webdyno_host::services::tunable;
-use webdyno_model::change::{ApplyClass, ApplyOptions, Managed, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, ApplyOptions, ManagedFile, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
@@ -170,7 +172,7 @@ fn a_managed_file_is_never_written() {
     let server = FakeServer::set_up(folder.path());
     let (original, mut changer) = (server.picture(), server.changer());
     let managed =
-        Managed { path: "/etc/a.conf".into(), by: "Puppet".into(), why: "it is in its catalog".into() };
+        ManagedFile { path: "/etc/a.conf".into(), by: "Puppet".into(), why: "it is in its catalog".into() };
     let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
     let plan = RenderedPlan { managed: vec![managed], ..plan };
     let error = changer.apply(&plan, &server.snapshot_now(), &ACCEPTED).unwrap_err();

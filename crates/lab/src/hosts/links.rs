@@ -3,10 +3,10 @@
 //! Facts: ip-link(8), ip-route(8), veth(4), tc-tbf(8) (`latency`: the longest wait in its queue; `burst` must hold what is
 //! sent between two ticks), ip-sysctl.rst (ip_forward).
 
-use super::Tools;
+use super::ToolRunner;
 use crate::packages;
 use crate::scenario::Link;
-use crate::sizes;
+use crate::units;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use webdyno_host::visibility::network_namespace::on_own_thread;
 use webdyno_model::error::io_error;
@@ -25,7 +25,7 @@ const LINKS_MAX: usize = 200;
 
 /// The end of a link in a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub struct LinkEnd {
     /// Number of the link.
     pub link: usize,
     /// 0 or 1.
@@ -34,7 +34,7 @@ pub struct End {
     pub interface: String,
 }
 
-impl End {
+impl LinkEnd {
     fn address(&self) -> String {
         address(self.link, self.side)
     }
@@ -46,12 +46,12 @@ fn address(link: usize, side: usize) -> String {
 
 /// All links, seen from the hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Net {
-    ends: BTreeMap<String, Vec<End>>,
+pub struct LinkEnds {
+    ends: BTreeMap<String, Vec<LinkEnd>>,
     links: Vec<[String; 2]>,
 }
 
-impl Net {
+impl LinkEnds {
     /// The net of a scenario's hosts. A usage error when a link ends at a host that is not there.
     pub fn of(hosts: &[String], links: &[Link]) -> Result<Self> {
         if links.len() > LINKS_MAX {
@@ -60,21 +60,22 @@ impl Net {
                 links.len()
             )));
         }
-        let mut ends: BTreeMap<String, Vec<End>> = hosts.iter().map(|host| (host.clone(), vec![])).collect();
+        let mut ends: BTreeMap<String, Vec<LinkEnd>> =
+            hosts.iter().map(|host| (host.clone(), vec![])).collect();
         for (number, link) in links.iter().enumerate() {
             for (side, host) in link.ends.iter().enumerate() {
                 let of_host = ends
                     .get_mut(host)
                     .ok_or_else(|| UserError::usage(format!("a link ends at `{host}`, which is no host")))?;
                 let interface = format!("eth{}", of_host.len());
-                of_host.push(End { link: number, side, interface });
+                of_host.push(LinkEnd { link: number, side, interface });
             }
         }
         Ok(Self { ends, links: links.iter().map(|link| link.ends.clone()).collect() })
     }
 
     /// The ends in a host.
-    pub fn ends(&self, host: &str) -> &[End] {
+    pub fn ends_of_host(&self, host: &str) -> &[LinkEnd] {
         self.ends.get(host).map_or(&[], Vec::as_slice)
     }
 
@@ -83,7 +84,7 @@ impl Net {
         let mut steps: BTreeMap<&str, usize> = BTreeMap::new();
         let mut queue = VecDeque::from([from]);
         while let Some(at) = queue.pop_front() {
-            for end in self.ends(at) {
+            for end in self.ends_of_host(at) {
                 let Some(other) = self.links.get(end.link).map(|ends| ends[1 - end.side].as_str()) else {
                     continue;
                 };
@@ -103,7 +104,7 @@ impl Net {
         for other in self.ends.keys().filter(|other| *other != host) {
             // The last step towards the host is the first one from it.
             let facing = self.first_steps(other).get(host).copied();
-            let end = self.ends(other).iter().find(|end| Some(end.link) == facing);
+            let end = self.ends_of_host(other).iter().find(|end| Some(end.link) == facing);
             names.extend(end.map(|end| (other.clone(), end.address())));
         }
         names
@@ -111,12 +112,12 @@ impl Net {
 
     /// The networks that a host reaches through others: network and next address.
     pub fn routes(&self, host: &str) -> Vec<(String, String)> {
-        let own: BTreeSet<usize> = self.ends(host).iter().map(|end| end.link).collect();
+        let own: BTreeSet<usize> = self.ends_of_host(host).iter().map(|end| end.link).collect();
         let steps = self.first_steps(host);
         let mut routes = vec![];
         for (number, ends) in self.links.iter().enumerate().filter(|(number, _)| !own.contains(number)) {
             let first = ends.iter().find_map(|end| steps.get(end.as_str()));
-            let by = first.and_then(|first| self.ends(host).iter().find(|end| end.link == *first));
+            let by = first.and_then(|first| self.ends_of_host(host).iter().find(|end| end.link == *first));
             routes.extend(by.map(|end| (format!("10.80.{number}.0/24"), address(end.link, 1 - end.side))));
         }
         routes
@@ -125,7 +126,7 @@ impl Net {
     /// What ip(8) does in a host once the links are there.
     fn commands(&self, host: &str) -> String {
         let mut text = "link set lo up\n".to_owned();
-        for end in self.ends(host) {
+        for end in self.ends_of_host(host) {
             text += &format!(
                 "address add {}/24 dev {}\nlink set {} up\n",
                 end.address(),
@@ -141,12 +142,13 @@ impl Net {
     }
 
     /// Lays all cables. `pids` are the hosts' processes 1.
-    pub fn connect(&self, tools: &Tools, pids: &BTreeMap<String, u32>) -> Result<()> {
+    pub fn connect(&self, tools: &ToolRunner, pids: &BTreeMap<String, u32>) -> Result<()> {
         let pid = |host: &str| pids.get(host).copied().unwrap_or_default();
         let mut text = String::new();
         for (number, ends) in self.links.iter().enumerate() {
             let interface = |side: usize| {
-                let own = self.ends(&ends[side]).iter().find(|end| (end.link, end.side) == (number, side));
+                let own =
+                    self.ends_of_host(&ends[side]).iter().find(|end| (end.link, end.side) == (number, side));
                 own.map(|end| end.interface.as_str()).unwrap_or_default()
             };
             text += &format!(
@@ -157,31 +159,36 @@ impl Net {
                 pid(&ends[1])
             );
         }
-        tools.feed(packages::IP, &["-batch", "-"], &text)?;
+        tools.run_with_input(packages::IP, &["-batch", "-"], &text)?;
         for (host, pid) in pids {
-            within(*pid, || tools.feed(packages::IP, &["-batch", "-"], &self.commands(host)))?;
-            if self.ends(host).len() > 1 {
+            in_network_of(*pid, || {
+                tools.run_with_input(packages::IP, &["-batch", "-"], &self.commands(host))
+            })?;
+            if self.ends_of_host(host).len() > 1 {
                 set(*pid, "net.ipv4.ip_forward", "1")?;
             }
         }
         // A way leads only through what is up.
         for (host, pid) in pids.iter().filter(|(host, _)| !self.route_commands(host).is_empty()) {
-            within(*pid, || tools.feed(packages::IP, &["-batch", "-"], &self.route_commands(host)))?;
+            in_network_of(*pid, || {
+                tools.run_with_input(packages::IP, &["-batch", "-"], &self.route_commands(host))
+            })?;
         }
         Ok(())
     }
 
     /// Shapes what the ends of a link send, also anew.
-    pub fn shape(&self, tools: &Tools, link: &Link, pids: &BTreeMap<String, u32>) -> Result<()> {
+    pub fn shape(&self, tools: &ToolRunner, link: &Link, pids: &BTreeMap<String, u32>) -> Result<()> {
         let number = self.links.iter().position(|ends| *ends == link.ends).ok_or_else(|| {
             UserError::usage(format!("there is no link between `{}` and `{}`", link.ends[0], link.ends[1]))
         })?;
         for (side, rate) in [&link.rate_there, &link.rate_back].into_iter().enumerate() {
-            let end = self.ends(&link.ends[side]).iter().find(|end| (end.link, end.side) == (number, side));
+            let end =
+                self.ends_of_host(&link.ends[side]).iter().find(|end| (end.link, end.side) == (number, side));
             let (Some(rate), Some(end)) = (rate, end) else { continue };
             let words = shaper(&end.interface, rate, link.queue.as_deref())?;
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            within(pids.get(&link.ends[side]).copied().unwrap_or_default(), || {
+            in_network_of(pids.get(&link.ends[side]).copied().unwrap_or_default(), || {
                 tools.run(packages::TC, &words)
             })?;
         }
@@ -191,7 +198,7 @@ impl Net {
 
 /// The arguments of tc(8) that shape what an interface sends.
 fn shaper(interface: &str, rate: &str, queue: Option<&str>) -> Result<Vec<String>> {
-    let bits_per_s = sizes::bits_per_s(rate)?;
+    let bits_per_s = units::bits_per_s(rate)?;
     let burst = ((bits_per_s as f64 / 8.0 * BURST_S) as u64).max(BURST_BYTES_MIN);
     let words = format!(
         "qdisc replace dev {interface} root tbf rate {bits_per_s}bit burst {burst} latency {}",
@@ -201,21 +208,21 @@ fn shaper(interface: &str, rate: &str, queue: Option<&str>) -> Result<Vec<String
 }
 
 /// Runs something in the network of a process.
-pub fn within<T: Send>(pid: u32, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub fn in_network_of<T: Send>(pid: u32, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     on_own_thread(pid, act)
         .map_err(|error| io_error("enter", format!("the network of process {pid}"), &error))?
 }
 
 /// Sets a kernel setting of the network of a process.
 pub fn set(pid: u32, name: &str, value: &str) -> Result<()> {
-    within(pid, || super::settings::write_setting(name, value))
+    in_network_of(pid, || super::settings::write_setting(name, value))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn net(hosts: &[&str], links: &[[&str; 2]]) -> Net {
+    fn net(hosts: &[&str], links: &[[&str; 2]]) -> LinkEnds {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let link = |ends: &[&str; 2]| Link {
             ends: ends.map(str::to_owned),
@@ -223,7 +230,7 @@ mod tests {
             rate_back: None,
             queue: None,
         };
-        Net::of(&hosts, &links.iter().map(link).collect::<Vec<_>>()).unwrap()
+        LinkEnds::of(&hosts, &links.iter().map(link).collect::<Vec<_>>()).unwrap()
     }
 
     fn shown(pairs: &[(String, String)]) -> String {
@@ -251,7 +258,7 @@ mod tests {
         assert_eq!(shown(&net.routes("database")), "10.80.0.0/24=10.80.1.1");
         assert_eq!(net.routes("server"), []);
         assert_eq!(
-            net.ends("server").iter().map(|end| end.interface.as_str()).collect::<Vec<_>>(),
+            net.ends_of_host("server").iter().map(|end| end.interface.as_str()).collect::<Vec<_>>(),
             ["eth0", "eth1"]
         );
     }

@@ -5,17 +5,17 @@
 //! only reaps. When it is killed, the kernel ends everything else in there (pid_namespaces(7)).
 
 pub mod disks;
-pub mod inside;
+pub mod host_init;
 pub mod links;
 pub mod settings;
 mod tools;
 
-pub use tools::Tools;
+pub use tools::ToolRunner;
 
 use crate::Lab;
-use crate::lab::{joining, service_limits};
+use crate::lab::{join_groups, service_limits};
 use crate::scenario::CLIENT;
-use inside::{Said, Spec};
+use host_init::{HostReply, HostSpec};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -32,19 +32,19 @@ pub const SECOND: [&str; 2] = ["host", "second"];
 pub fn start(lab: &Lab, host: &str, program: &Path) -> Result<ProcessName> {
     let failed = |why: String| UserError::cannot_run(format!("the host `{host}` does not start: {why}"));
     let has_services = !service_limits(lab.scenario(), host).is_empty();
-    let mut command = joining(&lab.tree.folders(host, has_services, None));
+    let mut command = join_groups(&lab.tree.folders(host, has_services, None));
     command.arg(program).arg("lab").args(FIRST).env_clear().current_dir("/");
     command.args((host == CLIENT).then_some("--sees-processes"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| io_error("start", program.display(), &error))?;
-    let spec = Spec { host: host.to_owned(), keeps_files: host == CLIENT, files: lab.root(host) };
-    let said = talk(&mut child, &spec);
+    let spec = HostSpec { host: host.to_owned(), keeps_files: host == CLIENT, files: lab.root(host) };
+    let said = start_host_init(&mut child, &spec);
     let ended = child.wait().map_err(|error| io_error("wait for", "the first process of a host", &error))?;
     match said {
-        Ok((pid, Said::Ready)) => {
+        Ok((pid, HostReply::Ready)) => {
             ProcessName::of(pid).ok_or_else(|| failed("its process 1 has ended".into()))
         }
-        Ok((_, Said::Failed { why })) => Err(failed(why)),
+        Ok((_, HostReply::Failed { why })) => Err(failed(why)),
         Err(why) => {
             let mut told = String::new();
             if let Some(mut stderr) = child.stderr.take() {
@@ -57,7 +57,7 @@ pub fn start(lab: &Lab, host: &str, program: &Path) -> Result<ProcessName> {
 }
 
 /// Tells the second process what it is, and hears its number from the first and how it went from itself.
-fn talk(child: &mut Child, spec: &Spec) -> std::result::Result<(u32, Said), String> {
+fn start_host_init(child: &mut Child, spec: &HostSpec) -> std::result::Result<(u32, HostReply), String> {
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("it has no pipes".into());
     };

@@ -1,8 +1,8 @@
 //! Programs of others, run while a scenario is built: in a group of the scenario, so that `down` finds and ends them also
 //! when whoever started them was killed.
 
-use crate::lab::joining;
-use crate::packages::Program;
+use crate::lab::join_groups;
+use crate::packages::ExternalProgram;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -12,26 +12,32 @@ use webdyno_model::{Result, UserError};
 
 /// Runs programs.
 #[derive(Debug, Clone, Default)]
-pub struct Tools {
+pub struct ToolRunner {
     /// The group; `None` runs them as they are.
     pub group: Option<PathBuf>,
 }
 
-impl Tools {
+impl ToolRunner {
     /// Runs one to its end; what it wrote to stdout. An error tells what it said.
-    pub fn run(&self, program: Program, arguments: &[&str]) -> Result<String> {
-        self.feed(program, arguments, "")
+    pub fn run(&self, program: ExternalProgram, arguments: &[&str]) -> Result<String> {
+        self.run_with_input(program, arguments, "")
     }
 
     /// The same with something on its stdin.
-    pub fn feed(&self, program: Program, arguments: &[&str], input: &str) -> Result<String> {
+    pub fn run_with_input(
+        &self,
+        program: ExternalProgram,
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String> {
         let file = program.find()?;
         let mut command = match &self.group {
-            Some(group) => joining(std::slice::from_ref(group)),
+            Some(group) => join_groups(std::slice::from_ref(group)),
             None => Command::new("/usr/bin/env"),
         };
         command.arg(file).args(arguments).env("LC_ALL", "C");
-        let output = fed(command, input).map_err(|error| io_error("run", program.name, &error))?;
+        let output =
+            output_with_input(command, input).map_err(|error| io_error("run", program.name, &error))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
@@ -43,7 +49,7 @@ impl Tools {
 }
 
 /// Runs a command with something on its stdin, which must fit into a pipe (64 KiB).
-fn fed(mut command: Command, input: &str) -> std::io::Result<Output> {
+fn output_with_input(mut command: Command, input: &str) -> std::io::Result<Output> {
     // Ctrl-C is ours to hear: what removes things must not be ended by it.
     command.process_group(0);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

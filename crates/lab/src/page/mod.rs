@@ -1,11 +1,11 @@
 //! The user guide's page of a scenario, made from its folder alone: the story, the machines, the files that are not as
 //! the distribution has them, and each round with what is typed, in words and as commands.
 
-mod by_hand;
-mod words;
+mod format;
+mod manual_steps;
 
 use crate::figures;
-use crate::scenario::{Folder, Group, Load, Remedy, Round, Scenario, Sign};
+use crate::scenario::{ExpectedRemedy, Group, Scenario, ScenarioFolder, ScenarioLoad, ScenarioRound, Sign};
 use std::fmt::Write as _;
 use std::path::Path;
 use webdyno_analysis::limits;
@@ -15,12 +15,12 @@ use webdyno_model::sample::{CollectorInfo, Metric};
 /// Lines of a file that a page shows; of longer ones it says how long they are.
 const LINES_MAX: usize = 120;
 /// The page of a scenario, in Markdown.
-pub fn page(folder: &Folder) -> Result<String> {
+pub fn page(folder: &ScenarioFolder) -> Result<String> {
     let (name, scenario) = (&folder.name, &folder.scenario);
-    let mut page = format!("# {}\n\n`{name}`: {}\n\n", scenario.title, group(scenario.group));
+    let mut page = format!("# {}\n\n`{name}`: {}\n\n", scenario.title, group_title(scenario.group));
     let _ = writeln!(page, "{}\n\n## The machines\n", scenario.story.trim());
-    list(&mut page, &words::topology(scenario));
-    list(&mut page, &words::services(scenario));
+    list(&mut page, &format::topology(scenario));
+    list(&mut page, &format::services(scenario));
     files(&mut page, folder)?;
     commands(&mut page, folder)?;
     let mut load = &scenario.load;
@@ -28,16 +28,16 @@ pub fn page(folder: &Folder) -> Result<String> {
         load = round.load.as_ref().unwrap_or(load);
         self::round(&mut page, folder, number, round, load);
     }
-    if by_hand::leaves(&page) {
-        let _ = writeln!(page, "## Commands of the signs\n\n{}\n", by_hand::LEFT);
+    if manual_steps::has_placeholder(&page) {
+        let _ = writeln!(page, "## Commands of the signs\n\n{}\n", manual_steps::LEFT);
     }
     page.push_str("## Afterwards\n\n");
-    fenced(&mut page, "sh", &format!("sudo webdyno lab down {name}            # removes everything\n"));
+    code_block(&mut page, "sh", &format!("sudo webdyno lab down {name}            # removes everything\n"));
     Ok(page)
 }
 
 /// A part of the list as words.
-pub fn group(group: Group) -> &'static str {
+pub fn group_title(group: Group) -> &'static str {
     match group {
         Group::Story => "a story with several turns",
         Group::Fault => "one fault",
@@ -47,7 +47,7 @@ pub fn group(group: Group) -> &'static str {
 }
 
 /// A part of the list in one word, as `group` has it.
-pub fn part(group: Group) -> &'static str {
+pub fn group_word(group: Group) -> &'static str {
     match group {
         Group::Story => "story",
         Group::Fault => "fault",
@@ -62,7 +62,7 @@ fn list(page: &mut String, lines: &[String]) {
     });
 }
 
-fn fenced(page: &mut String, kind: &str, text: &str) {
+fn code_block(page: &mut String, kind: &str, text: &str) {
     // A fence is longer than any in the text.
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
@@ -70,16 +70,16 @@ fn fenced(page: &mut String, kind: &str, text: &str) {
 }
 
 /// The files of the hosts and of the load.
-fn files(page: &mut String, folder: &Folder) -> Result<()> {
+fn files(page: &mut String, folder: &ScenarioFolder) -> Result<()> {
     let mut all = vec![];
     for host in folder.scenario.host_names() {
         for (path, bytes) in folder.files_of(&host)? {
-            all.push((format!("{} on `{host}`", shown(&path.display().to_string())), bytes));
+            all.push((format!("{} on `{host}`", display_path(&path.display().to_string())), bytes));
         }
     }
     for path in folder.load_files()? {
         let bytes = folder.file(&path)?.unwrap_or_default();
-        all.push((format!("{} of the load", shown(&path)), bytes));
+        all.push((format!("{} of the load", display_path(&path)), bytes));
     }
     if all.is_empty() {
         page.push_str("\nAll files are as the distribution has them.\n");
@@ -94,7 +94,7 @@ fn files(page: &mut String, folder: &Folder) -> Result<()> {
             }
             Ok(text) if text.lines().count() <= LINES_MAX && !text.contains('\0') => {
                 let _ = writeln!(page, "{what}:\n");
-                fenced(page, "", &text);
+                code_block(page, "", &text);
             }
             Ok(text) => {
                 let _ = writeln!(page, "{what} has {} lines.\n", text.lines().count());
@@ -107,13 +107,13 @@ fn files(page: &mut String, folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-fn shown(path: &str) -> String {
+fn display_path(path: &str) -> String {
     format!("`{path}`")
 }
 
 /// What `up` and `run` need beside the name, where the scenario is not one of those in the program. The other commands
 /// know it once it is up.
-fn from(folder: &Folder) -> String {
+fn from(folder: &ScenarioFolder) -> String {
     let quoted = |path: &Path| {
         let path = path.display().to_string();
         shlex::try_quote(&path).map_or_else(|_| path.clone(), |path| path.into_owned())
@@ -123,7 +123,7 @@ fn from(folder: &Folder) -> String {
 }
 
 /// What a reader types to have the scenario.
-fn commands(page: &mut String, folder: &Folder) -> Result<()> {
+fn commands(page: &mut String, folder: &ScenarioFolder) -> Result<()> {
     let name = &folder.name;
     let from = from(folder);
     page.push_str("## By hand\n\n");
@@ -135,20 +135,26 @@ fn commands(page: &mut String, folder: &Folder) -> Result<()> {
         "sudo webdyno lab{from} up {name}\nsudo webdyno lab exec {name}            # a shell on the server\n\
          sudo webdyno lab exec {name} client     # a shell where the users are\n"
     );
-    fenced(page, "sh", &text);
+    code_block(page, "sh", &text);
     if !folder.load_files()?.is_empty() {
         let _ = writeln!(page, "The load names files: type it in the folder `scenarios/{name}`.\n");
     }
     Ok(())
 }
 
-fn round(page: &mut String, folder: &Folder, number: usize, round: &Round, load: &Load) {
+fn round(
+    page: &mut String,
+    folder: &ScenarioFolder,
+    number: usize,
+    round: &ScenarioRound,
+    load: &ScenarioLoad,
+) {
     let name = &folder.name;
     let _ = writeln!(page, "## Round {number}: {}\n", round.name);
     if !round.text.trim().is_empty() {
         let _ = writeln!(page, "{}\n", round.text.trim());
     }
-    let changes = words::changes(round);
+    let changes = format::changes(round);
     if !changes.is_empty() {
         page.push_str("From here on:\n\n");
         list(page, &changes);
@@ -167,14 +173,14 @@ fn round(page: &mut String, folder: &Folder, number: usize, round: &Round, load:
     if !typed.is_empty() {
         page.push_str("The fix, as it is typed:\n\n");
         let line = |(host, line): (&str, &str)| format!("{host}# {line}\n");
-        fenced(page, "", &typed.into_iter().map(line).collect::<String>());
+        code_block(page, "", &typed.into_iter().map(line).collect::<String>());
     }
     page.push_str("The load, observed and diagnosed:\n\n");
-    fenced(page, "sh", &diagnose(name, load));
-    answer(page, round);
+    code_block(page, "sh", &diagnose(name, load));
+    write_expected_finding(page, round);
     if !round.binds.is_empty() {
         page.push_str("It is there, as these show:\n\n");
-        let sign = |bind| sign(bind, &folder.scenario, load);
+        let sign = |bind| sign_text(bind, &folder.scenario, load);
         list(page, &round.binds.iter().map(sign).collect::<Vec<_>>());
         page.push('\n');
     }
@@ -182,14 +188,14 @@ fn round(page: &mut String, folder: &Folder, number: usize, round: &Round, load:
         let before = number.checked_sub(2).and_then(|before| folder.scenario.rounds.get(before));
         let before = before.map_or("", |before| &before.name);
         page.push_str("What it must have brought:\n\n");
-        let gain = |gain: &crate::scenario::Gain| words::gain(gain, before);
+        let gain = |gain: &crate::scenario::Gain| format::gain(gain, before);
         list(page, &round.gains.iter().map(gain).collect::<Vec<_>>());
         page.push('\n');
     }
 }
 
 /// The command line of a round's load.
-pub fn diagnose(name: &str, load: &Load) -> String {
+pub fn diagnose(name: &str, load: &ScenarioLoad) -> String {
     let quote =
         |word: &String| shlex::try_quote(word).map_or_else(|_| word.clone(), |word| word.into_owned());
     let urls: Vec<String> = load.urls.iter().map(quote).collect();
@@ -202,11 +208,11 @@ pub fn diagnose(name: &str, load: &Load) -> String {
 }
 
 /// What the answer of a round is, and what mends it.
-fn answer(page: &mut String, round: &Round) {
+fn write_expected_finding(page: &mut String, round: &ScenarioRound) {
     let id = |id: &String| format!("`{id}`");
     let _ = match round.finding.as_str() {
         "healthy" => write!(page, "The answer is `healthy`: nothing limits."),
-        finding => write!(page, "The answer is `{finding}`{}.", explained(finding)),
+        finding => write!(page, "The answer is `{finding}`{}.", manual_link(finding)),
     };
     if !round.beside.is_empty() {
         let beside: Vec<String> = round.beside.iter().map(id).collect();
@@ -222,12 +228,12 @@ fn answer(page: &mut String, round: &Round) {
 }
 
 /// Where the manual tells more, if it does.
-fn explained(id: &str) -> String {
+fn manual_link(id: &str) -> String {
     let is_known = limits::by_id(id).is_some();
     if is_known { format!(" (`webdyno explain {id}` tells more)") } else { String::new() }
 }
 
-fn remedy(remedy: &Remedy) -> String {
+fn remedy(remedy: &ExpectedRemedy) -> String {
     let value = match (&remedy.is, remedy.at_least, remedy.at_most) {
         (Some(word), _, _) => format!("= `{word}`"),
         (None, Some(least), Some(most)) => format!("from {least} to {most}"),
@@ -239,13 +245,13 @@ fn remedy(remedy: &Remedy) -> String {
 }
 
 /// A sign with what it is and the command that shows it.
-fn sign(sign: &Sign, scenario: &Scenario, load: &Load) -> String {
-    let head = words::sign(sign);
+fn sign_text(sign: &Sign, scenario: &Scenario, load: &ScenarioLoad) -> String {
+    let head = format::sign(sign);
     if let Some(what) = figures::NAMES.iter().find(|(name, _)| *name == sign.metric).map(|(_, what)| what) {
         return format!("{head}: {what}");
     }
     let Some(metric) = metric(&sign.metric) else { return head };
-    let (host, command) = by_hand::command(&metric, &sign.metric, scenario, load);
+    let (host, command) = manual_steps::command(&metric, &sign.metric, scenario, load);
     format!("{head}, from {}; by hand on `{host}`: `{command}`", metric.source)
 }
 
@@ -257,7 +263,7 @@ fn metric(name: &str) -> Option<Metric> {
 }
 
 /// The port that a load goes to.
-fn port(load: &Load) -> String {
+fn port(load: &ScenarioLoad) -> String {
     let first = load.urls.first().map(String::as_str).unwrap_or_default();
     let authority = first.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
     let given = authority.and_then(|authority| authority.split_once(':')).map(|(_, port)| port.to_owned());

@@ -30,7 +30,7 @@ fn a_page_tells_everything_that_a_reader_can_type() {
 #[test]
 fn a_fence_is_longer_than_those_in_the_text() {
     let mut page = String::new();
-    fenced(&mut page, "", "a\n```\nb\n```\n");
+    code_block(&mut page, "", "a\n```\nb\n```\n");
     assert_eq!(page, "````\na\n```\nb\n```\n````\n\n");
 }
 
@@ -38,7 +38,8 @@ fn a_fence_is_longer_than_those_in_the_text() {
 fn all_that_a_scenario_can_have_is_in_words() {
     let text = include_str!("../scenario/check/good_file.toml");
     let scenario = crate::scenario::parse(text, Path::new("x")).unwrap();
-    let lines = [words::topology(&scenario), words::services(&scenario), words::changes(&scenario.rounds[1])];
+    let lines =
+        [format::topology(&scenario), format::services(&scenario), format::changes(&scenario.rounds[1])];
     let all = lines.concat().join("\n");
     for part in [
         "The cable between `client` and `server` carries 120mbit from `client` to `server`, waiting 20ms at most.",
@@ -77,7 +78,10 @@ fn commands_of_the_signs_know_the_scenario() {
             "{page}"
         );
     }
-    assert!(by_hand::leaves("connect ADDRESS | x") && !by_hand::leaves("'by PIDS and a cgroup'"));
+    assert!(
+        manual_steps::has_placeholder("connect ADDRESS | x")
+            && !manual_steps::has_placeholder("'by PIDS and a cgroup'")
+    );
 }
 
 #[test]

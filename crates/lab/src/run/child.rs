@@ -3,7 +3,7 @@
 //! The output goes to a file, as a daemon that a command starts keeps what it inherits: whoever read a pipe would wait
 //! for the daemon.
 
-use super::Options;
+use super::RunOptions;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub fn run(
     what: &str,
     log: &Path,
     bound: Duration,
-    options: &Options,
+    options: &RunOptions,
 ) -> Result<Option<ExitStatus>> {
     let mut child = start(command, what, log)?;
     let begun = Instant::now();
@@ -59,21 +59,21 @@ fn start(mut command: Command, what: &str, log: &Path) -> Result<Child> {
 }
 
 /// A command that goes on beside us, and is ended when it is let go.
-pub struct Beside(Child);
+pub struct BackgroundCommand(Child);
 
-impl Beside {
+impl BackgroundCommand {
     /// Starts it, as [`run`] does.
     pub fn start(command: Command, what: &str, log: &Path) -> Result<Self> {
         start(command, what, log).map(Self)
     }
 
     /// How it ended, if it did.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundCommand {
     fn drop(&mut self) {
         end(&mut self.0);
     }

@@ -1,32 +1,32 @@
 //! The hosts of a run, made of namespaces and control groups.
 
-use super::Hosts;
-use crate::scenario::{Folder, Machine, Round};
-use crate::{Lab, down, up};
+use super::ScenarioHosts;
+use crate::scenario::{MachineSettings, ScenarioFolder, ScenarioRound};
+use crate::{Lab, build, remove};
 use std::path::PathBuf;
 use std::process::Command;
 use webdyno_model::Result;
 
 /// A scenario that is up.
-struct Up {
+struct RunningScenario {
     lab: Lab,
     name: String,
     state: PathBuf,
 }
 
 /// Builds a scenario for a run. Nothing of it is left when that fails.
-pub fn build(folder: &Folder, options: &up::Options) -> Result<Box<dyn Hosts>> {
-    let lab = up::up(folder, options)?;
-    Ok(Box::new(Up { lab, name: folder.name.clone(), state: options.state.clone() }))
+pub fn build(folder: &ScenarioFolder, options: &build::BuildOptions) -> Result<Box<dyn ScenarioHosts>> {
+    let lab = build::build(folder, options)?;
+    Ok(Box::new(RunningScenario { lab, name: folder.name.clone(), state: options.state.clone() }))
 }
 
-impl Hosts for Up {
+impl ScenarioHosts for RunningScenario {
     fn enter(&self, host: &str) -> Result<Command> {
-        self.lab.enter(host)
+        self.lab.enter_host(host)
     }
 
-    fn change(&mut self, round: &Round) -> Result<()> {
-        if round.machine != Machine::default() {
+    fn change(&mut self, round: &ScenarioRound) -> Result<()> {
+        if round.machine != MachineSettings::default() {
             self.lab.change_machine(&round.machine)?;
         }
         for (name, host) in &round.hosts {
@@ -36,6 +36,6 @@ impl Hosts for Up {
     }
 
     fn down(&mut self) -> Result<Vec<String>> {
-        down::down(&self.state, &self.name).map(|removed| removed.notes)
+        remove::down(&self.state, &self.name).map(|removed| removed.notes)
     }
 }

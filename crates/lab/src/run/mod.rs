@@ -1,35 +1,35 @@
 //! A scenario from its start to its end: up, its rounds, down.
 //!
-//! What a round is: [`rounds`]; what comes out: [`Outcome`]. The hosts are behind a seam, so that a run can be tested
+//! What a round is: [`rounds`]; what comes out: [`ScenarioOutcome`]. The hosts are behind a seam, so that a run can be tested
 //! without namespaces.
 
 mod child;
 pub mod hosts;
 pub mod outcome;
+pub mod passive;
 pub mod rounds;
 pub mod text;
-pub mod watched;
 
-use crate::scenario::{Folder, Round};
-use outcome::{Outcome, SCHEMA};
-use rounds::Drive;
+use crate::scenario::{ScenarioFolder, ScenarioRound};
+use outcome::{SCHEMA, ScenarioOutcome};
+use passive::PassiveOutcome;
+use rounds::RoundRunner;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use watched::Watched;
 use webdyno_model::error::io_error;
 use webdyno_model::number::significant;
 use webdyno_model::{Result, UserError};
 
 /// The hosts of a scenario that is up.
-pub trait Hosts {
+pub trait ScenarioHosts {
     /// A command that runs what is added to its arguments in a host.
     fn enter(&self, host: &str) -> Result<Command>;
 
     /// Makes the changes of limits, links and machine settings that a round asks for.
-    fn change(&mut self, round: &Round) -> Result<()>;
+    fn change(&mut self, round: &ScenarioRound) -> Result<()>;
 
     /// Removes everything. Gives what somebody has to know about it, a line each.
     fn down(&mut self) -> Result<Vec<String>>;
@@ -37,7 +37,7 @@ pub trait Hosts {
 
 /// How a scenario is run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct RunOptions {
     /// Where recordings and logs go; made anew.
     pub directory: PathBuf,
     /// This program, which makes the load.
@@ -50,7 +50,7 @@ pub struct Options {
     pub interrupted: Arc<AtomicBool>,
 }
 
-impl Options {
+impl RunOptions {
     /// An error once the user has interrupted.
     pub(crate) fn check(&self) -> Result<()> {
         if self.interrupted.load(Ordering::Relaxed) { Err(UserError::interrupted()) } else { Ok(()) }
@@ -60,16 +60,16 @@ impl Options {
 /// Runs a scenario. `up` builds it, and leaves nothing when it fails; `tell` gets a line for each thing that begins.
 /// Whatever happens in between, it is taken down again, unless it is to be kept.
 pub fn run(
-    folder: &Folder,
-    options: &Options,
-    up: &mut dyn FnMut() -> Result<Box<dyn Hosts>>,
+    folder: &ScenarioFolder,
+    options: &RunOptions,
+    up: &mut dyn FnMut() -> Result<Box<dyn ScenarioHosts>>,
     tell: &mut dyn FnMut(&str),
-) -> Result<Outcome> {
+) -> Result<ScenarioOutcome> {
     let scenario = &folder.scenario;
     let made = built(folder, options, up, tell, |drive| drive.rounds())?;
     let rounds = made.of_it;
     let proved = rounds.iter().all(|round| round.is_proved());
-    Ok(Outcome {
+    Ok(ScenarioOutcome {
         schema: SCHEMA.into(),
         scenario: folder.name.clone(),
         title: scenario.title.clone(),
@@ -85,17 +85,17 @@ pub fn run(
 }
 
 /// Watches the server of a scenario as it was found, under users whom nobody knows. Otherwise as [`run`].
-pub fn watch(
-    folder: &Folder,
-    options: &Options,
-    up: &mut dyn FnMut() -> Result<Box<dyn Hosts>>,
+pub fn run_passively(
+    folder: &ScenarioFolder,
+    options: &RunOptions,
+    up: &mut dyn FnMut() -> Result<Box<dyn ScenarioHosts>>,
     tell: &mut dyn FnMut(&str),
-) -> Result<Watched> {
-    built(folder, options, up, tell, |drive| drive.watched()).map(|made| made.of_it)
+) -> Result<PassiveOutcome> {
+    built(folder, options, up, tell, |drive| drive.run_passively()).map(|made| made.of_it)
 }
 
 /// What was done with a scenario that was up, and how long each part took.
-struct Made<T> {
+struct TimedOutcome<T> {
     of_it: T,
     up_s: f64,
     run_s: f64,
@@ -104,12 +104,12 @@ struct Made<T> {
 
 /// Builds a scenario, does something with it, and takes it down.
 fn built<T>(
-    folder: &Folder,
-    options: &Options,
-    up: &mut dyn FnMut() -> Result<Box<dyn Hosts>>,
+    folder: &ScenarioFolder,
+    options: &RunOptions,
+    up: &mut dyn FnMut() -> Result<Box<dyn ScenarioHosts>>,
     tell: &mut dyn FnMut(&str),
-    drive: impl FnOnce(Drive) -> Result<T>,
-) -> Result<Made<T>> {
+    drive: impl FnOnce(RoundRunner) -> Result<T>,
+) -> Result<TimedOutcome<T>> {
     create_directory(&options.directory)?;
     tell(&format!("{}: up", folder.name));
     let began = Instant::now();
@@ -117,7 +117,8 @@ fn built<T>(
     let mut hosts = up().inspect_err(|_| drop(std::fs::remove_dir(&options.directory)))?;
     let up_s = seconds(began);
     let began = Instant::now();
-    let driven = options.check().and_then(|()| drive(Drive { folder, options, hosts: &mut *hosts, tell }));
+    let driven =
+        options.check().and_then(|()| drive(RoundRunner { folder, options, hosts: &mut *hosts, tell }));
     let run_s = seconds(began);
     let began = Instant::now();
     // What is to be kept for a look is also kept when something went wrong, but not when the user has had enough.
@@ -140,7 +141,7 @@ fn built<T>(
         tell(&format!("{}: what was recorded is in {}", folder.name, options.directory.display()));
     }
     let of_it = driven?;
-    Ok(Made { of_it, up_s, run_s, down_s: downed? })
+    Ok(TimedOutcome { of_it, up_s, run_s, down_s: downed? })
 }
 
 fn seconds(since: Instant) -> f64 {

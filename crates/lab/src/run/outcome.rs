@@ -1,16 +1,16 @@
 //! What comes of a run: the JSON of `webdyno lab run`, as docs/contract.md fixes it.
 
-use crate::proof::{GainHeld, SignSeen};
+use crate::evidence::{GainResult, SignResult};
 use crate::scenario::Group;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The schema of [`Outcome`].
+/// The schema of [`ScenarioOutcome`].
 pub const SCHEMA: &str = "webdyno/lab/v1";
 
 /// One run of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     /// [`SCHEMA`].
     pub schema: String,
     /// Its name.
@@ -43,9 +43,9 @@ pub struct RoundOutcome {
     /// Figures of the load; `None` is unknown.
     pub figures: BTreeMap<String, Option<f64>>,
     /// What had to be seen.
-    pub signs: Vec<SignSeen>,
+    pub signs: Vec<SignResult>,
     /// What had to come of the fix.
-    pub gains: Vec<GainHeld>,
+    pub gains: Vec<GainResult>,
     /// The id of the finding that is the answer.
     pub expected: String,
     /// The id of the finding that a diagnosis of the recording names first: told, not judged.

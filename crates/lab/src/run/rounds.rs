@@ -4,11 +4,11 @@
 //! the host `server`. What went wrong with a line ends the run; a load whose every request fails is a result.
 
 use super::outcome::RoundOutcome;
-use super::{Hosts, Options, child};
+use super::{RunOptions, ScenarioHosts, child};
+use crate::evidence::Evidence;
 use crate::figures::NAMES;
-use crate::hosts::inside::OWN;
-use crate::proof::Evidence;
-use crate::scenario::{Folder, Load, Round, file_name, split_flags};
+use crate::hosts::host_init::OWN;
+use crate::scenario::{ScenarioFolder, ScenarioLoad, ScenarioRound, file_name, split_flags};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,18 +31,18 @@ pub(super) const LOAD_FILES: &str = "load";
 pub(super) const MADE: [i32; 2] = [0, 3];
 
 /// What drives the rounds.
-pub struct Drive<'a> {
+pub struct RoundRunner<'a> {
     /// The scenario.
-    pub folder: &'a Folder,
+    pub folder: &'a ScenarioFolder,
     /// How it is run.
-    pub options: &'a Options,
+    pub options: &'a RunOptions,
     /// Its hosts.
-    pub hosts: &'a mut dyn Hosts,
+    pub hosts: &'a mut dyn ScenarioHosts,
     /// Gets a line for each thing that begins.
     pub tell: &'a mut dyn FnMut(&str),
 }
 
-impl Drive<'_> {
+impl RoundRunner<'_> {
     /// All rounds that are asked for.
     pub fn rounds(mut self) -> Result<Vec<RoundOutcome>> {
         self.write_load_files()?;
@@ -58,7 +58,7 @@ impl Drive<'_> {
             self.prepare(number, round)?;
             self.load(round, load, &directory)?;
             let evidence = Evidence::of(&Recording::read(&directory)?)?;
-            outcomes.push(judge(round, &evidence, before, &seen, &directory)?);
+            outcomes.push(round_outcome(round, &evidence, before, &seen, &directory)?);
             seen.insert(&round.name, evidence);
             before = Some(&round.name);
         }
@@ -81,14 +81,14 @@ impl Drive<'_> {
     }
 
     /// Everything of a round that comes before its load.
-    pub(super) fn prepare(&mut self, number: usize, round: &Round) -> Result<()> {
+    pub(super) fn prepare(&mut self, number: usize, round: &ScenarioRound) -> Result<()> {
         let name = &self.folder.name;
         if number > 1 || round.changes() {
             (self.tell)(&format!("{name}: {}: changing what the round changes", round.name));
         }
         self.hosts.change(round)?;
         for (host, line) in round.lines() {
-            self.type_in(round, host, line)?;
+            self.run_command_line(round, host, line)?;
         }
         if round.lines().next().is_some() {
             std::thread::sleep(SETTLE);
@@ -96,7 +96,7 @@ impl Drive<'_> {
         self.options.check()
     }
 
-    fn type_in(&mut self, round: &Round, host: &str, line: &str) -> Result<()> {
+    fn run_command_line(&mut self, round: &ScenarioRound, host: &str, line: &str) -> Result<()> {
         let log = self.options.directory.join("by-hand.log");
         let log_of_line = self.options.directory.join("by-hand.last.log");
         drop(std::fs::remove_file(&log_of_line));
@@ -119,7 +119,7 @@ impl Drive<'_> {
         )))
     }
 
-    fn load(&mut self, round: &Round, load: &Load, directory: &Path) -> Result<()> {
+    fn load(&mut self, round: &ScenarioRound, load: &ScenarioLoad, directory: &Path) -> Result<()> {
         let name = &self.folder.name;
         (self.tell)(&format!("{name}: {}: {} {}", round.name, load.urls.join(" "), load.flags));
         let executable = self.options.executable.display().to_string();
@@ -147,20 +147,24 @@ pub(super) fn server(executable: &str, name: &str) -> Result<String> {
         UserError::cannot_run(format!("the path of this program cannot be quoted: {executable}"))
             .hint("move it to a path without a zero byte")
     })?;
-    let agent = if is_seen(Path::new(executable)) { format!(" -- {quoted} agent") } else { String::new() };
+    let agent = if is_visible_to_hosts(Path::new(executable)) {
+        format!(" -- {quoted} agent")
+    } else {
+        String::new()
+    };
     Ok(format!("exec:{quoted} lab exec {name} server{agent}"))
 }
 
 /// Whether hosts see a file of the machine: it lies in no folder that each of them has for itself.
-fn is_seen(path: &Path) -> bool {
+fn is_visible_to_hosts(path: &Path) -> bool {
     let own = OWN.iter().map(|name| Path::new("/").join(name));
     let empty = ["/run", "/dev", "/proc", "/sys"].map(PathBuf::from);
     path.is_absolute() && !own.chain(empty).any(|folder| path.starts_with(folder))
 }
 
 /// What a round showed.
-fn judge(
-    round: &Round,
+fn round_outcome(
+    round: &ScenarioRound,
     evidence: &Evidence,
     before: Option<&str>,
     seen: &BTreeMap<&str, Evidence>,
@@ -174,7 +178,7 @@ fn judge(
                 round.name
             ))
         })?;
-        Ok(evidence.gain(gain, over, former))
+        Ok(evidence.check_gain(gain, over, former))
     };
     let diagnosis = diagnose(&evidence.measurement)?;
     let run = diagnosis.run.as_ref();
@@ -182,7 +186,7 @@ fn judge(
     Ok(RoundOutcome {
         name: round.name.clone(),
         figures: all_figures(evidence),
-        signs: round.binds.iter().map(|sign| evidence.sign(sign)).collect(),
+        signs: round.binds.iter().map(|sign| evidence.check_sign(sign)).collect(),
         gains: round.gains.iter().map(gain).collect::<Result<_>>()?,
         expected: round.finding.clone(),
         found_beside: diagnosis.findings.iter().map(|finding| finding.id.clone()).filter(is_fault).collect(),
@@ -215,7 +219,7 @@ fn append(path: &Path, text: &str) -> Result<()> {
     written.map_err(|error| io_error("write", PathBuf::from(path).display(), &error))
 }
 
-impl Round {
+impl ScenarioRound {
     /// What is typed before its load, in order: host and line.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.by_hand_on.iter();

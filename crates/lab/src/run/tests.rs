@@ -31,12 +31,12 @@ gains = [{ at_least = 1.5 }]
 "#;
 
 /// Hosts that are this machine; what is asked of them is noted.
-struct Here {
+struct LocalHosts {
     place: PathBuf,
     noted: Rc<RefCell<Vec<String>>>,
 }
 
-impl Hosts for Here {
+impl ScenarioHosts for LocalHosts {
     fn enter(&self, host: &str) -> Result<Command> {
         self.noted.borrow_mut().push(format!("enter {host}"));
         let mut command = Command::new("env");
@@ -44,7 +44,7 @@ impl Hosts for Here {
         Ok(command)
     }
 
-    fn change(&mut self, round: &Round) -> Result<()> {
+    fn change(&mut self, round: &ScenarioRound) -> Result<()> {
         self.noted.borrow_mut().push(format!("change {}", round.name));
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Hosts for Here {
 
 /// A recording of a load with so many good answers a second.
 fn recording(rate: u64) -> String {
-    let measurement = crate::proof::testing::measured(&[rate, rate + 2, rate - 2, rate], 0, 20_000);
+    let measurement = crate::evidence::testing::measured(&[rate, rate + 2, rate - 2, rate], 0, 20_000);
     let end = LoadEnd {
         elapsed_us: 4_000_000,
         in_flight_at_end: 0,
@@ -89,12 +89,12 @@ fn recording(rate: u64) -> String {
 }
 
 /// A place with the scenario and a program that makes its loads.
-struct Place {
+struct TestPlace {
     directory: tempfile::TempDir,
     noted: Rc<RefCell<Vec<String>>>,
 }
 
-impl Place {
+impl TestPlace {
     fn new(scenario: &str, program: &str) -> Self {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
@@ -118,8 +118,8 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> RunOptions {
+        RunOptions {
             directory: self.path("runs/one"),
             executable: self.path("program"),
             rounds: None,
@@ -128,22 +128,22 @@ impl Place {
         }
     }
 
-    fn folder(&self) -> Result<Folder> {
+    fn folder(&self) -> Result<ScenarioFolder> {
         Catalogue::Directory(self.path("scenarios")).open("test")
     }
 
-    fn up(&self) -> Result<Box<dyn Hosts>> {
+    fn up(&self) -> Result<Box<dyn ScenarioHosts>> {
         self.noted.borrow_mut().push("up".into());
         let place = self.directory.path().to_owned();
-        Ok(Box::new(Here { place, noted: self.noted.clone() }))
+        Ok(Box::new(LocalHosts { place, noted: self.noted.clone() }))
     }
 
-    fn run(&self, options: &Options) -> Result<Outcome> {
+    fn run(&self, options: &RunOptions) -> Result<ScenarioOutcome> {
         run(&self.folder()?, options, &mut || self.up(), &mut |_| {})
     }
 
-    fn watch(&self) -> Result<Watched> {
-        watch(&self.folder()?, &self.options(), &mut || self.up(), &mut |_| {})
+    fn watch(&self) -> Result<PassiveOutcome> {
+        run_passively(&self.folder()?, &self.options(), &mut || self.up(), &mut |_| {})
     }
 }
 
@@ -156,7 +156,7 @@ mkdir "$last" && cp "$place/$(basename "$last")" "$last/events.jsonl" && exit 3
 
 #[test]
 fn a_run_goes_through_its_rounds_and_judges_them() {
-    let place = Place::new(SCENARIO, LOADS);
+    let place = TestPlace::new(SCENARIO, LOADS);
     let outcome = place.run(&place.options()).unwrap();
     let rounds = ["change as found", "enter client", "change Mended, twice"];
     let typed = ["enter client", "enter server", "enter server", "enter client"];
@@ -172,13 +172,13 @@ fn a_run_goes_through_its_rounds_and_judges_them() {
     let (found, mended) = (&outcome.rounds[0], &outcome.rounds[1]);
     assert_eq!((found.figure("load.rate"), found.signs[0].seen), (Some(100.0), true));
     assert_eq!((mended.gains[0].over.as_str(), mended.gains[0].ratio), ("as found", Some(3.0)));
-    let text = super::text::text(&outcome);
+    let text = super::text::outcome_text(&outcome);
     for part in ["as found", "3.00 times (", "seen: load.rate: 100; it must be at most 110", "  proved: up"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     // What was written is what is read again.
     let json = serde_json::to_string(&outcome).unwrap();
-    assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), outcome);
+    assert_eq!(serde_json::from_str::<ScenarioOutcome>(&json).unwrap(), outcome);
 }
 
 /// Users who go on until they are ended, and a diagnosis.
@@ -196,7 +196,7 @@ exec sleep 60
 
 #[test]
 fn a_server_is_watched_while_its_users_are_there_and_they_are_ended() {
-    let place = Place::new(SCENARIO, USERS);
+    let place = TestPlace::new(SCENARIO, USERS);
     let watched = place.watch().unwrap();
     assert_eq!(*place.noted.borrow(), ["up", "change as found", "enter client", "enter client", "down"]);
     let arguments = std::fs::read_to_string(place.path("arguments")).unwrap();
@@ -215,27 +215,27 @@ fn users_who_are_not_there_are_an_error() {
         (USERS.replace("exec sleep 60", "exit 0"), "ended before"),
         (USERS.replace("&& exit 0", "&& exit 7"), "the diagnosis of test was not made"),
     ] {
-        let place = Place::new(SCENARIO, &program);
+        let place = TestPlace::new(SCENARIO, &program);
         let told = place.watch().unwrap_err();
         assert!(told.message.contains(part), "{part} in {}", told.message);
         assert_eq!(place.noted.borrow().last().unwrap(), "down");
     }
     // A server that is down is a result.
     let down = USERS.replace("mkdir", "echo webdyno: nothing listens; exit 1; mkdir");
-    let watched = Place::new(SCENARIO, &down).watch().unwrap();
+    let watched = TestPlace::new(SCENARIO, &down).watch().unwrap();
     assert_eq!((watched.error.as_deref(), watched.right), (Some("nothing listens"), false));
     assert!(watched.line().ends_with("apache-workers-exhausted: nothing listens"), "{}", watched.line());
     let of_the_generator = SCENARIO.replacen("apache-workers-exhausted", "generator-saturated", 1);
-    assert_eq!(Place::new(&of_the_generator, USERS).watch().unwrap_err().exit_code(), 2);
+    assert_eq!(TestPlace::new(&of_the_generator, USERS).watch().unwrap_err().exit_code(), 2);
 }
 
 #[test]
 fn what_was_not_seen_is_told() {
-    let place = Place::new(&SCENARIO.replace("at_most = 110", "at_most = 90"), LOADS);
-    let outcome = place.run(&Options { rounds: Some(1), keep: true, ..place.options() }).unwrap();
+    let place = TestPlace::new(&SCENARIO.replace("at_most = 110", "at_most = 90"), LOADS);
+    let outcome = place.run(&RunOptions { rounds: Some(1), keep: true, ..place.options() }).unwrap();
     assert!(!outcome.proved && outcome.down_s.is_none() && outcome.rounds.len() == 1);
     assert!(!place.noted.borrow().contains(&"down".to_owned()));
-    let text = super::text::text(&outcome);
+    let text = super::text::outcome_text(&outcome);
     assert!(text.contains("NOT SEEN: load.rate: 100; it must be at most 90") && text.contains("NOT PROVED"));
 }
 
@@ -247,7 +247,7 @@ fn errors_end_the_run_and_everything_is_removed() {
         (SCENARIO, "echo no agent; exit 1", &["the load of round `as found` was not made", "no agent"]),
         (SCENARIO, "exit 0", &["events.jsonl"]),
     ] {
-        let place = Place::new(scenario, program);
+        let place = TestPlace::new(scenario, program);
         let told = place.run(&place.options()).unwrap_err();
         for part in parts {
             assert!(told.message.contains(part), "{part} in {}", told.message);
@@ -258,7 +258,7 @@ fn errors_end_the_run_and_everything_is_removed() {
 
 #[test]
 fn a_directory_that_is_there_is_refused_before_anything_is_built() {
-    let place = Place::new(SCENARIO, LOADS);
+    let place = TestPlace::new(SCENARIO, LOADS);
     std::fs::create_dir_all(place.path("runs/one")).unwrap();
     let told = place.run(&place.options()).unwrap_err();
     assert!(told.message.contains("exists already") && told.exit_code() == 2, "{told}");
@@ -267,9 +267,9 @@ fn a_directory_that_is_there_is_refused_before_anything_is_built() {
 
 #[test]
 fn what_cannot_be_built_leaves_no_directory() {
-    let place = Place::new(SCENARIO, LOADS);
+    let place = TestPlace::new(SCENARIO, LOADS);
     let folder = Catalogue::Directory(place.path("scenarios")).open("test").unwrap();
-    let mut up = || -> Result<Box<dyn Hosts>> { Err(UserError::cannot_run("it is up already")) };
+    let mut up = || -> Result<Box<dyn ScenarioHosts>> { Err(UserError::cannot_run("it is up already")) };
     let told = run(&folder, &place.options(), &mut up, &mut |_| {}).unwrap_err();
     assert_eq!(told.message, "it is up already");
     assert!(!place.path("runs/one").exists());
@@ -277,8 +277,8 @@ fn what_cannot_be_built_leaves_no_directory() {
 
 #[test]
 fn an_interrupt_ends_what_runs_and_takes_it_down() {
-    let place = Place::new(SCENARIO, "exec sleep 60");
-    let options = Options { keep: true, ..place.options() };
+    let place = TestPlace::new(SCENARIO, "exec sleep 60");
+    let options = RunOptions { keep: true, ..place.options() };
     let interrupted = options.interrupted.clone();
     let began = Instant::now();
     let waits = std::thread::spawn(move || {

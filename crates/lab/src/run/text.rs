@@ -1,7 +1,7 @@
 //! A run as text: a table of its rounds, and below it what was seen of signs and gains.
 
-use super::outcome::{Outcome, RoundOutcome};
-use crate::proof::{GainHeld, SignSeen};
+use super::outcome::{RoundOutcome, ScenarioOutcome};
+use crate::evidence::{GainResult, SignResult};
 use std::fmt::Write as _;
 use webdyno_model::number::significant;
 
@@ -9,7 +9,7 @@ use webdyno_model::number::significant;
 const HEADS: [&str; 8] = ["round", "rate/s", "p50", "p99", "failed", "proof", "gain", "found"];
 
 /// A run as people read it.
-pub fn text(outcome: &Outcome) -> String {
+pub fn outcome_text(outcome: &ScenarioOutcome) -> String {
     let mut text = format!("{}: {}\n\n", outcome.scenario, outcome.title);
     let rows: Vec<[String; 8]> = outcome.rounds.iter().map(row).collect();
     text.push_str(&table(&HEADS, &rows));
@@ -55,7 +55,7 @@ fn row(round: &RoundOutcome) -> [String; 8] {
         us("load.p99_us"),
         round.figure("load.failed_fraction").map_or("-".into(), percent),
         if all == 0 { "-".into() } else { format!("{held}/{all}") },
-        gain.map_or(String::new(), ratio),
+        gain.map_or(String::new(), ratio_text),
         found,
     ]
 }
@@ -76,7 +76,7 @@ pub fn table<const N: usize>(heads: &[&str; N], rows: &[[String; N]]) -> String 
 }
 
 /// What was seen of a sign, in one line.
-pub fn sign_line(sign: &SignSeen) -> String {
+pub fn sign_line(sign: &SignResult) -> String {
     let take = sign.take.as_ref().map_or(String::new(), |take| format!(" ({take})"));
     let of = sign.of.as_ref().map_or(String::new(), |of| format!(" / {of}"));
     let said = if sign.seen { "seen" } else { "NOT SEEN" };
@@ -84,25 +84,25 @@ pub fn sign_line(sign: &SignSeen) -> String {
         (Some(value), _) => value.to_string(),
         (None, why) => why.clone().unwrap_or_else(|| "no value".into()),
     };
-    format!("{said}: {}{of}{take}: {value}; it must be {}", sign.metric, sign.bounds.words())
+    format!("{said}: {}{of}{take}: {value}; it must be {}", sign.metric, sign.bounds.to_text())
 }
 
 /// What came of a fix, in one line.
-pub fn gain_line(gain: &GainHeld) -> String {
+pub fn gain_line(gain: &GainResult) -> String {
     let said = if gain.held { "gained" } else { "NOT GAINED" };
     let [before, after] = gain.values.map(|value| value.map_or("-".into(), |value| value.to_string()));
     let ratio = match (gain.ratio, &gain.why) {
         (None, Some(why)) => format!("no ratio: {why}"),
         (None, None) => "no ratio".into(),
-        (Some(_), None) => ratio(gain),
-        (Some(_), Some(why)) => format!("{}, {why}", ratio(gain)),
+        (Some(_), None) => ratio_text(gain),
+        (Some(_), Some(why)) => format!("{}, {why}", ratio_text(gain)),
     };
-    let (metric, over, bounds) = (&gain.metric, &gain.over, gain.bounds.words());
+    let (metric, over, bounds) = (&gain.metric, &gain.over, gain.bounds.to_text());
     format!("{said}: {metric} over `{over}`: {before} -> {after}, {ratio}; it must be {bounds}")
 }
 
 /// A ratio with its interval, where there is one.
-pub fn ratio(gain: &GainHeld) -> String {
+pub fn ratio_text(gain: &GainResult) -> String {
     match (gain.ratio, gain.ci95) {
         (None, _) => "-".into(),
         (Some(ratio), None) => format!("{ratio:.2} times (no interval)"),

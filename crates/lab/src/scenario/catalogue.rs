@@ -14,7 +14,7 @@ pub const DESCRIPTION: &str = "scenario.toml";
 /// The folder `scenarios/` as it was when the program was built.
 #[derive(RustEmbed)]
 #[folder = "../../scenarios"]
-struct BuiltIn;
+struct BuiltInScenarios;
 
 /// All scenarios of one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Catalogue {
 
 /// One scenario with its files.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Folder {
+pub struct ScenarioFolder {
     /// The folder's name, which is the scenario's.
     pub name: String,
     /// What it describes.
@@ -39,19 +39,19 @@ impl Catalogue {
     /// The names of all scenarios, in order.
     pub fn names(&self) -> Result<Vec<String>> {
         let mut names = match self {
-            Self::BuiltIn => BuiltIn::iter().filter_map(|path| described(&path)).collect(),
-            Self::Directory(directory) => described_in(directory)?,
+            Self::BuiltIn => BuiltInScenarios::iter().filter_map(|path| scenario_of_path(&path)).collect(),
+            Self::Directory(directory) => scenarios_in(directory)?,
         };
         names.sort_unstable();
         Ok(names)
     }
 
     /// One scenario. Usage errors: there is none of this name, or its description is wrong.
-    pub fn open(&self, name: &str) -> Result<Folder> {
+    pub fn open(&self, name: &str) -> Result<ScenarioFolder> {
         let path = format!("{name}/{DESCRIPTION}");
         let is_name = !name.is_empty() && !name.contains(['/', '\0']) && name != "..";
         let bytes = if is_name { self.bytes(&path)? } else { None };
-        let bytes = bytes.map_or_else(|| Err(self.unknown(name)), Ok)?;
+        let bytes = bytes.map_or_else(|| Err(self.unknown_scenario(name)), Ok)?;
         let shown = match self {
             Self::BuiltIn => Path::new("scenarios").join(&path),
             Self::Directory(directory) => directory.join(&path),
@@ -59,12 +59,12 @@ impl Catalogue {
         let text = String::from_utf8(bytes.into_owned())
             .map_err(|_| UserError::usage(format!("{}: it is not UTF-8", shown.display())))?;
         let scenario = super::parse(&text, &shown)?;
-        let folder = Folder { name: name.to_owned(), scenario, catalogue: self.clone() };
+        let folder = ScenarioFolder { name: name.to_owned(), scenario, catalogue: self.clone() };
         super::check::check(&folder, &shown, &text)?;
         Ok(folder)
     }
 
-    fn unknown(&self, name: &str) -> UserError {
+    fn unknown_scenario(&self, name: &str) -> UserError {
         let told = UserError::usage(format!("there is no scenario `{name}`"));
         match self.names() {
             Ok(names) => {
@@ -81,15 +81,15 @@ impl Catalogue {
             Self::BuiltIn => {
                 let is_in =
                     |path: &String| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-                Ok(BuiltIn::iter().map(Cow::into_owned).filter(is_in).collect())
+                Ok(BuiltInScenarios::iter().map(Cow::into_owned).filter(is_in).collect())
             }
-            Self::Directory(directory) => of_directory(directory, folder),
+            Self::Directory(directory) => files_of_directory(directory, folder),
         }
     }
 
     fn bytes(&self, path: &str) -> Result<Option<Cow<'static, [u8]>>> {
         match self {
-            Self::BuiltIn => Ok(BuiltIn::get(path).map(|file| file.data)),
+            Self::BuiltIn => Ok(BuiltInScenarios::get(path).map(|file| file.data)),
             Self::Directory(directory) => match std::fs::read(directory.join(path)) {
                 Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -100,13 +100,13 @@ impl Catalogue {
 }
 
 /// The scenario that a path describes.
-fn described(path: &str) -> Option<String> {
+fn scenario_of_path(path: &str) -> Option<String> {
     let name = path.strip_suffix(DESCRIPTION)?.strip_suffix('/')?;
     (!name.contains('/')).then(|| name.to_owned())
 }
 
 /// The names of the folders that have a description.
-fn described_in(directory: &Path) -> Result<Vec<String>> {
+fn scenarios_in(directory: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(directory).map_err(|error| unreadable(directory, &error))?;
     let has_one = |entry: &std::fs::DirEntry| entry.path().join(DESCRIPTION).is_file();
     let names = entries.flatten().filter(has_one).filter_map(|entry| entry.file_name().into_string().ok());
@@ -119,7 +119,7 @@ fn described_in(directory: &Path) -> Result<Vec<String>> {
 }
 
 /// The files in a folder of a catalogue; what links lead to is among them.
-fn of_directory(directory: &Path, folder: &str) -> Result<Vec<String>> {
+fn files_of_directory(directory: &Path, folder: &str) -> Result<Vec<String>> {
     let mut paths = vec![];
     let top = directory.join(folder);
     if !top.is_dir() {
@@ -143,7 +143,7 @@ fn unreadable(directory: &Path, error: &dyn std::fmt::Display) -> UserError {
     UserError::usage(text).hint("--scenarios takes a folder that holds one folder for each scenario")
 }
 
-impl Folder {
+impl ScenarioFolder {
     /// The folder of folders that it is in; `None` when it is built into the program.
     pub fn directory(&self) -> Option<&Path> {
         match &self.catalogue {

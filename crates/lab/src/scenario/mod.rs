@@ -9,13 +9,13 @@
 
 mod catalogue;
 mod check;
-mod place;
 mod read;
+mod value_path;
 
-pub use catalogue::{Catalogue, Folder};
+pub use catalogue::{Catalogue, ScenarioFolder};
 pub use check::FINDINGS;
-pub use place::did_you_mean;
 pub use read::parse;
+pub use value_path::did_you_mean;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,20 +38,20 @@ pub struct Scenario {
     pub story: String,
     /// Machines besides `client` and `server`, which are always there, and what all of them have.
     #[serde(default)]
-    pub hosts: BTreeMap<String, Host>,
+    pub hosts: BTreeMap<String, ScenarioHost>,
     /// Cables. Without any there is one between `client` and `server`, as fast as the machine.
     #[serde(default)]
     pub links: Vec<Link>,
     /// What has to change on the whole machine while the scenario is up: journaled, and put back by `down`.
     #[serde(default)]
-    pub machine: Machine,
+    pub machine: MachineSettings,
     /// What runs on the hosts, in the order in which it starts.
     #[serde(default)]
-    pub services: Vec<Service>,
+    pub services: Vec<ScenarioService>,
     /// What the users ask for.
-    pub load: Load,
+    pub load: ScenarioLoad,
     /// The story's turns: the first is the server as it was found, each later one a fix by hand and the same load again.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<ScenarioRound>,
 }
 
 /// The parts of the list.
@@ -71,7 +71,7 @@ pub enum Group {
 /// A machine: namespaces and a control group of its own.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Host {
+pub struct ScenarioHost {
     /// Memory that all its processes may use together, as `256M`.
     pub memory: Option<String>,
     /// Memory and swap together are `memory` + `swap`. Needs `machine.swap`. Without it there is no swap.
@@ -134,7 +134,7 @@ pub struct Link {
 /// What has to change on the whole machine.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+pub struct MachineSettings {
     /// Kernel settings of the initial namespace.
     #[serde(default)]
     pub sysctl: BTreeMap<String, toml::Value>,
@@ -145,7 +145,7 @@ pub struct Machine {
 /// Programs that the lab can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Program {
+pub enum LabProgram {
     /// Debian's Apache.
     Apache,
     /// Debian's PHP-FPM.
@@ -161,9 +161,9 @@ pub enum Program {
 /// A program on a host.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Service {
+pub struct ScenarioService {
     /// Which.
-    pub program: Program,
+    pub program: LabProgram,
     /// Where [default: server].
     #[serde(default = "server")]
     pub host: String,
@@ -201,7 +201,7 @@ fn server() -> String {
 /// What the users ask for: arguments of `webdyno diagnose`, made from the host `client`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Load {
+pub struct ScenarioLoad {
     /// What is asked for, as `http://server/`.
     #[serde(default)]
     pub urls: Vec<String>,
@@ -212,7 +212,7 @@ pub struct Load {
 /// One turn of the story.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Round {
+pub struct ScenarioRound {
     /// A few words: `out of the box`, `225 workers`.
     pub name: String,
     /// What is learnt, in Markdown.
@@ -227,15 +227,15 @@ pub struct Round {
     /// New limits of hosts: what is given replaces what was. Of a host only `memory`, `swap`, `cpus`, `cores`,
     /// `processes` can change.
     #[serde(default)]
-    pub hosts: BTreeMap<String, Host>,
+    pub hosts: BTreeMap<String, ScenarioHost>,
     /// New rates: the links with the same ends.
     #[serde(default)]
     pub links: Vec<Link>,
     /// New settings of the whole machine.
     #[serde(default)]
-    pub machine: Machine,
+    pub machine: MachineSettings,
     /// Another load from here on.
-    pub load: Option<Load>,
+    pub load: Option<ScenarioLoad>,
     /// The id of the finding that is the answer in this round; `healthy` where nothing limits.
     pub finding: String,
     /// Ids that may stand beside it.
@@ -244,7 +244,7 @@ pub struct Round {
     /// The id of what binds once the answer is mended.
     pub next_limit: Option<String>,
     /// What the right remedy sets, if one setting is the remedy.
-    pub remedy: Option<Remedy>,
+    pub remedy: Option<ExpectedRemedy>,
     /// What must be seen, so that the fault is there: all of them.
     #[serde(default)]
     pub binds: Vec<Sign>,
@@ -256,7 +256,7 @@ pub struct Round {
 /// The setting that is the remedy of a round's finding, and the values that are acceptable.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Remedy {
+pub struct ExpectedRemedy {
     /// As findings name it: `apache`, `sysctl`, `php_fpm`, `mariadb`.
     pub service: String,
     /// Its name.
@@ -277,7 +277,7 @@ pub struct Sign {
     pub metric: String,
     /// What of it [default: max].
     #[serde(default)]
-    pub take: Take,
+    pub take: SignStatistic,
     /// Divided by this metric's value at the same time, or by this number.
     pub of: Option<toml::Value>,
     /// Lower bound.
@@ -289,7 +289,7 @@ pub struct Sign {
 /// A statistic over the seconds of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Take {
+pub enum SignStatistic {
     /// The largest.
     #[default]
     Max,
@@ -311,7 +311,7 @@ pub struct Gain {
     #[serde(default = "rate")]
     pub metric: String,
     /// What of a metric of the samples [default: mean].
-    pub take: Option<Take>,
+    pub take: Option<SignStatistic>,
     /// The name of the round it is compared with [default: the one before].
     pub over: Option<String>,
     /// The ratio must be at least so large; of a rate, the lower end of its 95% interval.

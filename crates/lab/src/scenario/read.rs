@@ -1,7 +1,7 @@
 //! `scenario.toml` in, a scenario out; what is wrong is told with its line.
 
 use super::Scenario;
-use super::place::{SCHEMA_HINT, did_you_mean, wrong_at};
+use super::value_path::{SCHEMA_HINT, did_you_mean, wrong_at};
 use std::path::Path;
 use webdyno_model::Result;
 

@@ -5,10 +5,10 @@
 //! the package apache2 enables.
 
 use super::base;
-use super::inside::Inside;
+use super::in_host::CommandHost;
 use super::php_fpm;
-use super::tree::Tree;
-use crate::scenario::{Program, Service};
+use super::tree::HostFiles;
+use crate::scenario::{LabProgram, ScenarioService};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -92,26 +92,26 @@ const KEY: &str = "/etc/ssl/private/ssl-cert-snakeoil.key";
 pub const PHP: (&str, &str) = ("php8.2", "/usr/lib/apache2/modules/libphp8.2.so");
 
 /// The files of the program.
-pub fn lay_out(tree: &Tree) -> Result<()> {
-    base::lay_out(tree, "apache")?;
+pub fn write_files(tree: &HostFiles) -> Result<()> {
+    base::write_files(tree, "apache")?;
     for (name, text) in load_files(&installed()) {
         tree.file(&format!("/etc/apache2/mods-available/{name}.load"), text.as_bytes(), 0o644)?;
     }
     if Path::new(PHP.1).exists() {
-        php_fpm::lay_out_module(tree)?;
+        php_fpm::write_module_files(tree)?;
     }
-    tree.owned("/var/log/apache2", "root", "adm", 0o750)?;
+    tree.create_owned_directory("/var/log/apache2", "root", "adm", 0o750)?;
     for name in ["access", "error", "other_vhosts_access"] {
         let path = format!("/var/log/apache2/{name}.log");
         tree.file(&path, b"", 0o640)?;
-        tree.give(&path, "root", "adm", 0o640)?;
+        tree.change_owner(&path, "root", "adm", 0o640)?;
     }
-    tree.owned("/var/cache/apache2/mod_cache_disk", "www-data", "www-data", 0o755)?;
+    tree.create_owned_directory("/var/cache/apache2/mod_cache_disk", "www-data", "www-data", 0o755)?;
     tree.folder("/var/lib/apache2")
 }
 
 /// The links to what is enabled, once all files are there. Usage error: something is not there.
-pub fn enable(tree: &Tree, service: &Service) -> Result<()> {
+pub fn enable(tree: &HostFiles, service: &ScenarioService) -> Result<()> {
     for module in enabled_modules(service) {
         let conf = format!("{module}.conf");
         link(tree, "mods", &format!("{module}.load"))?;
@@ -134,8 +134,8 @@ pub fn enable(tree: &Tree, service: &Service) -> Result<()> {
 
 /// A certificate of the host's own with its key, where Debian's package ssl-cert puts them and default-ssl looks for
 /// them: RSA of 2048 bits, ten years, as make-ssl-cert(8) makes it. The machine's own is never taken.
-fn make_certificate(tree: &Tree, host: &str) -> Result<()> {
-    tree.owned("/etc/ssl/private", "root", "root", 0o700)?;
+fn make_certificate(tree: &HostFiles, host: &str) -> Result<()> {
+    tree.create_owned_directory("/etc/ssl/private", "root", "root", 0o700)?;
     tree.file(KEY, b"", 0o600)?;
     tree.file(CERTIFICATE, b"", 0o644)?;
     let names = format!("subjectAltName=DNS:{host},DNS:{host}.test,DNS:localhost");
@@ -149,7 +149,7 @@ fn make_certificate(tree: &Tree, host: &str) -> Result<()> {
         "-addext",
         "basicConstraints=CA:FALSE",
     ]);
-    command.arg("-keyout").arg(tree.outside(KEY)?).arg("-out").arg(tree.outside(CERTIFICATE)?);
+    command.arg("-keyout").arg(tree.machine_path(KEY)?).arg("-out").arg(tree.machine_path(CERTIFICATE)?);
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| {
         io_error("run", "openssl", &error).hint("a server with TLS needs it: apt-get install openssl")
@@ -162,7 +162,7 @@ fn make_certificate(tree: &Tree, host: &str) -> Result<()> {
     Err(UserError::cannot_run(format!("openssl makes no certificate for {host}: {last}")))
 }
 
-fn link(tree: &Tree, kind: &str, file: &str) -> Result<()> {
+fn link(tree: &HostFiles, kind: &str, file: &str) -> Result<()> {
     if !tree.has(&format!("/etc/apache2/{kind}-available/{file}")) {
         let message = format!("Apache has no {kind}-available/{file}");
         return Err(UserError::usage(message).hint(match kind {
@@ -179,7 +179,7 @@ fn link(tree: &Tree, kind: &str, file: &str) -> Result<()> {
 }
 
 /// All modules that are enabled: the usual ones, those asked for, and what they depend on.
-pub fn enabled_modules(service: &Service) -> BTreeSet<String> {
+pub fn enabled_modules(service: &ScenarioService) -> BTreeSet<String> {
     let mpm = service.mpm.as_deref().unwrap_or("event");
     let mut modules: BTreeSet<String> = USUAL_MODULES.iter().map(|name| (*name).to_owned()).collect();
     modules.insert(format!("mpm_{mpm}"));
@@ -223,11 +223,11 @@ fn load_files(installed: &[String]) -> Vec<(String, String)> {
 }
 
 /// Starts it, and waits until it has written its process id, which it does when it listens.
-pub fn start(inside: &Inside, service: &Service, deadline: Instant) -> Result<()> {
+pub fn start(inside: &CommandHost, service: &ScenarioService, deadline: Instant) -> Result<()> {
     inside.run(service, "Apache", include_str!("apache.sh"), &[], deadline)
 }
 
 /// Whether a service is an Apache that has a module enabled.
-pub fn uses(service: &Service, module: &str) -> bool {
-    service.program == Program::Apache && enabled_modules(service).contains(module)
+pub fn uses(service: &ScenarioService, module: &str) -> bool {
+    service.program == LabProgram::Apache && enabled_modules(service).contains(module)
 }

@@ -1,12 +1,17 @@
 //! A program of the scenario's own: a command line in the foreground, with its output in /var/log.
 
-use super::inside::Inside;
-use crate::scenario::{Folder, Program, Service};
+use super::in_host::CommandHost;
+use crate::scenario::{LabProgram, ScenarioFolder, ScenarioService};
 use std::time::Instant;
 use webdyno_model::Result;
 
 /// Starts it in the background and waits until it is ready.
-pub fn start(inside: &Inside, folder: &Folder, service: &Service, deadline: Instant) -> Result<()> {
+pub fn start(
+    inside: &CommandHost,
+    folder: &ScenarioFolder,
+    service: &ScenarioService,
+    deadline: Instant,
+) -> Result<()> {
     let log = log_of(folder, service);
     let line = service.command.as_deref().unwrap_or_default();
     let ready = service.ready.as_deref().unwrap_or_default();
@@ -15,8 +20,9 @@ pub fn start(inside: &Inside, folder: &Folder, service: &Service, deadline: Inst
 }
 
 /// The log: command.log for the first one of a host, command-2.log for the second, and so on.
-fn log_of(folder: &Folder, service: &Service) -> String {
-    let of_host = |other: &&Service| other.program == Program::Command && other.host == service.host;
+fn log_of(folder: &ScenarioFolder, service: &ScenarioService) -> String {
+    let of_host =
+        |other: &&ScenarioService| other.program == LabProgram::Command && other.host == service.host;
     let before =
         folder.scenario.services.iter().filter(of_host).take_while(|other| *other != service).count();
     match before {

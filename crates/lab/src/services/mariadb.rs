@@ -4,23 +4,28 @@
 //! written without waiting for the disk, for which it would wait most of the time: nothing is lost with it.
 
 use super::base;
-use super::inside::Inside;
-use super::tree::Tree;
-use crate::scenario::{Folder, Service};
+use super::in_host::CommandHost;
+use super::tree::HostFiles;
+use crate::scenario::{ScenarioFolder, ScenarioService};
 use std::path::Path;
 use std::time::Instant;
 use webdyno_model::{Result, UserError};
 
 /// The files of the program.
-pub fn lay_out(tree: &Tree) -> Result<()> {
-    base::lay_out(tree, "mariadb")?;
+pub fn write_files(tree: &HostFiles) -> Result<()> {
+    base::write_files(tree, "mariadb")?;
     tree.link("/etc/mysql/my.cnf", Path::new("mariadb.cnf"))?;
-    tree.owned("/var/lib/mysql", "mysql", "mysql", 0o755)?;
-    tree.owned("/var/log/mysql", "mysql", "adm", 0o2750)
+    tree.create_owned_directory("/var/lib/mysql", "mysql", "mysql", 0o755)?;
+    tree.create_owned_directory("/var/log/mysql", "mysql", "adm", 0o2750)
 }
 
 /// Starts it, waits until it answers, and gives it the SQL. Usage error: the file of SQL is not there.
-pub fn start(inside: &Inside, folder: &Folder, service: &Service, deadline: Instant) -> Result<()> {
+pub fn start(
+    inside: &CommandHost,
+    folder: &ScenarioFolder,
+    service: &ScenarioService,
+    deadline: Instant,
+) -> Result<()> {
     let sql = match &service.sql {
         None => vec![],
         Some(path) => {

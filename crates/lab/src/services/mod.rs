@@ -7,9 +7,9 @@
 
 mod apache;
 mod base;
-mod borrowed;
 mod command;
-mod inside;
+mod in_host;
+mod machine_files;
 mod mariadb;
 mod nginx;
 mod packages;
@@ -21,15 +21,15 @@ mod program_tests;
 #[cfg(test)]
 mod tests;
 
-pub use inside::Inside;
+pub use in_host::CommandHost;
 pub use packages::missing_packages;
 
-use crate::scenario::{CLIENT, Folder, Program, Service};
+use crate::scenario::{CLIENT, LabProgram, ScenarioFolder, ScenarioService};
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use tree::Tree;
+use tree::HostFiles;
 use webdyno_model::{Result, UserError};
 
 /// The folders that a host has for itself.
@@ -42,8 +42,13 @@ const ENVVARS_S: &str = "10";
 /// Writes a host's files below `root`, which is there: etc/, var/, srv/ and root/, owned by root where nothing else is
 /// said. `names` are the hosts' names and addresses. Of the host `client` only etc/hosts, and etc/resolv.conf if the
 /// scenario has one. Usage errors: the scenario's files belong elsewhere, or what it enables is not there.
-pub fn lay_out(folder: &Folder, host: &str, root: &Path, names: &[(String, String)]) -> Result<()> {
-    let tree = Tree::new(root);
+pub fn write_files(
+    folder: &ScenarioFolder,
+    host: &str,
+    root: &Path,
+    names: &[(String, String)],
+) -> Result<()> {
+    let tree = HostFiles::new(root);
     let own = files_of(folder, host)?;
     if host == CLIENT {
         tree.file("/etc/hosts", hosts(host, names).as_bytes(), 0o644)?;
@@ -52,42 +57,42 @@ pub fn lay_out(folder: &Folder, host: &str, root: &Path, names: &[(String, Strin
         });
         return write_all(&tree, given);
     }
-    borrowed::lay_out(&tree)?;
-    lay_out_folders(&tree)?;
+    machine_files::write_files(&tree)?;
+    create_folders(&tree)?;
     tree.file("/etc/hostname", format!("{host}\n").as_bytes(), 0o644)?;
     tree.file("/etc/hosts", hosts(host, names).as_bytes(), 0o644)?;
     tree.file("/etc/resolv.conf", b"", 0o644)?;
-    let services: Vec<&Service> =
+    let services: Vec<&ScenarioService> =
         folder.scenario.services.iter().filter(|service| service.host == host).collect();
     for service in &services {
-        lay_out_program(&tree, service.program)?;
+        write_program_files(&tree, service.program)?;
     }
     write_all(&tree, own.iter())?;
     for service in services {
-        if service.program == Program::Apache {
+        if service.program == LabProgram::Apache {
             apache::enable(&tree, service)?;
         }
     }
     Ok(())
 }
 
-fn lay_out_program(tree: &Tree, program: Program) -> Result<()> {
+fn write_program_files(tree: &HostFiles, program: LabProgram) -> Result<()> {
     match program {
-        Program::Apache => apache::lay_out(tree),
-        Program::PhpFpm => php_fpm::lay_out(tree),
-        Program::Mariadb => mariadb::lay_out(tree),
-        Program::Nginx => nginx::lay_out(tree),
-        Program::Command => Ok(()),
+        LabProgram::Apache => apache::write_files(tree),
+        LabProgram::PhpFpm => php_fpm::write_files(tree),
+        LabProgram::Mariadb => mariadb::write_files(tree),
+        LabProgram::Nginx => nginx::write_files(tree),
+        LabProgram::Command => Ok(()),
     }
 }
 
 /// The folders that base-files makes, and links between them.
-fn lay_out_folders(tree: &Tree) -> Result<()> {
+fn create_folders(tree: &HostFiles) -> Result<()> {
     for folder in ["/srv", "/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/www/html"] {
         tree.folder(folder)?;
     }
-    tree.owned("/root", "root", "root", 0o700)?;
-    tree.owned("/var/tmp", "root", "root", 0o1777)?;
+    tree.create_owned_directory("/root", "root", "root", 0o700)?;
+    tree.create_owned_directory("/var/tmp", "root", "root", 0o1777)?;
     tree.link("/var/run", Path::new("/run"))?;
     tree.link("/var/lock", Path::new("/run/lock"))
 }
@@ -106,7 +111,7 @@ fn hosts(host: &str, names: &[(String, String)]) -> String {
 }
 
 /// The scenario's files of a host. Those beside etc/, root/, srv/ and var/ are the lab's (SQL, rules of nft), and stay out.
-fn files_of(folder: &Folder, host: &str) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+fn files_of(folder: &ScenarioFolder, host: &str) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut files = vec![];
     for (path, bytes) in folder.files_of(host)? {
         let mut parts = path.components().filter(|part| *part != Component::RootDir);
@@ -127,7 +132,7 @@ fn files_of(folder: &Folder, host: &str) -> Result<Vec<(PathBuf, Vec<u8>)>> {
 }
 
 /// Writes files of the scenario. What begins as a script does can be run: modes are not in the program.
-fn write_all<'a>(tree: &Tree, files: impl Iterator<Item = &'a (PathBuf, Vec<u8>)>) -> Result<()> {
+fn write_all<'a>(tree: &HostFiles, files: impl Iterator<Item = &'a (PathBuf, Vec<u8>)>) -> Result<()> {
     for (path, bytes) in files {
         let mode = if bytes.starts_with(b"#!") { 0o755 } else { 0o644 };
         tree.file(&path.display().to_string(), bytes, mode)?;
@@ -150,12 +155,17 @@ pub fn environment(mut inside: Command, envvars: &Path) -> Vec<(String, String)>
 }
 
 /// Starts a service on its host and waits until it is ready. An error tells the end of its log.
-pub fn start_in(inside: &Inside, folder: &Folder, service: &Service, deadline: Instant) -> Result<()> {
+pub fn start_in(
+    inside: &CommandHost,
+    folder: &ScenarioFolder,
+    service: &ScenarioService,
+    deadline: Instant,
+) -> Result<()> {
     match service.program {
-        Program::Apache => apache::start(inside, service, deadline),
-        Program::PhpFpm => php_fpm::start(inside, service, deadline),
-        Program::Mariadb => mariadb::start(inside, folder, service, deadline),
-        Program::Nginx => nginx::start(inside, service, deadline),
-        Program::Command => command::start(inside, folder, service, deadline),
+        LabProgram::Apache => apache::start(inside, service, deadline),
+        LabProgram::PhpFpm => php_fpm::start(inside, service, deadline),
+        LabProgram::Mariadb => mariadb::start(inside, folder, service, deadline),
+        LabProgram::Nginx => nginx::start(inside, service, deadline),
+        LabProgram::Command => command::start(inside, folder, service, deadline),
     }
 }

@@ -1,9 +1,9 @@
 //! Debian's nginx on a host.
 
 use super::base;
-use super::inside::Inside;
-use super::tree::Tree;
-use crate::scenario::Service;
+use super::in_host::CommandHost;
+use super::tree::HostFiles;
+use crate::scenario::ScenarioService;
 use std::path::Path;
 use std::time::Instant;
 use webdyno_model::Result;
@@ -12,8 +12,8 @@ use webdyno_model::Result;
 const MODULES: &str = "/usr/share/nginx/modules-available";
 
 /// The files of the program; its default site is enabled, and all modules that are installed.
-pub fn lay_out(tree: &Tree) -> Result<()> {
-    base::lay_out(tree, "nginx")?;
+pub fn write_files(tree: &HostFiles) -> Result<()> {
+    base::write_files(tree, "nginx")?;
     tree.link("/etc/nginx/sites-enabled/default", Path::new("/etc/nginx/sites-available/default"))?;
     tree.folder("/etc/nginx/modules-enabled")?;
     for entry in std::fs::read_dir(MODULES).into_iter().flatten().flatten() {
@@ -21,10 +21,10 @@ pub fn lay_out(tree: &Tree) -> Result<()> {
         tree.link(&link, &entry.path())?;
     }
     tree.folder("/var/lib/nginx")?;
-    tree.owned("/var/log/nginx", "root", "adm", 0o755)
+    tree.create_owned_directory("/var/log/nginx", "root", "adm", 0o755)
 }
 
 /// Starts it; its first process goes to the background when it listens.
-pub fn start(inside: &Inside, service: &Service, deadline: Instant) -> Result<()> {
+pub fn start(inside: &CommandHost, service: &ScenarioService, deadline: Instant) -> Result<()> {
     inside.run(service, "nginx", include_str!("nginx.sh"), &[], deadline)
 }

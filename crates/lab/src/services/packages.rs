@@ -1,23 +1,23 @@
 //! Debian's packages that a scenario's services need, by the files that prove them: wherever a file came from, it is there.
 
 use super::apache;
-use crate::scenario::{Program, Scenario};
+use crate::scenario::{LabProgram, Scenario};
 use std::path::Path;
 
 /// A package and a file of it.
-type Proof = (&'static str, &'static str);
+type PackageFile = (&'static str, &'static str);
 
-const APACHE: Proof = ("apache2-bin", "/usr/sbin/apache2");
-const MOD_PERL: Proof = ("libapache2-mod-perl2", "/usr/lib/apache2/modules/mod_perl.so");
-const MOD_PHP: Proof = ("libapache2-mod-php8.2", apache::PHP.1);
-const OPENSSL: Proof = ("openssl", "/usr/bin/openssl");
-const PHP_FPM: Proof = ("php8.2-fpm", "/usr/sbin/php-fpm8.2");
-const PHP_MYSQL: Proof = ("php8.2-mysql", "/usr/lib/php/20220829/mysqli.so");
-const MARIADB: [Proof; 2] =
+const APACHE: PackageFile = ("apache2-bin", "/usr/sbin/apache2");
+const MOD_PERL: PackageFile = ("libapache2-mod-perl2", "/usr/lib/apache2/modules/mod_perl.so");
+const MOD_PHP: PackageFile = ("libapache2-mod-php8.2", apache::PHP.1);
+const OPENSSL: PackageFile = ("openssl", "/usr/bin/openssl");
+const PHP_FPM: PackageFile = ("php8.2-fpm", "/usr/sbin/php-fpm8.2");
+const PHP_MYSQL: PackageFile = ("php8.2-mysql", "/usr/lib/php/20220829/mysqli.so");
+const MARIADB: [PackageFile; 2] =
     [("mariadb-server-core", "/usr/sbin/mariadbd"), ("mariadb-client-core", "/usr/bin/mariadb")];
-const NGINX: Proof = ("nginx-light", "/usr/sbin/nginx");
+const NGINX: PackageFile = ("nginx-light", "/usr/sbin/nginx");
 /// Programs that command lines begin with.
-const COMMANDS: [Proof; 4] = [
+const COMMANDS: [PackageFile; 4] = [
     ("busybox-static", "/usr/bin/busybox"),
     ("perl", "/usr/bin/perl"),
     ("python3", "/usr/bin/python3"),
@@ -27,7 +27,7 @@ const COMMANDS: [Proof; 4] = [
 /// The packages that are not there, each once, in the order in which they are needed.
 pub fn missing_packages(scenario: &Scenario) -> Vec<&'static str> {
     let mut missing = vec![];
-    for (package, file) in needed(scenario) {
+    for (package, file) in needed_packages(scenario) {
         if !Path::new(file).exists() && !missing.contains(&package) {
             missing.push(package);
         }
@@ -35,40 +35,40 @@ pub fn missing_packages(scenario: &Scenario) -> Vec<&'static str> {
     missing
 }
 
-fn needed(scenario: &Scenario) -> Vec<Proof> {
+fn needed_packages(scenario: &Scenario) -> Vec<PackageFile> {
     let mut needed = vec![];
     let has = |program| scenario.services.iter().any(|service| service.program == program);
     for service in &scenario.services {
         match service.program {
-            Program::Apache => {
+            LabProgram::Apache => {
                 needed.push(APACHE);
                 let of_modules = [("perl", MOD_PERL), (apache::PHP.0, MOD_PHP), ("ssl", OPENSSL)];
                 let used = of_modules.into_iter().filter(|(module, _)| apache::uses(service, module));
                 needed.extend(used.map(|(_, proof)| proof));
             }
-            Program::PhpFpm => needed.push(PHP_FPM),
-            Program::Mariadb => needed.extend(MARIADB),
-            Program::Nginx => needed.push(NGINX),
-            Program::Command => {
+            LabProgram::PhpFpm => needed.push(PHP_FPM),
+            LabProgram::Mariadb => needed.extend(MARIADB),
+            LabProgram::Nginx => needed.push(NGINX),
+            LabProgram::Command => {
                 let line = service.command.as_deref().unwrap_or_default();
-                needed.extend(of_command(line));
+                needed.extend(packages_of_command(line));
             }
         }
     }
-    let runs_php = has(Program::PhpFpm) || needed.contains(&MOD_PHP);
-    if runs_php && has(Program::Mariadb) {
+    let runs_php = has(LabProgram::PhpFpm) || needed.contains(&MOD_PHP);
+    if runs_php && has(LabProgram::Mariadb) {
         needed.push(PHP_MYSQL);
     }
     let by_hand = scenario
         .rounds
         .iter()
         .flat_map(|round| round.by_hand.iter().chain(round.by_hand_on.values().flatten()));
-    needed.extend(by_hand.flat_map(|line| of_command(line)));
+    needed.extend(by_hand.flat_map(|line| packages_of_command(line)));
     needed
 }
 
 /// The programs in a command line that have a package of their own, by whole words.
-fn of_command(line: &str) -> impl Iterator<Item = Proof> + '_ {
+fn packages_of_command(line: &str) -> impl Iterator<Item = PackageFile> + '_ {
     let is_named = |file: &str| {
         let name = file.rsplit('/').next().unwrap_or(file);
         line.split([' ', ';', '|', '&', '(', '\n']).any(|word| word == name || word == file)
@@ -86,7 +86,7 @@ mod tests {
             let head =
                 "title = \"x\"\ngroup = \"fault\"\nstory = \"x\"\nrounds = []\nload = { flags = \"\" }\n";
             let scenario = crate::scenario::parse(&format!("{head}{services}"), Path::new("x")).unwrap();
-            needed(&scenario).iter().map(|(package, _)| *package).collect::<Vec<_>>()
+            needed_packages(&scenario).iter().map(|(package, _)| *package).collect::<Vec<_>>()
         };
         let apache = "[[services]]\nprogram = \"apache\"\n";
         for (services, packages) in [

@@ -3,9 +3,9 @@
 //! The extensions' files and their order are those of phpenmod(8): what others need comes first.
 
 use super::base;
-use super::inside::Inside;
-use super::tree::Tree;
-use crate::scenario::Service;
+use super::in_host::CommandHost;
+use super::tree::HostFiles;
+use crate::scenario::ScenarioService;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
@@ -19,25 +19,25 @@ const FIRST: [&str; 3] = ["mysqlnd", "opcache", "pdo"];
 const READERS: [&str; 3] = ["apache2", "cli", "fpm"];
 
 /// The files of FPM.
-pub fn lay_out(tree: &Tree) -> Result<()> {
-    base::lay_out(tree, "php_fpm")?;
-    lay_out_php(tree)
+pub fn write_files(tree: &HostFiles) -> Result<()> {
+    base::write_files(tree, "php_fpm")?;
+    write_php_files(tree)
 }
 
 /// The files of PHP inside of Apache.
-pub fn lay_out_module(tree: &Tree) -> Result<()> {
-    base::lay_out(tree, "mod_php")?;
-    lay_out_php(tree)
+pub fn write_module_files(tree: &HostFiles) -> Result<()> {
+    base::write_files(tree, "mod_php")?;
+    write_php_files(tree)
 }
 
 /// What every PHP has: all extensions that are installed, and a place for sessions.
-fn lay_out_php(tree: &Tree) -> Result<()> {
+fn write_php_files(tree: &HostFiles) -> Result<()> {
     let entries = std::fs::read_dir(EXTENSIONS).into_iter().flatten().flatten();
     for entry in entries {
         let file = entry.file_name().display().to_string();
         let Some(name) = file.strip_suffix(".so") else { continue };
         let available = format!("/etc/php/8.2/mods-available/{name}.ini");
-        let (text, priority) = of_extension(name);
+        let (text, priority) = extension_file(name);
         tree.file(&available, text.as_bytes(), 0o644)?;
         for reader in READERS {
             let link = format!("/etc/php/8.2/{reader}/conf.d/{priority}-{name}.ini");
@@ -46,11 +46,11 @@ fn lay_out_php(tree: &Tree) -> Result<()> {
     }
     tree.folder("/var/lib/php/modules")?;
     // Anybody may add a session; nobody may list them.
-    tree.owned("/var/lib/php/sessions", "root", "root", 0o1733)
+    tree.create_owned_directory("/var/lib/php/sessions", "root", "root", 0o1733)
 }
 
 /// The settings file of an extension, and its place in the order.
-fn of_extension(name: &str) -> (String, u32) {
+fn extension_file(name: &str) -> (String, u32) {
     let priority = if FIRST.contains(&name) { 10 } else { 20 };
     let mut text = format!("; priority={priority}\n");
     let _ = match name {
@@ -62,6 +62,6 @@ fn of_extension(name: &str) -> (String, u32) {
 }
 
 /// Starts it; its first process goes to the background when the pools listen.
-pub fn start(inside: &Inside, service: &Service, deadline: Instant) -> Result<()> {
+pub fn start(inside: &CommandHost, service: &ScenarioService, deadline: Instant) -> Result<()> {
     inside.run(service, "PHP-FPM", include_str!("php_fpm.sh"), &[], deadline)
 }

@@ -7,22 +7,22 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 /// A folder of namespaces' files, and its first process.
-struct Host {
-    folder: Folder,
+struct NamespaceHost {
+    folder: ScenarioFolder,
     root: tempfile::TempDir,
     unshare: Child,
     first: String,
     _catalogue: tempfile::TempDir,
 }
 
-impl Host {
+impl NamespaceHost {
     fn new(services: &str, files: &[(&str, &str)]) -> Self {
         let (folder, catalogue) = folder(services, files);
         let missing = missing_packages(&folder.scenario);
         assert!(missing.is_empty(), "scripts/setup lab installs {missing:?}");
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        lay_out(&folder, "server", root.path(), &[("server".into(), "10.80.0.2".into())]).unwrap();
+        write_files(&folder, "server", root.path(), &[("server".into(), "10.80.0.2".into())]).unwrap();
         let script = "cd \"$1\" && for own in etc var srv root; do mount --bind $own /$own || exit 1; done \
              && mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /tmp && ip link set lo up && ip address add 10.80.0.2 dev lo \
              && hostname server && echo ready && exec sleep 60";
@@ -59,7 +59,7 @@ impl Host {
 
     fn start_within(&self, time: Duration) -> Result<()> {
         let enter = || Ok(self.enter());
-        let inside = Inside { host: "server", scratch: self.root.path(), enter: &enter };
+        let inside = CommandHost { host: "server", scratch: self.root.path(), enter: &enter };
         let deadline = Instant::now() + time;
         let services = &self.folder.scenario.services;
         services.iter().try_for_each(|service| {
@@ -79,7 +79,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for NamespaceHost {
     fn drop(&mut self) {
         // Its end ends the first process, and with it all others.
         self.unshare.kill().unwrap();
@@ -93,7 +93,7 @@ fn apache_starts_with_each_mpm_and_reloads_as_typed() {
         return;
     }
     for mpm in ["prefork", "worker", "event"] {
-        let host = Host::new(&format!("[[services]]\nprogram = \"apache\"\nmpm = \"{mpm}\"\n"), &[]);
+        let host = NamespaceHost::new(&format!("[[services]]\nprogram = \"apache\"\nmpm = \"{mpm}\"\n"), &[]);
         host.start().unwrap();
         let mut stream = String::new();
         stream += &host.typed("curl -s http://server/ http://server/server-status?auto");
@@ -118,7 +118,8 @@ fn a_page_of_php_asks_the_database() {
     let sql = "create database shop; use shop; create table article (name text) engine=innodb;\
          insert into article values ('teapot'); create user shop@localhost;\
          grant all on shop.* to shop@localhost;";
-    let host = Host::new(services, &[("server/srv/shop.sql", sql), ("server/var/www/html/shop.php", page)]);
+    let host =
+        NamespaceHost::new(services, &[("server/srv/shop.sql", sql), ("server/var/www/html/shop.php", page)]);
     host.start().unwrap();
     assert_eq!(host.typed("curl -s http://server/shop.php"), "teapot1");
     assert_eq!(
@@ -155,7 +156,7 @@ fn every_configuration_passes_its_programs_own_test() {
             "[[services]]\nprogram = \"apache\"\nmpm = \"{mpm}\"\nmodules = {modules:?}\n\
              confs = [\"php8.2-fpm\"]\nsites = [\"000-default\", \"default-ssl\"]\n"
         );
-        let host = Host::new(&services, &[]);
+        let host = NamespaceHost::new(&services, &[]);
         let prepare = "mkdir -p /run/apache2/socks /run/lock/apache2 && ";
         assert_eq!(host.typed(&format!("{prepare} apache2 -t")), "Syntax OK\n", "{mpm} {more}");
         let loaded = host.typed(&format!("{prepare} apache2 -M"));
@@ -165,7 +166,7 @@ fn every_configuration_passes_its_programs_own_test() {
     }
     let services = "[[services]]\nprogram = \"php-fpm\"\n[[services]]\nprogram = \"mariadb\"\n\
          [[services]]\nprogram = \"nginx\"\n";
-    let host = Host::new(services, &[]);
+    let host = NamespaceHost::new(services, &[]);
     host.typed(
         "mkdir /run/php && php-fpm8.2 -t && nginx -t && mariadbd --user=mysql --help --verbose >/dev/null",
     );
@@ -177,7 +178,7 @@ fn php_and_its_pool_have_debians_values() {
     if !is_root("a host") {
         return;
     }
-    let host = Host::new("[[services]]\nprogram = \"php-fpm\"\n", &[]);
+    let host = NamespaceHost::new("[[services]]\nprogram = \"php-fpm\"\n", &[]);
     let pool = host.typed("mkdir /run/php && php-fpm8.2 -tt");
     for value in [
         "listen = /run/php/php8.2-fpm.sock",
@@ -219,7 +220,7 @@ fn the_database_has_debians_values_and_roots_socket() {
     if !is_root("a host") {
         return;
     }
-    let host = Host::new("[[services]]\nprogram = \"mariadb\"\n", &[]);
+    let host = NamespaceHost::new("[[services]]\nprogram = \"mariadb\"\n", &[]);
     host.start().unwrap();
     let values = host.typed(
         "mariadb -Ne 'select @@max_connections, @@innodb_buffer_pool_size, @@innodb_log_file_size, @@table_open_cache, \
@@ -251,7 +252,7 @@ fn scripts_run_inside_of_apache_and_pages_are_encrypted() {
         ("server/srv/Pages/Sum.pm", sum),
         ("server/var/www/html/sum.php", "<?php echo php_sapi_name(), 1 + 2;"),
     ];
-    let host = Host::new(services, &files);
+    let host = NamespaceHost::new(services, &files);
     host.start().unwrap();
     assert_eq!(host.typed("curl -s http://server/sum.php http://server/perl"), "apache2handler33");
     let certificate = "/etc/ssl/certs/ssl-cert-snakeoil.pem";
@@ -276,7 +277,7 @@ fn programs_run_behind_apache_whether_it_has_threads_or_not() {
     ];
     for mpm in ["prefork", "event"] {
         let services = format!("[[services]]\nprogram = \"apache\"\nmpm = \"{mpm}\"\nmodules = [\"cgi\"]\n");
-        let host = Host::new(&services, &files);
+        let host = NamespaceHost::new(&services, &files);
         host.start().unwrap();
         assert_eq!(host.typed("curl -s http://server/cgi/name"), "server", "{mpm}");
     }
@@ -287,7 +288,7 @@ fn nginx_serves_its_page() {
     if !is_root("a host") {
         return;
     }
-    let host = Host::new("[[services]]\nprogram = \"nginx\"\n", &[]);
+    let host = NamespaceHost::new("[[services]]\nprogram = \"nginx\"\n", &[]);
     host.start().unwrap();
     assert!(host.typed("curl -s http://server/").contains("Welcome to nginx"));
 }
@@ -298,7 +299,10 @@ fn a_command_is_ready_when_it_says_and_tells_why_it_ended() {
         return;
     }
     let of = |command: &str, ready: &str| {
-        Host::new(&format!("[[services]]\nprogram = \"command\"\ncommand = \"{command}\"\n{ready}\n"), &[])
+        NamespaceHost::new(
+            &format!("[[services]]\nprogram = \"command\"\ncommand = \"{command}\"\n{ready}\n"),
+            &[],
+        )
     };
     let server = "sleep 0.2; exec python3 -m http.server 8080";
     let host = of(server, "ready = \"8080\"");
@@ -328,7 +332,7 @@ fn what_keeps_a_program_from_starting_is_told() {
     }
     let told = |program: &str, path: &str, text: &str| {
         let services = format!("[[services]]\nprogram = \"{program}\"\n");
-        Host::new(&services, &[(path, text)]).start().unwrap_err().message
+        NamespaceHost::new(&services, &[(path, text)]).start().unwrap_err().message
     };
     let apache = told("apache", "server/etc/apache2/conf-available/charset.conf", "Teapot On\n");
     assert!(

@@ -16,7 +16,7 @@ pub fn is_root(what: &str) -> bool {
 }
 
 /// A scenario of the services that are given in TOML, with files.
-pub fn folder(services: &str, files: &[(&str, &str)]) -> (Folder, tempfile::TempDir) {
+pub fn folder(services: &str, files: &[(&str, &str)]) -> (ScenarioFolder, tempfile::TempDir) {
     let catalogue = tempfile::tempdir().unwrap();
     let text = format!(
         "title = \"A test\"\ngroup = \"healthy\"\nstory = \"None.\"\n{services}\n\
@@ -37,7 +37,7 @@ pub fn folder(services: &str, files: &[(&str, &str)]) -> (Folder, tempfile::Temp
 pub fn laid_out(services: &str, files: &[(&str, &str)]) -> Result<tempfile::TempDir> {
     let (folder, _catalogue) = folder(services, files);
     let root = tempfile::tempdir().unwrap();
-    lay_out(&folder, "server", root.path(), &[])?;
+    write_files(&folder, "server", root.path(), &[])?;
     Ok(root)
 }
 
@@ -135,7 +135,7 @@ fn no_file_of_a_scenario_leaves_its_host() {
 fn the_clients_host_has_names_alone() {
     let (folder, _catalogue) = folder(NOTHING, &[("client/etc/resolv.conf", "nameserver 10.80.0.2\n")]);
     let root = tempfile::tempdir().unwrap();
-    lay_out(&folder, "client", root.path(), &[("server".into(), "10.80.0.2".into())]).unwrap();
+    write_files(&folder, "client", root.path(), &[("server".into(), "10.80.0.2".into())]).unwrap();
     let files: Vec<String> = entries(root.path())
         .iter()
         .filter(|(_, meta)| meta.is_file())

@@ -8,18 +8,18 @@ use webdyno_model::{Result, UserError};
 
 /// The files of a host, by their absolute paths on it.
 #[derive(Debug)]
-pub struct Tree<'a> {
+pub struct HostFiles<'a> {
     root: &'a Path,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> HostFiles<'a> {
     /// The files below `root`, which must be there.
     pub fn new(root: &'a Path) -> Self {
         Self { root }
     }
 
     /// Where a path of the host is on the machine. Usage error: it leads elsewhere.
-    pub fn outside(&self, path: &str) -> Result<PathBuf> {
+    pub fn machine_path(&self, path: &str) -> Result<PathBuf> {
         let parts = Path::new(path).components();
         let named: Vec<Component> = parts.filter(|part| *part != Component::RootDir).collect();
         if named.iter().all(|part| matches!(part, Component::Normal(_))) {
@@ -30,7 +30,7 @@ impl<'a> Tree<'a> {
 
     /// Makes a folder and those above it, 0755, where they are missing.
     pub fn folder(&self, path: &str) -> Result<()> {
-        let all = self.outside(path)?;
+        let all = self.machine_path(path)?;
         let mut at = self.root.to_owned();
         for part in all.strip_prefix(self.root).unwrap_or(&all) {
             at.push(part);
@@ -51,16 +51,16 @@ impl<'a> Tree<'a> {
     }
 
     /// Makes a folder with an owner and a mode of its own; the owner is a name of the host's.
-    pub fn owned(&self, path: &str, owner: &str, group: &str, mode: u32) -> Result<()> {
+    pub fn create_owned_directory(&self, path: &str, owner: &str, group: &str, mode: u32) -> Result<()> {
         self.folder(path)?;
-        self.give(path, owner, group, mode)
+        self.change_owner(path, owner, group, mode)
     }
 
     /// Gives a file or folder that is there to an owner.
-    pub fn give(&self, path: &str, owner: &str, group: &str, mode: u32) -> Result<()> {
-        let user = self.id("/etc/passwd", owner)?;
-        let group = self.id("/etc/group", group)?;
-        let place = self.outside(path)?;
+    pub fn change_owner(&self, path: &str, owner: &str, group: &str, mode: u32) -> Result<()> {
+        let user = self.numeric_id("/etc/passwd", owner)?;
+        let group = self.numeric_id("/etc/group", group)?;
+        let place = self.machine_path(path)?;
         std::os::unix::fs::lchown(&place, Some(user), Some(group))
             .map_err(|error| io_error("change the owner of", place.display(), &error))?;
         set_mode(&place, mode)
@@ -68,7 +68,7 @@ impl<'a> Tree<'a> {
 
     /// Writes a file anew.
     pub fn file(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
-        let place = self.make_room(path)?;
+        let place = self.prepare_path(path)?;
         let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&place);
         opened
             .and_then(|mut file| file.write_all(bytes))
@@ -78,24 +78,24 @@ impl<'a> Tree<'a> {
 
     /// Makes a link anew.
     pub fn link(&self, path: &str, target: &Path) -> Result<()> {
-        let place = self.make_room(path)?;
+        let place = self.prepare_path(path)?;
         symlink(target, &place).map_err(|error| io_error("create", place.display(), &error))
     }
 
     /// Whether there is something, be it a link that leads nowhere.
     pub fn has(&self, path: &str) -> bool {
-        self.outside(path).is_ok_and(|place| place.symlink_metadata().is_ok())
+        self.machine_path(path).is_ok_and(|place| place.symlink_metadata().is_ok())
     }
 
     /// A file's text.
-    pub fn text(&self, path: &str) -> Result<String> {
-        let place = self.outside(path)?;
+    pub fn read_text(&self, path: &str) -> Result<String> {
+        let place = self.machine_path(path)?;
         std::fs::read_to_string(&place).map_err(|error| io_error("read", place.display(), &error))
     }
 
     /// A place where nothing is, in a folder that is there.
-    fn make_room(&self, path: &str) -> Result<PathBuf> {
-        let place = self.outside(path)?;
+    fn prepare_path(&self, path: &str) -> Result<PathBuf> {
+        let place = self.machine_path(path)?;
         let parent = Path::new(path).parent().unwrap_or(Path::new("/"));
         self.folder(&parent.display().to_string())?;
         match std::fs::remove_file(&place) {
@@ -107,8 +107,8 @@ impl<'a> Tree<'a> {
     }
 
     /// The third field of a line of /etc/passwd or /etc/group.
-    fn id(&self, file: &str, name: &str) -> Result<u32> {
-        let text = self.text(file)?;
+    fn numeric_id(&self, file: &str, name: &str) -> Result<u32> {
+        let text = self.read_text(file)?;
         let of = |line: &str| {
             let mut fields = line.split(':');
             (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()

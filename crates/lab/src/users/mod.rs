@@ -27,7 +27,7 @@ const AFTER_S: f64 = 4.0;
 
 /// Who sends, and when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Users {
+pub struct UsersInfo {
     /// [`WRK`] or [`OWN`].
     pub program: String,
     /// Why it is not wrk.
@@ -38,7 +38,7 @@ pub struct Users {
     pub before_s: f64,
 }
 
-impl Users {
+impl UsersInfo {
     /// The users of a load. `warmup_us` is what its scenario leaves out of its start. An error when it has no URL.
     pub fn of(workload: &Workload, warmup_us: Option<u64>) -> Result<Self> {
         let port =
@@ -54,7 +54,7 @@ impl Users {
     }
 
     /// Says it to whoever started the users. The file is whole as soon as it is there.
-    pub fn tell(&self, directory: &Path) -> Result<()> {
+    pub fn write(&self, directory: &Path) -> Result<()> {
         let (new, path) = (directory.join("users.new"), directory.join(FILE));
         let text = serde_json::to_string(self).unwrap_or_default();
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
@@ -62,7 +62,7 @@ impl Users {
     }
 
     /// What was said; `None` as long as nothing was.
-    pub fn told(directory: &Path) -> Option<Self> {
+    pub fn read(directory: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(directory.join(FILE)).ok()?).ok()
     }
 }
@@ -83,14 +83,14 @@ mod tests {
             (&open, Some(2_000_000), OWN, 5.0),
             (&open, Some(0), OWN, -4.0),
         ] {
-            let users = Users::of(workload, warmup_us).unwrap();
+            let users = UsersInfo::of(workload, warmup_us).unwrap();
             assert_eq!((users.program.as_str(), users.before_s, users.port), (program, before_s, 443));
             assert_eq!(users.why.is_some(), program == OWN);
             let place = tempfile::tempdir().unwrap();
-            assert_eq!(Users::told(place.path()), None);
-            users.tell(place.path()).unwrap();
-            assert_eq!(Users::told(place.path()), Some(users));
+            assert_eq!(UsersInfo::read(place.path()), None);
+            users.write(place.path()).unwrap();
+            assert_eq!(UsersInfo::read(place.path()), Some(users));
         }
-        assert!(Users::of(&Workload::default(), None).is_err());
+        assert!(UsersInfo::of(&Workload::default(), None).is_err());
     }
 }

@@ -12,7 +12,7 @@ const THREADS_MAX: u32 = 2;
 
 /// What wrk is started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrk {
+pub struct WrkArguments {
     /// Its arguments but for the duration, the script and the URL.
     pub arguments: Vec<String>,
     /// The URL.
@@ -22,9 +22,9 @@ pub struct Wrk {
 }
 
 /// What wrk can send of this load; an error says what it cannot.
-pub fn plan(workload: &Workload) -> Result<Wrk, &'static str> {
-    let think = think(workload)?;
-    refuse_what_is_ours(workload)?;
+pub fn plan(workload: &Workload) -> Result<WrkArguments, &'static str> {
+    let think = think_time(workload)?;
+    refuse_unsupported(workload)?;
     let first = workload.requests.first().ok_or("there is nothing to send")?;
     let users = workload.visits.as_ref().map_or(workload.connections, |visits| visits.users);
     let mut arguments = vec![
@@ -41,7 +41,7 @@ pub fn plan(workload: &Workload) -> Result<Wrk, &'static str> {
     let is_plain = matches!(&all[..], [(method, _, body)] if method == "GET" && body.is_empty());
     let random = workload.list.as_ref().is_some_and(|list| list.random);
     let script = (!is_plain || think != Think::None).then(|| script(&all, random, think));
-    Ok(Wrk { arguments, url: first.url.clone(), script })
+    Ok(WrkArguments { arguments, url: first.url.clone(), script })
 }
 
 /// The port of a URL.
@@ -54,7 +54,7 @@ pub fn port(url: &str) -> Option<u16> {
 }
 
 /// How long users think, if that is all that they do besides asking.
-fn think(workload: &Workload) -> Result<Think, &'static str> {
+fn think_time(workload: &Workload) -> Result<Think, &'static str> {
     if !matches!(workload.arrival, Arrival::Closed) || !workload.stages.is_empty() {
         return Err("wrk sends at no rate of its own");
     }
@@ -75,7 +75,7 @@ fn think(workload: &Workload) -> Result<Think, &'static str> {
 }
 
 /// What only our own generator does.
-fn refuse_what_is_ours(workload: &Workload) -> Result<(), &'static str> {
+fn refuse_unsupported(workload: &Workload) -> Result<(), &'static str> {
     let transport = &workload.transport;
     let tls = &transport.tls;
     let origin = |request: &RequestSpec| {
@@ -112,13 +112,13 @@ fn refuse_what_is_ours(workload: &Workload) -> Result<(), &'static str> {
     Ok(())
 }
 
-type Sent = (String, String, Vec<u8>);
+type WrkRequest = (String, String, Vec<u8>);
 
 /// Method, path with query, and body of everything that is sent, in its order.
-fn requests(workload: &Workload) -> Result<Vec<Sent>, &'static str> {
+fn requests(workload: &Workload) -> Result<Vec<WrkRequest>, &'static str> {
     let entries = workload.list.as_ref().map(|list| list.entries.as_deref().ok_or("its list is not here"));
     if let Some(entries) = entries.transpose()? {
-        return Ok(of_list(workload, entries));
+        return Ok(list_requests(workload, entries));
     }
     let of = |request: &RequestSpec| {
         let rest = request.url.split_once("://").map_or("", |(_, rest)| rest);
@@ -128,7 +128,7 @@ fn requests(workload: &Workload) -> Result<Vec<Sent>, &'static str> {
     Ok(workload.requests.iter().map(of).collect())
 }
 
-fn of_list(workload: &Workload, entries: &ListEntries) -> Vec<Sent> {
+fn list_requests(workload: &Workload, entries: &ListEntries) -> Vec<WrkRequest> {
     let method =
         |kind: u32| workload.requests.get(kind as usize).map_or("GET".to_owned(), |one| one.method.clone());
     let of = |entry| {
@@ -140,15 +140,15 @@ fn of_list(workload: &Workload, entries: &ListEntries) -> Vec<Sent> {
 }
 
 /// A script that asks for all of these, in turn or drawn, and thinks before each.
-fn script(all: &[Sent], random: bool, think: Think) -> String {
+fn script(all: &[WrkRequest], random: bool, think: Think) -> String {
     let mut script = "local all = {}\nlocal last = 0\n\nfunction init(arguments)\n".to_owned();
     for (method, path, body) in all {
-        let body = if body.is_empty() { "nil".into() } else { quoted(body) };
+        let body = if body.is_empty() { "nil".into() } else { lua_string(body) };
         let _ = writeln!(
             script,
             "  all[#all + 1] = wrk.format({}, {}, nil, {body})",
-            quoted(method.as_bytes()),
-            quoted(path.as_bytes())
+            lua_string(method.as_bytes()),
+            lua_string(path.as_bytes())
         );
     }
     // Each thread begins with the same seed: where its state lies in memory differs.
@@ -173,7 +173,7 @@ fn script(all: &[Sent], random: bool, think: Think) -> String {
 }
 
 /// A string of Lua that has these bytes.
-fn quoted(bytes: &[u8]) -> String {
+fn lua_string(bytes: &[u8]) -> String {
     let mut text = String::from("\"");
     for byte in bytes {
         match byte {

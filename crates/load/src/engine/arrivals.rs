@@ -317,7 +317,7 @@ mod tests {
             .iter()
             .map(|text| webdyno_model::workload::stage::parse(text).unwrap())
             .collect();
-        let stages = webdyno_model::workload::stage::whole(&written).unwrap().stages;
+        let stages = webdyno_model::workload::stage::check_stages(&written).unwrap().stages;
         let mut users = users(UserProfile::from_stages(&stages, 0), 3);
         let turn = |user, intended_ns| Some(UserTurn { user, intended_ns });
         assert_eq!(
@@ -348,7 +348,7 @@ mod tests {
             .iter()
             .map(|text| webdyno_model::workload::stage::parse(text).unwrap())
             .collect();
-        let stages = webdyno_model::workload::stage::whole(&written).unwrap().stages;
+        let stages = webdyno_model::workload::stage::check_stages(&written).unwrap().stages;
         let mut users = users(UserProfile::from_stages(&stages, 0), 2);
         assert!(users.next(0).is_some() && users.next(0).is_some());
         assert_eq!(users.next(2 * s), None);

@@ -12,9 +12,9 @@ use webdyno_model::workload::{Arrival, Workload};
 
 const S: u64 = 1_000_000_000;
 
-fn stages(texts: &[&str]) -> stage::Whole {
+fn stages(texts: &[&str]) -> stage::CheckedStages {
     let written: Vec<_> = texts.iter().map(|text| stage::parse(text).unwrap()).collect();
-    stage::whole(&written).unwrap()
+    stage::check_stages(&written).unwrap()
 }
 
 fn load(texts: &[&str], poisson: bool) -> Workload {
@@ -134,7 +134,7 @@ proptest! {
         prop_assume!(stage::highest(&stages) > 0.0);
         let mut load = workload(Arrival::Open { rate_per_s: 1.0, poisson }, 64, 1);
         load.seed = seed;
-        load.set_stages(stage::Whole { unit: stage::Unit::PerSecond, stages: stages.clone() });
+        load.set_stages(stage::CheckedStages { unit: stage::Unit::PerSecond, stages: stages.clone() });
         let (arrived, outcome) = arrivals(&load, threads);
         prop_assert_eq!(outcome.end.reason, EndReason::Duration);
         let pacers = (0..threads as u64).map(|thread| {

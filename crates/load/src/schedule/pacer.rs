@@ -226,7 +226,9 @@ mod tests {
     fn rate_profile(texts: &[&str]) -> Arc<RateProfile> {
         let written: Vec<_> =
             texts.iter().map(|text| webdyno_model::workload::stage::parse(text).unwrap()).collect();
-        Arc::new(RateProfile::from_stages(&webdyno_model::workload::stage::whole(&written).unwrap().stages))
+        Arc::new(RateProfile::from_stages(
+            &webdyno_model::workload::stage::check_stages(&written).unwrap().stages,
+        ))
     }
 
     /// The starts of all threads together, in order.
@@ -275,7 +277,7 @@ mod tests {
         let texts = ["20s@0..1000/s", "10s@100..900/s,period=3s", "20s@1000..0/s,measured=yes"];
         let written: Vec<_> =
             texts.iter().map(|text| webdyno_model::workload::stage::parse(text).unwrap()).collect();
-        let stages = webdyno_model::workload::stage::whole(&written).unwrap().stages;
+        let stages = webdyno_model::workload::stage::check_stages(&written).unwrap().stages;
         for seed in 1..5 {
             let all = merged_profile(&Arc::new(RateProfile::from_stages(&stages)), 3, Some(seed));
             assert!((all.len() as f64 - 25_000.0).abs() < 4.0 * 25_000f64.sqrt(), "{}", all.len());

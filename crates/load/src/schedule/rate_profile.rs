@@ -185,7 +185,7 @@ mod tests {
 
     fn stages(texts: &[&str]) -> Vec<Stage> {
         let written: Vec<_> = texts.iter().map(|text| stage::parse(text).unwrap()).collect();
-        stage::whole(&written).unwrap().stages
+        stage::check_stages(&written).unwrap().stages
     }
 
     /// Starts 0, 1, 2, ...

@@ -199,7 +199,7 @@ mod tests {
     fn stages(texts: &[&str]) -> Vec<Stage> {
         let written: Vec<_> =
             texts.iter().map(|text| webdyno_model::workload::stage::parse(text).unwrap()).collect();
-        webdyno_model::workload::stage::whole(&written).unwrap().stages
+        webdyno_model::workload::stage::check_stages(&written).unwrap().stages
     }
 
     fn changes(stages: &[Stage]) -> Vec<(u64, u32)> {

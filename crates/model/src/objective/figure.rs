@@ -19,7 +19,7 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// A time, in microseconds.
-    Time(Times, Statistic),
+    Time(TimeKind, Statistic),
     /// The share that failed, 0 to 1.
     ErrorFraction,
     /// How many failed.
@@ -30,7 +30,7 @@ pub enum Figure {
 
 /// Which time of a request. A page has only the first one, its page time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Times {
+pub enum TimeKind {
     /// From the intended start to the end.
     Response,
     /// From the actual send.
@@ -61,7 +61,7 @@ pub enum Statistic {
 pub(super) const FIGURES: &str = "mean, p50, p75, p90, p95, p99, p999, max (alone, or behind service., connect., \
      first_byte. or client_delay.), errors, failed, rate";
 
-impl Times {
+impl TimeKind {
     const NAMED: [(&'static str, Self); 5] = [
         ("response", Self::Response),
         ("service", Self::Service),
@@ -115,10 +115,10 @@ impl Figure {
         }
         let statistic = |name: &str| Statistic::NAMED.iter().find(|(known, _)| *known == name);
         if let Some((_, statistic)) = statistic(name) {
-            return Some(Self::Time(Times::Response, *statistic));
+            return Some(Self::Time(TimeKind::Response, *statistic));
         }
         let (times, name) = name.split_once('.')?;
-        let (_, times) = Times::NAMED.iter().find(|(known, _)| *known == times)?;
+        let (_, times) = TimeKind::NAMED.iter().find(|(known, _)| *known == times)?;
         statistic(name).map(|(_, statistic)| Self::Time(*times, *statistic))
     }
 
@@ -148,8 +148,8 @@ impl Figure {
     }
 
     /// Whether it is a time that only the requests together have.
-    pub(super) fn is_of_all(self) -> bool {
-        matches!(self, Self::Time(times, _) if times != Times::Response)
+    pub(super) fn needs_all_requests(self) -> bool {
+        matches!(self, Self::Time(times, _) if times != TimeKind::Response)
     }
 
     /// The unit of its values: `us`, `fraction`, `count`, `1/s`.

@@ -1,12 +1,12 @@
 //! What was measured of the figure that an objective looks at.
 
-use super::{Figure, Objective, Scope, Statistic, Times};
+use super::{Figure, Objective, Scope, Statistic, TimeKind};
 use crate::distribution::{Dist, PercentileNeed};
 use crate::run::RunReport;
 use std::collections::BTreeSet;
 
 /// What a scope has: counts of what ended, its rate, and its times.
-struct Measured<'a> {
+struct ScopeFigures<'a> {
     completed: u64,
     failed: u64,
     rate: Option<f64>,
@@ -36,18 +36,18 @@ pub(super) fn is_unsupported(objective: &Objective, run: &RunReport) -> bool {
     let count = dist(times, &measured, run).count;
     let needed = (PercentileNeed::BEYOND_MIN as f64 / beyond).round() as u64;
     // Response and service time are of the same answers.
-    let same = matches!(times, Times::Response | Times::Service);
+    let same = matches!(times, TimeKind::Response | TimeKind::Service);
     let listed = same && measured.unsupported.iter().any(|name| name == statistic.name());
     count > 0 && (count < needed || listed)
 }
 
-fn dist<'a>(times: Times, measured: &Measured<'a>, run: &'a RunReport) -> &'a Dist {
+fn dist<'a>(times: TimeKind, measured: &ScopeFigures<'a>, run: &'a RunReport) -> &'a Dist {
     match times {
-        Times::Response => measured.times,
-        Times::Service => &run.service_time_us,
-        Times::Connect => &run.connect_time_us,
-        Times::FirstByte => &run.first_byte_us,
-        Times::ClientDelay => &run.client_delay_us,
+        TimeKind::Response => measured.times,
+        TimeKind::Service => &run.service_time_us,
+        TimeKind::Connect => &run.connect_time_us,
+        TimeKind::FirstByte => &run.first_byte_us,
+        TimeKind::ClientDelay => &run.client_delay_us,
     }
 }
 
@@ -65,15 +65,17 @@ fn of_dist(dist: &Dist, statistic: Statistic) -> Option<f64> {
     time.map(|us| us as f64)
 }
 
-fn of_scope<'a>(scope: &Scope, run: &'a RunReport) -> Option<Measured<'a>> {
+fn of_scope<'a>(scope: &Scope, run: &'a RunReport) -> Option<ScopeFigures<'a>> {
     match scope {
         Scope::All => Some(all(run)),
         Scope::Pages => pages(run),
         // Where there is one name only, its figures are those of all.
-        Scope::Request(name) => request(name, run).or_else(|| Some(all(run)).filter(|_| is_alone(name, run))),
+        Scope::Request(name) => {
+            request(name, run).or_else(|| Some(all(run)).filter(|_| is_only_name(name, run)))
+        }
         Scope::Page(name) => {
             let report = run.pages.as_ref()?;
-            let named = report.by_name.get(name).map(|named| Measured {
+            let named = report.by_name.get(name).map(|named| ScopeFigures {
                 completed: named.completed,
                 failed: named.failed,
                 rate: named.rate,
@@ -91,8 +93,8 @@ fn of_scope<'a>(scope: &Scope, run: &'a RunReport) -> Option<Measured<'a>> {
     }
 }
 
-fn all(run: &RunReport) -> Measured<'_> {
-    Measured {
+fn all(run: &RunReport) -> ScopeFigures<'_> {
+    ScopeFigures {
         completed: run.requests.completed,
         failed: run.requests.failed,
         rate: run.rate,
@@ -101,9 +103,9 @@ fn all(run: &RunReport) -> Measured<'_> {
     }
 }
 
-fn pages(run: &RunReport) -> Option<Measured<'_>> {
+fn pages(run: &RunReport) -> Option<ScopeFigures<'_>> {
     let pages = run.pages.as_ref()?;
-    Some(Measured {
+    Some(ScopeFigures {
         completed: pages.completed,
         failed: pages.failed,
         rate: pages.rate,
@@ -112,10 +114,10 @@ fn pages(run: &RunReport) -> Option<Measured<'_>> {
     })
 }
 
-fn request<'a>(name: &str, run: &'a RunReport) -> Option<Measured<'a>> {
+fn request<'a>(name: &str, run: &'a RunReport) -> Option<ScopeFigures<'a>> {
     let named = run.requests_by_name.get(name)?;
     let rate = (run.elapsed_s > 0.0).then(|| named.completed as f64 / run.elapsed_s);
-    Some(Measured {
+    Some(ScopeFigures {
         completed: named.completed,
         failed: named.failed,
         rate: rate.map(|rate| crate::number::significant(rate, 6)),
@@ -126,7 +128,7 @@ fn request<'a>(name: &str, run: &'a RunReport) -> Option<Measured<'a>> {
 
 /// Whether every request of the run had this name. What pages find, and a list, have names of their own; of a list that has
 /// one alone it is this, as others are refused before the load.
-fn is_alone(name: &str, run: &RunReport) -> bool {
+fn is_only_name(name: &str, run: &RunReport) -> bool {
     let workload = run.workload.as_ref().filter(|workload| !workload.finds_resources());
     run.requests_by_name.is_empty()
         && workload.is_some_and(|workload| {

@@ -7,7 +7,7 @@ use crate::error::{Result, UserError};
 use crate::run::ObjectiveResult;
 use crate::run::RunReport;
 use figure::FIGURES;
-pub use figure::{Figure, Scope, Statistic, Times};
+pub use figure::{Figure, Scope, Statistic, TimeKind};
 use serde::{Deserialize, Serialize};
 
 /// One objective, kept with the text the user wrote.
@@ -44,7 +44,7 @@ impl Objective {
                 (scope, Figure::parse(name).ok_or_else(none)?)
             }
         };
-        if scope != Scope::All && figure.is_of_all() {
+        if scope != Scope::All && figure.needs_all_requests() {
             return Err(wrong("that time is only known of all requests together"));
         }
         let bound = figure.parse_bound(bound.trim()).ok_or_else(|| wrong(figure.bound_help()))?;

@@ -125,14 +125,14 @@ pub struct RequestSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
     /// How often it is drawn, against the weights of the others; above 0.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "default_weight", skip_serializing_if = "is_one")]
     pub weight: f64,
     /// URL, headers, body and authentication hold `${name}`, which are replaced each time it is sent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_variables: bool,
 }
 
-fn one() -> f64 {
+fn default_weight() -> f64 {
     1.0
 }
 

@@ -192,7 +192,11 @@ fn compared<'a>(view: &'a View, of: &Spread) -> Vec<(&'static str, String, &'a L
         let after = after.map(|load| ("second", name("after", load), load));
         return before.into_iter().chain(after).collect();
     }
-    view.shown_load().filter(has).map(|load| ("second", name("measured", load), load)).into_iter().collect()
+    view.reported_load()
+        .filter(has)
+        .map(|load| ("second", name("measured", load), load))
+        .into_iter()
+        .collect()
 }
 
 fn spread(m: &mut Markup, view: &View, of: &Spread) {

@@ -10,7 +10,7 @@ use webdyno_model::fact::Fact;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Round, TuneReport};
-use webdyno_session::recording::{Attempt, PutBack};
+use webdyno_session::recording::{PlanAttempt, Reverted};
 use webdyno_session::view::View;
 
 /// A plan with what the recording has of it: the attempt itself, and the round, where it came to its end.
@@ -20,7 +20,7 @@ pub(super) struct Attempted<'a> {
     pub(super) changes: &'a [Change],
     /// As it was shown.
     pub(super) diff: &'a str,
-    attempt: Option<&'a Attempt>,
+    attempt: Option<&'a PlanAttempt>,
     round: Option<&'a Round>,
     before: Option<&'a RunReport>,
     after: Option<&'a RunReport>,
@@ -159,8 +159,8 @@ pub(super) fn in_short(page: &mut Markdown, of: &Attempted<'_>) {
         None => "not measured to the end".into(),
     };
     let back = match of.attempt.and_then(|attempt| attempt.put_back) {
-        Some(PutBack { outage_us: Some(0) }) => "put back without an outage".into(),
-        Some(PutBack { outage_us: Some(us) }) => {
+        Some(Reverted { outage_us: Some(0) }) => "put back without an outage".into(),
+        Some(Reverted { outage_us: Some(us) }) => {
             format!("put back (nobody was answered for {})", time_us(us as f64))
         }
         _ => "put back".into(),

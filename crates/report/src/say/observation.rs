@@ -2,7 +2,7 @@
 
 use super::{service, value};
 use crate::human::{UNKNOWN, number, plural, quantity, rate, time_s, time_us};
-use webdyno_model::observation::{CollectorState, Observation, ObservedFact, ObservedHost, SeenIncident};
+use webdyno_model::observation::{CollectorState, Observation, ObservedFact, ObservedHost, ObservedIncident};
 use webdyno_model::sample::MetricKind;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce};
 use webdyno_session::view::Series;
@@ -39,7 +39,7 @@ pub(crate) fn observation_headline(seen: &Observation) -> String {
 }
 
 /// `02:12:04 UTC: connections turned away..`.
-pub(crate) fn incident(incident: &SeenIncident) -> String {
+pub(crate) fn incident(incident: &ObservedIncident) -> String {
     let time = incident.at.split('T').nth(1).and_then(|time| time.get(..8)).unwrap_or(UNKNOWN);
     let role = incident.role.as_ref().map_or(String::new(), |role| format!("{role}: "));
     format!("{time} UTC: {role}{}", incident.what)

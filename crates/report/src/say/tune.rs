@@ -2,7 +2,7 @@
 
 use super::{class, value};
 use crate::human::{UNKNOWN, number, rate, rate_or_unknown, time_us, times, times_interval};
-use webdyno_model::change::{ApplyClass, Change, Managed};
+use webdyno_model::change::{ApplyClass, Change, ManagedFile};
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
 
 /// `MaxRequestWorkers 150 -> 400`.
@@ -30,8 +30,8 @@ pub(crate) fn is_proposal(round: &Round) -> bool {
 
 /// Whose files a round would change, and what to do about it: one sentence each.
 pub(crate) fn owners(round: &Round) -> Vec<String> {
-    let owner = |file: &Managed| {
-        let Managed { path, by, why } = file;
+    let owner = |file: &ManagedFile| {
+        let ManagedFile { path, by, why } = file;
         format!("{path} is managed by {by} ({why}): make the change there; --export DIR writes it as files")
     };
     round.managed.iter().map(owner).collect()

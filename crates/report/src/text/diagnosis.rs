@@ -6,7 +6,7 @@ use crate::human::{number, percent_coarse, time_us};
 use crate::{say, words};
 use webdyno_model::diagnosis::{Ceiling, Diagnosis, Experiment, Finding, Remedy, TimeBreakdown};
 use webdyno_model::fact::Fact;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_session::view::View;
 
 const BAR_COLUMNS: usize = 30;
@@ -205,7 +205,7 @@ fn next_limit(page: &mut Page, diagnosis: &Diagnosis) {
 }
 
 /// Signals that were not there: first those that can be had.
-pub(super) fn missing(page: &mut Page, heading: &str, all: &[Missing]) {
+pub(super) fn missing(page: &mut Page, heading: &str, all: &[MissingSignal]) {
     if all.is_empty() {
         return;
     }

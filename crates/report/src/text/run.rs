@@ -136,7 +136,7 @@ fn time_row(name: &str, percentiles: [String; 4], max: Option<u64>) -> Vec<Strin
 }
 
 fn histograms(page: &mut Page, view: &View) {
-    let Some(load) = view.shown_load() else { return };
+    let Some(load) = view.reported_load() else { return };
     histogram::draw(page, "Page times", &load.page_time_cumulative);
     histogram::draw(page, "Response times", &load.response_time_cumulative);
 }

@@ -5,7 +5,7 @@ use crate::sample::tuned::{attempt, changed, journal};
 use webdyno_model::change::JournalPlace;
 use webdyno_model::tune::TuneState;
 use webdyno_report::{Paths, record, rollback, text};
-use webdyno_session::recording::PutBack;
+use webdyno_session::recording::Reverted;
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
 /// What fits on a page.
@@ -156,7 +156,7 @@ fn it_is_one_page() {
         tune.rounds.push(webdyno_model::tune::Round { n, ..round });
     }
     view.attempts = tune.rounds.iter().map(attempt).collect();
-    view.attempts[3..].iter_mut().for_each(|attempt| attempt.put_back = Some(PutBack { outage_us: None }));
+    view.attempts[3..].iter_mut().for_each(|attempt| attempt.put_back = Some(Reverted { outage_us: None }));
     view.notes = (0..30).map(|n| format!("note {n}")).collect();
     // The three are more than sessions keep.
     for (kept_count, lines_max) in [(1, PAGE_LINES_MAX), (2, PAGE_LINES_MAX), (3, PAGE_LINES_MAX + 8)] {

@@ -1,7 +1,7 @@
 //! Making a load: the engine on its own thread, its intervals and the server's samples into one log.
 
-use super::tables::TableWatch;
-use super::{Servers, Session};
+use super::tables::TableUsage;
+use super::{LiveSession, Servers};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use webdyno_analysis::measurement::warmup;
 use webdyno_analysis::measurement::warmup::settled;
 use webdyno_analysis::run_report::slo_abort::{LostObjective, SloAbort};
 use webdyno_load::{Control, Prepared};
-use webdyno_model::brake::Brake;
 use webdyno_model::event::EventBody;
+use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::Workload;
@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// How long a load lasts and what of it is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Length {
+pub enum LoadLength {
     /// As the workload says; all of it from this second on is measured. Of a workload with stages, what these say is.
     Fixed {
         /// Seconds cut from the start; `None`: detected. Stages leave nothing to detect.
@@ -39,7 +39,7 @@ pub enum Length {
 }
 
 /// Why the beginning of a load with stages is not measured.
-fn why_unmeasured(stages: &[Stage]) -> &'static str {
+fn unmeasured_reason(stages: &[Stage]) -> &'static str {
     match stages.first() {
         Some(Stage { shape: Shape::Ramp { .. }, .. }) => "ramp-up",
         _ => "these stages are not measured",
@@ -57,25 +57,25 @@ struct Part {
 }
 
 /// What looks at each second of a load.
-struct Watches<'a> {
-    tables: &'a mut TableWatch,
+struct SecondChecks<'a> {
+    tables: &'a mut TableUsage,
     slo_abort: Option<SloAbort>,
 }
 
 /// What is noted of a load that ends as an objective is lost.
-fn given_up(lost: &LostObjective) -> String {
+fn slo_abort_note(lost: &LostObjective) -> String {
     format!(
         "the load ended before its time: {} cannot be met any more, whatever follows: {} (--no-early-stop goes on all the same)",
         lost.slo, lost.why
     )
 }
 
-enum Message {
+enum EngineMessage {
     Interval(Box<Interval>),
     Ended(Result<LoadEnd>),
 }
 
-impl Session {
+impl LiveSession {
     /// Loads the server and records it. Gives the number of the load. The load is in the log even when it was
     /// interrupted; then the error says so.
     pub fn load(
@@ -83,13 +83,13 @@ impl Session {
         prepared: &Prepared,
         workload: &Workload,
         purpose: Purpose,
-        length: Length,
+        length: LoadLength,
         servers: Option<&Servers>,
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
-        let braking = self.braking(servers);
-        let unwatched = braking.map_or(Ok(vec![]), |all| all.front().load_begins(prepared, workload))?;
+        let braking = self.guarded_servers(servers);
+        let unwatched = braking.map_or(Ok(vec![]), |all| all.front().start_harm_guard(prepared, workload))?;
         self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
@@ -99,7 +99,7 @@ impl Session {
                 self.append(EventBody::Note { text: warning.clone() })?;
             }
         }
-        let mut tables = TableWatch::begin(prepared, workload);
+        let mut tables = TableUsage::begin(prepared, workload);
         let slo_abort = self.slo_abort(workload, purpose, length);
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
@@ -107,13 +107,13 @@ impl Session {
             let engine_control = control.clone();
             let engine = thread::Builder::new().name("merge".into()).spawn_scoped(scope, move || {
                 let intervals = sender.clone();
-                let mut sink = |interval| drop(intervals.send(Message::Interval(Box::new(interval))));
+                let mut sink = |interval| drop(intervals.send(EngineMessage::Interval(Box::new(interval))));
                 let ended = webdyno_load::run(prepared, &engine_control, &mut sink);
-                drop(sender.send(Message::Ended(ended)));
+                drop(sender.send(EngineMessage::Ended(ended)));
             });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let watches = Watches { tables: &mut tables, slo_abort };
+            let watches = SecondChecks { tables: &mut tables, slo_abort };
             let followed = self.follow((load, length), &control, &receiver, servers, watches);
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
@@ -121,15 +121,17 @@ impl Session {
         });
         let tables = tables.end();
         // Also after an error: what goes on without a load is not its doing.
-        let late = braking.map_or(Ok(None), |all| all.front().load_ends());
+        let late = braking.map_or(Ok(None), |all| all.front().stop_harm_guard());
         let end = end?;
-        if let Some(brake) =
-            late?.filter(|brake| end.reason != EndReason::Braked && stands(brake, &self.whole_seconds(load)))
+        if let Some(brake) = late?
+            .filter(|brake| end.reason != EndReason::Braked && is_confirmed(brake, &self.whole_seconds(load)))
         {
             self.append(EventBody::Brake { load, brake })?;
         }
         let mut part = self.measured_part(load, length)?;
-        if !matches!(purpose, Purpose::Baseline | Purpose::Verify) && self.is_all_cut(load, part.from_s) {
+        if !matches!(purpose, Purpose::Baseline | Purpose::Verify)
+            && self.ended_before_measuring(load, part.from_s)
+        {
             let text = format!(
                 "the load ended within its warm-up of {} s: nothing was cut, so that the figures are of all of it",
                 part.from_s
@@ -148,17 +150,18 @@ impl Session {
 
     fn follow(
         &mut self,
-        (load, length): (u32, Length),
+        (load, length): (u32, LoadLength),
         control: &Control,
-        receiver: &Receiver<Message>,
+        receiver: &Receiver<EngineMessage>,
         servers: Option<&Servers>,
-        mut watches: Watches<'_>,
+        mut watches: SecondChecks<'_>,
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
-            if let Some(brake) = self.braking(servers).and_then(|servers| servers.front().agent().brake())
+            if let Some(brake) =
+                self.guarded_servers(servers).and_then(|servers| servers.front().agent().brake())
                 && control.stopped() != Some(EndReason::Braked)
-                && stands(&brake, &self.whole_seconds(load))
+                && is_confirmed(&brake, &self.whole_seconds(load))
             {
                 control.stop(EndReason::Braked);
                 self.append(EventBody::Brake { load, brake })?;
@@ -168,8 +171,8 @@ impl Session {
                 control.stop(EndReason::Interrupted);
             }
             match message {
-                Ok(Message::Interval(interval)) => {
-                    watches.tables.see(&interval);
+                Ok(EngineMessage::Interval(interval)) => {
+                    watches.tables.record_second(&interval);
                     let lost = watches
                         .slo_abort
                         .as_mut()
@@ -178,16 +181,16 @@ impl Session {
                     self.append(EventBody::Interval { load, interval })?;
                     if let Some(lost) = lost.flatten().filter(|_| control.stopped().is_none()) {
                         control.stop(EndReason::ObjectiveLost);
-                        self.append(EventBody::Note { text: given_up(&lost) })?;
+                        self.append(EventBody::Note { text: slo_abort_note(&lost) })?;
                     }
-                    if self.is_lost(load) {
+                    if self.is_clearly_worse(load) {
                         control.stop(EndReason::StopLoss);
                     }
-                    if self.is_enough(load, length) {
+                    if self.is_long_enough(load, length) {
                         control.stop(EndReason::Enough);
                     }
                 }
-                Ok(Message::Ended(ended)) => return ended,
+                Ok(EngineMessage::Ended(ended)) => return ended,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(UserError::cannot_run("the load engine ended without a result"));
@@ -197,13 +200,13 @@ impl Session {
     }
 
     /// The servers, where they brake a load that does harm.
-    fn braking<'a>(&self, servers: Option<&'a Servers>) -> Option<&'a Servers> {
+    fn guarded_servers<'a>(&self, servers: Option<&'a Servers>) -> Option<&'a Servers> {
         servers.filter(|_| !self.unbraked)
     }
 
     /// What tells that an objective is lost, if the load is to end then.
-    fn slo_abort(&self, workload: &Workload, purpose: Purpose, length: Length) -> Option<SloAbort> {
-        let Length::Fixed { warmup_s } = length else { return None };
+    fn slo_abort(&self, workload: &Workload, purpose: Purpose, length: LoadLength) -> Option<SloAbort> {
+        let LoadLength::Fixed { warmup_s } = length else { return None };
         let watches = self.gives_up && purpose == Purpose::Run;
         watches.then(|| SloAbort::of(workload, warmup_s, &self.recording.objectives)).flatten()
     }
@@ -211,11 +214,11 @@ impl Session {
     /// Writes the samples that came in meanwhile.
     pub(super) fn take_samples(&mut self, servers: Option<&Servers>) -> Result<()> {
         let new = servers.map(Servers::new_samples).transpose()?;
-        self.append_heard(new.unwrap_or_default())
+        self.append_received(new.unwrap_or_default())
     }
 
     /// Writes what was heard of servers, at the times of our CLOCK_MONOTONIC.
-    pub fn append_heard(&mut self, heard: Vec<(u64, EventBody)>) -> Result<()> {
+    pub fn append_received(&mut self, heard: Vec<(u64, EventBody)>) -> Result<()> {
         let began_us = self.began_us;
         heard
             .into_iter()
@@ -224,40 +227,40 @@ impl Session {
 
     /// Waits while samples go into the log; an error when interrupted. A session that only reads goes on after a lost
     /// connection.
-    pub fn watch_for(&mut self, seconds: f64, servers: &mut Servers) -> Result<()> {
+    pub fn observe_for(&mut self, seconds: f64, servers: &mut Servers) -> Result<()> {
         let until_us = self.elapsed_us() + (seconds * 1e6) as u64;
         while self.elapsed_us() < until_us {
             if self.is_interrupted() {
                 return Err(UserError::interrupted());
             }
             thread::sleep(POLL);
-            let heard = servers.hear()?;
-            self.append_heard(heard)?;
+            let heard = servers.receive_events()?;
+            self.append_received(heard)?;
         }
         Ok(())
     }
 
     /// Whether it is clear that what the load verifies is worse than the best so far.
-    fn is_lost(&self, load: u32) -> bool {
+    fn is_clearly_worse(&self, load: u32) -> bool {
         let record = self.recording.load(load);
         let lost =
             record.zip(self.stop_loss.as_ref()).and_then(|(record, loss)| loss.check(&record.intervals));
         lost.is_some()
     }
 
-    fn is_enough(&self, load: u32, length: Length) -> bool {
-        let Length::Settled { measure_s, at_most_s } = length else {
+    fn is_long_enough(&self, load: u32, length: LoadLength) -> bool {
+        let LoadLength::Settled { measure_s, at_most_s } = length else {
             return false;
         };
         let rates = self.rates(load);
         rates.len() >= at_most_s as usize
-            || (settled(&rates, measure_s as usize).is_some() && !self.old_workers_finish())
+            || (settled(&rates, measure_s as usize).is_some() && !self.has_old_workers())
     }
 
     /// After a graceful reload workers of the old generation finish what they have: until they are gone, the new
     /// setting is not what is measured. A count that has not moved for three readings is not waited for: prefork
     /// never clears the slots above a lowered limit.
-    fn old_workers_finish(&self) -> bool {
+    fn has_old_workers(&self) -> bool {
         let counts = self.recording.samples.iter().rev().filter_map(|(_, sample)| {
             sample.values.get("apache.workers_finishing_count").map(|count| count.0)
         });
@@ -275,14 +278,14 @@ impl Session {
     }
 
     /// Whether a load that sent something ended before its measured part began.
-    fn is_all_cut(&self, load: u32, measured_from_s: f64) -> bool {
+    fn ended_before_measuring(&self, load: u32, measured_from_s: f64) -> bool {
         let intervals = self.recording.load(load).map_or(&[][..], |record| &record.intervals);
         let is_cut = |interval: &Interval| interval.t_s < measured_from_s - 0.0005;
         intervals.iter().any(|interval| interval.started > 0) && intervals.iter().all(is_cut)
     }
 
     /// What of a load is measured.
-    fn measured_part(&self, load: u32, length: Length) -> Result<Part> {
+    fn measured_part(&self, load: u32, length: LoadLength) -> Result<Part> {
         let cut = |seconds: f64, why: &str| Part {
             from_s: seconds,
             why: (seconds > 0.0).then(|| why.to_owned()),
@@ -290,16 +293,16 @@ impl Session {
         };
         let stages = self.recording.load(load).map_or(&[][..], |record| &record.workload.stages);
         Ok(match length {
-            Length::Fixed { .. } if !stages.is_empty() => {
+            LoadLength::Fixed { .. } if !stages.is_empty() => {
                 let (from_s, to_s) = stage::measured_s(stages).unwrap_or_default();
-                Part { to_s: to_s.map(|to_s| to_s as f64), ..cut(from_s as f64, why_unmeasured(stages)) }
+                Part { to_s: to_s.map(|to_s| to_s as f64), ..cut(from_s as f64, unmeasured_reason(stages)) }
             }
-            Length::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as was asked for"),
-            Length::Fixed { warmup_s: None } => match warmup::detect(&self.whole_seconds(load))? {
+            LoadLength::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as was asked for"),
+            LoadLength::Fixed { warmup_s: None } => match warmup::detect(&self.whole_seconds(load))? {
                 Some(warm_up) => cut(warm_up.seconds as f64, &warm_up.why),
                 None => Part::default(),
             },
-            Length::Settled { measure_s, .. } => {
+            LoadLength::Settled { measure_s, .. } => {
                 let rates = self.rates(load);
                 let begin = settled(&rates, measure_s as usize);
                 let begin = begin.unwrap_or_else(|| rates.len().saturating_sub(measure_s as usize));
@@ -311,9 +314,9 @@ impl Session {
 
 /// Whether a brake stands, by the load's own seconds. That others get no answer is no reason as long as the load gets
 /// answers: then the site is busy, which is what loads are for.
-fn stands(brake: &Brake, seconds: &[Interval]) -> bool {
+fn is_confirmed(brake: &HarmGuardTrip, seconds: &[Interval]) -> bool {
     let silent_s = (brake.limit.0 / 1e6).max(1.0) as usize;
-    brake.metric != Brake::SITE_SILENT
+    brake.metric != HarmGuardTrip::SITE_SILENT
         || seconds.iter().rev().take(silent_s).all(|second| second.status.is_empty())
 }
 
@@ -324,7 +327,7 @@ fn rate(interval: &Interval) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::brake::BrakeCause;
+    use webdyno_model::harm_guard::HarmCause;
     use webdyno_model::number::Number;
 
     fn intervals(rates: &[u64], failed: u64) -> Vec<Interval> {
@@ -339,20 +342,20 @@ mod tests {
 
     #[test]
     fn a_site_that_answers_the_load_is_not_silent() {
-        let silent = |metric: &str| Brake {
-            cause: BrakeCause::Unreachable,
+        let silent = |metric: &str| HarmGuardTrip {
+            cause: HarmCause::Unreachable,
             metric: metric.into(),
             value: Number(10e6),
             limit: Number(10e6),
             text: String::new(),
         };
         let mut seconds = intervals(&[0; 15], 0);
-        assert!(stands(&silent(Brake::SITE_SILENT), &seconds));
+        assert!(is_confirmed(&silent(HarmGuardTrip::SITE_SILENT), &seconds));
         // Also an answer that was none of the good ones.
         for (at, stopped) in [(14, false), (5, false), (4, true)] {
             seconds[at].status.insert("503".into(), 1);
-            assert_eq!(stands(&silent(Brake::SITE_SILENT), &seconds), stopped, "{at}");
-            assert!(stands(&silent("brake.site_refused_count"), &seconds));
+            assert_eq!(is_confirmed(&silent(HarmGuardTrip::SITE_SILENT), &seconds), stopped, "{at}");
+            assert!(is_confirmed(&silent("brake.site_refused_count"), &seconds));
             seconds[at].status.clear();
         }
     }

@@ -1,20 +1,20 @@
 //! The live parts of a session: the clock, the log, real loads, and the stand made of engine and agent.
 
 mod loading;
-mod lower;
+mod lower_load;
 mod observing;
 mod server;
 mod servers;
-mod stand;
 mod tables;
+mod target;
 
-pub use loading::Length;
-pub use observing::{Until, Watched};
+pub use loading::LoadLength;
+pub use observing::{ObserveUntil, ObservedHosts};
 pub use server::Server;
 pub use servers::Servers;
-pub use stand::{Confirm, LiveStand};
+pub use target::{ConfirmPlan, LiveTarget};
 
-use crate::log::writer::{EventLog, Watcher};
+use crate::log::writer::{EventLog, EventObserver};
 use crate::recording::Recording;
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
@@ -30,7 +30,7 @@ use webdyno_model::{Result, UserError};
 
 /// What a session is about: the content of its first event.
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct SessionInfo {
     /// `run`, `diagnose`, `tune`, `quickstart`.
     pub command: String,
     /// The machine of the generator.
@@ -43,9 +43,9 @@ pub struct About {
     pub operator: Option<String>,
 }
 
-/// A running session: everything that happens goes through [`Session::append`] into the log, and from there to the
+/// A running session: everything that happens goes through [`LiveSession::append`] into the log, and from there to the
 /// watchers and to the recording that the analysis reads.
-pub struct Session {
+pub struct LiveSession {
     log: EventLog,
     recording: Recording,
     /// Whether samples are kept in the log alone.
@@ -70,13 +70,13 @@ pub fn monotonic_us() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
-impl Session {
+impl LiveSession {
     /// Creates the run directory and writes the first event. `interrupted` is set by the signal handler.
     pub fn begin(
         directory: &Path,
-        about: About,
+        about: SessionInfo,
         interrupted: Arc<AtomicBool>,
-        watcher: Watcher,
+        watcher: EventObserver,
     ) -> Result<Self> {
         Self::with_log(EventLog::create(directory)?, about, interrupted, watcher)
     }
@@ -85,9 +85,9 @@ impl Session {
     /// log is a ring that keeps so many microseconds of them.
     pub fn observe(
         directory: &Path,
-        about: About,
+        about: SessionInfo,
         interrupted: Arc<AtomicBool>,
-        watcher: Watcher,
+        watcher: EventObserver,
         ring_us: Option<u64>,
     ) -> Result<Self> {
         let log = ring_us.map_or_else(|| EventLog::create(directory), |us| EventLog::ring(directory, us))?;
@@ -97,11 +97,11 @@ impl Session {
 
     fn with_log(
         mut log: EventLog,
-        about: About,
+        about: SessionInfo,
         interrupted: Arc<AtomicBool>,
-        watcher: Watcher,
+        watcher: EventObserver,
     ) -> Result<Self> {
-        log.watch(watcher);
+        log.set_observer(watcher);
         let directory = log.directory().to_owned();
         let mut session = Self {
             log,
@@ -134,13 +134,13 @@ impl Session {
     }
 
     /// From now on a run ends as soon as an objective cannot be met any more.
-    pub fn give_up_when_hopeless(&mut self) {
+    pub fn enable_slo_abort(&mut self) {
         self.gives_up = true;
     }
 
     /// From now on loads go on whatever harm they do to the server, and nobody watches for it: for servers of the lab,
     /// whose faults are to be seen.
-    pub fn without_brake(&mut self) {
+    pub fn disable_harm_guard(&mut self) {
         self.unbraked = true;
     }
 
@@ -165,7 +165,7 @@ impl Session {
             self.recording.add(Event { v: VERSION, seq: self.seq, t_us, body: body.clone() });
         }
         if self.forgets_samples {
-            self.recording.forget_former();
+            self.recording.keep_latest_topologies();
         }
         self.seq += 1;
         self.log.append(t_us, body)

@@ -3,8 +3,8 @@
 //! Nothing is asked of an agent while this goes on: whoever waits for the answer of one host hears neither the others nor
 //! the user. Agents follow their services themselves, and say it when these are not as they were.
 
-use super::{Server, Servers, Session, monotonic_us};
-use crate::log::{FROZEN_AFTER_US, Frozen, INCIDENTS, freeze};
+use super::{LiveSession, Server, Servers, monotonic_us};
+use crate::log::{FROZEN_AFTER_US, FrozenIncident, INCIDENTS, freeze};
 use crate::recording::Recording;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const LOOK_US_MAX: u64 = 4_800_000;
 
 /// What is observed on the hosts.
 #[derive(Debug, Clone, Default)]
-pub struct Watched {
+pub struct ObservedHosts {
     /// The port of the service in front; the host and all known services without it.
     pub port: Option<u16>,
     /// What the operator gave.
@@ -36,7 +36,7 @@ pub struct Watched {
 
 /// How long it is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub enum ObserveUntil {
     /// So many microseconds.
     Elapsed(u64),
     /// Until the user ends it.
@@ -46,10 +46,10 @@ pub enum Until {
 }
 
 /// What the loop remembers.
-struct Loop {
+struct ObserveState {
     detectors: BTreeMap<Option<String>, Detector>,
     /// An incident whose time after it is not over yet.
-    pending: Option<Frozen>,
+    pending: Option<FrozenIncident>,
     /// How many readings of each collector came.
     heard: BTreeMap<(Option<String>, String), usize>,
     /// The wall clock minus ours, as the log has it.
@@ -57,34 +57,34 @@ struct Loop {
     clock_due_us: u64,
 }
 
-impl Session {
+impl LiveSession {
     /// Says who is observed, as they were found, and begins to observe them.
     pub fn begin_observing(
         &mut self,
         servers: &mut Servers,
-        (watched, found): (&Watched, Vec<EventBody>),
-        until: Until,
+        (watched, found): (&ObservedHosts, Vec<EventBody>),
+        until: ObserveUntil,
     ) -> Result<()> {
         for event in servers.introduction().into_iter().chain(found) {
             self.append(event)?;
         }
-        servers.watch(watched, until == Until::HeardTwice)
+        servers.start_collectors(watched, until == ObserveUntil::HeardTwice)
     }
 
     /// Observes. Incidents go into the log, and of a ring they are frozen as recordings of their own: `frozen` is told of
     /// each. An error when interrupted: what was recorded is kept.
-    pub fn watch_until(
+    pub fn observe_until(
         &mut self,
         servers: &mut Servers,
-        until: Until,
-        frozen: &mut dyn FnMut(Result<Frozen>),
+        until: ObserveUntil,
+        frozen: &mut dyn FnMut(Result<FrozenIncident>),
     ) -> Result<()> {
         let began_us = self.elapsed_us();
-        let mut state = Loop {
+        let mut state = ObserveState {
             detectors: BTreeMap::new(),
             pending: None,
             heard: BTreeMap::new(),
-            clock_us: clock_us(),
+            clock_us: wall_clock_offset_us(),
             clock_due_us: began_us + CLOCK_EVERY_US,
         };
         let result = loop {
@@ -95,7 +95,7 @@ impl Session {
                 break Ok(());
             }
             thread::sleep(POLL);
-            if let Err(error) = self.observe_on(servers, &mut state) {
+            if let Err(error) = self.observe_once(servers, &mut state) {
                 break Err(error);
             }
             let due =
@@ -111,12 +111,12 @@ impl Session {
         result
     }
 
-    fn is_over(&self, until: Until, began_us: u64, state: &Loop) -> bool {
+    fn is_over(&self, until: ObserveUntil, began_us: u64, state: &ObserveState) -> bool {
         let lasted_us = self.elapsed_us() - began_us;
         match until {
-            Until::Elapsed(length_us) => lasted_us >= length_us,
-            Until::Interrupted => false,
-            Until::HeardTwice => {
+            ObserveUntil::Elapsed(length_us) => lasted_us >= length_us,
+            ObserveUntil::Interrupted => false,
+            ObserveUntil::HeardTwice => {
                 let servers = self.recording().collectors.iter().map(|info| (None, &info.name));
                 let hosts = self.recording().hosts.iter();
                 let others = hosts.flat_map(|(role, host)| {
@@ -131,15 +131,15 @@ impl Session {
     }
 
     /// One turn of the loop.
-    fn observe_on(&mut self, servers: &mut Servers, state: &mut Loop) -> Result<()> {
+    fn observe_once(&mut self, servers: &mut Servers, state: &mut ObserveState) -> Result<()> {
         let began_us = self.began_us;
-        for (clock_us, body) in servers.hear()? {
+        for (clock_us, body) in servers.receive_events()? {
             let t_us = clock_us.saturating_sub(began_us);
-            let found = state.see(self.recording(), t_us, &body);
+            let found = state.detect_incidents(self.recording(), t_us, &body);
             self.append_at(t_us, body)?;
             for incident in found {
                 let (host, metric, what) = incident;
-                state.pending.get_or_insert_with(|| Frozen {
+                state.pending.get_or_insert_with(|| FrozenIncident {
                     directory: PathBuf::new(),
                     t_us,
                     metric: metric.clone(),
@@ -150,14 +150,14 @@ impl Session {
         }
         if self.elapsed_us() >= state.clock_due_us {
             state.clock_due_us = self.elapsed_us() + CLOCK_EVERY_US;
-            self.note_the_clock(state)?;
+            self.record_clock_change(state)?;
         }
         Ok(())
     }
 
     /// Somebody may have set the wall clock, or the machine slept.
-    fn note_the_clock(&mut self, state: &mut Loop) -> Result<()> {
-        let now_us = clock_us();
+    fn record_clock_change(&mut self, state: &mut ObserveState) -> Result<()> {
+        let now_us = wall_clock_offset_us();
         if (now_us - state.clock_us).abs() < CLOCK_SET_US {
             return Ok(());
         }
@@ -166,9 +166,9 @@ impl Session {
     }
 
     /// Freezes an incident, if this log is a ring that would forget it.
-    fn freeze(&mut self, incident: &Frozen) -> Result<Frozen> {
+    fn freeze(&mut self, incident: &FrozenIncident) -> Result<FrozenIncident> {
         let Some(ring_us) = self.ring_us else {
-            return Ok(Frozen { directory: self.directory().to_owned(), ..incident.clone() });
+            return Ok(FrozenIncident { directory: self.directory().to_owned(), ..incident.clone() });
         };
         self.log.flush()?;
         let wall = self.recording().wall(incident.t_us).map_or_else(String::new, |wall| wall.to_string());
@@ -179,9 +179,9 @@ impl Session {
     }
 }
 
-impl Loop {
+impl ObserveState {
     /// Looks at what was heard. Gives the incidents that it shows: host, metric, what.
-    fn see(
+    fn detect_incidents(
         &mut self,
         recording: &Recording,
         t_us: u64,
@@ -198,7 +198,7 @@ impl Loop {
 
 impl Servers {
     /// Who serves on each host, as events. An error when nothing listens on the port.
-    pub fn topologies(&self, watched: &Watched) -> Result<Vec<EventBody>> {
+    pub fn topologies(&self, watched: &ObservedHosts) -> Result<Vec<EventBody>> {
         let of = |server: &Server| -> Result<EventBody> {
             let port = watched.port.filter(|_| server.role().is_none());
             Ok(server.topology(&server.agent().topology(port, &watched.access)?))
@@ -207,7 +207,7 @@ impl Servers {
     }
 
     /// Begins to observe all hosts; `in_full` for one look.
-    fn watch(&mut self, watched: &Watched, in_full: bool) -> Result<()> {
+    fn start_collectors(&mut self, watched: &ObservedHosts, in_full: bool) -> Result<()> {
         for server in std::iter::once(&mut self.front).chain(&mut self.others) {
             let port = watched.port.filter(|_| server.role().is_none());
             let access = watched.access.clone();
@@ -221,6 +221,6 @@ impl Servers {
 }
 
 /// The wall clock minus ours, in microseconds.
-fn clock_us() -> i64 {
+fn wall_clock_offset_us() -> i64 {
     Timestamp::now().as_microsecond() - i64::try_from(monotonic_us()).unwrap_or(i64::MAX)
 }

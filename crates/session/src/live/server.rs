@@ -1,7 +1,7 @@
 //! The server's end of a session: the agent, the service it found, and the samples it sends.
 
-use super::servers::Lost;
-use crate::stand::InForce;
+use super::servers::LostConnection;
+use crate::tuning_target::AppliedChange;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use webdyno_host::agent::{AgentClient, RevertedChange, ServerAddress, Start};
 use webdyno_host::os::machine::sender_to;
 use webdyno_load::{Prepared, USER_AGENT};
-use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan};
 use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
-use webdyno_model::sample::{Missing, Sample};
+use webdyno_model::harm_guard::{HarmGuardTrip, SiteUnderLoad};
+use webdyno_model::sample::{MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 use webdyno_model::workload::{RequestSpec, Workload};
@@ -37,7 +37,7 @@ pub struct Server {
     /// Whether the load comes from the server's own machine; unknown until its addresses were looked at.
     same_network: bool,
     /// Set while the connection is lost and tried again.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<LostConnection>,
     /// How far off its clock may be was told when it was so much, in microseconds.
     told_clock_error_us: Cell<u64>,
 }
@@ -101,7 +101,7 @@ impl Server {
 
     /// Makes sure that what is to be loaded is this server: only what it listens on may be loaded by a session that
     /// observes or changes it. A usage error when an address belongs to another machine.
-    pub fn require_own(&mut self, prepared: &Prepared, name: &str) -> Result<()> {
+    pub fn require_served_here(&mut self, prepared: &Prepared, name: &str) -> Result<()> {
         let addresses: Vec<IpAddr> = prepared.addresses().iter().map(SocketAddr::ip).collect();
         let owned = self.agent.owns(&addresses)?;
         self.same_network = owned.same_network;
@@ -119,12 +119,12 @@ impl Server {
     }
 
     /// Has a load watched that is about to begin. Gives what cannot be seen of the harm that it may do.
-    pub fn load_begins(&self, prepared: &Prepared, workload: &Workload) -> Result<Vec<Missing>> {
+    pub fn start_harm_guard(&self, prepared: &Prepared, workload: &Workload) -> Result<Vec<MissingSignal>> {
         self.agent.load_begins(&site(prepared, workload, self.same_network))
     }
 
     /// The load has ended. Gives the harm that was told and not asked for yet.
-    pub fn load_ends(&self) -> Result<Option<Brake>> {
+    pub fn stop_harm_guard(&self) -> Result<Option<HarmGuardTrip>> {
         self.agent.load_ends()?;
         Ok(self.agent.brake())
     }
@@ -157,7 +157,7 @@ impl Server {
 
     /// Who serves on this host, if the agent saw it for the first time or to be something else since this was asked last. Of
     /// a service that was discovered the session tells itself how it is: between two readings of it may lie a change.
-    pub(super) fn news(&self) -> Option<EventBody> {
+    pub(super) fn service_change(&self) -> Option<EventBody> {
         let seen = self.agent.topology_news()?;
         let front = seen.front.clone().filter(|_| self.snapshot.is_none());
         Some(self.topology(&Topology { front, ..seen }))
@@ -165,12 +165,12 @@ impl Server {
 
     /// What the agent wanted to be known since this was asked last.
     pub fn notes(&self) -> impl Iterator<Item = EventBody> {
-        let clock = self.clock_note();
+        let clock = self.clock_error_note();
         self.agent.warnings().into_iter().chain(clock).map(|text| EventBody::Note { text })
     }
 
     /// That samples and load may lie further apart than they should, told again when it doubles.
-    fn clock_note(&self) -> Option<String> {
+    fn clock_error_note(&self) -> Option<String> {
         let error_us = self.agent.clock().error_us;
         if error_us <= self.told_clock_error_us.get() {
             return None;
@@ -205,10 +205,10 @@ impl Server {
         &mut self,
         plan: &RenderedPlan,
         options: &ApplyOptions,
-    ) -> Result<(InForce, Option<JournalPlace>)> {
+    ) -> Result<(AppliedChange, Option<JournalPlace>)> {
         let applied = self.agent.apply(plan, options)?;
         self.snapshot = Some(applied.snapshot);
-        Ok((InForce { mark: applied.mark, outage_us: applied.outage_us }, applied.journal))
+        Ok((AppliedChange { mark: applied.mark, outage_us: applied.outage_us }, applied.journal))
     }
 
     /// Puts back what was applied since the mark, and reads the service again.

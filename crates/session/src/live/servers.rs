@@ -71,17 +71,17 @@ impl Servers {
         let mut heard = vec![];
         for server in self.all() {
             heard.extend(events(server, server.new_samples()?));
-            heard.extend(server.news().map(now));
+            heard.extend(server.service_change().map(event_now));
         }
         Ok(heard)
     }
 
     /// The same, with what the agents wanted to be known. Where the session only reads, a lost connection is made again
     /// meanwhile; an error when that was tried in vain.
-    pub fn hear(&mut self) -> Result<Vec<(u64, EventBody)>> {
+    pub fn receive_events(&mut self) -> Result<Vec<(u64, EventBody)>> {
         let mut heard = vec![];
         for server in std::iter::once(&mut self.front).chain(&mut self.others) {
-            heard.extend(server.hear()?);
+            heard.extend(server.receive_events()?);
         }
         Ok(heard)
     }
@@ -95,16 +95,16 @@ fn events(server: &Server, samples: Vec<(u64, Sample)>) -> impl Iterator<Item = 
 }
 
 /// A connection that is lost.
-pub(super) struct Lost {
+pub(super) struct LostConnection {
     since: Instant,
     why: UserError,
     tries: usize,
     next_try: Instant,
-    trying: Option<Receiver<Result<Again>>>,
+    trying: Option<Receiver<Result<Reconnection>>>,
 }
 
 /// A connection that was made again.
-struct Again {
+struct Reconnection {
     agent: AgentClient,
     snapshot: Option<ServiceSnapshot>,
     /// Who serves there now, where nobody discovered a service: else the agent tells it when it has looked.
@@ -114,50 +114,51 @@ struct Again {
 
 impl Server {
     /// Samples, notes, and the way back to a lost agent.
-    fn hear(&mut self) -> Result<Vec<(u64, EventBody)>> {
+    fn receive_events(&mut self) -> Result<Vec<(u64, EventBody)>> {
         if self.lost.is_some() {
-            return Ok(self.try_again()?.into_iter().map(now).collect());
+            return Ok(self.continue_reconnect()?.into_iter().map(event_now).collect());
         }
         let goes_on = self.start.reads_only && self.observed.is_some();
         match (self.new_samples(), self.agent.silent_for()) {
             // Its end of the connection may be open still, with nobody at work there.
             (Ok(_), Some(silence)) if goes_on => {
                 let why = format!("nothing was heard of the agent of {} any more", self.address().plainly());
-                Ok(self.is_lost(UserError::cannot_run(why), silence))
+                Ok(self.begin_reconnect(UserError::cannot_run(why), silence))
             }
             (Ok(samples), _) => {
-                let notes = self.news().into_iter().chain(self.notes()).map(now).collect::<Vec<_>>();
+                let notes =
+                    self.service_change().into_iter().chain(self.notes()).map(event_now).collect::<Vec<_>>();
                 Ok(events(self, samples).chain(notes).collect())
             }
-            (Err(error), _) if goes_on => Ok(self.is_lost(error, Duration::ZERO)),
+            (Err(error), _) if goes_on => Ok(self.begin_reconnect(error, Duration::ZERO)),
             (Err(error), _) => Err(error),
         }
     }
 
     /// Begins to connect again to one that was heard last so long ago.
-    fn is_lost(&mut self, why: UserError, silence: Duration) -> Vec<(u64, EventBody)> {
+    fn begin_reconnect(&mut self, why: UserError, silence: Duration) -> Vec<(u64, EventBody)> {
         let text = format!("the connection to {} was lost; it is tried again", self.address().plainly());
         let next_try = Instant::now() + Duration::from_secs(PAUSES_S[0]);
         let since = Instant::now().checked_sub(silence).unwrap_or_else(Instant::now);
-        self.lost = Some(Lost { since, why, tries: 0, next_try, trying: None });
-        vec![now(EventBody::Note { text })]
+        self.lost = Some(LostConnection { since, why, tries: 0, next_try, trying: None });
+        vec![event_now(EventBody::Note { text })]
     }
 
     /// Takes the next step back to a lost agent.
-    fn try_again(&mut self) -> Result<Vec<EventBody>> {
+    fn continue_reconnect(&mut self) -> Result<Vec<EventBody>> {
         let trying = match &self.lost {
             None => return Ok(vec![]),
-            Some(Lost { trying: Some(trying), .. }) => trying.try_recv(),
-            Some(Lost { next_try, .. }) if Instant::now() < *next_try => return Ok(vec![]),
+            Some(LostConnection { trying: Some(trying), .. }) => trying.try_recv(),
+            Some(LostConnection { next_try, .. }) if Instant::now() < *next_try => return Ok(vec![]),
             Some(_) => {
-                let trying = Some(self.connect_aside());
-                self.lost = self.lost.take().map(|lost| Lost { trying, ..lost });
+                let trying = Some(self.connect_in_background());
+                self.lost = self.lost.take().map(|lost| LostConnection { trying, ..lost });
                 return Ok(vec![]);
             }
         };
         match trying {
             Err(TryRecvError::Empty) => Ok(vec![]),
-            Ok(Ok(again)) => Ok(self.is_back(again)),
+            Ok(Ok(again)) => Ok(self.reconnected(again)),
             Ok(Err(error)) => self.failed(error).map(|()| vec![]),
             Err(TryRecvError::Disconnected) => {
                 self.failed(UserError::cannot_run("the thread that connects ended")).map(|()| vec![])
@@ -187,7 +188,7 @@ impl Server {
         }
     }
 
-    fn is_back(&mut self, again: Again) -> Vec<EventBody> {
+    fn reconnected(&mut self, again: Reconnection) -> Vec<EventBody> {
         let gap_s = self.lost.take().map_or(0.0, |lost| lost.since.elapsed().as_secs_f64());
         let former = std::mem::replace(&mut self.agent, again.agent);
         // Taking leave of one that does not answer takes a while, and nobody is to wait for that.
@@ -205,7 +206,7 @@ impl Server {
     }
 
     /// Connects on a thread of its own.
-    fn connect_aside(&self) -> Receiver<Result<Again>> {
+    fn connect_in_background(&self) -> Receiver<Result<Reconnection>> {
         let (sender, receiver) = channel();
         let (start, client_pid) = (self.start.clone(), self.client_pid);
         let (observed, discovered) = (self.observed.clone(), self.snapshot.as_ref().map(|seen| seen.port));
@@ -217,7 +218,7 @@ impl Server {
                 let looks = discovered.is_none();
                 let topology = looks.then(|| agent.topology(port, &access)).transpose()?;
                 let samples = agent.observe(port, client_pid, access)?;
-                Ok(Again { agent, snapshot, topology, samples })
+                Ok(Reconnection { agent, snapshot, topology, samples })
             };
             // Who asked may have ended meanwhile.
             let _ = sender.send(connect());
@@ -226,6 +227,6 @@ impl Server {
     }
 }
 
-fn now(body: EventBody) -> (u64, EventBody) {
+fn event_now(body: EventBody) -> (u64, EventBody) {
     (monotonic_us(), body)
 }

@@ -1,6 +1,6 @@
 //! How full the tables of the generator's machine are during a load: limits once, what is in use while it runs.
 
-use super::Session;
+use super::LiveSession;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
@@ -23,10 +23,10 @@ const PORTS_FREE_AFTER_US: u64 = 62_000_000;
 /// How often it is looked whether they are.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-impl Session {
+impl LiveSession {
     /// The quiet time between two loads of the same kind: a second, and as long as the local ports that the first one
     /// left are too few for another one like it. An error when interrupted.
-    pub fn rest(&mut self, prepared: &Prepared, workload: &Workload) -> Result<()> {
+    pub fn pause_between_loads(&mut self, prepared: &Prepared, workload: &Workload) -> Result<()> {
         let begun_us = self.elapsed_us();
         let opened =
             self.recording.loads.last().map_or(0, |load| {
@@ -38,8 +38,8 @@ impl Session {
                 return Err(UserError::interrupted());
             }
             let rested_us = self.elapsed_us().saturating_sub(begun_us);
-            let few =
-                (REST_US..PORTS_FREE_AFTER_US).contains(&rested_us) && few_ports(prepared, workload, opened);
+            let few = (REST_US..PORTS_FREE_AFTER_US).contains(&rested_us)
+                && is_short_of_ports(prepared, workload, opened);
             if rested_us >= REST_US && !few {
                 return Ok(());
             }
@@ -56,7 +56,7 @@ impl Session {
 
 /// Whether fewer ports are free towards a destination than a load opened. A load that takes more than all of them does
 /// not get more by waiting until nearly all are free.
-fn few_ports(prepared: &Prepared, workload: &Workload, opened: u64) -> bool {
+fn is_short_of_ports(prepared: &Prepared, workload: &Workload, opened: u64) -> bool {
     let destinations = prepared.addresses();
     let limit = ports::available(&workload.transport, &destinations);
     let Some(limit) = limit.filter(|_| !ports::is_reused(&destinations)) else {
@@ -67,7 +67,7 @@ fn few_ports(prepared: &Prepared, workload: &Workload, opened: u64) -> bool {
 }
 
 /// Watches the tables during one load.
-pub(super) struct TableWatch {
+pub(super) struct TableUsage {
     tables: ClientTables,
     destinations: Vec<SocketAddr>,
     /// Seconds since the local ports were read.
@@ -76,7 +76,7 @@ pub(super) struct TableWatch {
     unread_opened: u64,
 }
 
-impl TableWatch {
+impl TableUsage {
     /// Before the load: the limits, and what is in use without it.
     pub(super) fn begin(prepared: &Prepared, workload: &Workload) -> Self {
         let destinations = prepared.addresses();
@@ -89,7 +89,7 @@ impl TableWatch {
     }
 
     /// A second of the load is over.
-    pub(super) fn see(&mut self, interval: &Interval) {
+    pub(super) fn record_second(&mut self, interval: &Interval) {
         let descriptors = kernel_tables::descriptors_used();
         self.tables.descriptors_used_peak = self.tables.descriptors_used_peak.max(descriptors);
         self.unread_s += 1;

@@ -1,7 +1,7 @@
 //! Takes the time around an incident out of a ring, as a recording of its own that explains itself: the ring goes on, and
 //! would forget it.
 
-use super::head::Head;
+use super::context::LogContext;
 use super::writer::EventLog;
 use super::{merge, ring};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const UNFINISHED: &str = ".unfinished-";
 
 /// An incident that is a recording now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frozen {
+pub struct FrozenIncident {
     /// Its run directory.
     pub directory: PathBuf,
     /// When it was seen, microseconds since the session began.
@@ -39,28 +39,33 @@ pub struct Frozen {
 }
 
 /// Freezes what a ring of this length has around an incident of the session that writes it. `wall` names the folder.
-pub fn freeze(directory: &Path, length_us: u64, wall: &str, incident: &Frozen) -> Result<Frozen> {
+pub fn freeze(
+    directory: &Path,
+    length_us: u64,
+    wall: &str,
+    incident: &FrozenIncident,
+) -> Result<FrozenIncident> {
     let (from_us, to_us) = (incident.t_us.saturating_sub(BEFORE_US), incident.t_us.saturating_add(AFTER_US));
     let merged = merge::merged(&ring::last_segments(directory, length_us, to_us - from_us))?;
     let folder = directory.join(FOLDER);
     let name = name(wall, &incident.metric);
     let (unfinished, whole) = (folder.join(format!("{UNFINISHED}{name}")), folder.join(&name));
     // One that was cut off in the middle is in the way, and takes room.
-    forget_unfinished(&folder)?;
+    remove_unfinished(&folder)?;
     let shift_us = merged.shift_us;
     let at_us = incident.t_us + shift_us;
-    let copied = copy(&unfinished, merged.events, (from_us + shift_us, to_us + shift_us), at_us);
+    let copied = write_window(&unfinished, merged.events, (from_us + shift_us, to_us + shift_us), at_us);
     copied.inspect_err(|_| drop(remove_all(&unfinished)))?;
     remove_all(&whole)?;
     std::fs::rename(&unfinished, &whole).map_err(|error| io_error("write", whole.display(), &error))?;
-    forget_oldest(&folder)?;
-    Ok(Frozen { directory: whole, ..incident.clone() })
+    remove_oldest(&folder)?;
+    Ok(FrozenIncident { directory: whole, ..incident.clone() })
 }
 
 /// Writes the events of a window as a recording whose diagnosed window is around the incident.
-fn copy(to: &Path, events: Vec<Event>, (from_us, until_us): (u64, u64), at_us: u64) -> Result<()> {
+fn write_window(to: &Path, events: Vec<Event>, (from_us, until_us): (u64, u64), at_us: u64) -> Result<()> {
     let mut log = EventLog::create(to)?;
-    let mut head = Head::default();
+    let mut head = LogContext::default();
     let mut begun = false;
     let mut last_us = at_us;
     for mut event in events {
@@ -69,7 +74,7 @@ fn copy(to: &Path, events: Vec<Event>, (from_us, until_us): (u64, u64), at_us: u
             begun = true;
             head.events(from_us).into_iter().try_for_each(|body| log.append(from_us, body))?;
         }
-        head.learn(&mut event);
+        head.update(&mut event);
         let ends = matches!(event.body, EventBody::SessionEnd { .. });
         if is_before || event.t_us > until_us || ends {
             continue;
@@ -109,12 +114,12 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-fn forget_unfinished(folder: &Path) -> Result<()> {
+fn remove_unfinished(folder: &Path) -> Result<()> {
     let is_unfinished = |name: &&String| name.strip_prefix(UNFINISHED).is_some_and(is_frozen);
     names(folder)?.iter().filter(is_unfinished).try_for_each(|name| remove_all(&folder.join(name)))
 }
 
-fn forget_oldest(folder: &Path) -> Result<()> {
+fn remove_oldest(folder: &Path) -> Result<()> {
     let mut ours: Vec<String> = names(folder)?.into_iter().filter(|name| is_frozen(name)).collect();
     ours.sort();
     let too_many = ours.len().saturating_sub(INCIDENTS_MAX);
@@ -145,12 +150,12 @@ mod tests {
         for name in ours.iter().map(String::as_str).chain(others) {
             std::fs::create_dir(place.path().join(name)).unwrap();
         }
-        forget_oldest(place.path()).unwrap();
+        remove_oldest(place.path()).unwrap();
         let left = |name: &str| place.path().join(name).exists();
         assert!(others.into_iter().all(left));
         assert_eq!(ours.iter().filter(|name| left(name)).count(), INCIDENTS_MAX);
         assert!(left(&ours[24]) && !left(&ours[0]));
-        forget_unfinished(place.path()).unwrap();
+        remove_unfinished(place.path()).unwrap();
         assert!(!left(others[3]) && left(others[1]) && left(&ours[24]));
     }
 }

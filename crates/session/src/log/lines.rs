@@ -7,7 +7,7 @@ use webdyno_model::event::{Event, EventBody, VERSION};
 
 /// What any version of an event has.
 #[derive(Deserialize)]
-struct Head {
+struct EventHeader {
     v: u32,
     kind: String,
 }
@@ -16,7 +16,7 @@ struct Head {
 pub(super) const EMPTY: &str = "there is no event in it";
 
 /// What is wrong with a file of a recording.
-pub(super) fn damaged(path: &Path, line: usize, why: &str) -> UserError {
+pub(super) fn damage_error(path: &Path, line: usize, why: &str) -> UserError {
     UserError::usage(format!("{}, line {line}: {why}", path.display()))
         .hint("the recording is damaged or was made by a newer version of webdyno")
 }
@@ -24,11 +24,11 @@ pub(super) fn damaged(path: &Path, line: usize, why: &str) -> UserError {
 /// The times of the whole lines of a log, in their order; lines that have none are left out.
 pub fn times_us(text: &[u8]) -> impl Iterator<Item = u64> + '_ {
     #[derive(Deserialize)]
-    struct Timed {
+    struct TimedEvent {
         t_us: u64,
     }
     let lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-    lines.filter_map(|line| serde_json::from_slice::<Timed>(line).ok()).map(|timed| timed.t_us)
+    lines.filter_map(|line| serde_json::from_slice::<TimedEvent>(line).ok()).map(|timed| timed.t_us)
 }
 
 /// Parses the text of a log. The error names the line, from 1.
@@ -52,7 +52,7 @@ fn parse_line(line: &[u8]) -> std::result::Result<Option<Event>, String> {
     match serde_json::from_slice::<Event>(line) {
         Ok(event) if event.v <= VERSION => Ok(Some(event)),
         Ok(event) => Err(format!("it has version {}, this program reads up to {VERSION}", event.v)),
-        Err(error) => match serde_json::from_slice::<Head>(line) {
+        Err(error) => match serde_json::from_slice::<EventHeader>(line) {
             Ok(head) if head.v > VERSION => {
                 Err(format!("it has version {}, this program reads up to {VERSION}", head.v))
             }

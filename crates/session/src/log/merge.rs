@@ -1,7 +1,7 @@
 //! The segments of a ring as one log: each begins with what explains it, and several sessions may have followed upon each
 //! other, each with times of its own.
 
-use super::lines::{damaged, parse};
+use super::lines::{damage_error, parse};
 use jiff::Timestamp;
 use std::path::PathBuf;
 use webdyno_model::Result;
@@ -13,7 +13,7 @@ const GAP_US: u64 = 1_000_000;
 
 /// Several segments, on the time axis of the first one's session.
 #[derive(Debug, Default)]
-pub(super) struct Merged {
+pub(super) struct MergedSegments {
     /// In the order of the segments.
     pub events: Vec<Event>,
     /// How much later the times of the last segment's session are here.
@@ -24,8 +24,8 @@ pub(super) struct Merged {
 }
 
 /// Reads these segments. One that went meanwhile, or was begun a moment ago, has nothing to say.
-pub(super) fn merged(segments: &[PathBuf]) -> Result<Merged> {
-    let mut merged = Merged::default();
+pub(super) fn merged(segments: &[PathBuf]) -> Result<MergedSegments> {
+    let mut merged = MergedSegments::default();
     for path in segments {
         let text = match std::fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -33,13 +33,13 @@ pub(super) fn merged(segments: &[PathBuf]) -> Result<Merged> {
         };
         let has_a_line = text.contains(&b'\n');
         if has_a_line {
-            merged.add(parse(&text).map_err(|(line, why)| damaged(path, line, &why))?);
+            merged.add(parse(&text).map_err(|(line, why)| damage_error(path, line, &why))?);
         }
     }
     Ok(merged)
 }
 
-impl Merged {
+impl MergedSegments {
     fn add(&mut self, events: Vec<Event>) {
         let started = events.iter().find_map(|event| match &event.body {
             EventBody::SessionStart { started_at, .. } => started_at.parse::<Timestamp>().ok(),

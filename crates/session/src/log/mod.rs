@@ -1,7 +1,7 @@
 //! The event log: append-only JSON lines in the run directory. Writer and reader, and the ring that keeps the last while.
 
+mod context;
 mod freeze;
-mod head;
 mod lines;
 mod merge;
 pub mod reader;
@@ -9,7 +9,8 @@ pub mod ring;
 pub mod writer;
 
 pub use freeze::{
-    AFTER_US as FROZEN_AFTER_US, FOLDER as INCIDENTS, Frozen, INCIDENT_AFTER_US, INCIDENT_BEFORE_US, freeze,
+    AFTER_US as FROZEN_AFTER_US, FOLDER as INCIDENTS, FrozenIncident, INCIDENT_AFTER_US, INCIDENT_BEFORE_US,
+    freeze,
 };
 
 /// Name of the log in a run directory.

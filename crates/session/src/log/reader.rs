@@ -1,7 +1,7 @@
 //! Reads an event log: the file of a session, or the segments of a ring.
 
 pub use super::lines::parse;
-use super::lines::{EMPTY, damaged};
+use super::lines::{EMPTY, damage_error};
 use super::{FILE_NAME, merge, ring};
 use std::path::Path;
 use webdyno_model::Result;
@@ -14,7 +14,7 @@ pub fn read(directory: &Path) -> Result<Vec<Event>> {
     if let Some(segments) = ring::segments(directory).filter(|_| !path.exists()) {
         let events = merge::merged(&segments)?.events;
         return match events.is_empty() {
-            true => Err(damaged(directory, 1, EMPTY)),
+            true => Err(damage_error(directory, 1, EMPTY)),
             false => Ok(events),
         };
     }
@@ -22,5 +22,5 @@ pub fn read(directory: &Path) -> Result<Vec<Event>> {
         io_error("read", path.display(), &error)
             .hint("give the directory of a run, as `webdyno run` and `webdyno tune` print it at their end")
     })?;
-    parse(&text).map_err(|(line, why)| damaged(&path, line, &why))
+    parse(&text).map_err(|(line, why)| damage_error(&path, line, &why))
 }

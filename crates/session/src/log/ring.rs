@@ -5,7 +5,7 @@
 //! the machine makes nothing go and nothing stay. One tool at a time writes a ring: it holds a lock on a file in it, which
 //! its end releases, however it ends.
 
-use super::head::Head;
+use super::context::LogContext;
 use super::lines;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ const BYTES_PER_S_MAX: u64 = 64_000;
 const FILES_COUNT_MAX: usize = 100;
 
 /// The ring of one session.
-pub struct Ring {
+pub struct LogRing {
     folder: PathBuf,
     length_us: u64,
     /// Older segments, the oldest first.
@@ -43,7 +43,7 @@ pub struct Ring {
     bytes: u64,
     /// First and last time in it.
     extent_us: Option<(u64, u64)>,
-    head: Head,
+    head: LogContext,
     _lock: File,
 }
 
@@ -55,7 +55,7 @@ struct Segment {
     bytes: u64,
 }
 
-impl Ring {
+impl LogRing {
     /// Opens the ring in a run directory, or goes on with the one that is there, in a segment of its own. An error when it
     /// cannot be written, or somebody else writes it.
     pub fn open(directory: &Path, length_us: u64) -> Result<Self> {
@@ -71,7 +71,7 @@ impl Ring {
         }
         let number = older.back().map_or(1, |last| last.number + 1);
         let file = create(&folder, number).map_err(|error| failed(&folder, number, &error))?;
-        let head = Head::default();
+        let head = LogContext::default();
         Ok(Self {
             folder,
             length_us,
@@ -89,13 +89,13 @@ impl Ring {
     /// Appends an event, in a new segment when the one that is written is long enough. On a full disk the oldest segments
     /// go; an error when that does not help.
     pub fn append(&mut self, event: &mut Event) -> Result<()> {
-        if self.is_full(event.t_us) {
+        if self.is_storage_full(event.t_us) {
             self.next_segment(event.t_us)?;
         }
-        self.head.learn(event);
+        self.head.update(event);
         let written = self.write(event);
         match written {
-            Err(error) if is_full(&error) => self.make_room(event),
+            Err(error) if is_storage_full(&error) => self.make_room(event),
             other => other.map_err(|error| self.failed(&error)),
         }
     }
@@ -105,14 +105,14 @@ impl Ring {
     pub fn flush(&mut self) -> Result<()> {
         loop {
             match self.file.flush() {
-                Err(error) if is_full(&error) && self.remove_oldest()? => {}
+                Err(error) if is_storage_full(&error) && self.remove_oldest()? => {}
                 other => return other.map_err(|error| self.failed(&error)),
             }
         }
     }
 
     /// Whether the segment that is written is long enough.
-    fn is_full(&self, t_us: u64) -> bool {
+    fn is_storage_full(&self, t_us: u64) -> bool {
         let segment_us = segment_us(self.length_us);
         let lasts_us = self.extent_us.map_or(0, |(first, _)| t_us.saturating_sub(first));
         lasts_us >= segment_us || self.bytes >= segment_us / 1_000_000 * BYTES_PER_S_MAX
@@ -131,7 +131,7 @@ impl Ring {
             self.write(&mut Event { v: VERSION, seq: 0, t_us, body }).map_err(|error| self.failed(&error))?;
         }
         match flushed {
-            Err(error) if !is_full(&error) => Err(self.failed(&error)),
+            Err(error) if !is_storage_full(&error) => Err(self.failed(&error)),
             _ => Ok(()),
         }
     }
@@ -193,7 +193,7 @@ impl Ring {
 }
 
 /// Whether there is no room left, or none for this user.
-fn is_full(error: &io::Error) -> bool {
+fn is_storage_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 

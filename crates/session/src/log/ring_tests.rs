@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::number::Number;
-use webdyno_model::sample::{Missing, Sample};
+use webdyno_model::sample::{MissingSignal, Sample};
 
 const BEGAN: &str = "2026-11-21T03:00:00Z";
 const SECOND_US: u64 = 1_000_000;
@@ -29,7 +29,8 @@ fn server() -> EventBody {
 }
 
 fn sample(value: f64, missing: Option<&str>) -> EventBody {
-    let lack = |signal: &str| Missing { signal: signal.into(), why: "w".into(), how_to_enable: "h".into() };
+    let lack =
+        |signal: &str| MissingSignal { signal: signal.into(), why: "w".into(), how_to_enable: "h".into() };
     let sample = Sample {
         source: "cpu".into(),
         values: [("cpu.idle_s".to_owned(), Number(value))].into(),

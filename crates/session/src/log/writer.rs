@@ -1,7 +1,7 @@
 //! Writes the event log: one writer, flushed each second, so that a crash loses at most the last second.
 
 use super::FILE_NAME;
-use super::ring::Ring;
+use super::ring::LogRing;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use webdyno_model::{Result, UserError};
 const FLUSH_EVERY_US: u64 = 1_000_000;
 
 /// Sees every event right after it was written: live output is made from events and nothing else.
-pub type Watcher = Box<dyn FnMut(&Event) + Send>;
+pub type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
 /// The writer of one session's log.
 pub struct EventLog {
@@ -20,7 +20,7 @@ pub struct EventLog {
     storage: Storage,
     seq: u64,
     flushed_at_us: u64,
-    watchers: Vec<Watcher>,
+    watchers: Vec<EventObserver>,
 }
 
 /// Where the events go.
@@ -28,7 +28,7 @@ enum Storage {
     /// Into one file that has them all.
     Whole(BufWriter<File>),
     /// Into segments of which the oldest go.
-    Ring(Box<Ring>),
+    Ring(Box<LogRing>),
 }
 
 impl EventLog {
@@ -55,7 +55,7 @@ impl EventLog {
             return Err(UserError::usage(format!("{} holds a recording already", directory.display()))
                 .hint("choose another place with --out DIR; recordings are never overwritten"));
         }
-        Ok(Self::of(directory, Storage::Ring(Box::new(Ring::open(directory, length_us)?))))
+        Ok(Self::of(directory, Storage::Ring(Box::new(LogRing::open(directory, length_us)?))))
     }
 
     fn of(directory: &Path, storage: Storage) -> Self {
@@ -68,7 +68,7 @@ impl EventLog {
     }
 
     /// Shows every later event to `watcher`.
-    pub fn watch(&mut self, watcher: Watcher) {
+    pub fn set_observer(&mut self, watcher: EventObserver) {
         self.watchers.push(watcher);
     }
 
@@ -117,14 +117,14 @@ impl Drop for EventLog {
 mod tests {
     use super::*;
 
-    fn note(text: &str) -> EventBody {
+    fn note_event(text: &str) -> EventBody {
         EventBody::Note { text: text.into() }
     }
 
     #[test]
     fn a_recording_is_never_overwritten() {
         let place = tempfile::tempdir().unwrap();
-        EventLog::create(place.path()).unwrap().append(0, note("first")).unwrap();
+        EventLog::create(place.path()).unwrap().append(0, note_event("first")).unwrap();
         let error = EventLog::create(place.path()).err().unwrap();
         assert_eq!(error.exit_code(), 2);
         assert!(std::fs::read_to_string(place.path().join(FILE_NAME)).unwrap().contains("first"));
@@ -136,9 +136,9 @@ mod tests {
         let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
         let mut log = EventLog::create(place.path()).unwrap();
         let sink = seen.clone();
-        log.watch(Box::new(move |event| sink.lock().unwrap().push(event.seq)));
-        log.append(0, note("a")).unwrap();
-        log.append(1_000_000, note("b")).unwrap();
+        log.set_observer(Box::new(move |event| sink.lock().unwrap().push(event.seq)));
+        log.append(0, note_event("a")).unwrap();
+        log.append(1_000_000, note_event("b")).unwrap();
         let on_disk = std::fs::read_to_string(place.path().join(FILE_NAME)).unwrap();
         assert_eq!(on_disk.lines().count(), 2);
         assert_eq!(*seen.lock().unwrap(), [0, 1]);
@@ -152,7 +152,7 @@ mod tests {
         let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let directory = PathBuf::from("/nowhere");
         let mut log = EventLog::of(&directory, Storage::Whole(BufWriter::new(file)));
-        let error = log.append(2_000_000, note("x")).unwrap_err();
+        let error = log.append(2_000_000, note_event("x")).unwrap_err();
         assert_eq!(error.to_string(), "cannot write /nowhere/events.jsonl: no space left on the disk");
     }
 }

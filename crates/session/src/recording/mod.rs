@@ -3,7 +3,7 @@
 mod observed;
 
 use crate::log::reader;
-pub use observed::{HostRecord, IncidentRecord, lacking};
+pub use observed::{HostRecord, IncidentRecord, missing_signals};
 use std::collections::BTreeMap;
 use std::path::Path;
 use webdyno_analysis::diagnosis::diagnose_with;
@@ -19,7 +19,7 @@ use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::Objective;
 use webdyno_model::purpose::Purpose;
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
@@ -70,7 +70,7 @@ pub struct Recording {
     /// What the wall clock showed, where it was written down, with the time.
     pub clocks: Vec<(u64, String)>,
     /// Every plan, also of rounds that did not come to their end.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<PlanAttempt>,
     /// Every round that came to its end.
     pub rounds: Vec<RoundRecord>,
     /// Where the undo of the changes is.
@@ -105,14 +105,14 @@ pub struct LoadRecord {
     /// The tables of the generator's machine.
     pub tables: Option<ClientTables>,
     /// Why it was stopped before it did harm.
-    pub brake: Option<webdyno_model::brake::Brake>,
+    pub brake: Option<webdyno_model::harm_guard::HarmGuardTrip>,
     /// What could not be watched of the harm that it may do.
-    pub unwatched: Vec<Missing>,
+    pub unwatched: Vec<MissingSignal>,
 }
 
 /// A plan, and what became of it on the server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Attempt {
+pub struct PlanAttempt {
     /// The round, from 1.
     pub n: u32,
     /// What led to it.
@@ -122,14 +122,14 @@ pub struct Attempt {
     /// The diff that was shown.
     pub diff: String,
     /// That it took effect.
-    pub applied: Option<Applied>,
+    pub applied: Option<AppliedPlan>,
     /// That it was put back.
-    pub put_back: Option<PutBack>,
+    pub put_back: Option<Reverted>,
 }
 
 /// That a plan took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedPlan {
     /// Names the state before it.
     pub mark: u64,
     /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
@@ -138,7 +138,7 @@ pub struct Applied {
 
 /// That a change was put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PutBack {
+pub struct Reverted {
     /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
@@ -175,7 +175,7 @@ impl LoadRecord {
     }
 
     /// One of which nothing but its begin is known yet.
-    fn begun(load: u32, purpose: Purpose, begins_us: u64, workload: Workload) -> Self {
+    fn started(load: u32, purpose: Purpose, begins_us: u64, workload: Workload) -> Self {
         Self {
             load,
             purpose,
@@ -226,31 +226,31 @@ impl Recording {
             }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::LoadStart { load, purpose, workload } => {
-                self.loads.push(LoadRecord::begun(load, purpose, t_us, workload));
+                self.loads.push(LoadRecord::started(load, purpose, t_us, workload));
             }
             EventBody::Interval { load, interval } => {
-                self.of_load(load, |record| record.intervals.push(*interval));
+                self.update_load(load, |record| record.intervals.push(*interval));
             }
             EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s } => {
                 let end = Some((end, measured_from_s));
-                self.of_load(load, |record| record.ended(end, warmup_why, measured_to_s));
+                self.update_load(load, |record| record.ended(end, warmup_why, measured_to_s));
             }
             EventBody::ClientTables { load, tables } => {
-                self.of_load(load, |record| record.tables = Some(tables));
+                self.update_load(load, |record| record.tables = Some(tables));
             }
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
             body @ (EventBody::Server { .. }
             | EventBody::Sample { .. }
             | EventBody::Topology { .. }
             | EventBody::Clock { .. }
-            | EventBody::Incident { .. }) => self.seen(t_us, body),
+            | EventBody::Incident { .. }) => self.add_host_event(t_us, body),
             EventBody::Planned { n, finding, changes, diff } => {
                 let (finding, applied, put_back) = (*finding, None, None);
-                self.attempts.push(Attempt { n, finding, changes, diff, applied, put_back });
+                self.attempts.push(PlanAttempt { n, finding, changes, diff, applied, put_back });
             }
             EventBody::Applied { mark, outage_us, journal } => {
                 if let Some(attempt) = self.attempts.last_mut() {
-                    attempt.applied = Some(Applied { mark, outage_us });
+                    attempt.applied = Some(AppliedPlan { mark, outage_us });
                 }
                 self.journal = journal.or(self.journal.take());
             }
@@ -261,8 +261,10 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
-            EventBody::Brake { load, brake } => self.of_load(load, |record| record.brake = Some(brake)),
-            EventBody::Unwatched { load, missing } => self.of_load(load, |record| record.unwatched = missing),
+            EventBody::Brake { load, brake } => self.update_load(load, |record| record.brake = Some(brake)),
+            EventBody::Unwatched { load, missing } => {
+                self.update_load(load, |record| record.unwatched = missing)
+            }
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
@@ -270,16 +272,16 @@ impl Recording {
 
     /// One revert may put several changes back at once.
     fn reverted(&mut self, mark: u64, outage_us: Option<u64>) {
-        let in_force = |attempt: &&mut Attempt| {
+        let in_force = |attempt: &&mut PlanAttempt| {
             attempt.put_back.is_none() && attempt.applied.is_some_and(|applied| applied.mark >= mark)
         };
         for attempt in self.attempts.iter_mut().filter(in_force) {
-            attempt.put_back = Some(PutBack { outage_us });
+            attempt.put_back = Some(Reverted { outage_us });
         }
     }
 
     /// Adds to what is known of a load.
-    fn of_load(&mut self, load: u32, add: impl FnOnce(&mut LoadRecord)) {
+    fn update_load(&mut self, load: u32, add: impl FnOnce(&mut LoadRecord)) {
         if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
             add(record);
         }
@@ -315,7 +317,7 @@ impl Recording {
     }
 
     /// A window of watching without load of our own.
-    pub fn watched(&self, window: (u64, u64)) -> Measurement {
+    pub fn passive_measurement(&self, window: (u64, u64)) -> Measurement {
         self.window((window.0, None), 0.0, window.1.saturating_sub(window.0) as f64 / 1e6)
     }
 
@@ -326,7 +328,7 @@ impl Recording {
         let ends = self.samples.first().zip(self.samples.last());
         let ends = ends.map(|(first, last)| (first.0, last.0 + READING_US_MAX));
         let watched = self.watches.last().copied().or(ends).filter(|_| self.loads.is_empty());
-        let watched = watched.map(|window| self.watched(window));
+        let watched = watched.map(|window| self.passive_measurement(window));
         live_traffic::together(
             loads.chain(watched).filter_map(|measurement| live_traffic::live_traffic(&measurement)),
         )
@@ -357,11 +359,11 @@ impl Recording {
     pub fn last_measurement(&self) -> Option<Measurement> {
         self.last_load()
             .map(|record| self.measurement(record))
-            .or_else(|| self.watches.last().map(|window| self.watched(*window)))
+            .or_else(|| self.watches.last().map(|window| self.passive_measurement(*window)))
             .or_else(|| {
                 let window =
                     self.observed_window().filter(|_| matches!(self.command.as_str(), "observe" | "check"));
-                window.map(|window| self.watched(window))
+                window.map(|window| self.passive_measurement(window))
             })
     }
 
@@ -387,7 +389,7 @@ impl Recording {
             unwatched: vec![],
             quiet_from_s: None,
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
-            lacking: self.lacking(ends_us),
+            lacking: self.missing_signals(ends_us),
             collectors: self.collectors.clone(),
             topology: topology.map(|topology| with_front(topology, service)),
             service: service.cloned(),

@@ -6,7 +6,7 @@ use crate::log::{INCIDENT_AFTER_US, INCIDENT_BEFORE_US};
 use jiff::Timestamp;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::topology::Topology;
 
 /// What was recorded of a host that is not the one under load.
@@ -37,7 +37,7 @@ pub struct IncidentRecord {
 
 impl Recording {
     /// Adds what is said of a host; other events are none of its business.
-    pub(super) fn seen(&mut self, t_us: u64, body: EventBody) {
+    pub(super) fn add_host_event(&mut self, t_us: u64, body: EventBody) {
         match body {
             EventBody::Server { host: None, environment, collectors } => {
                 (self.server, self.collectors) = (Some(environment), collectors);
@@ -46,11 +46,11 @@ impl Recording {
                 let host = self.host(role);
                 (host.environment, host.collectors) = (environment, collectors);
             }
-            EventBody::Sample { host: None, sample } => keep(&mut self.samples, t_us, sample),
+            EventBody::Sample { host: None, sample } => insert_sample(&mut self.samples, t_us, sample),
             EventBody::Sample { host: Some(role), sample } => {
-                keep(&mut self.host(role).samples, t_us, sample);
+                insert_sample(&mut self.host(role).samples, t_us, sample);
             }
-            EventBody::Topology { host, topology } => self.looked_at(t_us, host, *topology),
+            EventBody::Topology { host, topology } => self.add_topology(t_us, host, *topology),
             EventBody::Clock { wall } => self.clocks.push((t_us, wall)),
             EventBody::Incident { host, metric, what } => {
                 self.incidents.push(IncidentRecord { t_us, host, metric, what });
@@ -68,7 +68,7 @@ impl Recording {
     }
 
     /// Keeps of what was looked at again and again only what was seen last: a session may last for months.
-    pub(crate) fn forget_former(&mut self) {
+    pub(crate) fn keep_latest_topologies(&mut self) {
         self.services.drain(..self.services.len().saturating_sub(1));
         self.topologies.drain(..self.topologies.len().saturating_sub(1));
     }
@@ -79,7 +79,7 @@ impl Recording {
     }
 
     /// Another look at what stands behind the port.
-    fn looked_at(&mut self, t_us: u64, host: Option<String>, topology: Topology) {
+    fn add_topology(&mut self, t_us: u64, host: Option<String>, topology: Topology) {
         let Some(role) = host else {
             let front = topology.front.clone();
             self.services.extend(front.map(|front| (t_us, front)));
@@ -108,7 +108,7 @@ impl Recording {
 
     /// What of the session lies between two times of the wall clock. Where the clock was set back, the later of the times
     /// that it showed twice.
-    pub fn between(&self, from: Timestamp, to: Timestamp) -> Option<(u64, u64)> {
+    pub fn window_between(&self, from: Timestamp, to: Timestamp) -> Option<(u64, u64)> {
         let within = |t_us: &u64| self.wall(*t_us).is_some_and(|wall| from <= wall && wall < to);
         let last = self.samples.iter().map(|(t_us, _)| *t_us).filter(within).max()?;
         let length_us = u64::try_from(to.as_microsecond() - from.as_microsecond()).ok()?;
@@ -128,21 +128,21 @@ impl Recording {
     }
 
     /// What the collectors of the host under load lacked at a time, as they said it last.
-    pub(super) fn lacking(&self, until_us: u64) -> Vec<Missing> {
-        lacking(self.samples.iter().filter(|(t_us, _)| *t_us <= until_us).map(|(_, sample)| sample))
+    pub(super) fn missing_signals(&self, until_us: u64) -> Vec<MissingSignal> {
+        missing_signals(self.samples.iter().filter(|(t_us, _)| *t_us <= until_us).map(|(_, sample)| sample))
     }
 }
 
 /// Keeps samples in the order in which they were read: those that took long come late. A session that goes on has them as
 /// whoever reads its log.
-fn keep(samples: &mut Vec<(u64, Sample)>, t_us: u64, sample: Sample) {
+fn insert_sample(samples: &mut Vec<(u64, Sample)>, t_us: u64, sample: Sample) {
     let place = samples.partition_point(|(other_us, _)| *other_us <= t_us);
     samples.insert(place, (t_us, sample));
 }
 
 /// What the collectors of these samples lacked as they said it last, in the order in which they were read.
-pub fn lacking<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Missing> {
-    let mut said: Vec<(&str, &[Missing])> = vec![];
+pub fn missing_signals<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<MissingSignal> {
+    let mut said: Vec<(&str, &[MissingSignal])> = vec![];
     for sample in samples {
         let Some(missing) = &sample.missing else { continue };
         match said.iter_mut().find(|(source, _)| *source == sample.source) {
@@ -162,7 +162,7 @@ mod tests {
     const BEGAN: &str = "2026-11-21T03:00:00Z";
 
     fn sample(t_us: u64, source: &str, missing: Option<&[&str]>) -> Event {
-        let lack = |signal: &&str| Missing {
+        let lack = |signal: &&str| MissingSignal {
             signal: (*signal).to_owned(),
             why: "why".into(),
             how_to_enable: "how".into(),
@@ -185,12 +185,12 @@ mod tests {
         let seconds = |count: u64| (0..count).map(|second| sample(second * 1_000_000, "cpu", None));
         let whole = recording(seconds(600).collect());
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let window = whole.between(at("2026-11-21T03:05:00Z"), at("2026-11-21T03:06:00Z"));
+        let window = whole.window_between(at("2026-11-21T03:05:00Z"), at("2026-11-21T03:06:00Z"));
         assert_eq!(window, Some((300_000_000, 359_000_000)));
-        assert_eq!(whole.between(at("2026-11-21T04:05:00Z"), at("2026-11-21T04:06:00Z")), None);
+        assert_eq!(whole.window_between(at("2026-11-21T04:05:00Z"), at("2026-11-21T04:06:00Z")), None);
         // After 100 s somebody sets the clock back by 50 s: what it shows twice means the later time.
         let set = recording(seconds(600).chain([clock(100_000_000, "2026-11-21T03:00:50Z")]).collect());
-        let window = set.between(at("2026-11-21T03:00:50Z"), at("2026-11-21T03:01:10Z"));
+        let window = set.window_between(at("2026-11-21T03:00:50Z"), at("2026-11-21T03:01:10Z"));
         assert_eq!(window, Some((100_000_000, 119_000_000)));
         assert_eq!(set.wall(40_000_000).unwrap(), at("2026-11-21T03:00:40Z"));
         // One that has no beginning is no reason to fail.
@@ -239,7 +239,7 @@ mod tests {
             sample(9, "b", Some(&[])),
         ];
         let signals = |until_us| -> Vec<String> {
-            let missing = recording(events.clone()).lacking(until_us);
+            let missing = recording(events.clone()).missing_signals(until_us);
             missing.into_iter().map(|missing| missing.signal).collect()
         };
         assert_eq!(

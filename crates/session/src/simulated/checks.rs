@@ -1,10 +1,10 @@
 //! What must hold when a session and all that followed from it are over.
 
-use crate::simulated::load::Model;
-use crate::simulated::machine::{Machine, State};
-use crate::simulated::operator::{Configuration, Edit, configuration};
-use crate::simulated::server::{Settings, configured};
-use crate::simulated::stand::{live, tools};
+use crate::simulated::load::LoadModel;
+use crate::simulated::machine::{Machine, MachineState};
+use crate::simulated::operator::{Configuration, OperatorEdit, configuration};
+use crate::simulated::server::{EffectiveSettings, configured};
+use crate::simulated::target::{live, tools};
 use std::path::{Path, PathBuf};
 use webdyno_host::change::journal::action::OldFile;
 use webdyno_host::change::undo::rollback::{pending_with, rollback_with};
@@ -30,11 +30,11 @@ pub fn check(
     machine: &Machine,
     [first, before]: [&Configuration; 2],
     kept: Option<&Configuration>,
-    model: &Model,
+    model: &LoadModel,
     told: &[String],
 ) -> Outcome {
     let mut wrong = vec![];
-    let kept_count = is_quiet(machine, &mut wrong);
+    let kept_count = check_nothing_pending(machine, &mut wrong);
     // One of them is of the earlier session.
     let is_kept = kept_count > usize::from(first != before);
     let state = machine.state();
@@ -49,10 +49,12 @@ pub fn check(
             "the configuration is neither as before nor verified:\n{}",
             described(&state, before, kept)
         )),
-        Outcome::Kept => is_better(&state, before, kept.unwrap_or(before), model, &mut wrong),
-        Outcome::AsBefore | Outcome::RolledBack => is_told(&state, [first, before], told, &mut wrong),
+        Outcome::Kept => check_is_better(&state, before, kept.unwrap_or(before), model, &mut wrong),
+        Outcome::AsBefore | Outcome::RolledBack => {
+            check_is_reported(&state, [first, before], told, &mut wrong)
+        }
     }
-    is_in_force(&state, told, &mut wrong);
+    check_in_force(&state, told, &mut wrong);
     wrong.extend(told.iter().filter(|text| text.contains("within webdyno itself")).cloned());
     drop(state);
     machine.state().violations.extend(wrong);
@@ -60,7 +62,7 @@ pub fn check(
 }
 
 /// Nothing is pending, locked, or lies about; and a second rollback does nothing. Gives how many sessions are kept.
-fn is_quiet(machine: &Machine, wrong: &mut Vec<String>) -> usize {
+fn check_nothing_pending(machine: &Machine, wrong: &mut Vec<String>) -> usize {
     let mut kept_count = 0;
     let process = machine.start();
     let tools = tools(&process);
@@ -100,12 +102,17 @@ fn is_quiet(machine: &Machine, wrong: &mut Vec<String>) -> usize {
 }
 
 /// Whether every file is as given, or as the operator left it since.
-fn matches(state: &State, was: &Configuration, before: &Configuration, kept: Option<&Configuration>) -> bool {
+fn matches(
+    state: &MachineState,
+    was: &Configuration,
+    before: &Configuration,
+    kept: Option<&Configuration>,
+) -> bool {
     let now = configuration(&state.files);
     let mut paths = now.keys().chain(before.keys()).chain(kept.into_iter().flat_map(|kept| kept.keys()));
     paths.all(|path| {
         let found = now.get(path);
-        let left = state.operator.left(path).map(|edit| edit.now.as_ref());
+        let left = state.operator.last_edit(path).map(|edit| edit.now.as_ref());
         match kept {
             // A version that is the one from before cannot be told from it.
             None => found == left.filter(|left| *left != was.get(path)).unwrap_or(before.get(path)),
@@ -114,7 +121,7 @@ fn matches(state: &State, was: &Configuration, before: &Configuration, kept: Opt
     })
 }
 
-fn described(state: &State, before: &Configuration, kept: Option<&Configuration>) -> String {
+fn described(state: &MachineState, before: &Configuration, kept: Option<&Configuration>) -> String {
     let shown = |file: Option<&OldFile>| match file {
         Some(file) => format!(
             "{:?} mode {:o} owner {} time {:?}",
@@ -130,7 +137,7 @@ fn described(state: &State, before: &Configuration, kept: Option<&Configuration>
     for path in now.keys().chain(before.keys().filter(|path| !now.contains_key(*path))) {
         text.push_str(&format!("{}\n   is     {}\n", path.display(), shown(now.get(path))));
         text.push_str(&format!("   before {}\n", shown(before.get(path))));
-        if let Some(edit) = state.operator.left(path) {
+        if let Some(edit) = state.operator.last_edit(path) {
             text.push_str(&format!("   left   {}\n", shown(edit.now.as_ref())));
         }
         if let Some(kept) = kept {
@@ -141,21 +148,22 @@ fn described(state: &State, before: &Configuration, kept: Option<&Configuration>
 }
 
 /// What was kept must be better than what was there.
-fn is_better(
-    state: &State,
+fn check_is_better(
+    state: &MachineState,
     before: &Configuration,
     kept: &Configuration,
-    model: &Model,
+    model: &LoadModel,
     wrong: &mut Vec<String>,
 ) {
-    let rate_of = |wanted| configured_as(state, wanted).map(|settings| model.rate(settings));
+    let rate_of = |wanted| parse_configuration(state, wanted).map(|settings| model.rate(settings));
     let (rate_before, rate_kept) = (rate_of(before), rate_of(kept));
-    if configured_as(state, kept).and_then(|settings| model.brake(settings)).is_some() {
+    if parse_configuration(state, kept).and_then(|settings| model.brake(settings)).is_some() {
         wrong.push("kept, and it does harm".into());
     }
     // What the operator changed after it was verified is his.
-    let is_his =
-        |(path, edits): (&PathBuf, &Vec<Edit>)| edits.iter().any(|edit| edit.now.as_ref() == kept.get(path));
+    let is_his = |(path, edits): (&PathBuf, &Vec<OperatorEdit>)| {
+        edits.iter().any(|edit| edit.now.as_ref() == kept.get(path))
+    };
     if state.operator.edits.iter().any(is_his) {
         return;
     }
@@ -165,17 +173,17 @@ fn is_better(
 }
 
 /// What a configuration says.
-fn configured_as(state: &State, wanted: &Configuration) -> Option<Settings> {
+fn parse_configuration(state: &MachineState, wanted: &Configuration) -> Option<EffectiveSettings> {
     let mut files = state.files.clone();
     let there = configuration(&files);
     for path in there.keys().chain(wanted.keys()) {
-        files.put(path, wanted.get(path).cloned());
+        files.write_durable(path, wanted.get(path).cloned());
     }
     configured(&files)
 }
 
 /// What runs is what the files say.
-fn is_in_force(state: &State, told: &[String], wrong: &mut Vec<String>) {
+fn check_in_force(state: &MachineState, told: &[String], wrong: &mut Vec<String>) {
     let (running, configured) = (state.server.running(), configured(&state.files));
     if running.is_none() && (state.operator.killed_service || state.is_dead_since_boot) {
         return;
@@ -183,8 +191,8 @@ fn is_in_force(state: &State, told: &[String], wrong: &mut Vec<String>) {
     // What the operator changed is left to him, in force or not.
     let is_left = told.iter().any(|text| text.contains("left alone"));
     // With live traffic nothing is restarted to put a limit back.
-    let shown = |settings: Option<Settings>| match (settings, state.is_live) {
-        (Some(settings), true) => Some(Settings { server_limit: 0, ..settings }),
+    let shown = |settings: Option<EffectiveSettings>| match (settings, state.is_live) {
+        (Some(settings), true) => Some(EffectiveSettings { server_limit: 0, ..settings }),
         (settings, _) => settings,
     };
     if shown(running) != shown(configured) && !is_left {
@@ -193,7 +201,7 @@ fn is_in_force(state: &State, told: &[String], wrong: &mut Vec<String>) {
 }
 
 /// Whether the operator made his version of a file from ours.
-fn is_left_over_ours(path: &Path, edits: &[Edit], were: [&Configuration; 2]) -> bool {
+fn is_edit_of_ours(path: &Path, edits: &[OperatorEdit], were: [&Configuration; 2]) -> bool {
     let Some((last, earlier)) = edits.split_last() else { return false };
     let is_known = |file: &Option<OldFile>| {
         let was = were.iter().any(|files| files.get(path) == file.as_ref());
@@ -203,9 +211,14 @@ fn is_left_over_ours(path: &Path, edits: &[Edit], were: [&Configuration; 2]) -> 
 }
 
 /// Where the operator's version of a file stays over ours, the original is kept, and he is told.
-fn is_told(state: &State, were: [&Configuration; 2], told: &[String], wrong: &mut Vec<String>) {
+fn check_is_reported(
+    state: &MachineState,
+    were: [&Configuration; 2],
+    told: &[String],
+    wrong: &mut Vec<String>,
+) {
     for (path, edits) in &state.operator.edits {
-        if !is_left_over_ours(path, edits, were) {
+        if !is_edit_of_ours(path, edits, were) {
             continue;
         }
         let shown = path.display().to_string();

@@ -1,10 +1,10 @@
 //! The seam to the modelled disk, and the promise that is checked at every write to the configuration: its undo is on the
 //! disk already.
 
-use crate::simulated::faults::Kind;
-use crate::simulated::files::{Files, Progress};
+use crate::simulated::faults::ActKind;
+use crate::simulated::files::{Files, WriteProgress};
 use crate::simulated::layout::STATE;
-use crate::simulated::machine::{Course, Process, State};
+use crate::simulated::machine::{ActOutcome, MachineState, Process};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use webdyno_host::change::seams::disk;
 use webdyno_host::change::seams::disk::{Disk, LockedFile, Seen, Tree};
 use webdyno_host::os::process::ProcessName;
 
-impl Course {
+impl ActOutcome {
     /// What the act answers, when it did as much as it could.
-    fn told<T>(self, done: io::Result<T>) -> io::Result<T> {
+    fn result<T>(self, done: io::Result<T>) -> io::Result<T> {
         match self.error {
             Some(error) => Err(error.into()),
             None => done,
@@ -27,15 +27,15 @@ impl Course {
 impl Process {
     fn write_disk<T>(
         &self,
-        kind: Kind,
+        kind: ActKind,
         what: &str,
         path: &Path,
-        perform: impl FnOnce(&mut State, Progress) -> io::Result<T>,
+        perform: impl FnOnce(&mut MachineState, WriteProgress) -> io::Result<T>,
     ) -> io::Result<T> {
         let name = || format!("{what} {}", path.display());
         self.act(kind, name, |state, course| {
             state.prove(what, path);
-            course.told(perform(state, course.progress))
+            course.result(perform(state, course.progress))
         })
     }
 
@@ -46,11 +46,11 @@ impl Process {
         perform: impl FnOnce(&Files) -> io::Result<T>,
     ) -> io::Result<T> {
         let name = || format!("{what} {}", path.display());
-        self.act(Kind::Read, name, |state, course| course.told(perform(&state.files)))
+        self.act(ActKind::Read, name, |state, course| course.result(perform(&state.files)))
     }
 }
 
-impl State {
+impl MachineState {
     /// A write to the configuration whose undo would not survive a power loss now is a violation.
     fn prove(&mut self, what: &str, path: &Path) {
         if !path.starts_with("/etc") || what == "sync directory" {
@@ -58,7 +58,7 @@ impl State {
         }
         if !self.has_undo_on_disk(path) {
             let told = format!("{what} {} without its undo on disk", path.display());
-            self.note(|| format!("  ## {told}"));
+            self.trace(|| format!("  ## {told}"));
             self.violations.push(told);
         }
     }
@@ -98,45 +98,45 @@ impl Disk for Process {
     }
 
     fn create(&self, path: &Path, file: &OldFile) -> io::Result<()> {
-        self.write_disk(Kind::Write, "create", path, |state, progress| {
+        self.write_disk(ActKind::Write, "create", path, |state, progress| {
             state.files.create(path, file, progress)
         })
     }
 
     fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()> {
-        self.write_disk(Kind::Swap, "rename to", to, |state, progress| {
+        self.write_disk(ActKind::Swap, "rename to", to, |state, progress| {
             state.files.rename(from, to, may_replace, progress)
         })
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.write_disk(Kind::Swap, "remove", path, |state, progress| state.files.remove(path, progress))
+        self.write_disk(ActKind::Swap, "remove", path, |state, progress| state.files.remove(path, progress))
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.write_disk(Kind::Write, "sync directory", path, |state, progress| match progress {
-            Progress::Whole => state.files.sync_directory(path),
+        self.write_disk(ActKind::Write, "sync directory", path, |state, progress| match progress {
+            WriteProgress::Whole => state.files.sync_directory(path),
             _ => Ok(()),
         })
     }
 
     fn plant(&self, tree: &Tree<'_>) -> io::Result<()> {
-        self.write_disk(Kind::Write, "plant", tree.root, |state, progress| match progress {
-            Progress::None => Ok(()),
-            _ => state.files.plant(tree, progress),
+        self.write_disk(ActKind::Write, "plant", tree.root, |state, progress| match progress {
+            WriteProgress::None => Ok(()),
+            _ => state.files.create_tree(tree, progress),
         })
     }
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
-        self.write_disk(Kind::Write, "remove all of", path, |state, progress| match progress {
-            Progress::None => Ok(()),
+        self.write_disk(ActKind::Write, "remove all of", path, |state, progress| match progress {
+            WriteProgress::None => Ok(()),
             _ => state.files.remove_tree(path, progress),
         })
     }
 
     fn remove_empty_directory(&self, path: &Path) -> io::Result<bool> {
-        self.write_disk(Kind::Write, "remove directory", path, |state, progress| match progress {
-            Progress::None => Ok(false),
+        self.write_disk(ActKind::Write, "remove directory", path, |state, progress| match progress {
+            WriteProgress::None => Ok(false),
             _ => state.files.remove_empty_directory(path),
         })
     }
@@ -163,17 +163,18 @@ impl Disk for Process {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.write_disk(Kind::Write, "create directory", path, |state, progress| match progress {
-            Progress::None => Ok(()),
+        self.write_disk(ActKind::Write, "create directory", path, |state, progress| match progress {
+            WriteProgress::None => Ok(()),
             _ => state.files.create_directory(path),
         })
     }
 
     fn create_private(&self, path: &Path) -> io::Result<()> {
-        self.write_disk(Kind::Write, "create", path, |state, progress| {
+        self.write_disk(ActKind::Write, "create", path, |state, progress| {
             let empty = crate::simulated::files::new_file(vec![], 0o600);
             // Nothing brings it to the disk yet.
-            let progress = if progress == Progress::None { progress } else { Progress::Part(65536) };
+            let progress =
+                if progress == WriteProgress::None { progress } else { WriteProgress::Part(65536) };
             state.files.create(path, &empty, progress)
         })
     }
@@ -191,61 +192,66 @@ impl Disk for Process {
             let record = text.split_once("\"record\":").map_or("", |(_, record)| record.trim_end());
             format!("append {}", record.chars().take(90).collect::<String>())
         };
-        self.act(Kind::Write, name, |state, course| {
-            course.told(state.files.append(path, offset_bytes, bytes, course.progress))
+        self.act(ActKind::Write, name, |state, course| {
+            course.result(state.files.append(path, offset_bytes, bytes, course.progress))
         })
     }
 
     fn reserve(&self, path: &Path, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
-        self.write_disk(Kind::Write, "reserve", path, |state, progress| match progress {
-            Progress::Whole => state.files.reserve(path, offset_bytes + length_bytes),
+        self.write_disk(ActKind::Write, "reserve", path, |state, progress| match progress {
+            WriteProgress::Whole => state.files.reserve(path, offset_bytes + length_bytes),
             _ => Ok(()),
         })
     }
 
     fn truncate(&self, path: &Path, length_bytes: u64) -> io::Result<()> {
-        self.write_disk(Kind::Write, "truncate", path, |state, progress| match progress {
-            Progress::None => Ok(()),
+        self.write_disk(ActKind::Write, "truncate", path, |state, progress| match progress {
+            WriteProgress::None => Ok(()),
             _ => state.files.truncate(path, length_bytes),
         })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
-        let taken = self.write_disk(Kind::Write, "lock", path, |state, _| {
+        let taken = self.write_disk(ActKind::Write, "lock", path, |state, _| {
             if state.files.read(path).is_none() {
-                state.files.scribble(path, &[])?;
+                state.files.write_volatile(path, &[])?;
             }
             Ok(state.lock(path, self.name))
         });
-        Ok(taken?.then(|| Box::new(Held::new(self, path)) as Box<dyn LockedFile>))
+        Ok(taken?.then(|| Box::new(HeldLock::new(self, path)) as Box<dyn LockedFile>))
     }
 }
 
 /// A lock that is held.
-pub struct Held {
+pub struct HeldLock {
     process: Process,
     path: PathBuf,
     name: ProcessName,
 }
 
-impl Held {
+impl HeldLock {
     /// One that was taken.
     pub fn new(process: &Process, path: &Path) -> Self {
         Self { process: process.clone(), path: path.to_owned(), name: process.name }
     }
 }
 
-impl LockedFile for Held {
+impl LockedFile for HeldLock {
     fn write(&mut self, content: &[u8]) -> io::Result<()> {
         let path = &self.path;
-        self.process.write_disk(Kind::Write, "name the holder in", path, |state, progress| match progress {
-            Progress::None => Ok(()),
-            _ => state.files.scribble(path, content),
-        })
+        self.process.write_disk(
+            ActKind::Write,
+            "name the holder in",
+            path,
+            |state, progress| match progress {
+                WriteProgress::None => Ok(()),
+                _ => state.files.write_volatile(path, content),
+            },
+        )
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         self.process.machine().state().unlock(&self.path, self.name);
     }

@@ -60,7 +60,7 @@ pub enum OperatorAct {
 
 /// What an act is, as far as it decides what can happen at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ActKind {
     /// Reads the disk.
     Read,
     /// Writes to the disk.
@@ -139,17 +139,17 @@ impl Faults {
     }
 
     /// What happens at an act of a kind, if anything.
-    pub fn at(&mut self, kind: Kind) -> Option<Fault> {
+    pub fn next_fault(&mut self, kind: ActKind) -> Option<Fault> {
         if self.left_count == 0 || !self.random.one_in(self.one_in) {
             return None;
         }
         let trouble = *self.random.pick(&self.troubles);
         let fault = *self.random.pick(trouble);
         let fits = match fault {
-            Fault::DiskError(_) => matches!(kind, Kind::Read | Kind::Write | Kind::Swap),
-            Fault::DiskFull { .. } | Fault::ReadOnly => matches!(kind, Kind::Write | Kind::Swap),
-            Fault::Service(_) => kind == Kind::Service,
-            Fault::Operator(_) => kind != Kind::Swap,
+            Fault::DiskError(_) => matches!(kind, ActKind::Read | ActKind::Write | ActKind::Swap),
+            Fault::DiskFull { .. } | Fault::ReadOnly => matches!(kind, ActKind::Write | ActKind::Swap),
+            Fault::Service(_) => kind == ActKind::Service,
+            Fault::Operator(_) => kind != ActKind::Swap,
             _ => true,
         };
         if fits {

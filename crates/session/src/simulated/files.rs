@@ -25,7 +25,7 @@ pub enum Device {
 
 /// How far an act gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum WriteProgress {
     /// It is done.
     Whole,
     /// Nothing of it happens.
@@ -41,14 +41,14 @@ enum Node {
 }
 
 /// Entries that change together; `None` for a name that goes.
-type Step = Vec<(String, Option<Node>)>;
+type DirectoryUpdate = Vec<(String, Option<Node>)>;
 
 #[derive(Debug, Clone, Default)]
 struct Directory {
     entries: BTreeMap<String, Node>,
     durable: BTreeMap<String, Node>,
     /// What was done since the directory was last brought to the disk.
-    pending: Vec<Step>,
+    pending: Vec<DirectoryUpdate>,
 }
 
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ struct Inode {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Space {
+struct FreeSpace {
     free_bytes: u64,
     read_only: bool,
 }
@@ -73,7 +73,7 @@ struct Space {
 pub struct Files {
     directories: BTreeMap<PathBuf, Directory>,
     inodes: Vec<Inode>,
-    spaces: [Space; 2],
+    spaces: [FreeSpace; 2],
     /// Whether journals and configuration are on one disk.
     one_disk: bool,
 }
@@ -81,7 +81,7 @@ pub struct Files {
 impl Files {
     /// With some directories, their parents first, and nothing in them.
     pub fn new(directories: &[&str], one_disk: bool) -> Self {
-        let space = Space { free_bytes: PLENTY_BYTES, read_only: false };
+        let space = FreeSpace { free_bytes: PLENTY_BYTES, read_only: false };
         let mut files = Self { directories: BTreeMap::new(), inodes: vec![], spaces: [space; 2], one_disk };
         for path in directories {
             let path = Path::new(path);
@@ -100,7 +100,7 @@ impl Files {
     }
 
     /// Another program leaves that little space.
-    pub fn fill_up(&mut self, path: &Path, free_bytes: u64) {
+    pub fn set_free_bytes(&mut self, path: &Path, free_bytes: u64) {
         let device = self.device(path);
         self.spaces[device as usize].free_bytes = free_bytes;
     }
@@ -113,7 +113,7 @@ impl Files {
 
     /// The operator makes room and mounts everything again.
     pub fn repair(&mut self) {
-        self.spaces = [Space { free_bytes: PLENTY_BYTES, read_only: false }; 2];
+        self.spaces = [FreeSpace { free_bytes: PLENTY_BYTES, read_only: false }; 2];
     }
 
     fn writable(&self, path: &Path) -> io::Result<Device> {
@@ -167,7 +167,7 @@ impl Files {
         all.filter_map(file).collect()
     }
 
-    fn change(&mut self, folder: &Path, step: Step) -> io::Result<()> {
+    fn change(&mut self, folder: &Path, step: DirectoryUpdate) -> io::Result<()> {
         let found = self.directories.get_mut(folder).ok_or(io::ErrorKind::NotFound)?;
         for (name, node) in &step {
             match node {
@@ -180,33 +180,33 @@ impl Files {
     }
 
     /// Takes space; gives how much of it there was.
-    fn take(&mut self, device: Device, bytes: u64) -> u64 {
+    fn take_space(&mut self, device: Device, bytes: u64) -> u64 {
         let free = &mut self.spaces[device as usize].free_bytes;
         let taken = bytes.min(*free);
         *free -= taken;
         taken
     }
 
-    fn give_back(&mut self, device: Device, bytes: u64) {
+    fn release_space(&mut self, device: Device, bytes: u64) {
         self.spaces[device as usize].free_bytes += bytes;
     }
 
     /// Creates a file that must not exist yet.
-    pub fn create(&mut self, path: &Path, file: &OldFile, progress: Progress) -> io::Result<()> {
+    pub fn create(&mut self, path: &Path, file: &OldFile, progress: WriteProgress) -> io::Result<()> {
         let device = self.writable(path)?;
         let (folder, name) = split(path).ok_or(io::ErrorKind::InvalidInput)?;
         if self.node(path).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if progress == Progress::None {
+        if progress == WriteProgress::None {
             return Ok(());
         }
         let length = part(file.content.len(), progress);
-        let fits = self.take(device, length as u64) as usize;
-        let whole = progress == Progress::Whole && fits == length;
+        let fits = self.take_space(device, length as u64) as usize;
+        let whole = progress == WriteProgress::Whole && fits == length;
         let file = match whole {
-            true => with_sum(file.clone()),
-            false => with_sum(OldFile {
+            true => with_checksum(file.clone()),
+            false => with_checksum(OldFile {
                 content: file.content[..fits].to_vec(),
                 mode: 0o600,
                 modified: None,
@@ -226,7 +226,7 @@ impl Files {
         from: &Path,
         to: &Path,
         may_replace: bool,
-        progress: Progress,
+        progress: WriteProgress,
     ) -> io::Result<()> {
         self.writable(to)?;
         let node = self.node(from).ok_or(io::ErrorKind::NotFound)?;
@@ -235,7 +235,7 @@ impl Files {
         }
         let (folder, old) = split(from).ok_or(io::ErrorKind::InvalidInput)?;
         let (_, new) = split(to).ok_or(io::ErrorKind::InvalidInput)?;
-        if progress == Progress::None {
+        if progress == WriteProgress::None {
             return Ok(());
         }
         self.release(to);
@@ -243,9 +243,9 @@ impl Files {
     }
 
     /// Removes a file; one that is not there is no error.
-    pub fn remove(&mut self, path: &Path, progress: Progress) -> io::Result<()> {
+    pub fn remove(&mut self, path: &Path, progress: WriteProgress) -> io::Result<()> {
         self.writable(path)?;
-        if progress == Progress::None || self.read(path).is_none() {
+        if progress == WriteProgress::None || self.read(path).is_none() {
             return Ok(());
         }
         let (folder, name) = split(path).ok_or(io::ErrorKind::InvalidInput)?;
@@ -257,7 +257,7 @@ impl Files {
     fn release(&mut self, path: &Path) {
         let Some(Node::File(index)) = self.node(path) else { return };
         let inode = &self.inodes[index];
-        self.give_back(inode.device, (inode.file.content.len() as u64).max(inode.reserved_to));
+        self.release_space(inode.device, (inode.file.content.len() as u64).max(inode.reserved_to));
     }
 
     /// Brings the entries of a directory to the disk.
@@ -293,7 +293,7 @@ impl Files {
     }
 
     /// Creates a tree of files that nothing brings to the disk.
-    pub fn plant(&mut self, tree: &Tree<'_>, progress: Progress) -> io::Result<()> {
+    pub fn create_tree(&mut self, tree: &Tree<'_>, progress: WriteProgress) -> io::Result<()> {
         if self.is_directory(tree.root) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -306,17 +306,17 @@ impl Files {
             missing.into_iter().try_for_each(|path| self.create_directory(path))?;
         }
         for (path, content) in tree.files.iter().take(part(tree.files.len(), progress)) {
-            self.create(path, &new_file(content.clone(), 0o600), Progress::Part(65536))?;
+            self.create(path, &new_file(content.clone(), 0o600), WriteProgress::Part(65536))?;
         }
         Ok(())
     }
 
     /// Removes a directory with all that is in it.
-    pub fn remove_tree(&mut self, path: &Path, progress: Progress) -> io::Result<()> {
+    pub fn remove_tree(&mut self, path: &Path, progress: WriteProgress) -> io::Result<()> {
         let files: Vec<PathBuf> = self.below(path).into_keys().collect();
         let count = part(files.len(), progress);
-        files.iter().take(count).try_for_each(|file| self.remove(file, Progress::Whole))?;
-        if progress != Progress::Whole {
+        files.iter().take(count).try_for_each(|file| self.remove(file, WriteProgress::Whole))?;
+        if progress != WriteProgress::Whole {
             return Ok(());
         }
         let mut folders: Vec<PathBuf> =
@@ -326,19 +326,25 @@ impl Files {
     }
 
     /// Writes at an offset and brings it to the disk.
-    pub fn append(&mut self, path: &Path, offset: u64, bytes: &[u8], progress: Progress) -> io::Result<()> {
+    pub fn append(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        bytes: &[u8],
+        progress: WriteProgress,
+    ) -> io::Result<()> {
         let device = self.writable(path)?;
         let inode = self.inode(path)?;
         let (length, room) = (inode.file.content.len() as u64, inode.reserved_to);
         let end = offset + part(bytes.len(), progress) as u64;
         let fits = match end.saturating_sub(length.max(room)) {
             0 => end,
-            more => end - (more - self.take(device, more)),
+            more => end - (more - self.take_space(device, more)),
         };
         let inode = self.inode(path)?;
         inode.file.content.resize(offset as usize, 0);
         inode.file.content.extend_from_slice(&bytes[..(fits.max(offset) - offset) as usize]);
-        if progress == Progress::Whole && fits == end {
+        if progress == WriteProgress::Whole && fits == end {
             inode.durable = Some(inode.file.clone());
             inode.ghost = None;
         }
@@ -350,9 +356,9 @@ impl Files {
         let device = self.writable(path)?;
         let inode = self.inode(path)?;
         let more = to.saturating_sub((inode.file.content.len() as u64).max(inode.reserved_to));
-        let taken = self.take(device, more);
+        let taken = self.take_space(device, more);
         if taken < more {
-            self.give_back(device, taken);
+            self.release_space(device, taken);
             return Err(io::ErrorKind::StorageFull.into());
         }
         let inode = self.inode(path)?;
@@ -370,26 +376,26 @@ impl Files {
         }
         inode.file.content.truncate(length as usize);
         inode.reserved_to = 0;
-        self.give_back(device, had.saturating_sub(length));
+        self.release_space(device, had.saturating_sub(length));
         Ok(())
     }
 
     /// Content that is not brought to the disk, in a file that is created if need be: what nobody relies on.
-    pub fn scribble(&mut self, path: &Path, content: &[u8]) -> io::Result<()> {
+    pub fn write_volatile(&mut self, path: &Path, content: &[u8]) -> io::Result<()> {
         self.writable(path)?;
         if self.node(path).is_none() {
             let file = new_file(vec![], 0o600);
-            self.create(path, &file, Progress::Part(65536))?;
+            self.create(path, &file, WriteProgress::Part(65536))?;
         }
         self.inode(path)?.file.content = content.to_vec();
         Ok(())
     }
 
     /// What an operator does: a file gets this content, or goes, and that is on the disk at once.
-    pub fn put(&mut self, path: &Path, file: Option<OldFile>) {
+    pub fn write_durable(&mut self, path: &Path, file: Option<OldFile>) {
         let Some((folder, name)) = split(path) else { return };
         let node = file.map(|file| {
-            let file = with_sum(file);
+            let file = with_checksum(file);
             let device = self.device(path);
             self.inodes.push(Inode {
                 durable: Some(file.clone()),
@@ -454,7 +460,7 @@ impl Files {
                 inode.file.content = ghost;
             }
             if inode.durable.as_ref() != Some(&inode.file) {
-                inode.file = torn(inode, random);
+                inode.file = torn_file(inode, random);
             }
             inode.durable = Some(inode.file.clone());
             inode.reserved_to = 0;
@@ -471,14 +477,14 @@ impl Files {
 }
 
 /// What is left of a file that was not brought to the disk whole.
-fn torn(inode: &Inode, random: &mut Random) -> OldFile {
+fn torn_file(inode: &Inode, random: &mut Random) -> OldFile {
     let written = &inode.file;
     let old = inode.durable.clone().unwrap_or_else(|| new_file(vec![], 0o600));
     let length = written.content.len();
     // What was on the disk before stays there, if it was not overwritten.
     let kept = written.content.iter().zip(&old.content).take_while(|(new, old)| new == old).count();
     let cut = kept + random.up_to(length - kept);
-    with_sum(match random.below(4) {
+    with_checksum(match random.below(4) {
         0 => old,
         1 => written.clone(),
         2 => OldFile { content: written.content[..cut].to_vec(), ..written.clone() },
@@ -495,18 +501,26 @@ fn torn(inode: &Inode, random: &mut Random) -> OldFile {
 /// A file of root's.
 pub fn new_file(content: Vec<u8>, mode: u32) -> OldFile {
     let sha256 = String::new();
-    with_sum(OldFile { content, sha256, mode, uid: 0, gid: 0, modified: None, attributes: BTreeMap::new() })
+    with_checksum(OldFile {
+        content,
+        sha256,
+        mode,
+        uid: 0,
+        gid: 0,
+        modified: None,
+        attributes: BTreeMap::new(),
+    })
 }
 
-fn with_sum(file: OldFile) -> OldFile {
+fn with_checksum(file: OldFile) -> OldFile {
     OldFile { sha256: sha256_hex(&file.content), ..file }
 }
 
-fn part(length: usize, progress: Progress) -> usize {
+fn part(length: usize, progress: WriteProgress) -> usize {
     match progress {
-        Progress::Whole => length,
-        Progress::None => 0,
-        Progress::Part(share) => (length as u64 * share.min(65536) / 65536) as usize,
+        WriteProgress::Whole => length,
+        WriteProgress::None => 0,
+        WriteProgress::Part(share) => (length as u64 * share.min(65536) / 65536) as usize,
     }
 }
 

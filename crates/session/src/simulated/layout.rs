@@ -25,7 +25,7 @@ pub const PROGRAM: &str = "/usr/sbin/apache2";
 
 /// How setting changes are written, and what comes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Style {
+pub struct ConfigStyle {
     /// Whether MaxRequestWorkers is written where it is, and not into a late drop-in.
     pub workers_in_place: bool,
     /// Whether ServerLimit is.
@@ -40,7 +40,7 @@ pub struct Style {
     pub poison: Option<&'static str>,
 }
 
-impl Style {
+impl ConfigStyle {
     /// What a test and a start make of such a line.
     pub const POISONS: [&'static str; 2] = [INVALID, DEADLY];
 

@@ -4,9 +4,9 @@
 //! The rate is the least of min(W, N) / S and C / D; what does not fit waits in the accept queue.
 
 use crate::simulated::random::Random;
-use crate::simulated::server::Settings;
+use crate::simulated::server::EffectiveSettings;
 use std::collections::BTreeMap;
-use webdyno_model::brake::{Brake, BrakeCause};
+use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::number::Number;
@@ -15,7 +15,7 @@ use webdyno_model::workload::Workload;
 
 /// What the users ask for, and what the machine can give.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct LoadModel {
     /// Users in a closed loop.
     pub users: f64,
     /// How long a request holds a worker.
@@ -35,7 +35,7 @@ pub struct Model {
 }
 
 /// A server with room for more workers.
-pub const PLENTY: Model = Model {
+pub const PLENTY: LoadModel = LoadModel {
     users: 450.0,
     worker_time_s: 0.2,
     cpu_s_per_request: 0.0004,
@@ -46,7 +46,7 @@ pub const PLENTY: Model = Model {
     records_times: true,
 };
 
-impl Model {
+impl LoadModel {
     /// The one of a seed.
     pub fn of(seed: u64) -> Self {
         let mut random = Random::new(seed, 2);
@@ -64,7 +64,7 @@ impl Model {
     }
 
     /// Good answers per second.
-    pub fn rate(&self, settings: Settings) -> f64 {
+    pub fn rate(&self, settings: EffectiveSettings) -> f64 {
         let workers = settings.workers as f64;
         let by_workers = workers.min(self.users) / self.worker_time_s;
         let by_cpu = self.cores / self.cpu_s_per_request;
@@ -73,8 +73,8 @@ impl Model {
     }
 
     /// What a load generator sees in a second.
-    pub fn interval(&self, settings: Settings, second: u32, random: &mut Random) -> Interval {
-        let rate = self.rate(settings) * (1.0 + 0.02 * random.noise());
+    pub fn interval(&self, settings: EffectiveSettings, second: u32, random: &mut Random) -> Interval {
+        let rate = self.rate(settings) * (1.0 + 0.02 * random.symmetric());
         let response_us = self.users / rate * 1e6;
         let seconds = if self.records_times { 1 } else { u64::from(self.length_s) };
         let times = (self.records_times || second == 0).then(|| {
@@ -97,7 +97,7 @@ impl Model {
     }
 
     /// What is read of the server in a second.
-    pub fn samples(&self, settings: Settings, second: f64) -> [Sample; 4] {
+    pub fn samples(&self, settings: EffectiveSettings, second: f64) -> [Sample; 4] {
         let (rate, workers) = (self.rate(settings), settings.workers as f64);
         let busy = (rate * self.worker_time_s).min(workers);
         let cpu = (rate * self.cpu_s_per_request / self.cores).min(1.0);
@@ -151,10 +151,10 @@ impl Model {
     }
 
     /// Why the load is stopped with these settings, if it is.
-    pub fn brake(&self, settings: Settings) -> Option<Brake> {
+    pub fn brake(&self, settings: EffectiveSettings) -> Option<HarmGuardTrip> {
         let in_use = (settings.workers as f64).min(self.users);
-        (in_use > self.brake_workers).then(|| Brake {
-            cause: BrakeCause::OutOfMemory,
+        (in_use > self.brake_workers).then(|| HarmGuardTrip {
+            cause: HarmCause::OutOfMemory,
             metric: "memory.oom_kills_count".into(),
             value: Number(1.0),
             limit: Number(1.0),

@@ -1,8 +1,8 @@
 //! A modelled machine: its files, processes, clock and server. Everything that a process does is an act, and at each act
 //! something may go wrong.
 
-use crate::simulated::faults::{Fault, Faults, Kind, OperatorAct, ServiceFault};
-use crate::simulated::files::{Files, Progress};
+use crate::simulated::faults::{ActKind, Fault, Faults, OperatorAct, ServiceFault};
+use crate::simulated::files::{Files, WriteProgress};
 use crate::simulated::layout::{DEADLY, ETC, STATE};
 use crate::simulated::operator::Operator;
 use crate::simulated::server::{Server, configured, has_line};
@@ -17,23 +17,23 @@ use webdyno_host::os::process::ProcessName;
 const ACT_US: u64 = 1000;
 
 /// The payload of the panic that ends a process of the model.
-pub struct Ended;
+pub struct ProcessEnded;
 
 /// How a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
+enum ProcessCondition {
     Runs,
     Hangs,
 }
 
 /// All that there is on a machine.
-pub struct State {
+pub struct MachineState {
     /// Microseconds since the first boot.
     pub clock_us: u64,
     boots: u32,
     booted_us: u64,
     next_pid: u32,
-    processes: Vec<(ProcessName, Condition)>,
+    processes: Vec<(ProcessName, ProcessCondition)>,
     locks: BTreeMap<PathBuf, ProcessName>,
     /// Who gives the orders.
     pub tool: Option<ProcessName>,
@@ -73,7 +73,7 @@ pub struct State {
 
 /// A machine that processes share.
 #[derive(Clone)]
-pub struct Machine(Arc<Mutex<State>>);
+pub struct Machine(Arc<Mutex<MachineState>>);
 
 /// A process on a machine: the seams to it, all in one.
 #[derive(Clone)]
@@ -85,23 +85,23 @@ pub struct Process {
 
 /// How an act goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Course {
+pub struct ActOutcome {
     /// How far it gets.
-    pub progress: Progress,
+    pub progress: WriteProgress,
     /// With which error it ends.
     pub error: Option<io::ErrorKind>,
     /// What the service does instead.
     pub service: Option<ServiceFault>,
 }
 
-impl Course {
-    const SMOOTH: Self = Self { progress: Progress::Whole, error: None, service: None };
+impl ActOutcome {
+    const SMOOTH: Self = Self { progress: WriteProgress::Whole, error: None, service: None };
 }
 
 impl Machine {
     /// A machine that runs, with these files and a server that has read them.
     pub fn new(files: Files, operator: Operator, faults: Faults, traced: bool) -> Self {
-        let mut state = State {
+        let mut state = MachineState {
             clock_us: 0,
             boots: 0,
             booted_us: 0,
@@ -132,7 +132,7 @@ impl Machine {
     }
 
     /// The state, for whoever sets up and looks on.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, MachineState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,12 +143,12 @@ impl Machine {
     }
 }
 
-impl State {
+impl MachineState {
     /// Starts a process.
     pub fn start(&mut self) -> ProcessName {
         self.next_pid += 1;
         let name = ProcessName { pid: self.next_pid, start_ticks: (self.clock_us - self.booted_us) / 10_000 };
-        self.processes.push((name, Condition::Runs));
+        self.processes.push((name, ProcessCondition::Runs));
         name
     }
 
@@ -166,7 +166,7 @@ impl State {
 
     /// Whether it is there and works.
     pub fn runs(&self, name: ProcessName) -> bool {
-        self.processes.contains(&(name, Condition::Runs))
+        self.processes.contains(&(name, ProcessCondition::Runs))
     }
 
     /// Which boot this is.
@@ -176,7 +176,7 @@ impl State {
 
     /// Pids and clock ticks begin anew; nothing is started yet.
     pub fn boot(&mut self) {
-        self.note(|| "the machine boots".into());
+        self.trace(|| "the machine boots".into());
         self.boots += 1;
         self.booted_us = self.clock_us;
         self.next_pid = 100;
@@ -215,7 +215,7 @@ impl State {
     }
 
     /// For people who read a replay.
-    pub fn note(&mut self, text: impl FnOnce() -> String) {
+    pub fn trace(&mut self, text: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(text());
         }
@@ -229,34 +229,38 @@ impl State {
     }
 
     /// What strikes an act: how it goes, and what happens within it to processes and power.
-    fn befall(&mut self, name: ProcessName, kind: Kind) -> (Course, Option<Fault>) {
-        let Some(fault) = self.faults.at(kind) else { return (Course::SMOOTH, None) };
+    fn draw_fault(&mut self, name: ProcessName, kind: ActKind) -> (ActOutcome, Option<Fault>) {
+        let Some(fault) = self.faults.next_fault(kind) else { return (ActOutcome::SMOOTH, None) };
         self.faults_count += 1;
-        self.note(|| format!("  !! {fault:?}"));
+        self.trace(|| format!("  !! {fault:?}"));
         let share = self.faults.share();
         // At either end, or in between.
         let progress = match share % 4 {
-            0 => Progress::None,
-            1 => Progress::Whole,
-            _ => Progress::Part(share),
+            0 => WriteProgress::None,
+            1 => WriteProgress::Whole,
+            _ => WriteProgress::Part(share),
         };
-        let mut course = Course::SMOOTH;
+        let mut course = ActOutcome::SMOOTH;
         match fault {
             Fault::Kill { tool, worker } => {
                 let strikes_us = tool && Some(name) == self.tool || worker && Some(name) == self.worker;
-                course.progress = if strikes_us { progress } else { Progress::Whole };
+                course.progress = if strikes_us { progress } else { WriteProgress::Whole };
                 return (course, Some(fault));
             }
-            Fault::Hang | Fault::PowerLoss => return (Course { progress, ..course }, Some(fault)),
+            Fault::Hang | Fault::PowerLoss => return (ActOutcome { progress, ..course }, Some(fault)),
             Fault::LostConnection => self.is_connected = false,
             Fault::DiskError(error) => {
                 // What failed has not been brought to the disk.
-                let progress =
-                    if progress == Progress::Whole { Progress::Part(share | 65536) } else { progress };
-                course = Course { progress, error: Some(error), ..course };
+                let progress = if progress == WriteProgress::Whole {
+                    WriteProgress::Part(share | 65536)
+                } else {
+                    progress
+                };
+                course = ActOutcome { progress, error: Some(error), ..course };
             }
             Fault::DiskFull { free_bytes } => {
-                self.files.fill_up(Path::new(if share.is_multiple_of(2) { ETC } else { STATE }), free_bytes);
+                self.files
+                    .set_free_bytes(Path::new(if share.is_multiple_of(2) { ETC } else { STATE }), free_bytes);
             }
             Fault::ReadOnly => {
                 self.files.make_read_only(Path::new(if share.is_multiple_of(2) { ETC } else { STATE }))
@@ -268,7 +272,7 @@ impl State {
     }
 
     /// What happens to processes and power.
-    fn strike(&mut self, fault: Fault) {
+    fn inject_fault(&mut self, fault: Fault) {
         let (tool, worker) = (self.tool, self.worker);
         match fault {
             Fault::Kill { tool: hits_tool, worker: hits_worker } => {
@@ -277,7 +281,7 @@ impl State {
             }
             Fault::Hang => {
                 let standing = self.processes.iter_mut().filter(|(name, _)| Some(*name) == worker);
-                standing.for_each(|(_, condition)| *condition = Condition::Hangs);
+                standing.for_each(|(_, condition)| *condition = ProcessCondition::Hangs);
             }
             Fault::PowerLoss => self.lose_power(),
             _ => {}
@@ -285,18 +289,18 @@ impl State {
     }
 
     /// The operator ends what stands still: all but the agent, which the next rollback ends by itself.
-    pub fn end_standing(&mut self, but: Option<ProcessName>) {
-        let stands = |(name, condition): &(ProcessName, Condition)| {
-            (*condition == Condition::Hangs && Some(*name) != but).then_some(*name)
+    pub fn end_hanging(&mut self, but: Option<ProcessName>) {
+        let stands = |(name, condition): &(ProcessName, ProcessCondition)| {
+            (*condition == ProcessCondition::Hangs && Some(*name) != but).then_some(*name)
         };
         let standing: Vec<_> = self.processes.iter().filter_map(stands).collect();
         standing.into_iter().for_each(|name| self.end(name));
     }
 
     /// The operator takes out of the files what keeps his service from starting.
-    pub fn mend(&mut self) {
+    pub fn repair_config(&mut self) {
         if configured(&self.files).is_none() || has_line(&self.files, DEADLY) {
-            self.operator.mend(&mut self.files);
+            self.operator.repair_config(&mut self.files);
         }
     }
 
@@ -304,7 +308,7 @@ impl State {
         match act {
             OperatorAct::Edit => self.operator.edit(&mut self.files, self.faults.random(), self.clock_us),
             OperatorAct::Delete => self.operator.delete(&mut self.files, self.faults.random()),
-            OperatorAct::PutBack => self.operator.put_back(&mut self.files, self.faults.random()),
+            OperatorAct::PutBack => self.operator.restore_original(&mut self.files, self.faults.random()),
             OperatorAct::Reload => self.server.reload((&self.files, self.clock_us)),
             OperatorAct::Restart => self.restart_server(),
             OperatorAct::KillService => {
@@ -317,7 +321,7 @@ impl State {
             self.restart_server();
         }
         // A configuration that ends it ends it whoever reloads it.
-        self.bury_server();
+        self.reap_server();
     }
 
     /// Starts the service anew.
@@ -325,11 +329,11 @@ impl State {
         self.kill_server();
         let main = self.start();
         self.server.start(main, (&self.files, self.clock_us));
-        self.bury_server();
+        self.reap_server();
     }
 
     /// A main process that ended leaves the table of processes.
-    pub fn bury_server(&mut self) {
+    pub fn reap_server(&mut self) {
         if let Some(main) = self.server.ended.take() {
             self.end(main);
         }
@@ -345,29 +349,29 @@ impl Process {
     /// Does something, as far as it gets. Ends this process when something strikes it.
     pub fn act<T>(
         &self,
-        kind: Kind,
+        kind: ActKind,
         name: impl FnOnce() -> String,
-        perform: impl FnOnce(&mut State, Course) -> T,
+        perform: impl FnOnce(&mut MachineState, ActOutcome) -> T,
     ) -> T {
         let mut state = self.machine.state();
         if !state.runs(self.name) {
             drop(state);
-            resume_unwind(Box::new(Ended));
+            resume_unwind(Box::new(ProcessEnded));
         }
         state.acts_count += 1;
         state.clock_us += ACT_US;
         let (count, pid) = (state.acts_count, self.name.pid);
-        state.note(|| format!("{count:5} [{pid}] {}", name()));
-        let (course, strikes) = state.befall(self.name, kind);
+        state.trace(|| format!("{count:5} [{pid}] {}", name()));
+        let (course, strikes) = state.draw_fault(self.name, kind);
         let done = perform(&mut state, course);
         if let Some(fault) = strikes {
-            state.strike(fault);
+            state.inject_fault(fault);
         }
         let runs = state.runs(self.name);
         drop(state);
         match runs {
             true => done,
-            false => resume_unwind(Box::new(Ended)),
+            false => resume_unwind(Box::new(ProcessEnded)),
         }
     }
 }

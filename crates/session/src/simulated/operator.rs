@@ -1,7 +1,7 @@
 //! The operator, who edits the same files meanwhile: what he did, so that it can be told whether it was respected.
 
 use crate::simulated::files::{Files, new_file};
-use crate::simulated::layout::{ETC, Style};
+use crate::simulated::layout::{ConfigStyle, ETC};
 use crate::simulated::random::Random;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub type Configuration = BTreeMap<PathBuf, OldFile>;
 
 /// What an operator did to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
+pub struct OperatorEdit {
     /// What he found.
     pub over: Option<OldFile>,
     /// What he left.
@@ -25,7 +25,7 @@ pub struct Operator {
     /// The files at the beginning.
     pub original: BTreeMap<PathBuf, OldFile>,
     /// By file, in order.
-    pub edits: BTreeMap<PathBuf, Vec<Edit>>,
+    pub edits: BTreeMap<PathBuf, Vec<OperatorEdit>>,
     /// Whether the service was ended by others.
     /// Whether the service was ended by others.
     pub killed_service: bool,
@@ -39,7 +39,7 @@ impl Operator {
         let mut content = over.content.clone();
         content.extend_from_slice(format!("# by hand at {clock_us}\n").as_bytes());
         let modified = Some((clock_us as i64 / 1_000_000, clock_us as i64 % 1_000_000));
-        self.leave(files, &path, Some(OldFile { content, modified, ..over }));
+        self.record_edit(files, &path, Some(OldFile { content, modified, ..over }));
     }
 
     /// Removes a file that may be missing.
@@ -47,43 +47,43 @@ impl Operator {
         let there: Vec<_> = configuration(files).into_keys().filter(|path| is_optional(path)).collect();
         if !there.is_empty() {
             let path = random.pick(&there).clone();
-            self.leave(files, &path, None);
+            self.record_edit(files, &path, None);
         }
     }
 
     /// Puts a file back as it was at the beginning.
-    pub fn put_back(&mut self, files: &mut Files, random: &mut Random) {
+    pub fn restore_original(&mut self, files: &mut Files, random: &mut Random) {
         let now = configuration(files);
         let differs = |path: &&PathBuf| now.get(*path) != self.original.get(*path);
         let changed: Vec<PathBuf> = now.keys().chain(self.original.keys()).filter(differs).cloned().collect();
         if !changed.is_empty() {
             let path = random.pick(&changed).clone();
             let original = self.original.get(&path).cloned();
-            self.leave(files, &path, original);
+            self.record_edit(files, &path, original);
         }
     }
 
     /// Takes lines that spoil everything out of files that he edited himself: those are his now.
-    pub fn mend(&mut self, files: &mut Files) {
+    pub fn repair_config(&mut self, files: &mut Files) {
         for (path, file) in configuration(files) {
             let text = String::from_utf8_lossy(&file.content).into_owned();
-            let good = text.lines().filter(|line| !Style::POISONS.contains(line));
+            let good = text.lines().filter(|line| !ConfigStyle::POISONS.contains(line));
             let content = good.map(|line| format!("{line}\n")).collect::<String>().into_bytes();
             if content != file.content && self.edits.contains_key(&path) {
-                self.leave(files, &path, Some(OldFile { content, ..file }));
+                self.record_edit(files, &path, Some(OldFile { content, ..file }));
             }
         }
     }
 
-    fn leave(&mut self, files: &mut Files, path: &Path, now: Option<OldFile>) {
+    fn record_edit(&mut self, files: &mut Files, path: &Path, now: Option<OldFile>) {
         let over = files.read(path).cloned();
-        files.put(path, now);
+        files.write_durable(path, now);
         let now = files.read(path).cloned();
-        self.edits.entry(path.to_owned()).or_default().push(Edit { over, now });
+        self.edits.entry(path.to_owned()).or_default().push(OperatorEdit { over, now });
     }
 
     /// What he left of a file last; `None` when he did not touch it.
-    pub fn left(&self, path: &Path) -> Option<&Edit> {
+    pub fn last_edit(&self, path: &Path) -> Option<&OperatorEdit> {
         self.edits.get(path)?.last()
     }
 }

@@ -43,7 +43,7 @@ impl Random {
     }
 
     /// From -0.5 to 0.5.
-    pub fn noise(&mut self) -> f64 {
+    pub fn symmetric(&mut self) -> f64 {
         self.below(1000) as f64 / 1000.0 - 0.5
     }
 }

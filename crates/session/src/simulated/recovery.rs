@@ -2,7 +2,7 @@
 
 use crate::simulated::faults::Faults;
 use crate::simulated::machine::{Machine, Process};
-use crate::simulated::stand::{live, text_of, tools};
+use crate::simulated::target::{error_text, live, tools};
 use std::path::Path;
 use webdyno_host::change::Tools;
 use webdyno_host::change::undo::rollback::{
@@ -18,7 +18,7 @@ const UNITS: &str = "/etc/systemd/system";
 
 /// What this operator does.
 #[derive(Debug, Clone, Copy)]
-pub struct Habits {
+pub struct OperatorHabits {
     /// Whether he asks for a rollback at once, and does not begin with the next tuning.
     pub rolls_back: bool,
     /// Whether he rolls back what was kept, too.
@@ -27,11 +27,11 @@ pub struct Habits {
 
 /// What the next commands do, until nothing is left to do. Things go on going wrong for a while. Gives all that a person
 /// was told.
-pub fn recovered(
+pub fn recover(
     machine: &Machine,
     mut told: Vec<String>,
     agent: Option<ProcessName>,
-    habits: Habits,
+    habits: OperatorHabits,
 ) -> Vec<String> {
     for attempt in 0..=STRUCK_COMMANDS_COUNT {
         while machine.state().is_down {
@@ -39,14 +39,14 @@ pub fn recovered(
         }
         let is_last = attempt == STRUCK_COMMANDS_COUNT;
         if is_last {
-            repaired(machine, agent);
+            repair_machine(machine, agent);
         }
         let process = machine.start();
         machine.state().worker = Some(process.name);
         let is_over = live(|| {
             let tools = tools(&process);
             let tunes = is_last || attempt < 2 && !habits.rolls_back;
-            let is_begun = tunes && begin_a_tuning(&tools, &mut told);
+            let is_begun = tunes && start_next_tuning(&tools, &mut told);
             if tunes && !is_last {
                 is_begun && !habits.rolls_back_kept
             } else {
@@ -63,15 +63,15 @@ pub fn recovered(
 }
 
 /// The next tuning begins when nothing goes wrong any more: whatever was left to do is done now.
-pub fn undisturbed(machine: &Machine, mut told: Vec<String>) -> Vec<String> {
+pub fn recover_without_faults(machine: &Machine, mut told: Vec<String>) -> Vec<String> {
     {
         let mut state = machine.state();
         state.faults = Faults::none();
         state.files.repair();
-        state.end_standing(None);
+        state.end_hanging(None);
     }
     let process = machine.start();
-    let is_begun = begin_a_tuning(&tools(&process), &mut told);
+    let is_begun = start_next_tuning(&tools(&process), &mut told);
     let mut state = machine.state();
     state.end(process.name);
     if !is_begun {
@@ -84,7 +84,7 @@ pub fn undisturbed(machine: &Machine, mut told: Vec<String>) -> Vec<String> {
 /// The machine boots: what was hooked there puts everything back, then the service starts.
 fn boot(machine: &Machine) {
     machine.state().boot();
-    let is_hooked = is_hooked(machine);
+    let is_hooked = has_boot_unit(machine);
     let faults_count = machine.state().faults_count;
     if is_hooked {
         let process: Process = machine.start();
@@ -94,7 +94,7 @@ fn boot(machine: &Machine) {
     }
     let mut state = machine.state();
     if !state.is_down {
-        state.note(|| "the service is started".into());
+        state.trace(|| "the service is started".into());
         state.restart_server();
         let is_struck = !is_hooked || state.faults_count > faults_count;
         state.is_dead_since_boot |= is_struck && !state.server.is_running();
@@ -102,7 +102,7 @@ fn boot(machine: &Machine) {
 }
 
 /// Whether the unit and what makes the boot want it are there.
-fn is_hooked(machine: &Machine) -> bool {
+fn has_boot_unit(machine: &Machine) -> bool {
     let state = machine.state();
     let has = |folder: &Path| {
         let names = state.files.list(folder).unwrap_or_default();
@@ -113,37 +113,37 @@ fn is_hooked(machine: &Machine) -> bool {
 
 /// The operator makes room on his disks, mends his own files, and ends what stands still; not the agent, if a rollback
 /// has to do that.
-fn repaired(machine: &Machine, agent: Option<ProcessName>) {
+fn repair_machine(machine: &Machine, agent: Option<ProcessName>) {
     {
         let mut state = machine.state();
-        state.note(|| "the operator repairs everything".into());
+        state.trace(|| "the operator repairs everything".into());
         state.faults = Faults::none();
         state.files.repair();
-        state.mend();
+        state.repair_config();
     }
     let look = machine.start();
     let is_pending = pending_with(&tools(&look)).is_ok_and(|all| all.iter().any(|journal| !journal.kept));
     let mut state = machine.state();
     state.end(look.name);
-    state.end_standing(agent.filter(|_| is_pending));
+    state.end_hanging(agent.filter(|_| is_pending));
 }
 
 /// The next tuning begins: it puts back what was cut off. Whether it could go on.
-fn begin_a_tuning(tools: &Tools, told: &mut Vec<String>) -> bool {
+fn start_next_tuning(tools: &Tools, told: &mut Vec<String>) -> bool {
     let done = undo_interrupted_with(tools)
         .unwrap_or_else(|error| Interrupted { problem: Some(error), ..Interrupted::default() });
-    told.extend(done.problem.as_ref().map(text_of));
+    told.extend(done.problem.as_ref().map(error_text));
     // As the command does: what was told a moment ago is not told again.
     let is_told = done.problem.is_some() || !done.lines.is_empty();
     told.extend(notice_with(tools).filter(|_| !is_told));
     let again = undo_interrupted_with(tools).unwrap_or_default();
-    told.extend(again.problem.as_ref().map(text_of));
+    told.extend(again.problem.as_ref().map(error_text));
     let is_quiet = again.lines.is_empty() && again.problem.is_none();
     is_quiet && pending_with(tools).is_ok_and(|all| all.iter().all(|journal| journal.kept))
 }
 
 /// `webdyno rollback`, if there is anything that he wants to be rolled back. Whether nothing is left to do.
-fn roll_back(tools: &Tools, habits: Habits, told: &mut Vec<String>) -> bool {
+fn roll_back(tools: &Tools, habits: OperatorHabits, told: &mut Vec<String>) -> bool {
     told.extend(notice_with(tools));
     let Ok(pending) = pending_with(tools) else { return false };
     let is_wanted =
@@ -151,9 +151,9 @@ fn roll_back(tools: &Tools, habits: Habits, told: &mut Vec<String>) -> bool {
     if !is_wanted {
         return undo_interrupted_with(tools).is_ok_and(|done| done.problem.is_none());
     }
-    told.extend(rollback_with(tools).err().map(|error| text_of(&error)));
+    told.extend(rollback_with(tools).err().map(|error| error_text(&error)));
     told.extend(notice_with(tools));
     let again = rollback_with(tools);
-    told.extend(again.as_ref().err().map(text_of));
+    told.extend(again.as_ref().err().map(error_text));
     again.is_ok_and(|lines| lines.is_empty())
 }

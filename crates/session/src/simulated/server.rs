@@ -1,7 +1,7 @@
 //! The modelled server: it reads its files when it is started or reloaded, and goes on with what it read.
 
 use crate::simulated::files::Files;
-use crate::simulated::layout::{DEADLY, ETC, INVALID, Style};
+use crate::simulated::layout::{ConfigStyle, DEADLY, ETC, INVALID};
 use crate::simulated::operator::configuration;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use webdyno_host::os::process::ProcessName;
 
 /// The values that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct EffectiveSettings {
     /// MaxRequestWorkers.
     pub workers: i64,
     /// ServerLimit.
@@ -17,7 +17,7 @@ pub struct Settings {
 }
 
 /// What the program takes without any configuration.
-const DEFAULT: Settings = Settings { workers: 256, server_limit: 256 };
+const DEFAULT: EffectiveSettings = EffectiveSettings { workers: 256, server_limit: 256 };
 
 /// The folders in which the files are read, in order.
 const FOLDERS: [&str; 3] = ["", "mods-enabled", "conf-enabled"];
@@ -29,11 +29,11 @@ pub struct Server {
     pub main: Option<ProcessName>,
     /// A main process that ended by itself, until the machine takes note of it.
     pub ended: Option<ProcessName>,
-    running: Option<Settings>,
+    running: Option<EffectiveSettings>,
     /// The values at the first start.
-    at_first: Option<Settings>,
+    at_first: Option<EffectiveSettings>,
     /// How its settings are written.
-    pub style: Style,
+    pub style: ConfigStyle,
     /// What it read last: the sums of its files.
     read: BTreeMap<PathBuf, String>,
     /// When.
@@ -47,12 +47,12 @@ impl Server {
     }
 
     /// The values in force; `None` when it does not run.
-    pub fn running(&self) -> Option<Settings> {
+    pub fn running(&self) -> Option<EffectiveSettings> {
         self.running.filter(|_| self.is_running())
     }
 
     /// Something that the files do not show gives it other values than they say. That ends with what it was meant for.
-    pub fn override_with(&mut self, settings: Option<Settings>) {
+    pub fn override_with(&mut self, settings: Option<EffectiveSettings>) {
         let is_back =
             self.running.zip(self.at_first).is_some_and(|(now, first)| now.workers == first.workers);
         if !is_back {
@@ -61,8 +61,8 @@ impl Server {
     }
 
     /// The files that are not as it read them.
-    pub fn waiting(&self, files: &Files) -> Vec<PathBuf> {
-        let now = sums(files);
+    pub fn pending_files(&self, files: &Files) -> Vec<PathBuf> {
+        let now = checksums(files);
         let differs = |path: &&PathBuf| now.get(*path) != self.read.get(*path);
         let gone = self.read.keys().filter(|path| !now.contains_key(*path));
         now.keys().chain(gone).filter(differs).cloned().collect()
@@ -84,8 +84,8 @@ impl Server {
                 let server_limit =
                     self.running.map_or(configured.server_limit, |running| running.server_limit);
                 let workers = configured.workers.min(server_limit);
-                self.running = Some(Settings { workers, server_limit });
-                self.read = sums(files);
+                self.running = Some(EffectiveSettings { workers, server_limit });
+                self.read = checksums(files);
                 self.read_at_us = clock_us;
                 self.at_first = self.at_first.or(self.running);
             }
@@ -93,12 +93,12 @@ impl Server {
     }
 }
 
-fn sums(files: &Files) -> BTreeMap<PathBuf, String> {
+fn checksums(files: &Files) -> BTreeMap<PathBuf, String> {
     configuration(files).into_iter().map(|(path, file)| (path, file.sha256)).collect()
 }
 
 /// What the files say, as a start would take it over; `None` when they are not valid.
-pub fn configured(files: &Files) -> Option<Settings> {
+pub fn configured(files: &Files) -> Option<EffectiveSettings> {
     let mut found = DEFAULT;
     for line in lines(files) {
         match line.split_once(' ') {
@@ -108,7 +108,7 @@ pub fn configured(files: &Files) -> Option<Settings> {
             _ => {}
         }
     }
-    Some(Settings { workers: found.workers.min(found.server_limit), ..found })
+    Some(EffectiveSettings { workers: found.workers.min(found.server_limit), ..found })
 }
 
 /// Whether a line is in one of the files.

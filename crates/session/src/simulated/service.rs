@@ -1,9 +1,9 @@
 //! The seam to the modelled service: how it is read, changed, tested, reloaded and started.
 
-use crate::simulated::faults::{Kind, ServiceFault};
-use crate::simulated::files::Progress;
+use crate::simulated::faults::{ActKind, ServiceFault};
+use crate::simulated::files::WriteProgress;
 use crate::simulated::layout::{BEGIN_US, ETC, PORT, PROGRAM};
-use crate::simulated::machine::{Course, Process, State};
+use crate::simulated::machine::{ActOutcome, MachineState, Process};
 use crate::simulated::server::configured;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use webdyno_host::change::journal::action::Served;
 use webdyno_host::change::seams::services::Programs;
 use webdyno_host::services::{Activation, Observe, PendingChange, Shadow, Tunable};
 use webdyno_model::change::{
-    ApplyClass, Change, FileEdit, Managed, Preparation, RenderedPlan, SettingChange,
+    ApplyClass, Change, FileEdit, ManagedFile, Preparation, RenderedPlan, SettingChange,
 };
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::{Result, UserError};
 
-fn refused(what: &str) -> UserError {
+fn refusal(what: &str) -> UserError {
     UserError::cannot_run(format!("apache: {what}"))
 }
 
-impl State {
+impl MachineState {
     fn control(&self) -> Option<Control> {
         self.server.main.map(|main| Control {
             pid: main.pid,
@@ -43,7 +43,7 @@ impl State {
 
     /// What runs now, as it shows itself.
     pub fn snapshot(&self) -> Result<ServiceSnapshot> {
-        let running = self.server.running().ok_or_else(|| refused("nothing listens on port 80"))?;
+        let running = self.server.running().ok_or_else(|| refusal("nothing listens on port 80"))?;
         let on_disk = configured(&self.files);
         let setting = |running: i64, on_disk: Option<i64>| SettingInForce {
             running: Some(SettingValue::Integer(running)),
@@ -73,15 +73,15 @@ impl State {
         })
     }
 
-    fn activate(&mut self, control: &Control, class: ApplyClass, course: Course) -> Result<Activation> {
+    fn activate(&mut self, control: &Control, class: ApplyClass, course: ActOutcome) -> Result<Activation> {
         if !self.runs_as(control) {
-            return Err(refused("its main process is gone"));
+            return Err(refusal("its main process is gone"));
         }
         if class == ApplyClass::Restart && std::mem::take(&mut self.server.style.refuses_restart) {
-            return Err(refused("it did not do what it was told"));
+            return Err(refusal("it did not do what it was told"));
         }
         let before = self.server.running();
-        if course.service != Some(ServiceFault::Refuses) && course.progress != Progress::None {
+        if course.service != Some(ServiceFault::Refuses) && course.progress != WriteProgress::None {
             self.take_over(class);
         }
         match course.service {
@@ -91,11 +91,11 @@ impl State {
             _ => {}
         }
         match (course.service, self.control()) {
-            (_, None) => Err(refused("it ended")),
+            (_, None) => Err(refusal("it ended")),
             (None | Some(ServiceFault::Ignores), Some(control)) => {
                 Ok(Activation { control, outage_us: None, unsettled: None })
             }
-            (Some(_), _) => Err(refused("it did not do what it was told")),
+            (Some(_), _) => Err(refusal("it did not do what it was told")),
         }
     }
 
@@ -104,21 +104,22 @@ impl State {
             self.restart_server();
         } else {
             self.server.reload((&self.files, self.clock_us));
-            self.bury_server();
+            self.reap_server();
         }
     }
 
-    fn start_again(&mut self, course: Course) -> Result<Activation> {
+    fn restart(&mut self, course: ActOutcome) -> Result<Activation> {
         if self.server.is_running() {
-            return Err(refused("it still runs"));
+            return Err(refusal("it still runs"));
         }
-        if matches!(course.service, None | Some(ServiceFault::LateError)) && course.progress != Progress::None
+        if matches!(course.service, None | Some(ServiceFault::LateError))
+            && course.progress != WriteProgress::None
         {
             self.take_over(ApplyClass::Restart);
         }
         match self.control().filter(|_| course.service.is_none()) {
             Some(control) => Ok(Activation { control, outage_us: None, unsettled: None }),
-            None => Err(refused("it does not start")),
+            None => Err(refusal("it does not start")),
         }
     }
 
@@ -147,7 +148,7 @@ impl State {
                     .read(&path)
                     .map_or(String::new(), |file| String::from_utf8_lossy(&file.content).into())
             });
-            *text = with_line(text, &change.setting.name, &change.to);
+            *text = with_setting(text, &change.setting.name, &change.to);
             if let Some(poison) = style.poison {
                 text.push_str(&format!("{poison}\n"));
             }
@@ -180,13 +181,13 @@ impl State {
     }
 }
 
-fn managed(change: &SettingChange) -> Managed {
+fn managed(change: &SettingChange) -> ManagedFile {
     let path = format!("{ETC}/mods-enabled/{}.conf", change.setting.name);
-    Managed { path, by: "Puppet".into(), why: "it is in its catalog".into() }
+    ManagedFile { path, by: "Puppet".into(), why: "it is in its catalog".into() }
 }
 
 /// A text in which a setting has a value, on the line where it is, or at the end.
-fn with_line(text: &str, setting: &str, to: &SettingValue) -> String {
+fn with_setting(text: &str, setting: &str, to: &SettingValue) -> String {
     let is_it = |line: &&str| line.split_once(' ').is_some_and(|(name, _)| name == setting);
     let mut lines: Vec<String> = text.lines().filter(|line| !is_it(line)).map(str::to_owned).collect();
     lines.push(format!("{setting} {to}"));
@@ -204,11 +205,11 @@ impl Observe for Process {
 
     fn snapshot(&self, _: u32, _: u16) -> Result<ServiceSnapshot> {
         self.act(
-            Kind::Service,
+            ActKind::Service,
             || "read the service".into(),
             |state, course| match course.service {
                 None | Some(ServiceFault::Ignores) => state.snapshot(),
-                Some(_) => Err(refused("its status page does not answer")),
+                Some(_) => Err(refusal("its status page does not answer")),
             },
         )
     }
@@ -221,23 +222,23 @@ impl Observe for Process {
 impl Tunable for Process {
     fn prepare(&self, _: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
         self.act(
-            Kind::Service,
+            ActKind::Service,
             || "prepare".into(),
             |state, course| match course.service {
                 None | Some(ServiceFault::Ignores) => Ok(state.prepare(changes)),
-                Some(_) => Err(refused("its configuration cannot be read")),
+                Some(_) => Err(refusal("its configuration cannot be read")),
             },
         )
     }
 
     fn validate(&self, _: &Control) -> Result<()> {
         self.act(
-            Kind::Service,
+            ActKind::Service,
             || "test the configuration".into(),
             |state, course| match course.service {
                 Some(ServiceFault::Ignores) => Ok(()),
-                Some(_) => Err(refused("the test failed")),
-                None if configured(&state.files).is_none() => Err(refused("the configuration is not valid")),
+                Some(_) => Err(refusal("the test failed")),
+                None if configured(&state.files).is_none() => Err(refusal("the configuration is not valid")),
                 None => Ok(()),
             },
         )
@@ -245,44 +246,47 @@ impl Tunable for Process {
 
     fn activate(&self, control: &Control, class: ApplyClass, _: u16) -> Result<Activation> {
         let name = || format!("{} {}", class.name(), control.pid);
-        self.act(Kind::Service, name, |state, course| state.activate(control, class, course))
+        self.act(ActKind::Service, name, |state, course| state.activate(control, class, course))
     }
 
     fn start(&self, _: &Control, _: u16) -> Result<Activation> {
-        self.act(Kind::Service, || "start the service".into(), |state, course| state.start_again(course))
+        self.act(ActKind::Service, || "start the service".into(), |state, course| state.restart(course))
     }
 
     fn pending_changes(&self, _: &Control, _: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
         self.act(
-            Kind::Service,
+            ActKind::Service,
             || "what waits for a reload".into(),
             |state, course| match course.service {
                 None | Some(ServiceFault::Ignores) => {
-                    let waiting =
-                        state.server.waiting(&state.files).into_iter().filter(|path| !own.contains(path));
+                    let waiting = state
+                        .server
+                        .pending_files(&state.files)
+                        .into_iter()
+                        .filter(|path| !own.contains(path));
                     Ok(waiting.map(|path| PendingChange { path, why: "was changed".into() }).collect())
                 }
-                Some(_) => Err(refused("its configuration cannot be read")),
+                Some(_) => Err(refusal("its configuration cannot be read")),
             },
         )
     }
 
     fn shadow(&self, _: &Control, edits: &[FileEdit], _: u16, folder: &Path) -> Result<Option<Shadow>> {
         self.act(
-            Kind::Service,
+            ActKind::Service,
             || "render a shadow".into(),
             |state, course| match course.service {
                 None | Some(ServiceFault::Ignores) => {
                     Ok(state.has_shadow.then(|| state.shadow(edits, folder)))
                 }
-                Some(_) => Err(refused("its configuration cannot be read")),
+                Some(_) => Err(refusal("its configuration cannot be read")),
             },
         )
     }
 
     fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
         self.act(
-            Kind::Service,
+            ActKind::Service,
             || "when it read its files".into(),
             |state, course| {
                 let is_told = course.service.is_none() && state.runs_as(control);
@@ -306,7 +310,7 @@ impl Programs for Process {
 
     fn on_port(&self, name: &str, port: u16) -> Option<Control> {
         self.act(
-            Kind::Other,
+            ActKind::Other,
             || format!("who serves port {port}"),
             |state, _| state.control().filter(|_| name == "apache" && port == PORT),
         )
@@ -318,7 +322,7 @@ impl Programs for Process {
 
     fn is_alive(&self, control: &Control) -> bool {
         self.act(
-            Kind::Other,
+            ActKind::Other,
             || format!("does {} serve", control.pid),
             |state, _| state.exists(control.into()),
         )

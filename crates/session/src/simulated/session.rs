@@ -1,17 +1,17 @@
 //! One simulated session from a seed: a tuning in which things go wrong, whatever the next commands make of it, and then
 //! the look at what is left.
 
-use crate::rounds::{Options, tune};
+use crate::rounds::{TuneOptions, tune};
 use crate::simulated::checks::{Outcome, check};
 use crate::simulated::faults::Faults;
 use crate::simulated::files::Files;
-use crate::simulated::layout::{ETC, Style};
-use crate::simulated::load::Model;
+use crate::simulated::layout::{ConfigStyle, ETC};
+use crate::simulated::load::LoadModel;
 use crate::simulated::machine::Machine;
 use crate::simulated::operator::{Configuration, Operator, configuration, original};
 use crate::simulated::random::Random;
-use crate::simulated::recovery::{Habits, recovered, undisturbed};
-use crate::simulated::stand::{SimulatedStand, live, text_of, tools};
+use crate::simulated::recovery::{OperatorHabits, recover, recover_without_faults};
+use crate::simulated::target::{SimulatedTarget, error_text, live, tools};
 use webdyno_host::change::Changer;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
@@ -23,7 +23,7 @@ use webdyno_model::setting::SettingId;
 use webdyno_model::tune::Goal;
 
 /// What became of a session.
-pub struct Simulated {
+pub struct SimulatedSession {
     /// What must not be, one line each.
     pub violations: Vec<String>,
     /// Everything that happened, when it was asked for.
@@ -45,7 +45,7 @@ pub fn machine(seed: u64, traced: bool) -> Machine {
     let mut files = Files::new(&folders, random.one_in(2));
     let original = original(random.one_in(2));
     for (path, file) in &original {
-        files.put(path, Some(file.clone()));
+        files.write_durable(path, Some(file.clone()));
     }
     let operator = Operator { original, ..Operator::default() };
     let machine = Machine::new(files, operator, Faults::none(), traced);
@@ -53,40 +53,40 @@ pub fn machine(seed: u64, traced: bool) -> Machine {
         let mut state = machine.state();
         state.has_init = random.one_in(2);
         state.has_shadow = random.one_in(2);
-        state.server.style = Style {
+        state.server.style = ConfigStyle {
             workers_in_place: random.one_in(2),
             limit_in_place: random.one_in(2),
             refuses_restart: false,
             managed_above: random.one_in(6).then(|| 200 + random.below(8) as i64 * 60),
-            poison: random.one_in(8).then(|| *random.pick(&Style::POISONS)),
-            ..Style::default()
+            poison: random.one_in(8).then(|| *random.pick(&ConfigStyle::POISONS)),
+            ..ConfigStyle::default()
         };
     }
     machine
 }
 
 /// Plays a session.
-pub fn play(seed: u64, traced: bool) -> Simulated {
+pub fn run_session(seed: u64, traced: bool) -> SimulatedSession {
     let machine = machine(seed, traced);
     let mut random = Random::new(seed, 5);
     let first = configuration(&machine.state().files);
     if random.one_in(6) {
-        keep_a_change(&machine);
+        run_kept_session(&machine);
     }
     let before = configuration(&machine.state().files);
     machine.state().operator.original.clone_from(&before);
     machine.state().faults = Faults::of(seed);
-    let model = Model::of(seed);
-    let (told, kept, agent) = tuned(&machine, &model, seed);
+    let model = LoadModel::of(seed);
+    let (told, kept, agent) = run_tuning(&machine, &model, seed);
     if machine.state().faults_count == 0 {
         ended_well(&machine, &before, kept.as_ref());
     }
-    let habits = Habits { rolls_back: random.one_in(2), rolls_back_kept: random.one_in(3) };
-    let told = recovered(&machine, told, agent, habits);
-    let told = undisturbed(&machine, told);
+    let habits = OperatorHabits { rolls_back: random.one_in(2), rolls_back_kept: random.one_in(3) };
+    let told = recover(&machine, told, agent, habits);
+    let told = recover_without_faults(&machine, told);
     let outcome = check(&machine, [&first, &before], kept.as_ref(), &model, &told);
     let mut state = machine.state();
-    Simulated {
+    SimulatedSession {
         violations: std::mem::take(&mut state.violations),
         trace: state.trace.take().unwrap_or_default(),
         outcome,
@@ -108,7 +108,7 @@ fn ended_well(machine: &Machine, before: &Configuration, kept: Option<&Configura
 }
 
 /// An earlier session whose change was kept, and that nothing befell.
-fn keep_a_change(machine: &Machine) {
+fn run_kept_session(machine: &Machine) {
     let process = machine.start();
     let snapshot = machine.state().snapshot().unwrap();
     let style = std::mem::take(&mut machine.state().server.style);
@@ -128,25 +128,25 @@ fn keep_a_change(machine: &Machine) {
 }
 
 /// The session itself: what a person was told, the configuration that was to be kept, and the agent.
-fn tuned(
+fn run_tuning(
     machine: &Machine,
-    model: &Model,
+    model: &LoadModel,
     seed: u64,
 ) -> (Vec<String>, Option<Configuration>, Option<ProcessName>) {
     let mut random = Random::new(seed, 6);
-    let mut stand = SimulatedStand::new(machine, model.clone(), seed);
+    let mut stand = SimulatedTarget::new(machine, model.clone(), seed);
     stand.is_live = random.one_in(4);
     machine.state().is_live = stand.is_live;
     stand.fail_measure_at = random.one_in(8).then(|| 1 + random.below(3) as u32);
     let goal = if random.one_in(4) { Goal::Rate(1000.0) } else { Goal::Max };
-    let options = Options { goal, apply: true, allow_restart: !random.one_in(5), budget_us: 600_000_000 };
+    let options = TuneOptions { goal, apply: true, allow_restart: !random.one_in(5), budget_us: 600_000_000 };
     let life = live(|| {
         let ended = tune(&mut stand, options);
-        stand.told.extend(ended.err().map(|error| text_of(&error)));
-        stand.bye();
+        stand.told.extend(ended.err().map(|error| error_text(&error)));
+        stand.close();
     });
     if life.is_none() {
-        stand.abandon();
+        stand.agent_reverts();
     }
     let mut told = std::mem::take(&mut stand.told);
     told.append(&mut stand.recording.notes);

@@ -1,9 +1,9 @@
 //! The modelled shadow instance: a second program that reads its own copy of the files, answers on its own port, and must
 //! not outlive its session.
 
-use crate::simulated::faults::{Kind, ServiceFault};
+use crate::simulated::faults::{ActKind, ServiceFault};
 use crate::simulated::layout::{DEADLY, ETC, INVALID, PROGRAM};
-use crate::simulated::machine::{Process, State};
+use crate::simulated::machine::{MachineState, Process};
 use crate::simulated::operator::configuration;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::journal::action::{Launch, Launched};
@@ -16,19 +16,19 @@ use webdyno_model::{Result, UserError};
 /// Where a shadow answers.
 pub const SHADOW_PORT: u16 = 8081;
 
-impl State {
+impl MachineState {
     /// A private copy of the service with these files.
     pub fn shadow(&self, edits: &[FileEdit], folder: &Path) -> Shadow {
         let mut files: Vec<(PathBuf, Vec<u8>)> = vec![];
         for (path, file) in configuration(&self.files) {
             let edited = edits.iter().find(|edit| Path::new(&edit.path) == path);
             let content = edited.map_or(file.content, |edit| edit.after.clone().into_bytes());
-            files.push((copy_of(folder, &path), content));
+            files.push((copy_path(folder, &path), content));
         }
         let is_new = |edit: &&FileEdit| self.files.read(Path::new(&edit.path)).is_none();
         let new = edits.iter().filter(is_new);
         files.extend(
-            new.map(|edit| (copy_of(folder, Path::new(&edit.path)), edit.after.clone().into_bytes())),
+            new.map(|edit| (copy_path(folder, Path::new(&edit.path)), edit.after.clone().into_bytes())),
         );
         let run = ShadowFolder { path: folder.join("run"), mode: 0o755, owner: None };
         Shadow {
@@ -64,21 +64,21 @@ impl State {
     }
 }
 
-fn copy_of(folder: &Path, path: &Path) -> PathBuf {
+fn copy_path(folder: &Path, path: &Path) -> PathBuf {
     folder.join("etc").join(path.strip_prefix(ETC).unwrap_or(path))
 }
 
 /// A shadow that was started.
-pub struct Started {
+pub struct StartedShadow {
     process: Process,
     shadow: Option<ProcessName>,
 }
 
 impl Process {
     /// Starts a shadow, if its files let it.
-    pub fn start_shadow(&self, launch: &Launch) -> Started {
+    pub fn start_shadow(&self, launch: &Launch) -> StartedShadow {
         let shadow = self.act(
-            Kind::Service,
+            ActKind::Service,
             || "start a shadow".into(),
             |state, course| {
                 let works = !matches!(course.service, Some(ServiceFault::Refuses | ServiceFault::Dies));
@@ -89,26 +89,26 @@ impl Process {
                 })
             },
         );
-        Started { process: self.clone(), shadow }
+        StartedShadow { process: self.clone(), shadow }
     }
 
     /// Ends whatever was launched on a port.
     pub fn stop_shadow(&self, launch: &Launch) -> bool {
-        self.act(Kind::Other, || "stop a shadow".into(), |state, _| state.end_shadow(launch.port))
+        self.act(ActKind::Other, || "stop a shadow".into(), |state, _| state.end_shadow(launch.port))
     }
 }
 
-impl Running for Started {
+impl Running for StartedShadow {
     fn wait_until_ready(&mut self, _: &Launch, found: &mut dyn FnMut(Launched) -> Result<()>) -> Result<()> {
         let process =
             self.shadow.ok_or_else(|| UserError::cannot_run("the shadow did not start: exit status 1"))?;
-        self.process.act(Kind::Other, || "wait for the shadow".into(), |_, _| ());
+        self.process.act(ActKind::Other, || "wait for the shadow".into(), |_, _| ());
         found(Launched { process, group: None })
     }
 
     fn end(&mut self) -> bool {
         self.process.act(
-            Kind::Other,
+            ActKind::Other,
             || "end the shadow".into(),
             |state, _| {
                 let there = self.shadow.filter(|name| state.exists(*name));

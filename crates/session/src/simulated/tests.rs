@@ -1,15 +1,15 @@
 //! Sessions that nothing befalls, one by one, and thousands in which things go wrong.
 
 use crate::recording::Recording;
-use crate::rounds::{Ended, Options, tune};
+use crate::rounds::{TuneEnding, TuneOptions, tune};
 use crate::simulated::checks::Outcome;
 use crate::simulated::faults::Faults;
-use crate::simulated::layout::Style;
-use crate::simulated::load::{Model, PLENTY};
+use crate::simulated::layout::ConfigStyle;
+use crate::simulated::load::{LoadModel, PLENTY};
 use crate::simulated::operator::configuration;
-use crate::simulated::server::Settings;
-use crate::simulated::session::{Simulated, machine, play};
-use crate::simulated::stand::SimulatedStand;
+use crate::simulated::server::EffectiveSettings;
+use crate::simulated::session::{SimulatedSession, machine, run_session};
+use crate::simulated::target::SimulatedTarget;
 use crate::view::{Outcome as Shown, View};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,18 +26,18 @@ const SEEDS: &str = "WEBDYNO_SEEDS";
 /// The environment variable that plays one session and shows its acts.
 const SEED: &str = "WEBDYNO_SEED";
 
-const AT_FIRST: Settings = Settings { workers: 150, server_limit: 256 };
+const AT_FIRST: EffectiveSettings = EffectiveSettings { workers: 150, server_limit: 256 };
 
-fn options(goal: Goal) -> Options {
-    Options { goal, apply: true, allow_restart: true, budget_us: 600_000_000 }
+fn options(goal: Goal) -> TuneOptions {
+    TuneOptions { goal, apply: true, allow_restart: true, budget_us: 600_000_000 }
 }
 
 /// A session that nothing befell.
-struct Run {
-    ended: Result<Ended>,
+struct UndisturbedRun {
+    ended: Result<TuneEnding>,
     recording: Recording,
     /// What runs afterwards.
-    running: Settings,
+    running: EffectiveSettings,
     applies: u32,
     was_kept: bool,
     /// The rounds whose plans were exported.
@@ -46,19 +46,19 @@ struct Run {
     as_before: bool,
 }
 
-impl Run {
+impl UndisturbedRun {
     fn report(&self) -> TuneReport {
         let Shown::Tune(report) = View::of(&self.recording).unwrap().outcome else { panic!("no report") };
         report
     }
 }
 
-fn run(model: Model, options: Options) -> Run {
-    run_on(model, options, Style::default())
+fn run(model: LoadModel, options: TuneOptions) -> UndisturbedRun {
+    run_on(model, options, ConfigStyle::default())
 }
 
 /// A session on a server whose settings are written so.
-fn run_on(model: Model, options: Options, style: Style) -> Run {
+fn run_on(model: LoadModel, options: TuneOptions, style: ConfigStyle) -> UndisturbedRun {
     let machine = machine(42, false);
     {
         let mut state = machine.state();
@@ -66,12 +66,12 @@ fn run_on(model: Model, options: Options, style: Style) -> Run {
         state.faults = Faults::none();
     }
     let before = configuration(&machine.state().files);
-    let mut stand = SimulatedStand::new(&machine, model, 42);
+    let mut stand = SimulatedTarget::new(&machine, model, 42);
     let ended = tune(&mut stand, options);
-    stand.bye();
+    stand.close();
     let state = machine.state();
     assert_eq!(state.violations, Vec::<String>::new());
-    Run {
+    UndisturbedRun {
         ended,
         running: state.server.running().unwrap(),
         applies: stand.applies,
@@ -87,7 +87,7 @@ fn exhausted_workers_are_found_and_raised() {
     let run = run(PLENTY, options(Goal::Max));
     let ended = run.ended.clone().unwrap();
     assert_eq!((ended.goal_met, ended.state), (true, TuneState::Applied));
-    assert_eq!(run.running, Settings { workers: 585, server_limit: 585 });
+    assert_eq!(run.running, EffectiveSettings { workers: 585, server_limit: 585 });
     assert!(run.was_kept);
     let round = &run.recording.rounds[0].round;
     assert_eq!((round.finding.as_str(), round.kept), ("apache-workers-exhausted", true));
@@ -106,7 +106,7 @@ fn a_goal_that_is_met_changes_nothing() {
 
 #[test]
 fn a_goal_beyond_the_hardware_is_not_met() {
-    let slow = Model { cpu_s_per_request: 0.002, ..PLENTY };
+    let slow = LoadModel { cpu_s_per_request: 0.002, ..PLENTY };
     let run = run(slow, options(Goal::Rate(3000.0)));
     assert!(!run.ended.as_ref().unwrap().goal_met);
     assert_eq!(run.report().limit.as_deref(), Some("cpu-saturated"));
@@ -114,7 +114,7 @@ fn a_goal_beyond_the_hardware_is_not_met() {
 
 #[test]
 fn a_change_that_does_not_help_is_put_back() {
-    let worse = Model { cliff_workers: 160.0, users: 200.0, ..PLENTY };
+    let worse = LoadModel { cliff_workers: 160.0, users: 200.0, ..PLENTY };
     let run = run(worse, options(Goal::Max));
     assert_eq!(run.ended.unwrap().state, TuneState::Reverted);
     assert_eq!((run.running, run.was_kept, run.as_before), (AT_FIRST, false, true));
@@ -124,7 +124,7 @@ fn a_change_that_does_not_help_is_put_back() {
 /// Three times as fast until the kernel kills: that is no gain.
 #[test]
 fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
-    let model = Model { brake_workers: 200.0, ..PLENTY };
+    let model = LoadModel { brake_workers: 200.0, ..PLENTY };
     let run = run(model.clone(), options(Goal::Max));
     assert_eq!(run.ended.unwrap().state, TuneState::Reverted);
     assert_eq!((run.running, run.was_kept, run.as_before), (AT_FIRST, false, true));
@@ -132,15 +132,15 @@ fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
     assert!(!rounds.is_empty());
     for round in rounds {
         assert_eq!((round.verdict, round.kept), (Some(Verdict::Worse), false));
-        assert_eq!(round.brake, model.brake(Settings { workers: 256, ..AT_FIRST }));
+        assert_eq!(round.brake, model.brake(EffectiveSettings { workers: 256, ..AT_FIRST }));
     }
 }
 
 #[test]
 fn when_every_load_does_harm_it_ends_with_the_finding() {
     for apply in [true, false] {
-        let model = Model { brake_workers: 100.0, ..PLENTY };
-        let run = run(model.clone(), Options { apply, ..options(Goal::Max) });
+        let model = LoadModel { brake_workers: 100.0, ..PLENTY };
+        let run = run(model.clone(), TuneOptions { apply, ..options(Goal::Max) });
         assert_eq!((run.ended.as_ref().unwrap().goal_met, run.applies), (false, 0));
         let report = run.report();
         assert_eq!(report.limit.as_deref(), Some("memory-exhausted"));
@@ -151,34 +151,39 @@ fn when_every_load_does_harm_it_ends_with_the_finding() {
 
 #[test]
 fn a_plan_writes_nothing() {
-    let run = run(PLENTY, Options { apply: false, ..options(Goal::Max) });
+    let run = run(PLENTY, TuneOptions { apply: false, ..options(Goal::Max) });
     assert_eq!((run.ended.unwrap().state, run.applies, run.as_before), (TuneState::Planned, 0, true));
     assert_eq!(run.recording.rounds[0].round.verdict, None);
 }
 
 #[test]
 fn without_leave_nothing_is_restarted() {
-    let run = run(PLENTY, Options { allow_restart: false, ..options(Goal::Max) });
+    let run = run(PLENTY, TuneOptions { allow_restart: false, ..options(Goal::Max) });
     // Up to the running ServerLimit a reload does; what is left after it needs the restart.
     assert_eq!((run.ended.unwrap().goal_met, run.applies), (false, 1));
-    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    assert_eq!((run.running, run.was_kept), (EffectiveSettings { workers: 256, server_limit: 256 }, true));
     assert!(run.recording.notes[0].contains("--allow-restart"));
 }
 
 #[test]
 fn a_remedy_that_cannot_be_carried_out_is_told() {
-    let run = run_on(PLENTY, options(Goal::Max), Style { refuses_restart: true, ..Style::default() });
+    let run =
+        run_on(PLENTY, options(Goal::Max), ConfigStyle { refuses_restart: true, ..ConfigStyle::default() });
     // Up to the running ServerLimit there is another way, and it helped.
-    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    assert_eq!((run.running, run.was_kept), (EffectiveSettings { workers: 256, server_limit: 256 }, true));
     assert!(run.recording.notes[0].contains("it did not do what it was told"), "{:?}", run.recording.notes);
 }
 
 #[test]
 fn a_remedy_that_nobody_can_prepare_is_for_a_person_and_the_next_one_tried() {
-    let run = run_on(PLENTY, options(Goal::Max), Style { preparable_up_to: Some(256), ..Style::default() });
+    let run = run_on(
+        PLENTY,
+        options(Goal::Max),
+        ConfigStyle { preparable_up_to: Some(256), ..ConfigStyle::default() },
+    );
     let ended = run.ended.clone().unwrap();
     assert_eq!((ended.goal_met, ended.state), (true, TuneState::Applied));
-    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    assert_eq!((run.running, run.was_kept), (EffectiveSettings { workers: 256, server_limit: 256 }, true));
     let expected = "manual change: apache MaxRequestWorkers 585, apache ServerLimit 585: it cannot set MaxRequestWorkers";
     assert_eq!(run.recording.notes, [expected]);
     // What could not be prepared was no round.
@@ -187,11 +192,11 @@ fn a_remedy_that_nobody_can_prepare_is_for_a_person_and_the_next_one_tried() {
 
 #[test]
 fn when_nobody_can_prepare_any_remedy_it_ends_well() {
-    let style = Style { preparable_up_to: Some(0), ..Style::default() };
+    let style = ConfigStyle { preparable_up_to: Some(0), ..ConfigStyle::default() };
     for (apply, goal, goal_met) in
         [(true, Goal::Max, true), (false, Goal::Max, true), (true, Goal::Rate(2000.0), false)]
     {
-        let run = run_on(PLENTY, Options { apply, ..options(goal) }, style);
+        let run = run_on(PLENTY, TuneOptions { apply, ..options(goal) }, style);
         let state = if apply { TuneState::Reverted } else { TuneState::Planned };
         let ended = run.ended.clone().unwrap();
         assert_eq!((ended.goal_met, ended.state, run.applies, run.as_before), (goal_met, state, 0, true));
@@ -205,8 +210,8 @@ fn when_nobody_can_prepare_any_remedy_it_ends_well() {
 }
 
 /// A server of which values above this are in files that Puppet manages.
-fn managed_above(value: i64) -> Style {
-    Style { managed_above: Some(value), ..Style::default() }
+fn managed_above(value: i64) -> ConfigStyle {
+    ConfigStyle { managed_above: Some(value), ..ConfigStyle::default() }
 }
 
 #[test]
@@ -215,7 +220,7 @@ fn what_others_manage_is_proposed_and_the_next_remedy_tried() {
     let run = run_on(PLENTY, options(Goal::Max), managed_above(256));
     let ended = run.ended.unwrap();
     assert_eq!((ended.goal_met, ended.state), (false, TuneState::Applied));
-    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    assert_eq!((run.running, run.was_kept), (EffectiveSettings { workers: 256, server_limit: 256 }, true));
     let rounds: Vec<_> = run.recording.rounds.iter().map(|record| &record.round).collect();
     let told: Vec<_> =
         rounds.iter().map(|round| (round.managed.len(), round.verdict.is_some(), round.kept)).collect();
@@ -229,7 +234,7 @@ fn what_others_manage_is_proposed_and_the_next_remedy_tried() {
 #[test]
 fn when_all_is_managed_nothing_is_written() {
     for apply in [true, false] {
-        let run = run_on(PLENTY, Options { apply, ..options(Goal::Rate(2000.0)) }, managed_above(0));
+        let run = run_on(PLENTY, TuneOptions { apply, ..options(Goal::Rate(2000.0)) }, managed_above(0));
         let state = if apply { TuneState::Reverted } else { TuneState::Planned };
         let ended = run.ended.unwrap();
         assert_eq!((ended.goal_met, ended.state, run.applies, run.as_before), (false, state, 0, true));
@@ -242,7 +247,7 @@ fn when_all_is_managed_nothing_is_written() {
 
 #[test]
 fn a_budget_that_is_used_up_ends_it() {
-    let run = run(PLENTY, Options { budget_us: 0, ..options(Goal::Max) });
+    let run = run(PLENTY, TuneOptions { budget_us: 0, ..options(Goal::Max) });
     assert_eq!((run.ended.unwrap().goal_met, run.applies), (false, 0));
 }
 
@@ -251,7 +256,7 @@ fn a_budget_that_is_used_up_ends_it() {
 #[test]
 fn struck_sessions_end_as_before_or_better() {
     if let Ok(seed) = std::env::var(SEED) {
-        let simulated = play(seed.parse().unwrap(), true);
+        let simulated = run_session(seed.parse().unwrap(), true);
         simulated.trace.iter().for_each(|line| println!("{line}"));
         assert_eq!(simulated.violations, Vec::<String>::new());
         return;
@@ -259,16 +264,16 @@ fn struck_sessions_end_as_before_or_better() {
     let seeds_count = std::env::var(SEEDS).map_or(SEEDS_COUNT, |count| count.parse().unwrap());
     let next = AtomicU64::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut totals = Totals::default();
+    let mut totals = SimulationTotals::default();
     std::thread::scope(|scope| {
         let work = || {
-            let mut totals = Totals::default();
+            let mut totals = SimulationTotals::default();
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if seed >= seeds_count {
                     return totals;
                 }
-                totals.add(seed, catch_unwind(AssertUnwindSafe(|| play(seed, false))));
+                totals.add(seed, catch_unwind(AssertUnwindSafe(|| run_session(seed, false))));
             }
         };
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
@@ -280,7 +285,7 @@ fn struck_sessions_end_as_before_or_better() {
 
 /// What many sessions add up to.
 #[derive(Debug, Default)]
-struct Totals {
+struct SimulationTotals {
     outcomes: BTreeMap<Outcome, u64>,
     acts_count: u64,
     faults_count: u64,
@@ -288,8 +293,8 @@ struct Totals {
     failures: BTreeMap<u64, String>,
 }
 
-impl Totals {
-    fn add(&mut self, seed: u64, played: std::thread::Result<Simulated>) {
+impl SimulationTotals {
+    fn add(&mut self, seed: u64, played: std::thread::Result<SimulatedSession>) {
         let Ok(played) = played else {
             self.failures.insert(seed, "it panicked".into());
             return;

@@ -13,12 +13,14 @@ use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::{RequestSpec, Workload};
-use webdyno_session::live::{About, Length, LiveStand, Server, Servers, Session, monotonic_us};
+use webdyno_session::live::{
+    LiveSession, LiveTarget, LoadLength, Server, Servers, SessionInfo, monotonic_us,
+};
 use webdyno_session::log::reader;
 use webdyno_session::recording::Recording;
-use webdyno_session::stand::{Measured, Stand};
+use webdyno_session::tuning_target::{LoadMeasurement, TuningTarget};
 
-const LENGTH: Length = Length::Settled { measure_s: 4, at_most_s: 4 };
+const LENGTH: LoadLength = LoadLength::Settled { measure_s: 4, at_most_s: 4 };
 
 fn workload(port: u16) -> Workload {
     let request = RequestSpec {
@@ -31,8 +33,8 @@ fn workload(port: u16) -> Workload {
 }
 
 /// A session with an agent; gives what `work` makes of its stand, and the recording.
-fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveStand<'_>) -> T) -> (T, Recording) {
-    let about = About {
+fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveTarget<'_>) -> T) -> (T, Recording) {
+    let about = SessionInfo {
         command: "tune".into(),
         client: Environment::default(),
         goal: None,
@@ -41,16 +43,16 @@ fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveStand<'_>) -
     };
     let directory = folder.join("run");
     let mut session =
-        Session::begin(&directory, about, Arc::new(AtomicBool::new(false)), Box::new(|_| {})).unwrap();
+        LiveSession::begin(&directory, about, Arc::new(AtomicBool::new(false)), Box::new(|_| {})).unwrap();
     let mut server = Server::connect(&agent(folder, test), Path::new("/none")).unwrap();
     let port = site();
     let workload = workload(port);
     let prepared = webdyno_load::prepare(&workload).unwrap();
-    server.require_own(&prepared, "test").unwrap();
+    server.require_served_here(&prepared, "test").unwrap();
     server.discover(port).unwrap();
     server.observe(port).unwrap();
     let (servers, session_of_stand) = (&mut Servers::of(server), &mut session);
-    let mut stand = LiveStand {
+    let mut stand = LiveTarget {
         session: session_of_stand,
         servers,
         prepared,
@@ -66,7 +68,7 @@ fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveStand<'_>) -
     (done, Recording::of(reader::read(&directory).unwrap()))
 }
 
-fn braked(measured: &Measured) -> bool {
+fn braked(measured: &LoadMeasurement) -> bool {
     measured.measurement.brake.is_some()
 }
 

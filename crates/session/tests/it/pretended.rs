@@ -23,10 +23,10 @@ use webdyno_host::os::clock::clock_us;
 use webdyno_host::os::machine;
 use webdyno_host::services::{Tunable, snapshot_unknown};
 use webdyno_model::Result;
-use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 use webdyno_model::environment::Environment;
+use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip, SiteUnderLoad};
 use webdyno_model::number::Number;
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::service::{Control, ServiceSnapshot};
 
 /// How long after the begin of a load the brake is pulled.
@@ -119,15 +119,15 @@ struct PretendedBrake {
 impl LoadBrake for PretendedBrake {
     fn set_target(&self, _: &Target) {}
 
-    fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
+    fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {
         if self.machine.take("harmful") {
             let (machine, pull, text) =
                 (self.machine.clone(), Arc::clone(&self.pull), site.user_agents.join(" and "));
             std::thread::spawn(move || {
                 std::thread::sleep(HARM_AFTER);
                 machine.write("pulled", clock_us());
-                (pull.lock().unwrap())(Brake {
-                    cause: BrakeCause::Swapping,
+                (pull.lock().unwrap())(HarmGuardTrip {
+                    cause: HarmCause::Swapping,
                     metric: "memory.swapped_out_pages".into(),
                     value: Number(5000.0),
                     limit: Number(4096.0),
@@ -135,7 +135,7 @@ impl LoadBrake for PretendedBrake {
                 });
             });
         }
-        vec![Missing { signal: "errors".into(), why: "none".into(), how_to_enable: "see to it".into() }]
+        vec![MissingSignal { signal: "errors".into(), why: "none".into(), how_to_enable: "see to it".into() }]
     }
 
     fn end(&self) {}

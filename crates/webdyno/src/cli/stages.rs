@@ -4,7 +4,7 @@ use super::{duration_us, with_hint};
 use clap::Args;
 use webdyno_load::workload::file::Settings;
 use webdyno_model::workload::stage;
-use webdyno_model::workload::stage::Written;
+use webdyno_model::workload::stage::StageDraft;
 
 /// How the load changes.
 #[derive(Debug, Clone, Default, Args)]
@@ -13,7 +13,7 @@ pub struct StageArgs {
     /// or with users or connections instead of /s (repeatable; ramps at both ends are not measured, unless
     /// measured=yes is added)
     #[arg(long = "stage", id = "stage", value_name = "TIME@LEVELS", group = "paced", value_parser = |text: &str| with_hint(stage::parse(text)), conflicts_with_all = ["duration", "requests", "warmup", "ramp", "ramp_down", "users"])]
-    pub stages: Vec<Written>,
+    pub stages: Vec<StageDraft>,
     /// Before the measured part, from nothing to the full load
     #[arg(long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true, conflicts_with_all = ["requests", "warmup"])]
     pub ramp: Option<u64>,

@@ -9,7 +9,7 @@ use webdyno_model::event::EventBody;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Servers, Session, Until, Watched};
+use webdyno_session::live::{LiveSession, ObserveUntil, ObservedHosts, Servers};
 
 /// Checks. Gives the exit code.
 pub fn check(arguments: &CheckArgs) -> Result<u8> {
@@ -22,23 +22,23 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
     };
     let interrupted = interrupt_flag()?;
     let mut servers = Servers::connect(&list, &how)?;
-    let mut watched = Watched { port: given, access: arguments.server.access() };
+    let mut watched = ObservedHosts { port: given, access: arguments.server.access() };
     let mut found = servers.topologies(&watched)?;
     if watched.port.is_none() {
         watched.port = Some(only_port(&found)?);
         found = servers.topologies(&watched)?;
     }
-    let mut session = Session::observe(
+    let mut session = LiveSession::observe(
         &place::run_directory(&arguments.output, "check"),
         measuring::about("check", None, &[]),
         interrupted,
         watching::watcher(&arguments.output, true),
         None,
     )?;
-    let until = Until::HeardTwice;
+    let until = ObserveUntil::HeardTwice;
     let result = session
         .begin_observing(&mut servers, (&watched, found), until)
-        .and_then(|()| session.watch_until(&mut servers, until, &mut |_| {}));
+        .and_then(|()| session.observe_until(&mut servers, until, &mut |_| {}));
     drop(servers);
     // The session itself remembers no samples: what it came to is read back.
     finish::finish_from_disk(session, result, &arguments.output, arguments.fail_on_fault)

@@ -11,7 +11,7 @@ use webdyno_host::agent::Start;
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Servers, Session};
+use webdyno_session::live::{LiveSession, Servers};
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
@@ -30,7 +30,7 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let diagnosis = match &arguments.at {
         Some(text) => {
             let window = moment::window(&recording, text, &TimeZone::system())?;
-            diagnosis::diagnose(&recording.watched(window))?
+            diagnosis::diagnose(&recording.passive_measurement(window))?
         }
         None => recording.diagnosis()?.ok_or_else(|| finish::nothing(directory))?,
     };
@@ -49,7 +49,7 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: false };
-    let mut session = Session::begin(
+    let mut session = LiveSession::begin(
         &place::run_directory(&arguments.output, "diagnose"),
         measuring::about("diagnose", None, &draft.objectives),
         interrupted,
@@ -83,14 +83,14 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
     measuring::observe(&mut servers, port, &arguments.server.access())?;
     let seconds = window_us as f64 / 1e6;
     let pace = progress::Pace { measure_s: seconds, settles: false, changes: false };
-    let mut session = Session::begin(
+    let mut session = LiveSession::begin(
         &place::run_directory(&arguments.output, "diagnose"),
         measuring::about("diagnose", None, &[]),
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;
     let result = measuring::introduce(&mut session, &mut servers, BEFORE_S)
-        .and_then(|()| session.watch_for(seconds, &mut servers))
+        .and_then(|()| session.observe_for(seconds, &mut servers))
         .and_then(|()| session.append(EventBody::Watch { length_us: window_us }));
     drop(servers);
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)

@@ -7,8 +7,8 @@ use crate::{exports, finish, place, terminal, watching};
 use std::path::Path;
 use webdyno_host::agent::Start;
 use webdyno_model::{ErrorKind, Result, UserError};
-use webdyno_session::live::{Servers, Session, Until, Watched};
-use webdyno_session::log::Frozen;
+use webdyno_session::live::{LiveSession, ObserveUntil, ObservedHosts, Servers};
+use webdyno_session::log::FrozenIncident;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
@@ -21,7 +21,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     let list = arguments.server.list()?;
     let first = list.iter().next().ok_or_else(|| UserError::usage("no server was given"))?.1;
     let how = Start { reads_only: true, ..arguments.server.start(first)? };
-    let watched = Watched {
+    let watched = ObservedHosts {
         port: match &arguments.url {
             Some(url) => Some(target::port(url, &how.address)?),
             None => arguments.port,
@@ -29,9 +29,9 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
         access: arguments.server.access(),
     };
     let until = match (arguments.once, arguments.observe_for) {
-        (true, _) => Until::HeardTwice,
-        (_, Some(length_us)) => Until::Elapsed(length_us),
-        (_, None) => Until::Interrupted,
+        (true, _) => ObserveUntil::HeardTwice,
+        (_, Some(length_us)) => ObserveUntil::Elapsed(length_us),
+        (_, None) => ObserveUntil::Interrupted,
     };
     let interrupted = interrupt_flag()?;
     let mut servers = Servers::connect(&list, &how)?;
@@ -39,12 +39,12 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     let directory = place::run_directory(&arguments.output, "observe");
     let watcher = watching::watcher(&arguments.output, arguments.once);
     let about = measuring::about("observe", None, &[]);
-    let mut session = Session::observe(&directory, about, interrupted, watcher, arguments.ring)?;
+    let mut session = LiveSession::observe(&directory, about, interrupted, watcher, arguments.ring)?;
     let quiet = arguments.output.quiet;
-    let mut frozen = |frozen: Result<Frozen>| tell_frozen(frozen, arguments.ring.is_some(), quiet);
+    let mut frozen = |frozen: Result<FrozenIncident>| tell_frozen(frozen, arguments.ring.is_some(), quiet);
     let result = session
         .begin_observing(&mut servers, (&watched, found), until)
-        .and_then(|()| session.watch_until(&mut servers, until, &mut frozen));
+        .and_then(|()| session.observe_until(&mut servers, until, &mut frozen));
     drop(servers);
     end(session, result, until, arguments)
 }
@@ -59,10 +59,10 @@ fn refuse_results_of_a_load(arguments: &ObserveArgs) -> Result<()> {
 }
 
 /// Ends the session and shows what was recorded. Who ends an observation without a given end has what was asked for.
-fn end(session: Session, result: Result<()>, until: Until, arguments: &ObserveArgs) -> Result<u8> {
+fn end(session: LiveSession, result: Result<()>, until: ObserveUntil, arguments: &ObserveArgs) -> Result<u8> {
     let directory = session.directory().to_owned();
     let error = match result {
-        Err(error) if error.kind == ErrorKind::Interrupted && until == Until::Interrupted => None,
+        Err(error) if error.kind == ErrorKind::Interrupted && until == ObserveUntil::Interrupted => None,
         other => other.err(),
     };
     let code = error.as_ref().map_or(0, UserError::exit_code);
@@ -90,7 +90,7 @@ fn show(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
 }
 
 /// Diagnoses what was frozen and says what it came to in a line. What fails here ends no observation.
-fn tell_frozen(frozen: Result<Frozen>, is_ring: bool, quiet: bool) {
+fn tell_frozen(frozen: Result<FrozenIncident>, is_ring: bool, quiet: bool) {
     if !is_ring {
         return;
     }

@@ -14,9 +14,9 @@ use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Length, LiveStand, Server, Servers, Session};
-use webdyno_session::rounds::{self, Options};
-use webdyno_session::stand::{InForce, Measured, Stand};
+use webdyno_session::live::{LiveSession, LiveTarget, LoadLength, Server, Servers};
+use webdyno_session::rounds::{self, TuneOptions};
+use webdyno_session::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
 
 /// Seconds measured before and after each change.
 const MEASURE_S: u32 = 10;
@@ -37,12 +37,16 @@ pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
     let pace = progress::Pace { measure_s: f64::from(MEASURE_S), settles: true, changes: true };
     let about = measuring::about("quickstart", Some(arguments.goal), &[]);
     let mut session =
-        Session::begin(&directory, about, interrupted, progress::watcher(&arguments.output, pace))?;
+        LiveSession::begin(&directory, about, interrupted, progress::watcher(&arguments.output, pace))?;
     let result = with_private_apache(&mut session, &directory, arguments);
     finish::finish(session, result, &arguments.output, false)
 }
 
-fn with_private_apache(session: &mut Session, directory: &Path, arguments: &QuickstartArgs) -> Result<()> {
+fn with_private_apache(
+    session: &mut LiveSession,
+    directory: &Path,
+    arguments: &QuickstartArgs,
+) -> Result<()> {
     let mut apache = PrivateApache::create(directory)?;
     let result = Server::connect(&ServerAddress::Local, &own_executable()?).and_then(|server| {
         let mut servers = Servers::of(server);
@@ -63,7 +67,7 @@ fn with_private_apache(session: &mut Session, directory: &Path, arguments: &Quic
     result.and(removed)
 }
 
-fn launch(session: &Session, server: &mut Server, apache: &mut PrivateApache) -> Result<()> {
+fn launch(session: &LiveSession, server: &mut Server, apache: &mut PrivateApache) -> Result<()> {
     let mut tried = 1;
     while let Err(error) = server.agent().launch(&apache.command, &apache.pid_file, apache.port) {
         if session.is_interrupted() {
@@ -95,7 +99,7 @@ fn port_was_taken(error: &UserError, port: u16) -> bool {
 }
 
 fn tune(
-    session: &mut Session,
+    session: &mut LiveSession,
     servers: &mut Servers,
     apache: &PrivateApache,
     arguments: &QuickstartArgs,
@@ -103,9 +107,9 @@ fn tune(
     introduce(session, servers, BEFORE_S)?;
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
-    servers.front_mut().require_own(&prepared, &ServerAddress::Local.to_string())?;
+    servers.front_mut().require_served_here(&prepared, &ServerAddress::Local.to_string())?;
     let length = length_at(session.elapsed_us());
-    let stand = LiveStand {
+    let stand = LiveTarget {
         session,
         servers,
         prepared,
@@ -116,27 +120,28 @@ fn tune(
         export: None,
         private: true,
     };
-    let options = Options { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
+    let options =
+        TuneOptions { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
     rounds::tune(&mut InTime(stand), options).map(|_| ())
 }
 
 /// The length of a load that begins so long after the start: what is left until the deadline bounds it.
-fn length_at(elapsed_us: u64) -> Length {
+fn length_at(elapsed_us: u64) -> LoadLength {
     let left_s = DEADLINE_US.saturating_sub(elapsed_us) / 1_000_000;
     let at_most_s = u32::try_from(left_s).unwrap_or(LOAD_S_MAX).clamp(1, LOAD_S_MAX);
-    Length::Settled { measure_s: MEASURE_S, at_most_s }
+    LoadLength::Settled { measure_s: MEASURE_S, at_most_s }
 }
 
 /// A live stand whose loads all end by the deadline.
-struct InTime<'a>(LiveStand<'a>);
+struct InTime<'a>(LiveTarget<'a>);
 
-impl Stand for InTime<'_> {
-    fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
+impl TuningTarget for InTime<'_> {
+    fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.0.length = length_at(self.0.elapsed_us());
         self.0.measure(purpose)
     }
 
-    fn verify(&mut self, best: &Measurement) -> Result<Measured> {
+    fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
         self.0.length = length_at(self.0.elapsed_us());
         self.0.verify(best)
     }
@@ -145,7 +150,7 @@ impl Stand for InTime<'_> {
         self.0.prepare(changes)
     }
 
-    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
         self.0.apply(plan, allow_restart)
     }
 
@@ -209,7 +214,7 @@ mod tests {
     #[test]
     fn every_load_ends_by_the_deadline() {
         for (elapsed_s, at_most_s) in [(0, 34), (44, 34), (45, 33), (70, 8), (77, 1), (78, 1), (500, 1)] {
-            let length = Length::Settled { measure_s: MEASURE_S, at_most_s };
+            let length = LoadLength::Settled { measure_s: MEASURE_S, at_most_s };
             assert_eq!(length_at(elapsed_s * 1_000_000), length, "{elapsed_s}");
         }
     }

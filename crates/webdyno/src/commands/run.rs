@@ -11,7 +11,7 @@ use webdyno_model::objective::Objective;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Length, Session};
+use webdyno_session::live::{LiveSession, LoadLength};
 
 /// What is noted of a load that was given up.
 const GIVEN_UP: &str = "the load was given up: for half a minute no connection to the server came about, so the other \
@@ -28,14 +28,14 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     made.extend(without.transpose()?);
     let measure_s = made[0].workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
     let pace = progress::Pace { measure_s, settles: false, changes: false };
-    let mut session = Session::begin(
+    let mut session = LiveSession::begin(
         &place::run_directory(&arguments.output, "run"),
         measuring::about("run", None, &draft.objectives),
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;
     if !arguments.no_early_stop {
-        session.give_up_when_hopeless();
+        session.enable_slo_abort();
     }
     // A number of requests is a promise to report them all.
     let nothing_cut = arguments.load.requests.map(|_| 0.0);
@@ -78,13 +78,13 @@ fn without_resources(workload: &Workload) -> Result<Workload> {
 }
 
 /// Makes the loads so many times, in turns. One that was given up is the last, and so is one that lost an objective.
-fn repeat(session: &mut Session, made: &[Made], (times, warmup_s): (u32, Option<f64>)) -> Result<()> {
+fn repeat(session: &mut LiveSession, made: &[Made], (times, warmup_s): (u32, Option<f64>)) -> Result<()> {
     let all = (0..times).flat_map(|_| made);
     for (number, Made { workload, prepared, purpose }) in all.enumerate() {
         if number > 0 {
-            session.rest(prepared, workload)?;
+            session.pause_between_loads(prepared, workload)?;
         }
-        let load = session.load(prepared, workload, *purpose, Length::Fixed { warmup_s }, None)?;
+        let load = session.load(prepared, workload, *purpose, LoadLength::Fixed { warmup_s }, None)?;
         if note_the_end(session, load)? {
             return Ok(());
         }
@@ -93,7 +93,7 @@ fn repeat(session: &mut Session, made: &[Made], (times, warmup_s): (u32, Option<
 }
 
 /// A load that ended before all its requests were sent says why. Gives whether it did.
-fn note_the_end(session: &mut Session, load: u32) -> Result<bool> {
+fn note_the_end(session: &mut LiveSession, load: u32) -> Result<bool> {
     let ended = session.recording().load(load).and_then(|record| record.end.as_ref());
     match ended.map(|(end, _)| end.reason) {
         Some(EndReason::Hopeless) => session.append(EventBody::Note { text: GIVEN_UP.into() }).map(|()| true),

@@ -15,8 +15,8 @@ use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::{Result, UserError};
 use webdyno_session::export::Export;
-use webdyno_session::live::{Confirm, LiveStand, Server, Session};
-use webdyno_session::rounds::{self, Options};
+use webdyno_session::live::{ConfirmPlan, LiveSession, LiveTarget, Server};
+use webdyno_session::rounds::{self, TuneOptions};
 
 /// Tunes. Gives the exit code.
 pub fn tune(arguments: &TuneArgs) -> Result<u8> {
@@ -35,8 +35,8 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
     let about = measuring::about("tune", Some(arguments.goal), &draft.objectives);
     let watcher = progress::watcher(&arguments.output, pace);
-    let mut session = Session::begin(&directory, about, interrupted.clone(), watcher)?;
-    let options = Options {
+    let mut session = LiveSession::begin(&directory, about, interrupted.clone(), watcher)?;
+    let options = TuneOptions {
         goal: arguments.goal,
         apply: arguments.apply,
         allow_restart: arguments.allow_restart,
@@ -48,7 +48,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         let MeasuredLoad { prepared, workload, length, .. } = load;
         let allowed = ApplyOptions { yes_reload: arguments.accept_pending, ..ApplyOptions::default() };
         let confirm = confirmation(arguments, interrupted);
-        let mut stand = LiveStand {
+        let mut stand = LiveTarget {
             session: &mut session,
             servers: &mut servers,
             prepared,
@@ -86,7 +86,7 @@ fn refuse_what_cannot_be_proved(arguments: &TuneArgs, draft: &Draft) -> Result<(
 }
 
 /// Writes into the log what the agent put back at the end.
-fn put_back(session: &mut Session, done: RevertedChange) -> Result<()> {
+fn put_back(session: &mut LiveSession, done: RevertedChange) -> Result<()> {
     if done.actions.is_empty() {
         return Ok(());
     }
@@ -121,9 +121,9 @@ fn write(export: &Export, arguments: &TuneArgs) -> Result<()> {
 }
 
 /// Asks on a terminal, unless told not to; in scripts `--apply` is the consent.
-fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<Confirm> {
+fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<ConfirmPlan> {
     let asks = arguments.apply && !arguments.yes && std::io::stdin().is_terminal();
-    asks.then(|| Box::new(move |plan: &RenderedPlan| ask(plan, &interrupted)) as Confirm)
+    asks.then(|| Box::new(move |plan: &RenderedPlan| ask(plan, &interrupted)) as ConfirmPlan)
 }
 
 fn ask(plan: &RenderedPlan, interrupted: &AtomicBool) -> Result<bool> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::Session;
+use webdyno_session::live::LiveSession;
 
 /// A service that was just reloaded or restarted answers within this time, or does not.
 const READY: Duration = Duration::from_secs(10);
@@ -33,8 +33,8 @@ pub fn load(arguments: &LabLoadArgs) -> Result<u8> {
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: false };
     // It is a diagnosis like any other: `webdyno diagnose --from DIR` looks at it again.
     let about = measuring::about("diagnose", None, &draft.objectives);
-    let mut session = Session::begin(&directory, about, interrupted, progress::watcher(output, pace))?;
-    session.without_brake();
+    let mut session = LiveSession::begin(&directory, about, interrupted, progress::watcher(output, pace))?;
+    session.disable_harm_guard();
     let result = introduce(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         let load = &load;
         session

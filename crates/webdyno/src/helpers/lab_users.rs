@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use webdyno_lab::packages;
-use webdyno_lab::users::{SCRIPT, Users, wrk};
+use webdyno_lab::users::{SCRIPT, UsersInfo, wrk};
 use webdyno_model::error::io_error;
 use webdyno_model::workload::Stop;
 use webdyno_model::{Result, UserError};
@@ -29,9 +29,9 @@ pub fn users(arguments: &LabUsersArgs) -> Result<u8> {
     }
     let draft = arguments.load.draft()?;
     let workload = arguments.load.workload_until(&draft, Stop { duration_us: None, requests: None })?;
-    let users = Users::of(&workload, arguments.load.warmup)?;
+    let users = UsersInfo::of(&workload, arguments.load.warmup)?;
     let plan = wrk::plan(&workload).ok();
-    users.tell(&place)?;
+    users.write(&place)?;
     if users.before_s < 0.0 {
         std::thread::sleep(Duration::from_secs_f64(-users.before_s));
     }
@@ -42,7 +42,7 @@ pub fn users(arguments: &LabUsersArgs) -> Result<u8> {
 }
 
 /// Gives why it did not become wrk.
-fn become_wrk(plan: &wrk::Wrk, place: &Path) -> UserError {
+fn become_wrk(plan: &wrk::WrkArguments, place: &Path) -> UserError {
     let program = match packages::WRK.find() {
         Ok(program) => program,
         Err(error) => return error,

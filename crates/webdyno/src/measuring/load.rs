@@ -9,7 +9,7 @@ use webdyno_load::workload::file::Draft;
 use webdyno_model::topology::Access;
 use webdyno_model::workload::{Stop, Workload};
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Length, Servers};
+use webdyno_session::live::{LoadLength, Servers};
 
 /// Rates that have not settled after this many seconds beyond the measured ones never do.
 const SETTLE_S_MAX: u32 = 40;
@@ -21,7 +21,7 @@ pub struct MeasuredLoad {
     /// The engine's side of it.
     pub prepared: Prepared,
     /// How long.
-    pub length: Length,
+    pub length: LoadLength,
     list: ServerList,
     how: Start,
     access: Access,
@@ -62,10 +62,14 @@ impl MeasuredLoad {
         }
         let measure_s = u32::try_from(measure_us.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(4);
         let length = match (arguments.requests, arguments.warmup) {
-            (None, None) => Length::Settled { measure_s, at_most_s: measure_s.saturating_add(SETTLE_S_MAX) },
-            (_, warmup_us) => Length::Fixed { warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)) },
+            (None, None) => {
+                LoadLength::Settled { measure_s, at_most_s: measure_s.saturating_add(SETTLE_S_MAX) }
+            }
+            (_, warmup_us) => {
+                LoadLength::Fixed { warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)) }
+            }
         };
-        if let (Length::Fixed { warmup_s: Some(warmup_s) }, None) = (length, arguments.requests) {
+        if let (LoadLength::Fixed { warmup_s: Some(warmup_s) }, None) = (length, arguments.requests) {
             // A given warm-up replaces the detection: then the load has a fixed end.
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
@@ -88,8 +92,8 @@ impl MeasuredLoad {
     /// Seconds that are measured.
     pub fn measure_s(&self) -> f64 {
         match self.length {
-            Length::Settled { measure_s, .. } => f64::from(measure_s),
-            Length::Fixed { .. } => self.workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6),
+            LoadLength::Settled { measure_s, .. } => f64::from(measure_s),
+            LoadLength::Fixed { .. } => self.workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6),
         }
     }
 
@@ -97,7 +101,7 @@ impl MeasuredLoad {
     /// it.
     pub fn connect(&self) -> Result<Servers> {
         let mut servers = Servers::connect(&self.list, &self.how)?;
-        servers.front_mut().require_own(&self.prepared, &self.how.address.to_string())?;
+        servers.front_mut().require_served_here(&self.prepared, &self.how.address.to_string())?;
         observe(&mut servers, self.port, &self.access)?;
         Ok(servers)
     }

@@ -13,7 +13,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::objective::Objective;
 use webdyno_model::topology::Access;
 use webdyno_model::tune::Goal;
-use webdyno_session::live::{About, Servers, Session};
+use webdyno_session::live::{LiveSession, Servers, SessionInfo};
 
 /// Seconds of observation before a load, so that counters have a reading before it.
 pub const BEFORE_S: f64 = 1.2;
@@ -22,10 +22,10 @@ pub const BEFORE_S: f64 = 1.2;
 /// cases, within three in 98.
 pub const BEFORE_CHANGES_S: f64 = 3.2;
 /// The first event of a session by this command.
-pub fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> About {
+pub fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> SessionInfo {
     let client =
         Environment { webdyno: env!("CARGO_PKG_VERSION").into(), ..webdyno_host::os::machine::environment() };
-    About {
+    SessionInfo {
         command: command.into(),
         client,
         goal,
@@ -35,11 +35,11 @@ pub fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> Abo
 }
 
 /// Writes who is observed into the log, and gathers the readings before the load.
-pub fn introduce(session: &mut Session, servers: &mut Servers, before_s: f64) -> Result<()> {
+pub fn introduce(session: &mut LiveSession, servers: &mut Servers, before_s: f64) -> Result<()> {
     for event in servers.introduction() {
         session.append(event)?;
     }
-    session.watch_for(before_s, servers)
+    session.observe_for(before_s, servers)
 }
 
 /// Finds the service behind the port, and begins to observe it and the hosts behind it.

@@ -108,7 +108,7 @@ fn what_is_not_proved_is_told_and_the_others_go_on() {
     assert!(ended.stderr.contains("no luck"), "{}", ended.stderr);
     // What docs/lab.md is made of.
     let lines = std::fs::read_to_string(place.path("out.jsonl")).unwrap();
-    let outcome: webdyno_lab::run::outcome::Outcome = serde_json::from_str(&lines).unwrap();
+    let outcome: webdyno_lab::run::outcome::ScenarioOutcome = serde_json::from_str(&lines).unwrap();
     assert_eq!((outcome.scenario.as_str(), outcome.proved, lines.lines().count()), (name.as_str(), false, 1));
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
-use webdyno_lab::scenario::{Catalogue, FINDINGS, Folder, Group};
+use webdyno_lab::scenario::{Catalogue, FINDINGS, Group, ScenarioFolder};
 
 /// So many are up at once: they wait most of their time.
 const AT_ONCE: usize = 3;
@@ -25,15 +25,18 @@ const LOADED: [&str; 9] = [
     "healthy-event",
 ];
 
-fn folders() -> Vec<Folder> {
+fn folders() -> Vec<ScenarioFolder> {
     let catalogue = Catalogue::BuiltIn;
     catalogue.names().unwrap().iter().map(|name| catalogue.open(name).unwrap()).collect()
 }
 
 /// Does something with each of these scenarios, some at once; those that set something of the whole machine exclude each
 /// other. All complaints together.
-fn complaints(folders: Vec<Folder>, about: impl Fn(&Folder) -> Option<String> + Sync) -> Vec<String> {
-    let sets_machine = |folder: &Folder| {
+fn complaints(
+    folders: Vec<ScenarioFolder>,
+    about: impl Fn(&ScenarioFolder) -> Option<String> + Sync,
+) -> Vec<String> {
+    let sets_machine = |folder: &ScenarioFolder| {
         let rounds = folder.scenario.rounds.iter().map(|round| &round.machine);
         rounds.chain([&folder.scenario.machine]).any(|machine| !machine.sysctl.is_empty())
     };
@@ -92,7 +95,7 @@ fn faults_bind() {
 }
 
 /// What of a scenario's first round was not seen.
-fn unseen(folder: &Folder) -> Option<String> {
+fn unseen(folder: &ScenarioFolder) -> Option<String> {
     let (place, name) = (Place::new(), &folder.name);
     let mut command = place.webdyno();
     command.args(["lab", "run", name, "--rounds", "1", "--json", "-", "--out", "run"]);

@@ -11,7 +11,7 @@ use crate::limits::incident::{Figure, IncidentRule};
 use crate::wording::format_number;
 use std::collections::{BTreeMap, HashMap};
 pub use table::ALL;
-use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Sample, TOLD_AGAIN_COUNT};
+use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, Metric, MetricKind, Sample};
 
 /// So many readings in a row below the lower threshold end an incident.
 const CALM_READINGS: u32 = 10;
@@ -124,7 +124,7 @@ impl Detector {
                 return held.source != sample.source;
             }
             held.readings_since += 1;
-            let holds = sample.error.is_none() && held.readings_since < TOLD_AGAIN_COUNT;
+            let holds = sample.error.is_none() && held.readings_since < FORWARD_FILL_READINGS_MAX;
             left_out.extend(holds.then(|| (name.clone(), held.value)));
             holds
         });

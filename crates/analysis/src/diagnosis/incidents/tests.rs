@@ -96,7 +96,7 @@ fn seconds_of_changes(metrics: &[(&str, &[f64])]) -> Vec<usize> {
     let mut detector = Detector::of(&[info]);
     let length = metrics[0].1.len();
     let told = (0..length).filter(|second| {
-        let all = second.is_multiple_of(TOLD_AGAIN_COUNT as usize);
+        let all = second.is_multiple_of(FORWARD_FILL_READINGS_MAX as usize);
         let is_told = |values: &[f64]| all || values[*second] != values[second - 1];
         let values: Vec<(&str, f64)> =
             metrics.iter().filter(|(_, of)| is_told(of)).map(|(name, of)| (*name, of[*second])).collect();

@@ -48,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let goal_missed = facts
         .goal
         .zip(facts.value("rate"))
-        .is_some_and(|(goal, rate)| matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.met_by(rate));
+        .is_some_and(|(goal, rate)| matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate));
     if !has_room(facts, busy)
         || !answers_well(facts)
         || !seen_well(facts)

@@ -202,7 +202,7 @@ fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use webdyno_model::sample::Missing;
+    use webdyno_model::sample::MissingSignal;
     use webdyno_model::service::LogFile;
 
     const HELD: [(&str, f64); 4] = [
@@ -220,7 +220,7 @@ mod tests {
         let service = facts.service.as_mut().unwrap();
         service.logs = vec![LogFile { kind: LogKind::Access, ..LogFile::default() }];
         if piped {
-            service.missing.push(Missing {
+            service.missing.push(MissingSignal {
                 signal: "apache_access_log".into(),
                 why: "|/usr/bin/send: it is written to a program".into(),
                 how_to_enable: String::new(),

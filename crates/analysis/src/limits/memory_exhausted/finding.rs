@@ -182,7 +182,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use webdyno_model::brake::{Brake, BrakeCause};
+    use webdyno_model::harm_guard::{HarmGuardTrip, HarmCause};
 
     const THRASHING: [(&str, f64); 9] = [
         ("pressure_memory_full_fraction", 0.4),
@@ -263,8 +263,8 @@ mod tests {
         let cited: Vec<_> = finding.facts.iter().map(|fact| fact.name.as_str()).collect();
         assert_eq!(cited, ["brake_reading", "brake_limit"]);
         assert!(memory_evidence::is_proven(&stopped));
-        for cause in [BrakeCause::OthersFail, BrakeCause::Unreachable] {
-            stopped.brake = stopped.brake.map(|brake| Brake { cause, ..brake });
+        for cause in [HarmCause::OthersFail, HarmCause::Unreachable] {
+            stopped.brake = stopped.brake.map(|brake| HarmGuardTrip { cause, ..brake });
             assert!(check(&stopped).is_none(), "{cause:?}");
         }
     }

@@ -11,7 +11,7 @@ use webdyno_model::Result;
 use webdyno_model::histogram::{EncodedHistogram, TIME_US_MAX, TimeHistogram};
 use webdyno_model::interval::Interval;
 use webdyno_model::number::significant;
-use webdyno_model::objective::{Figure, Objective, Scope, Statistic, Times};
+use webdyno_model::objective::{Figure, Objective, Scope, Statistic, TimeKind};
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::{Shape, Stage};
 use webdyno_model::workload::{Arrival, Workload};
@@ -278,11 +278,11 @@ impl Watch {
             _ => return None,
         };
         match times {
-            Times::Response => interval.response_time.as_ref(),
-            Times::Service => interval.service_time.as_ref(),
-            Times::Connect => interval.connect_time.as_ref(),
-            Times::FirstByte => interval.first_byte.as_ref(),
-            Times::ClientDelay => interval.client_delay.as_ref(),
+            TimeKind::Response => interval.response_time.as_ref(),
+            TimeKind::Service => interval.service_time.as_ref(),
+            TimeKind::Connect => interval.connect_time.as_ref(),
+            TimeKind::FirstByte => interval.first_byte.as_ref(),
+            TimeKind::ClientDelay => interval.client_delay.as_ref(),
         }
     }
 
@@ -300,7 +300,7 @@ impl Watch {
                 && missed(self.longest_us as f64))
             .then(|| format!("one took {} ms", significant(self.longest_us as f64 / 1e3, 4))),
             // Of connections and first bytes there may be more than requests.
-            (Figure::Time(Times::Connect | Times::FirstByte | Times::ClientDelay, _), true) => None,
+            (Figure::Time(TimeKind::Connect | TimeKind::FirstByte | TimeKind::ClientDelay, _), true) => None,
             (Figure::Time(..) | Figure::ErrorFraction, true) => {
                 self.lost_share((self.completed + self.failed) as f64 + rest)
             }

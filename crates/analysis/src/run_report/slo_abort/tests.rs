@@ -19,7 +19,7 @@ fn open(rate_per_s: f64, seconds: u64) -> Workload {
 fn staged(texts: &[&str]) -> Workload {
     let written: Vec<_> = texts.iter().map(|text| stage::parse(text).unwrap()).collect();
     let mut workload = Workload::default();
-    workload.set_stages(stage::whole(&written).unwrap());
+    workload.set_stages(stage::check_stages(&written).unwrap());
     workload
 }
 

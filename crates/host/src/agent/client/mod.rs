@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
-use webdyno_model::sample::{Missing, Sample};
+use webdyno_model::harm_guard::{HarmGuardTrip, SiteUnderLoad};
+use webdyno_model::sample::{MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
@@ -91,7 +91,7 @@ struct HeardState {
     /// Heartbeats that are not answered yet: their ids, and when they were sent.
     beats: VecDeque<(u64, u64)>,
     warnings: Vec<String>,
-    brake: Option<Brake>,
+    brake: Option<HarmGuardTrip>,
     topology: Option<Topology>,
     /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
     last: Option<Instant>,
@@ -255,7 +255,7 @@ impl AgentClient {
     }
 
     /// Has a load watched that is about to begin: harm is told by [`AgentClient::brake`]. Gives what cannot be watched.
-    pub fn load_begins(&self, site: &SiteUnderLoad) -> Result<Vec<Missing>> {
+    pub fn load_begins(&self, site: &SiteUnderLoad) -> Result<Vec<MissingSignal>> {
         match self.ask(ToAgent::LoadBegins { site: site.clone() }, timeouts::READ_ANSWER)? {
             FromAgent::Watched { missing } => Ok(missing),
             other => Err(unexpected(&other)),
@@ -334,7 +334,7 @@ impl AgentClient {
     }
 
     /// Why the load must end at once, if the agent said so since this was asked last.
-    pub fn brake(&self) -> Option<Brake> {
+    pub fn brake(&self) -> Option<HarmGuardTrip> {
         self.shared.heard().brake.take()
     }
 

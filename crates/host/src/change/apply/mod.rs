@@ -43,7 +43,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, Managed, RenderedPlan};
+use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, ManagedFile, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
@@ -522,7 +522,7 @@ fn told(report: Report) -> Result<Reverted> {
 }
 
 fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
-    if let Some(Managed { path, by, why }) = plan.managed.first() {
+    if let Some(ManagedFile { path, by, why }) = plan.managed.first() {
         return Err(UserError::cannot_run(format!("{path} is managed by {by}, and is not written: {why}"))
             .hint(format!(
                 "make the change in {by}; `webdyno tune --export DIR` writes the files and the diff"

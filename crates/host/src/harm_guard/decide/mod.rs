@@ -14,7 +14,7 @@
 //! What was there before the load is not its doing: rates count above twice their mean before.
 
 use super::reading::{Counters, Reading};
-use webdyno_model::brake::{Brake, BrakeCause};
+use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 use webdyno_model::number::Number;
 
 /// The time that a rate is taken over.
@@ -48,7 +48,7 @@ pub struct History<'a> {
 }
 
 /// Why the load must end; `None` as long as it does no harm.
-pub fn decide(history: History<'_>) -> Option<Brake> {
+pub fn decide(history: History<'_>) -> Option<HarmGuardTrip> {
     let steps = Steps::of(history)?;
     out_of_memory(&steps)
         .or_else(|| memory_pressure(&steps))
@@ -114,7 +114,7 @@ fn per_second(from: &Reading, to: &Reading, counter: impl Fn(&Reading) -> Option
     Some(rise(from, to, counter)? as f64 * 1e6 / time_us as f64)
 }
 
-fn out_of_memory(steps: &Steps<'_>) -> Option<Brake> {
+fn out_of_memory(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let killed = |pick: Pick, metric: &str, whose: &str| {
         let counter = |reading: &Reading| pick(reading).oom_kills_count;
         let count = steps.rise(counter);
@@ -122,14 +122,14 @@ fn out_of_memory(steps: &Steps<'_>) -> Option<Brake> {
         (count as f64 >= limit).then(|| {
             let processes = if count == 1 { "process" } else { "processes" };
             let text = format!("the kernel killed {count} {processes}{whose} for want of memory");
-            brake(BrakeCause::OutOfMemory, metric, (count as f64, limit), text)
+            brake(HarmCause::OutOfMemory, metric, (count as f64, limit), text)
         })
     };
     killed(GROUP, "memory.group_oom_kills_count", " of the service's control group")
         .or_else(|| killed(MACHINE, "memory.oom_kills_count", ""))
 }
 
-fn memory_pressure(steps: &Steps<'_>) -> Option<Brake> {
+fn memory_pressure(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let stalled = |pick: Pick, metric: &str, whose: &str| {
         let counter = |reading: &Reading| pick(reading).memory_full_us;
         let limit = FULL_US_MAX + BASE_FACTOR * steps.base_per_s(counter);
@@ -139,14 +139,14 @@ fn memory_pressure(steps: &Steps<'_>) -> Option<Brake> {
                 "{whose} could run for {:.0} ms of the last second for want of memory",
                 full_us / 1000.0
             );
-            brake(BrakeCause::MemoryPressure, metric, (full_us, limit), text)
+            brake(HarmCause::MemoryPressure, metric, (full_us, limit), text)
         })
     };
     stalled(GROUP, "pressure.group_memory_full_us", "nothing of the service's control group")
         .or_else(|| stalled(MACHINE, "pressure.memory_full_us", "nothing"))
 }
 
-fn swapping(steps: &Steps<'_>) -> Option<Brake> {
+fn swapping(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let (swapped_in, swapped_out) =
         (|r: &Reading| r.machine.swapped_in_pages, |r: &Reading| r.machine.swapped_out_pages);
     let first = steps.load.len().checked_sub(SWAP_STEPS_COUNT + 1)?;
@@ -167,17 +167,17 @@ fn swapping(steps: &Steps<'_>) -> Option<Brake> {
         let text = format!(
             "memory is being swapped: {pages_out:.0} pages a second went out to swap and {pages_in:.0} came in"
         );
-        brake(BrakeCause::Swapping, "memory.swapped_out_pages", (pages_out, limit), text)
+        brake(HarmCause::Swapping, "memory.swapped_out_pages", (pages_out, limit), text)
     })
 }
 
-fn others_fail(steps: &Steps<'_>) -> Option<Brake> {
+fn others_fail(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let counter = |reading: &Reading| reading.others_failed_count;
     let failed = rise(steps.second_ago(), steps.now(), counter)?;
     let limit = OTHERS_FAILED_MIN + BASE_FACTOR as u64 * worst_second(steps.base, counter);
     (failed >= limit).then(|| {
         let text = format!("other clients got {failed} answers of status 500 to 599 within a second");
-        brake(BrakeCause::OthersFail, "brake.others_failed_count", (failed as f64, limit as f64), text)
+        brake(HarmCause::OthersFail, "brake.others_failed_count", (failed as f64, limit as f64), text)
     })
 }
 
@@ -191,22 +191,22 @@ fn worst_second(readings: &[Reading], counter: impl Fn(&Reading) -> Option<u64>)
     readings.iter().enumerate().filter_map(window).max().unwrap_or(0)
 }
 
-fn unreachable(steps: &Steps<'_>) -> Option<Brake> {
+fn unreachable(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let site = steps.now().site?;
     if site.refused_count >= REFUSED_COUNT_MAX {
         let values = (f64::from(site.refused_count), f64::from(REFUSED_COUNT_MAX));
         let text = format!("the site refused {} connections in a row", site.refused_count);
-        return Some(brake(BrakeCause::Unreachable, "brake.site_refused_count", values, text));
+        return Some(brake(HarmCause::Unreachable, "brake.site_refused_count", values, text));
     }
     (site.silent_us >= site.silent_max_us).then(|| {
         let values = (site.silent_us as f64, site.silent_max_us as f64);
         let text = format!("the site has answered nothing for {:.0} s", site.silent_us as f64 / 1e6);
-        brake(BrakeCause::Unreachable, Brake::SITE_SILENT, values, text)
+        brake(HarmCause::Unreachable, HarmGuardTrip::SITE_SILENT, values, text)
     })
 }
 
-fn brake(cause: BrakeCause, metric: &str, (value, limit): (f64, f64), text: String) -> Brake {
-    Brake { cause, metric: metric.into(), value: Number(value), limit: Number(limit), text }
+fn brake(cause: HarmCause, metric: &str, (value, limit): (f64, f64), text: String) -> HarmGuardTrip {
+    HarmGuardTrip { cause, metric: metric.into(), value: Number(value), limit: Number(limit), text }
 }
 
 #[cfg(test)]

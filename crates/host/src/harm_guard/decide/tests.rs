@@ -27,7 +27,7 @@ fn readings(from: u64, count: u64, at: impl Fn(u64, &mut Reading)) -> Vec<Readin
 }
 
 /// Three quiet seconds, then a load in which the counters are made by `at` from the number of the reading, from 1.
-fn check(count: u64, at: impl Fn(u64, &mut Reading)) -> Option<(BrakeCause, String, f64, f64)> {
+fn check(count: u64, at: impl Fn(u64, &mut Reading)) -> Option<(HarmCause, String, f64, f64)> {
     let base = readings(0, 15, |_, _| {});
     let load = readings(15, count, |number, reading| at(number - 14, reading));
     let brake = decide(History { base: &base, follows: true, load: &load })?;
@@ -50,7 +50,7 @@ fn one_kill_is_enough_and_the_groups_own_comes_first() {
     let machine = |number: u64, reading: &mut Reading| {
         add(&mut reading.machine.oom_kills_count, u64::from(number >= 3));
     };
-    let expected = |metric: &str| Some((BrakeCause::OutOfMemory, metric.to_owned(), 1.0, 1.0));
+    let expected = |metric: &str| Some((HarmCause::OutOfMemory, metric.to_owned(), 1.0, 1.0));
     assert_eq!(check(2, machine), None);
     assert_eq!(check(3, machine), expected("memory.oom_kills_count"));
     let both = |number: u64, reading: &mut Reading| {
@@ -76,7 +76,7 @@ fn kills_that_went_on_before_are_not_ours() {
     });
     assert_eq!(
         decide(History { base: &base, follows: true, load: &more }).unwrap().cause,
-        BrakeCause::OutOfMemory
+        HarmCause::OutOfMemory
     );
 }
 
@@ -90,7 +90,7 @@ fn what_was_there_before_an_earlier_load_is_not_ours_either() {
     let (base, load) = (readings(0, 15, failing), readings(500, 25, failing));
     let brake = |base: &[Reading], follows| decide(History { base, follows, load: &load });
     assert_eq!(brake(&base, false), None);
-    assert_eq!(brake(&[], true).unwrap().cause, BrakeCause::OthersFail);
+    assert_eq!(brake(&[], true).unwrap().cause, HarmCause::OthersFail);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_tenth_of_a_second_without_anything_that_runs_is_pressure() {
         }
     };
     let expected =
-        |value| Some((BrakeCause::MemoryPressure, "pressure.memory_full_us".to_owned(), value, 100_000.0));
+        |value| Some((HarmCause::MemoryPressure, "pressure.memory_full_us".to_owned(), value, 100_000.0));
     // 9% goes on for ever, 10% is seen after a second, all of the time at once.
     assert_eq!(check(100, stalls(18_000)), None);
     assert_eq!((check(4, stalls(20_000)), check(5, stalls(20_000))), (None, expected(100_000.0)));
@@ -141,7 +141,7 @@ fn swapping_is_pages_out_that_are_needed_again_or_very_many() {
         let first = (1..60).find(|count| check(*count, swaps).is_some());
         assert_eq!(first, after, "{pages_in} in, {pages_out} out");
         let cause = first.and_then(|count| check(count, swaps)).map(|found| found.0);
-        assert_eq!(cause, after.map(|_| BrakeCause::Swapping));
+        assert_eq!(cause, after.map(|_| HarmCause::Swapping));
     }
 }
 
@@ -185,7 +185,7 @@ fn three_errors_of_others_in_a_second_are_a_rise() {
             add(&mut reading.others_failed_count, so_far);
         }
     };
-    let expected = Some((BrakeCause::OthersFail, "brake.others_failed_count".to_owned(), 3.0, 3.0));
+    let expected = Some((HarmCause::OthersFail, "brake.others_failed_count".to_owned(), 3.0, 3.0));
     assert_eq!(check(3, fails(&[1, 2, 3])), expected);
     assert_eq!(check(60, fails(&[1, 2, 20, 21, 40, 41])), None);
     let unknown = |_: u64, reading: &mut Reading| reading.others_failed_count = None;
@@ -201,9 +201,9 @@ fn a_site_is_gone_when_it_refuses_twice_or_answers_nobody() {
     };
     assert_eq!(check(1, site(1, 9_900_000)), None);
     let refused = check(1, site(2, 0)).unwrap();
-    assert_eq!((refused.0, refused.1.as_str()), (BrakeCause::Unreachable, "brake.site_refused_count"));
+    assert_eq!((refused.0, refused.1.as_str()), (HarmCause::Unreachable, "brake.site_refused_count"));
     let silent = check(1, site(0, 10_000_000)).unwrap();
-    assert_eq!((silent.0, silent.1.as_str()), (BrakeCause::Unreachable, Brake::SITE_SILENT));
+    assert_eq!((silent.0, silent.1.as_str()), (HarmCause::Unreachable, HarmGuardTrip::SITE_SILENT));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::probes::apache_status::Scoreboard;
 use crate::visibility::mount_namespace;
 use std::collections::BTreeMap;
 use std::path::Path;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::{Result, UserError};
 
@@ -39,7 +39,7 @@ pub struct Reading {
     /// The status page, when there is one.
     pub page: Option<Found>,
     /// Why there is none.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
     /// What is odd, in words.
     pub warnings: Vec<String>,
     /// What a reload would put in force although it is not ours, in words.

@@ -9,7 +9,7 @@ use crate::probes::apache_status::{Scoreboard, fetch_status};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use webdyno_model::Result;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 
 /// Most addresses and pages that are tried.
 const TRIES_MAX: usize = 16;
@@ -155,7 +155,7 @@ fn loopback(port: u16) -> Vec<SocketAddr> {
 /// Tries the pages until one answers. One of the whole server that takes the request and is silent is a page, too: while all
 /// workers are held it waits for one like everybody else, and whoever goes on waiting learns what holds them. An error says
 /// why there is none.
-pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Box<Missing>> {
+pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Box<MissingSignal>> {
     if !evaluation.has_module("status_module") {
         return Err(missing("mod_status is not loaded".into(), evaluation));
     }
@@ -219,7 +219,7 @@ pub fn read(url: &str) -> Result<Found> {
 }
 
 /// The entry for a snapshot: why there is no page, and the lines that make one.
-fn missing(why: String, evaluation: &Evaluation) -> Box<Missing> {
+fn missing(why: String, evaluation: &Evaluation) -> Box<MissingSignal> {
     let mut lines = Vec::new();
     if !evaluation.has_module("status_module") {
         let loaded = evaluation.modules.iter().find_map(|module| module.file.as_ref()?.parent());
@@ -236,7 +236,7 @@ fn missing(why: String, evaluation: &Evaluation) -> Box<Missing> {
         ]
         .map(str::to_owned),
     );
-    Box::new(Missing {
+    Box::new(MissingSignal {
         signal: "mod_status".into(),
         why,
         how_to_enable: format!(

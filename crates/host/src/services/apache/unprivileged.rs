@@ -20,7 +20,7 @@ use crate::visibility::listeners::NEEDS_RIGHTS;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
@@ -123,9 +123,9 @@ impl Outside {
     }
 
     /// What cannot be known without rights.
-    fn missing(&self, mpm: Option<Mpm>) -> Vec<Missing> {
+    fn missing(&self, mpm: Option<Mpm>) -> Vec<MissingSignal> {
         let pid = self.main.pid;
-        let mut missing = vec![Missing {
+        let mut missing = vec![MissingSignal {
             signal: "service control".into(),
             why: format!("cannot read /proc/{pid}/exe, environ and cwd: permission denied"),
             how_to_enable: NEEDS_RIGHTS.into(),
@@ -136,7 +136,7 @@ impl Outside {
             (_, _, None) => Some("it does not tell which MPM runs".to_owned()),
             _ => None,
         };
-        missing.extend(why.map(|why| Missing {
+        missing.extend(why.map(|why| MissingSignal {
             signal: "apache configuration".into(),
             why,
             how_to_enable: NEEDS_RIGHTS.into(),

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use webdyno_model::change::{FileEdit, Managed};
+use webdyno_model::change::{FileEdit, ManagedFile};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -59,14 +59,14 @@ pub struct Edited {
     /// Unified, of all files.
     pub diff: String,
     /// Those that belong to a configuration management.
-    pub managed: Vec<Managed>,
+    pub managed: Vec<ManagedFile>,
 }
 
 /// A file that is being edited.
 struct Open<D> {
     before: Option<String>,
     document: D,
-    managed: Option<Managed>,
+    managed: Option<ManagedFile>,
 }
 
 /// Applies edits to the files as they are on disk now. Writes nothing.

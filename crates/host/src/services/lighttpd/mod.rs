@@ -10,7 +10,7 @@ use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
 use crate::visibility::program_query::asked;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::{Result, UserError};
 
@@ -85,7 +85,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
         }
         None => {
             let why = "status.status-url is not set".into();
-            missing.push(Missing { signal: NAME.into(), why, how_to_enable: HOW_TO_ENABLE.into() });
+            missing.push(MissingSignal { signal: NAME.into(), why, how_to_enable: HOW_TO_ENABLE.into() });
             vec![]
         }
     };

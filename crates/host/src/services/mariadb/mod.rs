@@ -18,7 +18,7 @@ use settings::SETTINGS;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use webdyno_model::Result;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{
     Endpoint, LogFile, LogKind, ServiceSnapshot, SettingInForce, SettingValue, Statement,
 };
@@ -227,7 +227,7 @@ fn ask(snapshot: &mut ServiceSnapshot, access: &Access) {
 fn statements(
     conn: &mut mysql::Conn,
     snapshot: &ServiceSnapshot,
-) -> std::result::Result<Vec<Statement>, Missing> {
+) -> std::result::Result<Vec<Statement>, MissingSignal> {
     let running = snapshot.settings.get("performance_schema").and_then(|setting| setting.running.as_ref());
     if running.is_none_or(|value| value.to_string() != "ON") {
         return Err(without_statements("performance_schema is off"));
@@ -249,8 +249,8 @@ fn statements(
 }
 
 /// Statements are not known, and what helps.
-pub fn without_statements(why: &str) -> Missing {
-    Missing {
+pub fn without_statements(why: &str) -> MissingSignal {
+    MissingSignal {
         signal: "mariadb_statements".into(),
         why: why.into(),
         how_to_enable: "`performance_schema = ON` under [mysqld] and a restart; SELECT on performance_schema for the account".into(),
@@ -258,7 +258,7 @@ pub fn without_statements(why: &str) -> Missing {
 }
 
 /// What is missing without a connection.
-pub fn lacking(refusal: &access::Refusal) -> Missing {
+pub fn lacking(refusal: &access::Refusal) -> MissingSignal {
     let (why, how) = match refusal {
         access::Refusal::TooMany => {
             ("the database refuses: too many connections".into(), "raise max_connections, or wait")
@@ -271,7 +271,7 @@ pub fn lacking(refusal: &access::Refusal) -> Missing {
             "see whether it is overloaded, and its error log",
         ),
     };
-    Missing { signal: NAME.into(), why, how_to_enable: how.into() }
+    MissingSignal { signal: NAME.into(), why, how_to_enable: how.into() }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::os::procfs;
 use crate::visibility::process_view::Root;
 use crate::visibility::program_query::asked;
 use webdyno_model::Result;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{Endpoint, LogFile, LogKind, ServiceSnapshot};
 
 /// The name in snapshots.
@@ -112,7 +112,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let endpoints = match config.status() {
         Ok(page) => vec![Endpoint { name: page.host, address: page.address, path: Some(page.path) }],
         Err(why) => {
-            missing.push(Missing {
+            missing.push(MissingSignal {
                 signal: NAME.into(),
                 why: why.into(),
                 how_to_enable: HOW_TO_ENABLE.into(),

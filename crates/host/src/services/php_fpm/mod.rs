@@ -11,7 +11,7 @@ pub mod pools;
 use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
@@ -112,10 +112,10 @@ fn port_of(address: &str) -> Option<u16> {
 }
 
 /// The pools that do not tell about themselves.
-fn without_status(config: &config::Config) -> Option<Missing> {
+fn without_status(config: &config::Config) -> Option<MissingSignal> {
     let silent = config.pools.iter().filter(|pool| pool.value("pm.status_path").is_none());
     let names: Vec<_> = silent.map(|pool| pool.name.as_str()).take(POOLS_TOLD_MAX).collect();
-    (!names.is_empty()).then(|| Missing {
+    (!names.is_empty()).then(|| MissingSignal {
         signal: "php_fpm".into(),
         why: format!("pm.status_path is not set for the pool {}", names.join(", ")),
         how_to_enable: HOW_TO_ENABLE.into(),

@@ -9,7 +9,7 @@ use crate::visibility::process_view::Root;
 use crate::visibility::program_query::asked;
 use crate::visibility::scratch::Scratch;
 use std::collections::BTreeMap;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{SettingInForce, SettingValue};
 
 /// What was found out.
@@ -22,7 +22,7 @@ pub struct Php {
     /// Values of php.ini.
     pub settings: BTreeMap<String, SettingInForce>,
     /// What could not be asked.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
 }
 
 /// The prefix that is compiled in: `/usr` for `/usr/sbin/php-fpm8.2`.

@@ -15,7 +15,7 @@ use crate::services::common::shape::Shape;
 use files::Kept;
 use std::io;
 use std::path::Path;
-use webdyno_model::change::{ApplyClass, Change, Managed, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Change, ManagedFile, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
@@ -196,7 +196,7 @@ fn plan(root: &Path, changes: Vec<Change>, keeps: bool) -> Result<RenderedPlan> 
 }
 
 /// Who else sets it: TuneD by its profile, or a configuration management in a file that does.
-fn manager(root: &Path, managers: &Managers, name: &str) -> Option<Managed> {
+fn manager(root: &Path, managers: &Managers, name: &str) -> Option<ManagedFile> {
     let of_file =
         |path: &std::path::PathBuf| managers.owner(path, std::fs::read_to_string(path).ok().as_deref());
     let is_own = |path: &&std::path::PathBuf| path.file_name().is_some_and(|name| name != edit::DROP_IN);

@@ -4,9 +4,9 @@
 //! (hostname(7)).
 
 use super::{Check, below};
-use crate::scenario::place::Step;
-use crate::scenario::{Disk, Host, Link, Machine};
-use crate::sizes;
+use crate::scenario::value_path::PathStep;
+use crate::scenario::{Disk, Link, MachineSettings, ScenarioHost};
+use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
 use webdyno_model::{Result, UserError};
 
@@ -19,7 +19,7 @@ const MEMORY_BYTES_MIN: u64 = 4 << 20;
 impl Check<'_> {
     pub(super) fn hosts(&self) -> Result<()> {
         for (name, host) in &self.folder.scenario.hosts {
-            let at = ["hosts".into(), Step::Key(name)];
+            let at = ["hosts".into(), PathStep::Key(name)];
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if name.len() > 15
                 || !name.chars().all(plain)
@@ -43,10 +43,10 @@ impl Check<'_> {
     }
 
     /// What of a host can change from round to round.
-    pub(super) fn limits(&self, at: &[Step<'_>], host: &Host) -> Result<()> {
+    pub(super) fn limits(&self, at: &[PathStep<'_>], host: &ScenarioHost) -> Result<()> {
         let memory = below(at, &["memory".into()]);
         self.size(&memory, host.memory.as_deref())?;
-        let bytes = host.memory.as_deref().and_then(|size| sizes::bytes(size).ok());
+        let bytes = host.memory.as_deref().and_then(|size| units::bytes(size).ok());
         if let Some(bytes) = bytes.filter(|bytes| *bytes < MEMORY_BYTES_MIN) {
             let text = format!("with {bytes} bytes of memory nothing can be started");
             return Err(self.wrong(&memory, text).hint("as in: memory = \"256M\""));
@@ -80,23 +80,23 @@ impl Check<'_> {
     }
 
     /// Whether a host that is changed has a limit of memory from the start.
-    fn has_memory(&self, at: &[Step<'_>]) -> bool {
-        let Some(Step::Key(name)) = at.last() else { return false };
+    fn has_memory(&self, at: &[PathStep<'_>]) -> bool {
+        let Some(PathStep::Key(name)) = at.last() else { return false };
         self.folder.scenario.hosts.get(*name).is_some_and(|host| host.memory.is_some())
     }
 
-    fn size(&self, at: &[Step<'_>], size: Option<&str>) -> Result<()> {
-        size.map_or(Ok(0), sizes::bytes).map(|_| ()).map_err(|error| self.wrong_of(at, error))
+    fn size(&self, at: &[PathStep<'_>], size: Option<&str>) -> Result<()> {
+        size.map_or(Ok(0), units::bytes).map(|_| ()).map_err(|error| self.error_with_cause(at, error))
     }
 
     pub(super) fn kernel_settings(
         &self,
-        at: &[Step<'_>],
+        at: &[PathStep<'_>],
         settings: &BTreeMap<String, toml::Value>,
         within: Option<&str>,
     ) -> Result<()> {
         for (name, value) in settings {
-            let at = below(at, &["sysctl".into(), Step::Key(name)]);
+            let at = below(at, &["sysctl".into(), PathStep::Key(name)]);
             let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
             if !name.contains('.') || !name.chars().all(plain) || name.contains("..") {
                 let told = self.wrong(&at, format!("`{name}` is no name of a kernel setting"));
@@ -113,7 +113,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn disk(&self, at: &[Step<'_>], disk: &Disk) -> Result<()> {
+    fn disk(&self, at: &[PathStep<'_>], disk: &Disk) -> Result<()> {
         let is_below = |own: &&str| {
             disk.path.strip_prefix(*own).is_some_and(|rest| rest.starts_with('/') && rest.len() > 1)
         };
@@ -137,7 +137,7 @@ impl Check<'_> {
         let scenario = &self.folder.scenario;
         let mut known: BTreeSet<[&str; 2]> = BTreeSet::new();
         for (index, link) in scenario.links.iter().enumerate() {
-            let at: [Step<'_>; 2] = ["links".into(), index.into()];
+            let at: [PathStep<'_>; 2] = ["links".into(), index.into()];
             self.link(&at, link)?;
             let mut ends = link.ends.each_ref().map(String::as_str);
             ends.sort_unstable();
@@ -164,7 +164,7 @@ impl Check<'_> {
             None => Ok(()),
             Some(name) => {
                 let at = if scenario.links.is_empty() {
-                    vec!["hosts".into(), Step::Key(name)]
+                    vec!["hosts".into(), PathStep::Key(name)]
                 } else {
                     vec!["links".into()]
                 };
@@ -174,15 +174,15 @@ impl Check<'_> {
         }
     }
 
-    fn link(&self, at: &[Step<'_>], link: &Link) -> Result<()> {
+    fn link(&self, at: &[PathStep<'_>], link: &Link) -> Result<()> {
         let ends = below(at, &["ends".into()]);
         link.ends.iter().try_for_each(|end| self.host(&ends, end))?;
         if link.ends[0] == link.ends[1] {
             return Err(self.wrong(&ends, "a cable has two different ends"));
         }
         for (key, rate) in [("rate_there", &link.rate_there), ("rate_back", &link.rate_back)] {
-            let read = rate.as_deref().map_or(Ok(0), sizes::bits_per_s);
-            read.map_err(|error| self.wrong_of(&below(at, &[key.into()]), error))?;
+            let read = rate.as_deref().map_or(Ok(0), units::bits_per_s);
+            read.map_err(|error| self.error_with_cause(&below(at, &[key.into()]), error))?;
         }
         match link.queue.as_deref() {
             Some(queue) if !is_time(queue) => {
@@ -194,7 +194,7 @@ impl Check<'_> {
     }
 
     /// A link whose rates change must be there.
-    pub(super) fn changed_link(&self, at: &[Step<'_>], link: &Link) -> Result<()> {
+    pub(super) fn changed_link(&self, at: &[PathStep<'_>], link: &Link) -> Result<()> {
         self.link(at, link)?;
         let links = &self.folder.scenario.links;
         let standard = ["client".to_owned(), "server".to_owned()];
@@ -214,16 +214,16 @@ impl Check<'_> {
         self.machine_of(&["machine".into()], &self.folder.scenario.machine)
     }
 
-    pub(super) fn machine_of(&self, at: &[Step<'_>], machine: &Machine) -> Result<()> {
+    pub(super) fn machine_of(&self, at: &[PathStep<'_>], machine: &MachineSettings) -> Result<()> {
         self.size(&below(at, &["swap".into()]), machine.swap.as_deref())?;
         self.kernel_settings(at, &machine.sysctl, None)
     }
 
     /// A limit of a round: only some of a host's can change.
-    pub(super) fn changed_host(&self, at: &[Step<'_>], name: &str, host: &Host) -> Result<()> {
+    pub(super) fn changed_host(&self, at: &[PathStep<'_>], name: &str, host: &ScenarioHost) -> Result<()> {
         self.host(at, name)?;
         self.limits(at, host)?;
-        let Host { sysctl, firewall, nft, disks, .. } = host;
+        let ScenarioHost { sysctl, firewall, nft, disks, .. } = host;
         let fixed: [(&str, bool); 4] = [
             ("sysctl", !sysctl.is_empty()),
             ("firewall", *firewall),
@@ -236,9 +236,9 @@ impl Check<'_> {
         }
     }
 
-    fn cannot_change(&self, at: &[Step<'_>], key: &str) -> UserError {
-        let told =
-            self.wrong(&below(at, &[Step::Key(key)]), format!("`{key}` of a host cannot change in a round"));
+    fn cannot_change(&self, at: &[PathStep<'_>], key: &str) -> UserError {
+        let told = self
+            .wrong(&below(at, &[PathStep::Key(key)]), format!("`{key}` of a host cannot change in a round"));
         told.hint("memory, swap, cpus, cores and processes can; for the others type the command in by_hand")
     }
 }

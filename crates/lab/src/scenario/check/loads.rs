@@ -1,8 +1,8 @@
 //! Loads: URLs of hosts of the scenario, flags that a shell could split, files that are there.
 
 use super::{Check, below};
-use crate::scenario::place::Step;
-use crate::scenario::{Load, split_flags};
+use crate::scenario::value_path::PathStep;
+use crate::scenario::{ScenarioLoad, split_flags};
 use webdyno_model::Result;
 
 /// Flags that name a file of the scenario's folder.
@@ -11,9 +11,9 @@ const OF_FILES: [&str; 3] = ["--workload", "--urls", "--body-file"];
 const OF_REQUESTS: [&str; 2] = ["--workload", "--urls"];
 
 impl Check<'_> {
-    pub(super) fn load(&self, at: &[Step<'_>], load: &Load) -> Result<()> {
+    pub(super) fn load(&self, at: &[PathStep<'_>], load: &ScenarioLoad) -> Result<()> {
         let flags = below(at, &["flags".into()]);
-        let words = split_flags(&load.flags).map_err(|error| self.wrong_of(&flags, error))?;
+        let words = split_flags(&load.flags).map_err(|error| self.error_with_cause(&flags, error))?;
         let mut asks = !load.urls.is_empty();
         for (index, word) in words.iter().enumerate() {
             let (flag, value) = match word.split_once('=') {
@@ -36,7 +36,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn url(&self, at: &[Step<'_>], url: &str) -> Result<()> {
+    fn url(&self, at: &[PathStep<'_>], url: &str) -> Result<()> {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
         let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
         let host = authority.split(':').next().unwrap_or_default();

@@ -9,27 +9,27 @@ mod signs;
 
 pub use rounds::FINDINGS;
 
-use super::Folder;
-use super::place::{Step, Text, did_you_mean};
+use super::ScenarioFolder;
+use super::value_path::{Description, PathStep, did_you_mean};
 use std::path::Path;
 use webdyno_model::{Result, UserError};
 
 /// Checks a scenario. A usage error with file, line and hint.
-pub fn check(folder: &Folder, path: &Path, text: &str) -> Result<()> {
-    let check = Check { folder, text: Text::of(path, text) };
+pub fn check(folder: &ScenarioFolder, path: &Path, text: &str) -> Result<()> {
+    let check = Check { folder, text: Description::of(path, text) };
     check.heading()?;
     check.hosts()?;
     check.links()?;
     check.machine()?;
     check.services()?;
-    check.load(&[Step::Key("load")], &folder.scenario.load)?;
+    check.load(&[PathStep::Key("load")], &folder.scenario.load)?;
     check.rounds()
 }
 
 /// A scenario that is checked, with the places of its values.
 struct Check<'a> {
-    folder: &'a Folder,
-    text: Text<'a>,
+    folder: &'a ScenarioFolder,
+    text: Description<'a>,
 }
 
 impl Check<'_> {
@@ -51,12 +51,12 @@ impl Check<'_> {
     }
 
     /// A usage error at a value.
-    fn wrong(&self, at: &[Step<'_>], message: impl AsRef<str>) -> UserError {
+    fn wrong(&self, at: &[PathStep<'_>], message: impl AsRef<str>) -> UserError {
         self.text.wrong(at, message)
     }
 
     /// The same with what another reader said of the value.
-    fn wrong_of(&self, at: &[Step<'_>], error: UserError) -> UserError {
+    fn error_with_cause(&self, at: &[PathStep<'_>], error: UserError) -> UserError {
         let told = self.wrong(at, &error.message);
         match error.hint {
             Some(hint) => told.hint(hint),
@@ -65,7 +65,7 @@ impl Check<'_> {
     }
 
     /// A host must be one of the scenario.
-    fn host(&self, at: &[Step<'_>], name: &str) -> Result<()> {
+    fn host(&self, at: &[PathStep<'_>], name: &str) -> Result<()> {
         if self.folder.scenario.has_host(name) {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Check<'_> {
     }
 
     /// A file must be there, in a folder of the scenario's.
-    fn file(&self, at: &[Step<'_>], within: &str, path: &str) -> Result<()> {
+    fn file(&self, at: &[PathStep<'_>], within: &str, path: &str) -> Result<()> {
         let whole = format!("{within}{}", path.trim_start_matches("./").trim_start_matches('/'));
         if self.folder.file(&whole)?.is_some() {
             return Ok(());
@@ -93,7 +93,7 @@ impl Check<'_> {
 }
 
 /// The way to a value below another one.
-fn below<'a>(at: &[Step<'a>], more: &[Step<'a>]) -> Vec<Step<'a>> {
+fn below<'a>(at: &[PathStep<'a>], more: &[PathStep<'a>]) -> Vec<PathStep<'a>> {
     [at, more].concat()
 }
 

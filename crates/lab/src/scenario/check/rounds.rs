@@ -1,8 +1,8 @@
 //! Rounds: names that differ, hosts and links that exist, findings that are known, and something that is proved.
 
 use super::{Check, below};
-use crate::scenario::place::{Step, did_you_mean};
-use crate::scenario::{Remedy, Round, file_name};
+use crate::scenario::value_path::{PathStep, did_you_mean};
+use crate::scenario::{ExpectedRemedy, ScenarioRound, file_name};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use webdyno_analysis::limits;
@@ -25,7 +25,7 @@ impl Check<'_> {
         }
         let mut names: Vec<&str> = vec![];
         for (index, round) in rounds.iter().enumerate() {
-            let at: [Step<'_>; 2] = ["rounds".into(), index.into()];
+            let at: [PathStep<'_>; 2] = ["rounds".into(), index.into()];
             self.round_name(&at, round, &names)?;
             self.changes(&at, round)?;
             self.findings(&at, round)?;
@@ -46,7 +46,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn round_name(&self, at: &[Step<'_>], round: &Round, known: &[&str]) -> Result<()> {
+    fn round_name(&self, at: &[PathStep<'_>], round: &ScenarioRound, known: &[&str]) -> Result<()> {
         let at = below(at, &["name".into()]);
         if file_name(&round.name).is_empty() || round.name.contains('\n') || round.name.len() > 60 {
             return Err(self
@@ -59,15 +59,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn changes(&self, at: &[Step<'_>], round: &Round) -> Result<()> {
+    fn changes(&self, at: &[PathStep<'_>], round: &ScenarioRound) -> Result<()> {
         for (host, lines) in &round.by_hand_on {
-            let at = below(at, &["by_hand_on".into(), Step::Key(host)]);
+            let at = below(at, &["by_hand_on".into(), PathStep::Key(host)]);
             self.host(&at, host)?;
             self.lines(&at, lines)?;
         }
         self.lines(&below(at, &["by_hand".into()]), &round.by_hand)?;
         for (name, host) in &round.hosts {
-            self.changed_host(&below(at, &["hosts".into(), Step::Key(name)]), name, host)?;
+            self.changed_host(&below(at, &["hosts".into(), PathStep::Key(name)]), name, host)?;
         }
         for (index, link) in round.links.iter().enumerate() {
             self.changed_link(&below(at, &["links".into(), index.into()]), link)?;
@@ -79,14 +79,14 @@ impl Check<'_> {
         }
     }
 
-    fn lines(&self, at: &[Step<'_>], lines: &[String]) -> Result<()> {
+    fn lines(&self, at: &[PathStep<'_>], lines: &[String]) -> Result<()> {
         match lines.iter().position(|line| line.trim().is_empty() || line.contains('\0')) {
             Some(index) => Err(self.wrong(&below(at, &[index.into()]), "nothing can be typed here")),
             None => Ok(()),
         }
     }
 
-    fn findings(&self, at: &[Step<'_>], round: &Round) -> Result<()> {
+    fn findings(&self, at: &[PathStep<'_>], round: &ScenarioRound) -> Result<()> {
         self.finding(&below(at, &["finding".into()]), &round.finding)?;
         for (index, id) in round.beside.iter().enumerate() {
             self.finding(&below(at, &["beside".into(), index.into()]), id)?;
@@ -105,7 +105,7 @@ impl Check<'_> {
         }
     }
 
-    fn finding(&self, at: &[Step<'_>], id: &str) -> Result<()> {
+    fn finding(&self, at: &[PathStep<'_>], id: &str) -> Result<()> {
         if FINDINGS.contains(&id) {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Check<'_> {
         )))
     }
 
-    fn remedy(&self, at: &[Step<'_>], remedy: &Remedy) -> Result<()> {
+    fn remedy(&self, at: &[PathStep<'_>], remedy: &ExpectedRemedy) -> Result<()> {
         let is_number = remedy.at_least.is_some() || remedy.at_most.is_some();
         if is_number == remedy.is.is_some() {
             let told = self.wrong(at, "a remedy is a number within bounds, or a word");

@@ -1,9 +1,9 @@
 //! Services: programs on hosts that exist, with what belongs to them and nothing else.
 
 use super::{Check, below};
-use crate::scenario::place::Step;
-use crate::scenario::{CLIENT, Program, Service};
-use crate::sizes;
+use crate::scenario::value_path::PathStep;
+use crate::scenario::{CLIENT, LabProgram, ScenarioService};
+use crate::units;
 use webdyno_model::Result;
 
 /// Apache's multi-processing modules.
@@ -16,10 +16,11 @@ impl Check<'_> {
             return Err(self.wrong(&[], "nothing serves").hint("as in: [[services]] program = \"apache\""));
         }
         for (index, service) in services.iter().enumerate() {
-            let at: [Step<'_>; 2] = ["services".into(), index.into()];
+            let at: [PathStep<'_>; 2] = ["services".into(), index.into()];
             self.service(&at, service)?;
-            let same = |other: &&Service| other.program == service.program && other.host == service.host;
-            if service.program != Program::Command && services[..index].iter().any(|other| same(&other)) {
+            let same =
+                |other: &&ScenarioService| other.program == service.program && other.host == service.host;
+            if service.program != LabProgram::Command && services[..index].iter().any(|other| same(&other)) {
                 let why = format!("the host `{}` runs this program already", service.host);
                 return Err(self
                     .wrong(&at, why)
@@ -29,7 +30,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn service(&self, at: &[Step<'_>], service: &Service) -> Result<()> {
+    fn service(&self, at: &[PathStep<'_>], service: &ScenarioService) -> Result<()> {
         let at = |key: &'static str| below(at, &[key.into()]);
         self.host(&at("host"), &service.host)?;
         if service.host == CLIENT {
@@ -39,7 +40,7 @@ impl Check<'_> {
                 .wrong(&at("host"), why)
                 .hint("give it a host of its own: [hosts.NAME], and a link to it"));
         }
-        self.what_goes_together(&at, service)?;
+        self.check_program_keys(&at, service)?;
         if let Some(mpm) = service.mpm.as_deref().filter(|mpm| !MPMS.contains(mpm)) {
             let told = self.wrong(&at("mpm"), format!("`{mpm}` is no multi-processing module"));
             return Err(told.hint("prefork, worker or event"));
@@ -55,8 +56,8 @@ impl Check<'_> {
         if let Some(sql) = &service.sql {
             self.file(&at("sql"), &format!("{}/", service.host), sql)?;
         }
-        let memory = service.memory.as_deref().map_or(Ok(0), sizes::bytes);
-        memory.map_err(|error| self.wrong_of(&at("memory"), error))?;
+        let memory = service.memory.as_deref().map_or(Ok(0), units::bytes);
+        memory.map_err(|error| self.error_with_cause(&at("memory"), error))?;
         for (key, count) in
             [("processes", service.processes.map(u64::from)), ("open_files", service.open_files)]
         {
@@ -68,18 +69,18 @@ impl Check<'_> {
     }
 
     /// Keys that mean something to one program alone.
-    fn what_goes_together<'b>(
+    fn check_program_keys<'b>(
         &self,
-        at: &impl Fn(&'static str) -> Vec<Step<'b>>,
-        service: &Service,
+        at: &impl Fn(&'static str) -> Vec<PathStep<'b>>,
+        service: &ScenarioService,
     ) -> Result<()> {
-        let of_one: [(&'static str, bool, Program); 6] = [
-            ("mpm", service.mpm.is_some(), Program::Apache),
-            ("modules", !service.modules.is_empty(), Program::Apache),
-            ("sites", service.sites.is_some(), Program::Apache),
-            ("confs", !service.confs.is_empty(), Program::Apache),
-            ("command", service.command.is_some(), Program::Command),
-            ("sql", service.sql.is_some(), Program::Mariadb),
+        let of_one: [(&'static str, bool, LabProgram); 6] = [
+            ("mpm", service.mpm.is_some(), LabProgram::Apache),
+            ("modules", !service.modules.is_empty(), LabProgram::Apache),
+            ("sites", service.sites.is_some(), LabProgram::Apache),
+            ("confs", !service.confs.is_empty(), LabProgram::Apache),
+            ("command", service.command.is_some(), LabProgram::Command),
+            ("sql", service.sql.is_some(), LabProgram::Mariadb),
         ];
         for (key, is_given, program) in of_one {
             if is_given && service.program != program {
@@ -88,7 +89,7 @@ impl Check<'_> {
             }
         }
         let is_blank = service.command.as_deref().is_none_or(|command| command.trim().is_empty());
-        if service.program == Program::Command && is_blank {
+        if service.program == LabProgram::Command && is_blank {
             let told = self.wrong(&at("program"), "a service of this kind needs its command line");
             return Err(told.hint("as in: command = \"exec python3 /srv/app.py\""));
         }
@@ -96,7 +97,7 @@ impl Check<'_> {
     }
 }
 
-impl Program {
+impl LabProgram {
     /// As it is written.
     pub fn name(self) -> &'static str {
         match self {

@@ -3,8 +3,8 @@
 
 use super::{Check, below};
 use crate::figures::{self, NAMES};
-use crate::scenario::place::{Step, did_you_mean};
-use crate::scenario::{Gain, Sign, Take};
+use crate::scenario::value_path::{PathStep, did_you_mean};
+use crate::scenario::{Gain, Sign, SignStatistic};
 use std::sync::OnceLock;
 use webdyno_model::Result;
 use webdyno_model::sample::{Metric, MetricKind};
@@ -26,23 +26,23 @@ fn metric(name: &str) -> Option<&'static Metric> {
 }
 
 impl Check<'_> {
-    pub(super) fn sign(&self, at: &[Step<'_>], sign: &Sign) -> Result<()> {
+    pub(super) fn sign(&self, at: &[PathStep<'_>], sign: &Sign) -> Result<()> {
         self.metric(&below(at, &["metric".into()]), &sign.metric)?;
         let take = below(at, &["take".into()]);
-        if sign.metric.starts_with(figures::PREFIX) && sign.take != Take::Max {
+        if sign.metric.starts_with(figures::PREFIX) && sign.take != SignStatistic::Max {
             let told = self.wrong(
                 &take,
                 "a figure of the load is of all of its measured part: there is nothing to take of it",
             );
             return Err(told.hint("leave `take` out"));
         }
-        self.take(&take, &sign.metric, sign.take)?;
+        self.check_statistic(&take, &sign.metric, sign.take)?;
         match &sign.of {
             None => {}
             Some(toml::Value::String(name)) => {
                 let of = below(at, &["of".into()]);
                 self.metric(&of, name)?;
-                self.one_alone(&of, name)?;
+                self.check_single_instance(&of, name)?;
             }
             Some(number) => {
                 let number = number.as_float().or_else(|| number.as_integer().map(|number| number as f64));
@@ -53,10 +53,10 @@ impl Check<'_> {
                 }
             }
         }
-        self.some_bounds(at, sign.at_least, sign.at_most)
+        self.check_bounds(at, sign.at_least, sign.at_most)
     }
 
-    pub(super) fn gain(&self, at: &[Step<'_>], gain: &Gain, before: &[&str]) -> Result<()> {
+    pub(super) fn gain(&self, at: &[PathStep<'_>], gain: &Gain, before: &[&str]) -> Result<()> {
         if before.is_empty() {
             return Err(self
                 .wrong(at, "the first round has nothing to gain over")
@@ -70,7 +70,7 @@ impl Check<'_> {
         }
         let metric = below(at, &["metric".into()]);
         self.metric(&metric, &gain.metric)?;
-        self.one_alone(&metric, &gain.metric)?;
+        self.check_single_instance(&metric, &gain.metric)?;
         let take = below(at, &["take".into()]);
         match gain.take {
             Some(_) if gain.metric.starts_with(figures::PREFIX) => {
@@ -80,16 +80,16 @@ impl Check<'_> {
                 );
                 return Err(told.hint("leave `take` out"));
             }
-            Some(taken) => self.take(&take, &gain.metric, taken)?,
+            Some(taken) => self.check_statistic(&take, &gain.metric, taken)?,
             None => {}
         }
         if [gain.at_least, gain.at_most].into_iter().flatten().any(|bound| bound < 0.0) {
             return Err(self.wrong(at, "a ratio is never below 0"));
         }
-        self.some_bounds(at, gain.at_least, gain.at_most)
+        self.check_bounds(at, gain.at_least, gain.at_most)
     }
 
-    fn metric(&self, at: &[Step<'_>], name: &str) -> Result<()> {
+    fn metric(&self, at: &[PathStep<'_>], name: &str) -> Result<()> {
         if name.starts_with(figures::PREFIX) {
             if figures::exists(name) {
                 return Ok(());
@@ -114,7 +114,7 @@ impl Check<'_> {
     }
 
     /// Where two values are set against each other, it must be known which ones.
-    fn one_alone(&self, at: &[Step<'_>], name: &str) -> Result<()> {
+    fn check_single_instance(&self, at: &[PathStep<'_>], name: &str) -> Result<()> {
         match name.contains('*') {
             false => Ok(()),
             true => Err(self
@@ -124,17 +124,17 @@ impl Check<'_> {
     }
 
     /// Of a counter only its rise means something, of a level everything else.
-    fn take(&self, at: &[Step<'_>], name: &str, take: Take) -> Result<()> {
+    fn check_statistic(&self, at: &[PathStep<'_>], name: &str, take: SignStatistic) -> Result<()> {
         let is_counter = metric(name).is_some_and(|metric| metric.kind == MetricKind::Counter);
         match (is_counter, take) {
-            (true, Take::Max | Take::Min | Take::Last) => {
+            (true, SignStatistic::Max | SignStatistic::Min | SignStatistic::Last) => {
                 let told = self.wrong(
                     at,
                     format!("`{name}` is a counter: its `{}` says nothing of this load", take.name()),
                 );
                 Err(told.hint("take = \"rise\" is what it rose by, take = \"mean\" what it rose by a second"))
             }
-            (false, Take::Rise) if metric(name).is_some() => {
+            (false, SignStatistic::Rise) if metric(name).is_some() => {
                 let told = self.wrong(at, format!("`{name}` is a level, which does not rise as counters do"));
                 Err(told.hint("take = \"max\", \"min\", \"mean\" or \"last\""))
             }
@@ -142,7 +142,7 @@ impl Check<'_> {
         }
     }
 
-    fn some_bounds(&self, at: &[Step<'_>], least: Option<f64>, most: Option<f64>) -> Result<()> {
+    fn check_bounds(&self, at: &[PathStep<'_>], least: Option<f64>, most: Option<f64>) -> Result<()> {
         if least.is_none() && most.is_none() {
             return Err(self
                 .wrong(at, "without a bound it would always hold")
@@ -151,7 +151,7 @@ impl Check<'_> {
         self.bounds(at, least, most)
     }
 
-    pub(super) fn bounds(&self, at: &[Step<'_>], least: Option<f64>, most: Option<f64>) -> Result<()> {
+    pub(super) fn bounds(&self, at: &[PathStep<'_>], least: Option<f64>, most: Option<f64>) -> Result<()> {
         if [least, most].into_iter().flatten().any(|bound| !bound.is_finite()) {
             return Err(self.wrong(at, "a bound is a number"));
         }

@@ -13,9 +13,9 @@ const CASES: &str = include_str!("wrong_files.txt");
 const GOOD: &str = include_str!("good_file.toml");
 
 /// A folder for descriptions, with the files that they name.
-struct Desk(tempfile::TempDir);
+struct DescriptionFolder(tempfile::TempDir);
 
-impl Desk {
+impl DescriptionFolder {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         for path in ["server/etc/nft.conf", "db/srv/data.sql", "shop.toml"] {
@@ -27,7 +27,7 @@ impl Desk {
     }
 
     /// What is told of a description; `nothing` when it is right.
-    fn told(&self, text: &str) -> String {
+    fn error_text(&self, text: &str) -> String {
         let place = self.0.path();
         std::fs::write(place.join("a-test/scenario.toml"), text).unwrap();
         match Catalogue::Directory(place.to_owned()).open("a-test") {
@@ -42,11 +42,11 @@ impl Desk {
 }
 
 thread_local! {
-    static DESK: Desk = Desk::new();
+    static DESCRIPTIONS: DescriptionFolder = DescriptionFolder::new();
 }
 
-fn told(text: &str) -> String {
-    DESK.with(|desk| desk.told(text))
+fn error_text(text: &str) -> String {
+    DESCRIPTIONS.with(|desk| desk.error_text(text))
 }
 
 /// The description that a case means.
@@ -66,7 +66,7 @@ fn described(case: &str) -> String {
 
 #[test]
 fn the_good_file_is_good() {
-    assert_eq!(told(GOOD), "nothing\n");
+    assert_eq!(error_text(GOOD), "nothing\n");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn each_wrong_file_is_told_where_and_why() {
     let mut wrong = vec![];
     for case in CASES.split("=== file\n").skip(1) {
         let (text, expected) = case.split_once("--- told\n").unwrap();
-        let told = told(&described(text));
+        let told = error_text(&described(text));
         let is_told = told.contains("scenario.toml:") && !told.ends_with("hint: \n");
         if told.trim_end() != expected.trim_end() || !is_told {
             wrong.push(format!("{text}\n{told}"));
@@ -113,7 +113,7 @@ proptest! {
     // Invariant: any text is a scenario or an error with its place; never a panic.
     #[test]
     fn any_text_never_panics(text in "\\PC{0,200}") {
-        prop_assert!(!told(&text).is_empty());
+        prop_assert!(!error_text(&text).is_empty());
     }
 
     // The same with what is nearly right: a piece of the good file replaced by something else.
@@ -121,6 +121,6 @@ proptest! {
     fn any_change_of_a_good_file_never_panics(from in 0..GOOD.len(), length in 0..40usize, by in "[\\[\\]{}\"'=.,a-zé0-9\\n -]{0,20}") {
         let cut = |at: usize| (0..=at.min(GOOD.len())).rev().find(|at| GOOD.is_char_boundary(*at)).unwrap();
         let text = format!("{}{by}{}", &GOOD[..cut(from)], &GOOD[cut(from + length)..]);
-        prop_assert!(!told(&text).is_empty());
+        prop_assert!(!error_text(&text).is_empty());
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use visits::{Labels, PageEnd, VisitReport};
 
 use crate::results::failure::Failure;
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::interval::{ConnectionCounts, EndReason, ErrorCounts, StampCounts, TcpCounts};
+use webdyno_model::interval::{ConnectionCounts, EndReason, ErrorCounts, RxTimestampCounts, TcpCounts};
 
 /// One more than the highest status that has a counter.
 const STATUS_CODES: usize = 1000;
@@ -41,7 +41,7 @@ pub(crate) struct Report {
     pub(crate) receive_delay: TimeHistogram,
     pub(crate) round_trip: TimeHistogram,
     pub(crate) tcp: TcpCounts,
-    pub(crate) stamps: StampCounts,
+    pub(crate) stamps: RxTimestampCounts,
     pub(crate) redirects: u64,
     pub(crate) cpu_ns: u64,
     /// By name, when there are several.
@@ -96,7 +96,7 @@ impl Report {
             receive_delay: TimeHistogram::new(),
             round_trip: TimeHistogram::new(),
             tcp: TcpCounts::default(),
-            stamps: StampCounts::default(),
+            stamps: RxTimestampCounts::default(),
             redirects: 0,
             cpu_ns: 0,
             named: labels.requests.iter().map(|_| NamedReport::new()).collect(),
@@ -154,7 +154,7 @@ impl Report {
         self.errors = ErrorCounts::default();
         self.connections = ConnectionCounts::default();
         (self.tcp, self.redirects) = (TcpCounts::default(), 0);
-        self.stamps = StampCounts::default();
+        self.stamps = RxTimestampCounts::default();
         self.histograms().into_iter().for_each(TimeHistogram::clear);
         self.named.iter_mut().for_each(NamedReport::clear);
         self.visits.clear();

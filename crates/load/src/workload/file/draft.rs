@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use url::Url;
 use webdyno_model::objective::Objective;
 use webdyno_model::workload::stage;
-use webdyno_model::workload::stage::{Unit, Written};
+use webdyno_model::workload::stage::{StageDraft, Unit};
 use webdyno_model::workload::visit::{
     CONNECTIONS_PER_HOST, PageSpec, RequestList, SessionSpec, StepSpec, Table, Think, Visits,
 };
@@ -51,7 +51,7 @@ pub struct Settings {
     pub ok_status: Option<StatusSet>,
     pub expect: Vec<Expectation>,
     /// Instead of rate or users, duration and ramps.
-    pub stages: Vec<Written>,
+    pub stages: Vec<StageDraft>,
     /// Connections that this machine's limit of open files has room for; only a default is lowered to it.
     pub connections_allowed: Option<u32>,
 }
@@ -157,7 +157,7 @@ impl Draft {
             ..Workload::default()
         };
         if let Some(written) = self.stages(&workload)? {
-            workload.set_stages(stage::whole(&written)?);
+            workload.set_stages(stage::check_stages(&written)?);
         }
         if let (Some(visits), None) = (&workload.visits, settings.connections) {
             let (connections, per_server) = self.connections_default(visits, workload.arrival);
@@ -278,7 +278,7 @@ impl Draft {
     }
 
     /// The stages, if the load changes.
-    fn stages(&self, workload: &Workload) -> Result<Option<Vec<Written>>> {
+    fn stages(&self, workload: &Workload) -> Result<Option<Vec<StageDraft>>> {
         let settings = &self.settings;
         if !settings.stages.is_empty() {
             return Ok(Some(settings.stages.clone()));

@@ -5,7 +5,7 @@ use super::keys::{TableKeys, Value};
 use super::source_span::{FileError, FileResult, SourceSpan};
 use webdyno_model::objective::Objective;
 use webdyno_model::workload::stage;
-use webdyno_model::workload::stage::{Shape, Unit, Written};
+use webdyno_model::workload::stage::{Shape, StageDraft, Unit};
 use webdyno_model::workload::visit::Think;
 use webdyno_model::workload::{Expectation, StatusSet};
 
@@ -146,15 +146,15 @@ fn ok_status(value: &Value<'_>) -> FileResult<StatusSet> {
 }
 
 /// The stages of a file, which replace those of included files.
-fn stages(value: &Value<'_>) -> FileResult<Vec<Written>> {
+fn stages(value: &Value<'_>) -> FileResult<Vec<StageDraft>> {
     let list = value.tables("stage")?;
     let written = list.iter().map(stage).collect::<FileResult<Vec<_>>>()?;
     let hint = "say of each stage whether it counts, as in measured = true";
-    stage::whole(&written).map_err(|error| FileError::from_user_error(value.at, error, hint))?;
+    stage::check_stages(&written).map_err(|error| FileError::from_user_error(value.at, error, hint))?;
     Ok(written)
 }
 
-fn stage(value: &Value<'_>) -> FileResult<Written> {
+fn stage(value: &Value<'_>) -> FileResult<StageDraft> {
     if let Some(text) = value.as_text() {
         let hint = "write TIME@LEVELS, as in \"4m@0..100/s\" or \"5m@50users\"";
         return stage::parse(text).map_err(|error| FileError::from_user_error(value.at, error, hint));
@@ -171,7 +171,7 @@ fn stage(value: &Value<'_>) -> FileResult<Written> {
         _ => (Unit::Connections, f64::from(CONCURRENCY_MAX)),
     };
     let measured = keys.read("measured", Value::flag)?;
-    let written = Written { duration_us, shape: shape(&level, highest)?, unit, measured };
+    let written = StageDraft { duration_us, shape: shape(&level, highest)?, unit, measured };
     written.check().map_err(|why| {
         FileError::new(level.at, format!("this is not a stage: {why}"))
             .hint("as in rate = 100 or users = { from = 0, to = 100 }")

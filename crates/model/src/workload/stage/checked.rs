@@ -1,6 +1,6 @@
 //! Stages as a whole: one unit, something to do, and one measured stretch.
 
-use super::{Shape, Stage, Unit, Written, highest};
+use super::{Shape, Stage, StageDraft, Unit, highest};
 use crate::error::{Result, UserError};
 use crate::workload::{Arrival, Workload};
 
@@ -8,11 +8,11 @@ use crate::workload::{Arrival, Workload};
 const DURATION_US_MAX: u64 = 1_000_000_000_000_000;
 /// Most stages of a load.
 const STAGES_MAX: usize = 1000;
-const S: u64 = 1_000_000;
+const US_PER_S: u64 = 1_000_000;
 
 /// All stages of a load.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Whole {
+pub struct CheckedStages {
     /// What all levels count.
     pub unit: Unit,
     /// At least one.
@@ -22,8 +22,8 @@ pub struct Whole {
 /// Puts stages together. Where it was not said, ramps that lead up at the beginning, and ramps that lead down at the
 /// end, are not measured; all others are. An error when units are mixed, when no level is above 0, when the measured
 /// ones are not one stretch, or when nothing is measured.
-pub fn whole(written: &[Written]) -> Result<Whole> {
-    let unit = one_unit(written)?;
+pub fn check_stages(written: &[StageDraft]) -> Result<CheckedStages> {
+    let unit = common_unit(written)?;
     for (index, stage) in written.iter().enumerate() {
         stage.check().map_err(|why| UserError::usage(format!("stage {}: {why}", index + 1)))?;
     }
@@ -31,7 +31,7 @@ pub fn whole(written: &[Written]) -> Result<Whole> {
     let down =
         written.iter().rev().take_while(|stage| matches!(stage.shape, Shape::Ramp { from, to } if to < from));
     let (first, last) = (up.count(), written.len() - down.count());
-    let stage = |(index, stage): (usize, &Written)| Stage {
+    let stage = |(index, stage): (usize, &StageDraft)| Stage {
         duration_us: stage.duration_us,
         shape: stage.shape,
         measured: stage.measured.unwrap_or((first..last).contains(&index)),
@@ -41,17 +41,17 @@ pub fn whole(written: &[Written]) -> Result<Whole> {
         return Err(UserError::usage("no stage has a level above 0, so nothing would be sent"));
     }
     check_measured(&stages)?;
-    Ok(Whole { unit, stages })
+    Ok(CheckedStages { unit, stages })
 }
 
-fn one_unit(written: &[Written]) -> Result<Unit> {
+fn common_unit(written: &[StageDraft]) -> Result<Unit> {
     let first = written.first().ok_or_else(|| UserError::usage("there is no stage"))?;
     let total = written.iter().fold(0, |sum: u64, stage| sum.saturating_add(stage.duration_us));
     if total > DURATION_US_MAX || written.len() > STAGES_MAX {
         return Err(UserError::usage(format!(
             "{} stages of {} s are too much: at most {STAGES_MAX} stages of 277777 h together",
             written.len(),
-            total / S
+            total / US_PER_S
         )));
     }
     match written.iter().position(|stage| stage.unit != first.unit) {
@@ -91,7 +91,7 @@ fn check_measured(stages: &[Stage]) -> Result<()> {
         )
         .hint("give them more time"));
     }
-    if to_s.is_none() && from_s * S >= super::duration_us(stages) {
+    if to_s.is_none() && from_s * US_PER_S >= super::duration_us(stages) {
         return Err(UserError::usage(
             "the load ends before the first whole second of its measured stages: what is measured is cut in whole seconds of the load",
         )
@@ -106,12 +106,13 @@ fn check_measured(stages: &[Stage]) -> Result<()> {
 pub fn measured_s(stages: &[Stage]) -> Option<(u64, Option<u64>)> {
     let (from_us, to_us) = super::measured_us(stages)?;
     let is_last = to_us >= super::duration_us(stages);
-    Some((from_us.div_ceil(S), (!is_last).then_some(to_us / S)))
+    Some((from_us.div_ceil(US_PER_S), (!is_last).then_some(to_us / US_PER_S)))
 }
 
 /// A ramp up to `level`, the measured part there, and a ramp down; a ramp of no length is left out.
-pub fn ramped(level: f64, unit: Unit, (up_us, measured_us, down_us): (u64, u64, u64)) -> Vec<Written> {
-    let stage = |duration_us, shape, measured| Written { duration_us, shape, unit, measured: Some(measured) };
+pub fn ramped(level: f64, unit: Unit, (up_us, measured_us, down_us): (u64, u64, u64)) -> Vec<StageDraft> {
+    let stage =
+        |duration_us, shape, measured| StageDraft { duration_us, shape, unit, measured: Some(measured) };
     let mut stages = vec![
         stage(up_us, Shape::Ramp { from: 0.0, to: level }, false),
         stage(measured_us, Shape::Hold { level }, true),
@@ -125,7 +126,7 @@ impl Workload {
     /// Gives the load these stages: they say how it arrives, how much of it there is at most, and how long it lasts. In
     /// open arrival `connections` stays the most connections at once; with users it is their number, or, with visits,
     /// stays what it is.
-    pub fn set_stages(&mut self, whole: Whole) {
+    pub fn set_stages(&mut self, whole: CheckedStages) {
         let most = highest(&whole.stages);
         match whole.unit {
             Unit::PerSecond => {
@@ -150,8 +151,8 @@ mod tests {
     use super::super::parse;
     use super::*;
 
-    fn read(texts: &[&str]) -> Result<Whole> {
-        whole(&texts.iter().map(|text| parse(text).unwrap()).collect::<Vec<_>>())
+    fn read(texts: &[&str]) -> Result<CheckedStages> {
+        check_stages(&texts.iter().map(|text| parse(text).unwrap()).collect::<Vec<_>>())
     }
 
     fn measured(texts: &[&str]) -> String {
@@ -195,7 +196,7 @@ mod tests {
             assert!(error.message.contains(part), "{texts:?}: {}", error.message);
             assert_eq!(error.exit_code(), 2);
         }
-        assert!(whole(&[]).is_err());
+        assert!(check_stages(&[]).is_err());
     }
 
     #[test]
@@ -217,18 +218,18 @@ mod tests {
         let mut workload = Workload { arrival: open, connections: 7, ..Workload::default() };
         workload.set_stages(read(&["1m@0..90/s", "5m@30/s"]).unwrap());
         assert_eq!(workload.arrival, Arrival::Open { rate_per_s: 90.0, poisson: true });
-        assert_eq!((workload.connections, workload.stop.duration_us), (7, Some(360 * S)));
+        assert_eq!((workload.connections, workload.stop.duration_us), (7, Some(360 * US_PER_S)));
         workload.set_stages(read(&["1m@0..90users", "5m@30users"]).unwrap());
         assert_eq!((workload.arrival, workload.connections), (Arrival::Closed, 90));
     }
 
     #[test]
     fn a_ramped_load_measures_what_lies_between_the_ramps() {
-        let times = (240 * S, 300 * S, 60 * S);
-        let all = whole(&ramped(50.0, Unit::Users, times)).unwrap();
+        let times = (240 * US_PER_S, 300 * US_PER_S, 60 * US_PER_S);
+        let all = check_stages(&ramped(50.0, Unit::Users, times)).unwrap();
         assert_eq!(measured_s(&all.stages), Some((240, Some(540))));
         assert_eq!(super::super::integral(&all.stages, 600.0), 120.0 * 50.0 + 300.0 * 50.0 + 30.0 * 50.0);
-        let only_up = whole(&ramped(2.5, Unit::PerSecond, (S, 2 * S, 0))).unwrap();
+        let only_up = check_stages(&ramped(2.5, Unit::PerSecond, (US_PER_S, 2 * US_PER_S, 0))).unwrap();
         assert_eq!((only_up.stages.len(), measured_s(&only_up.stages)), (2, Some((1, None))));
     }
 }

@@ -5,10 +5,10 @@
 //! over time is in closed form for each shape; in open arrival it is the number of starts.
 
 mod checked;
-mod written;
+mod draft;
 
-pub use checked::{Whole, measured_s, ramped, whole};
-pub use written::{Unit, Written, parse};
+pub use checked::{CheckedStages, check_stages, measured_s, ramped};
+pub use draft::{StageDraft, Unit, parse};
 
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;

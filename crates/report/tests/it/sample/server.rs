@@ -6,7 +6,7 @@ use webdyno_model::diagnosis::{Ceiling, Diagnosis, Finding, NextLimit, Predicted
 use webdyno_model::fact::Fact;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::run::RunReport;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::setting::SettingId;
 use webdyno_session::view::{Outcome, View};
@@ -120,7 +120,7 @@ pub fn diagnosis_exhausted() -> View {
         network: None,
         unexplained: Some(4_400.0),
     };
-    diagnosis.missing = vec![Missing {
+    diagnosis.missing = vec![MissingSignal {
         signal: "mod_status durations".into(),
         why: "ExtendedStatus is Off".into(),
         how_to_enable: "set `ExtendedStatus On` in the Apache configuration and reload".into(),

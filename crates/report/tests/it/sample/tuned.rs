@@ -1,15 +1,15 @@
 //! Tuning sessions: applied, planned, put back.
 
 use super::{ceilings, exhausted, load, machine, run, service, view};
-use webdyno_model::brake::{Brake, BrakeCause};
-use webdyno_model::change::{ApplyClass, Change, JournalPlace, Managed};
+use webdyno_model::change::{ApplyClass, Change, JournalPlace, ManagedFile};
 use webdyno_model::diagnosis::{Finding, Predicted};
+use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 use webdyno_model::number::Number;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
-use webdyno_session::recording::{Applied, Attempt, PutBack};
+use webdyno_session::recording::{AppliedPlan, PlanAttempt, Reverted};
 use webdyno_session::view::{Outcome, Series, SessionEnd, View};
 
 pub fn change(setting: &str, from: i64, to: i64, class: ApplyClass) -> Change {
@@ -104,19 +104,19 @@ pub fn tune_kept() -> View {
     let mut view = View { command: "tune".into(), journal: Some(journal()), ..tune_applied() };
     let Outcome::Tune(tune) = &view.outcome else { return view };
     view.attempts = tune.rounds.iter().map(attempt).collect();
-    view.attempts[1].put_back = Some(PutBack { outage_us: Some(0) });
+    view.attempts[1].put_back = Some(Reverted { outage_us: Some(0) });
     view
 }
 
 /// What led to a round, and that it was in force.
-pub fn attempt(round: &Round) -> Attempt {
+pub fn attempt(round: &Round) -> PlanAttempt {
     let facts = exhausted().facts;
-    Attempt {
+    PlanAttempt {
         n: round.n,
         finding: Finding { id: round.finding.clone(), summary: round.summary.clone(), facts, ..exhausted() },
         changes: round.changes.clone(),
         diff: round.diff.clone(),
-        applied: Some(Applied { mark: u64::from(round.n), outage_us: round.outage_us }),
+        applied: Some(AppliedPlan { mark: u64::from(round.n), outage_us: round.outage_us }),
         put_back: None,
     }
 }
@@ -142,7 +142,7 @@ pub fn interrupted() -> View {
     let mut report = tune(TuneState::Reverted, vec![]);
     report.improvement = Improvement { metric: "rate".into(), ratio: None, ci95: None };
     let attempts =
-        vec![Attempt { put_back: Some(PutBack { outage_us: Some(380_000) }), ..attempt(&round()) }];
+        vec![PlanAttempt { put_back: Some(Reverted { outage_us: Some(380_000) }), ..attempt(&round()) }];
     View {
         attempts,
         journal: Some(journal()),
@@ -224,7 +224,7 @@ pub fn tune_proposed() -> View {
     let View { outcome: Outcome::Tune(mut report), .. } = tune_planned() else { return tune_planned() };
     let why = "it is in Puppet's catalog".to_owned();
     let path = "/tmp/quick/conf.d/zz-webdyno.conf".to_owned();
-    report.rounds[0].managed = vec![Managed { path, by: "Puppet".into(), why }];
+    report.rounds[0].managed = vec![ManagedFile { path, by: "Puppet".into(), why }];
     report.state = TuneState::Reverted;
     report.goal_met = false;
     view("tune", Outcome::Tune(report))
@@ -232,8 +232,8 @@ pub fn tune_proposed() -> View {
 
 /// A change under which the load had to be stopped, after a baseline that was measured at half the load.
 pub fn tune_braked() -> View {
-    let brake = Brake {
-        cause: BrakeCause::MemoryPressure,
+    let brake = HarmGuardTrip {
+        cause: HarmCause::MemoryPressure,
         metric: "pressure.memory_full_us".into(),
         value: Number(132_000.0),
         limit: Number(100_000.0),

@@ -2,21 +2,21 @@
 
 use crate::cli::lab_run::LabLoadArgs;
 use clap::{Args, Command, FromArgMatches};
-use webdyno_lab::scenario::{Folder, Load, split_flags};
+use webdyno_lab::scenario::{ScenarioFolder, ScenarioLoad, split_flags};
 use webdyno_model::{Result, UserError};
 
 /// Flags that a run gives itself.
 const OURS: [&str; 5] = ["--server", "--out", "--quiet", "-q", "--directory"];
 
 /// Checks the loads of a scenario before anything is built: their flags are those of `webdyno diagnose`.
-pub fn check(folder: &Folder) -> Result<()> {
+pub fn check(folder: &ScenarioFolder) -> Result<()> {
     let scenario = &folder.scenario;
     let mut loads =
         std::iter::once(&scenario.load).chain(scenario.rounds.iter().filter_map(|round| round.load.as_ref()));
     loads.try_for_each(|load| check_load(folder, load))
 }
 
-fn check_load(folder: &Folder, load: &Load) -> Result<()> {
+fn check_load(folder: &ScenarioFolder, load: &ScenarioLoad) -> Result<()> {
     let words = split_flags(&load.flags)?;
     let wrong = |why: String| {
         UserError::usage(format!("{}: the load's flags `{}`: {why}", folder.name, load.flags))

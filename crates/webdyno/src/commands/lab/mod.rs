@@ -14,11 +14,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 use webdyno_host::change::journal::state::StateDir;
-use webdyno_lab::hosts::inside;
+use webdyno_lab::build::BuildOptions;
+use webdyno_lab::hosts::host_init;
 use webdyno_lab::preconditions::check_root;
-use webdyno_lab::scenario::{Catalogue, Folder, did_you_mean};
-use webdyno_lab::up::Options;
-use webdyno_lab::{Lab, SERVER, down, page, up};
+use webdyno_lab::scenario::{Catalogue, ScenarioFolder, did_you_mean};
+use webdyno_lab::{Lab, SERVER, build, page, remove};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -36,9 +36,9 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Exec(arguments) => exec(&catalogue, arguments),
         LabCommand::Down(arguments) => remove(&catalogue, arguments),
         LabCommand::Host(HostArgs { process, sees_processes }) if process == "first" => {
-            inside::first(*sees_processes)
+            host_init::first(*sees_processes)
         }
-        LabCommand::Host(_) => inside::second(),
+        LabCommand::Host(_) => host_init::second(),
     }
 }
 
@@ -47,11 +47,12 @@ fn list(catalogue: &Catalogue) -> Result<u8> {
     // Scenarios are root's, and so is what tells of them.
     let is_root = check_root("list", "").is_ok();
     let there: BTreeMap<String, bool> = match is_root {
-        true => down::all(StateDir::of_environment()?.root())?.into_iter().collect(),
+        true => remove::all(StateDir::of_environment()?.root())?.into_iter().collect(),
         false => BTreeMap::new(),
     };
     let names = catalogue.names()?;
-    let mut folders: Vec<Folder> = names.iter().map(|name| catalogue.open(name)).collect::<Result<_>>()?;
+    let mut folders: Vec<ScenarioFolder> =
+        names.iter().map(|name| catalogue.open(name)).collect::<Result<_>>()?;
     folders.sort_by_key(|folder| folder.scenario.group);
     let width = names.iter().map(String::len).max().unwrap_or(0);
     for folder in &folders {
@@ -62,7 +63,7 @@ fn list(catalogue: &Catalogue) -> Result<u8> {
             None if is_root => "-   ",
             None => "?   ",
         };
-        let part = page::part(scenario.group);
+        let part = page::group_word(scenario.group);
         terminal::print(&format!("{name:width$}  {state}  {part:7}  {}\n", scenario.title))?;
     }
     for (name, is_up) in there.iter().filter(|(name, _)| !names.contains(name)) {
@@ -85,7 +86,7 @@ fn build(catalogue: &Catalogue, arguments: &UpArgs) -> Result<u8> {
     check_root("up", &arguments.name)?;
     let folder = catalogue.open(&arguments.name)?;
     let began = Instant::now();
-    let lab = up::up(&folder, &options()?)?;
+    let lab = build::build(&folder, &options()?)?;
     let (name, hosts) = (&folder.name, lab.host_names().join(", "));
     terminal::print(&format!(
         "{name} is up after {:.1} s: hosts {hosts}\n\
@@ -96,8 +97,8 @@ fn build(catalogue: &Catalogue, arguments: &UpArgs) -> Result<u8> {
 }
 
 /// How scenarios are built by this program.
-fn options() -> Result<Options> {
-    Ok(Options {
+fn options() -> Result<BuildOptions> {
+    Ok(BuildOptions {
         program: own_executable()?,
         state: StateDir::of_environment()?.root().to_owned(),
         stop: interrupt_flag()?,
@@ -123,7 +124,7 @@ fn exec(catalogue: &Catalogue, arguments: &ExecArgs) -> Result<u8> {
             words
         }
     };
-    let mut command = lab.enter(&host)?;
+    let mut command = lab.enter_host(&host)?;
     match words {
         [] => shell(&mut command, &arguments.name, &host),
         words => command.args(words),
@@ -145,7 +146,7 @@ fn shell<'a>(command: &'a mut Command, name: &str, host: &str) -> &'a mut Comman
 /// Why a scenario could not be opened: a name that nothing has cannot be built either.
 fn not_open(catalogue: &Catalogue, name: &str, error: UserError) -> UserError {
     let is_there = || {
-        let there = StateDir::of_environment().and_then(|state| down::all(state.root()));
+        let there = StateDir::of_environment().and_then(|state| remove::all(state.root()));
         there.is_ok_and(|there| there.iter().any(|(other, _)| other == name))
     };
     unknown(catalogue, name).filter(|_| !is_there()).unwrap_or(error)
@@ -175,16 +176,16 @@ fn remove(catalogue: &Catalogue, arguments: &DownArgs) -> Result<u8> {
     let state = StateDir::of_environment()?.root().to_owned();
     let names = match &arguments.name {
         Some(name) => vec![name.clone()],
-        None => down::all(&state)?.into_iter().map(|(name, _)| name).collect(),
+        None => remove::all(&state)?.into_iter().map(|(name, _)| name).collect(),
     };
     let mut failed = Ok(0);
     for name in &names {
         // Nothing had to be done, but another one was meant.
-        let is_meant = |removed: down::Removed| match unknown(catalogue, name) {
+        let is_meant = |removed: remove::Removal| match unknown(catalogue, name) {
             Some(error) if !removed.was_there => Err(error),
             _ => Ok(removed),
         };
-        match down::down(&state, name).and_then(is_meant) {
+        match remove::down(&state, name).and_then(is_meant) {
             Ok(removed) => {
                 removed.notes.iter().for_each(|note| terminal::tell(&format!("webdyno: {note}")));
                 let what = if removed.was_there { "is removed" } else { "is not up: nothing to do" };

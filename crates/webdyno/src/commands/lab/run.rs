@@ -6,10 +6,10 @@ use crate::{place, terminal};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::journal::state::StateDir;
+use webdyno_lab::build;
 use webdyno_lab::preconditions::check_root;
-use webdyno_lab::run::{self, Options, hosts, text};
-use webdyno_lab::scenario::{Catalogue, Folder};
-use webdyno_lab::up;
+use webdyno_lab::run::{self, RunOptions, hosts, text};
+use webdyno_lab::scenario::{Catalogue, ScenarioFolder};
 use webdyno_model::error::io_error;
 use webdyno_model::{ErrorKind, Result, UserError};
 
@@ -37,7 +37,7 @@ pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
     for folder in &folders {
         let mut tally = Tally::default();
         for number in 1..=arguments.repeat {
-            let options = Options {
+            let options = RunOptions {
                 directory: directory(arguments, folder, number, folders.len())?,
                 executable: own_executable()?,
                 rounds: arguments.rounds.map(|rounds| rounds as usize),
@@ -73,13 +73,18 @@ pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
     })
 }
 
-fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Json) -> Result<bool> {
+fn one(
+    folder: &ScenarioFolder,
+    options: &RunOptions,
+    arguments: &LabRunArgs,
+    json: &mut Json,
+) -> Result<bool> {
     let mut tell = |line: &str| {
         if !arguments.quiet {
             terminal::tell(line);
         }
     };
-    let up = up::Options {
+    let up = build::BuildOptions {
         program: options.executable.clone(),
         state: StateDir::of_environment()?.root().to_owned(),
         stop: options.interrupted.clone(),
@@ -87,29 +92,35 @@ fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Js
     let outcome = run::run(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
     json.write(serde_json::to_string(&outcome))?;
     match json.takes_stdout() {
-        false => terminal::print_report(&text::text(&outcome))?,
+        false => terminal::print_report(&text::outcome_text(&outcome))?,
         // Whoever reads JSON sees at once what was not there.
-        true if !outcome.proved => tell(&text::text(&outcome)),
+        true if !outcome.proved => tell(&text::outcome_text(&outcome)),
         true => {}
     }
     Ok(outcome.proved)
 }
 
 /// The scenarios of these names, all of them checked before anything is built.
-fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Folder>> {
+fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<ScenarioFolder>> {
     let known = catalogue.names()?;
     let mut wanted: Vec<&String> = vec![];
     for name in names {
         let named: Vec<&String> = if name == ALL { known.iter().collect() } else { vec![name] };
         wanted.extend(named.into_iter().filter(|name| !wanted.contains(name)).collect::<Vec<_>>());
     }
-    let folders: Vec<Folder> = wanted.into_iter().map(|name| catalogue.open(name)).collect::<Result<_>>()?;
+    let folders: Vec<ScenarioFolder> =
+        wanted.into_iter().map(|name| catalogue.open(name)).collect::<Result<_>>()?;
     folders.iter().try_for_each(super::load::check)?;
     Ok(folders)
 }
 
 /// Where the recordings of a run go: below what was given there is a directory for each of several.
-fn directory(arguments: &LabRunArgs, folder: &Folder, number: u32, scenarios: usize) -> Result<PathBuf> {
+fn directory(
+    arguments: &LabRunArgs,
+    folder: &ScenarioFolder,
+    number: u32,
+    scenarios: usize,
+) -> Result<PathBuf> {
     let mut directory = match &arguments.out {
         Some(directory) => directory.clone(),
         None => place::fresh_directory(&format!("lab-{}", folder.name)),

@@ -9,9 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use webdyno_lab::scenario::{Catalogue, Host};
-use webdyno_lab::up::Options;
-use webdyno_lab::{Lab, down, up};
+use webdyno_lab::build::BuildOptions;
+use webdyno_lab::scenario::{Catalogue, ScenarioHost};
+use webdyno_lab::{Lab, build, remove};
 
 /// Settings of the machine belong to one test at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -309,15 +309,15 @@ fn limits_links_and_settings_change_while_it_is_up() {
         return;
     }
     let bench = Bench::new(&[ALL_OF_IT]);
-    let options = Options {
+    let options = BuildOptions {
         program: assert_cmd::cargo::cargo_bin("webdyno"),
         state: bench.place.path("state"),
         stop: Arc::default(),
     };
     let folder = Catalogue::Directory(bench.place.path("scenarios")).open(&bench.names[0]).unwrap();
-    let mut lab = up::up(&folder, &options).unwrap();
+    let mut lab = build::build(&folder, &options).unwrap();
     let said = |lab: &Lab, host: &str, script: &str| {
-        let output = lab.enter(host).unwrap().args(["sh", "-c", script]).output().unwrap();
+        let output = lab.enter_host(host).unwrap().args(["sh", "-c", script]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
     // Of each version what there is, through the host's own eyes.
@@ -328,7 +328,7 @@ fn limits_links_and_settings_change_while_it_is_up() {
     let first = said(&lab, "server", limits);
     let shown = |memory: u64, sum: u64| [format!("{memory}\n{sum}"), format!("{memory}\n{alone}")];
     assert!(shown(200 << 20, with_swap).contains(&first), "{first}");
-    let change = |text: &str| toml::from_str::<Host>(text).unwrap();
+    let change = |text: &str| toml::from_str::<ScenarioHost>(text).unwrap();
     for (memory_bytes, text) in [(90 << 20, "memory = \"90M\"\ncpus = 0.5"), (300 << 20, "memory = \"300M\"")]
     {
         lab.change_host("server", &change(text)).unwrap();
@@ -344,7 +344,7 @@ fn limits_links_and_settings_change_while_it_is_up() {
     assert_eq!(setting(), "14");
     let unknown = lab.change_host("nobody", &change("")).unwrap_err();
     assert_eq!(unknown.exit_code(), 2);
-    down::down(&options.state, &bench.names[0]).unwrap();
+    remove::down(&options.state, &bench.names[0]).unwrap();
     bench.assert_clean("after changes");
 }
 

@@ -8,7 +8,7 @@ use super::walk::named;
 use super::{Host, Site};
 use crate::services::apache::access_log::{format_of, ids, named_logs, not_a_file};
 use std::collections::BTreeSet;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{LogFile, LogKind};
 
 /// Most logs that are told.
@@ -27,7 +27,7 @@ pub struct Logs {
     /// Those that are files, those of the port first.
     pub files: Vec<LogFile>,
     /// Those that are not.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingSignal>,
     /// How many files were left out.
     pub left_out_count: usize,
     seen: BTreeSet<(LogPlace, String)>,
@@ -98,7 +98,7 @@ impl Logs {
     fn missing(&mut self, kind: LogKind, why: String) {
         let Some((_, signal, directive)) = SIGNALS.iter().find(|(known, ..)| *known == kind) else { return };
         if self.missing.len() < MISSING_MAX {
-            self.missing.push(Missing {
+            self.missing.push(MissingSignal {
                 signal: (*signal).to_owned(),
                 why,
                 how_to_enable: format!("let {directive} name a file"),

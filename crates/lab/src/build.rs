@@ -1,18 +1,20 @@
 //! Builds a scenario: groups, hosts, cables, firewalls, settings, disks, services, in this order. What fails leaves
 //! nothing behind.
 
-use crate::down::take_down;
-use crate::groups::Limits;
-use crate::hosts::inside::OWN;
-use crate::hosts::links::{Net, set, within};
-use crate::hosts::{Tools, disks, start};
-use crate::journal::{Act, Claimed, Place, Told, only_beginner};
+use crate::cgroups::HostLimits;
+use crate::hosts::host_init::OWN;
+use crate::hosts::links::{LinkEnds, in_network_of, set};
+use crate::hosts::{ToolRunner, disks, start};
+use crate::journal::{Act, JournalContent, ScenarioLock, ScenarioPlace, lock_all_scenarios};
 use crate::lab::{Lab, service_limits};
 use crate::machine;
 use crate::packages;
-use crate::preconditions::{check_outside, check_own, check_root};
-use crate::scenario::{CLIENT, Folder, Host, Link, Machine, Scenario, Service};
-use crate::{services, sizes};
+use crate::preconditions::{check_not_on_lab_host, check_root, check_same_state_directory};
+use crate::remove::take_down;
+use crate::scenario::{
+    CLIENT, Link, MachineSettings, Scenario, ScenarioFolder, ScenarioHost, ScenarioService,
+};
+use crate::{services, units};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -38,7 +40,7 @@ const FIREWALL: &str = "table inet webdyno {\n\
 
 /// What building needs to know besides the scenario.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct BuildOptions {
     /// Our own program, which runs as process 1 of hosts.
     pub program: PathBuf,
     /// The state directory.
@@ -48,20 +50,20 @@ pub struct Options {
 }
 
 /// Builds a scenario. Nothing of it is left when that fails, or is interrupted.
-pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
+pub fn build(folder: &ScenarioFolder, options: &BuildOptions) -> Result<Lab> {
     check_root("up", &folder.name)?;
-    check_outside("up")?;
+    check_not_on_lab_host("up")?;
     packages::check(&folder.scenario)?;
-    let place = Place::of(&options.state, &folder.name)?;
+    let place = ScenarioPlace::of(&options.state, &folder.name)?;
     let mut lab = Lab::of(folder.clone(), place.clone())?;
     lab.stop = options.stop.clone();
     // What cannot be is told before anything is made.
-    let net = Net::of(&lab.host_names(), &lab.links)?;
+    let net = LinkEnds::of(&lab.host_names(), &lab.links)?;
     lab.tree.check(&controllers(&folder.scenario)?)?;
-    check_own(&place, &lab.tree)?;
-    let mut claimed = Claimed::take(&place)?;
-    let told = place.told()?;
-    if told.as_ref().is_some_and(Told::is_up) {
+    check_same_state_directory(&place, &lab.tree)?;
+    let mut claimed = ScenarioLock::acquire(&place)?;
+    let told = place.read()?;
+    if told.as_ref().is_some_and(JournalContent::is_complete) {
         return Err(UserError::cannot_run(format!("the scenario `{}` is up already", folder.name))
             .hint(format!("webdyno lab down {}", folder.name)));
     }
@@ -69,7 +71,7 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
     // somebody removed.
     if told.is_some() || lab.tree.exists() {
         take_down(claimed)?;
-        claimed = Claimed::take(&place)?;
+        claimed = ScenarioLock::acquire(&place)?;
     }
     let built = begin(&lab, &mut claimed).and_then(|()| {
         let mut building = Building { lab: &mut lab, claimed: &mut claimed, net, program: &options.program };
@@ -78,8 +80,8 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
     match built {
         Ok(()) => Ok(lab),
         Err(error) => {
-            let is_stopped = lab.go_on().is_err();
-            let error = if is_stopped { UserError::interrupted() } else { with_room(error) };
+            let is_stopped = lab.check_interrupted().is_err();
+            let error = if is_stopped { UserError::interrupted() } else { with_disk_space_hint(error) };
             Err(match take_down(claimed) {
                 Ok(_) => error,
                 Err(also) => {
@@ -91,7 +93,7 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
 }
 
 /// Where the disk was full it was that of the state directory: nothing else is written while a scenario is built.
-fn with_room(error: UserError) -> UserError {
+fn with_disk_space_hint(error: UserError) -> UserError {
     match error.message.to_lowercase().contains("no space left") {
         true => error.hint("free space there, or set WEBDYNO_STATE to a directory on another disk"),
         false => error,
@@ -99,15 +101,16 @@ fn with_room(error: UserError) -> UserError {
 }
 
 /// Writes the journal's first line, unless another scenario needs the same setting of the machine.
-fn begin(lab: &Lab, claimed: &mut Claimed) -> Result<()> {
+fn begin(lab: &Lab, claimed: &mut ScenarioLock) -> Result<()> {
     let settings = machine_settings(lab.scenario());
     let place = claimed.place().clone();
-    let _only = only_beginner(&place)?;
+    let _only = lock_all_scenarios(&place)?;
     let here = place.others()?;
     // Those of other state directories change the same machine.
-    let elsewhere = lab.tree.others().iter().filter_map(|folder| Place::at(folder)).collect::<Vec<_>>();
+    let elsewhere =
+        lab.tree.others().iter().filter_map(|folder| ScenarioPlace::at(folder)).collect::<Vec<_>>();
     for other in here.iter().chain(elsewhere.iter().filter(|other| !here.contains(other))) {
-        let Some(told) = other.told()? else { continue };
+        let Some(told) = other.read()? else { continue };
         if let Some(common) =
             told.settings().iter().find(|name| told.is_of_this_boot() && settings.contains(name))
         {
@@ -122,7 +125,7 @@ fn begin(lab: &Lab, claimed: &mut Claimed) -> Result<()> {
     }
     let scenarios = lab.folder.directory().map(std::path::absolute).transpose();
     let scenarios = scenarios.map_err(|error| io_error("find", "the working directory", &error))?;
-    claimed.tell(&Act::Begin { boot_id: boot_id(), scenarios, settings })
+    claimed.append(&Act::Begin { boot_id: boot_id(), scenarios, settings })
 }
 
 /// All settings of the machine that a scenario has in any round.
@@ -137,7 +140,7 @@ fn controllers(scenario: &Scenario) -> Result<BTreeSet<&'static str>> {
     let mut needed = BTreeSet::new();
     let rounds = scenario.rounds.iter().flat_map(|round| round.hosts.values());
     for host in scenario.hosts.values().chain(rounds) {
-        needed.extend(Limits::of(host)?.controllers());
+        needed.extend(HostLimits::of(host)?.controllers());
         if host.disks.iter().any(|disk| disks::limits(disk).is_ok_and(|limits| limits != Default::default()))
         {
             needed.insert("io");
@@ -153,8 +156,8 @@ fn controllers(scenario: &Scenario) -> Result<BTreeSet<&'static str>> {
 /// A scenario that is coming up.
 struct Building<'a> {
     lab: &'a mut Lab,
-    claimed: &'a mut Claimed,
-    net: Net,
+    claimed: &'a mut ScenarioLock,
+    net: LinkEnds,
     program: &'a Path,
 }
 
@@ -170,28 +173,31 @@ impl Building<'_> {
             self.net.shape(&tools, link, &pids)?;
         }
         for host in self.lab.host_names() {
-            self.lab.go_on()?;
-            self.arrange(&host)?;
+            self.lab.check_interrupted()?;
+            self.configure_host(&host)?;
         }
         let machine = self.lab.scenario().machine.clone();
-        self.lab.change_machine_of(self.claimed, &machine)?;
+        self.lab.apply_machine_change(self.claimed, &machine)?;
         for service in &self.lab.scenario().services {
-            self.lab.go_on()?;
+            self.lab.check_interrupted()?;
             self.lab.start_service(service, deadline)?;
         }
-        self.lab.go_on()?;
-        self.claimed.tell(&Act::Up {})
+        self.lab.check_interrupted()?;
+        self.claimed.append(&Act::Up {})
     }
 
     fn groups(&mut self) -> Result<()> {
         let scenario = &self.lab.folder.scenario;
         let controllers = controllers(scenario)?;
-        let mut tell = |act: &Act| self.claimed.tell(act);
+        let mut tell = |act: &Act| self.claimed.append(act);
         self.lab.tree.make(&controllers, &mut tell)?;
         for host in scenario.host_names() {
             let own = service_limits(scenario, &host).into_iter().map(|(index, service)| {
-                let memory_bytes = service.memory.as_deref().map(sizes::bytes).transpose()?;
-                Ok((index, Limits { memory_bytes, processes: service.processes, ..Limits::default() }))
+                let memory_bytes = service.memory.as_deref().map(units::bytes).transpose()?;
+                Ok((
+                    index,
+                    HostLimits { memory_bytes, processes: service.processes, ..HostLimits::default() },
+                ))
             });
             self.lab.tree.make_host(&host, &controllers, &own.collect::<Result<Vec<_>>>()?, &mut tell)?;
             if let Some(limits) = self.lab.limits.get(&host) {
@@ -203,27 +209,27 @@ impl Building<'_> {
 
     fn hosts(&mut self) -> Result<()> {
         for host in self.lab.host_names() {
-            self.lab.go_on()?;
+            self.lab.check_interrupted()?;
             let root = self.lab.root(&host);
             folder(&root, 0o755)?;
             if host != CLIENT {
                 OWN.iter().try_for_each(|name| folder(&root.join(name), mode(name)))?;
             }
-            services::lay_out(&self.lab.folder, &host, &root, &self.net.names(&host))?;
+            services::write_files(&self.lab.folder, &host, &root, &self.net.names(&host))?;
             let process = start(self.lab, &host, self.program)?;
-            self.claimed.tell(&Act::Host { host: host.clone(), process })?;
+            self.claimed.append(&Act::Host { host: host.clone(), process })?;
             self.lab.hosts.insert(host, process);
         }
         Ok(())
     }
 
     /// Firewall, settings and disks of a host.
-    fn arrange(&mut self, host: &str) -> Result<()> {
+    fn configure_host(&mut self, host: &str) -> Result<()> {
         let Some(wanted) = self.lab.scenario().hosts.get(host).cloned() else { return Ok(()) };
         let pid = self.lab.pid(host)?;
         let tools = self.lab.tools();
         if wanted.firewall {
-            within(pid, || tools.feed(packages::NFT, &["-f", "-"], FIREWALL))?;
+            in_network_of(pid, || tools.run_with_input(packages::NFT, &["-f", "-"], FIREWALL))?;
         }
         if let Some(path) = &wanted.nft {
             let name = format!("{host}/{}", path.trim_start_matches('/'));
@@ -231,7 +237,7 @@ impl Building<'_> {
                 UserError::usage(format!("the scenario `{}` has no file {name}", self.lab.folder.name))
             })?;
             let rules = String::from_utf8_lossy(&rules).into_owned();
-            within(pid, || tools.feed(packages::NFT, &["-f", "-"], &rules))?;
+            in_network_of(pid, || tools.run_with_input(packages::NFT, &["-f", "-"], &rules))?;
         }
         for (name, value) in &wanted.sysctl {
             set(pid, name, &machine::value(value))?;
@@ -265,25 +271,25 @@ impl Lab {
     }
 
     /// What runs programs of others for this scenario.
-    pub(crate) fn tools(&self) -> Tools {
-        Tools { group: self.tree.builders_folder() }
+    pub(crate) fn tools(&self) -> ToolRunner {
+        ToolRunner { group: self.tree.builders_folder() }
     }
 
     /// Starts a service, and waits until it is ready.
-    fn start_service(&self, service: &Service, deadline: Instant) -> Result<()> {
+    fn start_service(&self, service: &ScenarioService, deadline: Instant) -> Result<()> {
         let index = self.scenario().services.iter().position(|other| std::ptr::eq(other, service));
         let enter = || match index {
             Some(index) => self.enter_service_group(&service.host, index),
-            None => self.enter(&service.host),
+            None => self.enter_host(&service.host),
         };
         let scratch = self.place.path();
-        let inside = services::Inside { host: &service.host, scratch: &scratch, enter: &enter };
+        let inside = services::CommandHost { host: &service.host, scratch: &scratch, enter: &enter };
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // What waits in the host ends with it: nobody who wants an end waits for a service.
             let watch = || {
                 while !is_over.load(Ordering::SeqCst) {
-                    if self.go_on().is_err() {
+                    if self.check_interrupted().is_err() {
                         self.tree.kill_host(&service.host);
                     }
                     std::thread::sleep(LOOK_EVERY);
@@ -299,10 +305,10 @@ impl Lab {
     }
 
     /// New limits of a host: what is given replaces what was.
-    pub fn change_host(&mut self, host: &str, change: &Host) -> Result<()> {
+    pub fn change_host(&mut self, host: &str, change: &ScenarioHost) -> Result<()> {
         self.pid(host)?;
-        let change = Limits::of(change)?;
-        let limits = self.limits.get(host).cloned().unwrap_or_default().changed(change);
+        let change = HostLimits::of(change)?;
+        let limits = self.limits.get(host).cloned().unwrap_or_default().merged_with(change);
         self.tree.limit(host, &limits)?;
         self.limits.insert(host.to_owned(), limits);
         Ok(())
@@ -310,22 +316,22 @@ impl Lab {
 
     /// New rates of the link with the same ends.
     pub fn change_link(&mut self, change: &Link) -> Result<()> {
-        let net = Net::of(&self.host_names(), &self.links)?;
+        let net = LinkEnds::of(&self.host_names(), &self.links)?;
         net.shape(&self.tools(), change, &self.pids())
     }
 
     /// New settings of the whole machine. They are put back by `down`, like the first ones.
-    pub fn change_machine(&mut self, change: &Machine) -> Result<()> {
-        let mut claimed = Claimed::take(&self.place)?;
-        self.change_machine_of(&mut claimed, change)
+    pub fn change_machine(&mut self, change: &MachineSettings) -> Result<()> {
+        let mut claimed = ScenarioLock::acquire(&self.place)?;
+        self.apply_machine_change(&mut claimed, change)
     }
 
-    fn change_machine_of(&self, claimed: &mut Claimed, change: &Machine) -> Result<()> {
+    fn apply_machine_change(&self, claimed: &mut ScenarioLock, change: &MachineSettings) -> Result<()> {
         if let Some(size) = &change.swap {
-            machine::add_swap(&self.tools(), claimed, sizes::bytes(size)?)?;
+            machine::add_swap(&self.tools(), claimed, units::bytes(size)?)?;
         }
         for (name, value) in &change.sysctl {
-            self.go_on()?;
+            self.check_interrupted()?;
             machine::change_setting(claimed, name, &machine::value(value))?;
         }
         Ok(())

@@ -4,8 +4,8 @@
 //! cgroup-v2.rst (cgroup.subtree_control, cpu.weight), Documentation/scheduler/sched-design-CFS.rst (cpu.shares).
 
 use super::{
-    FOLDER, Hierarchy, Limits, Write, hierarchies, of_builders, of_host, of_processes, of_scenario,
-    of_service,
+    FOLDER, GroupWrite, Hierarchy, HostLimits, builder_group, host_group, parse_hierarchies, process_group,
+    scenario_group, service_group,
 };
 use crate::journal::Act;
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,20 +33,20 @@ const DEPTH_MAX: usize = 4;
 
 /// The control groups of one scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tree {
+pub struct GroupTree {
     /// Where groups are.
     pub hierarchies: Vec<Hierarchy>,
     name: String,
 }
 
-impl Tree {
+impl GroupTree {
     /// Those of this machine.
-    pub fn of_this_machine(name: &str) -> Result<Self> {
+    pub fn of_machine(name: &str) -> Result<Self> {
         let path = "/proc/self/mountinfo";
         let mounts = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
         let controllers =
             |top: &Path| std::fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
-        Ok(Self::of(hierarchies(&mounts, controllers), name))
+        Ok(Self::of(parse_hierarchies(&mounts, controllers), name))
     }
 
     /// Given ones.
@@ -81,7 +81,7 @@ impl Tree {
             .iter()
             .find(|one| one.unified)
             .or_else(|| self.hierarchies.iter().find(simple))?;
-        Some((hierarchy, of_builders(&self.name)))
+        Some((hierarchy, builder_group(&self.name)))
     }
 
     /// The folder of that group.
@@ -115,10 +115,10 @@ impl Tree {
         tell: &mut impl FnMut(&Act) -> Result<()>,
     ) -> Result<()> {
         for hierarchy in &self.hierarchies {
-            let of_this = wanted(hierarchy, controllers);
+            let of_this = needed_controllers(hierarchy, controllers);
             make_group(hierarchy, FOLDER, &of_this, tell)?;
-            favour(hierarchy)?;
-            make_group(hierarchy, &of_scenario(&self.name), &of_this, tell)?;
+            raise_cpu_weight(hierarchy)?;
+            make_group(hierarchy, &scenario_group(&self.name), &of_this, tell)?;
         }
         match self.builders() {
             Some((hierarchy, group)) => make_group(hierarchy, &group, &[], tell),
@@ -131,23 +131,23 @@ impl Tree {
         &self,
         host: &str,
         controllers: &BTreeSet<&str>,
-        services: &[(usize, Limits)],
+        services: &[(usize, HostLimits)],
         tell: &mut impl FnMut(&Act) -> Result<()>,
     ) -> Result<()> {
         for hierarchy in &self.hierarchies {
-            let group = of_host(&self.name, host);
-            make_group(hierarchy, &group, &wanted(hierarchy, controllers), tell)?;
-            let of_services = wanted(
+            let group = host_group(&self.name, host);
+            make_group(hierarchy, &group, &needed_controllers(hierarchy, controllers), tell)?;
+            let of_services = needed_controllers(
                 hierarchy,
                 &OF_SERVICES.into_iter().filter(|name| controllers.contains(name)).collect(),
             );
-            let processes = of_processes(hierarchy, &self.name, host, !services.is_empty());
+            let processes = process_group(hierarchy, &self.name, host, !services.is_empty());
             if processes != group {
                 make_group(hierarchy, &processes, &of_services, tell)?;
             }
             for (index, limits) in services {
                 if self.has_service_group(hierarchy) {
-                    let group = of_service(&self.name, host, *index);
+                    let group = service_group(&self.name, host, *index);
                     make_group(hierarchy, &group, &of_services, tell)?;
                     write_all(&limits.writes(hierarchy, &group))?;
                 }
@@ -161,23 +161,23 @@ impl Tree {
     }
 
     /// Writes the limits of a host.
-    pub fn limit(&self, host: &str, limits: &Limits) -> Result<()> {
-        let group = of_host(&self.name, host);
+    pub fn limit(&self, host: &str, limits: &HostLimits) -> Result<()> {
+        let group = host_group(&self.name, host);
         self.hierarchies.iter().try_for_each(|hierarchy| write_all(&limits.writes(hierarchy, &group)))
     }
 
     /// The folders that a process of a host joins, or of a service with limits of its own.
     pub fn folders(&self, host: &str, has_services: bool, service: Option<usize>) -> Vec<PathBuf> {
         let group = |hierarchy: &Hierarchy| match service {
-            Some(index) if self.has_service_group(hierarchy) => of_service(&self.name, host, index),
-            _ => of_processes(hierarchy, &self.name, host, has_services),
+            Some(index) if self.has_service_group(hierarchy) => service_group(&self.name, host, index),
+            _ => process_group(hierarchy, &self.name, host, has_services),
         };
         self.hierarchies.iter().map(|hierarchy| hierarchy.top.join(group(hierarchy))).collect()
     }
 
     /// The tops of all groups of the scenario.
     fn tops(&self) -> Vec<PathBuf> {
-        self.hierarchies.iter().map(|one| one.top.join(of_scenario(&self.name))).collect()
+        self.hierarchies.iter().map(|one| one.top.join(scenario_group(&self.name))).collect()
     }
 
     /// All processes in them.
@@ -187,19 +187,19 @@ impl Tree {
 
     /// Kills all processes of a host.
     pub fn kill_host(&self, host: &str) {
-        let group = of_host(&self.name, host);
+        let group = host_group(&self.name, host);
         kill(&self.hierarchies.iter().flat_map(|one| pids_below(&one.top.join(&group))).collect());
     }
 
     /// The folder that they have their files from, if that is still there and is not `own`: then the scenario was built
     /// with another state directory. Paths in mountinfo begin at the top of a file system, wherever that is mounted: they
     /// are shown, and do not tell which folder is which.
-    pub fn stranger(&self, own: &Path) -> Option<PathBuf> {
+    pub fn foreign_root(&self, own: &Path) -> Option<PathBuf> {
         let pids = self.pids();
         let ours = files_of_hosts(own);
         let has_ours = |pid: &i32| {
             let root = PathBuf::from(format!("/proc/{pid}/root"));
-            SEEN.iter().filter_map(|file| identity(&root.join(file))).any(|seen| ours.contains(&seen))
+            SEEN.iter().filter_map(|file| device_and_inode(&root.join(file))).any(|seen| ours.contains(&seen))
         };
         if pids.iter().any(has_ours) { None } else { self.folder_of(&pids) }
     }
@@ -209,7 +209,7 @@ impl Tree {
         let mark = format!("/lab/{}/hosts/", self.name);
         let folder = |pid: &i32| {
             let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
-            mounts.lines().find_map(|line| source_with(line, &mark))
+            mounts.lines().find_map(|line| source_up_to(line, &mark))
         };
         pids.iter().find_map(folder)
     }
@@ -273,11 +273,11 @@ const SEEN: [&str; 2] = ["etc", "etc/hosts"];
 /// Which files of hosts are in the folder of a scenario.
 fn files_of_hosts(own: &Path) -> BTreeSet<(u64, u64)> {
     let hosts = std::fs::read_dir(own.join("hosts")).into_iter().flatten().flatten();
-    hosts.flat_map(|host| SEEN.map(|file| identity(&host.path().join(file)))).flatten().collect()
+    hosts.flat_map(|host| SEEN.map(|file| device_and_inode(&host.path().join(file)))).flatten().collect()
 }
 
 /// Device and number of a file, whatever leads to it.
-fn identity(path: &Path) -> Option<(u64, u64)> {
+fn device_and_inode(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
@@ -301,14 +301,14 @@ fn kill(pids: &BTreeSet<i32>) {
 }
 
 /// The part of a line of mountinfo's source up to a mark, with the mark's own folder; `None` where it was removed.
-fn source_with(line: &str, mark: &str) -> Option<PathBuf> {
+fn source_up_to(line: &str, mark: &str) -> Option<PathBuf> {
     let source = super::unescaped(line.split(' ').nth(3)?);
     let (before, _) = source.split_once(mark).filter(|_| !source.ends_with("//deleted"))?;
     Some(Path::new(before).join(mark.trim_start_matches('/').trim_end_matches("/hosts/")))
 }
 
 /// The controllers of a hierarchy of version 2 that groups need.
-fn wanted(hierarchy: &Hierarchy, controllers: &BTreeSet<&str>) -> Vec<String> {
+fn needed_controllers(hierarchy: &Hierarchy, controllers: &BTreeSet<&str>) -> Vec<String> {
     let is_wanted = |own: &&String| hierarchy.unified && controllers.contains(own.as_str());
     hierarchy.controllers.iter().filter(is_wanted).cloned().collect()
 }
@@ -316,14 +316,14 @@ fn wanted(hierarchy: &Hierarchy, controllers: &BTreeSet<&str>) -> Vec<String> {
 /// Gives all hosts together the share of the processors that four programs have. Else they would have that of one
 /// program of the machine among all others that want to run, and a measurement would be one of the neighbours. With the
 /// largest that the kernel knows it would be the neighbours that stand still.
-fn favour(hierarchy: &Hierarchy) -> Result<()> {
+fn raise_cpu_weight(hierarchy: &Hierarchy) -> Result<()> {
     let (file, most) = if hierarchy.unified { ("cpu.weight", "400") } else { ("cpu.shares", "4096") };
     let path = hierarchy.top.join(FOLDER).join(file);
     // Of version 2 it is there only where hosts have limits of processor time.
     if !path.exists() {
         return Ok(());
     }
-    write_all(&[Write { path, value: most.into() }])
+    write_all(&[GroupWrite { path, value: most.into() }])
 }
 
 /// Makes a group that may use these controllers of version 2.
@@ -350,7 +350,7 @@ fn make_group(
             let own = std::fs::read_to_string(path.join(file)).unwrap_or_default();
             if own.trim().is_empty() {
                 let value = std::fs::read_to_string(parent.join(file)).unwrap_or_default();
-                write_all(&[Write { path: path.join(file), value: value.trim().to_owned() }])?;
+                write_all(&[GroupWrite { path: path.join(file), value: value.trim().to_owned() }])?;
             }
         }
     }
@@ -382,17 +382,17 @@ fn enable(
         tell(&Act::Controllers { path: path.clone(), added: lacking.join(" ") })?;
     }
     let value = lacking.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ");
-    write_all(&[Write { path, value }])
+    write_all(&[GroupWrite { path, value }])
 }
 
 /// Writes values into files of groups, in order.
-pub fn write_all(writes: &[Write]) -> Result<()> {
-    for Write { path, value } in writes {
+pub fn write_all(writes: &[GroupWrite]) -> Result<()> {
+    for GroupWrite { path, value } in writes {
         // The kernel wants one write, and a newline does no harm.
         match std::fs::write(path, format!("{value}\n")) {
             Ok(()) => {}
             // Without accounting of swap there is no such file, and no group may be kept from it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && is_of_swap(path) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_swap_file(path) => {}
             Err(error) => {
                 let text = format!("{value} into {}", path.display());
                 return Err(io_error("write", text, &error));
@@ -402,7 +402,7 @@ pub fn write_all(writes: &[Write]) -> Result<()> {
     Ok(())
 }
 
-fn is_of_swap(path: &Path) -> bool {
+fn is_swap_file(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with("memory.memsw.") || name.starts_with("memory.swap.")
 }
@@ -435,10 +435,10 @@ mod tests {
     use super::*;
 
     /// A machine with version 2 alone: folders as the kernel has them.
-    fn fake(top: &Path) -> Tree {
+    fn fake(top: &Path) -> GroupTree {
         std::fs::write(top.join("cgroup.subtree_control"), "cpu pids\n").unwrap();
         let mounts = format!("29 1 0:26 / {} rw - cgroup2 cgroup2 rw\n", top.display());
-        Tree::of(hierarchies(&mounts, |_| "cpuset cpu io memory pids".into()), "x")
+        GroupTree::of(parse_hierarchies(&mounts, |_| "cpuset cpu io memory pids".into()), "x")
     }
 
     #[test]
@@ -451,11 +451,11 @@ mod tests {
             Ok(())
         };
         let controllers = BTreeSet::from(["cpu", "memory", "pids"]);
-        let own = Limits { processes: Some(30), ..Limits::default() };
+        let own = HostLimits { processes: Some(30), ..HostLimits::default() };
         tree.check(&controllers).unwrap();
         tree.make(&controllers, &mut tell).unwrap();
         tree.make_host("server", &controllers, &[(1, own)], &mut tell).unwrap();
-        tree.limit("server", &Limits { memory_bytes: Some(4096), ..Limits::default() }).unwrap();
+        tree.limit("server", &HostLimits { memory_bytes: Some(4096), ..HostLimits::default() }).unwrap();
         let read = |path: &str| std::fs::read_to_string(top.path().join(path)).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+memory\n");
         assert_eq!(read("webdyno-lab/cgroup.subtree_control"), "+cpu +memory +pids\n");
@@ -487,7 +487,7 @@ mod tests {
             unified: false,
             controllers: vec!["pids".into()],
         };
-        let tree = Tree::of(folders.iter().map(of).collect(), "x");
+        let tree = GroupTree::of(folders.iter().map(of).collect(), "x");
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let remove = || {
             while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
@@ -517,13 +517,13 @@ mod tests {
         tree.hierarchies[0].controllers.retain(|name| name != "memory");
         let told = tree.check(&BTreeSet::from(["memory"])).unwrap_err();
         assert!(told.message.contains("no `memory`"), "{told}");
-        assert!(Tree::of(vec![], "x").check(&BTreeSet::new()).is_err());
+        assert!(GroupTree::of(vec![], "x").check(&BTreeSet::new()).is_err());
     }
 
     #[test]
     fn files_of_a_host_tell_where_it_was_built() {
         let line = |source: &str| format!("156 129 254:0 {source} /etc rw,relatime - ext4 /dev/vda rw");
-        let found = |source: &str| source_with(&line(source), "/lab/x/hosts/");
+        let found = |source: &str| source_up_to(&line(source), "/lab/x/hosts/");
         assert_eq!(
             found("/var/lib/web\\040dyno/lab/x/hosts/server/etc"),
             Some("/var/lib/web dyno/lab/x".into())
@@ -541,7 +541,7 @@ mod tests {
         let shares = top.path().join(FOLDER).join("cpu.shares");
         std::fs::write(&shares, "1024\n").unwrap();
         let mounts = format!("29 1 0:26 / {} rw - cgroup cgroup rw,cpu\n", top.path().display());
-        let tree = Tree::of(hierarchies(&mounts, |_| String::new()), "x");
+        let tree = GroupTree::of(parse_hierarchies(&mounts, |_| String::new()), "x");
         tree.make(&BTreeSet::new(), &mut |_| Ok(())).unwrap();
         assert_eq!(std::fs::read_to_string(shares).unwrap(), "4096\n");
     }

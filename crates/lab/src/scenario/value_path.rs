@@ -13,20 +13,20 @@ pub const SCHEMA_HINT: &str = "docs/scenarios.md says what a scenario holds";
 
 /// One step on the way to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum PathStep<'a> {
     /// A key of a table.
     Key(&'a str),
     /// A place in an array, from 0.
     At(usize),
 }
 
-impl<'a> From<&'a str> for Step<'a> {
+impl<'a> From<&'a str> for PathStep<'a> {
     fn from(key: &'a str) -> Self {
         Self::Key(key)
     }
 }
 
-impl From<usize> for Step<'_> {
+impl From<usize> for PathStep<'_> {
     fn from(at: usize) -> Self {
         Self::At(at)
     }
@@ -34,24 +34,24 @@ impl From<usize> for Step<'_> {
 
 /// A description with the places of its values.
 #[derive(Debug)]
-pub struct Text<'a> {
+pub struct Description<'a> {
     path: &'a Path,
     text: &'a str,
     document: Option<Spanned<DeTable<'a>>>,
 }
 
-impl<'a> Text<'a> {
+impl<'a> Description<'a> {
     /// Of a description that could be read.
     pub fn of(path: &'a Path, text: &'a str) -> Self {
         Self { path, text, document: DeTable::parse(text).ok() }
     }
 
     /// A usage error at a value, or where that is not written at what it would be part of.
-    pub fn wrong(&self, steps: &[Step<'_>], message: impl AsRef<str>) -> UserError {
+    pub fn wrong(&self, steps: &[PathStep<'_>], message: impl AsRef<str>) -> UserError {
         wrong_at(self.path, self.text, &self.span(steps), message.as_ref())
     }
 
-    fn span(&self, steps: &[Step<'_>]) -> Range<usize> {
+    fn span(&self, steps: &[PathStep<'_>]) -> Range<usize> {
         let Some(document) = &self.document else { return 0..0 };
         let mut span = 0..0;
         let mut here: Option<&DeValue<'_>> = None;
@@ -61,8 +61,8 @@ impl<'a> Text<'a> {
                 Some(value) => value.as_table(),
             };
             let next = match step {
-                Step::Key(key) => table.and_then(|table| table.get(*key)),
-                Step::At(at) => here.and_then(DeValue::as_array).and_then(|array| array.get(*at)),
+                PathStep::Key(key) => table.and_then(|table| table.get(*key)),
+                PathStep::At(at) => here.and_then(DeValue::as_array).and_then(|array| array.get(*at)),
             };
             let Some(next) = next else { break };
             (span, here) = (next.span(), Some(next.get_ref()));

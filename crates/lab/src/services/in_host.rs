@@ -1,6 +1,6 @@
 //! Short scripts of sh(1) that run inside of a host: they start a program, wait until it is ready, and tell why not.
 
-use crate::scenario::Service;
+use crate::scenario::ScenarioService;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const LINES_TOLD_MAX: usize = 6;
 const SAID_BYTES_MAX: u64 = 64 * 1024;
 
 /// A host in which commands can run.
-pub struct Inside<'a> {
+pub struct CommandHost<'a> {
     /// Its name.
     pub host: &'a str,
     /// Where what a script says is kept while it runs: no pipe, which a server in the background would hold open.
@@ -24,12 +24,12 @@ pub struct Inside<'a> {
     pub enter: &'a dyn Fn() -> Result<Command>,
 }
 
-impl Inside<'_> {
+impl CommandHost<'_> {
     /// Runs the script of a service to its end: `$1` is its limit of open files, `arguments` are `$2`.. An error tells
     /// what it said.
     pub fn run(
         &self,
-        service: &Service,
+        service: &ScenarioService,
         name: &str,
         script: &str,
         arguments: &[&str],
@@ -41,7 +41,7 @@ impl Inside<'_> {
     /// The same with standard input.
     pub fn run_with(
         &self,
-        service: &Service,
+        service: &ScenarioService,
         name: &str,
         script: &str,
         arguments: &[&str],
@@ -74,7 +74,7 @@ impl Inside<'_> {
             Some(124 | 137) => "is not ready in time",
             _ => "does not start",
         };
-        Err(told(name, self.host, why, &String::from_utf8_lossy(&text)))
+        Err(command_error(name, self.host, why, &String::from_utf8_lossy(&text)))
     }
 
     /// A file without a name.
@@ -94,7 +94,7 @@ impl Inside<'_> {
     }
 }
 
-fn told(name: &str, host: &str, why: &str, said: &str) -> UserError {
+fn command_error(name: &str, host: &str, why: &str, said: &str) -> UserError {
     // What the shell says of a program that it ended itself is no reason.
     let is_said = |line: &&str| !line.is_empty() && *line != "Terminated";
     let lines: Vec<&str> = said.lines().map(str::trim).filter(is_said).collect();

@@ -1,8 +1,11 @@
 //! Parts of a scenario in words: machines, cables, limits, programs, signs and gains.
 
+use crate::evidence::Bounds;
 use crate::figures;
-use crate::proof::Bounds;
-use crate::scenario::{Disk, Gain, Host, Link, Machine, Program, Round, Scenario, Service, Sign};
+use crate::scenario::{
+    Disk, Gain, LabProgram, Link, MachineSettings, Scenario, ScenarioHost, ScenarioRound, ScenarioService,
+    Sign,
+};
 
 /// The machines, their limits and the cables between them, a line each.
 pub fn topology(scenario: &Scenario) -> Vec<String> {
@@ -12,7 +15,7 @@ pub fn topology(scenario: &Scenario) -> Vec<String> {
     }
     lines.extend(scenario.links.iter().map(link));
     for (name, host) in &scenario.hosts {
-        let limits = host_words(host);
+        let limits = host_changes(host);
         if limits.is_empty() {
             lines.push(format!("`{name}` is another machine, without limits."));
         } else {
@@ -28,13 +31,14 @@ pub fn services(scenario: &Scenario) -> Vec<String> {
     scenario
         .services
         .iter()
-        .map(|service| format!("{} on `{}`{}.", program(service), service.host, more(service)))
+        .map(|service| format!("{} on `{}`{}.", program(service), service.host, service_extras(service)))
         .collect()
 }
 
 /// What a round changes of machines and cables, a line each.
-pub fn changes(round: &Round) -> Vec<String> {
-    let host = |(name, host): (&String, &Host)| format!("`{name}` has {}.", host_words(host).join("; "));
+pub fn changes(round: &ScenarioRound) -> Vec<String> {
+    let host =
+        |(name, host): (&String, &ScenarioHost)| format!("`{name}` has {}.", host_changes(host).join("; "));
     let mut lines: Vec<String> = round.hosts.iter().map(host).collect();
     lines.extend(round.links.iter().map(link));
     lines.extend(machine(&round.machine));
@@ -63,9 +67,9 @@ fn link(link: &Link) -> String {
     format!("The cable between `{one}` and `{other}` carries {}{queue}.", rates.join(" and "))
 }
 
-fn machine(machine: &Machine) -> Vec<String> {
+fn machine(machine: &MachineSettings) -> Vec<String> {
     let setting = |(name, value): (&String, &toml::Value)| {
-        format!("The whole machine has `{name}` = `{}`, until the scenario is removed.", plain(value))
+        format!("The whole machine has `{name}` = `{}`, until the scenario is removed.", plain_value(value))
     };
     let mut lines: Vec<String> = machine.sysctl.iter().map(setting).collect();
     lines.extend(
@@ -77,14 +81,14 @@ fn machine(machine: &Machine) -> Vec<String> {
     lines
 }
 
-fn host_words(host: &Host) -> Vec<String> {
+fn host_changes(host: &ScenarioHost) -> Vec<String> {
     let mut words = vec![];
     words.extend(host.memory.as_ref().map(|size| format!("{size} memory")));
     words.extend(host.swap.as_ref().map(|size| format!("{size} swap")));
     words.extend(host.cpus.map(|cpus| format!("the time of {cpus} processors")));
     words.extend(host.cores.as_ref().map(|cores| format!("the cores {cores}")));
     words.extend(host.processes.map(|count| format!("at most {count} processes")));
-    words.extend(host.sysctl.iter().map(|(name, value)| format!("`{name}` = `{}`", plain(value))));
+    words.extend(host.sysctl.iter().map(|(name, value)| format!("`{name}` = `{}`", plain_value(value))));
     words.extend(host.firewall.then(|| "a firewall that tracks connections".to_owned()));
     words.extend(host.nft.as_ref().map(|path| format!("the firewall rules of `{path}`")));
     words.extend(host.disks.iter().map(disk));
@@ -101,17 +105,17 @@ fn disk(disk: &Disk) -> String {
     words.join(", ")
 }
 
-fn program(service: &Service) -> String {
+fn program(service: &ScenarioService) -> String {
     match (service.program, &service.mpm, &service.command) {
-        (Program::Apache, mpm, _) => format!("Apache ({})", mpm.as_deref().unwrap_or("event")),
-        (Program::PhpFpm, ..) => "PHP-FPM".into(),
-        (Program::Mariadb, ..) => "MariaDB".into(),
-        (Program::Nginx, ..) => "nginx".into(),
-        (Program::Command, _, command) => format!("`{}`", command.as_deref().unwrap_or_default().trim()),
+        (LabProgram::Apache, mpm, _) => format!("Apache ({})", mpm.as_deref().unwrap_or("event")),
+        (LabProgram::PhpFpm, ..) => "PHP-FPM".into(),
+        (LabProgram::Mariadb, ..) => "MariaDB".into(),
+        (LabProgram::Nginx, ..) => "nginx".into(),
+        (LabProgram::Command, _, command) => format!("`{}`", command.as_deref().unwrap_or_default().trim()),
     }
 }
 
-fn more(service: &Service) -> String {
+fn service_extras(service: &ScenarioService) -> String {
     let named = |what: &str, names: &[String]| {
         (!names.is_empty()).then(|| {
             format!("{what} {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
@@ -133,20 +137,20 @@ fn more(service: &Service) -> String {
     parts.into_iter().flatten().map(|part| format!(", {part}")).collect()
 }
 
-fn plain(value: &toml::Value) -> String {
+fn plain_value(value: &toml::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A sign: the metric, what is taken of it, and its bounds.
 pub fn sign(sign: &Sign) -> String {
-    let of = sign.of.as_ref().map(|of| format!(" divided by `{}`", plain(of))).unwrap_or_default();
+    let of = sign.of.as_ref().map(|of| format!(" divided by `{}`", plain_value(of))).unwrap_or_default();
     let take = if sign.metric.starts_with(figures::PREFIX) {
         String::new()
     } else {
         format!(" ({})", sign.take.name())
     };
     let bounds = Bounds { at_least: sign.at_least, at_most: sign.at_most };
-    format!("`{}`{of}{take}: {}", sign.metric, bounds.words())
+    format!("`{}`{of}{take}: {}", sign.metric, bounds.to_text())
 }
 
 /// A gain: the figure, what it is compared with, and the bounds of the ratio.

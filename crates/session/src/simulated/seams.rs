@@ -1,7 +1,7 @@
 //! The seam to the modelled processes and clocks. Waiting takes no time but that of the model.
 
-use crate::simulated::disk::Held;
-use crate::simulated::faults::Kind;
+use crate::simulated::disk::HeldLock;
+use crate::simulated::faults::ActKind;
 use crate::simulated::layout::{BEGIN_US, PORT};
 use crate::simulated::machine::Process;
 use std::io;
@@ -28,11 +28,11 @@ impl World for Process {
     }
 
     fn is_running(&self, process: ProcessName) -> bool {
-        self.act(Kind::Other, || format!("is {} there", process.pid), |state, _| state.exists(process))
+        self.act(ActKind::Other, || format!("is {} there", process.pid), |state, _| state.exists(process))
     }
 
     fn end_process(&self, process: ProcessName, _: Option<u32>, _: Duration) -> Result<()> {
-        self.act(Kind::Other, || format!("end {}", process.pid), |state, _| state.end(process));
+        self.act(ActKind::Other, || format!("end {}", process.pid), |state, _| state.end(process));
         Ok(())
     }
 
@@ -50,7 +50,7 @@ impl World for Process {
 
     fn pause(&self, time: Duration) {
         self.act(
-            Kind::Other,
+            ActKind::Other,
             || format!("wait {time:?}"),
             |state, _| {
                 state.clock_us += time.as_micros() as u64;
@@ -66,7 +66,7 @@ impl World for Process {
 
     fn claim(&self, name: &str) -> io::Result<Claimed> {
         let claimed = self.act(
-            Kind::Other,
+            ActKind::Other,
             || format!("claim {name}"),
             |state, _| {
                 let path = Path::new("claims").join(name);
@@ -74,7 +74,7 @@ impl World for Process {
             },
         );
         Ok(match claimed {
-            (true, path) => Claimed::Ours(Box::new(Held::new(self, &path))),
+            (true, path) => Claimed::Ours(Box::new(HeldLock::new(self, &path))),
             // All of them are root's.
             (false, _) => Claimed::Theirs(Some(Holder { pid: 1, is_trusted: true })),
         })
@@ -108,7 +108,7 @@ impl World for Process {
 
     fn ask(&self, address: SocketAddr, _: &SiteProbe, _: Duration) -> io::Result<Answer> {
         self.act(
-            Kind::Other,
+            ActKind::Other,
             || format!("ask {address}"),
             |state, _| {
                 let port = address.port();

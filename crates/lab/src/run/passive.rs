@@ -1,10 +1,10 @@
 //! A scenario as it was found, under users whom nobody knows ([`crate::users`]), while a diagnosis only watches: what an
 //! operator would call, from the host of the clients. What it names first is judged.
 
-use super::child::{self, Beside};
-use super::rounds::{Drive, LOAD_FILES, MADE, server};
-use crate::scenario::{Load, Round, split_flags};
-use crate::users::{FILE, Users};
+use super::child::{self, BackgroundCommand};
+use super::rounds::{LOAD_FILES, MADE, RoundRunner, server};
+use crate::scenario::{ScenarioLoad, ScenarioRound, split_flags};
+use crate::users::{FILE, UsersInfo};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use webdyno_model::diagnosis::Finding;
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
 
-/// The schema of [`Watched`].
+/// The schema of [`PassiveOutcome`].
 pub const SCHEMA: &str = "webdyno/lab-users/v1";
 
 /// How long the diagnosis watches.
@@ -30,7 +30,7 @@ const RECORDING: &str = "01-watched";
 
 /// What a diagnosis said that only watched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Watched {
+pub struct PassiveOutcome {
     /// [`SCHEMA`].
     pub schema: String,
     /// The scenario.
@@ -42,7 +42,7 @@ pub struct Watched {
     /// The id of the finding that is the answer.
     pub expected: String,
     /// What was found, the answer first.
-    pub found: Vec<Stated>,
+    pub found: Vec<ReportedFinding>,
     /// Why nothing was found: the diagnosis could not be made, as where users had brought the server down before.
     pub error: Option<String>,
     /// Whether the first finding is the answer.
@@ -53,14 +53,14 @@ pub struct Watched {
 
 /// A finding, and how sure it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stated {
+pub struct ReportedFinding {
     /// Its id.
     pub id: String,
     /// 0 to 1.
     pub confidence: f64,
 }
 
-impl Watched {
+impl PassiveOutcome {
     /// In a line: `right  log-io (wrk)  log-io: log-io 0.90, cpu-saturated 0.50`.
     pub fn line(&self) -> String {
         let found: Vec<String> =
@@ -72,22 +72,22 @@ impl Watched {
 }
 
 /// Whether a finding says that the generator is at fault: nobody on the server's side can know that.
-pub fn is_of_the_generator(id: &str) -> bool {
+pub fn is_generator_finding(id: &str) -> bool {
     limits::by_id(id).is_some_and(|limit| limit.invalidates_run)
 }
 
 /// An error for a scenario whose answer nobody could find who only watches.
-pub fn check(name: &str, round: &Round) -> Result<()> {
-    if is_of_the_generator(&round.finding) {
+pub fn check(name: &str, round: &ScenarioRound) -> Result<()> {
+    if is_generator_finding(&round.finding) {
         let text = format!("{name}: what limits there is the generator of the load, and users have none");
         return Err(UserError::usage(text).hint(format!("webdyno lab run {name}")));
     }
     Ok(())
 }
 
-impl Drive<'_> {
+impl RoundRunner<'_> {
     /// Its first round, watched.
-    pub fn watched(mut self) -> Result<Watched> {
+    pub fn run_passively(mut self) -> Result<PassiveOutcome> {
         let folder = self.folder;
         let name = &folder.name;
         let scenario = &folder.scenario;
@@ -99,21 +99,21 @@ impl Drive<'_> {
         self.write_load_files()?;
         self.prepare(1, round)?;
         let mut sender = self.send(round.load.as_ref().unwrap_or(&scenario.load))?;
-        let users = self.introduced(&mut sender)?;
-        (self.tell)(&format!("{name}: {} sends{}", users.program, because(&users)));
+        let users = self.wait_for_users(&mut sender)?;
+        (self.tell)(&format!("{name}: {} sends{}", users.program, users_failed_reason(&users)));
         self.wait(users.before_s)?;
         let directory = self.options.directory.join(RECORDING);
         let error = self.diagnose(&users, &directory)?;
-        let ended = sender.ended();
+        let ended = sender.exit_status();
         drop(sender);
         if ended.is_some() {
-            return Err(self.gone("they ended before the diagnosis did"));
+            return Err(self.sender_ended_error("they ended before the diagnosis did"));
         }
-        self.judged(round, users, &directory, error)
+        self.passive_outcome(round, users, &directory, error)
     }
 
     /// Starts the users, on the host of the clients.
-    fn send(&mut self, load: &Load) -> Result<Beside> {
+    fn send(&mut self, load: &ScenarioLoad) -> Result<BackgroundCommand> {
         (self.tell)(&format!("{}: users: {} {}", self.folder.name, load.urls.join(" "), load.flags));
         let mut command = self.hosts.enter("client")?;
         command
@@ -124,7 +124,7 @@ impl Drive<'_> {
         command.arg("--directory").arg(self.options.directory.join(LOAD_FILES));
         command.arg("--place").arg(&self.options.directory);
         command.arg("--quiet").arg("--out").arg(self.options.directory.join("users"));
-        Beside::start(command, "the users", &self.log())
+        BackgroundCommand::start(command, "the users", &self.log())
     }
 
     fn log(&self) -> std::path::PathBuf {
@@ -132,21 +132,21 @@ impl Drive<'_> {
     }
 
     /// Who they are, once they have read what they send.
-    fn introduced(&self, sender: &mut Beside) -> Result<Users> {
+    fn wait_for_users(&self, sender: &mut BackgroundCommand) -> Result<UsersInfo> {
         let begun = Instant::now();
         loop {
             self.options.check()?;
-            if let Some(users) = Users::told(&self.options.directory) {
+            if let Some(users) = UsersInfo::read(&self.options.directory) {
                 return Ok(users);
             }
-            if sender.ended().is_some() || begun.elapsed() > READ {
-                return Err(self.gone(&format!("they wrote no {FILE}")));
+            if sender.exit_status().is_some() || begun.elapsed() > READ {
+                return Err(self.sender_ended_error(&format!("they wrote no {FILE}")));
             }
             std::thread::sleep(POLL);
         }
     }
 
-    fn gone(&self, why: &str) -> UserError {
+    fn sender_ended_error(&self, why: &str) -> UserError {
         let log = self.log();
         UserError::cannot_run(format!("the users were not there: {why}{}", child::tail(&log)))
             .hint(format!("everything that they said is in {}", log.display()))
@@ -162,7 +162,7 @@ impl Drive<'_> {
     }
 
     /// What the operator would call, with nothing known of the load. Gives why it could not be made.
-    fn diagnose(&mut self, users: &Users, directory: &Path) -> Result<Option<String>> {
+    fn diagnose(&mut self, users: &UsersInfo, directory: &Path) -> Result<Option<String>> {
         let name = &self.folder.name;
         (self.tell)(&format!("{name}: webdyno diagnose --for {WINDOW} --port {}", users.port));
         let executable = self.options.executable.display().to_string();
@@ -183,19 +183,19 @@ impl Drive<'_> {
         Err(UserError::cannot_run(text).hint(format!("everything that it said is in {}", log.display())))
     }
 
-    fn judged(
+    fn passive_outcome(
         &self,
-        round: &Round,
-        users: Users,
+        round: &ScenarioRound,
+        users: UsersInfo,
         directory: &Path,
         error: Option<String>,
-    ) -> Result<Watched> {
+    ) -> Result<PassiveOutcome> {
         let scenario = self.folder.name.clone();
         let found = match error {
             Some(_) => vec![],
-            None => found(directory)?,
+            None => read_findings(directory)?,
         };
-        Ok(Watched {
+        Ok(PassiveOutcome {
             schema: SCHEMA.into(),
             right: found.first().is_some_and(|first| first.id == round.finding),
             scenario,
@@ -210,12 +210,12 @@ impl Drive<'_> {
 }
 
 /// What the diagnosis in a directory says.
-fn found(directory: &Path) -> Result<Vec<Stated>> {
+fn read_findings(directory: &Path) -> Result<Vec<ReportedFinding>> {
     let diagnosis = Recording::read(directory)?.diagnosis()?.ok_or_else(|| {
         UserError::cannot_run(format!("nothing was watched in {}", directory.display()))
             .hint("record it anew")
     })?;
-    let stated = |finding: Finding| Stated { id: finding.id, confidence: finding.confidence };
+    let stated = |finding: Finding| ReportedFinding { id: finding.id, confidence: finding.confidence };
     Ok(diagnosis.findings.into_iter().map(stated).collect())
 }
 
@@ -226,6 +226,6 @@ fn first_line(log: &Path) -> String {
     line.strip_prefix("webdyno: ").unwrap_or(line).to_owned()
 }
 
-fn because(users: &Users) -> String {
+fn users_failed_reason(users: &UsersInfo) -> String {
     users.why.as_ref().map_or(String::new(), |why| format!(", as {why}"))
 }

@@ -1,7 +1,7 @@
 //! What a host has of the machine's /etc: names of users and services, where libraries are, time zone, certificates.
 //! Whatever not everybody may read is left out, and so are fields where old machines keep passwords (passwd(5)).
 
-use super::tree::Tree;
+use super::tree::HostFiles;
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -34,18 +34,18 @@ const BORROWED: [&str; 20] = [
 ];
 
 /// Lays them out, with users and groups. What the machine does not have, the host has not either.
-pub fn lay_out(tree: &Tree) -> Result<()> {
+pub fn write_files(tree: &HostFiles) -> Result<()> {
     for name in BORROWED {
         let entries = WalkDir::new(Path::new("/etc").join(name)).into_iter().flatten();
         // Most alternatives are pages of the manual.
         for entry in entries.filter(|entry| entry.path().extension().is_none_or(|end| end != "gz")) {
-            take(tree, entry.path())?;
+            copy_from_machine(tree, entry.path())?;
         }
     }
-    lay_out_users(tree)
+    write_users(tree)
 }
 
-fn take(tree: &Tree, path: &Path) -> Result<()> {
+fn copy_from_machine(tree: &HostFiles, path: &Path) -> Result<()> {
     let name = path.display().to_string();
     let Ok(meta) = path.symlink_metadata() else { return Ok(()) };
     if meta.is_symlink() {
@@ -63,7 +63,7 @@ fn take(tree: &Tree, path: &Path) -> Result<()> {
 }
 
 /// The machine's users and groups, and the database's, which its package makes and the program alone does not bring.
-fn lay_out_users(tree: &Tree) -> Result<()> {
+fn write_users(tree: &HostFiles) -> Result<()> {
     let read = |path: &str| std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error));
     let mut users = without_passwords(&read("/etc/passwd")?);
     let mut groups = without_passwords(&read("/etc/group")?);

@@ -33,7 +33,7 @@ const OF_THE_MACHINE: [&str; 6] =
 
 /// What process 1 hears on its stdin.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Spec {
+pub struct HostSpec {
     /// The host's name.
     pub host: String,
     /// Whether it keeps the machine's files, but for `/etc/hosts` and `/etc/resolv.conf`.
@@ -45,7 +45,7 @@ pub struct Spec {
 /// What it says on its stdout, in one line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "said", rename_all = "kebab-case")]
-pub enum Said {
+pub enum HostReply {
     /// The host is there.
     Ready,
     /// It is not, and nothing of it stays.
@@ -83,10 +83,10 @@ pub fn second() -> Result<u8> {
     io::stdin().read_to_string(&mut text).map_err(|error| io_error("read", "stdin", &error))?;
     let said = serde_json::from_str(&text)
         .map_err(|error| UserError::usage(format!("this is no host: {error}")))
-        .and_then(|spec| arrange(&spec));
+        .and_then(|spec| set_up_host(&spec));
     let line = match &said {
-        Ok(()) => Said::Ready,
-        Err(error) => Said::Failed { why: error.message.clone() },
+        Ok(()) => HostReply::Ready,
+        Err(error) => HostReply::Failed { why: error.message.clone() },
     };
     // A host whose memory is used up loses a program, not itself. Not everybody who is root may say so.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
@@ -95,7 +95,7 @@ pub fn second() -> Result<u8> {
     let text = serde_json::to_string(&line).unwrap_or_default();
     print(&text)?;
     said?;
-    reap()
+    reap_children()
 }
 
 fn print(line: &str) -> Result<()> {
@@ -106,7 +106,7 @@ fn print(line: &str) -> Result<()> {
 }
 
 /// Takes note of everybody who ends, for ever.
-fn reap() -> Result<u8> {
+fn reap_children() -> Result<u8> {
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
     let failed = |error: nix::errno::Errno| UserError::cannot_run(format!("cannot wait: {}", error.desc()));
@@ -118,17 +118,17 @@ fn reap() -> Result<u8> {
 }
 
 /// Gives the host its name and its files.
-fn arrange(spec: &Spec) -> Result<()> {
+fn set_up_host(spec: &HostSpec) -> Result<()> {
     nix::unistd::sethostname(&spec.host)
         .map_err(|error| UserError::cannot_run(format!("no name can be given: {}", error.desc())))?;
     // What is mounted here is seen nowhere else; what the machine unmounts, this host does not hold.
-    change("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)?;
-    let_go(spec)?;
+    remount("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)?;
+    release_mounts(spec)?;
     // Before /sys is covered.
     let groups = File::options().read(true).custom_flags(PATH_ONLY).open("/sys/fs/cgroup").ok();
     match spec.keeps_files {
-        true => own_names(&spec.files)?,
-        false => own_files(&spec.files)?,
+        true => mount_own_names(&spec.files)?,
+        false => mount_own_files(&spec.files)?,
     }
     if !spec.keeps_files {
         new("proc", "/proc", MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, "")?;
@@ -136,24 +136,24 @@ fn arrange(spec: &Spec) -> Result<()> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     new("sysfs", "/sys", flags, "")?;
     if let Some(groups) = groups {
-        bind(by_descriptor(&groups), "/sys/fs/cgroup", MsFlags::MS_REC)?;
+        bind(descriptor_path(&groups), "/sys/fs/cgroup", MsFlags::MS_REC)?;
     }
     if !spec.keeps_files {
-        only_to_read(|place| place == "/sys" || place.starts_with("/sys/"))?;
+        make_read_only(|place| place == "/sys" || place.starts_with("/sys/"))?;
         for place in OF_THE_MACHINE.iter().filter(|place| Path::new(place).exists()) {
             bind(place, place, MsFlags::empty())?;
-            change(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY)?;
+            remount(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY)?;
         }
         bind("/proc/sys/net", "/proc/sys/net", MsFlags::empty())?;
-        change("/proc/sys/net", MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
+        remount("/proc/sys/net", MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
     }
     Ok(())
 }
 
 /// Lets go of mounts that would keep something of the machine alive: namespaces that have names, and whatever the host
 /// covers.
-fn let_go(spec: &Spec) -> Result<()> {
-    for mounted in mounts(&mountinfo()?).iter().rev().filter(|one| is_let_go(one, spec)) {
+fn release_mounts(spec: &HostSpec) -> Result<()> {
+    for mounted in mounts(&mountinfo()?).iter().rev().filter(|one| must_be_released(one, spec)) {
         // One that is covered, or went with another.
         let _ = umount2(mounted.place.as_str(), MntFlags::MNT_DETACH);
     }
@@ -161,7 +161,7 @@ fn let_go(spec: &Spec) -> Result<()> {
 }
 
 /// Not what the host's own files are on: /var/lib may be a file system of its own.
-fn is_let_go(mounted: &Mounted, spec: &Spec) -> bool {
+fn must_be_released(mounted: &MountEntry, spec: &HostSpec) -> bool {
     let place = Path::new(&mounted.place);
     let is_below = |folder: &Path| place.starts_with(folder) && place != folder;
     let is_covered = OWN.iter().any(|own| is_below(&Path::new("/").join(own))) || is_below(Path::new("/run"));
@@ -172,7 +172,7 @@ fn is_let_go(mounted: &Mounted, spec: &Spec) -> bool {
 const PATH_ONLY: i32 = rustix::fs::OFlags::PATH.bits().cast_signed();
 
 /// The machine's files, but for the names of hosts.
-fn own_names(files: &Path) -> Result<()> {
+fn mount_own_names(files: &Path) -> Result<()> {
     for name in ["hosts", "resolv.conf"] {
         let (own, place) = (files.join("etc").join(name), Path::new("/etc").join(name));
         if own.exists() && place.exists() {
@@ -183,7 +183,7 @@ fn own_names(files: &Path) -> Result<()> {
 }
 
 /// The machine's programs, which cannot be written, and everything else its own.
-fn own_files(files: &Path) -> Result<()> {
+fn mount_own_files(files: &Path) -> Result<()> {
     let open = |name: &str| {
         let path = files.join(name);
         let opened = File::options().read(true).custom_flags(PATH_ONLY).open(&path);
@@ -193,10 +193,10 @@ fn own_files(files: &Path) -> Result<()> {
     };
     // Before any of them covers where the others are.
     let own = OWN.iter().map(|name| open(name)).collect::<Result<Vec<_>>>()?;
-    only_to_read(|place| !(place == "/dev" || place.starts_with("/dev/") || place.starts_with("/proc")))?;
+    make_read_only(|place| !(place == "/dev" || place.starts_with("/dev/") || place.starts_with("/proc")))?;
     for (place, folder) in &own {
-        bind(by_descriptor(folder), place, MsFlags::empty())?;
-        change(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
+        bind(descriptor_path(folder), place, MsFlags::empty())?;
+        remount(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
     }
     for (place, options) in EMPTY {
         new("tmpfs", place, MsFlags::MS_NOSUID | MsFlags::MS_NODEV, options)?;
@@ -207,13 +207,13 @@ fn own_files(files: &Path) -> Result<()> {
     std::fs::set_permissions(lock, sticky).map_err(|error| io_error("change", lock.display(), &error))
 }
 
-fn by_descriptor(file: &File) -> PathBuf {
+fn descriptor_path(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Makes mounts read-only: those that `which` picks.
-fn only_to_read(which: impl Fn(&str) -> bool) -> Result<()> {
-    for Mounted { place, flags, .. } in mounts(&mountinfo()?).into_iter().filter(|one| which(&one.place)) {
+fn make_read_only(which: impl Fn(&str) -> bool) -> Result<()> {
+    for MountEntry { place, flags, .. } in mounts(&mountinfo()?).into_iter().filter(|one| which(&one.place)) {
         let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
         match mount(None::<&str>, place.as_str(), None::<&str>, flags, None::<&str>) {
             // What is covered by another mount cannot be reached by anybody.
@@ -231,14 +231,14 @@ fn mountinfo() -> Result<String> {
 
 /// A mount: where it is, the flags that must not be lost, and the kind of its file system.
 #[derive(Debug, PartialEq)]
-struct Mounted {
+struct MountEntry {
     place: String,
     flags: MsFlags,
     kind: String,
 }
 
 /// The mounts of `/proc/self/mountinfo`.
-fn mounts(text: &str) -> Vec<Mounted> {
+fn mounts(text: &str) -> Vec<MountEntry> {
     let flag = |name: &str| match name {
         "nosuid" => MsFlags::MS_NOSUID,
         "nodev" => MsFlags::MS_NODEV,
@@ -251,9 +251,9 @@ fn mounts(text: &str) -> Vec<Mounted> {
     let read = |line: &str| {
         let (place, system) = line.split_once(" - ")?;
         let mut words = place.split(' ');
-        let place = crate::groups::unescaped(words.nth(4)?);
+        let place = crate::cgroups::unescaped(words.nth(4)?);
         let flags = words.next()?.split(',').map(flag).collect();
-        Some(Mounted { place, flags, kind: system.split(' ').next()?.to_owned() })
+        Some(MountEntry { place, flags, kind: system.split(' ').next()?.to_owned() })
     };
     text.lines().filter_map(read).collect()
 }
@@ -263,7 +263,7 @@ fn failed(action: &str, place: &str, error: Errno) -> UserError {
 }
 
 /// Changes a mount.
-fn change(place: &str, flags: MsFlags) -> Result<()> {
+fn remount(place: &str, flags: MsFlags) -> Result<()> {
     mount(None::<&str>, place, None::<&str>, flags, None::<&str>)
         .map_err(|error| failed("change the mount", place, error))
 }
@@ -289,18 +289,18 @@ mod tests {
         let text =
             "24 27 0:6 / /a\\040b rw,nosuid,nodev,relatime shared:3 - devtmpfs devtmpfs rw\nnonsense\n";
         let expected = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_RELATIME;
-        let expected = Mounted { place: "/a b".into(), flags: expected, kind: "devtmpfs".into() };
+        let expected = MountEntry { place: "/a b".into(), flags: expected, kind: "devtmpfs".into() };
         assert_eq!(mounts(text), [expected]);
     }
 
     #[test]
     fn what_the_own_files_are_on_is_kept() {
-        let spec = |keeps_files| Spec {
+        let spec = |keeps_files| HostSpec {
             host: "server".into(),
             keeps_files,
             files: "/var/lib/webdyno/lab/x/hosts/server".into(),
         };
-        let one = |place: &str, kind: &str| Mounted {
+        let one = |place: &str, kind: &str| MountEntry {
             place: place.into(),
             flags: MsFlags::empty(),
             kind: kind.into(),
@@ -314,7 +314,7 @@ mod tests {
             ("/run/netns/a", "nsfs", true, true),
             ("/home", "ext4", false, false),
         ] {
-            let is_let_go = |keeps_files| is_let_go(&one(place, kind), &spec(keeps_files));
+            let is_let_go = |keeps_files| must_be_released(&one(place, kind), &spec(keeps_files));
             assert_eq!((is_let_go(false), is_let_go(true)), (on_server, on_client), "{place}");
         }
     }

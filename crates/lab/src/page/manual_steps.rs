@@ -2,7 +2,7 @@
 //! know where a server's process id is kept, or on which host its database runs.
 
 use super::port;
-use crate::scenario::{Load, Program, SERVER, Scenario};
+use crate::scenario::{LabProgram, SERVER, Scenario, ScenarioLoad};
 use webdyno_model::sample::Metric;
 
 /// What words of the catalogue stand for where a scenario does not tell.
@@ -10,11 +10,11 @@ pub const LEFT: &str = "In them PID is the process id of the service's parent pr
     (`listen` in its file), STATUS the path of its status page, and `INSTANCE` the one that a star in the name stands for.";
 
 /// The host that the command is typed on, and the command.
-pub fn command(metric: &Metric, name: &str, scenario: &Scenario, load: &Load) -> (String, String) {
+pub fn command(metric: &Metric, name: &str, scenario: &Scenario, load: &ScenarioLoad) -> (String, String) {
     let program = program(name, scenario);
     let host = scenario.services.iter().find(|service| Some(service.program) == program);
     // The front is the one on `server`; what is behind it may be anywhere.
-    let host = host.filter(|_| program == Some(Program::Mariadb)).map_or(SERVER, |service| &service.host);
+    let host = host.filter(|_| program == Some(LabProgram::Mariadb)).map_or(SERVER, |service| &service.host);
     // Words of the catalogue stand for what is known here.
     let instance = metric.instance(name).filter(|instance| *instance != "*").unwrap_or("INSTANCE");
     let mut text = metric.reproduce.replace("PORT", &port(load)).replace("INSTANCE", instance);
@@ -28,33 +28,33 @@ pub fn command(metric: &Metric, name: &str, scenario: &Scenario, load: &Load) ->
 }
 
 /// Whether words are left that only the reader can put in.
-pub fn leaves(text: &str) -> bool {
+pub fn has_placeholder(text: &str) -> bool {
     ["PID", "ADDRESS", "STATUS", "INSTANCE"]
         .iter()
         .any(|word| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == *word))
 }
 
 /// The program that a metric is of.
-fn program(name: &str, scenario: &Scenario) -> Option<Program> {
+fn program(name: &str, scenario: &Scenario) -> Option<LabProgram> {
     match name.split('.').next() {
-        Some("mariadb") => Some(Program::Mariadb),
-        Some("php_fpm" | "opcache") => Some(Program::PhpFpm),
+        Some("mariadb") => Some(LabProgram::Mariadb),
+        Some("php_fpm" | "opcache") => Some(LabProgram::PhpFpm),
         _ => {
             let on_server = scenario.services.iter().filter(|service| service.host == SERVER);
             on_server
                 .map(|service| service.program)
-                .find(|program| matches!(program, Program::Apache | Program::Nginx))
+                .find(|program| matches!(program, LabProgram::Apache | LabProgram::Nginx))
         }
     }
 }
 
 /// What gives the process id of a program's parent process.
-fn parent(program: Program) -> Option<&'static str> {
+fn parent(program: LabProgram) -> Option<&'static str> {
     match program {
-        Program::Apache => Some("$(cat /run/apache2/apache2.pid)"),
-        Program::Nginx => Some("$(cat /run/nginx.pid)"),
-        Program::PhpFpm => Some("$(pgrep -o php-fpm)"),
-        Program::Mariadb => Some("$(pidof mariadbd)"),
-        Program::Command => None,
+        LabProgram::Apache => Some("$(cat /run/apache2/apache2.pid)"),
+        LabProgram::Nginx => Some("$(cat /run/nginx.pid)"),
+        LabProgram::PhpFpm => Some("$(pgrep -o php-fpm)"),
+        LabProgram::Mariadb => Some("$(pidof mariadbd)"),
+        LabProgram::Command => None,
     }
 }

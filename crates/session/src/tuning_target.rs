@@ -10,7 +10,7 @@ use webdyno_model::tune::Round;
 
 /// A load that was made and observed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct LoadMeasurement {
     /// Its number in the log.
     pub load: u32,
     /// What was seen.
@@ -19,30 +19,30 @@ pub struct Measured {
 
 /// A change that is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InForce {
-    /// Names the state before it, for [`Stand::revert`].
+pub struct AppliedChange {
+    /// Names the state before it, for [`TuningTarget::revert`].
     pub mark: u64,
     /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
 
 /// A server on the dyno.
-pub trait Stand {
+pub trait TuningTarget {
     /// Loads the server until the rate has settled and enough of it was measured.
-    fn measure(&mut self, purpose: Purpose) -> Result<Measured>;
+    fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement>;
     /// Measures a change. The load may end as soon as it is clear that it is worse than the best so far.
-    fn verify(&mut self, best: &Measurement) -> Result<Measured> {
+    fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
         let _ = best;
         self.measure(Purpose::Verify)
     }
     /// Whether others use the server, as far as it is known; true also when that cannot be told.
-    fn is_live(&self) -> bool {
+    fn has_live_traffic(&self) -> bool {
         false
     }
     /// Lets the target of these changes render them, or say why it cannot. Writes nothing on the server.
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation>;
     /// Makes a plan take effect. When it fails, nothing of it stays; `None` when the operator declined it.
-    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>>;
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>>;
     /// Puts everything back to the state before the change that answered this mark; 0 is the state at the start.
     fn revert(&mut self, mark: u64) -> Result<()>;
     /// All changes in force are verified: they stay.

@@ -14,7 +14,7 @@ use webdyno_model::tune::Verdict;
 
 /// Whether a change is looked at once more with the same setting. On a quiet server `same` is an answer; with others there
 /// their requests are part of the noise, and a switch back costs more than another look.
-pub fn looks_again(verdict: Verdict, live: bool) -> bool {
+pub fn needs_remeasure(verdict: Verdict, live: bool) -> bool {
     match verdict {
         Verdict::Inconclusive => true,
         Verdict::Same => live,
@@ -33,11 +33,11 @@ pub const ENDED: &str = "other clients use this server: after a change that did 
 
 /// What the session says of others when they are found, or when nothing tells whether they are there and it must be
 /// known; `None` when there is nothing to say.
-pub fn note(traffic: Option<&LiveTraffic>, must_know: bool) -> Option<String> {
+pub fn live_traffic_note(traffic: Option<&LiveTraffic>, must_know: bool) -> Option<String> {
     const THEN: &str = "settings are not switched back and forth, and nothing is restarted to put them back";
     match traffic {
         Some(traffic) if traffic.present => {
-            Some(format!("other clients use this server ({}): {THEN}", traffic.told()))
+            Some(format!("other clients use this server ({}): {THEN}", traffic.to_text()))
         }
         Some(_) => None,
         None if must_know => Some(format!(
@@ -49,7 +49,7 @@ pub fn note(traffic: Option<&LiveTraffic>, must_know: bool) -> Option<String> {
 }
 
 /// Why the load that verified a change was ended, if the stop-loss did that.
-pub fn stopped(best: &Measurement, after: &Measurement) -> Option<String> {
+pub fn stop_loss_reason(best: &Measurement, after: &Measurement) -> Option<String> {
     let end = after.end.as_ref().filter(|end| end.reason == EndReason::StopLoss)?;
     let why = StopLoss::against(best).check(&after.intervals)?;
     Some(format!("the load after the change was ended after {:.0} s: {why}", end.elapsed_us as f64 / 1e6))

@@ -1,15 +1,15 @@
 //! The live stand: the load engine in front, the agent at the server, the log between them.
 
-use super::{Length, Servers, Session, lower};
-use crate::careful;
+use super::{LiveSession, LoadLength, Servers, lower_load};
 use crate::export::Export;
-use crate::stand::{InForce, Measured, Stand};
+use crate::live_traffic_policy;
+use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_load::Prepared;
-use webdyno_model::brake::Brake;
 use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange, SiteProbe};
 use webdyno_model::event::EventBody;
+use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::tune::Round;
 use webdyno_model::workload::Workload;
@@ -19,12 +19,12 @@ use webdyno_model::{Result, UserError};
 const PROBES_COUNT_MAX: usize = 5;
 
 /// Asks a person before a plan is carried out.
-pub type Confirm = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
+pub type ConfirmPlan = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
 
 /// A real server on the dyno.
-pub struct LiveStand<'a> {
+pub struct LiveTarget<'a> {
     /// Log and clock.
-    pub session: &'a mut Session,
+    pub session: &'a mut LiveSession,
     /// The agents.
     pub servers: &'a mut Servers,
     /// The engine's side of the workload.
@@ -32,20 +32,20 @@ pub struct LiveStand<'a> {
     /// What is sent.
     pub workload: Workload,
     /// How long each measurement takes.
-    pub length: Length,
+    pub length: LoadLength,
     /// What the operator allows beside a restart, and by what the site is known to be well.
     pub options: ApplyOptions,
     /// Asked before each change, where somebody is there to ask.
-    pub confirm: Option<Confirm>,
+    pub confirm: Option<ConfirmPlan>,
     /// Gathers the plans, where they are wanted as files.
     pub export: Option<Export>,
     /// Whether the server was started for this session, so that nobody else can be there.
     pub private: bool,
 }
 
-impl LiveStand<'_> {
+impl LiveTarget<'_> {
     fn read_service(&mut self) -> Result<()> {
-        self.warn()?;
+        self.record_agent_notes()?;
         let Some(snapshot) =
             self.servers.front().snapshot().map(webdyno_model::service::ServiceSnapshot::for_log)
         else {
@@ -55,25 +55,25 @@ impl LiveStand<'_> {
     }
 
     /// Tells what the agent wanted to be known, such as changes of others that took effect with ours.
-    fn warn(&mut self) -> Result<()> {
+    fn record_agent_notes(&mut self) -> Result<()> {
         self.servers.front().notes().try_for_each(|note| self.session.append(note))
     }
 
     /// Loads once, as it is set now.
-    fn load_once(&mut self, purpose: Purpose, length: Length) -> Result<Measured> {
-        self.look_for_others(false)?;
+    fn load_once(&mut self, purpose: Purpose, length: LoadLength) -> Result<LoadMeasurement> {
+        self.detect_live_traffic(false)?;
         let load = self.session.load(&self.prepared, &self.workload, purpose, length, Some(self.servers))?;
-        self.look_for_others(false)?;
+        self.detect_live_traffic(false)?;
         let recording = self.session.recording();
         let record =
             recording.load(load).ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;
-        Ok(Measured { load, measurement: recording.measurement(record) })
+        Ok(LoadMeasurement { load, measurement: recording.measurement(record) })
     }
 
     /// From now on at half the load, if there is half of it. What was halved and why stands in the log.
-    fn halve(&mut self, brake: &Brake) -> Result<bool> {
-        let Some(half) = lower::halved(&self.workload) else { return Ok(false) };
-        let text = lower::note(&self.workload, &half, brake);
+    fn halve_load(&mut self, brake: &HarmGuardTrip) -> Result<bool> {
+        let Some(half) = lower_load::half_load(&self.workload) else { return Ok(false) };
+        let text = lower_load::lower_load_note(&self.workload, &half, brake);
         self.prepared.lower_to(&half);
         self.workload = half;
         self.session.append(EventBody::Note { text })?;
@@ -81,10 +81,10 @@ impl LiveStand<'_> {
     }
 
     /// Waits until the server is quiet again, a bounded time. Why it is not, if it is not by then.
-    fn unrest(&mut self) -> Result<Option<String>> {
-        let until_us = self.session.elapsed_us() + lower::QUIET_WAIT_US;
+    fn wait_until_recovered(&mut self) -> Result<Option<String>> {
+        let until_us = self.session.elapsed_us() + lower_load::QUIET_WAIT_US;
         loop {
-            self.session.watch_for(lower::LOOK_EVERY_S, self.servers)?;
+            self.session.observe_for(lower_load::LOOK_EVERY_S, self.servers)?;
             let unrest = self.servers.front().agent().unrest()?;
             if unrest.is_none() || self.session.elapsed_us() >= until_us {
                 return Ok(unrest);
@@ -94,11 +94,14 @@ impl LiveStand<'_> {
 
     /// Sees whether others use the server; once they do, the session treats it so to its end. Before a change `must_know`
     /// holds: what cannot be told then counts as if they did.
-    fn look_for_others(&mut self, must_know: bool) -> Result<()> {
+    fn detect_live_traffic(&mut self, must_know: bool) -> Result<()> {
         if self.private || self.options.live_traffic {
             return Ok(());
         }
-        let Some(text) = careful::note(self.session.recording().live_traffic().as_ref(), must_know) else {
+        let Some(text) = live_traffic_policy::live_traffic_note(
+            self.session.recording().live_traffic().as_ref(),
+            must_know,
+        ) else {
             return Ok(());
         };
         self.options.live_traffic = true;
@@ -110,45 +113,45 @@ impl LiveStand<'_> {
     }
 }
 
-impl Stand for LiveStand<'_> {
+impl TuningTarget for LiveTarget<'_> {
     /// A baseline that does harm is measured again at half the load, until it does none; the session goes on with that
     /// load. After any load that did harm, the next one begins when the server is quiet again.
-    fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
+    fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.stop_if_interrupted()?;
         if self.session.recording().loads.last().is_some_and(|last| last.brake.is_some())
-            && let Some(why) = self.unrest()?
+            && let Some(why) = self.wait_until_recovered()?
         {
-            return Err(lower::not_quiet(&why));
+            return Err(lower_load::not_recovered_error(&why));
         }
         let began_us = self.session.elapsed_us();
         let mut measured = self.load_once(purpose, self.length)?;
-        for _ in 0..lower::HALVINGS_COUNT_MAX {
+        for _ in 0..lower_load::HALVINGS_COUNT_MAX {
             let Some(brake) = measured.measurement.brake.clone().filter(|_| purpose == Purpose::Baseline)
             else {
                 break;
             };
-            if let Some(why) = self.unrest()? {
+            if let Some(why) = self.wait_until_recovered()? {
                 let text = format!("the load was not tried again: {why}");
                 self.session.append(EventBody::Note { text })?;
                 break;
             }
-            if !self.halve(&brake)? {
+            if !self.halve_load(&brake)? {
                 break;
             }
             let spent_us = self.session.elapsed_us() - began_us;
-            measured = self.load_once(purpose, lower::shortened(self.length, spent_us))?;
+            measured = self.load_once(purpose, lower_load::remaining_length(self.length, spent_us))?;
         }
         Ok(measured)
     }
 
-    fn verify(&mut self, best: &Measurement) -> Result<Measured> {
+    fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
         self.session.stop_loss = Some(StopLoss::against(best));
         let measured = self.measure(Purpose::Verify);
         self.session.stop_loss = None;
         measured
     }
 
-    fn is_live(&self) -> bool {
+    fn has_live_traffic(&self) -> bool {
         self.options.live_traffic
     }
 
@@ -157,23 +160,23 @@ impl Stand for LiveStand<'_> {
         self.servers.front().agent().prepare(changes)
     }
 
-    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
         self.stop_if_interrupted()?;
         if let Some(confirm) = &mut self.confirm
             && !confirm(plan)?
         {
             return Ok(None);
         }
-        self.look_for_others(true)?;
+        self.detect_live_traffic(true)?;
         let mut options = ApplyOptions { allow_restart, ..self.options.clone() };
         if options.probes.is_empty() {
             options.probes = probes(&self.workload);
         }
         let in_force = self.servers.front_mut().apply(plan, &options);
         // What could not be proved matters whether the change is in force or not.
-        let noted = self.warn();
+        let noted = self.record_agent_notes();
         let (in_force, journal) = in_force?;
-        let InForce { mark, outage_us } = in_force;
+        let AppliedChange { mark, outage_us } = in_force;
         let told = noted.and_then(|()| self.session.append(EventBody::Applied { mark, outage_us, journal }));
         if let Err(error) = told.and_then(|()| self.read_service()) {
             // An error says that nothing of it stayed.

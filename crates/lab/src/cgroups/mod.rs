@@ -7,10 +7,10 @@
 
 mod tree;
 
-pub use tree::{Tree, write_all};
+pub use tree::{GroupTree, write_all};
 
-use crate::scenario::Host;
-use crate::sizes;
+use crate::scenario::ScenarioHost;
+use crate::units;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 
@@ -44,13 +44,13 @@ impl Hierarchy {
     }
 
     /// A file in a group and what is written into it.
-    fn write(&self, group: &str, file: &str, value: impl ToString) -> Write {
-        Write { path: self.top.join(group).join(file), value: value.to_string() }
+    fn write(&self, group: &str, file: &str, value: impl ToString) -> GroupWrite {
+        GroupWrite { path: self.top.join(group).join(file), value: value.to_string() }
     }
 }
 
 /// All trees that are mounted, from the text of `/proc/self/mountinfo`; `unified` reads cgroup.controllers of one.
-pub fn hierarchies(mountinfo: &str, unified: impl Fn(&Path) -> String) -> Vec<Hierarchy> {
+pub fn parse_hierarchies(mountinfo: &str, unified: impl Fn(&Path) -> String) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = vec![];
     for line in mountinfo.lines() {
         let Some((place, system)) = line.split_once(" - ") else { continue };
@@ -88,7 +88,7 @@ pub(crate) fn unescaped(path: &str) -> String {
 
 /// A value for a file of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
+pub struct GroupWrite {
     /// The file.
     pub path: PathBuf,
     /// What is written.
@@ -96,30 +96,30 @@ pub struct Write {
 }
 
 /// The path of a scenario's group below the top of a hierarchy.
-pub fn of_scenario(name: &str) -> String {
+pub fn scenario_group(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }
 
 /// Of a host.
-pub fn of_host(name: &str, host: &str) -> String {
+pub fn host_group(name: &str, host: &str) -> String {
     format!("{FOLDER}/{name}/{host}")
 }
 
 /// Of a service with limits of its own.
-pub fn of_service(name: &str, host: &str, index: usize) -> String {
+pub fn service_group(name: &str, host: &str, index: usize) -> String {
     format!("{FOLDER}/{name}/{host}/service-{index}")
 }
 
 /// Of the programs that build a scenario, so that none of them outlives its end.
-pub fn of_builders(name: &str) -> String {
+pub fn builder_group(name: &str) -> String {
     format!("{FOLDER}/{name}/+build")
 }
 
 /// Where the processes of a host are: version 2 allows none beside groups of services.
-pub fn of_processes(hierarchy: &Hierarchy, name: &str, host: &str, has_services: bool) -> String {
+pub fn process_group(hierarchy: &Hierarchy, name: &str, host: &str, has_services: bool) -> String {
     match hierarchy.unified && has_services {
-        true => format!("{}/main", of_host(name, host)),
-        false => of_host(name, host),
+        true => format!("{}/main", host_group(name, host)),
+        false => host_group(name, host),
     }
 }
 
@@ -134,7 +134,7 @@ pub fn host_of(text: &str) -> Option<(String, String)> {
 
 /// What a host may use, in numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Limits {
+pub struct HostLimits {
     /// Memory.
     pub memory_bytes: Option<u64>,
     /// Swap; `None` is none as long as there is a limit of memory.
@@ -147,12 +147,12 @@ pub struct Limits {
     pub processes: Option<u32>,
 }
 
-impl Limits {
+impl HostLimits {
     /// Those of a host.
-    pub fn of(host: &Host) -> Result<Self> {
+    pub fn of(host: &ScenarioHost) -> Result<Self> {
         Ok(Self {
-            memory_bytes: host.memory.as_deref().map(sizes::bytes).transpose()?,
-            swap_bytes: host.swap.as_deref().map(sizes::bytes).transpose()?,
+            memory_bytes: host.memory.as_deref().map(units::bytes).transpose()?,
+            swap_bytes: host.swap.as_deref().map(units::bytes).transpose()?,
             cpus: host.cpus,
             cores: host.cores.clone(),
             processes: host.processes,
@@ -161,7 +161,7 @@ impl Limits {
 
     /// The same with what is given of others.
     #[must_use]
-    pub fn changed(self, by: Self) -> Self {
+    pub fn merged_with(self, by: Self) -> Self {
         Self {
             memory_bytes: by.memory_bytes.or(self.memory_bytes),
             swap_bytes: by.swap_bytes.or(self.swap_bytes),
@@ -172,7 +172,7 @@ impl Limits {
     }
 
     /// What is written for them into a group of a hierarchy, in this order.
-    pub fn writes(&self, hierarchy: &Hierarchy, group: &str) -> Vec<Write> {
+    pub fn writes(&self, hierarchy: &Hierarchy, group: &str) -> Vec<GroupWrite> {
         let put = |file: &str, value: String| hierarchy.write(group, file, value);
         let mut writes = vec![];
         if let Some(memory) = self.memory_bytes.filter(|_| hierarchy.has("memory")) {
@@ -233,7 +233,7 @@ pub struct DiskLimits {
 
 impl DiskLimits {
     /// What is written for them; `device` is `MAJOR:MINOR`.
-    pub fn writes(&self, hierarchy: &Hierarchy, group: &str, device: &str) -> Vec<Write> {
+    pub fn writes(&self, hierarchy: &Hierarchy, group: &str, device: &str) -> Vec<GroupWrite> {
         let limits = [
             (self.reads_per_s, "riops", "read_iops_device"),
             (self.writes_per_s, "wiops", "write_iops_device"),
@@ -278,13 +278,13 @@ mod tests {
         )
     }
 
-    fn shown(writes: &[Write]) -> String {
+    fn shown(writes: &[GroupWrite]) -> String {
         writes.iter().map(|write| format!("{}={}\n", write.path.display(), write.value)).collect()
     }
 
     #[test]
     fn trees_are_found_where_they_are_mounted_first() {
-        let found = hierarchies(MOUNTS, |_| "cpuset cpu io memory hugetlb pids rdma\n".into());
+        let found = parse_hierarchies(MOUNTS, |_| "cpuset cpu io memory hugetlb pids rdma\n".into());
         let shown: Vec<String> = found
             .iter()
             .map(|one| format!("{} {} {}", one.top.display(), one.unified, one.controllers.join(" ")))
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn limits_are_written_in_both_versions() {
-        let limits = Limits {
+        let limits = HostLimits {
             memory_bytes: Some(1 << 20),
             swap_bytes: None,
             cpus: Some(0.5),
@@ -319,13 +319,13 @@ mod tests {
              /1/webdyno-lab/x/server/cpuset.cpus=0-1\n\
              /1/webdyno-lab/x/server/pids.max=40\n"
         );
-        let with_swap = Limits { swap_bytes: Some(1 << 21), ..limits };
+        let with_swap = HostLimits { swap_bytes: Some(1 << 21), ..limits };
         assert_eq!(
             shown(&with_swap.writes(&two, "g")),
             "/2/g/memory.max=1048576\n/2/g/memory.swap.max=2097152\n/2/g/cpu.max=50000 100000\n\
              /2/g/cpuset.cpus=0-1\n/2/g/pids.max=40\n"
         );
-        assert_eq!(Limits::default().writes(&one, "g"), []);
+        assert_eq!(HostLimits::default().writes(&one, "g"), []);
     }
 
     #[test]
@@ -355,26 +355,26 @@ mod tests {
 
     #[test]
     fn what_is_given_replaces_what_was() {
-        let first = Limits { memory_bytes: Some(5), processes: Some(7), ..Limits::default() };
-        let second = Limits { memory_bytes: Some(6), cpus: Some(1.0), ..Limits::default() };
-        let both = first.changed(second);
+        let first = HostLimits { memory_bytes: Some(5), processes: Some(7), ..HostLimits::default() };
+        let second = HostLimits { memory_bytes: Some(6), cpus: Some(1.0), ..HostLimits::default() };
+        let both = first.merged_with(second);
         assert_eq!((both.memory_bytes, both.processes, both.cpus), (Some(6), Some(7), Some(1.0)));
     }
 
     #[test]
     fn processes_of_version_2_stand_beside_services_not_above_them() {
         let (one, two) = both();
-        assert_eq!(of_processes(&one, "x", "server", true), "webdyno-lab/x/server");
-        assert_eq!(of_processes(&two, "x", "server", false), "webdyno-lab/x/server");
-        assert_eq!(of_processes(&two, "x", "server", true), "webdyno-lab/x/server/main");
-        assert_eq!(of_service("x", "server", 2), "webdyno-lab/x/server/service-2");
+        assert_eq!(process_group(&one, "x", "server", true), "webdyno-lab/x/server");
+        assert_eq!(process_group(&two, "x", "server", false), "webdyno-lab/x/server");
+        assert_eq!(process_group(&two, "x", "server", true), "webdyno-lab/x/server/main");
+        assert_eq!(service_group("x", "server", 2), "webdyno-lab/x/server/service-2");
     }
 
     proptest::proptest! {
         /// Any text: never a panic.
         #[test]
         fn any_text_is_a_list_of_mounts(text in ".*( - )?.*(cgroup2?)?.*") {
-            hierarchies(&text, |_| String::new());
+            parse_hierarchies(&text, |_| String::new());
         }
     }
 }

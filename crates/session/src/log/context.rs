@@ -3,25 +3,25 @@
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use webdyno_model::event::{Event, EventBody};
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 
 /// What explains later samples, as it was said last.
 #[derive(Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct LogContext {
     start: Option<EventBody>,
     servers: BTreeMap<Option<String>, EventBody>,
     service: Option<EventBody>,
     topologies: BTreeMap<Option<String>, EventBody>,
     clock: Option<(u64, Timestamp)>,
-    missing: BTreeMap<(Option<String>, String), Vec<Missing>>,
+    missing: BTreeMap<(Option<String>, String), Vec<MissingSignal>>,
     /// Collectors whose first sample since then is still to come: it says again what they lack.
     silent: Vec<(Option<String>, String)>,
 }
 
-impl Head {
-    /// Remembers what explains later samples. The first sample of a collector behind [`Head::events`] is
+impl LogContext {
+    /// Remembers what explains later samples. The first sample of a collector behind [`LogContext::events`] is
     /// made to say what it lacks.
-    pub(crate) fn learn(&mut self, event: &mut Event) {
+    pub(crate) fn update(&mut self, event: &mut Event) {
         match &mut event.body {
             start @ EventBody::SessionStart { .. } => self.start = Some(start.clone()),
             EventBody::Server { host, .. } => drop(self.servers.insert(host.clone(), event.body.clone())),

@@ -13,7 +13,7 @@ const USERS_MAX: f64 = 1e6;
 const PERIOD_US_MIN: u64 = 100_000;
 
 /// What was read, or what is wrong with it.
-type Told<T> = std::result::Result<T, String>;
+type ParseResult<T> = std::result::Result<T, String>;
 
 /// What the levels of a stage count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Unit {
 
 /// A stage as somebody wrote it. Whether it is measured may be left to its place among the others.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Written {
+pub struct StageDraft {
     /// Its length.
     pub duration_us: u64,
     /// Its levels.
@@ -50,7 +50,7 @@ pub struct Written {
     pub measured: Option<bool>,
 }
 
-impl Written {
+impl StageDraft {
     /// Refuses levels and lengths that cannot be meant; says what is wrong, without the name of the stage.
     pub fn check(&self) -> std::result::Result<(), String> {
         if self.duration_us == 0 {
@@ -80,7 +80,7 @@ impl Written {
     }
 }
 
-fn check_level(level: f64, unit: Unit) -> Told<()> {
+fn check_level(level: f64, unit: Unit) -> ParseResult<()> {
     let max = match unit {
         Unit::PerSecond => RATE_MAX,
         Unit::Users | Unit::Connections => USERS_MAX,
@@ -95,7 +95,7 @@ fn check_level(level: f64, unit: Unit) -> Told<()> {
 }
 
 /// Reads a stage. The error names the part that is wrong.
-pub fn parse(text: &str) -> Result<Written> {
+pub fn parse(text: &str) -> Result<StageDraft> {
     read(text).map_err(|why| {
         UserError::usage(format!("`{text}` is not a stage: {why}")).hint(
             "write TIME@LEVELS, as in --stage 4m@0..100/s --stage 5m@100/s, or in users or connections, as in --stage 5m@50users",
@@ -103,7 +103,7 @@ pub fn parse(text: &str) -> Result<Written> {
     })
 }
 
-fn read(text: &str) -> Told<Written> {
+fn read(text: &str) -> ParseResult<StageDraft> {
     let (time, rest) = text.split_once('@').ok_or("there is no `@` between its time and its levels")?;
     let duration_us = parse_duration_us(time.trim())
         .ok_or_else(|| format!("`{}` is not a time with its unit, as 30s or 4m", time.trim()))?;
@@ -123,15 +123,15 @@ fn read(text: &str) -> Told<Written> {
     }
     let (levels, unit) = split_unit(levels)?;
     let shape = read_shape(levels, period_us)?;
-    let written = Written { duration_us, shape, unit, measured };
+    let written = StageDraft { duration_us, shape, unit, measured };
     written.check().map(|()| written)
 }
 
-fn read_period(text: &str) -> Told<u64> {
+fn read_period(text: &str) -> ParseResult<u64> {
     parse_duration_us(text).ok_or_else(|| format!("the period `{text}` is not a time with its unit, as 2m"))
 }
 
-fn read_measured(text: &str) -> Told<bool> {
+fn read_measured(text: &str) -> ParseResult<bool> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
@@ -139,7 +139,7 @@ fn read_measured(text: &str) -> Told<bool> {
     }
 }
 
-fn split_unit(levels: &str) -> Told<(&str, Unit)> {
+fn split_unit(levels: &str) -> ParseResult<(&str, Unit)> {
     let units = [
         ("/s", Unit::PerSecond),
         ("users", Unit::Users),
@@ -157,8 +157,8 @@ fn split_unit(levels: &str) -> Told<(&str, Unit)> {
     }
 }
 
-fn read_shape(levels: &str, period_us: Option<u64>) -> Told<Shape> {
-    let numbers: Vec<f64> = levels.split("..").map(read_level).collect::<Told<_>>()?;
+fn read_shape(levels: &str, period_us: Option<u64>) -> ParseResult<Shape> {
+    let numbers: Vec<f64> = levels.split("..").map(read_level).collect::<ParseResult<_>>()?;
     match (&numbers[..], period_us) {
         ([low, high], Some(period_us)) => Ok(Shape::Sine { low: *low, high: *high, period_us }),
         (_, Some(_)) => Err("with a period, write the lowest and the highest level, as 100..500/s".into()),
@@ -174,7 +174,7 @@ fn read_shape(levels: &str, period_us: Option<u64>) -> Told<Shape> {
     }
 }
 
-fn read_level(text: &str) -> Told<f64> {
+fn read_level(text: &str) -> ParseResult<f64> {
     let text = text.trim();
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let ends = is_digit(text.as_bytes().first()) && is_digit(text.as_bytes().last());
@@ -224,7 +224,7 @@ mod tests {
                 Some(true),
             ),
         ] {
-            let expected = Written { duration_us, shape, unit, measured };
+            let expected = StageDraft { duration_us, shape, unit, measured };
             assert_eq!(parse(text).unwrap(), expected, "{text}");
         }
     }

@@ -1,8 +1,8 @@
 //! Going on after a load that did harm: at half of it, when the server is quiet again.
 
-use super::Length;
+use super::LoadLength;
 use webdyno_model::UserError;
-use webdyno_model::brake::Brake;
+use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::number::significant;
 use webdyno_model::workload::{Arrival, Workload};
 
@@ -17,7 +17,7 @@ pub const QUIET_WAIT_US: u64 = 60_000_000;
 pub const LOOK_EVERY_S: f64 = 0.5;
 
 /// Half of a load; `None` when there is no less of it. At a given rate the connections stay: they are only its bound.
-pub fn halved(workload: &Workload) -> Option<Workload> {
+pub fn half_load(workload: &Workload) -> Option<Workload> {
     let mut half = workload.clone();
     half.stages.iter_mut().for_each(|stage| stage.shape = stage.shape.scaled(0.5));
     match &mut half.arrival {
@@ -33,7 +33,7 @@ pub fn halved(workload: &Workload) -> Option<Workload> {
 }
 
 /// What the log says of it.
-pub fn note(before: &Workload, half: &Workload, brake: &Brake) -> String {
+pub fn lower_load_note(before: &Workload, half: &Workload, brake: &HarmGuardTrip) -> String {
     let amount = |workload: &Workload| match workload.arrival {
         Arrival::Closed => (f64::from(workload.connections), "connections"),
         Arrival::Open { rate_per_s, .. } => (rate_per_s, "requests a second"),
@@ -44,19 +44,19 @@ pub fn note(before: &Workload, half: &Workload, brake: &Brake) -> String {
 
 /// The length of a load after so much time was spent on those before it: all of them together end as one would have, as
 /// long as there is time to measure.
-pub fn shortened(length: Length, spent_us: u64) -> Length {
+pub fn remaining_length(length: LoadLength, spent_us: u64) -> LoadLength {
     match length {
-        Length::Fixed { .. } => length,
-        Length::Settled { measure_s, at_most_s } => {
+        LoadLength::Fixed { .. } => length,
+        LoadLength::Settled { measure_s, at_most_s } => {
             let spent_s = u32::try_from(spent_us / 1_000_000).unwrap_or(u32::MAX);
             let floor_s = measure_s.min(at_most_s);
-            Length::Settled { measure_s, at_most_s: at_most_s.saturating_sub(spent_s).max(floor_s) }
+            LoadLength::Settled { measure_s, at_most_s: at_most_s.saturating_sub(spent_s).max(floor_s) }
         }
     }
 }
 
 /// Nothing is loaded that still suffers from the load before.
-pub fn not_quiet(why: &str) -> UserError {
+pub fn not_recovered_error(why: &str) -> UserError {
     UserError::cannot_run(format!(
         "the server is not quiet {} s after a load that did harm: {why}",
         QUIET_WAIT_US / 1_000_000
@@ -67,7 +67,7 @@ pub fn not_quiet(why: &str) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::brake::BrakeCause;
+    use webdyno_model::harm_guard::HarmCause;
     use webdyno_model::number::Number;
 
     fn workload(arrival: Arrival, connections: u32) -> Workload {
@@ -78,19 +78,19 @@ mod tests {
     fn a_load_is_halved_down_to_one_connection() {
         let mut load = workload(Arrival::Closed, 450);
         let mut seen = vec![];
-        while let Some(half) = halved(&load) {
+        while let Some(half) = half_load(&load) {
             seen.push(half.connections);
             load = half;
         }
         assert_eq!(seen, [225, 112, 56, 28, 14, 7, 3, 1]);
         let open = |rate_per_s| workload(Arrival::Open { rate_per_s, poisson: true }, 200);
-        assert_eq!(halved(&open(75.0)), Some(open(37.5)));
+        assert_eq!(half_load(&open(75.0)), Some(open(37.5)));
     }
 
     #[test]
     fn the_note_names_both_loads_and_the_reason() {
-        let brake = Brake {
-            cause: BrakeCause::Swapping,
+        let brake = HarmGuardTrip {
+            cause: HarmCause::Swapping,
             metric: String::new(),
             value: Number(1.0),
             limit: Number(1.0),
@@ -98,19 +98,22 @@ mod tests {
         };
         let load = workload(Arrival::Closed, 450);
         assert_eq!(
-            note(&load, &halved(&load).unwrap(), &brake),
+            lower_load_note(&load, &half_load(&load).unwrap(), &brake),
             "the load was halved from 450 to 225 connections: swapping: memory is being swapped"
         );
         let load = workload(Arrival::Open { rate_per_s: 75.0, poisson: false }, 200);
-        assert!(note(&load, &halved(&load).unwrap(), &brake).contains("from 75 to 37.5 requests a second"));
+        assert!(
+            lower_load_note(&load, &half_load(&load).unwrap(), &brake)
+                .contains("from 75 to 37.5 requests a second")
+        );
     }
 
     #[test]
     fn repeated_loads_take_the_time_of_one() {
-        let length = |at_most_s| Length::Settled { measure_s: 10, at_most_s };
+        let length = |at_most_s| LoadLength::Settled { measure_s: 10, at_most_s };
         for (spent_s, at_most_s) in [(0, 34), (4, 30), (30, 10), (1000, 10)] {
-            assert_eq!(shortened(length(34), spent_s * 1_000_000), length(at_most_s));
+            assert_eq!(remaining_length(length(34), spent_s * 1_000_000), length(at_most_s));
         }
-        assert_eq!(shortened(length(3), 9_000_000), length(3));
+        assert_eq!(remaining_length(length(3), 9_000_000), length(3));
     }
 }

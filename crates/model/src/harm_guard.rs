@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 /// Why a load must end at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum BrakeCause {
+pub enum HarmCause {
     /// The machine swaps.
     Swapping,
     /// All tasks wait for memory.
@@ -20,9 +20,9 @@ pub enum BrakeCause {
     Unreachable,
 }
 
-impl BrakeCause {
+impl HarmCause {
     /// Whether it is about memory: then the service needs more of it than there is.
-    pub fn is_of_memory(self) -> bool {
+    pub fn is_memory(self) -> bool {
         matches!(self, Self::Swapping | Self::MemoryPressure | Self::OutOfMemory)
     }
 
@@ -40,9 +40,9 @@ impl BrakeCause {
 
 /// A brake that was pulled, with the reading that did it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Brake {
+pub struct HarmGuardTrip {
     /// Why.
-    pub cause: BrakeCause,
+    pub cause: HarmCause,
     /// The metric that was read, where it is one of the catalogue's.
     pub metric: String,
     /// What was read over the last second, in the unit of the metric.
@@ -53,7 +53,7 @@ pub struct Brake {
     pub text: String,
 }
 
-impl Brake {
+impl HarmGuardTrip {
     /// The metric of a site that refuses nobody and answers nobody. Whoever loads it knows better: a site that answers
     /// the load is busy, not unreachable.
     pub const SITE_SILENT: &str = "brake.site_silent_us";

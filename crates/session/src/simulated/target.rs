@@ -2,13 +2,13 @@
 //! real code for changing a server.
 
 use crate::recording::Recording;
-use crate::simulated::faults::Kind;
+use crate::simulated::faults::ActKind;
 use crate::simulated::layout::STATE;
-use crate::simulated::load::Model;
-use crate::simulated::machine::{Ended, Machine, Process, State};
+use crate::simulated::load::LoadModel;
+use crate::simulated::machine::{Machine, MachineState, Process, ProcessEnded};
 use crate::simulated::operator::configuration;
 use crate::simulated::random::Random;
-use crate::stand::{InForce, Measured, Stand};
+use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -47,11 +47,11 @@ struct Agent {
 }
 
 /// A tool at work.
-pub struct SimulatedStand {
+pub struct SimulatedTarget {
     /// The tool's own process.
     pub tool: Process,
     agent: Option<Agent>,
-    model: Model,
+    model: LoadModel,
     random: Random,
     loads: u32,
     /// How many changes were ordered.
@@ -71,7 +71,7 @@ pub struct SimulatedStand {
 }
 
 /// An error as a person reads it.
-pub fn text_of(error: &UserError) -> String {
+pub fn error_text(error: &UserError) -> String {
     format!("{}\n{}", error.message, error.hint.as_deref().unwrap_or_default())
 }
 
@@ -79,17 +79,17 @@ pub fn text_of(error: &UserError) -> String {
 pub fn live<T>(life: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(life)) {
         Ok(done) => Some(done),
-        Err(payload) if payload.is::<Ended>() => None,
+        Err(payload) if payload.is::<ProcessEnded>() => None,
         Err(payload) => resume_unwind(payload),
     }
 }
 
-fn gone() -> UserError {
+fn tool_gone_error() -> UserError {
     UserError::cannot_run("the agent is gone")
 }
 
 /// A guardian to which nothing else happened than that its tool is gone leaves nothing to the next command.
-fn guardian_has_done_it(state: &mut State) {
+fn check_guardian_reverted(state: &mut MachineState) {
     if state.faults_count > 1 || state.is_down {
         return;
     }
@@ -100,9 +100,9 @@ fn guardian_has_done_it(state: &mut State) {
     state.violations.extend(left.into_iter().map(|name| format!("its guardian did not put {name} back")));
 }
 
-impl SimulatedStand {
+impl SimulatedTarget {
     /// Starts tool and agent. The agent reads the service at once.
-    pub fn new(machine: &Machine, model: Model, seed: u64) -> Self {
+    pub fn new(machine: &Machine, model: LoadModel, seed: u64) -> Self {
         let (tool, process) = (machine.start(), machine.start());
         {
             let mut state = machine.state();
@@ -128,26 +128,26 @@ impl SimulatedStand {
     }
 
     /// Asks the agent. When the tool ended meanwhile, this is its end, too.
-    fn ask<T>(&mut self, question: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
-        let agent = self.agent.as_mut().ok_or_else(gone)?;
+    fn call_agent<T>(&mut self, question: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
+        let agent = self.agent.as_mut().ok_or_else(tool_gone_error)?;
         let answer = live(|| question(agent));
         let name = agent.process.name;
-        let hears = |state: &mut State, _| state.is_connected && state.runs(name);
+        let hears = |state: &mut MachineState, _| state.is_connected && state.runs(name);
         let notes = agent.changer.take_notes();
-        match answer.filter(|_| self.tool.act(Kind::Other, || "hear the agent".into(), hears)) {
+        match answer.filter(|_| self.tool.act(ActKind::Other, || "hear the agent".into(), hears)) {
             Some(answer) => {
                 self.told.extend(notes);
                 answer
             }
             None => {
-                self.abandon();
-                Err(gone())
+                self.agent_reverts();
+                Err(tool_gone_error())
             }
         }
     }
 
     /// What an agent does when it hears its tool no more: it puts everything back, and tells nobody.
-    pub fn abandon(&mut self) {
+    pub fn agent_reverts(&mut self) {
         if let Some(mut agent) = self.agent.take() {
             let name = agent.process.name;
             let is_sound = self.tool.machine().state().runs(name);
@@ -155,7 +155,7 @@ impl SimulatedStand {
             drop(agent);
             let mut state = self.tool.machine().state();
             if is_sound {
-                guardian_has_done_it(&mut state);
+                check_guardian_reverted(&mut state);
             }
             if state.runs(name) {
                 state.end(name);
@@ -164,9 +164,9 @@ impl SimulatedStand {
     }
 
     /// What a tool does at its end.
-    pub fn bye(&mut self) {
-        let ended = self.ask(|agent| agent.changer.put_back(ClosedBy::Tool));
-        self.told.extend(ended.err().map(|error| text_of(&error)));
+    pub fn close(&mut self) {
+        let ended = self.call_agent(|agent| agent.changer.put_back(ClosedBy::Tool));
+        self.told.extend(ended.err().map(|error| error_text(&error)));
         if let Some(agent) = self.agent.take() {
             self.tool.machine().state().end(agent.process.name);
         }
@@ -179,19 +179,20 @@ impl SimulatedStand {
 }
 
 impl Agent {
-    fn look_again(&mut self) {
+    fn refresh_snapshot(&mut self) {
         self.snapshot = self.process.machine().state().snapshot().ok().or(self.snapshot.take());
     }
 }
 
-impl Stand for SimulatedStand {
-    fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
+impl TuningTarget for SimulatedTarget {
+    fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.loads += 1;
         if self.fail_measure_at == Some(self.loads) {
             return Err(UserError::interrupted());
         }
-        let snapshot = self
-            .ask(|agent| agent.process.act(Kind::Other, || "observe".into(), |state, _| state.snapshot()))?;
+        let snapshot = self.call_agent(|agent| {
+            agent.process.act(ActKind::Other, || "observe".into(), |state, _| state.snapshot())
+        })?;
         let running = self.tool.machine().state().server.running();
         let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
         let (load, begins_us, model) = (self.loads, self.elapsed_us(), self.model.clone());
@@ -220,19 +221,19 @@ impl Stand for SimulatedStand {
             },
         );
         self.tool.act(
-            Kind::Other,
+            ActKind::Other,
             || format!("load at {settings:?}"),
             |state, _| {
                 state.clock_us += u64::from(model.length_s + 3) * 1_000_000;
             },
         );
         let record = self.recording.load(load).ok_or_else(|| UserError::cannot_run("no load"))?;
-        Ok(Measured { load, measurement: self.recording.measurement(record) })
+        Ok(LoadMeasurement { load, measurement: self.recording.measurement(record) })
     }
 
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
-        self.ask(|agent| {
-            let snapshot = agent.snapshot.as_ref().ok_or_else(gone)?;
+        self.call_agent(|agent| {
+            let snapshot = agent.snapshot.as_ref().ok_or_else(tool_gone_error)?;
             let preparation = agent.process.prepare(snapshot, changes)?;
             if let Preparation::Plan(plan) = &preparation {
                 agent.changer.remember(plan);
@@ -241,29 +242,29 @@ impl Stand for SimulatedStand {
         })
     }
 
-    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
         self.applies += 1;
         assert!(plan.managed.is_empty(), "a file of others was written");
         assert!(allow_restart || plan.class < ApplyClass::Restart, "a restart that was not allowed");
         let options = ApplyOptions { allow_restart, live_traffic: self.is_live, ..ApplyOptions::default() };
-        let applied = self.ask(|agent| {
-            let snapshot = agent.snapshot.clone().ok_or_else(gone)?;
+        let applied = self.call_agent(|agent| {
+            let snapshot = agent.snapshot.clone().ok_or_else(tool_gone_error)?;
             let applied = agent.changer.apply(plan, &snapshot, &options);
             match &applied {
                 Ok(applied) => agent.snapshot = Some(applied.snapshot.clone()),
-                Err(_) => agent.look_again(),
+                Err(_) => agent.refresh_snapshot(),
             }
             applied
         });
         let applied = applied?;
-        Ok(Some(InForce { mark: applied.mark, outage_us: applied.outage_us }))
+        Ok(Some(AppliedChange { mark: applied.mark, outage_us: applied.outage_us }))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
         let is_live = self.is_live;
-        let reverted = self.ask(|agent| {
+        let reverted = self.call_agent(|agent| {
             let reverted = agent.changer.revert(mark, is_live);
-            agent.look_again();
+            agent.refresh_snapshot();
             reverted
         });
         reverted.map(|_| ())
@@ -271,14 +272,14 @@ impl Stand for SimulatedStand {
 
     fn keep(&mut self) -> Result<()> {
         self.kept = Some(configuration(&self.tool.machine().state().files));
-        self.ask(|agent| agent.changer.keep())
+        self.call_agent(|agent| agent.changer.keep())
     }
 
     fn export(&mut self, _: &RenderedPlan, round: &Round) {
         self.exported.push(round.n);
     }
 
-    fn is_live(&self) -> bool {
+    fn has_live_traffic(&self) -> bool {
         self.is_live
     }
 

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::recording::Recording;
-use crate::rounds::{Ended, Options, tune};
-use crate::stand::{InForce, Measured, Stand};
+use crate::rounds::{TuneEnding, TuneOptions, tune};
+use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use webdyno_model::change::{ApplyClass, Change, FileEdit, Preparation, RenderedPlan, SettingChange};
@@ -23,7 +23,7 @@ const USERS: f64 = 450.0;
 const LENGTH_S: usize = 12;
 
 /// Plays a script.
-struct Script {
+struct ScriptedTarget {
     live: bool,
     /// The rate of each load to come; the last one goes on.
     rates: Vec<f64>,
@@ -39,7 +39,7 @@ struct Script {
     events: Vec<Event>,
 }
 
-impl Script {
+impl ScriptedTarget {
     fn new(live: bool, rates: &[f64]) -> Self {
         Self {
             live,
@@ -55,8 +55,9 @@ impl Script {
         }
     }
 
-    fn run(&mut self) -> Result<Ended> {
-        let options = Options { goal: Goal::Max, apply: true, allow_restart: true, budget_us: 600_000_000 };
+    fn run(&mut self) -> Result<TuneEnding> {
+        let options =
+            TuneOptions { goal: Goal::Max, apply: true, allow_restart: true, budget_us: 600_000_000 };
         tune(self, options)
     }
 
@@ -122,7 +123,7 @@ impl Script {
     }
 
     /// A load as the live stand makes it: with a best to hold it against it may end early.
-    fn load(&mut self, purpose: Purpose, stop_loss: Option<&StopLoss>) -> Result<Measured> {
+    fn load(&mut self, purpose: Purpose, stop_loss: Option<&StopLoss>) -> Result<LoadMeasurement> {
         let rate = self.rates[self.loads.min(self.rates.len() - 1)];
         self.loads += 1;
         let (load, begins_us) = (self.loads as u32, self.elapsed_us());
@@ -174,7 +175,7 @@ impl Script {
         );
         let recording = self.recording();
         let record = recording.load(load).ok_or_else(|| UserError::cannot_run("no load"))?;
-        Ok(Measured { load, measurement: recording.measurement(record) })
+        Ok(LoadMeasurement { load, measurement: recording.measurement(record) })
     }
 }
 
@@ -182,16 +183,16 @@ fn workload() -> Workload {
     Workload { connections: USERS as u32, keepalive: false, ..Workload::default() }
 }
 
-impl Stand for Script {
-    fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
+impl TuningTarget for ScriptedTarget {
+    fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.load(purpose, None)
     }
 
-    fn verify(&mut self, best: &Measurement) -> Result<Measured> {
+    fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
         self.load(Purpose::Verify, Some(&StopLoss::against(best)))
     }
 
-    fn is_live(&self) -> bool {
+    fn has_live_traffic(&self) -> bool {
         self.live
     }
 
@@ -214,7 +215,7 @@ impl Stand for Script {
         })))
     }
 
-    fn apply(&mut self, plan: &RenderedPlan, _: bool) -> Result<Option<InForce>> {
+    fn apply(&mut self, plan: &RenderedPlan, _: bool) -> Result<Option<AppliedChange>> {
         if self.fails {
             self.orders.push("fail".into());
             return Err(UserError::cannot_run("the site answers otherwise"));
@@ -225,7 +226,7 @@ impl Stand for Script {
             self.workers = to;
         }
         self.orders.push(format!("apply {}", self.workers));
-        Ok(Some(InForce { mark: self.before.len() as u64, outage_us: None }))
+        Ok(Some(AppliedChange { mark: self.before.len() as u64, outage_us: None }))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
@@ -252,7 +253,7 @@ impl Stand for Script {
     }
 }
 
-fn orders(script: &Script) -> Vec<&str> {
+fn orders(script: &ScriptedTarget) -> Vec<&str> {
     script.orders.iter().map(String::as_str).collect()
 }
 
@@ -287,7 +288,7 @@ fn with_others_there_is_one_way_back_and_then_an_end() {
             &["load at 150", "apply A", "load at A", "apply B", "load at B", "revert to A", "keep"],
         ),
     ] {
-        let mut script = Script::new(true, rates);
+        let mut script = ScriptedTarget::new(true, rates);
         let ended = script.run().unwrap();
         let names: BTreeMap<String, &str> = script
             .orders
@@ -314,7 +315,8 @@ fn with_others_there_is_one_way_back_and_then_an_end() {
 fn a_change_that_failed_is_the_last_one_with_others() {
     for (live, tries) in [(true, 1), (false, 2)] {
         // With a low ServerLimit there are two remedies: beyond it, and up to it.
-        let mut script = Script { fails: true, server_limit: 256, ..Script::new(live, &[750.0; 4]) };
+        let mut script =
+            ScriptedTarget { fails: true, server_limit: 256, ..ScriptedTarget::new(live, &[750.0; 4]) };
         let error = script.run().unwrap_err();
         assert_eq!(error.message, "the site answers otherwise");
         let failed = orders(&script).iter().filter(|order| **order == "fail").count();
@@ -324,7 +326,7 @@ fn a_change_that_failed_is_the_last_one_with_others() {
 
 #[test]
 fn without_others_the_next_remedy_is_tried() {
-    let mut script = Script::new(false, &[750.0, 752.0, 751.0, 750.0]);
+    let mut script = ScriptedTarget::new(false, &[750.0, 752.0, 751.0, 750.0]);
     script.run().unwrap();
     let applied = orders(&script).iter().filter(|order| order.starts_with("apply")).count();
     let reverted = orders(&script).iter().filter(|order| order.starts_with("revert")).count();
@@ -338,7 +340,7 @@ fn without_others_the_next_remedy_is_tried() {
 #[test]
 fn a_clear_loss_ends_the_load() {
     for live in [false, true] {
-        let mut script = Script::new(live, &[750.0, 300.0, 750.0]);
+        let mut script = ScriptedTarget::new(live, &[750.0, 300.0, 750.0]);
         script.run().unwrap();
         let recording = script.recording();
         assert_eq!(recording.loads[1].intervals.len(), 5);
@@ -361,7 +363,7 @@ proptest! {
         rates in prop::collection::vec(50.0..1000.0f64, 1..8),
         noise in 0.0..0.4f64,
     ) {
-        let mut script = Script { noise, ..Script::new(true, &rates) };
+        let mut script = ScriptedTarget { noise, ..ScriptedTarget::new(true, &rates) };
         let ended = script.run().unwrap();
         let mut loaded: Vec<&str> =
             script.orders.iter().filter_map(|order| order.strip_prefix("load at ")).collect();
@@ -390,7 +392,7 @@ fn no_setting_is_left_and_taken_again_on_live_traffic() {
         (Verdict::Same, true, true),
         (Verdict::Same, false, false),
     ] {
-        assert_eq!(looks_again(verdict, live), again, "{verdict:?} {live}");
+        assert_eq!(needs_remeasure(verdict, live), again, "{verdict:?} {live}");
     }
     assert!(ends_tuning(false, true) && !ends_tuning(true, true) && !ends_tuning(false, false));
 }
@@ -409,7 +411,7 @@ fn unknown_counts_as_others_when_it_must_be_known() {
         (None, true, Some("cannot be told")),
         (None, false, None),
     ] {
-        let note = note(traffic.as_ref(), must_know);
+        let note = live_traffic_note(traffic.as_ref(), must_know);
         assert_eq!(note.is_some(), says.is_some(), "{note:?}");
         assert!(says.is_none_or(|says| note.unwrap().contains(says)));
     }
