@@ -10,4 +10,5 @@ pub mod resources;
 pub mod run_report;
 pub mod settings;
 pub mod tuning;
-pub mod wording;
+
+pub(crate) use webdyno_model::number::prose as wording;

@@ -6,7 +6,7 @@ use std::path::Path;
 use webdyno_lab::evidence::GainResult;
 use webdyno_lab::page::group_title;
 use webdyno_lab::run::outcome::{RoundOutcome, ScenarioOutcome};
-use webdyno_lab::run::text::{figure, percent, time};
+use webdyno_model::number::prose::{format_figure, format_percent, format_time};
 use webdyno_model::{Result, UserError};
 
 /// What stands above the table.
@@ -63,9 +63,9 @@ fn line(last: &ScenarioOutcome, runs: &[&ScenarioOutcome]) -> String {
     let proved = format!("{proved} of {}", runs.len());
     let each =
         |show: fn(&RoundOutcome) -> String| last.rounds.iter().map(show).collect::<Vec<_>>().join(" → ");
-    let rates = each(|round| round.figure("load.rate").map_or("-".into(), figure));
-    let p99 = each(|round| round.figure("load.p99_us").map_or("-".into(), time));
-    let failed = each(|round| round.figure("load.failed_fraction").map_or("-".into(), percent));
+    let rates = each(|round| round.figure("load.rate").map_or("-".into(), format_figure));
+    let p99 = each(|round| round.figure("load.p99_us").map_or("-".into(), format_time));
+    let failed = each(|round| round.figure("load.failed_fraction").map_or("-".into(), format_percent));
     let gains = last.rounds.iter().flat_map(|round| &round.gains).map(gain).collect::<Vec<_>>().join("; ");
     let found = last.rounds.iter().map(finding).collect::<Vec<_>>().join(" → ");
     let down = last.down_s.map_or("-".into(), |down_s| format!("{down_s} s"));

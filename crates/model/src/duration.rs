@@ -24,6 +24,17 @@ pub fn duration_text(us: u64) -> String {
     format!("{}{unit}", us / scale)
 }
 
+/// A time in hours, minutes and the rest: `16m 30s`.
+pub fn duration_in_parts(us: u64) -> String {
+    const MINUTE_US: u64 = 60_000_000;
+    let (minutes, rest_us) = (us / MINUTE_US, us % MINUTE_US);
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    let part = |us: u64| (us > 0).then(|| duration_text(us));
+    let parts = [part(hours * 60 * MINUTE_US), part(minutes * MINUTE_US), part(rest_us)];
+    let described: Vec<String> = parts.into_iter().flatten().collect();
+    if described.is_empty() { duration_text(0) } else { described.join(" ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +52,19 @@ mod tests {
             ("1d", None),
         ] {
             assert_eq!(parse_duration_us(text), us, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_formatted_for_people() {
+        for (us, expected) in [
+            (990_000_000, "16m 30s"),
+            (120_000_000, "2m"),
+            (3_660_000_000, "1h 1m"),
+            (10_000_000, "10s"),
+            (500_000, "500ms"),
+        ] {
+            assert_eq!(duration_in_parts(us), expected);
         }
     }
 }

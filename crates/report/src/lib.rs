@@ -2,13 +2,12 @@
 //! pure renderings of one [`View`], or of the recording that it was made from.
 //!
 //! Nothing here reads a file, a clock or the environment, so the same recording gives the same bytes. The words that
-//! text and HTML share are in `say` and `words`, the way numbers are written in `human`. The JSON is the schema of
+//! text and HTML share are in `say` and `words`, the way numbers are written in `model::number::human`. The JSON is the schema of
 //! docs/contract.md.
 
 mod chapters;
 mod exports;
 mod html;
-mod human;
 mod json;
 mod plain;
 mod record;
@@ -25,6 +24,7 @@ pub use plain::ascii;
 pub use record::record;
 pub use say::level;
 pub use text::text;
+use webdyno_model::number::human;
 use webdyno_session::view::View;
 
 /// Where the results lie and which commands act on them: the last lines of the text.

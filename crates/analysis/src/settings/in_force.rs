@@ -24,15 +24,11 @@ pub struct RequestTarget {
 impl RequestTarget {
     /// Takes a URL apart; `None` for one without a server.
     pub fn of(url: &str) -> Option<Self> {
-        let (scheme, rest) = url.split_once("://")?;
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let port = authority.rfind(':').filter(|at| authority[*at..].len() > 1 && !authority.ends_with(']'));
-        let host = port.map_or(authority, |at| &authority[..at]);
-        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let url = url::Url::parse(url).ok()?;
         Some(Self {
-            host: host.to_ascii_lowercase(),
-            path: format!("/{path}"),
-            tls: scheme.eq_ignore_ascii_case("https"),
+            host: url.host_str()?.into(),
+            path: url.path().into(),
+            tls: url.scheme() == "https",
             ..Self::default()
         })
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use webdyno_model::error::io_error;
-use webdyno_model::sample::Missing;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
 
 /// Most logs that are followed.
@@ -159,9 +159,9 @@ impl<T> Followed<T> {
     }
 
     /// Which logs are not followed, and why; `none` is the reason when there are none at all.
-    pub fn missing(&self, signal: &str, none: &str) -> Vec<Missing> {
+    pub fn missing(&self, signal: &str, none: &str) -> Vec<MissingSignal> {
         let lacks =
-            |why: String, how: &str| Missing { signal: signal.into(), why, how_to_enable: how.into() };
+            |why: String, how: &str| MissingSignal { signal: signal.into(), why, how_to_enable: how.into() };
         if self.ones.is_empty() {
             return vec![lacks(none.into(), HOW_TO_NAME)];
         }

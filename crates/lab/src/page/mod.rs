@@ -264,10 +264,7 @@ fn metric(name: &str) -> Option<Metric> {
 
 /// The port that a load goes to.
 fn port(load: &ScenarioLoad) -> String {
-    let first = load.urls.first().map(String::as_str).unwrap_or_default();
-    let authority = first.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
-    let given = authority.and_then(|authority| authority.split_once(':')).map(|(_, port)| port.to_owned());
-    given.unwrap_or_else(|| if first.starts_with("https:") { "443".into() } else { "80".into() })
+    load.urls.first().and_then(|url| crate::users::wrk::port(url)).unwrap_or(80).to_string()
 }
 
 #[cfg(test)]

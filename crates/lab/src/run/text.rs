@@ -3,7 +3,7 @@
 use super::outcome::{RoundOutcome, ScenarioOutcome};
 use crate::evidence::{GainResult, SignResult};
 use std::fmt::Write as _;
-use webdyno_model::number::significant;
+use webdyno_model::number::prose::{format_figure, format_percent, format_time};
 
 /// The heads of the columns.
 const HEADS: [&str; 8] = ["round", "rate/s", "p50", "p99", "failed", "proof", "gain", "found"];
@@ -39,7 +39,7 @@ pub fn outcome_text(outcome: &ScenarioOutcome) -> String {
 }
 
 fn row(round: &RoundOutcome) -> [String; 8] {
-    let us = |name: &str| round.figure(name).map_or("-".to_owned(), time);
+    let us = |name: &str| round.figure(name).map_or("-".to_owned(), format_time);
     let held = round.signs.iter().filter(|sign| sign.seen).count()
         + round.gains.iter().filter(|gain| gain.held).count();
     let all = round.signs.len() + round.gains.len();
@@ -50,10 +50,10 @@ fn row(round: &RoundOutcome) -> [String; 8] {
     };
     [
         round.name.clone(),
-        round.figure("load.rate").map_or("-".into(), figure),
+        round.figure("load.rate").map_or("-".into(), format_figure),
         us("load.p50_us"),
         us("load.p99_us"),
-        round.figure("load.failed_fraction").map_or("-".into(), percent),
+        round.figure("load.failed_fraction").map_or("-".into(), format_percent),
         if all == 0 { "-".into() } else { format!("{held}/{all}") },
         gain.map_or(String::new(), ratio_text),
         found,
@@ -108,24 +108,4 @@ pub fn ratio_text(gain: &GainResult) -> String {
         (Some(ratio), None) => format!("{ratio:.2} times (no interval)"),
         (Some(ratio), Some([low, high])) => format!("{ratio:.2} times ({low:.2} to {high:.2})"),
     }
-}
-
-/// A figure with as many digits as were measured.
-pub fn figure(value: f64) -> String {
-    let digits = significant(value, 3);
-    if digits.abs() >= 1e6 { format!("{digits:.0}") } else { digits.to_string() }
-}
-
-/// A time in microseconds with the unit that suits it.
-pub fn time(us: f64) -> String {
-    match us {
-        us if us < 1e3 => format!("{} us", significant(us, 3)),
-        us if us < 1e6 => format!("{} ms", significant(us / 1e3, 3)),
-        us => format!("{} s", significant(us / 1e6, 3)),
-    }
-}
-
-/// A share as percent.
-pub fn percent(fraction: f64) -> String {
-    format!("{}%", significant(fraction * 100.0, 2))
 }

@@ -4,6 +4,7 @@
 //! each thread has a state of its own; a connection that was closed is opened anew before the delay, not behind it.
 
 use std::fmt::Write as _;
+use url::Url;
 use webdyno_model::workload::visit::{ListEntries, Think, Visits};
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 
@@ -46,11 +47,7 @@ pub fn plan(workload: &Workload) -> Result<WrkArguments, &'static str> {
 
 /// The port of a URL.
 pub fn port(url: &str) -> Option<u16> {
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?']).next()?;
-    let default = if scheme == "https" { 443 } else { 80 };
-    let port = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|c| c.is_ascii_digit()));
-    port.map_or(Some(default), |(_, port)| port.parse().ok())
+    Url::parse(url).ok()?.port_or_known_default()
 }
 
 /// How long users think, if that is all that they do besides asking.
@@ -78,16 +75,10 @@ fn think_time(workload: &Workload) -> Result<Think, &'static str> {
 fn refuse_unsupported(workload: &Workload) -> Result<(), &'static str> {
     let transport = &workload.transport;
     let tls = &transport.tls;
-    let origin = |request: &RequestSpec| {
-        let rest = request.url.split_once("://").map_or("", |(_, rest)| rest);
-        request.url.len() - rest.len() + rest.split(['/', '?']).next().unwrap_or_default().len()
-    };
+    let origin = |request: &RequestSpec| Url::parse(&request.url).map(|url| url.origin());
     let first = workload.requests.first();
     let alike = |request: &RequestSpec| {
-        first.is_some_and(|first| {
-            request.headers == first.headers
-                && request.url.get(..origin(request)) == first.url.get(..origin(first))
-        })
+        first.is_some_and(|first| request.headers == first.headers && origin(request) == origin(first))
     };
     for (is_ours, why) in [
         (!transport.source_ips.is_empty(), "wrk has one source address"),
@@ -121,6 +112,7 @@ fn requests(workload: &Workload) -> Result<Vec<WrkRequest>, &'static str> {
         return Ok(list_requests(workload, entries));
     }
     let of = |request: &RequestSpec| {
+        // As it is written: wrk sends what the script names.
         let rest = request.url.split_once("://").map_or("", |(_, rest)| rest);
         let path = rest.find(['/', '?']).map_or("/", |at| &rest[at..]);
         (request.method.clone(), path.to_owned(), request.body.bytes().to_vec())

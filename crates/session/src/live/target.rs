@@ -4,6 +4,7 @@ use super::{LiveSession, LoadLength, Servers, lower_load};
 use crate::export::Export;
 use crate::live_traffic_policy;
 use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
+use url::{Position, Url};
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_load::Prepared;
@@ -226,12 +227,10 @@ fn probes(workload: &Workload) -> Vec<SiteProbe> {
 
 /// Host and target of an absolute URL; a `Host` header given beside it counts more.
 fn probe(url: &str, headers: &[(String, String)]) -> Option<SiteProbe> {
-    let (_, rest) = url.split_once("://")?;
-    let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let url = Url::parse(url).ok()?;
     let given = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
-    let host = given.map_or(authority, |(_, value)| value).to_owned();
-    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    Some(SiteProbe { host, target })
+    let host = given.map_or(&url[Position::BeforeHost..Position::AfterPort], |(_, value)| value).to_owned();
+    Some(SiteProbe { host, target: url[Position::BeforePath..Position::AfterQuery].to_owned() })
 }
 
 #[cfg(test)]

@@ -45,10 +45,9 @@ const DRIFT_RATIO_MAX: f64 = 3.0;
 /// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
-    let goal_missed = facts
-        .goal
-        .zip(facts.value("rate"))
-        .is_some_and(|(goal, rate)| matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate));
+    let goal_missed = facts.goal.zip(facts.value("rate")).is_some_and(|(goal, rate)| {
+        matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate)
+    });
     if !has_room(facts, busy)
         || !answers_well(facts)
         || !seen_well(facts)

@@ -182,7 +182,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use webdyno_model::harm_guard::{HarmGuardTrip, HarmCause};
+    use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 
     const THRASHING: [(&str, f64); 9] = [
         ("pressure_memory_full_fraction", 0.4),

@@ -3,6 +3,7 @@
 use super::{Check, below};
 use crate::scenario::value_path::PathStep;
 use crate::scenario::{ScenarioLoad, split_flags};
+use url::Url;
 use webdyno_model::Result;
 
 /// Flags that name a file of the scenario's folder.
@@ -37,13 +38,13 @@ impl Check<'_> {
     }
 
     fn url(&self, at: &[PathStep<'_>], url: &str) -> Result<()> {
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
-        let host = authority.split(':').next().unwrap_or_default();
-        if host.is_empty() {
-            let told = self.wrong(at, format!("`{url}` is no URL of a server"));
-            return Err(told.hint("as in: http://server/"));
+        let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        match parsed.as_ref().and_then(Url::host_str) {
+            Some(host) => self.host(at, host),
+            None => {
+                let told = self.wrong(at, format!("`{url}` is no URL of a server"));
+                Err(told.hint("as in: http://server/"))
+            }
         }
-        self.host(at, host)
     }
 }

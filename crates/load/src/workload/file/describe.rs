@@ -1,7 +1,8 @@
 //! What a workload means, in a few lines: what `webdyno workload check` prints.
 
 use std::fmt::Write as _;
-use webdyno_model::duration::duration_text;
+use webdyno_model::duration::duration_in_parts as time;
+use webdyno_model::number::human::{approximate as round, count as grouped, plural};
 use webdyno_model::workload::stage;
 use webdyno_model::workload::visit::{Resources, SessionSpec, StepSpec, Visits};
 use webdyno_model::workload::{Arrival, Workload};
@@ -24,21 +25,19 @@ pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
     if let Some(visits) = &workload.visits {
         line(&mut text, "think", &think_summary(workload, visits));
         let yes_or_no = |flag: bool| if flag { "kept" } else { "none" };
-        let host = visits.connections_per_host;
         line(
             &mut text,
             "visitors",
             &format!(
-                "cookies {}, cache {}, returning {}%, {host} {} to a host",
+                "cookies {}, cache {}, returning {}%, {} to a host",
                 yes_or_no(visits.cookies),
                 yes_or_no(visits.cache),
                 round(visits.returning_fraction * 100.0),
-                plural(u64::from(host), "connection")
+                plural(u64::from(visits.connections_per_host), "connection")
             ),
         );
         for table in &visits.tables {
-            let rows = plural(table.row_count, "row");
-            line(&mut text, "table", &format!("{}, {} {rows}", table.file, grouped(table.row_count)));
+            line(&mut text, "table", &format!("{}, {}", table.file, plural(table.row_count, "row")));
         }
     }
     line(&mut text, "connections", &connections(workload));
@@ -86,7 +85,7 @@ fn requests(text: &mut String, workload: &Workload) {
             (false, true) => "drawn at random",
             (false, false) => "in turn",
         };
-        let many = format!("{} {}", grouped(list.count), plural(list.count, "request"));
+        let many = plural(list.count, "request");
         return line(text, "list", &format!("{many} of {}, {order}", list.file));
     }
     let total: f64 = workload.requests.iter().map(|request| request.weight).sum();
@@ -100,16 +99,14 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
     let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
     let pages: usize =
         visits.sessions.iter().flat_map(|session| &session.steps).filter(|s| s.page.is_some()).count();
-    let count =
-        |count: usize, what: &str| format!("{} {}", grouped(count as u64), plural(count as u64, what));
     line(
         text,
         "holds",
         &format!(
             "{}, {}, {}",
-            count(workload.requests.len(), "request"),
-            count(pages, "page"),
-            count(visits.sessions.len(), "session")
+            plural(workload.requests.len() as u64, "request"),
+            plural(pages as u64, "page"),
+            plural(visits.sessions.len() as u64, "session")
         ),
     );
     let session = |session: &SessionSpec| {
@@ -130,7 +127,7 @@ fn step_text(workload: &Workload, step: &StepSpec) -> String {
         Some(Resources::Found) => format!("{name} (page with what is found in it)"),
         Some(Resources::Listed(parts)) => {
             let count = parts.len() as u64;
-            format!("{name} (page with {} {})", grouped(count), plural(count, "resource"))
+            format!("{name} (page with {})", plural(count, "resource"))
         }
     }
 }
@@ -157,8 +154,7 @@ fn load(workload: &Workload) -> String {
             format!("{changing}{} {what} at once", grouped(u64::from(workload.connections)))
         }
         (Arrival::Closed, Some(visits)) => {
-            let users = grouped(u64::from(visits.users));
-            format!("{changing}{users} {}", plural(u64::from(visits.users), "user"))
+            format!("{changing}{}", plural(u64::from(visits.users), "user"))
         }
     }
 }
@@ -204,43 +200,6 @@ fn length(workload: &Workload) -> String {
         }
         _ => time(all_us),
     }
-}
-
-/// For people: `16m 30s`.
-fn time(us: u64) -> String {
-    const MINUTE_US: u64 = 60_000_000;
-    let (minutes, rest_us) = (us / MINUTE_US, us % MINUTE_US);
-    let (hours, minutes) = (minutes / 60, minutes % 60);
-    let part = |us: u64| (us > 0).then(|| duration_text(us));
-    let parts = [part(hours * 60 * MINUTE_US), part(minutes * MINUTE_US), part(rest_us)];
-    let described: Vec<String> = parts.into_iter().flatten().collect();
-    if described.is_empty() { duration_text(0) } else { described.join(" ") }
-}
-
-fn plural(count: u64, noun: &str) -> String {
-    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
-}
-
-/// With commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// Three digits or so.
-fn round(number: f64) -> String {
-    if number >= 1000.0 {
-        return grouped(number.round() as u64);
-    }
-    let text = if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") };
-    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]
@@ -290,19 +249,6 @@ mod tests {
             draft.settings.connections_allowed = allowed;
             let described = describe(&draft.workload_as_written().unwrap(), &[]);
             assert!(described.ends_with(&format!("  connections  {expected}")), "{described}");
-        }
-    }
-
-    #[test]
-    fn times_are_formatted_for_people() {
-        for (us, expected) in [
-            (990_000_000, "16m 30s"),
-            (120_000_000, "2m"),
-            (3_660_000_000, "1h 1m"),
-            (10_000_000, "10s"),
-            (500_000, "500ms"),
-        ] {
-            assert_eq!(time(us), expected);
         }
     }
 

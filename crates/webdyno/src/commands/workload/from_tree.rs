@@ -4,7 +4,7 @@
 //! FollowSymLinks; one that leads nowhere, or back to where it stands, is left out and told. So is what is hidden, unless it
 //! is wanted.
 
-use super::make_tree::{counted, line, size};
+use super::make_tree::{counted, line};
 use super::written::{beside, new_file, quoted};
 use crate::cli::tree::FromTreeArgs;
 use crate::process::interrupt_flag;
@@ -16,6 +16,7 @@ use url::Url;
 use walkdir::{DirEntry, WalkDir};
 use webdyno_load::workload::tree::{Popularity, share_by_count, spread, weights};
 use webdyno_model::error::io_error;
+use webdyno_model::number::prose::format_binary_bytes;
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// Shares of the requests whose files are told.
@@ -164,13 +165,17 @@ fn distribution(sizes: &[u64], weights: &[f64], text: &mut String) {
     let alike = vec![1.0; sizes.len()];
     let (Some(stored), Some(asked)) = (spread(sizes, &alike), spread(sizes, weights)) else { return };
     let total: u64 = sizes.iter().sum();
-    text.push_str(&format!("all files      {}\n", size(total as f64)));
+    text.push_str(&format!("all files      {}\n", format_binary_bytes(total as f64)));
     text.push_str(&format!("  of each file     {}\n", line(&stored)));
     text.push_str(&format!("  of each request  {}\n", line(&asked)));
     text.push_str("working set: the most popular files that make so many of the requests\n");
     for share in SHARES {
         let (count, bytes) = share_by_count(sizes, weights, share);
-        text.push_str(&format!("  {:>3.0}%  {count} files, {}\n", share * 100.0, size(bytes as f64)));
+        text.push_str(&format!(
+            "  {:>3.0}%  {count} files, {}\n",
+            share * 100.0,
+            format_binary_bytes(bytes as f64)
+        ));
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use webdyno_load::workload::tree::{Content, Filler, Spread, sizes, spread};
 use webdyno_model::error::io_error;
+use webdyno_model::number::prose::format_binary_bytes;
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// What is written at once; a multiple of 8, see [`Filler`].
@@ -96,8 +97,8 @@ fn check_room(tree: &Tree<'_>, room: Room) -> Result<()> {
     let told = if needed > room.free_bytes {
         format!(
             "{count} files take {}, and {folder} has room for {}",
-            size(needed as f64),
-            size(room.free_bytes as f64)
+            format_binary_bytes(needed as f64),
+            format_binary_bytes(room.free_bytes as f64)
         )
     } else {
         match room.free_files {
@@ -202,7 +203,7 @@ impl Tree<'_> {
             counted(count as u64, "file", "files"),
             counted(self.directories(), "directory", "directories"),
             total,
-            size(total as f64),
+            format_binary_bytes(total as f64),
         );
         if let Some(spread) = spread(&self.sizes, &vec![1.0; count]) {
             text.push_str(&format!("  {}\n", line(&spread)));
@@ -218,22 +219,12 @@ pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
 
 /// A distribution in a line.
 pub(super) fn line(spread: &Spread) -> String {
-    let [_, _, median, _, p90, p99] = spread.percentiles.map(|bytes| size(bytes as f64));
+    let [_, _, median, _, p90, p99] = spread.percentiles.map(|bytes| format_binary_bytes(bytes as f64));
     format!(
         "mean {}, median {median}, p90 {p90}, p99 {p99}, largest {}",
-        size(spread.mean),
-        size(spread.max as f64)
+        format_binary_bytes(spread.mean),
+        format_binary_bytes(spread.max as f64)
     )
-}
-
-/// Bytes as somebody reads them, in powers of 1024.
-pub(super) fn size(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let unit = units.iter().enumerate().rev().find(|(power, _)| bytes >= 1024f64.powi(*power as i32));
-    match unit {
-        Some((power, unit)) if power > 0 => format!("{:.1} {unit}", bytes / 1024f64.powi(power as i32)),
-        _ => format!("{bytes:.0} B"),
-    }
 }
 
 #[cfg(test)]
@@ -259,14 +250,5 @@ mod tests {
         assert_eq!(told.exit_code(), 1);
         let told = check(5 << 20, Some(1009)).unwrap_err();
         assert_eq!(told.message, "1000 files in 10 directories are to be made, and / has room for 1009");
-    }
-
-    #[test]
-    fn sizes_are_readable() {
-        for (bytes, text) in
-            [(0.0, "0 B"), (1023.0, "1023 B"), (6144.0, "6.0 KiB"), (67_108_864.0, "64.0 MiB")]
-        {
-            assert_eq!(size(bytes), text);
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! Numbers as people read them: always with a unit, three significant digits, thousands grouped; what is not known is
 //! `unknown`, never 0. Sizes are decimal (1 kB = 1000 bytes), as networks and disks count.
 
-use webdyno_model::number::significant;
+use super::significant;
 
 /// What stands for a number that is not known.
-pub(crate) const UNKNOWN: &str = "unknown";
+pub const UNKNOWN: &str = "unknown";
 
 /// Below this a figure says nothing but "none": nothing that is measured here resolves a millionth.
 const SMALLEST: f64 = 1e-6;
@@ -12,7 +12,7 @@ const SMALLEST: f64 = 1e-6;
 const LARGEST: f64 = 1e15;
 
 /// A number without unit: whole numbers exactly, others with three significant digits.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.into();
     }
@@ -29,18 +29,27 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// A whole number with thousands grouped.
-pub(crate) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     group_digits(&value.to_string())
 }
 
+/// Three digits or so, of a number that was written and not measured: `1,235`, `123`, `12.3`, `0.1`.
+pub fn approximate(value: f64) -> String {
+    if value >= 1000.0 {
+        return count(value.round() as u64);
+    }
+    let text = if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") };
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
 /// `1 request`, `2,190 requests`.
-pub(crate) fn plural(value: u64, noun: &str) -> String {
+pub fn plural(value: u64, noun: &str) -> String {
     let ending = if value == 1 { "" } else { "s" };
     format!("{} {noun}{ending}", count(value))
 }
 
 /// A time given in microseconds: `850 µs`, `1.23 ms`, `4.5 s`, `2 min 5 s`, `3 h 20 min`.
-pub(crate) fn time_us(us: f64) -> String {
+pub fn time_us(us: f64) -> String {
     if !us.is_finite() {
         return UNKNOWN.into();
     }
@@ -71,7 +80,7 @@ pub(crate) fn time_us(us: f64) -> String {
 }
 
 /// A time given in seconds.
-pub(crate) fn time_s(seconds: f64) -> String {
+pub fn time_s(seconds: f64) -> String {
     // The beginning is a second like the others, not a number of microseconds.
     if seconds == 0.0 {
         return "0 s".into();
@@ -80,12 +89,12 @@ pub(crate) fn time_s(seconds: f64) -> String {
 }
 
 /// A time in microseconds that may not be known.
-pub(crate) fn time(us: Option<u64>) -> String {
+pub fn time(us: Option<u64>) -> String {
     us.map_or_else(|| UNKNOWN.into(), |us| time_us(us as f64))
 }
 
 /// A size: `812 B`, `12.3 kB`, `4 GB`.
-pub(crate) fn bytes(bytes: f64) -> String {
+pub fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     if !bytes.is_finite() {
         return UNKNOWN.into();
@@ -100,18 +109,18 @@ pub(crate) fn bytes(bytes: f64) -> String {
 }
 
 /// Events per second: `1,234/s`.
-pub(crate) fn rate(per_second: f64) -> String {
+pub fn rate(per_second: f64) -> String {
     let digits = number(per_second);
     if digits == UNKNOWN { digits } else { digits + "/s" }
 }
 
 /// A rate that may not be known.
-pub(crate) fn rate_or_unknown(per_second: Option<f64>) -> String {
+pub fn rate_or_unknown(per_second: Option<f64>) -> String {
     per_second.map_or_else(|| UNKNOWN.into(), rate)
 }
 
 /// A share of one as a percentage: `0.55%`, `97%`.
-pub(crate) fn percent(fraction: f64) -> String {
+pub fn percent(fraction: f64) -> String {
     let value = three(fraction * 100.0);
     // Below one percent the third digit is noise.
     let digits = number(if value.abs() < 1.0 && value != 0.0 { significant(value, 2) } else { value });
@@ -119,13 +128,13 @@ pub(crate) fn percent(fraction: f64) -> String {
 }
 
 /// A part of a picture: whole percents, and `<1%` for what is nearly nothing.
-pub(crate) fn percent_coarse(fraction: f64) -> String {
+pub fn percent_coarse(fraction: f64) -> String {
     let whole = (fraction * 100.0).round();
     if fraction > 0.0 && whole < 1.0 { "<1%".into() } else { percent(whole / 100.0) }
 }
 
 /// A part of a whole as a percentage that never says 0% of something or 100% of not everything.
-pub(crate) fn share(part: u64, whole: u64) -> String {
+pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return UNKNOWN.into();
     }
@@ -140,7 +149,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
 }
 
 /// How many times as much, with as many decimals as such a comparison is good for: `1.04 times`, `2.9 times`.
-pub(crate) fn times(ratio: f64) -> String {
+pub fn times(ratio: f64) -> String {
     if !ratio.is_finite() {
         return UNKNOWN.into();
     }
@@ -148,7 +157,7 @@ pub(crate) fn times(ratio: f64) -> String {
 }
 
 /// The interval of a ratio, with the decimals of the ratio itself: `2.8 to 3.0`.
-pub(crate) fn times_interval(ratio: f64, ci95: [f64; 2]) -> String {
+pub fn times_interval(ratio: f64, ci95: [f64; 2]) -> String {
     if ci95.iter().any(|bound| !bound.is_finite()) {
         return UNKNOWN.into();
     }
@@ -157,12 +166,12 @@ pub(crate) fn times_interval(ratio: f64, ci95: [f64; 2]) -> String {
 }
 
 /// The interval of a rate: `2,000/s to 2,400/s`.
-pub(crate) fn rate_interval(ci95: [f64; 2]) -> String {
+pub fn rate_interval(ci95: [f64; 2]) -> String {
     format!("{} to {}", rate(ci95[0]), rate(ci95[1]))
 }
 
 /// A value in a unit as facts name it.
-pub(crate) fn quantity(value: f64, unit: &str) -> String {
+pub fn quantity(value: f64, unit: &str) -> String {
     match unit {
         "ns" => time_us(value / 1e3),
         "us" | "µs" => time_us(value),
@@ -222,7 +231,7 @@ fn grouped(value: f64) -> String {
 }
 
 /// Puts a comma between groups of three digits before the decimal point.
-fn group_digits(digits: &str) -> String {
+pub(super) fn group_digits(digits: &str) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
     let (whole, decimals) =
         digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));

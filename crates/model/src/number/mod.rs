@@ -1,4 +1,8 @@
-//! Numbers as JSON shows them: whole numbers without a decimal point, so that logs stay small and readable.
+//! Numbers as JSON shows them: whole numbers without a decimal point, so that logs stay small and readable. [`human`]
+//! formats them for tables and pages, [`prose`] for sentences of findings; there is no other formatter of numbers.
+
+pub mod human;
+pub mod prose;
 
 use serde::{Deserialize, Serialize, Serializer};
 
