@@ -4,7 +4,7 @@
 //! Facts: systemctl(1), `show`: one block of properties per unit, with `LoadState=not-found` for a unit that is not there.
 
 use super::control::systemctl;
-use super::{Apache, EXECUTABLES, program};
+use super::{Apache, EXECUTABLES};
 use crate::os::process::ProcessName;
 use crate::os::timeouts;
 use crate::services::Tunable;
