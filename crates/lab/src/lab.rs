@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use webdyno_host::change::journal::state::StateDir;
+use webdyno_host::change::seams::state_dir::StateDir;
 use webdyno_host::os::process::ProcessName;
 use webdyno_model::{Result, UserError};
 

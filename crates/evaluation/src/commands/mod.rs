@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use webdyno_host::change::journal::state::StateDir;
+use webdyno_host::change::seams::state_dir::StateDir;
 use webdyno_lab::build;
 use webdyno_lab::preconditions;
 use webdyno_lab::run;

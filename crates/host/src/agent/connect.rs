@@ -6,16 +6,16 @@
 
 use crate::agent::address::{ServerAddress, SshHost};
 use crate::agent::bootstrap::{self, ExecForm, Program, Said, Script, exec_form};
-use crate::agent::client::Start;
-use crate::agent::foreground::Foreground;
+use crate::agent::foreground::{Foreground, group};
 use crate::agent::stderr_capture::{Complaints, explain};
 use crate::agent::this_build;
 use crate::os::process::wait_until;
 use crate::os::timeouts;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Signal, kill_process_group};
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,6 +61,26 @@ pub struct Connection {
 struct Way {
     command: Command,
     sends: bool,
+}
+
+/// How an agent is to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Where.
+    pub address: ServerAddress,
+    /// This program, which is also the agent.
+    pub own_executable: PathBuf,
+    /// Whether it gets root's rights there, by sudo(8).
+    pub sudo: bool,
+    /// Whether it writes nothing at all: what earlier sessions left stays, and what would change anything is refused.
+    pub reads_only: bool,
+}
+
+impl Start {
+    /// With the rights that it has by itself, for a session that may change the server.
+    pub fn at(address: ServerAddress, own_executable: &Path) -> Self {
+        Self { address, own_executable: own_executable.to_owned(), sudo: false, reads_only: false }
+    }
 }
 
 /// Connects. Errors: nothing there can be an agent, each with what helps.
@@ -341,11 +361,6 @@ impl Watchdog {
         watched.over = true;
         watched.bit
     }
-}
-
-/// The process group that a child leads.
-pub fn group(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 /// Why there is no agent.

@@ -6,9 +6,10 @@
 //! another one, our own program is run; in another root it is sent, as over any other connection.
 
 use crate::agent::address::ServerAddress;
-use crate::agent::client::{AgentClient, Start};
-use crate::change::location::{Entrance, Helper};
-use crate::change::undo::rollback::Interrupted;
+use crate::agent::client::AgentClient;
+use crate::agent::connect::Start;
+use crate::change::seams::helper::Interrupted;
+use crate::change::seams::helper::{Entrance, Helper};
 use crate::change::{StateDir, Tools};
 use crate::os::process_location::namespace;
 use rustix::fs::{Mode, OFlags, open};

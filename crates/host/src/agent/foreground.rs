@@ -3,7 +3,6 @@
 //! Who is not in the foreground may not read from its terminal, and is stopped if it tries (tcsetpgrp(3), termios(3)).
 //! In the foreground it also gets Ctrl-C, which ends the attempt.
 
-use crate::agent::connect::group;
 use crate::os::process::group_of;
 use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -55,4 +54,9 @@ impl Drop for Lent {
     fn drop(&mut self) {
         self.0.give(self.0.group);
     }
+}
+
+/// The process group that a child leads.
+pub fn group(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }

@@ -1,6 +1,7 @@
 //! The seam to the machine: what the agent reads of it. Tests bring a pretended machine.
 
-use crate::change::seams::services::{Programs, ThisMachine};
+use crate::change::seams::services::Programs;
+use crate::change::seams::this_machine::ThisMachine;
 use crate::collectors::observer::Observer;
 use crate::collectors::{self, Target};
 use crate::discovery::survey::{Effort, survey};

@@ -20,10 +20,12 @@ mod targets;
 pub mod worker;
 
 pub use address::{Role, ServerAddress, ServerList};
-pub use client::{AgentClient, RevertedChange, Start};
+pub use client::{AgentClient, RevertedChange};
+pub use connect::Start;
 pub use connect::{only_starts_an_agent, run_elsewhere};
 pub use entering::tools_that_enter;
-pub use server::{Options, serve};
+pub use server::serve;
+pub use worker::Options;
 
 use std::sync::OnceLock;
 

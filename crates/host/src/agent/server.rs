@@ -6,13 +6,9 @@
 
 use crate::agent::framing::read_message;
 use crate::agent::hardening::detach;
-use crate::agent::host::Host;
 use crate::agent::outbox::Voice;
 use crate::agent::protocol::{Framed, FromAgent, ToAgent};
-use crate::agent::this_build;
-use crate::agent::worker::{Job, Worker};
-use crate::change::StateDir;
-use crate::change::seams::services::ThisMachine;
+use crate::agent::worker::{Job, Options, Worker};
 use crate::os::cancellation::Abandoned;
 use crate::os::clock::clock_us;
 use crate::os::timeouts;
@@ -29,34 +25,6 @@ const QUESTIONS_COUNT_MAX: usize = 64;
 
 /// How often signals and silence are looked at.
 const TICK: Duration = Duration::from_millis(100);
-
-/// What an agent works with.
-pub struct Options {
-    /// Where journals are.
-    pub state: StateDir,
-    /// The machine.
-    pub host: Arc<dyn Host>,
-    /// Without a message for this long the tool counts as gone.
-    pub silence_max: Duration,
-    /// Which build this is; the tool's must be the same.
-    pub build: String,
-    /// Whether it leaves the session of its parent and makes itself hard to end: not in tests, whose process is not its
-    /// own.
-    pub detach: bool,
-}
-
-impl Options {
-    /// For `webdyno agent` on this machine.
-    pub fn for_this_machine() -> Result<Self> {
-        Ok(Self {
-            state: StateDir::of_environment()?,
-            host: Arc::new(ThisMachine),
-            silence_max: timeouts::SILENCE,
-            build: this_build().to_owned(),
-            detach: true,
-        })
-    }
-}
 
 /// What the reader hears.
 enum Heard {

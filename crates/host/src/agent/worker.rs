@@ -5,13 +5,15 @@ use crate::agent::following::{Following, target};
 use crate::agent::host::{Host, LoadBrake};
 use crate::agent::outbox::Voice;
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
-use crate::agent::server::Options;
 use crate::agent::targets;
+use crate::agent::this_build;
+use crate::change::StateDir;
 use crate::change::apply::{Changer, Reverted};
 use crate::change::journal::Owner;
 use crate::change::journal::history::ClosedBy;
+use crate::change::seams::helper::Interrupted;
 use crate::change::seams::services::Programs;
-use crate::change::undo::rollback::Interrupted;
+use crate::change::seams::this_machine::ThisMachine;
 use crate::collectors::Target;
 use crate::discovery::survey::Effort;
 use crate::os::cancellation::Abandoned;
@@ -19,6 +21,7 @@ use crate::os::clock::clock_us;
 use crate::os::machine;
 use crate::os::process;
 use crate::os::process::ProcessName;
+use crate::os::timeouts;
 use std::io::Write;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,6 +45,34 @@ pub enum Job {
     Ask(u64, ToAgent),
     /// The tool is gone, for this reason: put everything back.
     End(String),
+}
+
+/// What an agent works with.
+pub struct Options {
+    /// Where journals are.
+    pub state: StateDir,
+    /// The machine.
+    pub host: Arc<dyn Host>,
+    /// Without a message for this long the tool counts as gone.
+    pub silence_max: Duration,
+    /// Which build this is; the tool's must be the same.
+    pub build: String,
+    /// Whether it leaves the session of its parent and makes itself hard to end: not in tests, whose process is not its
+    /// own.
+    pub detach: bool,
+}
+
+impl Options {
+    /// For `webdyno agent` on this machine.
+    pub fn for_this_machine() -> Result<Self> {
+        Ok(Self {
+            state: StateDir::of_environment()?,
+            host: Arc::new(ThisMachine),
+            silence_max: timeouts::SILENCE,
+            build: this_build().to_owned(),
+            detach: true,
+        })
+    }
 }
 
 /// The state of one session.

@@ -8,15 +8,18 @@
 //! Everything reaches the world through the seams in [`seams::Tools`]; only [`seams::disk::RealDisk`] with
 //! [`apply::tree`], [`seams::services::ThisMachine`] and [`apply::launch`] touch the machine itself.
 
+pub mod action;
 pub mod apply;
 pub mod boot;
+pub mod file;
 pub mod journal;
+pub mod live_traffic_policy;
 pub mod location;
 pub mod seams;
 pub mod undo;
 
-pub use crate::change::journal::state::StateDir;
 pub use crate::change::seams::Tools;
+pub use crate::change::seams::state_dir::StateDir;
 pub use crate::change::undo::rollback::{
     PendingJournal, notice, pending, pending_with, rollback_all, undo_interrupted,
 };

@@ -5,9 +5,9 @@
 //! lines that exist.
 
 use crate::services::apache::config::{Document, Evaluation, Input, Module, evaluate};
-use crate::services::apache::in_force::logs::{LOGS_MAX, logs};
 use crate::services::apache::in_force::scoped::{SCOPED_MAX, scoped};
 use crate::services::apache::in_force::{Request, Site, in_force};
+use crate::services::apache::logs::{LOGS_MAX, logs};
 use std::path::PathBuf;
 
 /// A path that is on no disk.

@@ -72,7 +72,7 @@ pub trait Tunable: Observe {
 
     /// Why reverting a setting would drop connections that are in use now, in words (`70000 connections are tracked, and
     /// those above the limit are dropped`); `None` when it would not. Used before a change is undone while others use
-    /// the service, in the way that [`crate::change::apply::live`] undoes it then; what it names is not reverted. `back` is
+    /// the service, in the way that [`crate::change::live_traffic_policy`] undoes it then; what it names is not reverted. `back` is
     /// `None` when the value of before is not known. Reads only.
     fn undo_drops(&self, control: &Control, port: u16, change: &Undoing<'_>) -> Option<String> {
         let _ = (control, port, change);

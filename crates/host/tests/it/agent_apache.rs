@@ -12,7 +12,7 @@ use std::time::Duration;
 use webdyno_host::agent::protocol::{FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::os::process::{ProcessName, wait_until};

@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_host::change::boot::{Booting, HookFile, Init, Purpose, detect};
+use webdyno_host::change::action::{Launch, Launched};
+use webdyno_host::change::boot::{HookFile, Purpose};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::action::{Launch, Launched};
-use webdyno_host::change::journal::claim::Claimed;
 use webdyno_host::change::journal::history::{ClosedBy, Header};
+use webdyno_host::change::seams::claim::Claimed;
 use webdyno_host::change::seams::disk::{Disk, RealDisk};
+use webdyno_host::change::seams::init_system::{Booting, Init, detect};
 use webdyno_host::change::seams::processes::{Running, World};
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::undo::rollback::{notice_with, rollback_with, undo_interrupted_with};
 use webdyno_host::change::{Changer, StateDir, Tools, pending};
 use webdyno_host::os::process::ProcessName;
@@ -81,8 +82,8 @@ impl World for BootWorld {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Running>> {
         ThisMachine.launch(launch)
     }
-    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
-        ThisMachine.stop_launched(launch, launched, header)
+    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, agent: ProcessName) -> Result<bool> {
+        ThisMachine.stop_launched(launch, launched, agent)
     }
     fn ask(&self, _: SocketAddr, _: &SiteProbe, _: Duration) -> std::io::Result<Answer> {
         Ok(Answer { status: 200, length_bytes: 100 })

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use webdyno_host::agent::host::Host;
 use webdyno_host::agent::protocol::{FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::collectors::Target;
 use webdyno_host::harm_guard::LoadWatch;
 use webdyno_host::harm_guard::reading::MemorySource;

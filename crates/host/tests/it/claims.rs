@@ -16,7 +16,7 @@ use std::sync::Arc;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::disk::RealDisk;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Applied, Changer, StateDir, Tools};
 use webdyno_host::services::tunable;

@@ -12,7 +12,7 @@ use crate::skip::skip;
 use stack::{Stack, get, until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::host::Host;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_model::topology::{Access, Link, Topology};
 
 /// As often the topology is looked at.

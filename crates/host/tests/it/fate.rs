@@ -10,8 +10,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use webdyno_host::change::journal::action::OldFile;
-use webdyno_host::change::seams::disk::{Disk, LockedFile, RealDisk, Seen, Tree};
+use webdyno_host::change::action::OldFile;
+use webdyno_host::change::seams::disk::{Disk, LockedFile, RealDisk, Seen};
+use webdyno_host::change::seams::tree::Tree;
 use webdyno_host::os::cancellation::Abandoned;
 
 /// When acts are counted, and what happens at the chosen one.

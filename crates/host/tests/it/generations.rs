@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::{Changer, StateDir};
 use webdyno_host::os::process::wait_until;
 use webdyno_host::services::tunable;

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::{StateDir, pending};
 use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_host::os::timeouts;

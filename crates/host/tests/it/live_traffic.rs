@@ -13,7 +13,7 @@ use std::time::Duration;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::disk::RealDisk;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::undo::rollback::{pending_with, rollback_with};
 use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::services::tunable;

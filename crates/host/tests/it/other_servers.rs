@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use webdyno_host::agent::host::Host;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::collectors::services::lighttpd::Lighttpd;
 use webdyno_host::collectors::services::nginx::Nginx;
 use webdyno_host::collectors::{Collector, Reading, Target};

@@ -16,7 +16,7 @@ use std::time::Duration;
 use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
 use webdyno_host::change::StateDir;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_model::change::SettingChange;
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;

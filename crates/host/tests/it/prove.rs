@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_host::change::boot::Booting;
-use webdyno_host::change::journal::action::{Launch, Launched};
-use webdyno_host::change::journal::claim::Claimed;
+use webdyno_host::change::action::{Launch, Launched};
 use webdyno_host::change::journal::history::{ClosedBy, Header};
+use webdyno_host::change::seams::claim::Claimed;
 use webdyno_host::change::seams::disk::RealDisk;
+use webdyno_host::change::seams::init_system::Booting;
 use webdyno_host::change::seams::processes::{Running, World};
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{StateDir, pending};
@@ -175,7 +175,7 @@ impl World for PretendedWorld {
         Ok(Box::new(PretendedShadow { server: self.0.clone(), marker: self.marker(), configuration }))
     }
 
-    fn stop_launched(&self, _: &Launch, _: Option<Launched>, _: &Header) -> Result<bool> {
+    fn stop_launched(&self, _: &Launch, _: Option<Launched>, _: ProcessName) -> Result<bool> {
         let stops = self.marker().exists();
         self.0.act(|| drop(fs::remove_file(self.marker())))?;
         Ok(stops)

@@ -14,12 +14,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use webdyno_host::change::action::{Launch, Launched, Surroundings};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::action::{Launch, Launched, Surroundings};
 use webdyno_host::change::journal::history::Header;
-use webdyno_host::change::seams::disk::{Disk, RealDisk, Tree, sha256_hex};
+use webdyno_host::change::seams::disk::{Disk, RealDisk, sha256_hex};
 use webdyno_host::change::seams::processes::{Running, World};
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
+use webdyno_host::change::seams::tree::Tree;
 use webdyno_host::change::{Changer, StateDir, Tools, rollback_all};
 use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_host::probes::site::Answer;
@@ -466,8 +467,8 @@ impl<F: Fn(SocketAddr) + Send + Sync> World for Eventful<F> {
         ThisMachine.launch(launch)
     }
 
-    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
-        ThisMachine.stop_launched(launch, launched, header)
+    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, agent: ProcessName) -> Result<bool> {
+        ThisMachine.stop_launched(launch, launched, agent)
     }
 
     fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {

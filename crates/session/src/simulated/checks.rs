@@ -6,7 +6,7 @@ use crate::simulated::operator::{Configuration, OperatorEdit, configuration};
 use crate::simulated::server::{EffectiveSettings, configured};
 use crate::simulated::target::{live, tools};
 use std::path::{Path, PathBuf};
-use webdyno_host::change::journal::action::OldFile;
+use webdyno_host::change::action::OldFile;
 use webdyno_host::change::undo::rollback::{pending_with, rollback_with};
 
 /// Where shadows have their files.

@@ -8,8 +8,9 @@ use crate::simulated::random::Random;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use webdyno_host::change::journal::action::OldFile;
-use webdyno_host::change::seams::disk::{Tree, sha256_hex};
+use webdyno_host::change::action::OldFile;
+use webdyno_host::change::seams::disk::sha256_hex;
+use webdyno_host::change::seams::tree::Tree;
 
 /// Free space of a disk that nobody filled up.
 const PLENTY_BYTES: u64 = 1 << 30;

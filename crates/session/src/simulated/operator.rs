@@ -5,7 +5,7 @@ use crate::simulated::layout::{ConfigStyle, ETC};
 use crate::simulated::random::Random;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use webdyno_host::change::journal::action::OldFile;
+use webdyno_host::change::action::OldFile;
 
 /// The configuration, by path.
 pub type Configuration = BTreeMap<PathBuf, OldFile>;

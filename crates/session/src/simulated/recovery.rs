@@ -5,9 +5,8 @@ use crate::simulated::machine::{Machine, Process};
 use crate::simulated::target::{error_text, live, tools};
 use std::path::Path;
 use webdyno_host::change::Tools;
-use webdyno_host::change::undo::rollback::{
-    Interrupted, notice_with, pending_with, rollback_with, undo_interrupted_with,
-};
+use webdyno_host::change::seams::helper::Interrupted;
+use webdyno_host::change::undo::rollback::{notice_with, pending_with, rollback_with, undo_interrupted_with};
 use webdyno_host::os::process::ProcessName;
 
 /// How many commands may be struck before the operator repairs everything.

@@ -8,7 +8,7 @@ use crate::simulated::server::configured;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use webdyno_host::change::journal::action::Served;
+use webdyno_host::change::action::Served;
 use webdyno_host::change::seams::services::Programs;
 use webdyno_host::services::{Activation, Observe, PendingChange, Shadow, Tunable};
 use webdyno_model::change::{

@@ -6,7 +6,7 @@ use crate::simulated::layout::{DEADLY, ETC, INVALID, PROGRAM};
 use crate::simulated::machine::{MachineState, Process};
 use crate::simulated::operator::configuration;
 use std::path::{Path, PathBuf};
-use webdyno_host::change::journal::action::{Launch, Launched};
+use webdyno_host::change::action::{Launch, Launched};
 use webdyno_host::change::seams::processes::Running;
 use webdyno_host::os::process::ProcessName;
 use webdyno_host::services::{Shadow, ShadowFolder};

@@ -6,8 +6,9 @@ use crate::terminal;
 use webdyno_host::agent::{
     AgentClient, ServerAddress, only_starts_an_agent, run_elsewhere, tools_that_enter,
 };
-use webdyno_host::change::journal::state::StateDir;
-use webdyno_host::change::undo::rollback::{Interrupted, notice_with, rollback_with, undo_interrupted_with};
+use webdyno_host::change::seams::helper::Interrupted;
+use webdyno_host::change::seams::state_dir::StateDir;
+use webdyno_host::change::undo::rollback::{notice_with, rollback_with, undo_interrupted_with};
 use webdyno_model::{Result, UserError};
 
 /// Restores everything that any session changed on this machine, or on the one that is given.

@@ -4,6 +4,7 @@
 
 mod news;
 
+use crate::agent::Start;
 use crate::agent::address::ServerAddress;
 use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
 use crate::agent::connect::{Connection, connect};
@@ -12,14 +13,14 @@ use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 pub use crate::agent::responses::{AppliedChange, HelloInfo, Owned, RevertedChange};
 use crate::agent::stderr_capture::{Complaints, explain};
 use crate::agent::this_build;
-use crate::change::undo::rollback::Interrupted;
+use crate::change::seams::helper::Interrupted;
 use crate::os::clock::clock_us;
 use crate::os::process;
 use crate::os::process::{ProcessName, wait_until};
 use crate::os::{machine, timeouts};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -44,26 +45,6 @@ const BEATS_COUNT_MAX: usize = 64;
 
 /// The most warnings that are kept until somebody asks for them.
 const WARNINGS_COUNT_MAX: usize = 100;
-
-/// How an agent is to be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Start {
-    /// Where.
-    pub address: ServerAddress,
-    /// This program, which is also the agent.
-    pub own_executable: PathBuf,
-    /// Whether it gets root's rights there, by sudo(8).
-    pub sudo: bool,
-    /// Whether it writes nothing at all: what earlier sessions left stays, and what would change anything is refused.
-    pub reads_only: bool,
-}
-
-impl Start {
-    /// With the rights that it has by itself, for a session that may change the server.
-    pub fn at(address: ServerAddress, own_executable: &Path) -> Self {
-        Self { address, own_executable: own_executable.to_owned(), sudo: false, reads_only: false }
-    }
-}
 
 /// An agent that is at work for us. Can be asked from several threads; dropping it says good bye.
 pub struct AgentClient {

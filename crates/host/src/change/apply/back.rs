@@ -1,7 +1,7 @@
 //! The way back within a session: what a failed apply did, one round, and all that is not kept at the end.
 
 use super::{Changer, Reverted, told};
-use crate::change::journal::action::Action;
+use crate::change::action::Action;
 use crate::change::journal::history::{ClosedBy, Record};
 use crate::change::undo::{Report, Scope, undo};
 use crate::os::timeouts;

@@ -8,29 +8,25 @@
 //! before each step and within its waits.
 
 mod back;
-pub mod file;
-pub mod launch;
-pub mod live;
 pub mod pending_reload;
 mod prove;
 pub mod sysctl;
-pub mod tree;
 
-use crate::change::apply::file::Replaced;
+use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::boot;
-use crate::change::journal::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
+use crate::change::file::Replaced;
 use crate::change::journal::claim::Claims;
 use crate::change::journal::history::{Record, served};
 use crate::change::journal::lock::Lock;
-use crate::change::journal::state::StateDir;
 use crate::change::journal::{Journal, Owner};
-use crate::change::location::Helper;
 use crate::change::seams::Tools;
+use crate::change::seams::helper::Helper;
+use crate::change::seams::helper::Interrupted;
 use crate::change::seams::processes::World;
 use crate::change::seams::processes::site_asker;
 use crate::change::seams::services::Programs;
+use crate::change::seams::state_dir::StateDir;
 use crate::change::undo::rollback;
-use crate::change::undo::rollback::Interrupted;
 use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, stop_launched, stop_some};
 use crate::os::cancellation::Abandoned;
 use crate::os::timeouts;
@@ -320,14 +316,19 @@ impl Changer {
     }
 
     fn check_file(&self, edit: &FileEdit) -> Result<Option<OldFile>> {
-        file::check(self.tools.disk.as_ref(), edit, self.planned.get(&edit.path).map(String::as_str))
+        crate::change::file::check(
+            self.tools.disk.as_ref(),
+            edit,
+            self.planned.get(&edit.path).map(String::as_str),
+        )
     }
 
     fn write(&mut self, edit: &FileEdit, served: &Served, class: ApplyClass) -> Result<()> {
         self.abandoned.check()?;
         let before = self.check_file(edit)?;
         let path = Path::new(&edit.path);
-        let new = file::with_content(self.tools.disk.as_ref(), path, before.as_ref(), &edit.after)?;
+        let new =
+            crate::change::file::with_content(self.tools.disk.as_ref(), path, before.as_ref(), &edit.after)?;
         let expected = before.as_ref().map(|file| file.sha256.clone());
         if expected.as_ref() == Some(&new.sha256) {
             return Ok(());
@@ -336,12 +337,18 @@ impl Changer {
         self.hook_boot(served)?;
         let (path_text, served) = (edit.path.clone(), served.clone());
         let (class, at_us) = (Some(class), Some(self.tools.world.now_us()));
-        let folder = self.tools.world.file_id(file::folder_of(path));
+        let folder = self.tools.world.file_id(crate::change::seams::disk::folder_of(path));
         let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us, folder };
         let n = self.intend(Action::WriteFile(write))?;
-        let temporary = file::temporary(path, &self.journal()?.id(), n);
-        let replaced = file::replace(self.tools.disk.as_ref(), path, &new, expected.as_deref(), &temporary)
-            .map_err(|error| {
+        let temporary = crate::change::file::temporary(path, &self.journal()?.id(), n);
+        let replaced = crate::change::file::replace(
+            self.tools.disk.as_ref(),
+            path,
+            &new,
+            expected.as_deref(),
+            &temporary,
+        )
+        .map_err(|error| {
             io_error("write", path.display(), &error).hint("make it writable, or free space there")
         })?;
         match replaced {

@@ -1,11 +1,11 @@
 //! Changes of others that wait for a reload: ours would put them in force, too, so it is refused until the operator
 //! accepts that. Putting back never asks: it must end at the original whatever others did.
 
-use crate::change::apply::file::folder_of;
+use crate::change::action::{Action, Served};
 use crate::change::journal;
-use crate::change::journal::action::{Action, Served};
 use crate::change::journal::history::{Entry, History};
 use crate::change::seams::Tools;
+use crate::change::seams::disk::folder_of;
 use crate::services::Tunable;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, ApplyOptions};

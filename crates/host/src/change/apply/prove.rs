@@ -9,10 +9,10 @@
 //! session, it is stopped and its files are removed.
 
 use super::Changer;
-use crate::change::journal::action::{Action, Launch, Served, Surroundings};
-use crate::change::journal::state::state_error;
-use crate::change::seams::disk::Tree;
+use crate::change::action::{Action, Launch, Served, Surroundings};
 use crate::change::seams::processes::site_asker;
+use crate::change::seams::state_dir::state_error;
+use crate::change::seams::tree::Tree;
 use crate::probes::site;
 use crate::probes::site::{Asker, Site};
 use crate::services::{Shadow, Tunable};

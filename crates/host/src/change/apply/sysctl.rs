@@ -4,7 +4,7 @@
 //! kept, through the journal like all others.
 
 use super::{Applied, Changer};
-use crate::change::journal::action::{Action, Served, WriteFile, WriteSysctl};
+use crate::change::action::{Action, Served, WriteSysctl};
 use crate::change::journal::history::{Entry, Record};
 use crate::change::seams::disk::sha256_hex;
 use crate::change::seams::processes::site_asker;
@@ -162,9 +162,4 @@ impl Changer {
         let before_sha256 = old.as_ref().map(|old| sha256_hex(&old.content));
         Ok(FileEdit { path: path.to_string_lossy().into_owned(), before_sha256, before: None, after })
     }
-}
-
-/// Whether a service has to take over what a write put there: what is only read at boot needs nobody.
-pub fn is_read_at_boot_only(write: &WriteFile) -> bool {
-    write.class == Some(ApplyClass::Live)
 }

@@ -5,10 +5,10 @@
 //! A last line that is not whole is left out: its fsync never returned, so what it announces never began. A record
 //! that this version does not know is an error: undoing half of what happened may be worse than nothing.
 
-use crate::change::journal::action::{Action, BootHook, Launched, Served};
-use crate::change::location::SessionLocation;
+use crate::change::action::{Action, BootHook, Launched, Served};
 use crate::change::seams::disk::sha256_hex;
 use crate::change::seams::processes::World;
+use crate::change::seams::session_location::SessionLocation;
 use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -431,7 +431,7 @@ pub fn served(action: &Action) -> Option<&Served> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::journal::action::Launch;
+    use crate::change::action::Launch;
     use proptest::prelude::*;
 
     fn header() -> Record {

@@ -1,8 +1,8 @@
 //! One tuner per server: a lock on a file of the state directory (flock(2)), which the kernel drops with its holder.
 
-use crate::change::journal::state::private_directory;
 use crate::change::seams::Tools;
 use crate::change::seams::disk::LockedFile;
+use crate::change::seams::state_dir::private_directory;
 use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub fn held_by(holder: Option<&Holder>) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::journal::state::StateDir;
+    use crate::change::seams::state_dir::StateDir;
 
     /// As a child does between fork(2) and execve(2).
     #[test]

@@ -5,17 +5,15 @@
 //! intent room is reserved for the records of its completion and of its undo (fallocate(2)): a disk that fills up
 //! between them must not keep a session from its end.
 
-pub mod action;
 pub mod claim;
 pub mod history;
 pub mod lock;
-pub mod state;
 
-use crate::change::journal::action::{Action, Served};
+use crate::change::action::{Action, Served};
 use crate::change::journal::history::{Damage, Header, History, Record};
-use crate::change::journal::state::state_error;
 use crate::change::seams::Tools;
 use crate::change::seams::disk::Disk;
+use crate::change::seams::state_dir::state_error;
 use crate::os::process::ProcessName;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -271,8 +269,8 @@ fn prune(all: &[(PathBuf, Result<History>)], disk: &dyn Disk) {
 mod tests {
     use super::*;
     use crate::change::journal::history::ClosedBy;
-    use crate::change::journal::state::StateDir;
     use crate::change::seams::disk::RealDisk;
+    use crate::change::seams::state_dir::StateDir;
     use std::os::unix::fs::MetadataExt;
 
     fn owner() -> Owner {

@@ -1,6 +1,7 @@
 //! Whether a session's location is here, can be entered, or neither; pure, over what is seen of the machine.
 
-use super::{Entrance, SessionLocation};
+use crate::change::seams::helper::Entrance;
+use crate::change::seams::session_location::SessionLocation;
 use std::collections::BTreeMap;
 use webdyno_model::service::FileId;
 

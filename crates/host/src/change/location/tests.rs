@@ -1,7 +1,8 @@
 //! Where sessions belong: the table of what was, what is, and what is seen of the machine.
 
 use super::standing::{Sight, Standing, standing};
-use super::{Entrance, SessionLocation};
+use crate::change::seams::helper::Entrance;
+use crate::change::seams::session_location::SessionLocation;
 use std::collections::BTreeMap;
 use webdyno_model::service::FileId;
 

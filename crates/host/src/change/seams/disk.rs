@@ -4,10 +4,9 @@
 //! Facts: open(2), flock(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
 //! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
 
-use crate::change::apply::tree;
-use crate::change::apply::tree::{PASSABLE, set_mode};
-use crate::change::journal::action::{OldFile, in_base64};
-use crate::services::ShadowFolder;
+use crate::change::action::{OldFile, in_base64};
+use crate::change::seams::tree;
+use crate::change::seams::tree::{PASSABLE, Tree, set_mode};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -103,19 +102,6 @@ pub trait Disk: Send + Sync {
         let _ = path;
         Err(io::ErrorKind::Unsupported.into())
     }
-}
-
-/// Directories and files that are created together.
-#[derive(Debug, Clone, Copy)]
-pub struct Tree<'a> {
-    /// The directory that holds all of it; it must not exist.
-    pub root: &'a Path,
-    /// Directories with modes and owners, each after the one it is in.
-    pub folders: &'a [ShadowFolder],
-    /// Files, in directories that are created as they are needed, readable by their owner only.
-    pub files: &'a [(PathBuf, Vec<u8>)],
-    /// Who owns everything; `None` for us, and for the owners of directories as they are given.
-    pub owner: Option<(u32, u32)>,
 }
 
 /// A file whose lock is held as long as this lives.
@@ -368,6 +354,11 @@ impl LockedFile for Flock {
 /// An existing file, to be written to.
 fn writable(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(path)
+}
+
+/// The directory of a file.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }
 
 /// SHA-256 in hexadecimal digits.

@@ -1,14 +1,23 @@
 //! What changing and undoing work with: the state directory and the seams to disk, services, processes and clocks.
 
+pub mod claim;
 pub mod disk;
+pub mod helper;
+pub mod init_system;
+pub mod launch;
 pub mod processes;
 pub mod services;
+pub mod session_location;
+pub mod state_dir;
+pub mod this_machine;
+pub mod tree;
 
-use crate::change::journal::state::StateDir;
-use crate::change::location::Helper;
 use crate::change::seams::disk::{Disk, RealDisk};
+use crate::change::seams::helper::Helper;
 use crate::change::seams::processes::World;
-use crate::change::seams::services::{Programs, ThisMachine};
+use crate::change::seams::services::Programs;
+use crate::change::seams::state_dir::StateDir;
+use crate::change::seams::this_machine::ThisMachine;
 use std::sync::Arc;
 
 /// The state directory and the seams. Nothing in [`crate::change`] reaches a disk or a process but through these.

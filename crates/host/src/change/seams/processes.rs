@@ -1,23 +1,15 @@
 //! The seam to processes and clocks: who runs, which boot this is, what time it is, and programs that are started for a
 //! session. Tests bring a pretended world, in which waiting takes no time and anything may end.
 
-use crate::change::apply::launch;
-use crate::change::boot::Booting;
-use crate::change::journal::action::{Launch, Launched};
-use crate::change::journal::claim;
-use crate::change::journal::claim::Claimed;
-use crate::change::journal::history::Header;
-use crate::change::journal::state::StateDir;
-use crate::change::location::SessionLocation;
-use crate::change::seams::services::ThisMachine;
+use crate::change::action::{Launch, Launched};
+use crate::change::seams::claim::Claimed;
+use crate::change::seams::init_system::Booting;
+use crate::change::seams::session_location::SessionLocation;
+use crate::change::seams::state_dir::StateDir;
 use crate::os::cancellation::Abandoned;
-use crate::os::process;
 use crate::os::process::ProcessName;
-use crate::os::process_location;
-use crate::probes::site;
 use crate::probes::site::{Answer, Asker};
-use crate::services::sysctl::space::{self, NetSpace};
-use rustix::time::{ClockId, clock_gettime};
+use crate::services::sysctl::space::NetSpace;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -84,7 +76,7 @@ pub trait World: Send + Sync {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Running>>;
     /// Stops a launched program and everything that it started, also when only its command is known; one that has ended
     /// already is no error. `Ok(false)` when there was nothing to stop.
-    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool>;
+    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, agent: ProcessName) -> Result<bool>;
 
     /// Asks a site something, as its clients do. Where there is no network nothing answers.
     fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
@@ -152,87 +144,4 @@ pub trait Running: Send {
     }
     /// Ends and reaps the process that was started; the program may have left it. Whether it still ran.
     fn end(&mut self) -> bool;
-}
-
-impl World for ThisMachine {
-    fn this_process(&self) -> Result<ProcessName> {
-        ProcessName::this()
-    }
-
-    fn is_running(&self, process: ProcessName) -> bool {
-        process.is_alive()
-    }
-
-    fn end_process(&self, process: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()> {
-        process::stop(process, own_group, patience)
-    }
-
-    fn boot_id(&self) -> Option<String> {
-        process::boot_id()
-    }
-
-    fn location(&self, state: &Path, server: Option<&str>) -> Option<SessionLocation> {
-        Some(SessionLocation::of_this_process(state, server))
-    }
-
-    fn has_pids_of(&self, location: &SessionLocation) -> bool {
-        location.has_our_pids()
-    }
-
-    fn file_id(&self, path: &Path) -> Option<FileId> {
-        process_location::file_id(path)
-    }
-
-    fn booting(&self, state: &StateDir) -> Option<Booting> {
-        Booting::of_this_machine(state.root())
-    }
-
-    fn claim(&self, name: &str) -> io::Result<Claimed> {
-        claim::claim(name)
-    }
-
-    fn machine_id(&self) -> Option<String> {
-        process::machine_id()
-    }
-
-    fn now_us(&self) -> i64 {
-        jiff::Timestamp::now().as_microsecond()
-    }
-
-    fn monotonic(&self) -> Duration {
-        let now = clock_gettime(ClockId::Monotonic);
-        Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
-    }
-
-    fn pause(&self, time: Duration) {
-        std::thread::sleep(time);
-    }
-
-    fn check_launch(&self, launch: &Launch) -> Result<()> {
-        launch::check(launch)
-    }
-
-    fn launch(&self, launch: &Launch) -> Result<Box<dyn Running>> {
-        Ok(Box::new(launch::start(launch)?))
-    }
-
-    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
-        launch::stop(launch, launched, header)
-    }
-
-    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
-        site::ask(address, probe, at_most)
-    }
-
-    fn sysctl_space(&self, name: &str) -> Option<NetSpace> {
-        space::of(name)
-    }
-
-    fn read_sysctl(&self, name: &str, space: Option<&NetSpace>) -> io::Result<Option<String>> {
-        space::read(name, space)
-    }
-
-    fn write_sysctl(&self, name: &str, space: Option<&NetSpace>, value: &str) -> io::Result<()> {
-        space::write(name, space, value)
-    }
 }

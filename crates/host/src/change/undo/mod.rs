@@ -9,15 +9,16 @@ pub mod rollback;
 mod services;
 pub(super) mod sysctl;
 
-use crate::change::apply::file;
-use crate::change::apply::file::Replaced;
+use crate::change::action::{Action, Launch, OldFile, WriteFile};
 use crate::change::boot;
+use crate::change::file;
+use crate::change::file::Replaced;
 use crate::change::journal::Journal;
-use crate::change::journal::action::{Action, Launch, OldFile, WriteFile};
 use crate::change::journal::history::{Entry, Header, Record, served};
-use crate::change::journal::state::private_directory;
 use crate::change::seams::Tools;
+use crate::change::seams::disk::folder_of;
 use crate::change::seams::processes::Running;
+use crate::change::seams::state_dir::private_directory;
 use crate::change::undo::relocated_files::{CHANGED, Known, REMOVED, left_alone};
 use crate::change::undo::services::Touched;
 use std::collections::{BTreeMap, BTreeSet};
@@ -220,7 +221,7 @@ impl Undo<'_> {
 
     /// Whoever put the original there may have ended before it was on the disk to stay.
     fn settle(&self, path: &Path) -> Result<()> {
-        match self.tools.disk.sync_directory(file::folder_of(path)) {
+        match self.tools.disk.sync_directory(folder_of(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(io_error("restore", path.display(), &error))
             }
@@ -258,7 +259,7 @@ impl Undo<'_> {
             if now.is_some() && file::sha256_of(disk, path).map_err(told)?.as_deref() != now {
                 return Ok(Replaced::Changed);
             }
-            disk.remove(path).and_then(|()| disk.sync_directory(file::folder_of(path))).map_err(told)?;
+            disk.remove(path).and_then(|()| disk.sync_directory(folder_of(path))).map_err(told)?;
             self.report.lines.push(format!("removed {}, which was not there before", path.display()));
             return Ok(Replaced::Done);
         };
@@ -292,7 +293,7 @@ impl Undo<'_> {
     fn save(&self, path: &Path, n: u64, before: &OldFile) -> Result<PathBuf> {
         let saved = self.tools.state.saved_copy(&self.journal.id(), n, path);
         let told = |error: io::Error| io_error("keep the original as", saved.display(), &error);
-        let folder = file::folder_of(&saved);
+        let folder = folder_of(&saved);
         let disk = self.tools.disk.as_ref();
         private_directory(disk, folder)?;
         let create = |file: &OldFile| disk.remove(&saved).and_then(|()| disk.create(&saved, file));
@@ -311,7 +312,7 @@ impl Undo<'_> {
         let id = self.journal.id();
         let entries = self.journal.history().entries.iter();
         let path = |entry: &Entry| match &entry.action {
-            Action::WriteFile(write) => Some(file::folder_of(Path::new(&write.path)).to_owned()),
+            Action::WriteFile(write) => Some(folder_of(Path::new(&write.path)).to_owned()),
             _ => None,
         };
         for folder in entries.filter_map(path).collect::<BTreeSet<_>>() {
@@ -369,7 +370,7 @@ impl Undo<'_> {
         // After a boot nothing of it runs, and its pids are others' by now.
         let mut stopped = false;
         if self.is_same_boot() {
-            stopped = self.tools.world.stop_launched(launch, entry.launched, header)?;
+            stopped = self.tools.world.stop_launched(launch, entry.launched, header.agent)?;
             stopped |= running.is_some_and(|mut running| running.end());
         }
         let program = launch.command.first().map_or("a program", String::as_str);

@@ -7,8 +7,8 @@
 //! Facts: dpkg(1) and ucf(1) (`.dpkg-old` is the operator's version that made room for the package's, `.dpkg-dist` the
 //! package's that waits beside it), rpm(8) (`.rpmsave`, `.rpmorig`, `.rpmnew`), pacman(8) (`.pacsave`, `.pacorig`).
 
-use crate::change::apply::file::folder_of;
-use crate::change::journal::action::WriteFile;
+use crate::change::action::WriteFile;
+use crate::change::seams::disk::folder_of;
 use crate::change::seams::disk::{Disk, Kind};
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -3,16 +3,17 @@
 //! The newest session first, as an older one wrote what the newer one found. A session whose guardian still lives is
 //! given time to finish; a journal that cannot be read is left alone, and told after all the others are done.
 
-use crate::change::journal::action::Action;
+use crate::change::action::Action;
 use crate::change::journal::claim::Claims;
 use crate::change::journal::history::{ClosedBy, Entry, History, Record, served};
 use crate::change::journal::lock;
 use crate::change::journal::lock::Lock;
-use crate::change::journal::state::StateDir;
 use crate::change::journal::{self, Journal};
 use crate::change::location::{self, Standing};
 use crate::change::seams::Tools;
+use crate::change::seams::helper::Interrupted;
 use crate::change::seams::processes::World;
+use crate::change::seams::state_dir::StateDir;
 use crate::change::undo::relocated_files::{CHANGED, left_alone};
 use crate::change::undo::{Scope, stop_launched, sysctl, undo};
 use crate::os::timeouts;
@@ -134,17 +135,6 @@ fn after_a_later_one(history: &History) -> UserError {
     let id = history.header.as_ref().map_or("", |header| &header.id);
     UserError::cannot_run(format!("the session {id} waits for a later one of the same files to be undone"))
         .hint("remove the cause of that, then run `webdyno rollback` again")
-}
-
-/// What became of sessions that were cut off.
-#[derive(Debug, Default)]
-pub struct Interrupted {
-    /// One line for each thing that was done.
-    pub lines: Vec<String>,
-    /// What could not be done, or was left alone.
-    pub problem: Option<UserError>,
-    /// Whether changes that were never kept are still in force: nothing may be changed or measured before they are gone.
-    pub unfinished: bool,
 }
 
 /// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. A session

@@ -4,10 +4,10 @@
 //! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before;
 //! only what it surely never read is put back without.
 
-use crate::change::apply::live;
-use crate::change::apply::sysctl::is_read_at_boot_only;
-use crate::change::journal::action::{Action, Activate, Served, WriteFile};
+use crate::change::action::is_read_at_boot_only;
+use crate::change::action::{Action, Activate, Served, WriteFile};
 use crate::change::journal::history::{Entry, Record, served};
+use crate::change::live_traffic_policy;
 use crate::change::undo::{Chain, Undo};
 use crate::os::process::ProcessName;
 use crate::services::Activation;
@@ -52,14 +52,14 @@ impl Undo<'_> {
             return;
         }
         for ((name, port), activations) in self.activations() {
-            let is_live = self.scope.live_traffic || live::is_live(&activations);
+            let is_live = self.scope.live_traffic || live_traffic_policy::is_live(&activations);
             let Some(service) = self.tools.programs.tunable(&name).filter(|_| is_live) else { continue };
             let key = (name, port);
             let known = self.journal.history().controls.get(&key);
             let known = known.filter(|control| self.tools.programs.is_alive(control)).cloned();
             // Somebody else may have started it anew; nobody is connected to what does not run.
             let Some(control) = known.or_else(|| self.tools.programs.on_port(&key.0, port)) else { continue };
-            if let Some(error) = live::refusal(service, &control, port, &activations) {
+            if let Some(error) = live_traffic_policy::refusal(service, &control, port, &activations) {
                 self.report.failures.push(error);
                 self.left_alone.insert(key);
             }
@@ -167,7 +167,7 @@ impl Undo<'_> {
                 .push(format!("{service} was not reloaded: none of its files could be put back"));
             None
         } else {
-            let is_live = self.scope.live_traffic || live::is_live(&touched.activations);
+            let is_live = self.scope.live_traffic || live_traffic_policy::is_live(&touched.activations);
             self.activate(service, port, (class, is_live), touched)?
         };
         let control = activation.map(|activation| {
@@ -223,7 +223,7 @@ impl Undo<'_> {
         // What started since with our files may have taken over what a reload does not change.
         let is_same = same_boot && ProcessName::from(&running) == ProcessName::from(&control);
         let as_planned = if is_same { class } else { class.max(self.written_class(service, port)) };
-        let class = if is_live { live::class(as_planned) } else { as_planned };
+        let class = if is_live { live_traffic_policy::class(as_planned) } else { as_planned };
         known.validate(&running)?;
         if !is_ended_by_us {
             self.intend_again(service, port, touched);
@@ -242,7 +242,7 @@ impl Undo<'_> {
         };
         self.report.lines.push(format!("{how} {service} {}", told(&activated)));
         if class != as_planned {
-            let left = live::left(known, &running, &touched.activations);
+            let left = live_traffic_policy::left(known, &running, &touched.activations);
             self.report.lines.extend(left.iter().cloned());
             self.report.left.extend(left);
         }

@@ -1,7 +1,7 @@
 //! Putting the kernel's settings back. As with files, what a setting is now decides: the value of before means that nothing
 //! is to do, ours is replaced, and anything else is somebody's work that is left alone.
 
-use crate::change::journal::action::{Action, WriteSysctl};
+use crate::change::action::{Action, WriteSysctl};
 use crate::change::journal::history::Record;
 use crate::change::undo::Undo;
 use crate::services::sysctl;

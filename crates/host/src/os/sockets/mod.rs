@@ -94,6 +94,7 @@ pub fn connections_to(peer: SocketAddr) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const TCP: &str = "\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -124,5 +125,16 @@ mod tests {
     fn half_open_connections_of_old_kernels_do_not_end_the_list() {
         let old = TCP.replace(" 01 00000000:00000000", " 03 00000000:00000000");
         assert_eq!(parse_listening(old.as_bytes()).unwrap().len(), 3);
+    }
+
+    proptest! {
+        // A torn or strange file gives fewer sockets, never a panic.
+        #[test]
+        fn any_text_is_survived(cut in 0..TCP.len(), noise in "[0-9A-F:/ é\n-]{0,60}") {
+            let text = format!("{}{noise}\n{noise}", &TCP[..cut]);
+            prop_assert!(parse_listening(text.as_bytes()).unwrap().len() <= 4);
+            parse_line(&noise);
+            parse_address(&noise);
+        }
     }
 }

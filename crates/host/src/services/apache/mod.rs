@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod in_force;
+pub mod logs;
 mod unprivileged;
 
 pub(crate) mod access_log;

@@ -7,7 +7,7 @@ use crate::programs::Program;
 use crate::skip::skip;
 use std::process::{Command, Stdio};
 use webdyno_host::agent::host::Host;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::collectors::services::apache_status::ApacheStatus;
 use webdyno_host::collectors::{Collector, Target};
 use webdyno_host::os::procfs;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
 use webdyno_host::change::StateDir;
-use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::discovery::survey::{Effort, survey};
 use webdyno_host::services::{self, snapshot_unknown};
 use webdyno_model::topology::{Access, Topology};

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
-use webdyno_host::change::journal::state::StateDir;
+use webdyno_host::change::seams::state_dir::StateDir;
 use webdyno_lab::build::BuildOptions;
 use webdyno_lab::hosts::host_init;
 use webdyno_lab::preconditions::check_root;

@@ -5,7 +5,7 @@ use crate::process::{interrupt_flag, own_executable};
 use crate::{place, terminal};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use webdyno_host::change::journal::state::StateDir;
+use webdyno_host::change::seams::state_dir::StateDir;
 use webdyno_lab::build;
 use webdyno_lab::preconditions::check_root;
 use webdyno_lab::run::{self, RunOptions, hosts, text};

@@ -57,7 +57,7 @@ fn check_live(address: &str, waiting: u32) {
         let mut sockets = sockets.into_iter().filter(|socket| socket.port == local.port());
         sockets.find(|socket| socket.address == local.ip()).unwrap()
     };
-    let by_netlink = find(netlink::listening().unwrap());
+    let by_netlink = find(crate::os::sockets::netlink::listening().unwrap());
     let file = if local.is_ipv4() { "/proc/self/net/tcp" } else { "/proc/self/net/tcp6" };
     let by_file = find(listening(file).unwrap());
     assert_eq!(by_netlink.queue_count, waiting);
@@ -99,13 +99,9 @@ fn a_vanished_service_in_another_namespace_gives_nothing() {
 }
 
 proptest! {
-    // A torn or strange file gives fewer sockets and values, never a panic.
+    // A strange file gives fewer values, never a panic.
     #[test]
-    fn any_text_is_survived(cut in 0..TCP.len(), noise in "[0-9A-F:/ é\n-]{0,60}") {
-        let text = format!("{}{noise}\n{noise}", &TCP[..cut]);
-        prop_assert!(parse_listening(text.as_bytes()).unwrap().len() <= 4);
-        parse_line(&noise);
-        parse_address(&noise);
+    fn any_text_is_survived(noise in "[0-9A-F:/ é\n-]{0,60}") {
         parse_sockstat(&format!("TCP: {noise}"), "tw");
     }
 }

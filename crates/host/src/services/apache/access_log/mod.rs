@@ -8,10 +8,10 @@
 
 use super::config::syntax::words;
 use super::config::{Evaluation, Placed};
-use super::in_force::walk::named;
 use super::in_force::{Host, Site};
 use crate::logs::line::{Field, LineFormat, Part, Unit};
 use crate::logs::{AccessLog, AccessLogs};
+use crate::services::apache::in_force::site::named;
 use std::collections::BTreeSet;
 
 /// What `TransferLog` writes by default, and `CLF` stands for.

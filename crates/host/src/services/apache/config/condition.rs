@@ -4,7 +4,8 @@
 //! `start_cond_section` in httpd's server/core.c and `start_ifversion` in modules/metadata/mod_version.c.
 
 use super::syntax::words;
-use crate::services::apache::in_force::{known, pattern, site};
+use crate::services::apache::config::section_kind;
+use crate::services::apache::config::{known, pattern};
 
 /// The program's version, as `<IfVersion>` compares it.
 pub type Version = [u32; 3];
@@ -66,9 +67,9 @@ pub fn exists(name: &str, is_section: bool, has_module: &dyn Fn(&str) -> bool) -
     if !is_section {
         return known::find(name).map(|known| known.module == "core_module" || has_module(known.module));
     }
-    match site::kind(name) {
-        site::Kind::Other => None,
-        site::Kind::Proxy => Some(has_module("proxy_module")),
+    match section_kind::kind(name) {
+        section_kind::Kind::Other => None,
+        section_kind::Kind::Proxy => Some(has_module("proxy_module")),
         _ => Some(true),
     }
 }

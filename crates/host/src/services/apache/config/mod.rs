@@ -3,8 +3,11 @@
 pub mod condition;
 pub mod evaluate;
 pub mod include;
+pub mod known;
 pub mod macros;
 pub mod model;
+pub mod pattern;
+pub mod section_kind;
 pub mod syntax;
 pub mod variables;
 

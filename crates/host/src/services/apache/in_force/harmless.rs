@@ -1,8 +1,8 @@
 //! What may be shown of a directive: words from lists of what is known to hold no secret, and never the rest of a line.
 
 use super::backends;
-use super::known::{Known, Show};
 use crate::services::apache::config::Placed;
+use crate::services::apache::config::known::{Known, Show};
 
 /// Longest value that is shown.
 const VALUE_CHARACTERS_MAX: usize = 200;

@@ -226,5 +226,5 @@ fn is_alias(alias: &str, host: &str) -> bool {
         return alias.eq_ignore_ascii_case(host);
     }
     let (alias, host) = (alias.to_ascii_lowercase(), host.to_ascii_lowercase());
-    super::pattern::is_match(&alias, &host)
+    crate::services::apache::config::pattern::is_match(&alias, &host)
 }

@@ -4,10 +4,11 @@
 //! server/config.c and core.c, `merge_dir_configs` in modules/mappers/mod_dir.c of httpd. For most directives the last
 //! one wins, and in one section the last one of it.
 
-use super::known::{self, Merge};
-use super::walk::named;
 use super::{InForce, Site};
 use crate::services::apache::config::Placed;
+use crate::services::apache::config::known;
+use crate::services::apache::config::known::Merge;
+use crate::services::apache::in_force::site::named;
 use std::collections::BTreeMap;
 
 /// A value in force.

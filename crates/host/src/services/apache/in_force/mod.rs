@@ -12,21 +12,19 @@ pub mod backends;
 pub mod certificate;
 pub mod harmless;
 pub mod hosts;
-pub mod known;
-pub mod logs;
 pub mod merge;
-pub mod pattern;
 pub mod scoped;
 pub mod site;
 pub mod walk;
 
+use crate::services::apache::config::known::Level;
 use crate::services::apache::config::{Evaluation, Placed};
 pub use hosts::{Host, Hosts};
-use known::Level;
 pub use merge::Value;
 pub use site::Site;
+use site::named;
 use std::net::IpAddr;
-use walk::{Asked, Walk, alias_rest, ancestors, named};
+use walk::{Asked, Walk, alias_rest, ancestors};
 
 /// What decides which sections count.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,7 +89,8 @@ impl<'a> InForce<'a, '_> {
     /// The layers that a directive may stand in.
     fn layers_of(&self, name: &str) -> Vec<usize> {
         let host = |host: Option<&Host<'_>>| host.map(|host| host.opened.section.id);
-        match known::find(name).map_or(Level::Directory, |known| known.level) {
+        match crate::services::apache::config::known::find(name).map_or(Level::Directory, |known| known.level)
+        {
             Level::Server => vec![0],
             Level::Host => [0].into_iter().chain(host(self.host)).collect(),
             // `ap_process_http_*_connection`: what the host itself sets, else what the first behind the address has.
@@ -208,7 +207,7 @@ impl<'a> Mapped<'a> {
             let words = placed.words();
             let [alias, real] = words.as_slice() else { continue };
             if placed.name.to_ascii_lowercase().ends_with("match") {
-                match pattern::expression(alias) {
+                match crate::services::apache::config::pattern::expression(alias) {
                     Ok(expression) if expression.is_match(path) => {
                         self.untold.push(format!(
                             "{} at {} decides the file, which is not followed",
@@ -245,7 +244,8 @@ fn is_passed(placed: &Placed, from: &str, path: &str) -> bool {
     let by_expression = placed.name.eq_ignore_ascii_case("ProxyPassMatch")
         || placed.words().first().is_some_and(|word| word == "~");
     match by_expression {
-        true => pattern::expression(from).is_ok_and(|expression| expression.is_match(path)),
+        true => crate::services::apache::config::pattern::expression(from)
+            .is_ok_and(|expression| expression.is_match(path)),
         false => alias_rest(from, path).is_some(),
     }
 }

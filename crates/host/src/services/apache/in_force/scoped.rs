@@ -1,9 +1,10 @@
 //! What a snapshot says of the parts of a site: the values in force at the root of each virtual host, the backends, and
 //! the directives that hold in a part only. Bounded, and only of directives that are known to be harmless.
 
-use super::known::{self, Merge};
-use super::site::{Kind, kind};
 use super::{Host, InForce, Site, at_root, backends, certificate, harmless};
+use crate::services::apache::config::known;
+use crate::services::apache::config::known::Merge;
+use crate::services::apache::config::section_kind::{Kind, kind};
 use crate::services::apache::config::{Placed, Section};
 use crate::services::apache::settings;
 use std::collections::{BTreeSet, HashMap};

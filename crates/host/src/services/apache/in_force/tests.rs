@@ -245,10 +245,10 @@ fn thousands_of_hosts_are_all_read_and_a_bounded_part_is_told() {
     assert_eq!(told.settings.len(), super::scoped::SCOPED_MAX);
     assert!(told.notes.iter().any(|note| note.contains("32 of the 5000 virtual hosts")), "{:?}", told.notes);
     assert!(told.notes.iter().any(|note| note.starts_with("600 of ")), "{:?}", told.notes);
-    let logs = super::logs::logs(&site, 80, None);
+    let logs = crate::services::apache::logs::logs(&site, 80, None);
     assert_eq!(
         (logs.files.len(), logs.left_out_count),
-        (super::logs::LOGS_MAX, 2 * COUNT + 1 - super::logs::LOGS_MAX)
+        (crate::services::apache::logs::LOGS_MAX, 2 * COUNT + 1 - crate::services::apache::logs::LOGS_MAX)
     );
     let json = serde_json::to_string(&told.settings).unwrap();
     assert!(json.len() < 200_000, "{}", json.len());
@@ -262,7 +262,7 @@ fn a_log_that_leaves_requests_out_comes_after_one_that_does_not() {
     let text = "CustomLog /l/images \"%>s\" env=image\nCustomLog /l/others \"%>s\" env=!image\nCustomLog /l/all \"%>s\"\n";
     std::fs::write(&main_file, text).unwrap();
     let evaluation = evaluate(Input { main_file, server_root: root.path().into(), ..Input::default() });
-    let logs = super::logs::logs(&Site::of(&evaluation), 80, None);
+    let logs = crate::services::apache::logs::logs(&Site::of(&evaluation), 80, None);
     let paths: Vec<&str> = logs.files.iter().map(|log| log.path.as_str()).collect();
     assert_eq!(paths, ["/l/all", "/l/images", "/l/others"]);
 }

@@ -6,11 +6,12 @@
 //! the number of slashes in each; then `<Files>`; then `<Location>`, in the order of the configuration. What is passed to a backend has `<Proxy>` in
 //! the place of directories and files. <https://httpd.apache.org/docs/2.4/sections.html#merging>
 
-use super::site::{Kind, Site};
-use super::{merge, pattern};
+use super::merge;
+use super::site::Site;
 use crate::os::wildcard;
-use crate::services::apache::config::Placed;
 use crate::services::apache::config::model::Opened;
+use crate::services::apache::config::pattern;
+use crate::services::apache::config::section_kind::Kind;
 use std::path::Path;
 
 /// The sections that count, and what could not be told.
@@ -215,13 +216,4 @@ fn is_below(location: &str, path: &str) -> bool {
 pub fn alias_rest<'b>(alias: &str, path: &'b str) -> Option<&'b str> {
     let rest = path.strip_prefix(alias)?;
     (alias.ends_with('/') || rest.is_empty() || rest.starts_with('/')).then_some(rest)
-}
-
-/// The directives of a name in one section, in order.
-pub fn named<'a, 's>(
-    inside: &'s [&'a Placed],
-    names: &'s [&'s str],
-) -> impl DoubleEndedIterator<Item = &'a Placed> + 's {
-    let is_named = |placed: &&&Placed| names.iter().any(|name| placed.name.eq_ignore_ascii_case(name));
-    inside.iter().filter(is_named).copied()
 }

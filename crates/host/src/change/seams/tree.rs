@@ -2,11 +2,24 @@
 //!
 //! mkdir(2), chmod(2) (the umask does not count for it), chown(2) (only root may give files away).
 
-use crate::change::seams::disk::Tree;
+use crate::services::ShadowFolder;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Directories and files that are created together.
+#[derive(Debug, Clone, Copy)]
+pub struct Tree<'a> {
+    /// The directory that holds all of it; it must not exist.
+    pub root: &'a Path,
+    /// Directories with modes and owners, each after the one it is in.
+    pub folders: &'a [ShadowFolder],
+    /// Files, in directories that are created as they are needed, readable by their owner only.
+    pub files: &'a [(PathBuf, Vec<u8>)],
+    /// Who owns everything; `None` for us, and for the owners of directories as they are given.
+    pub owner: Option<(u32, u32)>,
+}
 
 /// A directory that others may pass through and not list.
 pub const PASSABLE: u32 = 0o711;
@@ -75,7 +88,6 @@ pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::services::ShadowFolder;
     use std::os::unix::fs::MetadataExt;
 
     #[test]

@@ -9,7 +9,7 @@
 //! Where putting a value back would itself drop connections (a limit that is below what is in use), the service says
 //! so, and all of that service is left as it is: the journal stays open, and a rollback can do it later.
 
-use crate::change::journal::action::Activate;
+use crate::change::action::Activate;
 use crate::os::process::ProcessName;
 use crate::services::{Tunable, Undoing};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ pub fn left(service: &dyn Tunable, running: &Control, activations: &Activations)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::journal::action::Served;
+    use crate::change::action::Served;
     use webdyno_model::service::SettingValue;
     use webdyno_model::setting::SettingId;
 

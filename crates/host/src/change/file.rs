@@ -3,8 +3,8 @@
 //! rename(2) replaces atomically: whoever opens the path finds the old file or the new one, whole. The temporary file
 //! carries the session's id in its name, so that a rollback finds what a killed session left behind.
 
-use crate::change::journal::action::OldFile;
-use crate::change::seams::disk::{Disk, Kind, sha256_hex};
+use crate::change::action::OldFile;
+use crate::change::seams::disk::{Disk, Kind, folder_of, sha256_hex};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -164,11 +164,6 @@ pub fn remove_temporaries(disk: &dyn Disk, folder: &Path, id: &str) -> io::Resul
 
 fn temporary_prefix(id: &str) -> String {
     format!(".webdyno-{id}-")
-}
-
-/// The directory of a file.
-pub fn folder_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
 }
 
 /// The first lines of a unified difference.

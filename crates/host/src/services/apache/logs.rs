@@ -4,9 +4,9 @@
 //! error log of its own writes that of the server, and the same holds for logs of requests. What goes to a program or to
 //! the system's log cannot be followed as a file and is told as missing.
 
-use super::walk::named;
-use super::{Host, Site};
 use crate::services::apache::access_log::{format_of, ids, named_logs, not_a_file};
+use crate::services::apache::in_force::site::named;
+use crate::services::apache::in_force::{Host, Site};
 use std::collections::BTreeSet;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{LogFile, LogKind};

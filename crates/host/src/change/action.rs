@@ -45,6 +45,11 @@ pub struct WriteFile {
     pub folder: Option<FileId>,
 }
 
+/// Whether a service has to take over what a write put there: what is only read at boot needs nobody.
+pub fn is_read_at_boot_only(write: &WriteFile) -> bool {
+    write.class == Some(ApplyClass::Live)
+}
+
 /// A setting of the kernel gets another value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteSysctl {

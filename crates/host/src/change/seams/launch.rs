@@ -6,8 +6,7 @@
 //!
 //! These are the real processes behind the seam [`crate::change::seams::processes::World`].
 
-use crate::change::journal::action::{Launch, Launched};
-use crate::change::journal::history::Header;
+use crate::change::action::{Launch, Launched};
 use crate::change::seams::processes;
 use crate::os::cancellation::Abandoned;
 use crate::os::process;
@@ -138,11 +137,11 @@ fn has_vanished(launch: &Launch) -> bool {
 
 /// Stops a launched program and everything that it started; one that has ended already is no error.
 /// `Ok(false)` when there was nothing to stop.
-pub fn stop(launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
+pub fn stop(launch: &Launch, launched: Option<Launched>, agent: ProcessName) -> Result<bool> {
     let mut programs: Vec<Launched> = launched.into_iter().collect();
     // A restart gave it another pid since: what was launched is the program, not its first process.
     programs.extend(
-        search(launch, header).into_iter().filter(|found| Some(found.process) != launched.map(|l| l.process)),
+        search(launch, agent).into_iter().filter(|found| Some(found.process) != launched.map(|l| l.process)),
     );
     let mut stopped = false;
     for program in &programs {
@@ -153,8 +152,8 @@ pub fn stop(launch: &Launch, launched: Option<Launched>, header: &Header) -> Res
 }
 
 /// The processes that a launch has led to, as far as they can be recognised: by the command, or by the pid file.
-fn search(launch: &Launch, header: &Header) -> Vec<Launched> {
-    let since_ticks = header.agent.start_ticks;
+fn search(launch: &Launch, agent: ProcessName) -> Vec<Launched> {
+    let since_ticks = agent.start_ticks;
     let is_ours = |pid: u32| {
         let process = procfs::process(pid).ok()?;
         let name = ProcessName::of(pid)?;
