@@ -1,6 +1,7 @@
 //! From facts to an answer: every limit judged, ranked, with what comes next and what is not known.
 
 pub mod check;
+pub mod documents_only;
 pub mod experiments;
 pub(crate) mod forecast;
 pub mod incidents;

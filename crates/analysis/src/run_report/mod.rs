@@ -1,7 +1,7 @@
-//! Intervals to the report of a run: sums and merged histograms over the measured part.
+//! Intervals to the report of a run: sums and merged histograms over the measured part. [`run_report`] puts it together
+//! once, from parts that are functions of the measurement and of what stands above them.
 
 pub mod clock;
-pub mod documents_only;
 pub mod generator;
 pub mod levels;
 pub mod network;
@@ -12,7 +12,6 @@ pub mod slo_abort;
 
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
-use crate::run_report::clock::clock_report;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
@@ -22,28 +21,29 @@ use webdyno_model::run::{IntervalReport, NamedReport, RunReport, SCHEMA};
 
 /// The report of the measured part. An error when a histogram of the recording is damaged.
 pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
-    let mut run = RunReport {
+    let timed = timed(measurement, counted(measurement))?;
+    let percentiles_need = percentiles::of_requests(measurement, &timed);
+    let measured = RunReport {
         schema: SCHEMA.into(),
         workload: measurement.workload.clone(),
         environment: measurement.client.clone(),
         warmup_s: significant(measurement.measured_from_s, 6),
         warmup_why: measurement.warmup_why.clone(),
         ramp_down_s: significant(ramp_down_s(measurement), 6),
-        ..RunReport::default()
+        requests_by_name: by_name(measurement)?,
+        pages: pages::report(measurement, timed.elapsed_s)?,
+        visits: pages::visits(measurement),
+        unsupported_percentiles: percentiles_need.keys().cloned().collect(),
+        percentiles_need,
+        intervals: measurement.measured().map(interval_report).collect::<Result<_>>()?,
+        clock: clock::clock_report(measurement),
+        brake: measurement.brake.clone(),
+        ..timed
     };
-    count(measurement, &mut run);
-    times(measurement, &mut run)?;
-    run.requests_by_name = by_name(measurement)?;
-    run.pages = pages::report(measurement, run.elapsed_s)?;
-    run.visits = pages::visits(measurement);
-    run.percentiles_need = percentiles::of_requests(measurement, &run);
-    run.unsupported_percentiles = run.percentiles_need.keys().cloned().collect();
-    run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
-    generator::verdict(measurement, &mut run)?;
-    run.clock = clock_report(measurement);
-    run.brake = measurement.brake.clone();
-    run.objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
-    Ok(run)
+    // The generator is judged by what was measured, and the objectives by all of it.
+    let run = RunReport { client: generator::client(measurement, &measured)?, ..measured };
+    let objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
+    Ok(RunReport { objectives, ..run })
 }
 
 /// Seconds that were cut from the end.
@@ -52,9 +52,10 @@ fn ramp_down_s(measurement: &Measurement) -> f64 {
     length_us as f64 / 1e6
 }
 
-/// Counts and rates. What was in flight when the measured part began counts as started in it, so that
+/// Counts and rates alone. What was in flight when the measured part began counts as started in it, so that
 /// started = completed + failed + in_flight_at_end holds for the measured part too.
-fn count(measurement: &Measurement, run: &mut RunReport) {
+fn counted(measurement: &Measurement) -> RunReport {
+    let mut run = RunReport::default();
     let (mut length_us, mut tcp) = (0, TcpCounts::default());
     for interval in measurement.measured() {
         length_us += interval.length_us;
@@ -75,28 +76,32 @@ fn count(measurement: &Measurement, run: &mut RunReport) {
     run.tcp = network::tcp_report(&tcp);
     run.elapsed_s = length_us as f64 / 1e6;
     run.rate = (length_us > 0).then(|| significant(run.requests.completed as f64 / run.elapsed_s, 6));
+    run
 }
 
-fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
+/// The times beside these counts.
+fn timed(measurement: &Measurement, counted: RunReport) -> Result<RunReport> {
     let dist = |pick: fn(&Interval) -> &Option<EncodedHistogram>| {
         merged(measurement.measured().filter_map(|interval| pick(interval).as_ref()))
             .map(|merged| merged.dist())
     };
-    run.response_time_us = dist(|interval| &interval.response_time)?;
-    run.service_time_us = dist(|interval| &interval.service_time)?;
-    run.connect_time_us = dist(|interval| &interval.connect_time)?;
-    run.connect_peaks = network::peaks_of(measurement)?;
-    run.first_byte_us = dist(|interval| &interval.first_byte)?;
-    run.client_delay_us = dist(|interval| &interval.client_delay)?;
-    run.tls_handshake_us = dist(|interval| &interval.tls_handshake)?;
-    run.receive_delay_us = dist(|interval| &interval.receive_delay)?;
-    run.round_trip_us = dist(|interval| &interval.round_trip)?;
-    run.failed_time_us = dist(|interval| &interval.failed_time)?;
     // How long requests had been waiting is known at the end of the load, not at the end of a part of it.
     let to_the_end = measurement.after().next().is_none();
     let censored = measurement.end.as_ref().filter(|_| to_the_end).and_then(|end| end.censored_time.as_ref());
-    run.censored_time_us = merged(censored.into_iter())?.dist();
-    Ok(())
+    Ok(RunReport {
+        response_time_us: dist(|interval| &interval.response_time)?,
+        service_time_us: dist(|interval| &interval.service_time)?,
+        connect_time_us: dist(|interval| &interval.connect_time)?,
+        connect_peaks: network::peaks_of(measurement)?,
+        first_byte_us: dist(|interval| &interval.first_byte)?,
+        client_delay_us: dist(|interval| &interval.client_delay)?,
+        tls_handshake_us: dist(|interval| &interval.tls_handshake)?,
+        receive_delay_us: dist(|interval| &interval.receive_delay)?,
+        round_trip_us: dist(|interval| &interval.round_trip)?,
+        failed_time_us: dist(|interval| &interval.failed_time)?,
+        censored_time_us: merged(censored.into_iter())?.dist(),
+        ..counted
+    })
 }
 
 /// The response times of the measured part.

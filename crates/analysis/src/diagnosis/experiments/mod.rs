@@ -5,11 +5,11 @@
 //! The experiment to make is one in which the two explanations expect different things. What came out makes the one that
 //! expected it more likely, and the other less: it is not proof by itself, as the table holds for servers with one limit.
 
+use crate::diagnosis::documents_only::{is_same, is_told, within};
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use crate::measurement::statistics;
 use crate::measurement::statistics::ratio_of_means;
-use crate::run_report::documents_only::{is_same, is_told, within};
 use crate::run_report::run_report;
 use std::collections::BTreeSet;
 use webdyno_model::Result;

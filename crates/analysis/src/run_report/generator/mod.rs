@@ -24,9 +24,9 @@ const SECONDS_MIN: usize = 5;
 /// A delay below this is the time that waking up takes on any machine, however quick the answers are.
 pub const DELAY_US_MIN: f64 = 100.0;
 
-/// The verdict on the generator over the measured part. `run` has everything else filled in. An error when a histogram
-/// is damaged.
-pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
+/// The generator over the measured part, and the verdict on it. `run` has everything but that. An error when a histogram is
+/// damaged.
+pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport> {
     let (length_us, cpu_us) = measurement
         .measured()
         .fold((0, 0), |(length, cpu), interval| (length + interval.length_us, cpu + interval.cpu_us));
@@ -38,7 +38,23 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     // Recordings of before each thread was kept tell only the busiest one of each second.
     let cpu_fraction = by_thread.or_else(|| crate::measurement::statistics::mean(&fractions));
     let (law, users) = (little::law(measurement), users::law(measurement));
-    run.client = ClientReport {
+    let local_ports = tables::local_ports(measurement, run);
+    let kernel_limit_total = tables::kernel_limit_total(measurement);
+    // Of a shorter run the start is most.
+    let saturation = overworked(cpu_fraction.filter(|_| length_us >= 500_000))
+        .or(delay::fault(measurement, run)?
+            .or_else(|| delay::unread(run))
+            .map(|why| why + &held_up(cpu_fraction)))
+        .or_else(|| tables::exhausted(run, local_ports));
+    let why = kernel_limit_total
+        .as_ref()
+        .map(measured_a_table)
+        .or_else(|| saturation.clone())
+        .or_else(|| nothing_measured(run))
+        .or_else(|| law.and_then(|law| law.fault()))
+        .or_else(|| pages::fault(measurement))
+        .or_else(|| users.and_then(|users| users.fault()));
+    Ok(ClientReport {
         cpu_s: (length_us > 0).then_some(cpu_us as f64 / 1e6),
         cpu_fraction_max_thread: cpu_fraction.map(|fraction| significant(fraction, 4)),
         threads,
@@ -49,26 +65,13 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
         },
         users: users.map(|users| users.report()),
         descriptors: tables::descriptors(measurement, run),
-        local_ports: tables::local_ports(measurement, run),
-        kernel_limit_total: tables::kernel_limit_total(measurement),
+        local_ports,
+        kernel_limit_total,
+        saturated: saturation.is_some(),
+        valid: why.is_none(),
+        why,
         ..ClientReport::default()
-    };
-    // Of a shorter run the start is most.
-    let saturation = overworked(cpu_fraction.filter(|_| length_us >= 500_000))
-        .or(delay::fault(measurement, run)?
-            .or_else(|| delay::unread(run))
-            .map(|why| why + &held_up(cpu_fraction)))
-        .or_else(|| tables::exhausted(run));
-    let table = run.client.kernel_limit_total.as_ref().map(measured_a_table);
-    let why = table
-        .or_else(|| saturation.clone())
-        .or_else(|| nothing_measured(run))
-        .or_else(|| law.and_then(|law| law.fault()))
-        .or_else(|| pages::fault(measurement))
-        .or_else(|| users.and_then(|users| users.fault()));
-    (run.client.saturated, run.client.valid) = (saturation.is_some(), why.is_none());
-    run.client.why = why;
-    Ok(())
+    })
 }
 
 /// In a load that waits for its answers, this share of the users may wait for the generator instead: that is lost in noise.
@@ -88,7 +91,7 @@ pub fn late(measurement: &Measurement, run: &RunReport) -> Result<Option<Late>> 
     let (busiest, unknown) = (run.client.cpu_fraction_max_thread, f64::INFINITY);
     let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread(run)).is_some();
     let other = overworked(busiest)
-        .or_else(|| tables::exhausted(run))
+        .or_else(|| tables::exhausted(run, run.client.local_ports))
         .or_else(|| little::law(measurement).and_then(|law| law.fault()))
         .or_else(|| pages::fault(measurement))
         .or_else(|| users::law(measurement).and_then(|users| users.fault()));

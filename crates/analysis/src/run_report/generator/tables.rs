@@ -40,15 +40,13 @@ pub(super) fn local_ports(measurement: &Measurement, run: &RunReport) -> Option<
 }
 
 /// That requests failed because this machine had no more ports or descriptors.
-pub(super) fn exhausted(run: &RunReport) -> Option<String> {
+pub(super) fn exhausted(run: &RunReport, local_ports: Option<TableReport>) -> Option<String> {
     let ended = (run.requests.completed + run.requests.failed) as f64;
     let ran_out = |count: u64| count as f64 > OWN_FAILURES_FRACTION_MAX * ended;
     let (ports, descriptors) = (run.errors.local_ports_exhausted, run.errors.no_descriptors);
     if ran_out(ports) {
         let asked = format!("{ports} requests found no free local port");
-        let of = run
-            .client
-            .local_ports
+        let of = local_ports
             .and_then(|ports| ports.limit)
             .map_or(String::new(), |limit| format!(" of the {limit} that there are towards one address"));
         return Some(format!("{asked}{of}: a limit of this machine, not of the server"));
@@ -408,8 +406,7 @@ mod tests {
             (run.requests.completed, run.requests.failed) =
                 (100_000 - ports - descriptors, ports + descriptors);
             (run.errors.local_ports_exhausted, run.errors.no_descriptors) = (ports, descriptors);
-            run.client.local_ports = Some(TableReport::new(Some(28_232), 28_232, 28_232));
-            exhausted(&run)
+            exhausted(&run, Some(TableReport::new(Some(28_232), 28_232, 28_232)))
         };
         assert_eq!((of(0, 0), of(100, 0), of(0, 100)), (None, None, None));
         assert!(of(101, 0).unwrap().contains("101 requests found no free local port of the 28232"));
