@@ -4,7 +4,7 @@
 //! response time when nobody waits for what is lifted. At a rate that clients decide, that rate is what is asked for.
 
 use crate::diagnosis::next_limit;
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::{Gain, LimitId, by_id};
 use crate::resources::time_breakdown::accept_queue_wait_us;
 use webdyno_model::diagnosis::{Finding, Predicted};
@@ -33,9 +33,9 @@ pub(crate) fn complete(facts: &Facts, finding: &mut Finding) {
 
 /// What is expected when a finding of this id is lifted; `None` where arithmetic does not tell.
 fn of(facts: &Facts, id: &str) -> Option<Predicted> {
-    let rate = facts.value("rate").filter(|_| facts.loaded)?;
+    let rate = facts.value(FactId::rate).filter(|_| facts.loaded)?;
     let gain = by_id(id)?.gain?;
-    let offered = facts.value("offered_rate");
+    let offered = facts.value(FactId::offered_rate);
     if let Some(offered) = offered.filter(|offered| *offered > rate && gain == Gain::Cost) {
         let [least, likely] = GAINED_FRACTION.map(|share| significant(rate + share * (offered - rate), 3));
         return Some(Predicted { rate: likely, ci95: [least, significant(offered, 3)] });
@@ -50,9 +50,9 @@ fn of(facts: &Facts, id: &str) -> Option<Predicted> {
 
 /// What users ask for when nobody waits for what is lifted.
 fn by_users(facts: &Facts, gain: Gain) -> Option<f64> {
-    let (users, in_flight) = (facts.value("users")?, facts.value("in_flight_mean")?);
+    let (users, in_flight) = (facts.value(FactId::users)?, facts.value(FactId::in_flight_mean)?);
     // Who has several requests at once asks in another way, and a page that fails is left without its parts.
-    let fails = facts.value("pages_failed_per_s").is_some_and(|failed| failed > 0.0);
+    let fails = facts.value(FactId::pages_failed_per_s).is_some_and(|failed| failed > 0.0);
     (!fails).then_some(())?;
     let thinking = Some(users - in_flight).filter(|thinking| *thinking >= -0.02 * users - 1.0)?.max(0.0);
     let think_us = thinking / facts.ended_per_s()? * 1e6;
@@ -62,19 +62,19 @@ fn by_users(facts: &Facts, gain: Gain) -> Option<f64> {
 /// What is left of the response time: the least of what is known of it, as each may hold something else that queued. The
 /// fast tenth of the answers; what lies between the request and the answer; and what workers hold.
 fn left_us(facts: &Facts, gain: Gain) -> Option<f64> {
-    let mean = facts.value("response_time_mean_us")?;
-    let quick = facts.value("response_time_excess_us").map(|excess| (mean - excess).max(LEAST_US));
-    let served = facts.value("service_time_mean_us").zip(accept_queue_wait_us(facts));
+    let mean = facts.value(FactId::response_time_mean_us)?;
+    let quick = facts.value(FactId::response_time_excess_us).map(|excess| (mean - excess).max(LEAST_US));
+    let served = facts.value(FactId::service_time_mean_us).zip(accept_queue_wait_us(facts));
     let served = served.map(|(served, waits)| (served - waits).max(LEAST_US));
-    let few_failed = facts.value("failed_fraction").is_none_or(|failed| failed <= FAILED_FRACTION_MAX);
-    let held = facts.value("worker_time_mean_us").filter(|_| few_failed && gain != Gain::SlowClients);
+    let few_failed = facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX);
+    let held = facts.value(FactId::worker_time_mean_us).filter(|_| few_failed && gain != Gain::SlowClients);
     [quick, served, held].into_iter().flatten().filter(|us| *us > 0.0).reduce(f64::min)
 }
 
 /// No more than what binds next, where that is known and more than today's rate. A table of connections binds only after
 /// minutes.
 fn bounded(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
-    let rate = facts.value("rate").unwrap_or(0.0);
+    let rate = facts.value(FactId::rate).unwrap_or(0.0);
     let next = next_limit::after(facts, id).filter(|next| next.id != LimitId::ConntrackFull);
     let next = next.and_then(|next| next.rate).filter(|next| *next < predicted.rate && *next > rate);
     let Some(next) = next else { return predicted };
@@ -89,17 +89,17 @@ mod tests {
     use webdyno_model::setting::SettingId;
 
     /// 100 users who think for half a second; 40 answers a second, and 80 users wait for 2 s each.
-    const CLOSED: [(&str, f64); 7] = [
-        ("users", 100.0),
-        ("rate", 40.0),
-        ("ended_per_s", 40.0),
-        ("in_flight_mean", 80.0),
-        ("response_time_mean_us", 2e6),
-        ("worker_time_mean_us", 3e5),
-        ("failed_fraction", 0.0),
+    const CLOSED: [(FactId, f64); 7] = [
+        (FactId::users, 100.0),
+        (FactId::rate, 40.0),
+        (FactId::ended_per_s, 40.0),
+        (FactId::in_flight_mean, 80.0),
+        (FactId::response_time_mean_us, 2e6),
+        (FactId::worker_time_mean_us, 3e5),
+        (FactId::failed_fraction, 0.0),
     ];
 
-    fn told(id: &str, changes: &[(&str, f64)]) -> Option<(f64, [f64; 2])> {
+    fn told(id: &str, changes: &[(FactId, f64)]) -> Option<(f64, [f64; 2])> {
         let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let facts = facts(&kept.chain(changes).copied().collect::<Vec<_>>(), &[]);
         of(&facts, id).map(|told| (told.rate, told.ci95))
@@ -110,21 +110,21 @@ mod tests {
         // 100 / (0.5 s + 0.3 s)
         assert_eq!(told("apache-async-cap", &[]), Some((125.0, [106.0, 144.0])));
         // The fast tenth took 0.2 s.
-        assert_eq!(told("apache-async-cap", &[("response_time_excess_us", 1.8e6)]).unwrap().0, 143.0);
+        assert_eq!(told("apache-async-cap", &[(FactId::response_time_excess_us, 1.8e6)]).unwrap().0, 143.0);
         // What workers hold for errors, or while clients are slow, is another time.
-        let served = [("service_time_mean_us", 2e6), ("accept_queue_mean", 60.0)];
+        let served = [(FactId::service_time_mean_us, 2e6), (FactId::accept_queue_mean, 60.0)];
         for (id, failed, rate) in
             [("apache-async-cap", 0.0, 125.0), ("apache-async-cap", 0.5, 100.0), ("slow-clients", 0.0, 100.0)]
         {
-            let failed = ("failed_fraction", failed);
+            let failed = (FactId::failed_fraction, failed);
             assert_eq!(told(id, &[&served[..], &[failed]].concat()).unwrap().0, rate, "{id} {failed:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_told_is_not() {
-        let many = [("in_flight_mean", 180.0)];
-        let pages = [("pages_failed_per_s", 3.0)];
+        let many = [(FactId::in_flight_mean, 180.0)];
+        let pages = [(FactId::pages_failed_per_s, 3.0)];
         for (id, changes) in [
             ("opcache-off", &[][..]),
             ("log-io", &[]),
@@ -137,19 +137,19 @@ mod tests {
 
     #[test]
     fn at_a_rate_that_clients_decide_no_more_comes() {
-        let offered = ("offered_rate", 100.0);
+        let offered = (FactId::offered_rate, 100.0);
         assert_eq!(told("conntrack-full", &[offered]), Some((100.0, [85.0, 100.0])));
         // Half of what is missing, at least.
         assert_eq!(told("log-io", &[offered]), Some((94.0, [70.0, 100.0])));
         // What is answered is all that comes.
-        assert_eq!(told("conntrack-full", &[("offered_rate", 40.0)]), None);
+        assert_eq!(told("conntrack-full", &[(FactId::offered_rate, 40.0)]), None);
     }
 
     #[test]
     fn the_next_limit_bounds_what_is_expected() {
-        let workers = [("workers_limit", 24.0), ("workers_busy_mean", 13.0)];
+        let workers = [(FactId::workers_limit, 24.0), (FactId::workers_busy_mean, 13.0)];
         // 12 workers for 40 answers a second: 24 are 80.
-        let with = |id, more: &[(&str, f64)]| told(id, &[&workers[..], more].concat()).map(|told| told.0);
+        let with = |id, more: &[(FactId, f64)]| told(id, &[&workers[..], more].concat()).map(|told| told.0);
         assert_eq!(with("time-wait-overflow", &[]), Some(80.0));
         assert_eq!(with("apache-workers-exhausted", &[]), Some(125.0), "its own is no bound");
         let mut finding = crate::diagnosis::ranking::findings(&Facts::default()).remove(0);

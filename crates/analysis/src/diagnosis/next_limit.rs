@@ -57,8 +57,8 @@ pub fn remaining_limit(one: &ResourceCeiling, first: &str) -> Option<LimitId> {
 mod tests {
     use super::*;
     use crate::diagnosis::ranking::findings;
-    use crate::facts::testing::facts;
-    use webdyno_model::fact::Fact;
+    use crate::facts::FactId;
+    use crate::facts::testing::{facts, of_pool};
 
     const WORKERS: &str = "apache-workers-exhausted";
 
@@ -73,15 +73,15 @@ mod tests {
     }
 
     /// 60 answers a second by 12 workers, each of which has a connection to the database meanwhile.
-    const STACKED: [(&str, f64); 8] = [
-        ("rate", 60.0),
-        ("workers_limit", 12.0),
-        ("workers_busy_mean", 13.0),
-        ("ahead_database_limit", 20.0),
-        ("ahead_database_connected_mean", 13.0),
-        ("ahead_database_attempts_per_s", 60.0),
-        ("cores", 2.0),
-        ("cpu_busy_fraction", 0.2),
+    const STACKED: [(FactId, f64); 8] = [
+        (FactId::rate, 60.0),
+        (FactId::workers_limit, 12.0),
+        (FactId::workers_busy_mean, 13.0),
+        (FactId::ahead_database_limit, 20.0),
+        (FactId::ahead_database_connected_mean, 13.0),
+        (FactId::ahead_database_attempts_per_s, 60.0),
+        (FactId::cores, 2.0),
+        (FactId::cpu_busy_fraction, 0.2),
     ];
 
     #[test]
@@ -113,12 +113,12 @@ mod tests {
         // workers bind at 240.
         let seen = |entries: f64| {
             let values = [
-                ("rate", 60.0),
-                ("workers_limit", 48.0),
-                ("workers_busy_mean", 13.0),
-                ("new_connections_per_s", 60.0),
-                ("ahead_tracked_limit", 1200.0),
-                ("ahead_tracked_max", entries),
+                (FactId::rate, 60.0),
+                (FactId::workers_limit, 48.0),
+                (FactId::workers_busy_mean, 13.0),
+                (FactId::new_connections_per_s, 60.0),
+                (FactId::ahead_tracked_limit, 1200.0),
+                (FactId::ahead_tracked_max, entries),
             ];
             facts(&values, &[])
         };
@@ -132,14 +132,16 @@ mod tests {
     #[test]
     fn workers_that_wait_for_php_are_free_when_it_has_children() {
         // 50 workers, of which 10 are answered by the 10 children of the pool and 40 wait for one.
-        let mut facts = facts(&[("rate", 100.0), ("workers_limit", 50.0), ("workers_busy_mean", 51.0)], &[]);
-        let known = |name: &str, value| Fact { name: name.into(), value, ..facts.cite(&["rate"]).remove(0) };
+        let mut facts = facts(
+            &[(FactId::rate, 100.0), (FactId::workers_limit, 50.0), (FactId::workers_busy_mean, 51.0)],
+            &[],
+        );
         let pool = [
-            known("ahead_fpm_processes_max", 10.0),
-            known("ahead_fpm_busy_mean", 10.0),
-            known("ahead_fpm_queue_mean", 40.0),
+            (FactId::ahead_fpm_processes_max, 10.0),
+            (FactId::ahead_fpm_busy_mean, 10.0),
+            (FactId::ahead_fpm_queue_mean, 40.0),
         ];
-        pool.into_iter().for_each(|fact| facts.insert_of("www", fact));
+        of_pool(&mut facts, "www", &pool);
         assert_eq!(next(&facts, "php-fpm-workers-exhausted"), Some((WORKERS.into(), 500.0)));
         // Without the pool the queue is the workers' own.
         assert_eq!(next(&facts, "healthy"), Some((WORKERS.into(), 100.0)));

@@ -4,7 +4,7 @@ use crate::diagnosis::experiments;
 use crate::diagnosis::missing::missing;
 use crate::diagnosis::next_limit::next_limit;
 use crate::diagnosis::ranking::findings;
-use crate::facts::{self, Facts};
+use crate::facts::{self, FactId, Facts};
 use crate::limits::{LimitId, ceilings};
 use crate::measurement::Measurement;
 use crate::resources::live_traffic::live_traffic;
@@ -59,9 +59,9 @@ const AT_SERVER_SPARE: f64 = 10.0;
 /// nothing: requests are also on their way, and in queues that nobody counts. One that has far more than were sent means
 /// that the generator lost sight of some, if nobody else uses the server and no request was given up.
 fn compare_with_server(run: &mut RunReport, facts: &mut Facts, others: Option<&LiveTraffic>) {
-    run.client.in_flight.server = facts.value("requests_at_server_mean");
+    run.client.in_flight.server = facts.value(FactId::requests_at_server_mean);
     let alone = others.is_some_and(|traffic| !traffic.present) && run.errors.total() == 0;
-    let (Some(server), Some(own)) = (run.client.in_flight.server, facts.value("in_flight_mean")) else {
+    let (Some(server), Some(own)) = (run.client.in_flight.server, facts.value(FactId::in_flight_mean)) else {
         return;
     };
     if alone
@@ -90,7 +90,8 @@ mod tests {
             Some(LiveTraffic { present, requests_per_s: None, connections_count: None, evidence: vec![] })
         };
         let check = |server: f64, others: Option<LiveTraffic>, failed| {
-            let mut facts = facts(&[("requests_at_server_mean", server), ("in_flight_mean", 50.0)], &[]);
+            let mut facts =
+                facts(&[(FactId::requests_at_server_mean, server), (FactId::in_flight_mean, 50.0)], &[]);
             let mut run = RunReport::default();
             (run.client.valid, run.errors.timeout) = (true, failed);
             compare_with_server(&mut run, &mut facts, others.as_ref());

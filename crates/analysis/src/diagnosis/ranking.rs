@@ -138,14 +138,15 @@ fn doubt_symptoms(found: &mut [Finding]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::FactId;
     use crate::facts::testing::facts;
 
-    const EXHAUSTED: [(&str, f64); 5] = [
-        ("scoreboard_full_fraction", 1.0),
-        ("workers_limit", 150.0),
-        ("accept_queue_mean", 300.0),
-        ("cpu_busy_fraction", 0.3),
-        ("rate", 750.0),
+    const EXHAUSTED: [(FactId, f64); 5] = [
+        (FactId::scoreboard_full_fraction, 1.0),
+        (FactId::workers_limit, 150.0),
+        (FactId::accept_queue_mean, 300.0),
+        (FactId::cpu_busy_fraction, 0.3),
+        (FactId::rate, 750.0),
     ];
 
     #[test]
@@ -163,14 +164,14 @@ mod tests {
 
     #[test]
     fn errors_come_before_the_generator_that_asks_for_them_fast() {
-        let refused = [("db_refusals_logged_per_s", 900.0), ("failed_fraction", 0.98)];
+        let refused = [(FactId::db_refusals_logged_per_s, 900.0), (FactId::failed_fraction, 0.98)];
         for (errors, first) in [(0.98, "db-connections-exhausted"), (0.1, "generator-saturated")] {
-            let seen = [refused[0], refused[1], ("server_error_fraction", errors)];
+            let seen = [refused[0], refused[1], (FactId::server_error_fraction, errors)];
             let mut facts = facts(&seen, &[]);
             facts.generator_fault = Some("it was slow".into());
             assert_eq!(findings(&facts)[0].id, first, "{errors}");
         }
-        let mut facts = facts(&[("bad_gateway_fraction", 0.9)], &[]);
+        let mut facts = facts(&[(FactId::bad_gateway_fraction, 0.9)], &[]);
         facts.generator_fault = Some("it was slow".into());
         assert_eq!(findings(&facts)[0].confidence, CONFIDENCE_MAX_ERRORS, "nobody knows why");
     }
@@ -185,31 +186,32 @@ mod tests {
 
     #[test]
     fn thrashing_comes_before_the_workers_that_wait_for_memory() {
-        let thrashing = [("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 5000.0)];
+        let thrashing =
+            [(FactId::pressure_memory_full_fraction, 0.4), (FactId::swapped_in_pages_per_s, 5000.0)];
         let all = findings(&facts(&[&EXHAUSTED[..], &thrashing[..]].concat(), &[]));
         assert_eq!((all.len(), all[0].id.as_str()), (1, "memory-exhausted"));
     }
 
     #[test]
     fn a_kill_somewhere_on_the_machine_hides_no_limit() {
-        let all = findings(&facts(&[&EXHAUSTED[..], &[("oom_kills", 1.0)][..]].concat(), &[]));
+        let all = findings(&facts(&[&EXHAUSTED[..], &[(FactId::oom_kills, 1.0)][..]].concat(), &[]));
         assert_eq!(all[0].id, "apache-workers-exhausted");
     }
 
     #[test]
     fn kept_connections_starve_the_status_page_and_the_processes_still_tell() {
         let seen = [
-            ("processes_at_limit_fraction", 0.9),
-            ("status_unanswered_fraction", 1.0),
-            ("accept_queue_mean", 300.0),
-            ("accept_queue_max", 511.0),
-            ("accept_queue_limit", 511.0),
-            ("listen_overflows", 50.0),
-            ("listen_overflows_per_s", 5.0),
-            ("in_flight_mean", 450.0),
-            ("cpu_busy_fraction", 0.3),
-            ("rate", 750.0),
-            ("connections_opened_per_s", 0.0),
+            (FactId::processes_at_limit_fraction, 0.9),
+            (FactId::status_unanswered_fraction, 1.0),
+            (FactId::accept_queue_mean, 300.0),
+            (FactId::accept_queue_max, 511.0),
+            (FactId::accept_queue_limit, 511.0),
+            (FactId::listen_overflows, 50.0),
+            (FactId::listen_overflows_per_s, 5.0),
+            (FactId::in_flight_mean, 450.0),
+            (FactId::cpu_busy_fraction, 0.3),
+            (FactId::rate, 750.0),
+            (FactId::connections_opened_per_s, 0.0),
         ];
         let all = findings(&facts(&seen, &[("MaxRequestWorkers", 150)]));
         assert_eq!((all.len(), all[0].id.as_str()), (1, "apache-workers-exhausted"));
@@ -217,7 +219,7 @@ mod tests {
 
     #[test]
     fn without_proof_it_is_unknown() {
-        let all = findings(&facts(&[("rate", 10.0)], &[]));
+        let all = findings(&facts(&[(FactId::rate, 10.0)], &[]));
         assert_eq!((all.len(), all[0].id.as_str()), (1, "unknown"));
     }
 

@@ -3,67 +3,66 @@
 //! Sources: the collectors `mariadb`, `php_fpm`, `conntrack`, `sockets`, `ports`, `process`, `nic`, `qdisc`, `cgroup`
 //! (docs/metrics.md).
 
-use super::{Builder, From, Row};
+use super::{Builder, FactId, From};
 use crate::measurement::statistics;
 use webdyno_model::number::significant;
 
-/// What follows from one metric each.
-#[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("ahead_database_limit", "connections", "mariadb.connections_limit_count", From::Latest),
-    ("ahead_database_connected_mean", "connections", "mariadb.threads_connected_count", From::Mean),
-    ("ahead_database_attempts_per_s", "connections/s", "mariadb.connections_attempted_count", From::Rate(1.0)),
-    ("ahead_database_failed_per_s", "connections/s", "mariadb.connections_failed_count", From::Rate(1.0)),
-    ("ahead_database_scanned_rows_per_s", "rows/s", "mariadb.rows_read_in_scans_count", From::Rate(1.0)),
-    ("ahead_database_selects_per_s", "statements/s", "mariadb.selects_count", From::Rate(1.0)),
-    ("ahead_database_sort_buffer_bytes", "bytes", "mariadb.sort_buffer_bytes", From::Latest),
-    ("ahead_database_join_buffer_bytes", "bytes", "mariadb.join_buffer_bytes", From::Latest),
-    ("ahead_database_read_buffer_bytes", "bytes", "mariadb.read_buffer_bytes", From::Latest),
-    ("ahead_database_read_rnd_buffer_bytes", "bytes", "mariadb.read_rnd_buffer_bytes", From::Latest),
-    ("ahead_database_thread_stack_bytes", "bytes", "mariadb.thread_stack_bytes", From::Latest),
-    ("ahead_database_binlog_cache_bytes", "bytes", "mariadb.binlog_cache_bytes", From::Latest),
-    ("ahead_database_buffer_pool_bytes", "bytes", "mariadb.buffer_pool_limit_bytes", From::Latest),
-    ("ahead_database_key_buffer_bytes", "bytes", "mariadb.key_buffer_limit_bytes", From::Latest),
-    ("ahead_accept_queue_allowed", "connections", "sockets.somaxconn_count", From::Latest),
-    ("ahead_fpm_processes_max", "processes", "php_fpm.*.processes_count", From::Max),
-    ("ahead_fpm_busy_mean", "processes", "php_fpm.*.processes_busy_count", From::Mean),
-    ("ahead_fpm_queue_mean", "requests", "php_fpm.*.listen_queue_count", From::Mean),
-    ("ahead_fpm_child_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Mean),
-    ("ahead_tracked_max", "connections", "conntrack.entries_count", From::Max),
-    ("ahead_tracked_limit", "connections", "conntrack.max_count", From::Latest),
-    ("ahead_tracked_rise_per_s", "connections/s", "conntrack.entries_count", From::Rate(1.0)),
-    ("ahead_tracked_service_max", "connections", "conntrack.service.entries_count", From::Max),
-    ("ahead_tracked_service_limit", "connections", "conntrack.service.max_count", From::Latest),
-    ("ahead_tracked_service_rise_per_s", "connections/s", "conntrack.service.entries_count", From::Rate(1.0)),
-    ("ahead_time_wait_max", "sockets", "sockets.time_wait_count", From::Max),
-    ("ahead_time_wait_limit", "sockets", "sockets.time_wait_limit_count", From::Latest),
-    ("ahead_time_wait_rise_per_s", "sockets/s", "sockets.time_wait_count", From::Rate(1.0)),
-    ("ahead_ports_available", "ports", "ports.available_count", From::Latest),
-    ("ahead_ports_reuse_mode", "mode", "ports.time_wait_reuse_mode", From::Latest),
-    ("ahead_ports_used_max", "ports", "ports.*.used_count", From::Max),
-    ("ahead_ports_time_wait_max", "ports", "ports.*.time_wait_count", From::Max),
-    ("ahead_ports_time_wait_per_s", "ports/s", "ports.*.time_wait_count", From::Rate(1.0)),
-    ("ahead_open_files_max", "descriptors", "process.open_files_max_count", From::Max),
-    ("ahead_open_files_limit", "descriptors", "process.open_files_limit_count", From::Latest),
-    ("ahead_fullest_open_files_max", "descriptors", "process.fullest_open_files_count", From::Max),
-    ("ahead_fullest_open_files_limit", "descriptors", "process.fullest_open_files_limit_count", From::Latest),
-    ("ahead_link_sent_bytes_per_s", "bytes/s", "nic.*.sent_bytes", From::Rate(1.0)),
-    ("ahead_link_speed_bits_per_s", "bits/s", "nic.*.speed_bits_per_s", From::Latest),
-    ("ahead_link_shaped_bits_per_s", "bits/s", "qdisc.*.rate_bits_per_s", From::Latest),
-    ("ahead_service_link_sent_bytes_per_s", "bytes/s", "nic.service.*.sent_bytes", From::Rate(1.0)),
-    ("ahead_service_link_speed_bits_per_s", "bits/s", "nic.service.*.speed_bits_per_s", From::Latest),
-    ("ahead_service_link_shaped_bits_per_s", "bits/s", "qdisc.service.*.rate_bits_per_s", From::Latest),
-    ("ahead_backend_cpu_cores", "cores", "process.*.cpu_s", From::Rate(1.0)),
-    ("ahead_yielding_cpu_cores", "cores", "cpu.nice_s", From::Rate(1.0)),
-    ("ahead_group_cpu_cores", "cores", "cgroup.cpu_s", From::Rate(1.0)),
-    ("ahead_group_cores", "cores", "cgroup.cores_count", From::Latest),
-    ("ahead_group_quota_cores", "cores", "cgroup.quota_cores_count", From::Latest),
-];
+fact_table! {
+    (ahead_database_limit, "connections", "mariadb.connections_limit_count", From::Latest),
+    (ahead_database_connected_mean, "connections", "mariadb.threads_connected_count", From::Mean),
+    (ahead_database_attempts_per_s, "connections/s", "mariadb.connections_attempted_count", From::Rate(1.0)),
+    (ahead_database_failed_per_s, "connections/s", "mariadb.connections_failed_count", From::Rate(1.0)),
+    (ahead_database_scanned_rows_per_s, "rows/s", "mariadb.rows_read_in_scans_count", From::Rate(1.0)),
+    (ahead_database_selects_per_s, "statements/s", "mariadb.selects_count", From::Rate(1.0)),
+    (ahead_database_sort_buffer_bytes, "bytes", "mariadb.sort_buffer_bytes", From::Latest),
+    (ahead_database_join_buffer_bytes, "bytes", "mariadb.join_buffer_bytes", From::Latest),
+    (ahead_database_read_buffer_bytes, "bytes", "mariadb.read_buffer_bytes", From::Latest),
+    (ahead_database_read_rnd_buffer_bytes, "bytes", "mariadb.read_rnd_buffer_bytes", From::Latest),
+    (ahead_database_thread_stack_bytes, "bytes", "mariadb.thread_stack_bytes", From::Latest),
+    (ahead_database_binlog_cache_bytes, "bytes", "mariadb.binlog_cache_bytes", From::Latest),
+    (ahead_database_buffer_pool_bytes, "bytes", "mariadb.buffer_pool_limit_bytes", From::Latest),
+    (ahead_database_key_buffer_bytes, "bytes", "mariadb.key_buffer_limit_bytes", From::Latest),
+    (ahead_accept_queue_allowed, "connections", "sockets.somaxconn_count", From::Latest),
+    (ahead_fpm_processes_max, "processes", "php_fpm.*.processes_count", From::Max),
+    (ahead_fpm_busy_mean, "processes", "php_fpm.*.processes_busy_count", From::Mean),
+    (ahead_fpm_queue_mean, "requests", "php_fpm.*.listen_queue_count", From::Mean),
+    (ahead_fpm_child_bytes, "bytes", "php_fpm.*.pss_mean_bytes", From::Mean),
+    (ahead_tracked_max, "connections", "conntrack.entries_count", From::Max),
+    (ahead_tracked_limit, "connections", "conntrack.max_count", From::Latest),
+    (ahead_tracked_rise_per_s, "connections/s", "conntrack.entries_count", From::Rate(1.0)),
+    (ahead_tracked_service_max, "connections", "conntrack.service.entries_count", From::Max),
+    (ahead_tracked_service_limit, "connections", "conntrack.service.max_count", From::Latest),
+    (ahead_tracked_service_rise_per_s, "connections/s", "conntrack.service.entries_count", From::Rate(1.0)),
+    (ahead_time_wait_max, "sockets", "sockets.time_wait_count", From::Max),
+    (ahead_time_wait_limit, "sockets", "sockets.time_wait_limit_count", From::Latest),
+    (ahead_time_wait_rise_per_s, "sockets/s", "sockets.time_wait_count", From::Rate(1.0)),
+    (ahead_ports_available, "ports", "ports.available_count", From::Latest),
+    (ahead_ports_reuse_mode, "mode", "ports.time_wait_reuse_mode", From::Latest),
+    (ahead_ports_used_max, "ports", "ports.*.used_count", From::Max),
+    (ahead_ports_time_wait_max, "ports", "ports.*.time_wait_count", From::Max),
+    (ahead_ports_time_wait_per_s, "ports/s", "ports.*.time_wait_count", From::Rate(1.0)),
+    (ahead_open_files_max, "descriptors", "process.open_files_max_count", From::Max),
+    (ahead_open_files_limit, "descriptors", "process.open_files_limit_count", From::Latest),
+    (ahead_fullest_open_files_max, "descriptors", "process.fullest_open_files_count", From::Max),
+    (ahead_fullest_open_files_limit, "descriptors", "process.fullest_open_files_limit_count", From::Latest),
+    (ahead_link_sent_bytes_per_s, "bytes/s", "nic.*.sent_bytes", From::Rate(1.0)),
+    (ahead_link_speed_bits_per_s, "bits/s", "nic.*.speed_bits_per_s", From::Latest),
+    (ahead_link_shaped_bits_per_s, "bits/s", "qdisc.*.rate_bits_per_s", From::Latest),
+    (ahead_service_link_sent_bytes_per_s, "bytes/s", "nic.service.*.sent_bytes", From::Rate(1.0)),
+    (ahead_service_link_speed_bits_per_s, "bits/s", "nic.service.*.speed_bits_per_s", From::Latest),
+    (ahead_service_link_shaped_bits_per_s, "bits/s", "qdisc.service.*.rate_bits_per_s", From::Latest),
+    (ahead_backend_cpu_cores, "cores", "process.*.cpu_s", From::Rate(1.0)),
+    (ahead_yielding_cpu_cores, "cores", "cpu.nice_s", From::Rate(1.0)),
+    (ahead_group_cpu_cores, "cores", "cgroup.cpu_s", From::Rate(1.0)),
+    (ahead_group_cores, "cores", "cgroup.cores_count", From::Latest),
+    (ahead_group_quota_cores, "cores", "cgroup.quota_cores_count", From::Latest),
+    "fraction": ahead_workers_busy_ci95_fraction, ahead_database_connected_ci95_fraction;
+}
 
 /// Levels whose mean has an interval: `(fact, metric)`.
-const WITH_INTERVAL: [(&str, &str); 2] = [
-    ("ahead_workers_busy_ci95_fraction", "apache.workers_busy_count"),
-    ("ahead_database_connected_ci95_fraction", "mariadb.threads_connected_count"),
+const WITH_INTERVAL: [(FactId, &str); 2] = [
+    (FactId::ahead_workers_busy_ci95_fraction, "apache.workers_busy_count"),
+    (FactId::ahead_database_connected_ci95_fraction, "mariadb.threads_connected_count"),
 ];
 
 impl Builder<'_> {
@@ -76,7 +75,7 @@ impl Builder<'_> {
                 let error = (series.variance / series.effective).sqrt();
                 significant(statistics::t_95(series.effective - 1.0) * error / series.mean, 4)
             });
-            self.add_from(fact, "fraction", half, (metric, From::Mean));
+            self.add_from(fact, half, (metric, From::Mean));
         }
     }
 }

@@ -3,23 +3,28 @@
 //! By Little's law: requests that are there at once / requests per second. Where PHP-FPM is, the database's time is within
 //! its own.
 
-use super::{Builder, From};
+use super::{Builder, FactId, From};
 
 const POOL_BUSY: &str = "php_fpm.*.processes_busy_count";
 const POOL_ACTIVE: &str = "php_fpm.*.active_count";
 const POOL_QUEUE: &str = "php_fpm.*.listen_queue_count";
 const DATABASE: &str = "mariadb.threads_running_count";
 
+fact_table! {
+    "requests": requests_behind_workers_mean;
+    "us": backend_time_mean_us;
+}
+
 impl Builder<'_> {
     /// How many requests were with a backend at once, and how long each request of the load was there on average. It comes
     /// after the facts of the load.
     pub(super) fn behind(&mut self) {
         let Some((count, metric)) = self.in_pools().or_else(|| self.in_database()) else { return };
-        self.add_from("requests_behind_workers_mean", "requests", Some(count), (&metric, From::Mean));
-        let ended = ["ended_per_s", "rate"].iter().find_map(|name| self.facts.get(*name));
+        self.add_from(FactId::requests_behind_workers_mean, Some(count), (&metric, From::Mean));
+        let ended = [FactId::ended_per_s, FactId::rate].iter().find_map(|name| self.facts.get(name));
         let ended_per_s = ended.map(|fact| fact.value).filter(|rate| *rate > 0.0);
         let time_us = ended_per_s.map(|rate| count / rate * 1e6);
-        self.add_from("backend_time_mean_us", "us", time_us, (&metric, From::Mean));
+        self.add_from(FactId::backend_time_mean_us, time_us, (&metric, From::Mean));
     }
 
     /// In the children of all pools, and in their queues.
@@ -82,7 +87,7 @@ mod tests {
                 measured_to_s: 10.0,
                 ..Measurement::default()
             };
-            facts(&measurement, None).unwrap().value("backend_time_mean_us")
+            facts(&measurement, None).unwrap().value(FactId::backend_time_mean_us)
         };
         let (busy, queue) =
             (("php_fpm.www.processes_busy_count", 5.0), ("php_fpm.www.listen_queue_count", 20.0));

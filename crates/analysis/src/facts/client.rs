@@ -1,13 +1,29 @@
 //! Facts of the load engine: what was asked of the server, and what came back.
 
-use super::{Builder, repro_command};
+use super::{Builder, FactId, repro_command};
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
 use webdyno_model::Result;
-use webdyno_model::fact::Fact;
-use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::{Arrival, Workload};
+
+fact_table! {
+    "requests/s": rate, ended_per_s, offered_rate;
+    "fraction": rate_ci95_fraction, failed_fraction, bad_gateway_fraction, forbidden_fraction,
+        request_timeout_fraction, too_many_requests_fraction, unavailable_fraction, server_error_fraction,
+        client_cpu_fraction_max_thread;
+    "us": response_time_mean_us, response_time_p99_us, response_time_excess_us, service_time_mean_us,
+        connect_time_mean_us, connect_time_max_us, client_delay_mean_us, client_delay_p90_us, failed_time_mean_us,
+        first_byte_mean_us, round_trip_min_us;
+    "ratio": response_time_inflation, response_time_drift_ratio;
+    "connections/s": connections_opened_per_s;
+    "connections": connections_opened_total, kernel_limit, connections_cap;
+    "cores": generator_cpu_cores;
+    "pages/s": pages_failed_per_s;
+    "requests": connect_timeouts, in_flight_mean, waiting_in_generator_mean;
+    "bytes/s": served_bytes_per_s;
+    "bytes": received_bytes_per_request;
+}
 
 impl Builder<'_> {
     pub(super) fn client(&mut self, measurement: &Measurement, run: &RunReport) -> Result<()> {
@@ -16,49 +32,41 @@ impl Builder<'_> {
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let total = run.client.kernel_limit_total.as_ref();
         let facts = [
-            ("rate", "requests/s", run.rate),
-            ("ended_per_s", "requests/s", per_s(ended)),
-            ("rate_ci95_fraction", "fraction", relative_ci95(&measurement.measured_rates())),
-            ("failed_fraction", "fraction", (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
-            ("bad_gateway_fraction", "fraction", (ended > 0.0).then(|| answers(run, &BAD_GATEWAY) / ended)),
-            ("forbidden_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["403"]) / ended)),
-            ("request_timeout_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["408"]) / ended)),
-            ("too_many_requests_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["429"]) / ended)),
-            ("unavailable_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["503"]) / ended)),
-            ("server_error_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["500"]) / ended)),
-            ("response_time_mean_us", "us", run.response_time_us.mean),
-            ("response_time_p99_us", "us", run.response_time_us.p99.map(|us| us as f64)),
-            ("response_time_inflation", "ratio", queueing.map(|queueing| queueing.ratio)),
-            ("response_time_excess_us", "us", queueing.map(|queueing| queueing.excess_us)),
-            ("response_time_drift_ratio", "ratio", drift(measurement)?),
-            ("service_time_mean_us", "us", run.service_time_us.mean),
-            ("connect_time_mean_us", "us", run.connect_time_us.mean),
-            ("connect_time_max_us", "us", run.connect_time_us.max.map(|us| us as f64)),
-            ("client_delay_mean_us", "us", run.client_delay_us.mean),
-            ("client_delay_p90_us", "us", run.client_delay_us.p90.map(|us| us as f64)),
-            ("connections_opened_per_s", "connections/s", per_s(run.connections.opened as f64)),
-            ("connections_opened_total", "connections", total.map(|total| total.connections as f64)),
-            ("kernel_limit", "connections", total.map(|total| total.value as f64)),
-            ("client_cpu_fraction_max_thread", "fraction", run.client.cpu_fraction_max_thread),
-            (
-                "generator_cpu_cores",
-                "cores",
-                run.client.cpu_s.zip(per_s(1.0)).map(|(cpu, per_s)| cpu * per_s),
-            ),
-            (
-                "pages_failed_per_s",
-                "pages/s",
-                run.pages.as_ref().and_then(|pages| per_s(pages.failed as f64)),
-            ),
-            ("failed_time_mean_us", "us", run.failed_time_us.mean),
-            ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
-            ("served_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
-            ("first_byte_mean_us", "us", run.first_byte_us.mean),
-            ("round_trip_min_us", "us", run.tcp.round_trip_min_us.map(|us| us as f64)),
-            ("received_bytes_per_request", "bytes", (ended > 0.0).then(|| run.bytes.received as f64 / ended)),
+            (FactId::rate, run.rate),
+            (FactId::ended_per_s, per_s(ended)),
+            (FactId::rate_ci95_fraction, relative_ci95(&measurement.measured_rates())),
+            (FactId::failed_fraction, (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
+            (FactId::bad_gateway_fraction, (ended > 0.0).then(|| answers(run, &BAD_GATEWAY) / ended)),
+            (FactId::forbidden_fraction, (ended > 0.0).then(|| answers(run, &["403"]) / ended)),
+            (FactId::request_timeout_fraction, (ended > 0.0).then(|| answers(run, &["408"]) / ended)),
+            (FactId::too_many_requests_fraction, (ended > 0.0).then(|| answers(run, &["429"]) / ended)),
+            (FactId::unavailable_fraction, (ended > 0.0).then(|| answers(run, &["503"]) / ended)),
+            (FactId::server_error_fraction, (ended > 0.0).then(|| answers(run, &["500"]) / ended)),
+            (FactId::response_time_mean_us, run.response_time_us.mean),
+            (FactId::response_time_p99_us, run.response_time_us.p99.map(|us| us as f64)),
+            (FactId::response_time_inflation, queueing.map(|queueing| queueing.ratio)),
+            (FactId::response_time_excess_us, queueing.map(|queueing| queueing.excess_us)),
+            (FactId::response_time_drift_ratio, drift(measurement)?),
+            (FactId::service_time_mean_us, run.service_time_us.mean),
+            (FactId::connect_time_mean_us, run.connect_time_us.mean),
+            (FactId::connect_time_max_us, run.connect_time_us.max.map(|us| us as f64)),
+            (FactId::client_delay_mean_us, run.client_delay_us.mean),
+            (FactId::client_delay_p90_us, run.client_delay_us.p90.map(|us| us as f64)),
+            (FactId::connections_opened_per_s, per_s(run.connections.opened as f64)),
+            (FactId::connections_opened_total, total.map(|total| total.connections as f64)),
+            (FactId::kernel_limit, total.map(|total| total.value as f64)),
+            (FactId::client_cpu_fraction_max_thread, run.client.cpu_fraction_max_thread),
+            (FactId::generator_cpu_cores, run.client.cpu_s.zip(per_s(1.0)).map(|(cpu, per_s)| cpu * per_s)),
+            (FactId::pages_failed_per_s, run.pages.as_ref().and_then(|pages| per_s(pages.failed as f64))),
+            (FactId::failed_time_mean_us, run.failed_time_us.mean),
+            (FactId::connect_timeouts, Some(run.errors.connect_timeout as f64)),
+            (FactId::served_bytes_per_s, per_s(run.bytes.received as f64)),
+            (FactId::first_byte_mean_us, run.first_byte_us.mean),
+            (FactId::round_trip_min_us, run.tcp.round_trip_min_us.map(|us| us as f64)),
+            (FactId::received_bytes_per_request, (ended > 0.0).then(|| run.bytes.received as f64 / ended)),
         ];
-        for (name, unit, value) in facts.into_iter().chain(asked(measurement)) {
-            self.add_client(measurement, name, unit, value);
+        for (name, value) in facts.into_iter().chain(asked(measurement)) {
+            self.add_client(measurement, name, value);
         }
         self.connections(measurement, run);
         Ok(())
@@ -66,28 +74,14 @@ impl Builder<'_> {
 
     /// Whether no request that was due waited for one of the generator's own connections.
     pub(super) fn none_waits_in_generator(&self) -> bool {
-        let waiting = self.facts.get("waiting_in_generator_mean");
+        let waiting = self.facts.get(&FactId::waiting_in_generator_mean);
         waiting.is_none_or(|fact| fact.value < WAITING_MIN)
     }
 
-    pub(super) fn add_client(
-        &mut self,
-        measurement: &Measurement,
-        name: &str,
-        unit: &str,
-        value: Option<f64>,
-    ) {
-        let (from_s, to_s) = self.series.window();
+    pub(super) fn add_client(&mut self, measurement: &Measurement, name: FactId, value: Option<f64>) {
         let Some(value) = value else { return };
-        self.add(Fact {
-            name: name.into(),
-            value: significant(value, 6),
-            unit: unit.into(),
-            from_s: significant(from_s, 6),
-            to_s: significant(to_s, 6),
-            source: "load engine".into(),
-            reproduce: repro_command::load(measurement),
-        });
+        let window = self.series.window();
+        self.add_within(name, value, window, ("load engine".into(), repro_command::load(measurement)));
     }
 }
 
@@ -101,7 +95,7 @@ fn answers(run: &RunReport, status: &[&str]) -> f64 {
     status.iter().filter_map(|status| run.status.get(*status)).sum::<u64>() as f64
 }
 
-type Row = (&'static str, &'static str, Option<f64>);
+type Row = (FactId, Option<f64>);
 
 /// What the load asked for. In open arrival requests that are due wait in the generator while all its connections are
 /// in use; the engine counts them as in flight, without bound. They are told apart here, so that what is in flight is
@@ -115,14 +109,14 @@ fn asked(measurement: &Measurement) -> Vec<Row> {
     let seen = per_length(in_flight_us);
     let open = measurement.workload.as_ref().filter(|workload| workload.arrival != Arrival::Closed);
     let Some((workload, offered)) = open.map(|open| (open, offered_rate(open, per_length(started)))) else {
-        return vec![("in_flight_mean", "requests", seen)];
+        return vec![(FactId::in_flight_mean, seen)];
     };
     let cap = f64::from(workload.connections);
     vec![
-        ("in_flight_mean", "requests", seen.map(|seen| seen.min(cap))),
-        ("waiting_in_generator_mean", "requests", seen.map(|seen| (seen - cap).max(0.0))),
-        ("offered_rate", "requests/s", offered),
-        ("connections_cap", "connections", Some(cap)),
+        (FactId::in_flight_mean, seen.map(|seen| seen.min(cap))),
+        (FactId::waiting_in_generator_mean, seen.map(|seen| (seen - cap).max(0.0))),
+        (FactId::offered_rate, offered),
+        (FactId::connections_cap, Some(cap)),
     ]
 }
 
@@ -221,11 +215,14 @@ mod tests {
         let interval = Interval { in_flight_us: 1_851_000_000, started: 290, ..Interval::default() };
         let open = |poisson| of(Arrival::Open { rate_per_s: 300.0, poisson }, interval.clone());
         let even = open(false);
-        assert_eq!(even.value("in_flight_mean"), Some(200.0));
-        assert_eq!(even.value("waiting_in_generator_mean"), Some(1651.0));
-        assert_eq!((even.value("offered_rate"), even.value("connections_cap")), (Some(300.0), Some(200.0)));
-        assert_eq!(open(true).value("offered_rate"), Some(290.0));
-        assert_eq!(of(Arrival::Closed, interval).value("offered_rate"), None);
+        assert_eq!(even.value(FactId::in_flight_mean), Some(200.0));
+        assert_eq!(even.value(FactId::waiting_in_generator_mean), Some(1651.0));
+        assert_eq!(
+            (even.value(FactId::offered_rate), even.value(FactId::connections_cap)),
+            (Some(300.0), Some(200.0))
+        );
+        assert_eq!(open(true).value(FactId::offered_rate), Some(290.0));
+        assert_eq!(of(Arrival::Closed, interval).value(FactId::offered_rate), None);
     }
 
     #[test]
@@ -235,9 +232,9 @@ mod tests {
         let interval =
             Interval { completed: 5, failed: 15, response_time: times.encode(), ..Interval::default() };
         let facts = of(Arrival::Closed, interval);
-        assert_eq!((facts.value("rate"), facts.value("ended_per_s")), (Some(5.0), Some(20.0)));
-        assert_eq!(facts.value("response_time_inflation"), Some(2.0));
-        assert_eq!(facts.value("response_time_excess_us"), Some(100.0));
+        assert_eq!((facts.value(FactId::rate), facts.value(FactId::ended_per_s)), (Some(5.0), Some(20.0)));
+        assert_eq!(facts.value(FactId::response_time_inflation), Some(2.0));
+        assert_eq!(facts.value(FactId::response_time_excess_us), Some(100.0));
     }
 
     #[test]

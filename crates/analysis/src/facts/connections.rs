@@ -1,10 +1,20 @@
 //! Facts of the way to the server and back, as the load engine saw it: connecting, lost packets, bytes.
 
-use super::Builder;
+use super::{Builder, FactId};
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
 use webdyno_model::distribution::Dist;
 use webdyno_model::run::RunReport;
+
+fact_table! {
+    "requests": answered_in_flight_mean, given_up_in_flight_mean;
+    "us": connect_time_p99_us, round_trip_mean_us, round_trip_p90_us;
+    "connections": lost_syn_connections;
+    "fraction": lost_syn_fraction, connecting_fraction, received_spread_fraction, receiving_fraction;
+    "connections/s": connection_attempts_per_s;
+    "bytes/s": received_bytes_per_s;
+    "bytes": received_bytes_per_answer;
+}
 
 impl Builder<'_> {
     pub(super) fn connections(&mut self, measurement: &Measurement, run: &RunReport) {
@@ -18,23 +28,23 @@ impl Builder<'_> {
         let per_answer = (ended > 0.0).then(|| run.bytes.received as f64 / ended);
         let (answered, given_up) = in_flight_by_end(measurement, run).unzip();
         let facts = [
-            ("answered_in_flight_mean", "requests", answered),
-            ("given_up_in_flight_mean", "requests", given_up),
-            ("connect_time_p99_us", "us", run.connect_time_us.p99.map(|us| us as f64)),
-            ("lost_syn_connections", "connections", Some(again + timeouts)),
-            ("lost_syn_fraction", "fraction", lost),
-            ("connecting_fraction", "fraction", connecting(measurement, run)),
-            ("connection_attempts_per_s", "connections/s", attempts_per_s(measurement, run)),
-            ("received_bytes_per_s", "bytes/s", per_s(run.bytes.received)),
-            ("received_bytes_per_answer", "bytes", per_answer),
-            ("received_spread_fraction", "fraction", spread(measurement)),
-            ("receiving_fraction", "fraction", receiving(run)),
-            ("round_trip_mean_us", "us", run.round_trip_us.mean),
-            ("round_trip_p90_us", "us", run.round_trip_us.p90.map(|us| us as f64)),
-            ("round_trip_min_us", "us", run.tcp.round_trip_min_us.map(|us| us as f64)),
+            (FactId::answered_in_flight_mean, answered),
+            (FactId::given_up_in_flight_mean, given_up),
+            (FactId::connect_time_p99_us, run.connect_time_us.p99.map(|us| us as f64)),
+            (FactId::lost_syn_connections, Some(again + timeouts)),
+            (FactId::lost_syn_fraction, lost),
+            (FactId::connecting_fraction, connecting(measurement, run)),
+            (FactId::connection_attempts_per_s, attempts_per_s(measurement, run)),
+            (FactId::received_bytes_per_s, per_s(run.bytes.received)),
+            (FactId::received_bytes_per_answer, per_answer),
+            (FactId::received_spread_fraction, spread(measurement)),
+            (FactId::receiving_fraction, receiving(run)),
+            (FactId::round_trip_mean_us, run.round_trip_us.mean),
+            (FactId::round_trip_p90_us, run.round_trip_us.p90.map(|us| us as f64)),
+            (FactId::round_trip_min_us, run.tcp.round_trip_min_us.map(|us| us as f64)),
         ];
-        for (name, unit, value) in facts {
-            self.add_client(measurement, name, unit, value);
+        for (name, value) in facts {
+            self.add_client(measurement, name, value);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! other give the first answers after the time that each is held for ever after (workers / rate, Little's law). Those that wait
 //! in turn, for a lock or for a program behind them that serves only so many, give them from the beginning on as fast as later.
 
-use super::Builder;
+use super::{Builder, FactId};
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use crate::run_report::{named_times, response_times};
@@ -29,14 +29,18 @@ const MEAN_MAX: f64 = 0.6;
 /// With fewer workers or answers than this it may be chance.
 const LEAST: f64 = 8.0;
 
+fact_table! {
+    "us": worker_time_first_us;
+}
+
 impl Builder<'_> {
     /// `worker_time_first_us`: the quick tenth of the first answers, where they show that workers wait in turn. Requests for
     /// several things may take differently long: of one alone it is told.
     pub(super) fn held_in_turn(&mut self, measurement: &Measurement) -> Result<()> {
-        let known = |name: &str| self.facts.get(name).map(|fact| fact.value);
+        let known = |name: FactId| self.facts.get(&name).map(|fact| fact.value);
         let configured = || self.service?.configured_number("MaxRequestWorkers");
-        let workers = known("workers_when_full").or(known("workers_limit")).or_else(configured);
-        let held = workers.zip(known("ended_per_s").filter(|rate| *rate > 0.0));
+        let workers = known(FactId::workers_when_full).or(known(FactId::workers_limit)).or_else(configured);
+        let held = workers.zip(known(FactId::ended_per_s).filter(|rate| *rate > 0.0));
         let Some((workers, rate)) = held.filter(|(workers, _)| *workers >= LEAST) else { return Ok(()) };
         let Some(load) = measurement.workload.as_ref().filter(|load| load.visits.is_none()) else {
             return Ok(());
@@ -57,7 +61,7 @@ impl Builder<'_> {
             Arrival::Closed => start.all_at_once(held_us, rate),
             _ => start.at_a_rate(held_us, rate),
         };
-        self.add_client(measurement, "worker_time_first_us", "us", quick);
+        self.add_client(measurement, FactId::worker_time_first_us, quick);
         Ok(())
     }
 }
@@ -105,7 +109,7 @@ impl Start {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::{Facts, facts, testing};
+    use crate::facts::{FactId, Facts, facts, testing};
     use crate::measurement::Measurement;
     use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
@@ -141,7 +145,7 @@ mod tests {
             ..Measurement::default()
         };
         let facts: Facts = facts(&measurement, Some(&run_report(&measurement).unwrap())).unwrap();
-        facts.value("worker_time_first_us")
+        facts.value(FactId::worker_time_first_us)
     }
 
     #[test]

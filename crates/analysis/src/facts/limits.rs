@@ -2,35 +2,39 @@
 //!
 //! Sources: the collectors `process`, `files`, `cgroup`, `kernel_log` and `apache_log` (docs/metrics.md).
 
-use super::{Builder, From, Row};
+use super::{Builder, FactId, From};
 
-/// What follows from one metric each.
-#[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("tasks_max", "tasks", "cgroup.tasks_count", From::Max),
-    ("tasks_limit", "tasks", "cgroup.tasks_limit_count", From::Latest),
-    ("tasks_refused", "tasks", "cgroup.tasks_refused_count", From::Rise),
-    ("user_tasks_max", "tasks", "process.user_tasks_count", From::Max),
-    ("user_tasks_limit", "tasks", "process.user_tasks_limit_count", From::Latest),
-    ("machine_threads_max", "threads", "files.threads_count", From::Max),
-    ("machine_threads_limit", "threads", "files.threads_max_count", From::Latest),
-    ("fork_failed_messages", "messages", "apache_log.AH00159.messages_count", From::Rise),
-    ("no_processes_left_messages", "messages", "apache_log.no_processes_left.messages_count", From::Rise),
-    ("kernel_process_limit_messages", "messages", "kernel_log.process_limit.messages_count", From::Rise),
-    ("open_files_messages", "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
-    ("open_files_program_messages", "messages", "apache_log.too_many_open_files_in_program.messages_count", From::Rise),
-    ("open_files_system_messages", "messages", "apache_log.too_many_open_files_in_system.messages_count", From::Rise),
-    ("resource_short_exits", "messages", "apache_log.AH02324.messages_count", From::Rise),
-    ("kernel_file_max_messages", "messages", "kernel_log.file_max.messages_count", From::Rise),
-    ("system_open_files_max", "files", "files.open_count", From::Max),
-    ("system_open_files_limit", "files", "files.max_count", From::Latest),
-];
+fact_table! {
+    (tasks_max, "tasks", "cgroup.tasks_count", From::Max),
+    (tasks_limit, "tasks", "cgroup.tasks_limit_count", From::Latest),
+    (tasks_refused, "tasks", "cgroup.tasks_refused_count", From::Rise),
+    (user_tasks_max, "tasks", "process.user_tasks_count", From::Max),
+    (user_tasks_limit, "tasks", "process.user_tasks_limit_count", From::Latest),
+    (machine_threads_max, "threads", "files.threads_count", From::Max),
+    (machine_threads_limit, "threads", "files.threads_max_count", From::Latest),
+    (fork_failed_messages, "messages", "apache_log.AH00159.messages_count", From::Rise),
+    (no_processes_left_messages, "messages", "apache_log.no_processes_left.messages_count", From::Rise),
+    (kernel_process_limit_messages, "messages", "kernel_log.process_limit.messages_count", From::Rise),
+    (open_files_messages, "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
+    (open_files_program_messages, "messages", "apache_log.too_many_open_files_in_program.messages_count", From::Rise),
+    (open_files_system_messages, "messages", "apache_log.too_many_open_files_in_system.messages_count", From::Rise),
+    (resource_short_exits, "messages", "apache_log.AH02324.messages_count", From::Rise),
+    (kernel_file_max_messages, "messages", "kernel_log.file_max.messages_count", From::Rise),
+    (system_open_files_max, "files", "files.open_count", From::Max),
+    (system_open_files_limit, "files", "files.max_count", From::Latest),
+    "files": open_files_max, open_files_limit, backend_open_files_max, backend_open_files_limit;
+    "fraction": open_files_fraction, backend_open_files_fraction;
+}
 
 /// The two values are of one reading.
 const SAME_TIME_S: f64 = 0.01;
 
 const OPEN: &str = "fullest_open_files_count";
 const LIMIT: &str = "fullest_open_files_limit_count";
+
+const SERVICE: [FactId; 3] = [FactId::open_files_max, FactId::open_files_limit, FactId::open_files_fraction];
+const BACKEND: [FactId; 3] =
+    [FactId::backend_open_files_max, FactId::backend_open_files_limit, FactId::backend_open_files_fraction];
 
 impl Builder<'_> {
     /// Of the service and of each backend: the process that came nearest to its limit of open files.
@@ -58,19 +62,16 @@ impl Builder<'_> {
             Some((*count, limit))
         });
         let Some((count, most)) = pairs.max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1))) else { return };
-        let known = self.facts.get("open_files_fraction").map(|fact| fact.value);
+        let known = self.facts.get(&FactId::open_files_fraction).map(|fact| fact.value);
         if backend.is_none() && known.is_some_and(|known| known >= count / most) {
             return;
         }
-        let [names, units] =
-            [["open_files_max", "open_files_limit", "open_files_fraction"], ["files", "files", "fraction"]];
-        for ((name, unit), value) in names.into_iter().zip(units).zip([count, most, count / most]) {
-            let metric = if name == "open_files_limit" { limit } else { open };
+        let names = if backend.is_some() { BACKEND } else { SERVICE };
+        let from = [open, limit, open].map(|metric| (metric, From::Max));
+        for ((name, value), from) in names.into_iter().zip([count, most, count / most]).zip(from) {
             match backend {
-                None => self.add_from(name, unit, Some(value), (metric, From::Max)),
-                Some(backend) => {
-                    self.add_of(&format!("backend_{name}"), unit, Some(value), (metric, From::Max), backend)
-                }
+                None => self.add_from(name, Some(value), from),
+                Some(backend) => self.add_of(name, Some(value), from, backend),
             }
         }
     }

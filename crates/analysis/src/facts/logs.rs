@@ -2,35 +2,35 @@
 //!
 //! Sources: the collectors `apache_log`, `access_log`, `kernel_log`, `disk` (docs/metrics.md).
 
-use super::{Builder, From, Row};
+use super::{Builder, FactId, From};
 
-/// What follows from one metric each.
-#[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("error_log_bytes_per_s", "bytes/s", "apache_log.written_bytes", From::Rate(1.0)),
-    ("error_log_lines_per_s", "lines/s", "apache_log.lines_count", From::Rate(1.0)),
-    ("access_log_bytes_per_s", "bytes/s", "access_log.written_bytes", From::Rate(1.0)),
-    ("access_log_requests_per_s", "requests/s", "access_log.requests_count", From::Rate(1.0)),
-    ("workers_logging_mean", "workers", "apache.workers_logging_count", From::Mean),
-    ("look_ups_mean", "look-ups", "sockets.look_ups_count", From::Mean),
-    ("pressure_io_some_fraction", "fraction", "pressure.io_some_us", From::Rate(1e-6)),
-    ("pressure_group_io_some_fraction", "fraction", "pressure.group_io_some_us", From::Rate(1e-6)),
-    ("pressure_group_cpu_some_fraction", "fraction", "pressure.group_cpu_some_us", From::Rate(1e-6)),
-    ("service_cores_limit", "cores", "cgroup.cores_count", From::Latest),
-    ("service_group_cpu_cores", "cores", "cgroup.cpu_s", From::Rate(1.0)),
-    ("cpu_system_cores", "cores", "cpu.system_s", From::Rate(1.0)),
-    ("cpu_user_cores", "cores", "cpu.user_s", From::Rate(1.0)),
-    ("backend_unreachable_logged", "messages", "apache_log.AH00957.messages_count", From::Rise),
-    ("backend_unreachable_logged_per_s", "messages/s", "apache_log.AH00957.messages_count", From::Rate(1.0)),
-    ("backend_connections_failed_logged", "messages", "apache_log.AH01079.messages_count", From::Rise),
-    ("backend_dispatch_failed_logged", "messages", "apache_log.AH01075.messages_count", From::Rise),
-    ("proxy_connections_failed_logged", "messages", "apache_log.AH01114.messages_count", From::Rise),
-    ("connections_refused_logged", "messages", "apache_log.connection_refused.messages_count", From::Rise),
-    ("no_address_logged", "messages", "apache_log.cannot_assign_address.messages_count", From::Rise),
-    ("no_descriptors_logged", "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
-    ("server_errors_answered_per_s", "answers/s", "access_log.status_5xx_count", From::Rate(1.0)),
-    ("answers_logged_per_s", "answers/s", "access_log.requests_count", From::Rate(1.0)),
-];
+fact_table! {
+    (error_log_bytes_per_s, "bytes/s", "apache_log.written_bytes", From::Rate(1.0)),
+    (error_log_lines_per_s, "lines/s", "apache_log.lines_count", From::Rate(1.0)),
+    (access_log_bytes_per_s, "bytes/s", "access_log.written_bytes", From::Rate(1.0)),
+    (access_log_requests_per_s, "requests/s", "access_log.requests_count", From::Rate(1.0)),
+    (look_ups_mean, "look-ups", "sockets.look_ups_count", From::Mean),
+    (service_cores_limit, "cores", "cgroup.cores_count", From::Latest),
+    (service_group_cpu_cores, "cores", "cgroup.cpu_s", From::Rate(1.0)),
+    (cpu_system_cores, "cores", "cpu.system_s", From::Rate(1.0)),
+    (cpu_user_cores, "cores", "cpu.user_s", From::Rate(1.0)),
+    (backend_unreachable_logged, "messages", "apache_log.AH00957.messages_count", From::Rise),
+    (backend_unreachable_logged_per_s, "messages/s", "apache_log.AH00957.messages_count", From::Rate(1.0)),
+    (backend_connections_failed_logged, "messages", "apache_log.AH01079.messages_count", From::Rise),
+    (backend_dispatch_failed_logged, "messages", "apache_log.AH01075.messages_count", From::Rise),
+    (proxy_connections_failed_logged, "messages", "apache_log.AH01114.messages_count", From::Rise),
+    (connections_refused_logged, "messages", "apache_log.connection_refused.messages_count", From::Rise),
+    (no_address_logged, "messages", "apache_log.cannot_assign_address.messages_count", From::Rise),
+    (no_descriptors_logged, "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
+    (server_errors_answered_per_s, "answers/s", "access_log.status_5xx_count", From::Rate(1.0)),
+    (answers_logged_per_s, "answers/s", "access_log.requests_count", From::Rate(1.0)),
+    "fraction": log_disk_busy_fraction;
+    "requests": log_disk_queue_mean;
+    "writes/s": log_disk_writes_per_s;
+    "reads/s": log_disk_reads_per_s;
+    "bytes/s": log_disk_written_bytes_per_s;
+    "us": log_disk_await_us;
+}
 
 impl Builder<'_> {
     /// What the disk that holds the logs does: the busiest of them where several do.
@@ -48,23 +48,23 @@ impl Builder<'_> {
         let writes = rate(&disk, "writes_count");
         let await_us = rate(&disk, "writing_s").zip(writes.filter(|writes| *writes >= 1.0));
         let facts = [
-            ("log_disk_busy_fraction", "fraction", rate(&disk, "busy_s"), "busy_s"),
-            ("log_disk_queue_mean", "requests", rate(&disk, "waiting_s"), "waiting_s"),
-            ("log_disk_writes_per_s", "writes/s", writes, "writes_count"),
-            ("log_disk_reads_per_s", "reads/s", rate(&disk, "reads_count"), "reads_count"),
-            ("log_disk_written_bytes_per_s", "bytes/s", rate(&disk, "written_bytes"), "written_bytes"),
-            ("log_disk_await_us", "us", await_us.map(|(s, writes)| s / writes * 1e6), "writing_s"),
+            (FactId::log_disk_busy_fraction, rate(&disk, "busy_s"), "busy_s"),
+            (FactId::log_disk_queue_mean, rate(&disk, "waiting_s"), "waiting_s"),
+            (FactId::log_disk_writes_per_s, writes, "writes_count"),
+            (FactId::log_disk_reads_per_s, rate(&disk, "reads_count"), "reads_count"),
+            (FactId::log_disk_written_bytes_per_s, rate(&disk, "written_bytes"), "written_bytes"),
+            (FactId::log_disk_await_us, await_us.map(|(s, writes)| s / writes * 1e6), "writing_s"),
         ];
-        for (name, unit, value, metric) in facts {
-            self.add_from(name, unit, value, (&format!("disk.{disk}.{metric}"), From::Rate(1.0)));
+        for (name, value, metric) in facts {
+            self.add_from(name, value, (&format!("disk.{disk}.{metric}"), From::Rate(1.0)));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::facts;
     use crate::facts::testing::sample;
+    use crate::facts::{FactId, facts};
     use crate::measurement::Measurement;
     use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
 
@@ -99,7 +99,7 @@ mod tests {
             ..Measurement::default()
         };
         let facts = facts(&measurement, None).unwrap();
-        assert_eq!(facts.value("log_disk_busy_fraction"), Some(0.5));
-        assert_eq!(facts.value("log_disk_await_us"), Some(100_000.0));
+        assert_eq!(facts.value(FactId::log_disk_busy_fraction), Some(0.5));
+        assert_eq!(facts.value(FactId::log_disk_await_us), Some(100_000.0));
     }
 }

@@ -2,43 +2,44 @@
 //!
 //! Sources: the collectors `cpu`, `process`, `pressure`, `cgroup`, `softnet`, `foreign` (docs/metrics.md).
 
-use super::{Builder, From, Row};
+use super::{Builder, FactId, From};
 
-/// What follows from one metric each.
-#[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("cores", "cores", "cpu.cores_count", From::Latest),
-    ("run_queue_mean", "processes", "cpu.run_queue_count", From::Mean),
-    ("load_average_max", "processes", "cpu.load1_count", From::Max),
-    ("forks_per_s", "processes/s", "cpu.forks_count", From::Rate(1.0)),
-    ("service_cpu_cores", "cores", "process.cpu_s", From::Rate(1.0)),
-    ("client_cpu_cores", "cores", "process.client_cpu_s", From::Rate(1.0)),
-    ("foreign_cpu_cores", "cores", "process.foreign_cpu_s", From::Rate(1.0)),
-    ("service_processes_mean", "processes", "process.count", From::Mean),
-    ("service_processes_max", "processes", "process.count", From::Max),
-    ("service_processes_min", "processes", "process.count", From::Min),
-    ("pressure_cpu_some_fraction", "fraction", "pressure.cpu_some_us", From::Rate(1e-6)),
-    ("pressure_io_full_fraction", "fraction", "pressure.io_full_us", From::Rate(1e-6)),
-    ("pressure_group_cpu_some_fraction", "fraction", "pressure.group_cpu_some_us", From::Rate(1e-6)),
-    ("pressure_group_cpu_full_fraction", "fraction", "pressure.group_cpu_full_us", From::Rate(1e-6)),
-    ("service_running_mean", "processes", "process.running_count", From::Mean),
-    ("backend_cpu_cores", "cores", "process.*.cpu_s", From::Rate(1.0)),
-    ("agent_cpu_cores", "cores", "process.agent_cpu_s", From::Rate(1.0)),
-    ("foreign_program_cpu_cores", "cores", "foreign.*.cpu_s", From::Rate(1.0)),
-    ("kernel_threads_cpu_cores", "cores", "foreign.kernel_threads_cpu_s", From::Rate(1.0)),
-    ("cpus_allowed", "cores", "cgroup.cpus_count", From::Latest),
-    ("cpu_quota_cores", "cores", "cgroup.quota_cores_count", From::Latest),
-    ("group_cpu_cores", "cores", "cgroup.cpu_s", From::Rate(1.0)),
-    ("cpu_periods", "periods", "cgroup.periods_count", From::Rise),
-    ("throttled_periods", "periods", "cgroup.throttled_periods_count", From::Rise),
-    ("throttled_cores", "cores", "cgroup.throttled_s", From::Rate(1.0)),
-    ("core_busy_fraction", "fraction", "cpu.*.busy_s", From::Rate(1.0)),
-    ("core_usable", "cores", "cgroup.*.usable_count", From::Latest),
-    ("core_softirq_fraction", "fraction", "cpu.*.softirq_s", From::Rate(1.0)),
-    ("softirq_max_core_fraction", "fraction", "cpu.softirq_max_fraction", From::Mean),
-    ("packets_squeezed_per_s", "looks/s", "softnet.squeezed_count", From::Rate(1.0)),
-    ("packets_dropped_per_s", "packets/s", "softnet.dropped_count", From::Rate(1.0)),
-];
+fact_table! {
+    (cores, "cores", "cpu.cores_count", From::Latest),
+    (run_queue_mean, "processes", "cpu.run_queue_count", From::Mean),
+    (load_average_max, "processes", "cpu.load1_count", From::Max),
+    (forks_per_s, "processes/s", "cpu.forks_count", From::Rate(1.0)),
+    (service_cpu_cores, "cores", "process.cpu_s", From::Rate(1.0)),
+    (client_cpu_cores, "cores", "process.client_cpu_s", From::Rate(1.0)),
+    (foreign_cpu_cores, "cores", "process.foreign_cpu_s", From::Rate(1.0)),
+    (service_processes_mean, "processes", "process.count", From::Mean),
+    (service_processes_max, "processes", "process.count", From::Max),
+    (service_processes_min, "processes", "process.count", From::Min),
+    (pressure_cpu_some_fraction, "fraction", "pressure.cpu_some_us", From::Rate(1e-6)),
+    (pressure_io_full_fraction, "fraction", "pressure.io_full_us", From::Rate(1e-6)),
+    (pressure_group_cpu_some_fraction, "fraction", "pressure.group_cpu_some_us", From::Rate(1e-6)),
+    (pressure_group_cpu_full_fraction, "fraction", "pressure.group_cpu_full_us", From::Rate(1e-6)),
+    (service_running_mean, "processes", "process.running_count", From::Mean),
+    (backend_cpu_cores, "cores", "process.*.cpu_s", From::Rate(1.0)),
+    (agent_cpu_cores, "cores", "process.agent_cpu_s", From::Rate(1.0)),
+    (foreign_program_cpu_cores, "cores", "foreign.*.cpu_s", From::Rate(1.0)),
+    (kernel_threads_cpu_cores, "cores", "foreign.kernel_threads_cpu_s", From::Rate(1.0)),
+    (cpus_allowed, "cores", "cgroup.cpus_count", From::Latest),
+    (cpu_quota_cores, "cores", "cgroup.quota_cores_count", From::Latest),
+    (group_cpu_cores, "cores", "cgroup.cpu_s", From::Rate(1.0)),
+    (cpu_periods, "periods", "cgroup.periods_count", From::Rise),
+    (throttled_periods, "periods", "cgroup.throttled_periods_count", From::Rise),
+    (throttled_cores, "cores", "cgroup.throttled_s", From::Rate(1.0)),
+    (core_busy_fraction, "fraction", "cpu.*.busy_s", From::Rate(1.0)),
+    (core_usable, "cores", "cgroup.*.usable_count", From::Latest),
+    (core_softirq_fraction, "fraction", "cpu.*.softirq_s", From::Rate(1.0)),
+    (softirq_max_core_fraction, "fraction", "cpu.softirq_max_fraction", From::Mean),
+    (packets_squeezed_per_s, "looks/s", "softnet.squeezed_count", From::Rate(1.0)),
+    (packets_dropped_per_s, "packets/s", "softnet.dropped_count", From::Rate(1.0)),
+    "fraction": cpu_busy_fraction, cpu_softirq_fraction, cpu_steal_fraction, cpu_iowait_fraction,
+        usable_busy_fraction, throttled_fraction;
+    "cores": usable_cores;
+}
 
 /// Shares of the time of all cores, for five seconds: what is not idle (`id`) and not waiting for a disk (`wa`) is busy.
 const CPU_BY_HAND: &str = "vmstat 5 2 | sed -n '2p;$p'";
@@ -56,14 +57,14 @@ impl Builder<'_> {
         let total = busy.zip(idle).map(|(busy, idle)| busy + idle + iowait).filter(|total| *total > 0.0);
         let share = |part: Option<f64>| part.zip(total).map(|(part, total)| part / total);
         let shares = [
-            ("cpu_busy_fraction", share(busy)),
-            ("cpu_softirq_fraction", share(rate("softirq"))),
-            ("cpu_steal_fraction", share(rate("steal"))),
-            ("cpu_iowait_fraction", share(Some(iowait))),
+            (FactId::cpu_busy_fraction, share(busy)),
+            (FactId::cpu_softirq_fraction, share(rate("softirq"))),
+            (FactId::cpu_steal_fraction, share(rate("steal"))),
+            (FactId::cpu_iowait_fraction, share(Some(iowait))),
         ];
         for (name, value) in shares {
-            self.add_from(name, "fraction", value, ("cpu.idle_s", From::Rate(1.0)));
-            if let Some(fact) = self.facts.get_mut(name) {
+            self.add_from(name, value, ("cpu.idle_s", From::Rate(1.0)));
+            if let Some(fact) = self.facts.get_mut(&name) {
                 fact.reproduce = CPU_BY_HAND.into();
             }
         }
@@ -75,7 +76,7 @@ impl Builder<'_> {
     /// none yet.
     pub(super) fn programs_named_late(&mut self) {
         const TEMPLATE: &str = "foreign.*.cpu_s";
-        const NAME: &str = "foreign_program_cpu_cores";
+        const NAME: FactId = FactId::foreign_program_cpu_cores;
         let Some(begin) = self.series.all("foreign.cpu_s").first().copied().filter(|(_, used)| *used == 0.0)
         else {
             return;
@@ -86,41 +87,42 @@ impl Builder<'_> {
             let [(time, used)] = *self.series.all(metric) else { continue };
             let seconds = time - begin.0;
             let cores = (seconds >= NAMED_AFTER_MIN_S).then(|| used / seconds);
-            self.add_instance(program, (NAME, "cores", cores), (metric, From::Latest));
+            self.add_instance(program, (NAME, cores), (metric, From::Latest));
         }
     }
 
     /// The cores that the service may use, and how busy they were. Older recordings do not tell which: these are at least as
     /// busy as its group keeps them, and at most as busy as the busiest of all cores.
     fn usable_cores(&mut self) {
-        let Some(cores) = self.number("cores") else { return };
-        let allowed = self.number("cpus_allowed").filter(|allowed| *allowed >= 1.0);
+        let Some(cores) = self.number(FactId::cores) else { return };
+        let allowed = self.number(FactId::cpus_allowed).filter(|allowed| *allowed >= 1.0);
         let usable = allowed.map_or(cores, |allowed| allowed.min(cores));
         let limited = ("cgroup.cpus_count", From::Latest);
         let whole = ("cpu.cores_count", From::Latest);
         let source = if usable < cores { limited } else { whole };
-        self.add_from("usable_cores", "cores", Some(usable), source);
+        self.add_from(FactId::usable_cores, Some(usable), source);
         let busy = match usable < cores {
             true => self
                 .of_usable()
                 .or_else(|| self.busiest(usable))
-                .or_else(|| self.number("group_cpu_cores").map(|used| used / usable)),
-            false => self.number("cpu_busy_fraction"),
+                .or_else(|| self.number(FactId::group_cpu_cores).map(|used| used / usable)),
+            false => self.number(FactId::cpu_busy_fraction),
         };
         let busy = busy.map(|busy| busy.min(1.0));
-        self.add_from("usable_busy_fraction", "fraction", busy, ("cpu.idle_s", From::Rate(1.0)));
+        self.add_from(FactId::usable_busy_fraction, busy, ("cpu.idle_s", From::Rate(1.0)));
     }
 
     /// How busy the cores were that the service may use, where all of them are known.
     fn of_usable(&self) -> Option<f64> {
-        let (which, each) = (self.each.get("core_usable")?, self.each.get("core_busy_fraction")?);
+        let (which, each) =
+            (self.each.get(&FactId::core_usable)?, self.each.get(&FactId::core_busy_fraction)?);
         let busy: Option<Vec<f64>> = which.keys().map(|core| each.get(core).map(|fact| fact.value)).collect();
         crate::measurement::statistics::mean(&busy?)
     }
 
     /// How busy the busiest of the cores were, this many of them.
     fn busiest(&self, count: f64) -> Option<f64> {
-        let each = self.each.get("core_busy_fraction")?;
+        let each = self.each.get(&FactId::core_busy_fraction)?;
         let mut each: Vec<f64> = each.values().map(|fact| fact.value).collect();
         each.sort_by(|a, b| b.total_cmp(a));
         let of: Vec<f64> = each.into_iter().take(count as usize).collect();
@@ -129,22 +131,24 @@ impl Builder<'_> {
 
     /// In which share of the periods of its quota the service was stopped.
     fn throttling(&mut self) {
-        let periods = self.number("cpu_periods").filter(|periods| *periods >= 1.0);
-        let share =
-            self.number("throttled_periods").zip(periods).map(|(stopped, all)| (stopped / all).min(1.0));
+        let periods = self.number(FactId::cpu_periods).filter(|periods| *periods >= 1.0);
+        let share = self
+            .number(FactId::throttled_periods)
+            .zip(periods)
+            .map(|(stopped, all)| (stopped / all).min(1.0));
         let stopped = ("cgroup.throttled_periods_count", From::Rise);
-        self.add_from("throttled_fraction", "fraction", share, stopped);
+        self.add_from(FactId::throttled_fraction, share, stopped);
     }
 
-    fn number(&self, name: &str) -> Option<f64> {
-        self.facts.get(name).map(|fact| fact.value)
+    fn number(&self, name: FactId) -> Option<f64> {
+        self.facts.get(&name).map(|fact| fact.value)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::facts;
     use crate::facts::testing::sample;
+    use crate::facts::{FactId, facts};
     use crate::measurement::Measurement;
     use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
 
@@ -175,7 +179,7 @@ mod tests {
             let collectors = collectors.clone();
             let measurement =
                 Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() };
-            facts(&measurement, None).unwrap().value("usable_busy_fraction")
+            facts(&measurement, None).unwrap().value(FactId::usable_busy_fraction)
         };
         assert_eq!(busy(&[]), Some(0.75), "the busiest two, as nobody said which");
         let first = [("cgroup.core0.usable_count", 1.0), ("cgroup.core1.usable_count", 1.0)];
@@ -201,7 +205,7 @@ mod tests {
                 vec![sample(0.0, "foreign", &[("foreign.cpu_s", first)]), sample(at_s, "foreign", &named)];
             let collectors = collectors.clone();
             let of = Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() };
-            facts(&of, None).unwrap().value_of("foreign_program_cpu_cores", "perl")
+            facts(&of, None).unwrap().value_of(FactId::foreign_program_cpu_cores, "perl")
         };
         assert_eq!(cores(0.0, 5.0), Some(0.8));
         assert_eq!(cores(0.0, 0.5), None, "a moment");

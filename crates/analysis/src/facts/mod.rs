@@ -17,6 +17,9 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::Goal;
 
+#[macro_use]
+mod id;
+
 mod ahead;
 mod apache;
 mod behind;
@@ -29,7 +32,7 @@ mod logs;
 mod machine;
 mod memory;
 mod metric_command;
-mod network;
+pub(crate) mod network;
 mod passive;
 mod php;
 pub mod repro_command;
@@ -41,12 +44,21 @@ mod start;
 pub(crate) mod testing;
 mod workers;
 
+pub use id::FactId;
+pub(crate) use id::fact_ids;
+use id::{From, Row};
+
+fact_table! {
+    // Of the metric that stopped the load: with its unit.
+    "": brake_reading, brake_limit;
+}
+
 /// All that rules may look at.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    facts: BTreeMap<String, Fact>,
+    facts: BTreeMap<FactId, Fact>,
     /// Of facts that there are several of, those of each thing, by its name: `["fpm_queue_mean"]["www"]`.
-    each: BTreeMap<String, BTreeMap<String, Fact>>,
+    each: BTreeMap<FactId, BTreeMap<String, Fact>>,
     /// The service behind the port, as it was read.
     pub service: Option<ServiceSnapshot>,
     /// What stands behind it; `None` when nobody looked.
@@ -78,29 +90,29 @@ pub struct Facts {
 
 impl Facts {
     /// The value of a fact; `None` when it is not known.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        self.facts.get(name).map(|fact| fact.value)
+    pub fn value(&self, name: FactId) -> Option<f64> {
+        self.facts.get(&name).map(|fact| fact.value)
     }
 
     /// The facts of these names that are known, in this order: for a finding to cite.
-    pub fn cite(&self, names: &[&str]) -> Vec<Fact> {
-        names.iter().filter_map(|name| self.facts.get(*name)).cloned().collect()
+    pub fn cite(&self, names: &[FactId]) -> Vec<Fact> {
+        names.iter().filter_map(|name| self.facts.get(name)).cloned().collect()
     }
 
     /// The values of a fact that there are several of, by what they are of; empty when there are none.
-    pub fn each(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
-        let found = self.each.get(name).into_iter().flatten();
+    pub fn each(&self, name: FactId) -> impl Iterator<Item = (&str, f64)> {
+        let found = self.each.get(&name).into_iter().flatten();
         found.map(|(instance, fact)| (instance.as_str(), fact.value))
     }
 
     /// The value of such a fact of one of them.
-    pub fn value_of(&self, name: &str, instance: &str) -> Option<f64> {
-        self.each.get(name)?.get(instance).map(|fact| fact.value)
+    pub fn value_of(&self, name: FactId, instance: &str) -> Option<f64> {
+        self.each.get(&name)?.get(instance).map(|fact| fact.value)
     }
 
     /// [`Facts::cite`] of one of several things.
-    pub fn cite_of(&self, names: &[&str], instance: &str) -> Vec<Fact> {
-        names.iter().filter_map(|name| self.each.get(*name)?.get(instance)).cloned().collect()
+    pub fn cite_of(&self, names: &[FactId], instance: &str) -> Vec<Fact> {
+        names.iter().filter_map(|name| self.each.get(name)?.get(instance)).cloned().collect()
     }
 
     /// The services behind the front that are this program, with those of their settings that are known.
@@ -134,12 +146,12 @@ impl Facts {
     /// Requests that ended per second, good or not: every one of them cost the server and stood in its queues, so
     /// this divides whatever is told per request. The good ones where nothing else is known.
     pub fn ended_per_s(&self) -> Option<f64> {
-        self.value("ended_per_s").or(self.value("rate")).filter(|rate| *rate > 0.0)
+        self.value(FactId::ended_per_s).or(self.value(FactId::rate)).filter(|rate| *rate > 0.0)
     }
 
     /// Length in seconds of the window of a fact.
-    pub fn window_s(&self, name: &str) -> Option<f64> {
-        self.facts.get(name).map(|fact| fact.to_s - fact.from_s)
+    pub fn window_s(&self, name: FactId) -> Option<f64> {
+        self.facts.get(&name).map(|fact| fact.to_s - fact.from_s)
     }
 
     /// All facts, by name.
@@ -148,40 +160,18 @@ impl Facts {
     }
 
     /// Adds or replaces a fact of one of several things; the fact itself becomes that of the largest value.
-    pub fn insert_of(&mut self, instance: &str, fact: Fact) {
-        let name = fact.name.clone();
-        if self.value(&name).is_none_or(|value| fact.value > value) {
-            self.insert(fact.clone());
+    pub fn insert_of(&mut self, instance: &str, name: FactId, fact: Fact) {
+        if self.value(name).is_none_or(|value| fact.value > value) {
+            self.insert(name, fact.clone());
         }
         self.each.entry(name).or_default().insert(instance.to_owned(), fact);
     }
 
     /// Adds or replaces a fact: for tests and for facts from elsewhere.
-    pub fn insert(&mut self, fact: Fact) {
-        self.facts.insert(fact.name.clone(), fact);
+    pub fn insert(&mut self, name: FactId, fact: Fact) {
+        self.facts.insert(name, fact);
     }
 }
-
-/// How a fact follows from the readings of one metric.
-#[derive(Clone, Copy)]
-enum From {
-    /// Mean of the levels in the window.
-    Mean,
-    /// Largest level in the window.
-    Max,
-    /// Smallest level in the window.
-    Min,
-    /// Last level read, for what is read rarely.
-    Latest,
-    /// By how much the counter rose in the window.
-    Rise,
-    /// The counter's rise per second, times a factor (1e-6 makes a share of time from microseconds).
-    Rate(f64),
-}
-
-/// `(fact, unit, metric, how)`. A star in the metric stands for several things, such as the pools of PHP-FPM: the fact is
-/// that of the largest value, and each one's own is kept beside it ([`Facts::each`]).
-type Row = (&'static str, &'static str, &'static str, From);
 
 /// What follows from one metric each: a family is a file.
 const FAMILIES: &[&[Row]] = &[
@@ -259,17 +249,17 @@ struct Builder<'a> {
     series: SeriesSet<'a>,
     service: Option<&'a ServiceSnapshot>,
     topology: Option<&'a Topology>,
-    facts: BTreeMap<String, Fact>,
-    each: BTreeMap<String, BTreeMap<String, Fact>>,
+    facts: BTreeMap<FactId, Fact>,
+    each: BTreeMap<FactId, BTreeMap<String, Fact>>,
 }
 
 impl Builder<'_> {
     /// What the server alone tells.
     fn of_server(&mut self) {
-        for (fact, unit, metric, how) in FAMILIES.iter().copied().flatten() {
+        for &(fact, metric, how) in FAMILIES.iter().copied().flatten() {
             match metric.contains('*') {
-                true => self.derive_each(fact, unit, metric, *how),
-                false => self.derive(fact, unit, metric, *how),
+                true => self.derive_each(fact, metric, how),
+                false => self.derive(fact, metric, how),
             }
         }
         self.cpu();
@@ -290,13 +280,32 @@ impl Builder<'_> {
         self.intervals_of_levels();
     }
 
-    fn add(&mut self, fact: Fact) {
+    fn add(&mut self, name: FactId, fact: Fact) {
         if fact.value.is_finite() {
-            self.facts.insert(fact.name.clone(), fact);
+            self.facts.insert(name, fact);
         }
     }
 
-    fn derive(&mut self, name: &str, unit: &str, metric: &str, how: From) {
+    fn add_within(
+        &mut self,
+        name: FactId,
+        value: f64,
+        (from_s, to_s): (f64, f64),
+        (source, reproduce): (String, String),
+    ) {
+        let fact = Fact {
+            name: name.as_str().into(),
+            value: significant(value, 6),
+            unit: name.unit().into(),
+            from_s: significant(from_s, 6),
+            to_s: significant(to_s, 6),
+            source,
+            reproduce,
+        };
+        self.add(name, fact);
+    }
+
+    fn derive(&mut self, name: FactId, metric: &str, how: From) {
         let value = match how {
             From::Mean => self.series.mean(metric),
             From::Max => self.series.max(metric),
@@ -305,28 +314,28 @@ impl Builder<'_> {
             From::Rise => self.series.rise(metric).map(|(rise, _)| rise),
             From::Rate(factor) => self.series.rate(metric).map(|rate| rate * factor),
         };
-        self.add_from(name, unit, value, (metric, how));
+        self.add_from(name, value, (metric, how));
     }
 
     /// The same of a metric that there are several of.
-    fn derive_each(&mut self, name: &str, unit: &str, template: &str, how: From) {
+    fn derive_each(&mut self, name: FactId, template: &str, how: From) {
         let Some(template) = self.series.template(template) else { return };
         let found: Vec<_> = self.series.instances(template).collect();
         let mut largest: Option<Fact> = None;
         for (instance, metric) in found {
-            self.facts.remove(name);
-            self.derive(name, unit, metric, how);
-            let Some(fact) = self.facts.remove(name) else { continue };
+            self.facts.remove(&name);
+            self.derive(name, metric, how);
+            let Some(fact) = self.facts.remove(&name) else { continue };
             if largest.as_ref().is_none_or(|largest| fact.value > largest.value) {
                 largest = Some(fact.clone());
             }
-            self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
+            self.each.entry(name).or_default().insert(instance.to_owned(), fact);
         }
-        self.facts.extend(largest.map(|fact| (fact.name.clone(), fact)));
+        self.facts.extend(largest.map(|fact| (name, fact)));
     }
 
     /// A fact that follows from a metric: source and command are the metric's, the window is that of the readings.
-    fn add_from(&mut self, name: &str, unit: &str, value: Option<f64>, (metric, how): (&str, From)) {
+    fn add_from(&mut self, name: FactId, value: Option<f64>, (metric, how): (&str, From)) {
         let Some(value) = value else { return };
         let window = match how {
             From::Mean | From::Max | From::Min => self.series.extent(metric),
@@ -337,15 +346,9 @@ impl Builder<'_> {
         let reproduce = known.map_or(String::new(), |known| self.repro_command(metric, known));
         let is_total = matches!(how, From::Rise | From::Rate(_));
         let (from_s, to_s) = window.unwrap_or(self.series.window());
-        self.add(Fact {
-            name: name.into(),
-            value: significant(value, 6),
-            unit: unit.into(),
-            from_s: significant(from_s, 6),
-            to_s: significant(to_s, 6),
-            source: known.map_or(String::new(), |metric| metric.source.clone()),
-            reproduce: if is_total { metric_command::twice(reproduce) } else { reproduce },
-        });
+        let source = known.map_or(String::new(), |metric| metric.source.clone());
+        let reproduce = if is_total { metric_command::twice(reproduce) } else { reproduce };
+        self.add_within(name, value, (from_s, to_s), (source, reproduce));
     }
 
     /// The command that shows a metric, about the service that it is of.
@@ -354,16 +357,16 @@ impl Builder<'_> {
     }
 
     /// [`Builder::add_from`] of one of several things; the fact itself is that of the largest value.
-    fn add_of(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, From), instance: &str) {
-        let before = self.facts.remove(name);
-        self.add_from(name, unit, value, from);
-        let Some(fact) = self.facts.remove(name) else {
-            self.facts.extend(before.map(|fact| (name.to_owned(), fact)));
+    fn add_of(&mut self, name: FactId, value: Option<f64>, from: (&str, From), instance: &str) {
+        let before = self.facts.remove(&name);
+        self.add_from(name, value, from);
+        let Some(fact) = self.facts.remove(&name) else {
+            self.facts.extend(before.map(|fact| (name, fact)));
             return;
         };
         let largest = before.filter(|before| before.value >= fact.value).unwrap_or_else(|| fact.clone());
-        self.facts.insert(name.to_owned(), largest);
-        self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
+        self.facts.insert(name, largest);
+        self.each.entry(name).or_default().insert(instance.to_owned(), fact);
     }
 
     /// What stopped the load, and from which value on it is stopped. The brake reads more often than the collectors, so
@@ -372,16 +375,17 @@ impl Builder<'_> {
         let Some(metric) = self.series.metric(&brake.metric) else { return };
         let at_s = significant(self.series.window().1, 6);
         let reproduce = self.repro_command(&brake.metric, metric);
-        for (name, value) in [("brake_reading", brake.value), ("brake_limit", brake.limit)] {
-            self.add(Fact {
-                name: name.into(),
+        for (name, value) in [(FactId::brake_reading, brake.value), (FactId::brake_limit, brake.limit)] {
+            let fact = Fact {
+                name: name.as_str().into(),
                 value: significant(value.0, 6),
                 unit: metric.unit.clone(),
                 from_s: significant((at_s - 1.0).max(0.0), 6),
                 to_s: at_s,
                 source: format!("{} of {}", metric.name, metric.source),
                 reproduce: reproduce.clone(),
-            });
+            };
+            self.add(name, fact);
         }
     }
 }
@@ -409,8 +413,8 @@ mod tests {
             sample(t_s, "cpu", &values)
         };
         let facts = of(vec![reading(0.0, 100.0, 200.0), reading(10.0, 115.0, 205.0)], None);
-        assert_eq!(facts.value("cpu_busy_fraction"), Some(0.75));
-        assert_eq!(facts.value("cpu_steal_fraction"), Some(0.0));
+        assert_eq!(facts.value(FactId::cpu_busy_fraction), Some(0.75));
+        assert_eq!(facts.value(FactId::cpu_steal_fraction), Some(0.0));
     }
 
     #[test]
@@ -420,9 +424,9 @@ mod tests {
             sample(t_s, "x", &[("cpu.forks_count", value), ("sockets.accept_queue_count", value)])
         });
         let facts = of(readings.into(), None);
-        let window = |name: &str| facts.cite(&[name]).first().map(|fact| (fact.from_s, fact.to_s));
-        assert_eq!(window("forks_per_s"), Some((-1.0, 8.0)));
-        assert_eq!(window("accept_queue_mean"), Some((0.5, 8.0)));
+        let window = |name: FactId| facts.cite(&[name]).first().map(|fact| (fact.from_s, fact.to_s));
+        assert_eq!(window(FactId::forks_per_s), Some((-1.0, 8.0)));
+        assert_eq!(window(FactId::accept_queue_mean), Some((0.5, 8.0)));
     }
 
     #[test]
@@ -443,8 +447,11 @@ mod tests {
             ..Measurement::default()
         };
         let facts = facts(&measurement, None).unwrap();
-        assert_eq!((facts.value("brake_reading"), facts.value("brake_limit")), (Some(2.0), Some(1.0)));
-        let reading = &facts.cite(&["brake_reading"])[0];
+        assert_eq!(
+            (facts.value(FactId::brake_reading), facts.value(FactId::brake_limit)),
+            (Some(2.0), Some(1.0))
+        );
+        let reading = &facts.cite(&[FactId::brake_reading])[0];
         assert_eq!((reading.reproduce.as_str(), reading.to_s), ("cat /proc/1/cgroup", 3.0));
         assert_eq!(reading.source, "memory.group_oom_kills_count of the group");
     }
@@ -453,6 +460,6 @@ mod tests {
     fn what_was_not_read_is_unknown() {
         let facts = of(vec![], None);
         assert_eq!(facts.all().count(), 0);
-        assert_eq!(facts.value("cpu_busy_fraction"), None);
+        assert_eq!(facts.value(FactId::cpu_busy_fraction), None);
     }
 }

@@ -2,25 +2,64 @@
 //!
 //! Sources: the collectors `nic`, `qdisc`, `tcp`, `conntrack`, `ports` (docs/metrics.md).
 
-use super::{Builder, From, Row};
+use super::{Builder, FactId, From};
 use crate::measurement::series::SeriesSet;
 use crate::measurement::statistics;
 
-/// What follows from one metric each.
-#[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("conntrack_buckets", "buckets", "conntrack.buckets_count", From::Latest),
-    ("conntrack_full_messages", "messages", "kernel_log.conntrack_full.messages_count", From::Rise),
-    ("ports_available", "ports", "ports.available_count", From::Latest),
-    ("ports_used_max", "ports", "ports.*.used_count", From::Max),
-    ("ports_time_wait_max", "ports", "ports.*.time_wait_count", From::Max),
-    ("no_port_messages", "messages", "apache_log.cannot_assign_address.messages_count", From::Rise),
-    ("no_port_messages_of_program", "messages", "apache_log.cannot_assign_address_in_program.messages_count", From::Rise),
-    ("proxy_refused_messages", "messages", "apache_log.AH00957.messages_count", From::Rise),
-    ("received_packets_per_s", "packets/s", "nic.*.received_packets_count", From::Rate(1.0)),
-    ("service_received_packets_per_s", "packets/s", "nic.service.*.received_packets_count", From::Rate(1.0)),
-    ("packets_dropped_unread", "packets", "softnet.dropped_count", From::Rise),
-];
+fact_table! {
+    (conntrack_buckets, "buckets", "conntrack.buckets_count", From::Latest),
+    (conntrack_full_messages, "messages", "kernel_log.conntrack_full.messages_count", From::Rise),
+    (ports_available, "ports", "ports.available_count", From::Latest),
+    (ports_used_max, "ports", "ports.*.used_count", From::Max),
+    (ports_time_wait_max, "ports", "ports.*.time_wait_count", From::Max),
+    (no_port_messages, "messages", "apache_log.cannot_assign_address.messages_count", From::Rise),
+    (no_port_messages_of_program, "messages", "apache_log.cannot_assign_address_in_program.messages_count", From::Rise),
+    (proxy_refused_messages, "messages", "apache_log.AH00957.messages_count", From::Rise),
+    (received_packets_per_s, "packets/s", "nic.*.received_packets_count", From::Rate(1.0)),
+    (service_received_packets_per_s, "packets/s", "nic.service.*.received_packets_count", From::Rate(1.0)),
+    (packets_dropped_unread, "packets", "softnet.dropped_count", From::Rise),
+    "connections": conntrack_entries_max, conntrack_limit;
+    "s": conntrack_closed_life_s;
+    "packets": conntrack_drops, conntrack_early_drops, conntrack_insert_failures, shaper_drops;
+    "packets/s": conntrack_drops_per_s;
+    "bits/s": nic_sent_bits_per_s, nic_sent_limit_bits_per_s, nic_received_bits_per_s,
+        nic_received_limit_bits_per_s, shaper_sent_bits_per_s, shaper_sent_limit_bits_per_s,
+        nic_supported_bits_per_s, nic_partner_bits_per_s;
+    "fraction": conntrack_full_fraction, retransmitted_fraction, nic_sent_fraction, nic_sent_spread_fraction,
+        nic_received_fraction, nic_received_spread_fraction, shaper_sent_fraction, shaper_sent_spread_fraction,
+        shaper_waiting_fraction;
+    "bool": nic_full_duplex;
+    "bytes": shaper_backlog_mean_bytes;
+}
+
+/// The facts of one direction of a link.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LinkFacts {
+    pub(crate) bits_per_s: FactId,
+    pub(crate) limit_bits_per_s: FactId,
+    /// Of what the link may carry.
+    pub(crate) fraction: FactId,
+    spread_fraction: FactId,
+}
+
+pub(crate) const NIC_SENT: LinkFacts = LinkFacts {
+    bits_per_s: FactId::nic_sent_bits_per_s,
+    limit_bits_per_s: FactId::nic_sent_limit_bits_per_s,
+    fraction: FactId::nic_sent_fraction,
+    spread_fraction: FactId::nic_sent_spread_fraction,
+};
+pub(crate) const NIC_RECEIVED: LinkFacts = LinkFacts {
+    bits_per_s: FactId::nic_received_bits_per_s,
+    limit_bits_per_s: FactId::nic_received_limit_bits_per_s,
+    fraction: FactId::nic_received_fraction,
+    spread_fraction: FactId::nic_received_spread_fraction,
+};
+pub(crate) const SHAPER_SENT: LinkFacts = LinkFacts {
+    bits_per_s: FactId::shaper_sent_bits_per_s,
+    limit_bits_per_s: FactId::shaper_sent_limit_bits_per_s,
+    fraction: FactId::shaper_sent_fraction,
+    spread_fraction: FactId::shaper_sent_spread_fraction,
+};
 
 /// From this share of its size on a table is full: entries that have just ended make room for the next ones.
 const TABLE_FULL_FRACTION: f64 = 0.98;
@@ -38,24 +77,24 @@ impl Builder<'_> {
             None => ("sockets.conntrack_count".into(), "sockets.conntrack_limit_count".into(), "conntrack"),
         };
         let (entries, max, prefix) = names;
-        self.derive("conntrack_entries_max", "connections", &entries, From::Max);
-        self.derive("conntrack_limit", "connections", &max, From::Latest);
-        self.derive("conntrack_closed_life_s", "s", &format!("{prefix}.closed_life_s"), From::Latest);
+        self.derive(FactId::conntrack_entries_max, &entries, From::Max);
+        self.derive(FactId::conntrack_limit, &max, From::Latest);
+        self.derive(FactId::conntrack_closed_life_s, &format!("{prefix}.closed_life_s"), From::Latest);
         let limit = self.series.latest(&max).filter(|limit| *limit > 0.0);
         let levels = self.series.levels(&entries);
         let full = limit.filter(|_| !levels.is_empty()).map(|limit| {
             let full = levels.iter().filter(|level| **level >= TABLE_FULL_FRACTION * limit).count();
             full as f64 / levels.len() as f64
         });
-        self.add_from("conntrack_full_fraction", "fraction", full, (&entries, From::Mean));
+        self.add_from(FactId::conntrack_full_fraction, full, (&entries, From::Mean));
         for (fact, counter) in [
-            ("conntrack_drops", "drop_count"),
-            ("conntrack_early_drops", "early_drop_count"),
-            ("conntrack_insert_failures", "insert_failed_count"),
+            (FactId::conntrack_drops, "drop_count"),
+            (FactId::conntrack_early_drops, "early_drop_count"),
+            (FactId::conntrack_insert_failures, "insert_failed_count"),
         ] {
-            self.derive(fact, "packets", &format!("{prefix}.{counter}"), From::Rise);
+            self.derive(fact, &format!("{prefix}.{counter}"), From::Rise);
         }
-        self.derive("conntrack_drops_per_s", "packets/s", &format!("{prefix}.drop_count"), From::Rate(1.0));
+        self.derive(FactId::conntrack_drops_per_s, &format!("{prefix}.drop_count"), From::Rate(1.0));
     }
 
     /// Of the segments that were sent, the share that had to be sent again; and how much what an interface sends differs from
@@ -65,24 +104,24 @@ impl Builder<'_> {
             self.series.rise("tcp.TcpRetransSegs.count").or(self.series.rise("sockets.retransmits_count"));
         let sent = self.series.rise("tcp.TcpOutSegs.count").filter(|(sent, _)| *sent > 0.0);
         let share = again.zip(sent).map(|((again, _), (sent, _))| again / sent);
-        self.add_from("retransmitted_fraction", "fraction", share, ("tcp.TcpOutSegs.count", From::Rate(1.0)));
+        self.add_from(FactId::retransmitted_fraction, share, ("tcp.TcpOutSegs.count", From::Rate(1.0)));
     }
 
     /// How full links are: interfaces against the speed that they have agreed on, shapers against their rate.
     pub(super) fn links(&mut self) {
         for prefix in ["nic.", "nic.service."] {
-            self.link(prefix, "nic_sent", "sent_bytes", "speed_bits_per_s");
-            self.link(prefix, "nic_received", "received_bytes", "speed_bits_per_s");
-            for (fact, unit, metric) in [
-                ("nic_supported_bits_per_s", "bits/s", "supported_speed_bits_per_s"),
-                ("nic_partner_bits_per_s", "bits/s", "partner_speed_bits_per_s"),
-                ("nic_full_duplex", "bool", "full_duplex_bool"),
+            self.link(prefix, &NIC_SENT, "sent_bytes", "speed_bits_per_s");
+            self.link(prefix, &NIC_RECEIVED, "received_bytes", "speed_bits_per_s");
+            for (fact, metric) in [
+                (FactId::nic_supported_bits_per_s, "supported_speed_bits_per_s"),
+                (FactId::nic_partner_bits_per_s, "partner_speed_bits_per_s"),
+                (FactId::nic_full_duplex, "full_duplex_bool"),
             ] {
-                self.derive_of(prefix, fact, unit, metric, |series, name| series.latest(name), From::Latest);
+                self.derive_of(prefix, fact, metric, |series, name| series.latest(name), From::Latest);
             }
         }
         for prefix in ["qdisc.", "qdisc.service.", "qdisc.part.", "qdisc.service.part."] {
-            self.link(prefix, "shaper_sent", "sent_bytes", "rate_bits_per_s");
+            self.link(prefix, &SHAPER_SENT, "sent_bytes", "rate_bits_per_s");
             let share = |series: &SeriesSet<'_>, name: &str| {
                 let levels = series.levels(name);
                 let waiting = levels.iter().filter(|level| **level > 0.0).count();
@@ -91,14 +130,14 @@ impl Builder<'_> {
             let mean = |series: &SeriesSet<'_>, name: &str| series.mean(name);
             let rise = |series: &SeriesSet<'_>, name: &str| series.rise(name).map(|(rise, _)| rise);
             let backlog = "backlog_bytes";
-            self.derive_of(prefix, "shaper_backlog_mean_bytes", "bytes", backlog, mean, From::Mean);
-            self.derive_of(prefix, "shaper_waiting_fraction", "fraction", backlog, share, From::Mean);
-            self.derive_of(prefix, "shaper_drops", "packets", "drops_count", rise, From::Rise);
+            self.derive_of(prefix, FactId::shaper_backlog_mean_bytes, backlog, mean, From::Mean);
+            self.derive_of(prefix, FactId::shaper_waiting_fraction, backlog, share, From::Mean);
+            self.derive_of(prefix, FactId::shaper_drops, "drops_count", rise, From::Rise);
         }
     }
 
-    /// `NAME_bits_per_s`, `NAME_fraction` (of what the link may carry) and `NAME_limit_bits_per_s` of each link.
-    fn link(&mut self, prefix: &str, name: &str, bytes: &str, limit: &str) {
+    /// What there is of each link.
+    fn link(&mut self, prefix: &str, facts: &LinkFacts, bytes: &str, limit: &str) {
         let found: Vec<(String, String)> = self.instances_of(prefix, bytes);
         for (instance, metric) in found {
             let limit = metric.replace(&format!(".{bytes}"), &format!(".{limit}"));
@@ -107,31 +146,25 @@ impl Builder<'_> {
             let share = rate.zip(most).map(|(rate, most)| rate / most);
             let spread = spread(&self.series, &metric);
             let at = instance.as_str();
-            self.add_of(&format!("{name}_bits_per_s"), "bits/s", rate, (&metric, From::Rate(8.0)), at);
-            self.add_of(&format!("{name}_limit_bits_per_s"), "bits/s", most, (&limit, From::Latest), at);
-            self.add_of(&format!("{name}_fraction"), "fraction", share, (&metric, From::Rate(8.0)), at);
-            self.add_of(
-                &format!("{name}_spread_fraction"),
-                "fraction",
-                spread,
-                (&metric, From::Rate(8.0)),
-                at,
-            );
+            let from = (metric.as_str(), From::Rate(8.0));
+            self.add_of(facts.bits_per_s, rate, from, at);
+            self.add_of(facts.limit_bits_per_s, most, (&limit, From::Latest), at);
+            self.add_of(facts.fraction, share, from, at);
+            self.add_of(facts.spread_fraction, spread, from, at);
         }
     }
 
     fn derive_of(
         &mut self,
         prefix: &str,
-        fact: &str,
-        unit: &str,
+        fact: FactId,
         metric: &str,
         value: impl Fn(&SeriesSet<'_>, &str) -> Option<f64>,
         how: From,
     ) {
         for (instance, metric) in self.instances_of(prefix, metric) {
             let value = value(&self.series, &metric);
-            self.add_of(fact, unit, value, (&metric, how), &instance);
+            self.add_of(fact, value, (&metric, how), &instance);
         }
     }
 

@@ -4,7 +4,7 @@
 //! source says where they come from. What only a client sees stays unknown: connect times, answers that never came, and
 //! how much more was asked for than was given.
 
-use super::{Builder, From, client};
+use super::{Builder, FactId, From, client};
 use webdyno_model::fact::Fact;
 use webdyno_model::number::significant;
 
@@ -35,24 +35,30 @@ const LOG_SHARE_MIN: f64 = 0.9;
 /// With more requests per connection than this, connections are kept, and may be idle: they are no requests in flight.
 const KEPT_SHARE_MAX: f64 = 1.25;
 
+fact_table! {
+    "bytes": answer_bytes_mean;
+    "bytes/s": request_bytes_per_s;
+    "parts": path_parts_mean;
+}
+
 impl Builder<'_> {
     /// Adds what the server itself tells of its clients' requests.
     pub(super) fn passive(&mut self) {
         let counted = self.counted();
         if let Some((metric, per_s)) = counted {
-            self.add_seen("ended_per_s", "requests/s", Some(per_s), (metric, From::Rate(1.0)));
+            self.add_seen(FactId::ended_per_s, Some(per_s), (metric, From::Rate(1.0)));
             let failed = self.failed_fraction();
             let good = per_s * (1.0 - failed.unwrap_or(0.0));
-            self.add_seen("rate", "requests/s", Some(good), (metric, From::Rate(1.0)));
-            self.add_seen("failed_fraction", "fraction", failed, (LOG_FAILED, From::Rate(1.0)));
+            self.add_seen(FactId::rate, Some(good), (metric, From::Rate(1.0)));
+            self.add_seen(FactId::failed_fraction, failed, (LOG_FAILED, From::Rate(1.0)));
             let spread = client::relative_ci95(&self.increments(metric));
-            self.add_seen("rate_ci95_fraction", "fraction", spread, (metric, From::Rate(1.0)));
+            self.add_seen(FactId::rate_ci95_fraction, spread, (metric, From::Rate(1.0)));
         }
         let own_per_s = self.own_per_s();
         let opened = self.series.rate(OPENS).map(|per_s| (per_s - own_per_s).max(0.0));
-        self.add_seen("connections_opened_per_s", "connections/s", opened, (OPENS, From::Rate(1.0)));
+        self.add_seen(FactId::connections_opened_per_s, opened, (OPENS, From::Rate(1.0)));
         let connections = self.series.mean(CONNECTIONS);
-        self.add_seen("client_connections_mean", "connections", connections, (CONNECTIONS, From::Mean));
+        self.add_seen(FactId::client_connections_mean, connections, (CONNECTIONS, From::Mean));
         self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
         self.answers();
     }
@@ -70,32 +76,32 @@ impl Builder<'_> {
             None => (logged(own.0, own.1), own.0),
         };
         let parts = logged(LOG_PARTS, LOG_PATHS);
-        let pace = size.zip(self.facts.get("service_time_mean_us").map(|fact| fact.value));
+        let pace = size.zip(self.facts.get(&FactId::service_time_mean_us).map(|fact| fact.value));
         let pace = pace.filter(|(_, us)| *us > 0.0).map(|(bytes, us)| bytes / us * 1e6);
-        self.add_seen("answer_bytes_mean", "bytes", size, (metric, From::Mean));
-        self.add_seen("request_bytes_per_s", "bytes/s", pace, (metric, From::Mean));
-        self.add_seen("path_parts_mean", "parts", parts, (LOG_PARTS, From::Mean));
+        self.add_seen(FactId::answer_bytes_mean, size, (metric, From::Mean));
+        self.add_seen(FactId::request_bytes_per_s, pace, (metric, From::Mean));
+        self.add_seen(FactId::path_parts_mean, parts, (LOG_PARTS, From::Mean));
     }
 
     /// Requests in the server at once, and by Little's law how long each was in it.
     fn requests_in_server(&mut self, per_s: Option<f64>, opened: Option<f64>) {
-        let told = self.facts.get("requests_at_server_mean").map(|fact| (fact.value, WRITING));
+        let told = self.facts.get(&FactId::requests_at_server_mean).map(|fact| (fact.value, WRITING));
         // A connection that is used once is a request.
         let once =
             per_s.zip(opened).is_some_and(|(per_s, opened)| per_s > 1.0 && per_s <= KEPT_SHARE_MAX * opened);
         let outside = || self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
         let log_us = self.logged_time_us();
         if let Some((in_server, metric)) = told.or_else(outside) {
-            self.add_seen("in_flight_mean", "requests", Some(in_server), (metric, From::Mean));
+            self.add_seen(FactId::in_flight_mean, Some(in_server), (metric, From::Mean));
         }
-        let worker_us = self.facts.get("worker_time_mean_us").map(|fact| (fact.value, WRITING));
+        let worker_us = self.facts.get(&FactId::worker_time_mean_us).map(|fact| (fact.value, WRITING));
         let service = log_us.map(|us| (us, LOG_TIME)).or(worker_us);
         let Some((service_us, metric)) = service else { return };
-        self.add_seen("service_time_mean_us", "us", Some(service_us), (metric, From::Mean));
+        self.add_seen(FactId::service_time_mean_us, Some(service_us), (metric, From::Mean));
         // The service's clock begins when a worker has the connection: before, it waits in the kernel's queue.
         let queue_us = self.series.mean(QUEUE).zip(per_s).map_or(0.0, |(queue, per_s)| queue / per_s * 1e6);
         let response = Some(service_us + queue_us);
-        self.add_seen("response_time_mean_us", "us", response, (metric, From::Mean));
+        self.add_seen(FactId::response_time_mean_us, response, (metric, From::Mean));
     }
 
     /// Requests per second of the clients, and the metric that they are counted by.
@@ -144,13 +150,13 @@ impl Builder<'_> {
     }
 
     /// A fact of the server's side in place of the engine's.
-    fn add_seen(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, From)) {
+    fn add_seen(&mut self, name: FactId, value: Option<f64>, from: (&str, From)) {
         // What a measurement knows better stays.
-        if value.is_none() || self.facts.contains_key(name) {
+        if value.is_none() || self.facts.contains_key(&name) {
             return;
         }
-        self.add_from(name, unit, value.map(|value| significant(value, 6)), from);
-        if let Some(Fact { source, .. }) = self.facts.get_mut(name) {
+        self.add_from(name, value.map(|value| significant(value, 6)), from);
+        if let Some(Fact { source, .. }) = self.facts.get_mut(&name) {
             *source = format!("{source}, on the server's side");
         }
     }
@@ -159,7 +165,7 @@ impl Builder<'_> {
 #[cfg(test)]
 mod tests {
     use crate::facts::testing::{apache, of, sample};
-    use crate::facts::{Facts, facts};
+    use crate::facts::{FactId, Facts, facts};
     use crate::measurement::TimedSample;
 
     const SECONDS: [f64; 2] = [0.0, 10.0];
@@ -189,9 +195,9 @@ mod tests {
             (vec![], None, ""),
         ] {
             let facts = watched(&counts, &[]);
-            assert_eq!(facts.value("rate"), rate, "{counts:?}");
-            assert_eq!(facts.value("ended_per_s"), rate, "{source}");
-            assert!(!facts.loaded && facts.value("failed_fraction").is_none());
+            assert_eq!(facts.value(FactId::rate), rate, "{counts:?}");
+            assert_eq!(facts.value(FactId::ended_per_s), rate, "{source}");
+            assert!(!facts.loaded && facts.value(FactId::failed_fraction).is_none());
         }
     }
 
@@ -204,10 +210,13 @@ mod tests {
             (super::LOG_TIMED, 100.0),
         ];
         let facts = watched(&counts, &[(super::QUEUE, 20.0)]);
-        assert_eq!((facts.value("failed_fraction"), facts.value("rate")), (Some(0.25), Some(75.0)));
-        assert_eq!(facts.value("service_time_mean_us"), Some(50_000.0));
-        assert_eq!(facts.value("response_time_mean_us"), Some(250_000.0), "with the wait in the queue");
-        assert_eq!(facts.value("connect_time_mean_us"), None);
+        assert_eq!(
+            (facts.value(FactId::failed_fraction), facts.value(FactId::rate)),
+            (Some(0.25), Some(75.0))
+        );
+        assert_eq!(facts.value(FactId::service_time_mean_us), Some(50_000.0));
+        assert_eq!(facts.value(FactId::response_time_mean_us), Some(250_000.0), "with the wait in the queue");
+        assert_eq!(facts.value(FactId::connect_time_mean_us), None);
     }
 
     #[test]
@@ -219,17 +228,17 @@ mod tests {
         let queue = (super::QUEUE, 0.0);
         let by_log = watched(&[&logged[..], &paths, &[accesses, own]].concat(), &[writing, queue]);
         assert_eq!(
-            (by_log.value("answer_bytes_mean"), by_log.value("path_parts_mean")),
+            (by_log.value(FactId::answer_bytes_mean), by_log.value(FactId::path_parts_mean)),
             (Some(5000.0), Some(3.5))
         );
         // Ten workers send 500 kB a second.
-        assert!((by_log.value("request_bytes_per_s").unwrap() / 50_000.0 - 1.0).abs() < 0.01);
+        assert!((by_log.value(FactId::request_bytes_per_s).unwrap() / 50_000.0 - 1.0).abs() < 0.01);
         let by_service = watched(&[accesses, own], &[writing, queue]);
         assert_eq!(
-            (by_service.value("answer_bytes_mean"), by_service.value("path_parts_mean")),
+            (by_service.value(FactId::answer_bytes_mean), by_service.value(FactId::path_parts_mean)),
             (Some(2000.0), None)
         );
-        assert_eq!(watched(&[accesses], &[writing, queue]).value("request_bytes_per_s"), None);
+        assert_eq!(watched(&[accesses], &[writing, queue]).value(FactId::request_bytes_per_s), None);
     }
 
     #[test]
@@ -238,12 +247,12 @@ mod tests {
             (("apache.accesses_count", 100.0), (super::WRITING, 6.0), (super::QUEUE, 5.0));
         let connections = (super::CONNECTIONS, 30.0);
         let inside = watched(&[accesses], &[writing, queue, connections]);
-        assert_eq!(inside.value("in_flight_mean"), Some(10.0), "the page's own worker is taken off");
+        assert_eq!(inside.value(FactId::in_flight_mean), Some(10.0), "the page's own worker is taken off");
         // 5 workers and 5 in the queue, at 100 (less the readings of the page) a second.
-        assert!((inside.value("response_time_mean_us").unwrap() - 1e5).abs() < 1e3);
+        assert!((inside.value(FactId::response_time_mean_us).unwrap() - 1e5).abs() < 1e3);
         for (opened, in_flight) in [(100.0, Some(30.0)), (20.0, None)] {
             let outside = watched(&[(super::LOG, 100.0), (super::OPENS, opened)], &[queue, connections]);
-            assert_eq!(outside.value("in_flight_mean"), in_flight, "{opened}");
+            assert_eq!(outside.value(FactId::in_flight_mean), in_flight, "{opened}");
         }
     }
 
@@ -257,7 +266,9 @@ mod tests {
             ..Default::default()
         };
         let facts = facts(&measurement, None).unwrap();
-        for name in ["rate", "ended_per_s", "in_flight_mean", "response_time_mean_us", "failed_fraction"] {
+        for name in fact_ids! {
+            rate, ended_per_s, in_flight_mean, response_time_mean_us, failed_fraction,
+        } {
             assert_eq!(facts.value(name), None, "{name}");
         }
     }

@@ -2,42 +2,42 @@
 //!
 //! Sources: the collectors `php_fpm`, `opcache` and `process` (docs/metrics.md).
 
-use super::{Builder, Facts, From, Row};
+use super::{Builder, FactId, Facts, From};
 use crate::measurement::statistics::mean;
 use crate::settings::backends;
 use webdyno_model::fact::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
-/// What follows from one metric each.
-#[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("fpm_queue_mean", "connections", "php_fpm.*.listen_queue_count", From::Mean),
-    ("fpm_queue_limit", "connections", "php_fpm.*.listen_queue_max_count", From::Latest),
-    ("fpm_processes_mean", "processes", "php_fpm.*.processes_count", From::Mean),
-    ("fpm_processes_max", "processes", "php_fpm.*.processes_count", From::Max),
-    ("fpm_processes_busy_mean", "processes", "php_fpm.*.processes_busy_count", From::Mean),
-    ("fpm_active_mean", "processes", "php_fpm.*.active_count", From::Mean),
-    ("fpm_accepted_per_s", "requests/s", "php_fpm.*.accepted_count", From::Rate(1.0)),
-    ("fpm_limit_reached", "times", "php_fpm.*.max_children_reached_count", From::Rise),
-    ("fpm_limit_logged", "messages", "php_fpm.*.log_max_children_count", From::Rise),
-    ("fpm_process_memory_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Latest),
-    ("fpm_cpu_cores", "cores", "process.php_fpm.cpu_s", From::Rate(1.0)),
-    ("fpm_program_processes", "processes", "process.php_fpm.count", From::Max),
-    ("opcache_enabled", "count", "opcache.*.enabled_count", From::Latest),
-    ("opcache_full", "count", "opcache.*.full_count", From::Latest),
-    ("opcache_misses_per_s", "scripts/s", "opcache.*.misses_count", From::Rate(1.0)),
-    ("opcache_misses", "scripts", "opcache.*.misses_count", From::Rise),
-    ("opcache_hits_per_s", "scripts/s", "opcache.*.hits_count", From::Rate(1.0)),
-    ("opcache_scripts", "scripts", "opcache.*.scripts_count", From::Latest),
-    ("opcache_scripts_added", "scripts", "opcache.*.scripts_count", From::Rise),
-    ("opcache_keys", "keys", "opcache.*.keys_count", From::Latest),
-    ("opcache_keys_limit", "keys", "opcache.*.keys_max_count", From::Latest),
-    ("opcache_memory_used_bytes", "bytes", "opcache.*.memory_used_bytes", From::Latest),
-    ("opcache_memory_free_bytes", "bytes", "opcache.*.memory_free_bytes", From::Latest),
-    ("opcache_memory_wasted_bytes", "bytes", "opcache.*.memory_wasted_bytes", From::Latest),
-    ("opcache_oom_restarts", "restarts", "opcache.*.oom_restarts_count", From::Rise),
-    ("opcache_hash_restarts", "restarts", "opcache.*.hash_restarts_count", From::Rise),
-];
+fact_table! {
+    (fpm_queue_mean, "connections", "php_fpm.*.listen_queue_count", From::Mean),
+    (fpm_queue_limit, "connections", "php_fpm.*.listen_queue_max_count", From::Latest),
+    (fpm_processes_mean, "processes", "php_fpm.*.processes_count", From::Mean),
+    (fpm_processes_max, "processes", "php_fpm.*.processes_count", From::Max),
+    (fpm_processes_busy_mean, "processes", "php_fpm.*.processes_busy_count", From::Mean),
+    (fpm_active_mean, "processes", "php_fpm.*.active_count", From::Mean),
+    (fpm_accepted_per_s, "requests/s", "php_fpm.*.accepted_count", From::Rate(1.0)),
+    (fpm_limit_reached, "times", "php_fpm.*.max_children_reached_count", From::Rise),
+    (fpm_limit_logged, "messages", "php_fpm.*.log_max_children_count", From::Rise),
+    (fpm_process_memory_bytes, "bytes", "php_fpm.*.pss_mean_bytes", From::Latest),
+    (fpm_cpu_cores, "cores", "process.php_fpm.cpu_s", From::Rate(1.0)),
+    (fpm_program_processes, "processes", "process.php_fpm.count", From::Max),
+    (opcache_enabled, "count", "opcache.*.enabled_count", From::Latest),
+    (opcache_full, "count", "opcache.*.full_count", From::Latest),
+    (opcache_misses_per_s, "scripts/s", "opcache.*.misses_count", From::Rate(1.0)),
+    (opcache_misses, "scripts", "opcache.*.misses_count", From::Rise),
+    (opcache_hits_per_s, "scripts/s", "opcache.*.hits_count", From::Rate(1.0)),
+    (opcache_scripts, "scripts", "opcache.*.scripts_count", From::Latest),
+    (opcache_scripts_added, "scripts", "opcache.*.scripts_count", From::Rise),
+    (opcache_keys, "keys", "opcache.*.keys_count", From::Latest),
+    (opcache_keys_limit, "keys", "opcache.*.keys_max_count", From::Latest),
+    (opcache_memory_used_bytes, "bytes", "opcache.*.memory_used_bytes", From::Latest),
+    (opcache_memory_free_bytes, "bytes", "opcache.*.memory_free_bytes", From::Latest),
+    (opcache_memory_wasted_bytes, "bytes", "opcache.*.memory_wasted_bytes", From::Latest),
+    (opcache_oom_restarts, "restarts", "opcache.*.oom_restarts_count", From::Rise),
+    (opcache_hash_restarts, "restarts", "opcache.*.hash_restarts_count", From::Rise),
+    "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction;
+    "connections": backend_queue_mean;
+}
 
 const QUEUE: &str = "php_fpm.*.listen_queue_count";
 const PROCESSES: &str = "php_fpm.*.processes_count";
@@ -53,16 +53,16 @@ impl Builder<'_> {
         let is = |holds: bool| f64::from(u8::from(holds));
         let share = |of: Vec<f64>| (of.len() >= 2).then(|| mean(&of)).flatten();
         let waiting = |queue: &[f64]| share(queue.iter().map(|waiting| is(*waiting >= 1.0)).collect());
-        self.of_pools("fpm_waiting_fraction", QUEUE, |builder, pool| {
+        self.of_pools(FactId::fpm_waiting_fraction, QUEUE, |builder, pool| {
             waiting(&builder.series.levels(&QUEUE.replace('*', pool)))
         });
-        self.of_pools("fpm_full_fraction", BUSY, |builder, pool| {
+        self.of_pools(FactId::fpm_full_fraction, BUSY, |builder, pool| {
             let busy = builder.series.levels(&BUSY.replace('*', pool));
             let all = builder.series.levels(&PROCESSES.replace('*', pool));
             let pairs = busy.iter().zip(&all).filter(|_| busy.len() == all.len());
             share(pairs.map(|(busy, all)| is(busy >= all)).collect())
         });
-        self.of_pools("fpm_at_most_fraction", PROCESSES, |builder, pool| {
+        self.of_pools(FactId::fpm_at_most_fraction, PROCESSES, |builder, pool| {
             let all = builder.series.levels(&PROCESSES.replace('*', pool));
             let most = all.iter().copied().fold(0.0, f64::max);
             share(all.iter().map(|count| is(*count >= most)).collect())
@@ -85,11 +85,10 @@ impl Builder<'_> {
                 let mean = (readings >= 1.0).then(|| waiting.iter().sum::<f64>() / readings);
                 let share = waiting.iter().filter(|count| **count >= 1.0).count() as f64 / readings.max(1.0);
                 let share = (readings >= 2.0).then_some(share.min(1.0));
-                for (fact, unit, value) in [
-                    ("backend_queue_mean", "connections", mean),
-                    ("backend_waiting_fraction", "fraction", share),
-                ] {
-                    self.add_instance(&format!("{prefix}{name}"), (fact, unit, value), (metric, From::Mean));
+                for (fact, value) in
+                    [(FactId::backend_queue_mean, mean), (FactId::backend_waiting_fraction, share)]
+                {
+                    self.add_instance(&format!("{prefix}{name}"), (fact, value), (metric, From::Mean));
                 }
             }
         }
@@ -99,26 +98,26 @@ impl Builder<'_> {
     pub(super) fn add_instance(
         &mut self,
         instance: &str,
-        (name, unit, value): (&str, &str, Option<f64>),
+        (name, value): (FactId, Option<f64>),
         from: (&str, From),
     ) {
-        let former = self.facts.remove(name);
-        self.add_from(name, unit, value, from);
-        match self.facts.remove(name) {
+        let former = self.facts.remove(&name);
+        self.add_from(name, value, from);
+        match self.facts.remove(&name) {
             Some(fact) => {
-                self.facts.insert(name.to_owned(), larger(former, fact.clone()));
-                self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
+                self.facts.insert(name, larger(former, fact.clone()));
+                self.each.entry(name).or_default().insert(instance.to_owned(), fact);
             }
-            None => self.facts.extend(former.map(|fact| (name.to_owned(), fact))),
+            None => self.facts.extend(former.map(|fact| (name, fact))),
         }
     }
 
-    fn of_pools(&mut self, name: &str, template: &str, value: impl Fn(&Builder<'_>, &str) -> Option<f64>) {
+    fn of_pools(&mut self, name: FactId, template: &str, value: impl Fn(&Builder<'_>, &str) -> Option<f64>) {
         let Some(known) = self.series.template(template) else { return };
         let pools: Vec<_> = self.series.instances(known).collect();
         for (pool, metric) in pools {
             let found = value(self, pool);
-            self.add_instance(pool, (name, "fraction", found), (metric, From::Mean));
+            self.add_instance(pool, (name, found), (metric, From::Mean));
         }
     }
 }
@@ -151,7 +150,7 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use crate::facts::testing::sample;
-    use crate::facts::{Facts, facts};
+    use crate::facts::{FactId, Facts, facts};
     use crate::measurement::Measurement;
     use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
     use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
@@ -186,11 +185,11 @@ mod tests {
         let full = [("a", 9.0, 5.0, 5.0), ("a", 9.0, 4.0, 4.0), ("a", 0.0, 5.0, 5.0), ("a", 1.0, 4.0, 5.0)];
         let idle = [("b", 0.0, 0.0, 5.0), ("b", 0.0, 1.0, 5.0)];
         let facts = of(&[&full[..], &idle[..]].concat());
-        let of = |name: &str| ["a", "b"].map(|pool| facts.value_of(name, pool));
-        assert_eq!(of("fpm_waiting_fraction"), [Some(0.75), Some(0.0)]);
-        assert_eq!(of("fpm_full_fraction"), [Some(0.75), Some(0.0)]);
-        assert_eq!(of("fpm_at_most_fraction"), [Some(0.75), Some(1.0)]);
-        assert_eq!(facts.value("fpm_waiting_fraction"), Some(0.75));
+        let of = |name: FactId| ["a", "b"].map(|pool| facts.value_of(name, pool));
+        assert_eq!(of(FactId::fpm_waiting_fraction), [Some(0.75), Some(0.0)]);
+        assert_eq!(of(FactId::fpm_full_fraction), [Some(0.75), Some(0.0)]);
+        assert_eq!(of(FactId::fpm_at_most_fraction), [Some(0.75), Some(1.0)]);
+        assert_eq!(facts.value(FactId::fpm_waiting_fraction), Some(0.75));
     }
 
     #[test]
@@ -219,8 +218,9 @@ mod tests {
         let measurement =
             Measurement { samples, collectors, service, measured_to_s: 10.0, ..Measurement::default() };
         let facts = facts(&measurement, None).unwrap();
-        let of = |name: &str| facts.each(name).map(|(at, value)| (at.to_owned(), value)).collect::<Vec<_>>();
-        assert_eq!(of("backend_queue_mean"), [("unix:/run/x.sock".to_owned(), 10.0)]);
-        assert_eq!(of("backend_waiting_fraction"), [("unix:/run/x.sock".to_owned(), 0.5)]);
+        let of =
+            |name: FactId| facts.each(name).map(|(at, value)| (at.to_owned(), value)).collect::<Vec<_>>();
+        assert_eq!(of(FactId::backend_queue_mean), [("unix:/run/x.sock".to_owned(), 10.0)]);
+        assert_eq!(of(FactId::backend_waiting_fraction), [("unix:/run/x.sock".to_owned(), 0.5)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Facts of what was asked for: how large answers are, what connections and TLS handshakes they took, and how much
 //! processor time of the service each request took.
 
-use super::{Builder, From};
+use super::{Builder, FactId, From};
 use crate::measurement::Measurement;
 use crate::settings::in_force::RequestTarget;
 use webdyno_model::run::RunReport;
@@ -22,6 +22,12 @@ pub(super) fn request_targets(measurement: &Measurement) -> Vec<RequestTarget> {
     requests.iter().take(ASKED_MAX).filter_map(of).collect()
 }
 
+fact_table! {
+    "fraction": connections_reused_fraction, tls_resumed_fraction;
+    "handshakes/s": tls_handshakes_per_s;
+    "us": tls_handshake_mean_us, cpu_per_request_us;
+}
+
 impl Builder<'_> {
     /// What answers and connections were like, as the generator saw them.
     pub(super) fn requests(&mut self, measurement: &Measurement, run: &RunReport) {
@@ -33,25 +39,28 @@ impl Builder<'_> {
         let resumed = share(run.connections.tls_resumed as f64, opened).filter(|_| over_tls);
         let handshake_us = run.tls_handshake_us.mean.filter(|_| over_tls);
         let facts = [
-            ("answer_bytes_mean", "bytes", share(run.bytes.received as f64, ended)),
-            ("connections_reused_fraction", "fraction", share(run.connections.reused as f64, ended)),
-            ("tls_handshakes_per_s", "handshakes/s", handshakes),
-            ("tls_resumed_fraction", "fraction", resumed),
-            ("tls_handshake_mean_us", "us", handshake_us),
+            (FactId::answer_bytes_mean, share(run.bytes.received as f64, ended)),
+            (FactId::connections_reused_fraction, share(run.connections.reused as f64, ended)),
+            (FactId::tls_handshakes_per_s, handshakes),
+            (FactId::tls_resumed_fraction, resumed),
+            (FactId::tls_handshake_mean_us, handshake_us),
         ];
-        for (name, unit, value) in facts {
-            self.add_client(measurement, name, unit, value);
+        for (name, value) in facts {
+            self.add_client(measurement, name, value);
         }
     }
 
     /// Processor time of the service's own processes for each request that ended, whoever sent it.
     pub(super) fn work_per_request(&mut self) {
-        let value = |name: &str| self.facts.get(name).map(|fact| fact.value);
-        let rate = value("ended_per_s").into_iter().chain(value("server_requests_per_s")).reduce(f64::max);
+        let value = |name: FactId| self.facts.get(&name).map(|fact| fact.value);
+        let rate = value(FactId::ended_per_s)
+            .into_iter()
+            .chain(value(FactId::server_requests_per_s))
+            .reduce(f64::max);
         let cores = self.series.rate("process.cpu_s");
         // A few requests tell nothing: the service also does work that is nobody's.
         let us = cores.zip(rate.filter(|rate| *rate >= 5.0)).map(|(cores, rate)| cores / rate * 1e6);
-        self.add_from("cpu_per_request_us", "us", us, ("process.cpu_s", From::Rate(1.0)));
+        self.add_from(FactId::cpu_per_request_us, us, ("process.cpu_s", From::Rate(1.0)));
     }
 }
 
@@ -89,11 +98,11 @@ mod tests {
         for (url, handshakes) in [("https://h/a", Some(50.0)), ("http://h/a", None)] {
             let measurement = measurement(url);
             let facts = facts(&measurement, Some(&run_report(&measurement).unwrap())).unwrap();
-            assert_eq!(facts.value("tls_handshakes_per_s"), handshakes, "{url}");
-            assert_eq!(facts.value("tls_resumed_fraction"), handshakes.map(|_| 0.2), "{url}");
-            assert_eq!(facts.value("answer_bytes_mean"), Some(200.0));
-            assert_eq!(facts.value("connections_reused_fraction"), Some(0.5));
-            assert_eq!(facts.value("cpu_per_request_us"), Some(5000.0));
+            assert_eq!(facts.value(FactId::tls_handshakes_per_s), handshakes, "{url}");
+            assert_eq!(facts.value(FactId::tls_resumed_fraction), handshakes.map(|_| 0.2), "{url}");
+            assert_eq!(facts.value(FactId::answer_bytes_mean), Some(200.0));
+            assert_eq!(facts.value(FactId::connections_reused_fraction), Some(0.5));
+            assert_eq!(facts.value(FactId::cpu_per_request_us), Some(5000.0));
             assert_eq!(facts.request_targets[0].path, "/a");
         }
     }

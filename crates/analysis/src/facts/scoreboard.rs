@@ -2,7 +2,7 @@
 //!
 //! Source: the documentation of mod_status, and what prefork, worker and event of Apache 2.4 were seen to do under load.
 
-use super::{Builder, From};
+use super::{Builder, FactId, From};
 use crate::measurement::series::SeriesSet;
 use crate::measurement::statistics::mean;
 use webdyno_model::sample::Sample;
@@ -15,6 +15,14 @@ use webdyno_model::sample::Sample;
 const IDLE_FRACTION_MAX: f64 = 0.35;
 /// Readings of the scoreboard and of the accept queue belong together when they are at most this far apart.
 const SAME_TIME_S: f64 = 1.0;
+
+fact_table! {
+    "fraction": scoreboard_full_fraction, status_unanswered_fraction, processes_at_limit_fraction;
+    "workers": workers_when_full;
+    "requests": requests_at_server_mean;
+    "us": worker_time_mean_us;
+    "processes": service_processes_fell_max;
+}
 
 impl Builder<'_> {
     /// In which share of its readings the scoreboard was full ([`ScoreboardReading`]), how many workers there were then, and in
@@ -37,10 +45,10 @@ impl Builder<'_> {
         let unanswered =
             (has_page && !readings.is_empty()).then(|| unanswered as f64 / readings.len() as f64);
         let idle = ("apache.workers_idle_count", From::Mean);
-        self.add_from("scoreboard_full_fraction", "fraction", full_fraction, idle);
-        self.add_from("workers_when_full", "workers", mean(&live), ("apache.slots_count", From::Mean));
+        self.add_from(FactId::scoreboard_full_fraction, full_fraction, idle);
+        self.add_from(FactId::workers_when_full, mean(&live), ("apache.slots_count", From::Mean));
         let wait = ("apache.status_wait_us", From::Mean);
-        self.add_from("status_unanswered_fraction", "fraction", unanswered, wait);
+        self.add_from(FactId::status_unanswered_fraction, unanswered, wait);
     }
 
     /// Mean time that a request holds a worker, by Little's law: writing workers / requests per second. The request
@@ -63,10 +71,10 @@ impl Builder<'_> {
         let queue = self.series.mean("sockets.accept_queue_count");
         let at_server = writing.zip(queue).map(|(writing, queue)| writing + queue);
         let metric = ("apache.workers_writing_count", From::Mean);
-        self.add_from("requests_at_server_mean", "requests", at_server, metric);
+        self.add_from(FactId::requests_at_server_mean, at_server, metric);
         let time_us =
             writing.zip(rate.filter(|rate| *rate >= 1.0)).map(|(writing, rate)| writing / rate * 1e6);
-        self.add_from("worker_time_mean_us", "us", time_us, ("apache.workers_writing_count", From::Mean));
+        self.add_from(FactId::worker_time_mean_us, time_us, ("apache.workers_writing_count", From::Mean));
     }
 
     /// The view from outside: in which share of the readings as many processes ran as hold all the workers that
@@ -83,8 +91,8 @@ impl Builder<'_> {
         };
         let fell = counts.windows(2).map(|pair| (pair[0] - pair[1]).max(0.0)).reduce(f64::max);
         let from = ("process.count", From::Mean);
-        self.add_from("processes_at_limit_fraction", "fraction", limit.and_then(at_limit), from);
-        self.add_from("service_processes_fell_max", "processes", fell, from);
+        self.add_from(FactId::processes_at_limit_fraction, limit.and_then(at_limit), from);
+        self.add_from(FactId::service_processes_fell_max, fell, from);
     }
 }
 
@@ -138,7 +146,7 @@ mod tests {
     fn a_full_scoreboard_is_told_apart_from_a_filling_one() {
         let looks = vec![status(1.0, 0.0, 100.0), status(2.0, 0.0, 0.0), status(3.0, 0.0, 0.0)];
         let facts = of([looks, vec![status(4.0, 0.0, 0.0)]].concat(), None);
-        assert_eq!(facts.value("scoreboard_full_fraction"), Some(0.75));
+        assert_eq!(facts.value(FactId::scoreboard_full_fraction), Some(0.75));
     }
 
     #[test]
@@ -154,7 +162,7 @@ mod tests {
             let seconds = (1..=4).map(f64::from);
             let samples = seconds.flat_map(|t| [status(t, idle, open), queue(t - 0.3, waiting)]);
             let facts = of(samples.collect(), None);
-            let seen = facts.value("scoreboard_full_fraction");
+            let seen = facts.value(FactId::scoreboard_full_fraction);
             assert_eq!(seen, Some(full), "{idle} idle, {open} open, {waiting} waiting");
         }
     }
@@ -164,7 +172,7 @@ mod tests {
         let seconds = (1..=8).map(f64::from);
         let samples =
             seconds.flat_map(|t| [status(t, 30.0, 0.0), queue(t, if t == 3.0 { 9.0 } else { 0.0 })]);
-        assert_eq!(of(samples.collect(), None).value("scoreboard_full_fraction"), Some(0.125));
+        assert_eq!(of(samples.collect(), None).value(FactId::scoreboard_full_fraction), Some(0.125));
     }
 
     #[test]
@@ -191,7 +199,7 @@ mod tests {
         };
         // 20 requests in 10 s beside the two readings' own.
         let facts = of(vec![reading(0.0, 5.0, 0.0), reading(5.0, 5.0, 11.0), reading(10.0, 5.0, 22.0)], None);
-        assert_eq!(facts.value("worker_time_mean_us"), Some(2_000_000.0));
+        assert_eq!(facts.value(FactId::worker_time_mean_us), Some(2_000_000.0));
     }
 
     #[test]
@@ -202,12 +210,12 @@ mod tests {
             timed.map(|(count, t)| sample(f64::from(t), "process", &[("process.count", *count)])).collect()
         };
         let prefork = of(read(&counts), Some(apache(&[("MaxRequestWorkers", 150)])));
-        assert_eq!(prefork.value("processes_at_limit_fraction"), Some(0.75));
-        assert_eq!(prefork.value("service_processes_fell_max"), Some(1.0));
+        assert_eq!(prefork.value(FactId::processes_at_limit_fraction), Some(0.75));
+        assert_eq!(prefork.value(FactId::service_processes_fell_max), Some(1.0));
         let mut event = apache(&[("MaxRequestWorkers", 150), ("ThreadsPerChild", 25)]);
         event.mode = Some("event".into());
         let event = of(read(&[6.0, 7.0, 7.0, 7.0]), Some(event));
-        assert_eq!(event.value("processes_at_limit_fraction"), Some(0.75));
-        assert_eq!(of(read(&counts), None).value("processes_at_limit_fraction"), None);
+        assert_eq!(event.value(FactId::processes_at_limit_fraction), Some(0.75));
+        assert_eq!(of(read(&counts), None).value(FactId::processes_at_limit_fraction), None);
     }
 }

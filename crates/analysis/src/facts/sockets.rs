@@ -2,35 +2,35 @@
 //!
 //! Sources: the collectors `sockets` and `tcp` (docs/metrics.md).
 
-use super::{Builder, From, Row};
+use super::{Builder, FactId, From};
 
-/// What follows from one metric each.
-#[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("accept_queue_mean", "connections", "sockets.accept_queue_count", From::Mean),
-    ("accept_queue_max", "connections", "sockets.accept_queue_count", From::Max),
-    ("accept_queue_limit", "connections", "sockets.accept_queue_max_count", From::Latest),
-    ("listen_overflows", "connections", "sockets.listen_overflows_count", From::Rise),
-    ("listen_overflows_per_s", "connections/s", "sockets.listen_overflows_count", From::Rate(1.0)),
-    ("listen_drops", "connections", "sockets.listen_drops_count", From::Rise),
-    ("syn_queue_drops", "connections", "sockets.syn_queue_drops_count", From::Rise),
-    ("new_connections_per_s", "connections/s", "sockets.passive_opens_count", From::Rate(1.0)),
-    ("retransmits_per_s", "segments/s", "sockets.retransmits_count", From::Rate(1.0)),
-    ("time_wait_mean", "sockets", "sockets.time_wait_count", From::Mean),
-    ("listen_drops_per_s", "connections/s", "sockets.listen_drops_count", From::Rate(1.0)),
-    ("syn_queue_drops_per_s", "connections/s", "sockets.syn_queue_drops_count", From::Rate(1.0)),
-    ("syn_cookies", "connections", "sockets.syn_cookies_count", From::Rise),
-    ("half_open_max", "connections", "sockets.syn_received_count", From::Max),
-    ("listen_queue_worst_fraction", "fraction", "sockets.worst_listen_queue_fraction", From::Max),
-    ("time_wait_overflows", "sockets", "sockets.time_wait_overflows_count", From::Rise),
-    ("time_wait_overflows_per_s", "sockets/s", "sockets.time_wait_overflows_count", From::Rate(1.0)),
-    ("time_wait_limit", "sockets", "sockets.time_wait_limit_count", From::Latest),
-    ("syn_cookies_mode", "mode", "sockets.syn_cookies_mode", From::Latest),
-    ("syn_backlog_limit", "connections", "sockets.syn_backlog_limit_count", From::Latest),
-    ("syn_flooding_messages", "messages", "kernel_log.syn_flooding.messages_count", From::Rise),
-    ("retransmits", "segments", "sockets.retransmits_count", From::Rise),
-    ("segments_sent_per_s", "segments/s", "tcp.TcpOutSegs.count", From::Rate(1.0)),
-];
+fact_table! {
+    (accept_queue_mean, "connections", "sockets.accept_queue_count", From::Mean),
+    (accept_queue_max, "connections", "sockets.accept_queue_count", From::Max),
+    (accept_queue_limit, "connections", "sockets.accept_queue_max_count", From::Latest),
+    (listen_overflows, "connections", "sockets.listen_overflows_count", From::Rise),
+    (listen_overflows_per_s, "connections/s", "sockets.listen_overflows_count", From::Rate(1.0)),
+    (listen_drops, "connections", "sockets.listen_drops_count", From::Rise),
+    (syn_queue_drops, "connections", "sockets.syn_queue_drops_count", From::Rise),
+    (new_connections_per_s, "connections/s", "sockets.passive_opens_count", From::Rate(1.0)),
+    (retransmits_per_s, "segments/s", "sockets.retransmits_count", From::Rate(1.0)),
+    (time_wait_mean, "sockets", "sockets.time_wait_count", From::Mean),
+    (listen_drops_per_s, "connections/s", "sockets.listen_drops_count", From::Rate(1.0)),
+    (syn_queue_drops_per_s, "connections/s", "sockets.syn_queue_drops_count", From::Rate(1.0)),
+    (syn_cookies, "connections", "sockets.syn_cookies_count", From::Rise),
+    (half_open_max, "connections", "sockets.syn_received_count", From::Max),
+    (listen_queue_worst_fraction, "fraction", "sockets.worst_listen_queue_fraction", From::Max),
+    (time_wait_overflows, "sockets", "sockets.time_wait_overflows_count", From::Rise),
+    (time_wait_overflows_per_s, "sockets/s", "sockets.time_wait_overflows_count", From::Rate(1.0)),
+    (time_wait_limit, "sockets", "sockets.time_wait_limit_count", From::Latest),
+    (syn_cookies_mode, "mode", "sockets.syn_cookies_mode", From::Latest),
+    (syn_backlog_limit, "connections", "sockets.syn_backlog_limit_count", From::Latest),
+    (syn_flooding_messages, "messages", "kernel_log.syn_flooding.messages_count", From::Rise),
+    (retransmits, "segments", "sockets.retransmits_count", From::Rise),
+    (segments_sent_per_s, "segments/s", "tcp.TcpOutSegs.count", From::Rate(1.0)),
+    "connections/s": new_connections_peak_per_s;
+    "connections": listen_drops_without_overflow;
+}
 
 /// Two readings of a counter that are nearer to each other say nothing about a second.
 const SECOND_MIN_S: f64 = 0.5;
@@ -45,11 +45,11 @@ impl Builder<'_> {
             (length_s >= SECOND_MIN_S && rise >= 0.0).then(|| rise / length_s)
         });
         let peak = seconds.reduce(f64::max);
-        self.add_from("new_connections_peak_per_s", "connections/s", peak, (OPENED, From::Rate(1.0)));
+        self.add_from(FactId::new_connections_peak_per_s, peak, (OPENED, From::Rate(1.0)));
         const DROPS: &str = "sockets.listen_drops_count";
         let overflows = self.series.rise("sockets.listen_overflows_count");
         let others = self.series.rise(DROPS).zip(overflows);
         let others = others.map(|((drops, _), (overflows, _))| (drops - overflows).max(0.0));
-        self.add_from("listen_drops_without_overflow", "connections", others, (DROPS, From::Rise));
+        self.add_from(FactId::listen_drops_without_overflow, others, (DROPS, From::Rise));
     }
 }

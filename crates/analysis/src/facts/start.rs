@@ -5,7 +5,7 @@
 //! the other answers the first of them soon, the next ones later, as many a second as ever after. What takes its time without
 //! waiting answers none of them soon, and what runs in step (all at the next tick of a clock) answers all of them soon.
 
-use super::Builder;
+use super::{Builder, FactId};
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use webdyno_model::Result;
@@ -23,6 +23,10 @@ const SOON_MIN: u64 = 3;
 /// slow one, they are the quick ones of what takes its time.
 const SOON_SPREAD_MAX: f64 = 0.8;
 
+fact_table! {
+    "us": service_time_first_us, response_time_first_us;
+}
+
 impl Builder<'_> {
     /// `response_time_first_us`: the quick tenth of the soon answers of the first second, if they show that later ones wait for
     /// others. There is no such fact where they do not.
@@ -32,7 +36,7 @@ impl Builder<'_> {
     pub(super) fn first_answers(&mut self, measurement: &Measurement) -> Result<()> {
         if let Some(first) = measurement.intervals.first().filter(|_| is_at_a_rate(measurement)) {
             let quick = merged(first.service_time.iter())?.quantile_us(0.1).map(|us| us as f64);
-            self.add_client(measurement, "service_time_first_us", "us", quick);
+            self.add_client(measurement, FactId::service_time_first_us, quick);
         }
         let closed = measurement
             .workload
@@ -61,7 +65,7 @@ impl Builder<'_> {
         if quick.zip(slow).is_some_and(|(quick, slow)| quick > SOON_SPREAD_MAX * slow) {
             return Ok(());
         }
-        self.add_client(measurement, "response_time_first_us", "us", quick);
+        self.add_client(measurement, FactId::response_time_first_us, quick);
         Ok(())
     }
 }
@@ -72,7 +76,7 @@ fn is_at_a_rate(measurement: &Measurement) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::{Facts, facts};
+    use crate::facts::{FactId, Facts, facts};
     use crate::measurement::Measurement;
     use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
@@ -98,7 +102,7 @@ mod tests {
             ..Measurement::default()
         };
         let facts: Facts = facts(&measurement, Some(&run_report(&measurement).unwrap())).unwrap();
-        facts.value("response_time_first_us")
+        facts.value(FactId::response_time_first_us)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Facts by hand, for the tests of rules.
 
-use super::{Facts, facts as facts_of};
+use super::{FactId, Facts, facts as facts_of};
 use crate::measurement::{Measurement, TimedSample};
 use webdyno_model::fact::Fact;
 use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
@@ -9,9 +9,9 @@ use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 
 /// One fact.
-fn fact(name: &str, value: f64) -> Fact {
+fn fact(name: FactId, value: f64) -> Fact {
     Fact {
-        name: name.into(),
+        name: name.as_str().into(),
         value,
         unit: "x".into(),
         from_s: 0.0,
@@ -22,20 +22,19 @@ fn fact(name: &str, value: f64) -> Fact {
 }
 
 /// Facts with these values; the service is Apache prefork with these settings.
-pub fn facts(values: &[(&str, f64)], settings: &[(&str, i64)]) -> Facts {
+pub fn facts(values: &[(FactId, f64)], settings: &[(&str, i64)]) -> Facts {
     let mut facts = Facts { loaded: true, service: Some(apache(settings)), ..Facts::default() };
     for (name, value) in values {
-        facts.insert(fact(name, *value));
+        facts.insert(*name, fact(*name, *value));
     }
     facts
 }
 
 /// The same, and facts that there are several of: `(name, what it is of, value)`.
-pub fn facts_of_several(values: &[(&str, f64)], several: &[(&str, &str, f64)]) -> Facts {
+pub fn facts_of_several(values: &[(FactId, f64)], several: &[(FactId, &str, f64)]) -> Facts {
     let mut all = facts(values, &[]);
     for (name, instance, value) in several {
-        let one = facts(&[(name, *value)], &[]).cite(&[name]).remove(0);
-        all.insert_of(instance, one);
+        all.insert_of(instance, *name, fact(*name, *value));
     }
     all
 }
@@ -87,9 +86,14 @@ pub fn of(samples: Vec<TimedSample>, service: Option<ServiceSnapshot>) -> Facts 
     facts_of(&measurement, None).unwrap()
 }
 
+/// Adds or replaces a fact.
+pub fn set(facts: &mut Facts, name: FactId, value: f64) {
+    facts.insert(name, fact(name, value));
+}
+
 /// Adds facts of one of several things, such as a pool.
-pub fn of_pool(facts: &mut Facts, pool: &str, values: &[(&str, f64)]) {
+pub fn of_pool(facts: &mut Facts, pool: &str, values: &[(FactId, f64)]) {
     for (name, value) in values {
-        facts.insert_of(pool, fact(name, *value));
+        facts.insert_of(pool, *name, fact(*name, *value));
     }
 }

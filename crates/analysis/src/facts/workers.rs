@@ -1,6 +1,6 @@
 //! Facts on what workers are held by: requests, connections that are kept, or nothing that this load asked for.
 
-use super::{Builder, From};
+use super::{Builder, FactId, From};
 use crate::measurement::Measurement;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::Arrival;
@@ -14,6 +14,17 @@ const CLAMPS: [&str; 10] = [
 /// A queue that is so full on average has no room for those who come, except for moments.
 const QUEUE_FULL_MIN: f64 = 0.9;
 
+fact_table! {
+    "connections": connections_held_mean, accept_queue_last;
+    "requests": requests_in_workers_mean, requests_per_connection;
+    "workers": workers_live_mean;
+    "processes": service_processes_grew;
+    "messages": clamp_messages;
+    "fraction": plain_requests_reused_fraction, resumed_fraction;
+    "users": users;
+    "us": response_time_p50_us, handshake_mean_us;
+}
+
 impl Builder<'_> {
     /// How far requests and connections explain that workers are taken.
     pub(super) fn held_workers(&mut self, loaded: bool) {
@@ -22,22 +33,17 @@ impl Builder<'_> {
         let less_queue = |all: Option<f64>| all.zip(queue).map(|(all, queue)| (all - queue).max(0.0));
         // Connections that wait to be accepted are connections of the port, too.
         let held = less_queue(self.series.mean("clients.connections_count"));
-        self.add_from(
-            "connections_held_mean",
-            "connections",
-            held,
-            ("clients.connections_count", From::Mean),
-        );
+        self.add_from(FactId::connections_held_mean, held, ("clients.connections_count", From::Mean));
         // A request that is under way and not in the queue is with a worker, or on its way.
-        let in_flight = self.facts.get("in_flight_mean").map(|fact| fact.value).filter(|_| loaded);
+        let in_flight = self.facts.get(&FactId::in_flight_mean).map(|fact| fact.value).filter(|_| loaded);
         let in_workers = match self.beyond_full_queue(queue) {
             Some(most) => less_queue(in_flight).map(|requests| requests.min(most)),
             None => less_queue(in_flight),
         };
-        self.add_from("requests_in_workers_mean", "requests", in_workers, (QUEUE, From::Mean));
+        self.add_from(FactId::requests_in_workers_mean, in_workers, (QUEUE, From::Mean));
         let slots = self.series.mean("apache.slots_count").zip(self.series.mean("apache.slots_open_count"));
         let live = slots.map(|(slots, open)| (slots - open).max(0.0));
-        self.add_from("workers_live_mean", "workers", live, ("apache.slots_count", From::Mean));
+        self.add_from(FactId::workers_live_mean, live, ("apache.slots_count", From::Mean));
         self.growth();
         self.clamps();
     }
@@ -47,8 +53,9 @@ impl Builder<'_> {
     /// less the ones in the queue.
     fn beyond_full_queue(&self, queue: Option<f64>) -> Option<f64> {
         let (queue, limit) = queue.zip(self.series.latest("sockets.accept_queue_max_count"))?;
-        let known = |name: &str| self.facts.get(name).map(|fact| fact.value);
-        let (answered, given_up) = known("answered_in_flight_mean").zip(known("given_up_in_flight_mean"))?;
+        let known = |name: FactId| self.facts.get(&name).map(|fact| fact.value);
+        let (answered, given_up) =
+            known(FactId::answered_in_flight_mean).zip(known(FactId::given_up_in_flight_mean))?;
         let is_full = limit >= 1.0 && queue >= QUEUE_FULL_MIN * limit;
         is_full.then(|| answered + (given_up - queue).max(0.0))
     }
@@ -57,10 +64,10 @@ impl Builder<'_> {
     fn growth(&mut self) {
         let processes = self.series.levels("process.count");
         let grew = processes.first().zip(processes.last()).map(|(first, last)| last - first);
-        self.add_from("service_processes_grew", "processes", grew, ("process.count", From::Max));
+        self.add_from(FactId::service_processes_grew, grew, ("process.count", From::Max));
         let queue = self.series.levels("sockets.accept_queue_count");
         let last = queue.last().copied();
-        self.add_from("accept_queue_last", "connections", last, ("sockets.accept_queue_count", From::Latest));
+        self.add_from(FactId::accept_queue_last, last, ("sockets.accept_queue_count", From::Latest));
     }
 
     /// How often the log says that a setting was taken for less, since it was begun.
@@ -73,7 +80,7 @@ impl Builder<'_> {
         let named = CLAMPS.iter().map(|id| format!("apache_log.{id}.before_count"));
         let mut named = named.filter(|name| self.series.latest(name).is_some_and(|count| count > 0.0));
         let metric = named.next().unwrap_or_else(|| "apache_log.AH00516.messages_count".into());
-        self.add_from("clamp_messages", "messages", said, (&metric, From::Latest));
+        self.add_from(FactId::clamp_messages, said, (&metric, From::Latest));
     }
 
     /// What the load engine saw of connections and of the parts of its answers.
@@ -94,27 +101,27 @@ impl Builder<'_> {
             .map(|workload| workload.visits.as_ref().map_or(workload.connections, |visits| visits.users));
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let resumed = (opened >= 1.0).then(|| run.connections.tls_resumed as f64 / opened);
-        for (name, unit, value) in [
-            ("connections_reused_fraction", "fraction", reused.filter(|_| asked)),
-            ("plain_requests_reused_fraction", "fraction", reused.filter(|_| asked && plain)),
-            ("users", "users", users.map(f64::from)),
-            ("requests_per_connection", "requests", per_connection),
-            ("received_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
-            ("request_bytes_per_s", "bytes/s", pace),
-            ("first_byte_mean_us", "us", run.first_byte_us.mean),
-            ("response_time_p50_us", "us", run.response_time_us.p50.map(|us| us as f64)),
-            ("handshake_mean_us", "us", run.tls_handshake_us.mean),
-            ("resumed_fraction", "fraction", resumed.filter(|_| run.tls_handshake_us.mean.is_some())),
+        for (name, value) in [
+            (FactId::connections_reused_fraction, reused.filter(|_| asked)),
+            (FactId::plain_requests_reused_fraction, reused.filter(|_| asked && plain)),
+            (FactId::users, users.map(f64::from)),
+            (FactId::requests_per_connection, per_connection),
+            (FactId::received_bytes_per_s, per_s(run.bytes.received as f64)),
+            (FactId::request_bytes_per_s, pace),
+            (FactId::first_byte_mean_us, run.first_byte_us.mean),
+            (FactId::response_time_p50_us, run.response_time_us.p50.map(|us| us as f64)),
+            (FactId::handshake_mean_us, run.tls_handshake_us.mean),
+            (FactId::resumed_fraction, resumed.filter(|_| run.tls_handshake_us.mean.is_some())),
         ] {
-            self.add_client(measurement, name, unit, value);
+            self.add_client(measurement, name, value);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::facts;
     use crate::facts::testing::sample;
+    use crate::facts::{FactId, facts};
     use crate::measurement::Measurement;
     use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
@@ -146,7 +153,7 @@ mod tests {
                 ..Measurement::default()
             };
             let run = run_report(&measurement).unwrap();
-            facts(&measurement, Some(&run)).unwrap().value("requests_in_workers_mean").unwrap()
+            facts(&measurement, Some(&run)).unwrap().value(FactId::requests_in_workers_mean).unwrap()
         };
         assert_eq!(in_workers(511.0), 63.0);
         // By Little's law 0.46 that are answered, and 20 that are given up, of which 17 stand in the queue.

@@ -1,8 +1,8 @@
 //! What several limits cite in the same way.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 
 /// What is explained by first packets that are dropped: the share of the time in which connections are begun in vain.
 pub(crate) fn explained_by_connecting(facts: &Facts) -> Option<f64> {
-    facts.value("connecting_fraction").map(|share| webdyno_model::number::significant(share, 3))
+    facts.value(FactId::connecting_fraction).map(|share| webdyno_model::number::significant(share, 3))
 }

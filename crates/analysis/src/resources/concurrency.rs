@@ -1,6 +1,6 @@
 //! What several rules ask of the work under way: how much of it there is at once, and whether it waits for a processor.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::settings::backends::{addresses, hand_over, targets_of};
 use webdyno_model::diagnosis::Predicted;
 use webdyno_model::number::significant;
@@ -15,16 +15,16 @@ const SITE_FRACTION_MIN: f64 = 0.3;
 
 /// Requests that are under way at once, on the way and in queues too.
 pub(crate) fn at_once(facts: &Facts) -> Option<f64> {
-    let sum = |name: &str| {
+    let sum = |name: FactId| {
         let all: Vec<f64> = facts.each(name).map(|(_, value)| value).collect();
         (!all.is_empty()).then(|| all.iter().sum::<f64>())
     };
     let of_pools = || {
-        let busy = sum("fpm_processes_busy_mean").or(sum("fpm_active_mean"))?;
-        Some(busy + sum("fpm_queue_mean").unwrap_or(0.0))
+        let busy = sum(FactId::fpm_processes_busy_mean).or(sum(FactId::fpm_active_mean))?;
+        Some(busy + sum(FactId::fpm_queue_mean).unwrap_or(0.0))
     };
-    let known = facts.value("in_flight_mean").or_else(of_pools);
-    known.or(facts.value("requests_at_server_mean")).filter(|count| *count > 0.0)
+    let known = facts.value(FactId::in_flight_mean).or_else(of_pools);
+    known.or(facts.value(FactId::requests_at_server_mean)).filter(|count| *count > 0.0)
 }
 
 /// Of all that ended, errors of the server: most of them.
@@ -33,7 +33,7 @@ const ERRORS_FRACTION_MIN: f64 = 0.5;
 /// Whether most answers are errors that the server gives (500, 502, 503): whatever is full of making them is so because of
 /// what brings them about.
 pub(crate) fn answers_errors(facts: &Facts) -> bool {
-    let shares = ["server_error_fraction", "bad_gateway_fraction"].map(|name| facts.value(name));
+    let shares = [FactId::server_error_fraction, FactId::bad_gateway_fraction].map(|name| facts.value(name));
     shares.iter().flatten().sum::<f64>() >= ERRORS_FRACTION_MIN
 }
 
@@ -42,13 +42,13 @@ const MOST_FRACTION_MIN: f64 = 0.4;
 /// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating
 /// scripts look like honest work from outside.
 pub(crate) fn hides_its_work(facts: &Facts) -> bool {
-    let takes_most = |cores: &str| {
+    let takes_most = |cores: FactId| {
         let share = facts.value(cores).and_then(|cores| share_of_full_processors(facts, cores, 0.0));
         share.is_some_and(|share| share >= MOST_FRACTION_MIN)
     };
-    let nobody_knows = facts.value("service_cpu_cores").is_none() && !targets(facts).is_empty();
-    (takes_most("db_cpu_cores") && facts.value("db_rows_scanned_per_s").is_none())
-        || (takes_most("fpm_cpu_cores") && facts.value("opcache_enabled").is_none())
+    let nobody_knows = facts.value(FactId::service_cpu_cores).is_none() && !targets(facts).is_empty();
+    (takes_most(FactId::db_cpu_cores) && facts.value(FactId::db_rows_scanned_per_s).is_none())
+        || (takes_most(FactId::fpm_cpu_cores) && facts.value(FactId::opcache_enabled).is_none())
         || nobody_knows
 }
 
@@ -92,14 +92,17 @@ pub(crate) fn waits_for(facts: &Facts, waiting: f64) -> Option<String> {
 /// are full of other programs' work, those who hardly need one still get it.
 pub(crate) fn waits_for_processors(facts: &Facts) -> bool {
     let Some((busy, cores)) = processors(facts) else { return false };
-    let share = facts.value("site_cpu_cores").zip(cores).map(|(site, cores)| site / cores);
+    let share = facts.value(FactId::site_cpu_cores).zip(cores).map(|(site, cores)| site / cores);
     busy >= BUSY_FRACTION_MIN && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
 }
 
 /// How busy the processors are that the service may use, and how many they are, where that is known.
 fn processors(facts: &Facts) -> Option<(f64, Option<f64>)> {
-    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
-    Some((busy, facts.value("usable_cores").or(facts.value("cores")).filter(|cores| *cores > 0.0)))
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    Some((
+        busy,
+        facts.value(FactId::usable_cores).or(facts.value(FactId::cores)).filter(|cores| *cores > 0.0),
+    ))
 }
 
 /// The share of the busy processors that these cores are; `None` while the processors have room.
@@ -110,13 +113,14 @@ pub(crate) fn share_of_full_processors(facts: &Facts, cores_used: f64, busy_min:
 
 /// The threads of the database that execute statements, without the one that answers this program's own question.
 pub(crate) fn statements_running(facts: &Facts) -> Option<f64> {
-    facts.value("db_threads_running_mean").map(|running| (running - 1.0).max(0.0))
+    facts.value(FactId::db_threads_running_mean).map(|running| (running - 1.0).max(0.0))
 }
 
 /// Statements that wait for a row that another transaction holds: of the time that was waited, and of how many were seen
 /// to wait, the larger. The time is counted when a wait ends, so that long ones show late.
 pub(crate) fn row_lock_waiting(facts: &Facts) -> Option<f64> {
-    let seen = [facts.value("db_row_lock_waiting_mean"), facts.value("db_row_lock_time_fraction")];
+    let seen =
+        [facts.value(FactId::db_row_lock_waiting_mean), facts.value(FactId::db_row_lock_time_fraction)];
     seen.into_iter().flatten().reduce(f64::max)
 }
 
@@ -130,8 +134,8 @@ pub(crate) fn goal_rate(facts: &Facts) -> Option<f64> {
 
 /// A rate with its 95% interval: the error of the arithmetic, and that of the measured rate that it starts from.
 pub(crate) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
-    let rate = facts.value("offered_rate").map_or(rate, |offered| rate.min(offered));
-    let error = error.hypot(facts.value("rate_ci95_fraction").unwrap_or(0.0));
+    let rate = facts.value(FactId::offered_rate).map_or(rate, |offered| rate.min(offered));
+    let error = error.hypot(facts.value(FactId::rate_ci95_fraction).unwrap_or(0.0));
     let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
     Predicted { rate: significant(rate, 3), ci95: [bound(-1.0), bound(1.0)] }
 }
@@ -144,10 +148,11 @@ mod tests {
     #[test]
     fn only_the_sites_own_work_fills_the_processors() {
         for (busy, site, full) in [(0.99, 1.6, true), (0.99, 0.2, false), (0.9, 1.6, false)] {
-            let seen = [("cpu_busy_fraction", busy), ("site_cpu_cores", site), ("cores", 2.0)];
+            let seen =
+                [(FactId::cpu_busy_fraction, busy), (FactId::site_cpu_cores, site), (FactId::cores, 2.0)];
             assert_eq!(waits_for_processors(&facts(&seen, &[])), full, "{busy} {site}");
         }
-        assert!(waits_for_processors(&facts(&[("cpu_busy_fraction", 0.99)], &[])));
+        assert!(waits_for_processors(&facts(&[(FactId::cpu_busy_fraction, 0.99)], &[])));
     }
 
     #[test]
@@ -179,18 +184,19 @@ mod tests {
 
     #[test]
     fn work_that_nobody_saw_is_not_taken_for_honest() {
-        let seen = [("cpu_busy_fraction", 1.0), ("cores", 2.0), ("service_cpu_cores", 0.1)];
-        let with = |more: &[(&str, f64)]| hides_its_work(&facts(&[&seen[..], more].concat(), &[]));
-        assert!(with(&[("db_cpu_cores", 1.5)]) && with(&[("fpm_cpu_cores", 1.5)]));
-        assert!(!with(&[("db_cpu_cores", 1.5), ("db_rows_scanned_per_s", 500.0)]));
+        let seen = [(FactId::cpu_busy_fraction, 1.0), (FactId::cores, 2.0), (FactId::service_cpu_cores, 0.1)];
+        let with = |more: &[(FactId, f64)]| hides_its_work(&facts(&[&seen[..], more].concat(), &[]));
+        assert!(with(&[(FactId::db_cpu_cores, 1.5)]) && with(&[(FactId::fpm_cpu_cores, 1.5)]));
+        assert!(!with(&[(FactId::db_cpu_cores, 1.5), (FactId::db_rows_scanned_per_s, 500.0)]));
         assert!(
-            !with(&[("fpm_cpu_cores", 1.5), ("opcache_enabled", 1.0)]) && !with(&[("db_cpu_cores", 0.2)])
+            !with(&[(FactId::fpm_cpu_cores, 1.5), (FactId::opcache_enabled, 1.0)])
+                && !with(&[(FactId::db_cpu_cores, 0.2)])
         );
     }
 
     #[test]
     fn the_own_question_is_no_work() {
-        let running = |value| statements_running(&facts(&[("db_threads_running_mean", value)], &[]));
+        let running = |value| statements_running(&facts(&[(FactId::db_threads_running_mean, value)], &[]));
         assert_eq!([running(1.0), running(9.0), running(0.0)], [Some(0.0), Some(8.0), Some(0.0)]);
     }
 }

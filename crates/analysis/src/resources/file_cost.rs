@@ -1,7 +1,7 @@
 //! What it costs to send files, where that is all that a server does, and more than it should: the configuration then
 //! makes it do something for each request. Which of its settings, the rules of these say.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::resources::request_cost::RequestCost;
 use crate::resources::{request_cost, site_profile};
 
@@ -9,17 +9,10 @@ use crate::resources::{request_cost, site_profile};
 pub(crate) const EXCESS_MIN: f64 = 0.66;
 
 /// The names of the facts that all this rests on.
-pub(crate) const FACTS: [&str; 9] = [
-    "cpu_per_request_us",
-    "service_cpu_cores",
-    "service_cores_limit",
-    "cores",
-    "pressure_group_cpu_some_fraction",
-    "cpu_system_cores",
-    "cpu_user_cores",
-    "answer_bytes_mean",
-    "rate",
-];
+pub(crate) const FACTS: [FactId; 9] = fact_ids! {
+    cpu_per_request_us, service_cpu_cores, service_cores_limit, cores, pressure_group_cpu_some_fraction,
+    cpu_system_cores, cpu_user_cores, answer_bytes_mean, rate,
+};
 
 /// Modules that look at each request, or into each answer, at a cost of their own.
 const COSTLY: [&str; 8] = [
@@ -73,11 +66,11 @@ pub fn file_cost(facts: &Facts) -> Option<FileCost> {
     {
         doubt += 0.3;
     }
-    let logged = facts.value("error_log_lines_per_s").unwrap_or(0.0) * LINE_US / 1e6;
+    let logged = facts.value(FactId::error_log_lines_per_s).unwrap_or(0.0) * LINE_US / 1e6;
     if logged >= 0.2 * work.cores {
         doubt += 0.4;
     }
-    let kernel = facts.value("cpu_system_cores").zip(facts.value("cpu_user_cores"));
+    let kernel = facts.value(FactId::cpu_system_cores).zip(facts.value(FactId::cpu_user_cores));
     let kernel_share =
         kernel.filter(|(system, user)| system + user > 0.0).map(|(system, user)| system / (system + user));
     Some(FileCost { work, doubt, kernel_share })
@@ -91,8 +84,9 @@ mod tests {
 
     #[test]
     fn what_else_may_cost_time_is_doubt() {
-        let base = [("service_cpu_cores", 1.0), ("cores", 1.0), ("cpu_per_request_us", 2000.0)];
-        let of = |url: &str, module: &str, values: &[(&str, f64)]| {
+        let base =
+            [(FactId::service_cpu_cores, 1.0), (FactId::cores, 1.0), (FactId::cpu_per_request_us, 2000.0)];
+        let of = |url: &str, module: &str, values: &[(FactId, f64)]| {
             let mut facts = facts(&[&base[..], values].concat(), &[]);
             facts.service.as_mut().unwrap().modules = vec!["core_module".into(), module.into()];
             facts.request_targets = RequestTarget::of(url).into_iter().collect();
@@ -104,9 +98,9 @@ mod tests {
             ("http://h/a.php", "php_module", &[], None),
             ("http://h/a", "php_module", &[], Some(0.35)),
             ("https://h/a.css", "ssl_module", &[], Some(0.3)),
-            ("https://h/a.css", "ssl_module", &[("connections_reused_fraction", 0.99)], Some(0.0)),
-            ("http://h/a.html", "x", &[("error_log_lines_per_s", 300_000.0)], Some(0.4)),
-            ("http://h/a.html", "x", &[("service_cpu_cores", 0.2)], None),
+            ("https://h/a.css", "ssl_module", &[(FactId::connections_reused_fraction, 0.99)], Some(0.0)),
+            ("http://h/a.html", "x", &[(FactId::error_log_lines_per_s, 300_000.0)], Some(0.4)),
+            ("http://h/a.html", "x", &[(FactId::service_cpu_cores, 0.2)], None),
         ] {
             assert_eq!(of(url, module, values), doubt, "{url} {module}");
         }

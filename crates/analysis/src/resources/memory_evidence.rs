@@ -1,6 +1,6 @@
 //! What proves that memory is short, and what that costs.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::memory_pressure;
 use crate::wording::format_number;
 use webdyno_model::number::significant;
@@ -36,7 +36,7 @@ pub(crate) const CONFIDENCE_ELSEWHERE: f64 = 0.5;
 
 /// How many of the service's processes the kernel killed for want of memory.
 pub(crate) fn killed(facts: &Facts) -> Option<f64> {
-    facts.value("group_oom_kills").filter(|killed| *killed >= 1.0)
+    facts.value(FactId::group_oom_kills).filter(|killed| *killed >= 1.0)
 }
 
 /// What proves that memory is short; `None` when nothing does.
@@ -51,9 +51,9 @@ pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
         return Some(proven(format!("the kernel killed {} of its control group", processes(killed))));
     }
     // Where the group's own counter was read and stands still, the kernel killed elsewhere.
-    let unread = facts.value("group_oom_kills").is_none();
-    let of_machine = facts.value("oom_kills").filter(|killed| *killed >= 1.0 && unread);
-    let fell = facts.value("service_processes_fell_max").is_some_and(|fell| fell >= 1.0);
+    let unread = facts.value(FactId::group_oom_kills).is_none();
+    let of_machine = facts.value(FactId::oom_kills).filter(|killed| *killed >= 1.0 && unread);
+    let fell = facts.value(FactId::service_processes_fell_max).is_some_and(|fell| fell >= 1.0);
     if let Some(killed) = of_machine.filter(|_| fell) {
         return Some(proven(format!(
             "the kernel killed {}, while some of the service's ended",
@@ -79,13 +79,14 @@ fn thrashing(facts: &Facts) -> Option<Evidence> {
         return None;
     }
     let is_ours = is_short == Some(true) || !memory_pressure::stall_is_of_machine(facts);
-    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
+    let swapped_in = facts.value(FactId::swapped_in_pages_per_s).unwrap_or(0.0);
     if swapped_in >= 1.0 && has_swapped(facts) {
-        let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
+        let swapped = swapped_in + facts.value(FactId::swapped_out_pages_per_s).unwrap_or(0.0);
         let words = format!("{} pages a second travel to and from swap", format_number(swapped));
         return Some(Evidence { words, confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE } });
     }
-    let refaults = facts.value("group_file_refaults_per_s").or_else(|| facts.value("refaults_per_s"));
+    let refaults =
+        facts.value(FactId::group_file_refaults_per_s).or_else(|| facts.value(FactId::refaults_per_s));
     let refaults = refaults.filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
     (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| Evidence {
         words: format!(
@@ -98,7 +99,8 @@ fn thrashing(facts: &Facts) -> Option<Evidence> {
 
 /// Whether anything of the service is in swap, as far as that is known.
 fn has_swapped(facts: &Facts) -> bool {
-    let known = ["group_swap_used_max_bytes", "worker_swap_sum_bytes"].map(|name| facts.value(name));
+    let known =
+        [FactId::group_swap_used_max_bytes, FactId::worker_swap_sum_bytes].map(|name| facts.value(name));
     let swapped = known.into_iter().flatten().reduce(f64::max);
     swapped.is_none_or(|bytes| bytes >= SWAPPED_BYTES_MIN)
 }
@@ -106,6 +108,6 @@ fn has_swapped(facts: &Facts) -> bool {
 /// What the lack of memory costs: the time in which nobody could run, or the requests that ended with their worker.
 pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
     let stalled = memory_pressure::stalled_fraction(facts);
-    let failed = facts.value("failed_fraction").filter(|_| killed(facts).is_some());
+    let failed = facts.value(FactId::failed_fraction).filter(|_| killed(facts).is_some());
     stalled.into_iter().chain(failed).reduce(f64::max).map(|share| significant(share.min(1.0), 3))
 }

@@ -5,7 +5,7 @@
 //! of files is not short of memory: these are dropped when programs need the place. What programs hold goes to swap, or
 //! somebody is killed. The machine's counters tell of all its groups; a neighbour that swaps shows in them, too.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 
 /// From this share of the limit on, what cannot be dropped leaves no room for the files that are in use: programs
 /// themselves are read from files.
@@ -19,13 +19,13 @@ const FULL_FRACTION_MIN: f64 = 0.95;
 
 /// The memory that the service may use: its group's limit, or all that the machine has.
 pub fn limit_bytes(facts: &Facts) -> Option<f64> {
-    let known = ["group_memory_limit_bytes", "memory_limit_bytes", "memory_total_bytes"];
+    let known = [FactId::group_memory_limit_bytes, FactId::memory_limit_bytes, FactId::memory_total_bytes];
     known.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)
 }
 
 /// Whether the limit is a group's, and not that of the whole machine; `None` when that is not known.
 pub fn is_limited(facts: &Facts) -> Option<bool> {
-    Some(limit_bytes(facts)? < facts.value("memory_total_bytes")?)
+    Some(limit_bytes(facts)? < facts.value(FactId::memory_total_bytes)?)
 }
 
 /// Whether all of the limit was in use at some time, files included; `None` when that is not known.
@@ -34,33 +34,34 @@ pub fn is_full(facts: &Facts) -> Option<bool> {
         // The machine's memory is always full of files: what is free tells nothing.
         return is_short(facts);
     }
-    Some(facts.value("group_memory_used_max_bytes")? >= FULL_FRACTION_MIN * limit_bytes(facts)?)
+    Some(facts.value(FactId::group_memory_used_max_bytes)? >= FULL_FRACTION_MIN * limit_bytes(facts)?)
 }
 
 /// Whether what cannot be dropped fills the limit; `None` when that is not known.
 pub fn is_short(facts: &Facts) -> Option<bool> {
     let limit = limit_bytes(facts)?;
-    let held = facts.value("memory_used_in_limit_max_bytes").filter(|_| is_limited(facts) != Some(false));
+    let held =
+        facts.value(FactId::memory_used_in_limit_max_bytes).filter(|_| is_limited(facts) != Some(false));
     if let Some(held) = held {
         return Some(held >= HELD_FRACTION_MIN * limit);
     }
     if is_limited(facts) == Some(true) {
         return None;
     }
-    Some(facts.value("memory_available_min_bytes")? <= AVAILABLE_FRACTION_MAX * limit)
+    Some(facts.value(FactId::memory_available_min_bytes)? <= AVAILABLE_FRACTION_MAX * limit)
 }
 
 /// The share of time in which nobody of the service could work for want of memory: the group's own figure, the machine's
 /// only where the group has none.
 pub fn stalled_fraction(facts: &Facts) -> Option<f64> {
     facts
-        .value("pressure_group_memory_full_fraction")
-        .or_else(|| facts.value("pressure_memory_full_fraction"))
+        .value(FactId::pressure_group_memory_full_fraction)
+        .or_else(|| facts.value(FactId::pressure_memory_full_fraction))
 }
 
 /// Whether that figure is the machine's, in which neighbours show.
 pub fn stall_is_of_machine(facts: &Facts) -> bool {
-    facts.value("pressure_group_memory_full_fraction").is_none()
+    facts.value(FactId::pressure_group_memory_full_fraction).is_none()
 }
 
 /// Who holds memory.
@@ -76,20 +77,21 @@ pub enum Holder {
 
 /// Who holds how much, what is swapped included; the largest first.
 pub fn holders(facts: &Facts) -> Vec<(Holder, f64)> {
-    let value = |name: &str| facts.value(name);
-    let swapped = value("worker_swap_sum_bytes").unwrap_or(0.0);
+    let value = |name: FactId| facts.value(name);
+    let swapped = value(FactId::worker_swap_sum_bytes).unwrap_or(0.0);
     let mut all = vec![];
-    all.extend(value("worker_memory_sum_bytes").map(|bytes| (Holder::Workers, bytes + swapped)));
+    all.extend(value(FactId::worker_memory_sum_bytes).map(|bytes| (Holder::Workers, bytes + swapped)));
     let mut swapped_by_known = swapped;
-    for (pool, each) in facts.each("pool_memory_mean_bytes") {
-        let swapped = facts.value_of("pool_swap_mean_bytes", pool).unwrap_or(0.0);
-        let children = facts.value_of("pool_children_max", pool).unwrap_or(0.0);
+    for (pool, each) in facts.each(FactId::pool_memory_mean_bytes) {
+        let swapped = facts.value_of(FactId::pool_swap_mean_bytes, pool).unwrap_or(0.0);
+        let children = facts.value_of(FactId::pool_children_max, pool).unwrap_or(0.0);
         swapped_by_known += swapped * children;
         all.push((Holder::Pool(pool.to_owned()), (each + swapped) * children));
     }
     // Of the database only what is in memory is told: what is swapped and nobody else's is its own.
-    let others = value("group_swap_used_max_bytes").map_or(0.0, |all| (all - swapped_by_known).max(0.0));
-    all.extend(value("database_resident_max_bytes").map(|bytes| (Holder::Database, bytes + others)));
+    let others =
+        value(FactId::group_swap_used_max_bytes).map_or(0.0, |all| (all - swapped_by_known).max(0.0));
+    all.extend(value(FactId::database_resident_max_bytes).map(|bytes| (Holder::Database, bytes + others)));
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all
 }
@@ -99,7 +101,7 @@ const MOST_FRACTION_MIN: f64 = 0.3;
 
 /// Who holds most, if it is known to be enough of all that is held; `None` where processes could not be seen.
 pub fn largest_holder(facts: &Facts) -> Option<Holder> {
-    let all = limit_bytes(facts)? + facts.value("group_swap_used_max_bytes").unwrap_or(0.0);
+    let all = limit_bytes(facts)? + facts.value(FactId::group_swap_used_max_bytes).unwrap_or(0.0);
     let (holder, bytes) = holders(facts).into_iter().next()?;
     (bytes >= MOST_FRACTION_MIN * all).then_some(holder)
 }
@@ -108,8 +110,8 @@ pub fn largest_holder(facts: &Facts) -> Option<Holder> {
 /// Swapped parts come back into memory: they use up what is available.
 pub fn usable_bytes(facts: &Facts, held_in_memory: f64) -> Option<f64> {
     let limit = limit_bytes(facts)?;
-    let machine_free = facts.value("memory_available_min_bytes");
-    let group_free = facts.value("memory_used_in_limit_max_bytes").map(|used| (limit - used).max(0.0));
+    let machine_free = facts.value(FactId::memory_available_min_bytes);
+    let group_free = facts.value(FactId::memory_used_in_limit_max_bytes).map(|used| (limit - used).max(0.0));
     let free = machine_free.into_iter().chain(group_free).reduce(f64::min)?;
     let usable = (free + held_in_memory).min(limit) - RESERVE_FRACTION * limit;
     (usable > 0.0).then_some(usable)
@@ -121,46 +123,48 @@ pub const RESERVE_FRACTION: f64 = 0.10;
 /// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more process, in whole
 /// processes of so many workers each. `None` when it cannot be told.
 pub(crate) fn workers_that_fit(facts: &Facts) -> Option<f64> {
-    let each = facts.value("worker_private_mean_bytes").filter(|bytes| *bytes > 0.0)?;
-    let usable = usable_bytes(facts, facts.value("worker_memory_sum_bytes")?)?;
+    let each = facts.value(FactId::worker_private_mean_bytes).filter(|bytes| *bytes > 0.0)?;
+    let usable = usable_bytes(facts, facts.value(FactId::worker_memory_sum_bytes)?)?;
     // A worker that is swapped out is larger than the part of it that is in memory.
-    let swapped = facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
-    let workers = facts.value("service_processes_mean").filter(|count| *count >= 1.0);
+    let swapped = facts.value(FactId::worker_swap_sum_bytes).unwrap_or(0.0);
+    let workers = facts.value(FactId::service_processes_mean).filter(|count| *count >= 1.0);
     let each = workers.map_or(each, |count| each + swapped / count);
     Some((usable / each).floor() * facts.threads_per_process())
 }
 
 /// What may still be used, and of how much.
 pub(crate) fn free_and_limit(facts: &Facts) -> Option<(f64, f64)> {
-    let limit = facts.value("memory_limit_bytes").or_else(|| facts.value("memory_total_bytes"))?;
-    let of_machine = facts.value("memory_available_min_bytes")?;
-    let of_group = facts.value("memory_used_in_limit_max_bytes").map(|used| (limit - used).max(0.0));
+    let limit =
+        facts.value(FactId::memory_limit_bytes).or_else(|| facts.value(FactId::memory_total_bytes))?;
+    let of_machine = facts.value(FactId::memory_available_min_bytes)?;
+    let of_group = facts.value(FactId::memory_used_in_limit_max_bytes).map(|used| (limit - used).max(0.0));
     Some((of_group.map_or(of_machine, |group| group.min(of_machine)), limit))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, set};
 
     #[test]
     fn a_group_full_of_files_is_not_short_and_a_neighbours_swapping_is_not_ours() {
         let group = [
-            ("memory_limit_bytes", 200e6),
-            ("memory_total_bytes", 16e9),
-            ("memory_available_min_bytes", 8e9),
+            (FactId::memory_limit_bytes, 200e6),
+            (FactId::memory_total_bytes, 16e9),
+            (FactId::memory_available_min_bytes, 8e9),
         ];
         for (held, used, short, full) in
             [(60e6, 199e6, false, true), (190e6, 200e6, true, true), (60e6, 100e6, false, false)]
         {
-            let seen = [("memory_used_in_limit_max_bytes", held), ("group_memory_used_max_bytes", used)];
+            let seen =
+                [(FactId::memory_used_in_limit_max_bytes, held), (FactId::group_memory_used_max_bytes, used)];
             let facts = facts(&[&group[..], &seen[..]].concat(), &[]);
             assert_eq!((is_short(&facts), is_full(&facts)), (Some(short), Some(full)), "{held} {used}");
         }
         for (available, short) in [(8e9, false), (0.5e9, true)] {
-            let machine = [("memory_total_bytes", 16e9), ("memory_limit_bytes", 16e9)];
+            let machine = [(FactId::memory_total_bytes, 16e9), (FactId::memory_limit_bytes, 16e9)];
             let facts =
-                facts(&[&machine[..], &[("memory_available_min_bytes", available)][..]].concat(), &[]);
+                facts(&[&machine[..], &[(FactId::memory_available_min_bytes, available)][..]].concat(), &[]);
             assert_eq!((is_short(&facts), is_full(&facts)), (Some(short), Some(short)), "{available}");
         }
         assert_eq!(is_short(&facts(&group, &[])), None, "the machine's room says nothing of the group's");
@@ -170,18 +174,17 @@ mod tests {
     fn swap_that_is_nobody_elses_is_the_databases() {
         let seen = facts(
             &[
-                ("worker_memory_sum_bytes", 10e6),
-                ("worker_swap_sum_bytes", 20e6),
-                ("database_resident_max_bytes", 100e6),
-                ("group_swap_used_max_bytes", 300e6),
+                (FactId::worker_memory_sum_bytes, 10e6),
+                (FactId::worker_swap_sum_bytes, 20e6),
+                (FactId::database_resident_max_bytes, 100e6),
+                (FactId::group_swap_used_max_bytes, 300e6),
             ],
             &[],
         );
         assert_eq!(holders(&seen), [(Holder::Database, 380e6), (Holder::Workers, 30e6)]);
         let largest = |limit| {
             let mut limited = seen.clone();
-            let limit = facts(&[("memory_limit_bytes", limit)], &[]).cite(&["memory_limit_bytes"]);
-            limit.into_iter().for_each(|fact| limited.insert(fact));
+            set(&mut limited, FactId::memory_limit_bytes, limit);
             largest_holder(&limited)
         };
         assert_eq!((largest(200e6), largest(2e9)), (Some(Holder::Database), None));

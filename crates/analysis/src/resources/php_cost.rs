@@ -1,6 +1,6 @@
 //! What PHP takes of the processors, and which of its pools has most to do.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::concurrency;
 
 /// From this share on the processors are full.
@@ -21,7 +21,7 @@ pub(crate) struct PhpCost {
 
 /// The work of PHP, if it is what the processors are full of, or what requests do while they are under way.
 pub(crate) fn php_cost(facts: &Facts) -> Option<PhpCost> {
-    cost_of(facts, facts.value("fpm_cpu_cores")?)
+    cost_of(facts, facts.value(FactId::fpm_cpu_cores)?)
 }
 
 /// The same of so many cores.
@@ -39,12 +39,12 @@ pub(crate) fn cost_of(facts: &Facts, cores: f64) -> Option<PhpCost> {
 
 /// The pool that has most to do, of those whose cache is known.
 pub(crate) fn busiest_pool(facts: &Facts) -> Option<String> {
-    let known = facts.each("opcache_enabled").map(|(pool, _)| pool);
-    let pools: Vec<&str> = known.chain(facts.each("fpm_queue_mean").map(|(pool, _)| pool)).collect();
+    let known = facts.each(FactId::opcache_enabled).map(|(pool, _)| pool);
+    let pools: Vec<&str> = known.chain(facts.each(FactId::fpm_queue_mean).map(|(pool, _)| pool)).collect();
     let busy = |pool: &str| {
-        let of = |name: &str| facts.value_of(name, pool);
-        of("fpm_processes_busy_mean").or(of("fpm_active_mean")).unwrap_or(0.0)
-            + of("fpm_queue_mean").unwrap_or(0.0)
+        let of = |name: FactId| facts.value_of(name, pool);
+        of(FactId::fpm_processes_busy_mean).or(of(FactId::fpm_active_mean)).unwrap_or(0.0)
+            + of(FactId::fpm_queue_mean).unwrap_or(0.0)
     };
     pools.into_iter().max_by(|a, b| busy(a).total_cmp(&busy(b))).map(str::to_owned)
 }

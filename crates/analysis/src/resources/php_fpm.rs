@@ -2,7 +2,7 @@
 //!
 //! Facts: <https://www.php.net/manual/en/install.fpm.configuration.php> (`process_control_timeout`, `process.max`, `pm`).
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::setting_source;
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -28,8 +28,9 @@ pub(crate) struct Takeover {
 pub(crate) fn takeover(facts: &Facts, pool: Option<&str>) -> Takeover {
     let of_pool = pool.and_then(|pool| setting_source::of_pool(facts, pool, CONTROL_TIMEOUT_SETTING));
     let known = of_pool.or_else(|| setting_source::of(facts, "php_fpm", CONTROL_TIMEOUT_SETTING));
-    let busy =
-        pool.and_then(|pool| facts.value_of("fpm_processes_busy_mean", pool)).filter(|busy| *busy >= 1.0);
+    let busy = pool
+        .and_then(|pool| facts.value_of(FactId::fpm_processes_busy_mean, pool))
+        .filter(|busy| *busy >= 1.0);
     let busy = busy.map_or(String::new(), |busy| format!(" (about {} at a time)", format_number(busy)));
     match known {
         Some(timeout) if is_time(&timeout.value) => Takeover {
@@ -118,7 +119,7 @@ pub(crate) mod tests {
     fn a_reload_that_ends_requests_is_called_a_restart() {
         let with = |timeout: Option<&str>| {
             let mut facts = facts(&[], &[]);
-            of_pool(&mut facts, "www", &[("fpm_processes_busy_mean", 5.0)]);
+            of_pool(&mut facts, "www", &[(FactId::fpm_processes_busy_mean, 5.0)]);
             if let Some(timeout) = timeout {
                 behind(&mut facts, &[("process_control_timeout", timeout)], &[("www", "pm", "static")]);
             }

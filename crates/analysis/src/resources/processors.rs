@@ -4,7 +4,7 @@
 //! of low priority fills them too. What proves it is that the service waits for one: pressure stall information of its
 //! control group (Documentation/accounting/psi.rst), or more of its processes that want to run than do.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::resources::time_breakdown::keeps_up;
 use crate::resources::utilisation::rate;
 use crate::wording::format_number;
@@ -42,8 +42,8 @@ pub struct Shortage {
 
 /// That the service waits for processors, all that it may use being busy; `None` when it does not, or it is not proven.
 pub fn shortage(facts: &Facts) -> Option<Shortage> {
-    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
-    let usable = facts.value("usable_cores").or(facts.value("cores"))?;
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let has_room = busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true);
     if busy < BUSY_FRACTION_MIN || has_room || others_wait(facts, usable) {
         return None;
@@ -56,8 +56,8 @@ pub fn shortage(facts: &Facts) -> Option<Shortage> {
 /// that clients ask for at their rate, and no answer takes much longer than the quick ones. Its control group may be theirs, too.
 pub fn others_wait(facts: &Facts, usable: f64) -> bool {
     let own = own_cores(facts).is_some_and(|own| own < OWN_FRACTION_SMALL * usable);
-    let quick = facts.value("response_time_inflation").is_some_and(|ratio| ratio <= INFLATION_SMALL)
-        && facts.value("failed_fraction") == Some(0.0);
+    let quick = facts.value(FactId::response_time_inflation).is_some_and(|ratio| ratio <= INFLATION_SMALL)
+        && facts.value(FactId::failed_fraction) == Some(0.0);
     own && quick && keeps_up(facts) == Some(true)
 }
 
@@ -68,18 +68,18 @@ pub fn are_short(facts: &Facts) -> bool {
 
 /// In which share of the time the service waits for a processor, and how sure that is.
 fn waits(facts: &Facts, usable: f64) -> Option<(Option<f64>, f64)> {
-    if let Some(wait) = facts.value("pressure_group_cpu_some_fraction") {
+    if let Some(wait) = facts.value(FactId::pressure_group_cpu_some_fraction) {
         return (wait >= WAIT_FRACTION_MIN).then_some((Some(wait), 0.9));
     }
-    let running = facts.value("service_running_mean").zip(facts.value("service_cpu_cores"));
+    let running = facts.value(FactId::service_running_mean).zip(facts.value(FactId::service_cpu_cores));
     let runnable = running.is_some_and(|(running, own)| running >= own + RUNNABLE_SPARE);
     // Figures of the whole machine: others may be who waits.
-    let machine = facts.value("pressure_cpu_some_fraction");
+    let machine = facts.value(FactId::pressure_cpu_some_fraction);
     if machine.is_some_and(|wait| wait < WAIT_FRACTION_MIN) {
         return None;
     }
     let own = own_cores(facts).map(|own| own >= OWN_FRACTION_MIN * usable);
-    let queued = facts.value("run_queue_mean").is_some_and(|queue| queue > usable + RUNNABLE_SPARE);
+    let queued = facts.value(FactId::run_queue_mean).is_some_and(|queue| queue > usable + RUNNABLE_SPARE);
     match (machine, runnable, own) {
         (Some(_), true, _) | (Some(_), _, Some(true)) => Some((machine, 0.8)),
         (None, true, _) => Some((None, 0.7)),
@@ -93,11 +93,11 @@ fn waits(facts: &Facts, usable: f64) -> Option<(Option<f64>, f64)> {
 
 /// Cores that the service and its backends use together.
 pub fn own_cores(facts: &Facts) -> Option<f64> {
-    facts.value("service_cpu_cores").map(|service| service + backend_cores(facts))
+    facts.value(FactId::service_cpu_cores).map(|service| service + backend_cores(facts))
 }
 
 fn backend_cores(facts: &Facts) -> f64 {
-    facts.each("backend_cpu_cores").map(|(_, cores)| cores).sum()
+    facts.each(FactId::backend_cpu_cores).map(|(_, cores)| cores).sum()
 }
 
 /// Cores of those that the service may use which programs take that are neither its own, nor its backends', nor ours.
@@ -116,20 +116,23 @@ const NAMED_CORES_MIN: f64 = 0.02;
 
 /// What other programs take; `None` where it is not known.
 pub fn foreign(facts: &Facts) -> Option<Foreign> {
-    let value = |name: &str| facts.value(name).unwrap_or(0.0);
+    let value = |name: FactId| facts.value(name).unwrap_or(0.0);
     // The generator is taken off even if it may run elsewhere: what is left is surely others'.
-    let generator =
-        if facts.value("client_cpu_cores").is_some() { 0.0 } else { value("generator_cpu_cores") };
-    let ours = backend_cores(facts) + value("agent_cpu_cores") + generator;
-    let everywhere = facts.value("foreign_cpu_cores")? - ours - value("kernel_threads_cpu_cores");
-    let usable = facts.value("usable_cores").zip(facts.value("usable_busy_fraction"));
-    let here = usable.zip(facts.value("service_cpu_cores")).map(|((usable, busy), service)| {
-        let interrupts = value("cpu_softirq_fraction") * facts.value("cores").unwrap_or(usable);
+    let generator = if facts.value(FactId::client_cpu_cores).is_some() {
+        0.0
+    } else {
+        value(FactId::generator_cpu_cores)
+    };
+    let ours = backend_cores(facts) + value(FactId::agent_cpu_cores) + generator;
+    let everywhere = facts.value(FactId::foreign_cpu_cores)? - ours - value(FactId::kernel_threads_cpu_cores);
+    let usable = facts.value(FactId::usable_cores).zip(facts.value(FactId::usable_busy_fraction));
+    let here = usable.zip(facts.value(FactId::service_cpu_cores)).map(|((usable, busy), service)| {
+        let interrupts = value(FactId::cpu_softirq_fraction) * facts.value(FactId::cores).unwrap_or(usable);
         usable * busy - service - ours - interrupts.min(usable)
     });
     let cores = here.map_or(everywhere, |here| here.min(everywhere)).max(0.0);
     let mut programs: Vec<(String, f64)> = facts
-        .each("foreign_program_cpu_cores")
+        .each(FactId::foreign_program_cpu_cores)
         .filter(|(_, cores)| *cores >= NAMED_CORES_MIN)
         .map(|(name, cores)| (name.to_owned(), cores))
         .collect();
@@ -145,10 +148,10 @@ pub fn users(facts: &Facts) -> String {
         "unknown" => "the service",
         name => name,
     });
-    let one = |fact: &str, name: &str| facts.value(fact).map(|cores| (name.to_owned(), cores));
-    let mut all: Vec<(String, f64)> = one("service_cpu_cores", service).into_iter().collect();
-    all.extend(facts.each("backend_cpu_cores").map(|(name, cores)| (name.to_owned(), cores)));
-    all.extend(one("client_cpu_cores", "the load generator"));
+    let one = |fact: FactId, name: &str| facts.value(fact).map(|cores| (name.to_owned(), cores));
+    let mut all: Vec<(String, f64)> = one(FactId::service_cpu_cores, service).into_iter().collect();
+    all.extend(facts.each(FactId::backend_cpu_cores).map(|(name, cores)| (name.to_owned(), cores)));
+    all.extend(one(FactId::client_cpu_cores, "the load generator"));
     all.retain(|(_, cores)| worth_telling(cores));
     if let Some(foreign) = foreign(facts).filter(|foreign| worth_telling(&foreign.cores)) {
         let names: Vec<&str> = foreign.programs.iter().take(3).map(|(name, _)| name.as_str()).collect();
@@ -165,48 +168,36 @@ pub fn users(facts: &Facts) -> String {
 }
 
 /// The names of the facts that all this rests on.
-pub const FACTS: [&str; 16] = [
-    "usable_busy_fraction",
-    "usable_cores",
-    "cpu_busy_fraction",
-    "cores",
-    "pressure_group_cpu_some_fraction",
-    "pressure_cpu_some_fraction",
-    "service_running_mean",
-    "run_queue_mean",
-    "service_cpu_cores",
-    "backend_cpu_cores",
-    "client_cpu_cores",
-    "generator_cpu_cores",
-    "group_cpu_cores",
-    "foreign_cpu_cores",
-    "foreign_program_cpu_cores",
-    "cpu_steal_fraction",
-];
+pub const FACTS: [FactId; 16] = fact_ids! {
+    usable_busy_fraction, usable_cores, cpu_busy_fraction, cores, pressure_group_cpu_some_fraction,
+    pressure_cpu_some_fraction, service_running_mean, run_queue_mean, service_cpu_cores, backend_cpu_cores,
+    client_cpu_cores, generator_cpu_cores, group_cpu_cores, foreign_cpu_cores, foreign_program_cpu_cores,
+    cpu_steal_fraction,
+};
 
 /// Of less than this share nobody can say how it grows: a part of it is there without any request.
 pub(crate) const USED_FRACTION_MIN: f64 = 0.05;
 
 /// What all known services use.
 pub(crate) fn services_cores(facts: &Facts) -> Option<f64> {
-    let backends: f64 = facts.each("ahead_backend_cpu_cores").map(|(_, cores)| cores).sum();
-    Some(facts.value("service_cpu_cores")? + backends)
+    let backends: f64 = facts.each(FactId::ahead_backend_cpu_cores).map(|(_, cores)| cores).sum();
+    Some(facts.value(FactId::service_cpu_cores)? + backends)
 }
 
 /// The rate at which this share of the processors would be busy. Where it is known who uses them, only the services'
 /// and the generator's time grows with the rate; what everybody else uses stays as it is, and what runs at a low priority
 /// gives way.
 pub(crate) fn rate_at_cpu(facts: &Facts, share: f64) -> Option<f64> {
-    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= USED_FRACTION_MIN)?;
-    let cores = facts.value("cores");
+    let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy >= USED_FRACTION_MIN)?;
+    let cores = facts.value(FactId::cores);
     let per_s = facts.ended_per_s().or_else(|| rate(facts))?;
-    let client = facts.value("client_cpu_cores").unwrap_or(0.0);
+    let client = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
     let known = services_cores(facts).zip(cores).map(|(services, cores)| (services + client) / cores);
     // Where nobody knows whose time it is, all of it is charged to the requests.
     let own = known.map_or(busy, |own| own.min(busy));
     (own >= USED_FRACTION_MIN).then_some(())?;
     let yielding =
-        facts.value("ahead_yielding_cpu_cores").zip(cores).map_or(0.0, |(nice, cores)| nice / cores);
+        facts.value(FactId::ahead_yielding_cpu_cores).zip(cores).map_or(0.0, |(nice, cores)| nice / cores);
     let others = (busy - own - yielding).max(0.0);
     let room = (share - others).max(0.0);
     Some(per_s * room / own)
@@ -215,12 +206,16 @@ pub(crate) fn rate_at_cpu(facts: &Facts, share: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, of_pool, set};
 
-    const BUSY: [(&str, f64); 4] =
-        [("usable_busy_fraction", 0.97), ("usable_cores", 1.0), ("cores", 2.0), ("service_cpu_cores", 0.9)];
+    const BUSY: [(FactId, f64); 4] = [
+        (FactId::usable_busy_fraction, 0.97),
+        (FactId::usable_cores, 1.0),
+        (FactId::cores, 2.0),
+        (FactId::service_cpu_cores, 0.9),
+    ];
 
-    fn sure(more: &[(&str, f64)]) -> Option<f64> {
+    fn sure(more: &[(FactId, f64)]) -> Option<f64> {
         let mut values: Vec<_> =
             BUSY.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name)).collect();
         values.extend(more);
@@ -230,16 +225,22 @@ mod tests {
     #[test]
     fn the_service_must_wait_and_its_group_says_best_whether_it_does() {
         for (more, expected) in [
-            (&[("pressure_group_cpu_some_fraction", 0.9)][..], Some(0.9)),
-            (&[("pressure_group_cpu_some_fraction", 0.08), ("pressure_cpu_some_fraction", 1.0)], None),
-            (&[("pressure_cpu_some_fraction", 0.9)], Some(0.8)),
-            (&[("pressure_cpu_some_fraction", 0.9), ("service_cpu_cores", 0.1)], None),
-            (&[("pressure_cpu_some_fraction", 0.2), ("service_running_mean", 9.0)], None),
-            (&[("service_running_mean", 9.0)], Some(0.7)),
-            (&[("service_running_mean", 1.0)], None),
-            (&[("run_queue_mean", 9.0)], Some(0.6)),
-            (&[("run_queue_mean", 9.0), ("service_cpu_cores", 0.1)], None),
-            (&[("usable_busy_fraction", 0.7), ("pressure_group_cpu_some_fraction", 0.9)], None),
+            (&[(FactId::pressure_group_cpu_some_fraction, 0.9)][..], Some(0.9)),
+            (
+                &[
+                    (FactId::pressure_group_cpu_some_fraction, 0.08),
+                    (FactId::pressure_cpu_some_fraction, 1.0),
+                ],
+                None,
+            ),
+            (&[(FactId::pressure_cpu_some_fraction, 0.9)], Some(0.8)),
+            (&[(FactId::pressure_cpu_some_fraction, 0.9), (FactId::service_cpu_cores, 0.1)], None),
+            (&[(FactId::pressure_cpu_some_fraction, 0.2), (FactId::service_running_mean, 9.0)], None),
+            (&[(FactId::service_running_mean, 9.0)], Some(0.7)),
+            (&[(FactId::service_running_mean, 1.0)], None),
+            (&[(FactId::run_queue_mean, 9.0)], Some(0.6)),
+            (&[(FactId::run_queue_mean, 9.0), (FactId::service_cpu_cores, 0.1)], None),
+            (&[(FactId::usable_busy_fraction, 0.7), (FactId::pressure_group_cpu_some_fraction, 0.9)], None),
             (&[], None),
         ] {
             assert_eq!(sure(more), expected, "{more:?}");
@@ -250,10 +251,10 @@ mod tests {
     fn a_server_that_answers_all_that_comes_has_room_up_to_the_end() {
         for (busy, rate, is_short) in [(0.9, 100.0, false), (0.9, 80.0, true), (0.99, 100.0, true)] {
             let seen = [
-                ("usable_busy_fraction", busy),
-                ("pressure_group_cpu_some_fraction", 0.8),
-                ("rate", rate),
-                ("offered_rate", 100.0),
+                (FactId::usable_busy_fraction, busy),
+                (FactId::pressure_group_cpu_some_fraction, 0.8),
+                (FactId::rate, rate),
+                (FactId::offered_rate, 100.0),
             ];
             assert_eq!(sure(&seen).is_some(), is_short, "{busy} at {rate}");
         }
@@ -263,28 +264,24 @@ mod tests {
     fn what_is_ours_is_not_foreign() {
         let mut seen = facts(
             &[
-                ("usable_busy_fraction", 1.0),
-                ("usable_cores", 2.0),
-                ("cores", 2.0),
-                ("service_cpu_cores", 0.2),
-                ("foreign_cpu_cores", 1.8),
-                ("generator_cpu_cores", 0.1),
-                ("agent_cpu_cores", 0.05),
+                (FactId::usable_busy_fraction, 1.0),
+                (FactId::usable_cores, 2.0),
+                (FactId::cores, 2.0),
+                (FactId::service_cpu_cores, 0.2),
+                (FactId::foreign_cpu_cores, 1.8),
+                (FactId::generator_cpu_cores, 0.1),
+                (FactId::agent_cpu_cores, 0.05),
             ],
             &[],
         );
-        let known = seen.all().next().cloned().unwrap();
-        let of =
-            |name: &str, value: f64| webdyno_model::fact::Fact { name: name.into(), value, ..known.clone() };
-        let (database, gzip) = (of("backend_cpu_cores", 0.9), of("foreign_program_cpu_cores", 0.6));
-        seen.insert_of("mariadb", database);
-        seen.insert_of("gzip", gzip);
+        of_pool(&mut seen, "mariadb", &[(FactId::backend_cpu_cores, 0.9)]);
+        of_pool(&mut seen, "gzip", &[(FactId::foreign_program_cpu_cores, 0.6)]);
         let others = foreign(&seen).unwrap();
         assert!((others.cores - 0.75).abs() < 1e-9 && (others.named_cores - 0.6).abs() < 1e-9, "{others:?}");
         assert_eq!(users(&seen), "in cores: apache 0.2, mariadb 0.9, other programs (gzip) 0.75");
         // On cores of its own nobody else is.
-        seen.insert(of("usable_cores", 1.0));
-        seen.insert(of("service_cpu_cores", 0.97));
+        set(&mut seen, FactId::usable_cores, 1.0);
+        set(&mut seen, FactId::service_cpu_cores, 0.97);
         assert_eq!(foreign(&seen).unwrap().cores, 0.0);
     }
 }

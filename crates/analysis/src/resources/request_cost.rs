@@ -3,7 +3,7 @@
 //! A machine's own figures tell of neighbours, too: where the service lives in a control group or on some of the cores,
 //! those of its group come first.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::syscall_cost::on_this_machine_us;
 
 /// Somebody of the group waited for a processor this share of the time: there is no room.
@@ -64,24 +64,26 @@ impl RequestCost {
 /// The service's work, if the processors that it may use are full, and mostly with that; `None` when they are not, or when
 /// that cannot be told.
 pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
-    let machine = facts.value("cores");
-    let own_limit = facts.value("service_cores_limit");
+    let machine = facts.value(FactId::cores);
+    let own_limit = facts.value(FactId::service_cores_limit);
     let cores_limit = own_limit.into_iter().chain(machine).reduce(f64::min)?;
-    let Some(cores) = facts.value("service_cpu_cores") else { return unseen(facts, cores_limit) };
-    let waits = facts.value("pressure_group_cpu_some_fraction").is_some_and(|some| some >= GROUP_WAITS_MIN);
-    let busy = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_MIN);
+    let Some(cores) = facts.value(FactId::service_cpu_cores) else { return unseen(facts, cores_limit) };
+    let waits =
+        facts.value(FactId::pressure_group_cpu_some_fraction).is_some_and(|some| some >= GROUP_WAITS_MIN);
+    let busy = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_MIN);
     let own = cores / cores_limit;
     let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
-    let request_us = facts.value("cpu_per_request_us").filter(|us| *us > 0.0)?;
+    let request_us = facts.value(FactId::cpu_per_request_us).filter(|us| *us > 0.0)?;
     full.then(|| RequestCost { cores, cores_limit, request_us, file_us: file_us(facts), seen: true })
 }
 
 /// Where the service's own time cannot be read: all that the machine did, if one of its cores is full, which may be the
 /// one that the service runs on.
 fn unseen(facts: &Facts, cores_limit: f64) -> Option<RequestCost> {
-    let cores = facts.value("cpu_busy_fraction")? * facts.value("cores")?;
-    let fullest = facts.value("core_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
-    let rate = facts.ended_per_s().or(facts.value("server_requests_per_s")).filter(|rate| *rate >= 5.0)?;
+    let cores = facts.value(FactId::cpu_busy_fraction)? * facts.value(FactId::cores)?;
+    let fullest = facts.value(FactId::core_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    let rate =
+        facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate >= 5.0)?;
     let request_us = cores / rate * 1e6;
     let seen = false;
     (fullest >= BUSY_MIN).then(|| RequestCost {
@@ -96,8 +98,8 @@ fn unseen(facts: &Facts, cores_limit: f64) -> Option<RequestCost> {
 /// Whether the processors that a service may use have room, as far as that can be seen: its group does not wait for one, or
 /// no core of the machine is nearly full.
 pub fn has_room(facts: &Facts) -> Option<bool> {
-    let waits = facts.value("pressure_group_cpu_some_fraction").map(|some| some < GROUP_WAITS_MIN);
-    let cores = || facts.value("core_busy_fraction").or(facts.value("cpu_busy_fraction"));
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction).map(|some| some < GROUP_WAITS_MIN);
+    let cores = || facts.value(FactId::core_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     waits.or_else(|| cores().map(|busy| busy < CORE_BUSY_MAX))
 }
 
@@ -106,7 +108,7 @@ fn file_us(facts: &Facts) -> f64 {
     let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
     let opened = crate::resources::site_profile::reused(facts).map_or(1.0, |reused| 1.0 - reused);
     let file_us = on_this_machine_us(facts, FILE_US) + connection_us(facts) * opened;
-    file_us + byte_us * facts.value("answer_bytes_mean").unwrap_or(0.0)
+    file_us + byte_us * facts.value(FactId::answer_bytes_mean).unwrap_or(0.0)
 }
 
 /// What a connection of its own costs Apache, at most, in processor time.
@@ -122,10 +124,13 @@ mod tests {
     #[test]
     fn room_is_seen_by_the_group_or_by_cores() {
         for (values, room) in [
-            (&[("pressure_group_cpu_some_fraction", 0.1), ("core_busy_fraction", 1.0)][..], Some(true)),
-            (&[("pressure_group_cpu_some_fraction", 0.9)], Some(false)),
-            (&[("core_busy_fraction", 0.99), ("cpu_busy_fraction", 0.5)], Some(false)),
-            (&[("core_busy_fraction", 0.3)], Some(true)),
+            (
+                &[(FactId::pressure_group_cpu_some_fraction, 0.1), (FactId::core_busy_fraction, 1.0)][..],
+                Some(true),
+            ),
+            (&[(FactId::pressure_group_cpu_some_fraction, 0.9)], Some(false)),
+            (&[(FactId::core_busy_fraction, 0.99), (FactId::cpu_busy_fraction, 0.5)], Some(false)),
+            (&[(FactId::core_busy_fraction, 0.3)], Some(true)),
             (&[], None),
         ] {
             assert_eq!(has_room(&facts(values, &[])), room, "{values:?}");
@@ -134,24 +139,32 @@ mod tests {
 
     #[test]
     fn processors_are_those_of_the_group() {
-        let base = [("cores", 4.0), ("cpu_per_request_us", 2000.0), ("connections_reused_fraction", 1.0)];
-        let of = |values: &[(&str, f64)]| request_cost(&facts(&[&base[..], values].concat(), &[]));
-        let waits = ("pressure_group_cpu_some_fraction", 0.9);
+        let base = [
+            (FactId::cores, 4.0),
+            (FactId::cpu_per_request_us, 2000.0),
+            (FactId::connections_reused_fraction, 1.0),
+        ];
+        let of = |values: &[(FactId, f64)]| request_cost(&facts(&[&base[..], values].concat(), &[]));
+        let waits = (FactId::pressure_group_cpu_some_fraction, 0.9);
         for (values, full) in [
-            (&[("service_cpu_cores", 0.9), ("service_cores_limit", 1.0), waits][..], true),
+            (&[(FactId::service_cpu_cores, 0.9), (FactId::service_cores_limit, 1.0), waits][..], true),
             // Others of the group take the time, or the machine has room.
-            (&[("service_cpu_cores", 0.3), ("service_cores_limit", 1.0), waits][..], false),
-            (&[("service_cpu_cores", 0.9), ("cpu_busy_fraction", 0.4)][..], false),
-            (&[("service_cpu_cores", 2.0), ("cpu_busy_fraction", 0.97)][..], true),
-            (&[("service_cpu_cores", 3.9)][..], true),
+            (&[(FactId::service_cpu_cores, 0.3), (FactId::service_cores_limit, 1.0), waits][..], false),
+            (&[(FactId::service_cpu_cores, 0.9), (FactId::cpu_busy_fraction, 0.4)][..], false),
+            (&[(FactId::service_cpu_cores, 2.0), (FactId::cpu_busy_fraction, 0.97)][..], true),
+            (&[(FactId::service_cpu_cores, 3.9)][..], true),
             (&[waits][..], false),
         ] {
             assert_eq!(of(values).is_some(), full, "{values:?}");
         }
-        let unseen = [("cpu_busy_fraction", 0.3), ("core_busy_fraction", 0.99), ("ended_per_s", 400.0)];
+        let unseen = [
+            (FactId::cpu_busy_fraction, 0.3),
+            (FactId::core_busy_fraction, 0.99),
+            (FactId::ended_per_s, 400.0),
+        ];
         let unseen = of(&unseen).unwrap();
         assert_eq!((unseen.request_us, unseen.sure(0.9), unseen.sure(0.4)), (3000.0, 0.5, 0.4));
-        let work = of(&[("service_cpu_cores", 3.9), ("answer_bytes_mean", 50_000.0)]).unwrap();
+        let work = of(&[(FactId::service_cpu_cores, 3.9), (FactId::answer_bytes_mean, 50_000.0)]).unwrap();
         assert_eq!((work.file_us, work.excess()), (200.0, 0.9));
     }
 }

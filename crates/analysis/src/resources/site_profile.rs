@@ -3,7 +3,7 @@
 //! Told from the URLs, the handlers that are set for them, the modules that are loaded, and who did the work. What cannot
 //! be told is `None`.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::settings::in_force;
 use crate::settings::in_force::RequestTarget;
 use webdyno_model::number::significant;
@@ -74,7 +74,7 @@ pub fn site(facts: &Facts, workload: Option<&Workload>) -> Site {
             allowed: allowed.map(|value| value.eq_ignore_ascii_case("on")),
             reused_fraction: rounded(reused(facts)),
         },
-        answer_bytes_mean: rounded(facts.value("answer_bytes_mean")),
+        answer_bytes_mean: rounded(facts.value(FactId::answer_bytes_mean)),
         tls: tls(facts),
         backends: backends(facts),
     }
@@ -84,11 +84,11 @@ pub fn site(facts: &Facts, workload: Option<&Workload>) -> Site {
 /// server's own counts.
 pub fn reused(facts: &Facts) -> Option<f64> {
     let by_server = || {
-        let opened = facts.value("new_connections_per_s")?;
-        let requests = facts.value("server_requests_per_s").filter(|requests| *requests >= 1.0)?;
+        let opened = facts.value(FactId::new_connections_per_s)?;
+        let requests = facts.value(FactId::server_requests_per_s).filter(|requests| *requests >= 1.0)?;
         Some((1.0 - opened / requests).clamp(0.0, 1.0))
     };
-    facts.value("connections_reused_fraction").or_else(by_server)
+    facts.value(FactId::connections_reused_fraction).or_else(by_server)
 }
 
 fn tls(facts: &Facts) -> SiteTls {
@@ -96,10 +96,10 @@ fn tls(facts: &Facts) -> SiteTls {
     SiteTls {
         used: is_tls(facts),
         handshakes_per_request: facts
-            .value("tls_handshakes_per_s")
+            .value(FactId::tls_handshakes_per_s)
             .zip(rate)
             .map(|(handshakes, rate)| significant(handshakes / rate, 3)),
-        resumed_fraction: facts.value("tls_resumed_fraction").map(|share| significant(share, 3)),
+        resumed_fraction: facts.value(FactId::tls_resumed_fraction).map(|share| significant(share, 3)),
         key: facts.service.as_ref().and_then(|service| key(service, facts.request_targets.first())),
     }
 }
@@ -134,7 +134,7 @@ fn backends(facts: &Facts) -> Vec<SiteBackend> {
             by: link.map(|link| link.by.clone()).or_else(|| service.listens.first().cloned()),
             connections_count: link.and_then(|link| link.connections_count),
             cpu_cores: facts
-                .value_of("backend_cpu_cores", &service.service)
+                .value_of(FactId::backend_cpu_cores, &service.service)
                 .map(|cores| significant(cores, 3)),
         }
     };
@@ -238,19 +238,19 @@ fn maker(service: &ServiceSnapshot) -> Option<String> {
 
 /// The backend that did most of the work, if it did much of it.
 fn working_backend(facts: &Facts) -> Option<(String, f64)> {
-    let own = facts.value("service_cpu_cores")?;
-    let most = facts.each("backend_cpu_cores").max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let own = facts.value(FactId::service_cpu_cores)?;
+    let most = facts.each(FactId::backend_cpu_cores).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 >= BACKEND_SHARE_MIN * own && most.1 >= 0.02).then(|| (most.0.to_owned(), most.1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, of_pool};
     use webdyno_model::service::ScopedSetting;
 
     fn of(url: &str, modules: &[&str], scoped: &[(&str, &str, &str)]) -> Facts {
-        let mut facts = facts(&[("service_cpu_cores", 0.1)], &[]);
+        let mut facts = facts(&[(FactId::service_cpu_cores, 0.1)], &[]);
         let service = facts.service.as_mut().unwrap();
         service.modules = modules.iter().map(|module| (*module).to_owned()).collect();
         let setting = |(setting, value, scope): &(&str, &str, &str)| ScopedSetting {
@@ -295,9 +295,7 @@ mod tests {
     fn who_works_made_the_answers() {
         for (cores, expected) in [(0.4, Some(SiteKind::Dynamic)), (0.01, Some(SiteKind::Static))] {
             let mut facts = of("http://h/a.html", &["core_module"], &[]);
-            let mut fact = facts.all().next().unwrap().clone();
-            (fact.name, fact.value) = ("backend_cpu_cores".into(), cores);
-            facts.insert_of("php_fpm", fact);
+            of_pool(&mut facts, "php_fpm", &[(FactId::backend_cpu_cores, cores)]);
             assert_eq!(kind(&facts, &facts.request_targets[0]).0, expected, "{cores}");
         }
     }
@@ -310,7 +308,8 @@ mod tests {
             watched.request_targets.clear();
             assert_eq!(sends_files(&watched), files, "{module}");
         }
-        let seen = facts(&[("new_connections_per_s", 10.0), ("server_requests_per_s", 100.0)], &[]);
+        let seen =
+            facts(&[(FactId::new_connections_per_s, 10.0), (FactId::server_requests_per_s, 100.0)], &[]);
         assert_eq!(site(&seen, None).keep_alive.reused_fraction, Some(0.9));
     }
 }

@@ -1,6 +1,6 @@
 //! Where the mean response time goes, by Little's law: what stands in a queue at rate X waits (length / X).
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use webdyno_model::diagnosis::TimeBreakdown;
 use webdyno_model::number::significant;
 
@@ -11,11 +11,11 @@ const FIRST_FLIGHT_BYTES: f64 = 14_480.0;
 /// Splits the mean response time. Parts that cannot be told are `None`; the rest is `unexplained`. The parts are at no time
 /// two things, and never more than the whole.
 pub fn breakdown(facts: &Facts) -> TimeBreakdown {
-    let Some(response_us) = facts.value("response_time_mean_us") else {
+    let Some(response_us) = facts.value(FactId::response_time_mean_us) else {
         return TimeBreakdown::default();
     };
-    let held_us = facts.value("worker_time_mean_us").map(|held| of_good(facts, held));
-    let backend = facts.value("backend_time_mean_us").map(|us| of_good(facts, us));
+    let held_us = facts.value(FactId::worker_time_mean_us).map(|held| of_good(facts, held));
+    let backend = facts.value(FactId::backend_time_mean_us).map(|us| of_good(facts, us));
     // A worker that waits for a backend is held: what is behind it cannot take longer than it.
     let backend = held_us.zip(backend).map(|(held, backend)| backend.min(held)).or(backend);
     let client = client(facts);
@@ -44,24 +44,25 @@ pub fn breakdown(facts: &Facts) -> TimeBreakdown {
 /// What good answers took of a time that is known of all that ended: the response time is that of good answers, and errors
 /// are fast. What failed took no longer than until clients saw it fail.
 fn of_good(facts: &Facts, of_all_us: f64) -> f64 {
-    let failed = facts.value("failed_time_mean_us").zip(facts.value("failed_fraction"));
+    let failed = facts.value(FactId::failed_time_mean_us).zip(facts.value(FactId::failed_fraction));
     let fast = failed.filter(|(failed_us, share)| *failed_us < of_all_us && *share > 0.0 && *share < 1.0);
     fast.map_or(of_all_us, |(failed_us, share)| (of_all_us - share * failed_us) / (1.0 - share))
 }
 
 /// The generator's own delay and, of a load at a rate, the wait for one of its connections to come free.
 fn client(facts: &Facts) -> Option<f64> {
-    let waiting = facts.value("waiting_in_generator_mean").zip(facts.ended_per_s());
+    let waiting = facts.value(FactId::waiting_in_generator_mean).zip(facts.ended_per_s());
     let waiting_us = waiting.map(|(waiting, per_s)| waiting / per_s * 1e6);
-    let parts = [facts.value("client_delay_mean_us"), waiting_us];
+    let parts = [facts.value(FactId::client_delay_mean_us), waiting_us];
     parts.iter().any(Option::is_some).then(|| parts.iter().flatten().sum())
 }
 
 /// On the way there and back, and for what does not fit into the first flight the time from the first byte to the last.
 fn network(facts: &Facts) -> Option<f64> {
-    let round_trip_us = facts.value("round_trip_min_us")?;
-    let is_long = facts.value("received_bytes_per_request").is_some_and(|bytes| bytes > FIRST_FLIGHT_BYTES);
-    let times = facts.value("service_time_mean_us").zip(facts.value("first_byte_mean_us"));
+    let round_trip_us = facts.value(FactId::round_trip_min_us)?;
+    let is_long =
+        facts.value(FactId::received_bytes_per_request).is_some_and(|bytes| bytes > FIRST_FLIGHT_BYTES);
+    let times = facts.value(FactId::service_time_mean_us).zip(facts.value(FactId::first_byte_mean_us));
     let transfer_us = times.filter(|_| is_long).map(|(whole, first)| (whole - first).max(0.0));
     Some(round_trip_us + transfer_us.unwrap_or(0.0))
 }
@@ -72,9 +73,9 @@ fn network(facts: &Facts) -> Option<f64> {
 /// `None` as well when the queue does not move: with kept connections next to none may be accepted, and what stands in
 /// the queue then waits for longer than the window shows.
 pub fn accept_queue_wait_us(facts: &Facts) -> Option<f64> {
-    let (queue, ended_per_s) = (facts.value("accept_queue_mean")?, facts.ended_per_s()?);
-    let stands = facts.value("connections_opened_per_s").is_some_and(|opened_per_s| {
-        let window_s = facts.window_s("connections_opened_per_s").unwrap_or(f64::MAX);
+    let (queue, ended_per_s) = (facts.value(FactId::accept_queue_mean)?, facts.ended_per_s()?);
+    let stands = facts.value(FactId::connections_opened_per_s).is_some_and(|opened_per_s| {
+        let window_s = facts.window_s(FactId::connections_opened_per_s).unwrap_or(f64::MAX);
         queue > 0.0 && queue > opened_per_s * window_s
     });
     (!stands).then(|| queue / ended_per_s * 1e6)
@@ -90,10 +91,12 @@ const QUEUE_FILLED_MIN: f64 = 0.5;
 
 /// The mean length of the accept queue, if it is one that requests notice; `None` when it is not, or not known.
 pub fn noticed_queue(facts: &Facts) -> Option<f64> {
-    let queue = facts.value("accept_queue_mean").filter(|queue| *queue >= 1.0)?;
-    let in_server =
-        facts.value("in_flight_mean").or(facts.value("workers_busy_mean").map(|busy| busy + queue));
-    let filled = facts.value("accept_queue_limit").is_some_and(|limit| queue >= QUEUE_FILLED_MIN * limit);
+    let queue = facts.value(FactId::accept_queue_mean).filter(|queue| *queue >= 1.0)?;
+    let in_server = facts
+        .value(FactId::in_flight_mean)
+        .or(facts.value(FactId::workers_busy_mean).map(|busy| busy + queue));
+    let filled =
+        facts.value(FactId::accept_queue_limit).is_some_and(|limit| queue >= QUEUE_FILLED_MIN * limit);
     (filled || in_server.is_none_or(|in_server| queue >= QUEUE_FRACTION_MIN * in_server)).then_some(queue)
 }
 
@@ -105,11 +108,11 @@ const ON_THE_WAY_MAX_S: f64 = 1.0;
 /// Whether as much is answered as is asked for, at a rate that clients decide; `None` where answers set the pace or it is not
 /// known. Answers that take half a second are missing in the first half second: that is no loss.
 pub fn keeps_up(facts: &Facts) -> Option<bool> {
-    let (rate, offered) = (facts.value("rate")?, facts.value("offered_rate")?);
-    let excess_us = facts.value("response_time_excess_us").unwrap_or(0.0);
-    let quick_us = facts.value("response_time_mean_us").map_or(0.0, |mean| (mean - excess_us).max(0.0));
+    let (rate, offered) = (facts.value(FactId::rate)?, facts.value(FactId::offered_rate)?);
+    let excess_us = facts.value(FactId::response_time_excess_us).unwrap_or(0.0);
+    let quick_us = facts.value(FactId::response_time_mean_us).map_or(0.0, |mean| (mean - excess_us).max(0.0));
     let on_the_way_s = (quick_us / 1e6).min(ON_THE_WAY_MAX_S);
-    let window_s = facts.window_s("rate").filter(|seconds| *seconds > on_the_way_s)?;
+    let window_s = facts.window_s(FactId::rate).filter(|seconds| *seconds > on_the_way_s)?;
     Some(rate >= OFFERED_FRACTION_MIN * offered * (1.0 - on_the_way_s / window_s))
 }
 
@@ -117,11 +120,12 @@ pub fn keeps_up(facts: &Facts) -> Option<bool> {
 /// which requests connected, with those among them that were given up.
 fn connect(facts: &Facts, at_server_us: f64) -> Option<f64> {
     let established = || {
-        let (time, opened) = (facts.value("connect_time_mean_us")?, facts.value("connections_opened_per_s")?);
+        let (time, opened) =
+            (facts.value(FactId::connect_time_mean_us)?, facts.value(FactId::connections_opened_per_s)?);
         Some(time * opened / facts.ended_per_s()?)
     };
-    let lost = facts.value("lost_syn_connections").is_some_and(|lost| lost >= 1.0);
-    let share = facts.value("connecting_fraction").filter(|_| lost);
+    let lost = facts.value(FactId::lost_syn_connections).is_some_and(|lost| lost >= 1.0);
+    let share = facts.value(FactId::connecting_fraction).filter(|_| lost);
     let of_share = share.map(|share| share * at_server_us.max(0.0));
     established().into_iter().chain(of_share).reduce(f64::max)
 }
@@ -129,18 +133,19 @@ fn connect(facts: &Facts, at_server_us: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::fact_ids;
     use crate::facts::testing::facts;
 
     #[test]
     fn the_parts_add_up_to_the_whole() {
         let parts = breakdown(&facts(
             &[
-                ("response_time_mean_us", 600_000.0),
-                ("rate", 750.0),
-                ("accept_queue_mean", 300.0),
-                ("worker_time_mean_us", 195_000.0),
-                ("connect_time_mean_us", 100.0),
-                ("connections_opened_per_s", 750.0),
+                (FactId::response_time_mean_us, 600_000.0),
+                (FactId::rate, 750.0),
+                (FactId::accept_queue_mean, 300.0),
+                (FactId::worker_time_mean_us, 195_000.0),
+                (FactId::connect_time_mean_us, 100.0),
+                (FactId::connections_opened_per_s, 750.0),
             ],
             &[],
         ));
@@ -151,21 +156,24 @@ mod tests {
 
     #[test]
     fn a_backends_time_is_not_also_the_workers_and_a_transfer_is_the_networks() {
-        let base =
-            [("response_time_mean_us", 600_000.0), ("rate", 100.0), ("worker_time_mean_us", 500_000.0)];
-        let backend = ("backend_time_mean_us", 480_000.0);
-        let network = [("round_trip_min_us", 20_000.0), ("service_time_mean_us", 590_000.0)];
-        let network = [&network[..], &[("first_byte_mean_us", 190_000.0)]].concat();
-        let long = ("received_bytes_per_request", 200_000.0);
+        let base = [
+            (FactId::response_time_mean_us, 600_000.0),
+            (FactId::rate, 100.0),
+            (FactId::worker_time_mean_us, 500_000.0),
+        ];
+        let backend = (FactId::backend_time_mean_us, 480_000.0);
+        let network = [(FactId::round_trip_min_us, 20_000.0), (FactId::service_time_mean_us, 590_000.0)];
+        let network = [&network[..], &[(FactId::first_byte_mean_us, 190_000.0)]].concat();
+        let long = (FactId::received_bytes_per_request, 200_000.0);
         for (more, [worker, behind, way, rest]) in [
             (vec![], [Some(5e5), None, None, Some(1e5)]),
             (vec![backend], [Some(2e4), Some(4.8e5), None, Some(1e5)]),
-            (vec![("backend_time_mean_us", 9e5)], [Some(0.0), Some(5e5), None, Some(1e5)]),
+            (vec![(FactId::backend_time_mean_us, 9e5)], [Some(0.0), Some(5e5), None, Some(1e5)]),
             // The worker waits while the answer is on its way, and what fits into the first flight is there at once.
             ([&network[..], &[long]].concat(), [Some(1.8e5), None, Some(4.2e5), Some(0.0)]),
             (network, [Some(5e5), None, Some(2e4), Some(8e4)]),
             // At a rate: fifty wait for a connection.
-            (vec![("waiting_in_generator_mean", 50.0)], [Some(1e5), None, None, Some(0.0)]),
+            (vec![(FactId::waiting_in_generator_mean, 50.0)], [Some(1e5), None, None, Some(0.0)]),
         ] {
             let parts = breakdown(&facts(&[&base[..], &more].concat(), &[]));
             let seen = [parts.worker, parts.backend, parts.network, parts.unexplained];
@@ -176,13 +184,13 @@ mod tests {
     #[test]
     fn fast_errors_do_not_shorten_what_good_answers_take() {
         let seen = [
-            ("response_time_mean_us", 200_000.0),
-            ("worker_time_mean_us", 60_000.0),
-            ("failed_fraction", 0.75),
-            ("rate", 25.0),
+            (FactId::response_time_mean_us, 200_000.0),
+            (FactId::worker_time_mean_us, 60_000.0),
+            (FactId::failed_fraction, 0.75),
+            (FactId::rate, 25.0),
         ];
         let worker = |failed_us: f64| {
-            let all = [&seen[..], &[("failed_time_mean_us", failed_us)]].concat();
+            let all = [&seen[..], &[(FactId::failed_time_mean_us, failed_us)]].concat();
             breakdown(&facts(&all, &[])).worker
         };
         // Of four that ended three took 20 ms each: 240 ms in all leave 180 for the good one.
@@ -194,39 +202,33 @@ mod tests {
     #[test]
     fn lost_first_packets_are_time_that_requests_connect() {
         let seen = [
-            ("response_time_mean_us", 1_000_000.0),
-            ("client_delay_mean_us", 200_000.0),
-            ("rate", 10.0),
-            ("connect_time_mean_us", 100.0),
-            ("connections_opened_per_s", 10.0),
-            ("connecting_fraction", 0.9),
+            (FactId::response_time_mean_us, 1_000_000.0),
+            (FactId::client_delay_mean_us, 200_000.0),
+            (FactId::rate, 10.0),
+            (FactId::connect_time_mean_us, 100.0),
+            (FactId::connections_opened_per_s, 10.0),
+            (FactId::connecting_fraction, 0.9),
         ];
         for (lost, connect) in [(0.0, 100.0), (5.0, 720_000.0)] {
-            let all = [&seen[..], &[("lost_syn_connections", lost)]].concat();
+            let all = [&seen[..], &[(FactId::lost_syn_connections, lost)]].concat();
             assert_eq!(breakdown(&facts(&all, &[])).connect, Some(connect), "{lost}");
         }
     }
 
     #[test]
     fn the_parts_never_exceed_the_whole() {
-        const NAMES: [&str; 8] = [
-            "worker_time_mean_us",
-            "backend_time_mean_us",
-            "client_delay_mean_us",
-            "connect_time_mean_us",
-            "connections_opened_per_s",
-            "accept_queue_mean",
-            "round_trip_min_us",
-            "waiting_in_generator_mean",
-        ];
+        const NAMES: [FactId; 8] = fact_ids! {
+            worker_time_mean_us, backend_time_mean_us, client_delay_mean_us, connect_time_mean_us,
+            connections_opened_per_s, accept_queue_mean, round_trip_min_us, waiting_in_generator_mean,
+        };
         // Every choice of what is known, each in several sizes.
         for known in 0..(1_u32 << NAMES.len()) {
             for size in [0.0, 3.0, 700.0, 90_000.0] {
-                let pick = |(index, name): (usize, &&'static str)| {
+                let pick = |(index, name): (usize, &FactId)| {
                     (known >> index & 1 == 1).then_some((*name, size * (index + 1) as f64))
                 };
                 let mut values: Vec<_> = NAMES.iter().enumerate().filter_map(pick).collect();
-                values.extend([("response_time_mean_us", 40_000.0), ("ended_per_s", 25.0)]);
+                values.extend([(FactId::response_time_mean_us, 40_000.0), (FactId::ended_per_s, 25.0)]);
                 let parts = breakdown(&facts(&values, &[]));
                 let all = [
                     parts.client,
@@ -253,17 +255,19 @@ mod tests {
             (40.0, 750.0, Some(400_000.0)),
             (750.0, 1500.0, Some(200_000.0)),
         ] {
-            let values = [("accept_queue_mean", 300.0), ("rate", 750.0), ("ended_per_s", ended)];
-            let facts = facts(&[&values[..], &[("connections_opened_per_s", opened)][..]].concat(), &[]);
+            let values =
+                [(FactId::accept_queue_mean, 300.0), (FactId::rate, 750.0), (FactId::ended_per_s, ended)];
+            let facts =
+                facts(&[&values[..], &[(FactId::connections_opened_per_s, opened)][..]].concat(), &[]);
             assert_eq!(accept_queue_wait_us(&facts), wait, "{opened} opened, {ended} ended");
         }
     }
 
     #[test]
     fn a_full_queue_is_noticed_among_any_number_of_clients() {
-        let seen = [("accept_queue_mean", 511.0), ("in_flight_mean", 20_000.0)];
+        let seen = [(FactId::accept_queue_mean, 511.0), (FactId::in_flight_mean, 20_000.0)];
         assert_eq!(noticed_queue(&facts(&seen, &[])), None);
-        let limited = [&seen[..], &[("accept_queue_limit", 511.0)][..]].concat();
+        let limited = [&seen[..], &[(FactId::accept_queue_limit, 511.0)][..]].concat();
         assert_eq!(noticed_queue(&facts(&limited, &[])), Some(511.0));
     }
 
@@ -272,7 +276,8 @@ mod tests {
         for (queue, in_flight, noticed) in
             [(0.5, 2.0, None), (3.0, 450.0, None), (30.0, 450.0, Some(30.0)), (2.0, 10.0, Some(2.0))]
         {
-            let facts = facts(&[("accept_queue_mean", queue), ("in_flight_mean", in_flight)], &[]);
+            let facts =
+                facts(&[(FactId::accept_queue_mean, queue), (FactId::in_flight_mean, in_flight)], &[]);
             assert_eq!(noticed_queue(&facts), noticed, "{queue} of {in_flight}");
         }
     }
@@ -289,18 +294,18 @@ mod tests {
             (92.0, 500_000.0, 480_000.0, false),
         ] {
             let seen = [
-                ("rate", rate),
-                ("offered_rate", 100.0),
-                ("response_time_mean_us", mean_us),
-                ("response_time_excess_us", excess_us),
+                (FactId::rate, rate),
+                (FactId::offered_rate, 100.0),
+                (FactId::response_time_mean_us, mean_us),
+                (FactId::response_time_excess_us, excess_us),
             ];
             assert_eq!(keeps_up(&facts(&seen, &[])), Some(keeps), "{rate} after {mean_us} us");
         }
-        assert_eq!(keeps_up(&facts(&[("rate", 5.0)], &[])), None);
+        assert_eq!(keeps_up(&facts(&[(FactId::rate, 5.0)], &[])), None);
     }
 
     #[test]
     fn without_load_nothing_is_told() {
-        assert_eq!(breakdown(&facts(&[("accept_queue_mean", 3.0)], &[])), TimeBreakdown::default());
+        assert_eq!(breakdown(&facts(&[(FactId::accept_queue_mean, 3.0)], &[])), TimeBreakdown::default());
     }
 }

@@ -1,12 +1,12 @@
 //! How use grows with the rate: Little's law and the utilisation law.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 
 /// Good answers per second: of our load, else what the server counted without the readings of its status page.
 pub(crate) fn rate(facts: &Facts) -> Option<f64> {
-    let counted = || facts.value("server_requests_per_s").map(|all| all - READINGS_PER_S);
+    let counted = || facts.value(FactId::server_requests_per_s).map(|all| all - READINGS_PER_S);
     let (rate, least) =
-        if facts.loaded { (facts.value("rate"), RATE_MIN) } else { (counted(), RATE_MIN_COUNTED) };
+        if facts.loaded { (facts.value(FactId::rate), RATE_MIN) } else { (counted(), RATE_MIN_COUNTED) };
     rate.filter(|rate| *rate >= least)
 }
 
@@ -33,14 +33,14 @@ pub(crate) fn in_proportion(facts: &Facts, now: f64, max: f64) -> Option<f64> {
 /// the waves of users who keep in step; the load counts its own requests at any time. Requests of others are not in its
 /// rate either.
 pub(crate) fn beyond_in_flight(facts: &Facts, at_work: f64) -> f64 {
-    let in_flight = facts.value("in_flight_mean").filter(|_| facts.loaded);
+    let in_flight = facts.value(FactId::in_flight_mean).filter(|_| facts.loaded);
     in_flight.map_or(0.0, |in_flight| (at_work - in_flight).max(0.0))
 }
 
 /// New connections per good answer: those that the server accepted, else those that the load opened.
 pub(crate) fn connections_per_answer(facts: &Facts) -> Option<f64> {
-    let opened = facts.value("connections_opened_per_s").filter(|_| facts.loaded);
-    let accepted = facts.value("new_connections_per_s");
+    let opened = facts.value(FactId::connections_opened_per_s).filter(|_| facts.loaded);
+    let accepted = facts.value(FactId::new_connections_per_s);
     let per_s = accepted.or(opened).filter(|per_s| *per_s > 0.0)?;
     Some(per_s / rate(facts)?)
 }

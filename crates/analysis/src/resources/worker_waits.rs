@@ -1,6 +1,6 @@
 //! What is short instead of workers where all of them are taken: more workers would wait for the same.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::{memory_evidence, processors};
 
 /// From this share of time on in which some of the service's tasks were ready and had no processor, nearly each of its
@@ -18,33 +18,33 @@ pub(crate) fn machine_is_short(facts: &Facts) -> bool {
 
 /// Whether the service waits for processors: because they are full, or because it may not use more of them.
 pub(crate) fn processors_are_short(facts: &Facts) -> bool {
-    let waits = facts.value("pressure_group_cpu_some_fraction");
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
     processors::are_short(facts) || waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
 }
 
 fn disk_is_short(facts: &Facts) -> bool {
-    let blocked = facts.value("worker_processes_blocked_mean");
-    let all = facts.value("worker_processes_mean").filter(|all| *all >= 1.0);
+    let blocked = facts.value(FactId::worker_processes_blocked_mean);
+    let all = facts.value(FactId::worker_processes_mean).filter(|all| *all >= 1.0);
     blocked.zip(all).is_some_and(|(blocked, all)| blocked >= BLOCKED_FRACTION_MIN * all)
 }
 
 /// What workers can be busy with, as mod_status tells it, in words.
-const DOINGS: [(&str, &str); 5] = [
-    ("workers_writing_mean", "are at work on a request (W)"),
-    ("workers_keepalive_mean", "wait on kept connections for another request (K)"),
-    ("workers_reading_mean", "read a request (R)"),
-    ("workers_logging_mean", "write the log (L)"),
-    ("workers_closing_mean", "close a connection (C)"),
+const DOINGS: [(FactId, &str); 5] = [
+    (FactId::workers_writing_mean, "are at work on a request (W)"),
+    (FactId::workers_keepalive_mean, "wait on kept connections for another request (K)"),
+    (FactId::workers_reading_mean, "read a request (R)"),
+    (FactId::workers_logging_mean, "write the log (L)"),
+    (FactId::workers_closing_mean, "close a connection (C)"),
 ];
 
 /// What more than half of the taken workers do: the name of its fact, how many do it, and in words.
-pub(crate) fn mostly(facts: &Facts) -> Option<(&'static str, f64, &'static str)> {
-    let busy = facts.value("workers_busy_mean").filter(|busy| *busy >= 1.0)?;
-    let counted = DOINGS.iter().filter_map(|(fact, words)| Some((*fact, facts.value(fact)?, *words)));
+pub(crate) fn mostly(facts: &Facts) -> Option<(FactId, f64, &'static str)> {
+    let busy = facts.value(FactId::workers_busy_mean).filter(|busy| *busy >= 1.0)?;
+    let counted = DOINGS.into_iter().filter_map(|(fact, words)| Some((fact, facts.value(fact)?, words)));
     counted.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, count, _)| *count >= MOST * busy)
 }
 
 /// Whether the workers have answered already and wait for the log: for its disk, or for the names in it.
 pub(crate) fn is_logging(facts: &Facts) -> bool {
-    mostly(facts).is_some_and(|(fact, _, _)| fact == "workers_logging_mean")
+    mostly(facts).is_some_and(|(fact, _, _)| fact == FactId::workers_logging_mean)
 }

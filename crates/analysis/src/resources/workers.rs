@@ -1,7 +1,7 @@
 //! Workers of Apache: how many there may be, how many are taken, for how long an answer holds one, and what proves that all
 //! are taken.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::time_breakdown::accept_queue_wait_us;
 use crate::resources::utilisation::{beyond_in_flight, rate};
 use crate::wording::format_number;
@@ -22,15 +22,17 @@ const FAILED_FRACTION_MAX: f64 = 0.02;
 
 /// How many there may be. The scoreboard may have more slots than workers are allowed: those of processes that have ended.
 pub(crate) fn allowed(facts: &Facts) -> Option<f64> {
-    let shown = facts.value("workers_limit");
+    let shown = facts.value(FactId::workers_limit);
     let configured =
         facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
-    facts.value("workers_when_full").or_else(|| shown.into_iter().chain(configured).reduce(f64::min))
+    facts.value(FactId::workers_when_full).or_else(|| shown.into_iter().chain(configured).reduce(f64::min))
 }
 
 /// How many are taken. No more than may be: behind a lowered limit those that ended leave their last state.
 pub(crate) fn taken(facts: &Facts) -> Option<f64> {
-    facts.value("workers_busy_mean").map(|busy| allowed(facts).map_or(busy, |allowed| busy.min(allowed)))
+    facts
+        .value(FactId::workers_busy_mean)
+        .map(|busy| allowed(facts).map_or(busy, |allowed| busy.min(allowed)))
 }
 
 /// How long a good answer holds a worker.
@@ -38,24 +40,24 @@ pub(crate) fn taken(facts: &Facts) -> Option<f64> {
 /// Under prefork and worker a kept connection holds one too, and so does whoever writes logs or asks for names: all busy
 /// ones count. The event MPM keeps idle connections without a worker.
 pub(crate) fn hold_time_us(facts: &Facts) -> Option<f64> {
-    let of_all = busy_time_us(facts).or_else(|| facts.value("worker_time_mean_us"))?;
-    let failed = facts.value("failed_fraction").unwrap_or(0.0);
+    let of_all = busy_time_us(facts).or_else(|| facts.value(FactId::worker_time_mean_us))?;
+    let failed = facts.value(FactId::failed_fraction).unwrap_or(0.0);
     if failed <= FAILED_FRACTION_MAX {
         return Some(of_all);
     }
     let wait_us = accept_queue_wait_us(facts).unwrap_or(0.0);
-    let good = facts.value("service_time_mean_us").map(|us| us - wait_us);
+    let good = facts.value(FactId::service_time_mean_us).map(|us| us - wait_us);
     Some(good.map_or(of_all, |good| good.max(of_all)))
 }
 
 /// The time by all busy workers; one of them is at work on the reading itself.
 fn busy_time_us(facts: &Facts) -> Option<f64> {
-    let busy = facts.value("workers_busy_mean")? - 1.0;
+    let busy = facts.value(FactId::workers_busy_mean)? - 1.0;
     let busy = allowed(facts).map_or(busy, |allowed| busy.min(allowed));
     let event = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"));
-    let kept = facts.value("workers_keepalive_mean").filter(|_| event).unwrap_or(0.0);
+    let kept = facts.value(FactId::workers_keepalive_mean).filter(|_| event).unwrap_or(0.0);
     let ended_per_s = facts.ended_per_s().filter(|_| facts.loaded).or_else(|| rate(facts))?;
-    let writing = facts.value("workers_writing_mean").map_or(0.0, |writing| writing - 1.0);
+    let writing = facts.value(FactId::workers_writing_mean).map_or(0.0, |writing| writing - 1.0);
     let of_answers = busy - kept - beyond_in_flight(facts, writing);
     Some(of_answers / ended_per_s * 1e6).filter(|us| *us > 0.0)
 }
@@ -64,8 +66,8 @@ fn busy_time_us(facts: &Facts) -> Option<f64> {
 pub(crate) fn explained(facts: &Facts, queue: f64) -> Option<f64> {
     // A queue that stands tells no wait; how many of those that are in flight stand in it is still known.
     let explains = match accept_queue_wait_us(facts) {
-        Some(wait) => facts.value("response_time_mean_us").map(|response| wait / response),
-        None => facts.value("in_flight_mean").map(|in_flight| queue / in_flight),
+        Some(wait) => facts.value(FactId::response_time_mean_us).map(|response| wait / response),
+        None => facts.value(FactId::in_flight_mean).map(|in_flight| queue / in_flight),
     };
     explains.filter(|share| share.is_finite()).map(|share| significant(share.min(1.0), 3))
 }
@@ -92,8 +94,8 @@ pub(crate) struct Proof {
 }
 
 fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
-    let full = facts.value("scoreboard_full_fraction").filter(|full| *full >= FULL_FRACTION_MIN)?;
-    let workers = facts.value("workers_when_full").or_else(|| facts.value("workers_limit"))?;
+    let full = facts.value(FactId::scoreboard_full_fraction).filter(|full| *full >= FULL_FRACTION_MIN)?;
+    let workers = facts.value(FactId::workers_when_full).or_else(|| facts.value(FactId::workers_limit))?;
     let words = format!(
         "all {} are taken in {:.0}% of the readings of its scoreboard",
         format_number(workers),
@@ -106,12 +108,13 @@ fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
 /// workers that are allowed say that no more can be started. They do not say that all are busy; the accept queue does,
 /// and a status page that waits in it.
 fn process_proof(facts: &Facts) -> Option<Proof> {
-    let unanswered = facts.value("status_unanswered_fraction").unwrap_or(0.0);
-    if facts.value("scoreboard_full_fraction").is_some() && unanswered < UNANSWERED_FRACTION_MAX {
+    let unanswered = facts.value(FactId::status_unanswered_fraction).unwrap_or(0.0);
+    if facts.value(FactId::scoreboard_full_fraction).is_some() && unanswered < UNANSWERED_FRACTION_MAX {
         return None;
     }
     let workers = facts.service.as_ref()?.configured_number("MaxRequestWorkers")?;
-    let share = facts.value("processes_at_limit_fraction").filter(|share| *share >= FULL_FRACTION_MIN)?;
+    let share =
+        facts.value(FactId::processes_at_limit_fraction).filter(|share| *share >= FULL_FRACTION_MIN)?;
     let words = format!(
         "all the {} workers that MaxRequestWorkers allows are running in {:.0}% of the readings",
         format_number(workers),
@@ -119,7 +122,7 @@ fn process_proof(facts: &Facts) -> Option<Proof> {
     );
     // Processes hold workers, not what these do: the requests that are with them do, where they are known.
     let requests =
-        facts.value("requests_in_workers_mean").map(|requests| requests >= BUSY_FRACTION_MIN * workers);
+        facts.value(FactId::requests_in_workers_mean).map(|requests| requests >= BUSY_FRACTION_MIN * workers);
     let confidence = if requests == Some(false) { CONFIDENCE_HELD_OTHERWISE } else { 0.7 };
     Some(Proof { words, confidence, workers })
 }

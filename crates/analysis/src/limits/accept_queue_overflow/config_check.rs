@@ -1,6 +1,6 @@
 //! The accept queue: what Apache asks for, and what the kernel allows.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
     ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole,
@@ -17,7 +17,9 @@ pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
     let backlog = located(service, "ListenBacklog")?;
     let number = backlog.number()?;
-    let allowed = facts.value("ahead_accept_queue_allowed").or_else(|| facts.value("accept_queue_limit"))?;
+    let allowed = facts
+        .value(FactId::ahead_accept_queue_allowed)
+        .or_else(|| facts.value(FactId::accept_queue_limit))?;
     (allowed < number).then_some(())?;
     let summary = format!(
         "ListenBacklog is {}, and the kernel cuts it to net.core.somaxconn, which is {}: so many connections may wait, and \
@@ -26,7 +28,7 @@ pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<ConfigFinding> {
         format_number(allowed)
     );
     let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
-    cited.extend(facts.cite(&["ahead_accept_queue_allowed", "accept_queue_limit"]));
+    cited.extend(facts.cite(&[FactId::ahead_accept_queue_allowed, FactId::accept_queue_limit]));
     let remedy = remedy(
         SettingId::sysctl("net.core.somaxconn"),
         (Some(whole(allowed)), whole(number.max(DEFAULTS[0]))),
@@ -44,7 +46,7 @@ pub(crate) fn raised_in_vain(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
     let backlog = located(service, "ListenBacklog")?;
     let number = backlog.number()?;
-    let allowed = facts.value("ahead_accept_queue_allowed")?;
+    let allowed = facts.value(FactId::ahead_accept_queue_allowed)?;
     (allowed > number && !DEFAULTS.contains(&allowed)).then_some(())?;
     let summary = format!(
         "net.core.somaxconn was set to {}, and ListenBacklog is {}: the smaller one holds, so that raising the other one \
@@ -53,7 +55,7 @@ pub(crate) fn raised_in_vain(facts: &Facts) -> Option<ConfigFinding> {
         backlog.with_location()
     );
     let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
-    cited.extend(facts.cite(&["ahead_accept_queue_allowed"]));
+    cited.extend(facts.cite(&[FactId::ahead_accept_queue_allowed]));
     let remedy = remedy(
         SettingId::of_service("apache", "ListenBacklog"),
         (Some(backlog.value), whole(allowed)),

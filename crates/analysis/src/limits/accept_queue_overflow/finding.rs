@@ -1,6 +1,6 @@
 //! When `accept-queue-overflow` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::workers;
 use crate::wording::format_number;
@@ -19,9 +19,9 @@ const FILLED_FRACTION: f64 = 0.5;
 
 /// Fires when connections are dropped and it is not for want of workers.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let per_s = facts.value("listen_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
-    let dropped = facts.value("listen_overflows")?;
-    let limit = facts.value("accept_queue_limit");
+    let per_s = facts.value(FactId::listen_overflows_per_s).filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
+    let dropped = facts.value(FactId::listen_overflows)?;
+    let limit = facts.value(FactId::accept_queue_limit);
     let confidence = confidence(facts)?.min(workers(facts)?);
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
     let asked = facts.setting("ListenBacklog").zip(limit).filter(|(asked, limit)| limit < asked);
@@ -40,19 +40,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: crate::limits::common::explained_by_connecting(facts),
-        facts: facts.cite(&[
-            "listen_overflows",
-            "listen_overflows_per_s",
-            "accept_queue_max",
-            "accept_queue_limit",
-            "new_connections_per_s",
-            "lost_syn_connections",
-            "lost_syn_fraction",
-            "connecting_fraction",
-            "connect_time_max_us",
-            "response_time_p99_us",
-            "connect_timeouts",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            listen_overflows, listen_overflows_per_s, accept_queue_max, accept_queue_limit,
+            new_connections_per_s, lost_syn_connections, lost_syn_fraction, connecting_fraction,
+            connect_time_max_us, response_time_p99_us, connect_timeouts,
+        }),
         remedies: remedies(facts, per_s, limit),
     })
 }
@@ -63,36 +55,37 @@ fn workers(facts: &Facts) -> Option<f64> {
     const UNSEEN: f64 = 0.6;
     match workers::is_limit_reached(facts) {
         false => Some(1.0),
-        true if facts.value("scoreboard_full_fraction").is_some() => None,
+        true if facts.value(FactId::scoreboard_full_fraction).is_some() => None,
         true => crate::resources::time_breakdown::noticed_queue(facts).is_none().then_some(UNSEEN),
     }
 }
 
 /// How sure it is that the queue of this port overflowed, and that it is too short; `None` when it is another one's.
 fn confidence(facts: &Facts) -> Option<f64> {
-    let limit = facts.value("accept_queue_limit");
-    let share = |name: &str| facts.value(name).zip(limit).map(|(queue, limit)| queue / limit.max(1.0));
-    let filled = share("accept_queue_max").is_some_and(|share| share >= FILLED_FRACTION);
+    let limit = facts.value(FactId::accept_queue_limit);
+    let share = |name: FactId| facts.value(name).zip(limit).map(|(queue, limit)| queue / limit.max(1.0));
+    let filled = share(FactId::accept_queue_max).is_some_and(|share| share >= FILLED_FRACTION);
     // A queue that stands is not emptied: a longer one would only make the wait longer.
-    if share("accept_queue_mean").is_some_and(|share| share >= FILLED_FRACTION) {
+    if share(FactId::accept_queue_mean).is_some_and(|share| share >= FILLED_FRACTION) {
         return Some(0.4);
     }
-    match facts.value("lost_syn_fraction") {
+    match facts.value(FactId::lost_syn_fraction) {
         Some(lost) if lost >= LOST_FRACTION_MIN => Some(if limit.is_some() { 0.9 } else { 0.75 }),
         // No connection of ours was late: it was another port, or others' connections.
         Some(_) => filled.then_some(0.5),
         None if filled => Some(0.9),
         // Nobody tells whose queue it was. If another one is seen near its limit, it is that one's.
         None => {
-            let other =
-                facts.value("listen_queue_worst_fraction").is_some_and(|worst| worst >= FILLED_FRACTION);
+            let other = facts
+                .value(FactId::listen_queue_worst_fraction)
+                .is_some_and(|worst| worst >= FILLED_FRACTION);
             (!other).then_some(0.6)
         }
     }
 }
 
 fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Remedy> {
-    let attempts_per_s = facts.value("new_connections_per_s").unwrap_or(0.0) + overflows_per_s;
+    let attempts_per_s = facts.value(FactId::new_connections_per_s).unwrap_or(0.0) + overflows_per_s;
     // A power of two, as such queues are usually given; at least twice what overflowed.
     let wanted = attempts_per_s.max(2.0 * limit.unwrap_or(0.0)).max(1.0).log2().ceil().exp2().min(65_535.0);
     let to = Some(SettingValue::Integer(wanted as i64));
@@ -122,7 +115,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
             "a restart: no answer for a moment",
         ));
     }
-    let granted = if clipped { limit } else { facts.value("ahead_accept_queue_allowed") };
+    let granted = if clipped { limit } else { facts.value(FactId::ahead_accept_queue_allowed) };
     // Where the kernel would grant as much already, nothing is to be done there.
     if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
         all.push(remedy(
@@ -140,12 +133,12 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const OVERFLOW: [(&str, f64); 5] = [
-        ("listen_overflows", 120.0),
-        ("listen_overflows_per_s", 12.0),
-        ("accept_queue_max", 511.0),
-        ("accept_queue_limit", 511.0),
-        ("new_connections_per_s", 900.0),
+    const OVERFLOW: [(FactId, f64); 5] = [
+        (FactId::listen_overflows, 120.0),
+        (FactId::listen_overflows_per_s, 12.0),
+        (FactId::accept_queue_max, 511.0),
+        (FactId::accept_queue_limit, 511.0),
+        (FactId::new_connections_per_s, 900.0),
     ];
 
     #[test]
@@ -155,7 +148,7 @@ mod tests {
         assert_eq!(settings, ["ListenBacklog", "net.core.somaxconn"]);
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(1024)));
         for (granted, count) in [(512.0, 2), (4096.0, 1)] {
-            let known = [&OVERFLOW[..], &[("ahead_accept_queue_allowed", granted)]].concat();
+            let known = [&OVERFLOW[..], &[(FactId::ahead_accept_queue_allowed, granted)]].concat();
             let remedies = check(&facts(&known, &[("ListenBacklog", 511)])).unwrap().remedies;
             assert_eq!(remedies.len(), count, "the kernel grants {granted}");
         }
@@ -172,36 +165,39 @@ mod tests {
     #[test]
     fn bursts_are_never_seen_and_late_connections_tell() {
         let empty =
-            OVERFLOW.map(|(name, value)| (name, if name == "accept_queue_max" { 0.0 } else { value }));
-        let sure = |more: &[(&str, f64)]| {
+            OVERFLOW.map(|(name, value)| (name, if name == FactId::accept_queue_max { 0.0 } else { value }));
+        let sure = |more: &[(FactId, f64)]| {
             let values = [&empty[..], more].concat();
             check(&facts(&values, &[])).map(|finding| finding.confidence)
         };
-        assert_eq!(sure(&[("lost_syn_fraction", 0.4)]), Some(0.9));
+        assert_eq!(sure(&[(FactId::lost_syn_fraction, 0.4)]), Some(0.9));
         // Nobody of ours was late, or another port's queue was full: it is not ours. Without either it may be.
-        assert_eq!(sure(&[("lost_syn_fraction", 0.0)]), None);
-        assert_eq!(sure(&[("listen_queue_worst_fraction", 1.0)]), None);
+        assert_eq!(sure(&[(FactId::lost_syn_fraction, 0.0)]), None);
+        assert_eq!(sure(&[(FactId::listen_queue_worst_fraction, 1.0)]), None);
         assert_eq!(sure(&[]), Some(0.6));
         // A queue that stands has another cause.
-        assert_eq!(sure(&[("lost_syn_fraction", 0.4), ("accept_queue_mean", 400.0)]), Some(0.4));
-        assert!(check(&facts(&[("listen_overflows_per_s", 0.0), ("listen_overflows", 0.0)], &[])).is_none());
+        assert_eq!(sure(&[(FactId::lost_syn_fraction, 0.4), (FactId::accept_queue_mean, 400.0)]), Some(0.4));
+        assert!(
+            check(&facts(&[(FactId::listen_overflows_per_s, 0.0), (FactId::listen_overflows, 0.0)], &[]))
+                .is_none()
+        );
     }
 
     #[test]
     fn exhausted_workers_come_first() {
         let exhausted = [
-            ("scoreboard_full_fraction", 1.0),
-            ("workers_limit", 150.0),
-            ("accept_queue_mean", 500.0),
-            ("cpu_busy_fraction", 0.2),
+            (FactId::scoreboard_full_fraction, 1.0),
+            (FactId::workers_limit, 150.0),
+            (FactId::accept_queue_mean, 500.0),
+            (FactId::cpu_busy_fraction, 0.2),
         ];
-        let of = |values: &[(&str, f64)]| check(&facts(values, &[("MaxRequestWorkers", 150)]));
+        let of = |values: &[(FactId, f64)]| check(&facts(values, &[("MaxRequestWorkers", 150)]));
         assert!(of(&[&OVERFLOW[..], &exhausted[..]].concat()).is_none());
         // All processes run, and connections wait for them; or nobody does, and they may be idle.
-        let sure = |values: &[(&str, f64)]| of(values).map(|finding| finding.confidence);
-        let limit = [("processes_at_limit_fraction", 0.6)];
+        let sure = |values: &[(FactId, f64)]| of(values).map(|finding| finding.confidence);
+        let limit = [(FactId::processes_at_limit_fraction, 0.6)];
         for (queue, with_limit) in [(40.0, None), (0.1, Some(0.6))] {
-            let seen = [("cpu_busy_fraction", 0.99), ("accept_queue_mean", queue)];
+            let seen = [(FactId::cpu_busy_fraction, 0.99), (FactId::accept_queue_mean, queue)];
             assert_eq!(sure(&[&OVERFLOW[..], &limit[..], &seen[..]].concat()), with_limit, "{queue}");
             assert_eq!(sure(&[&OVERFLOW[..], &seen[..]].concat()), Some(0.9), "{queue}");
         }

@@ -1,6 +1,6 @@
 //! When `apache-async-cap` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::workers::HEADROOM;
@@ -34,23 +34,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: cap.confidence,
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "workers_idle_mean",
-            "workers_busy_mean",
-            "workers_limit",
-            "apache_connections_mean",
-            "connections_held_mean",
-            "processes_capped_max",
-            "requests_in_workers_mean",
-            "accept_queue_mean",
-            "accept_queue_max",
-            "service_processes_mean",
-            "service_cpu_cores",
-            "in_flight_mean",
-            "response_time_mean_us",
-            "response_time_p99_us",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            workers_idle_mean, workers_busy_mean, workers_limit, apache_connections_mean,
+            connections_held_mean, processes_capped_max, requests_in_workers_mean, accept_queue_mean,
+            accept_queue_max, service_processes_mean, service_cpu_cores, in_flight_mean,
+            response_time_mean_us, response_time_p99_us, rate,
+        }),
         remedies: remedy(facts, &cap, queue).into_iter().collect(),
     })
 }
@@ -77,24 +66,24 @@ fn cap(facts: &Facts) -> Option<Cap> {
     }
     let per_process = service.number("ThreadsPerChild").filter(|threads| *threads >= 1.0)?;
     let processes = facts
-        .value("apache_processes_mean")
+        .value(FactId::apache_processes_mean)
         .filter(|count| *count >= 1.0)
-        .or_else(|| facts.value("service_processes_mean").map(|count| count - 1.0))
+        .or_else(|| facts.value(FactId::service_processes_mean).map(|count| count - 1.0))
         .filter(|count| *count >= 1.0)?;
     let threads = processes * per_process;
     // Whoever is under way and not in the queue has a thread.
-    let inferred = facts.value("requests_in_workers_mean").map(|busy| (threads - busy).max(0.0));
+    let inferred = facts.value(FactId::requests_in_workers_mean).map(|busy| (threads - busy).max(0.0));
     // The status page waits in the queue as well: one that came through at last shows a moment, and no mean.
     let told = facts
-        .value("workers_idle_mean")
-        .filter(|_| facts.value("scoreboard_full_fraction").is_some() || inferred.is_none());
+        .value(FactId::workers_idle_mean)
+        .filter(|_| facts.value(FactId::scoreboard_full_fraction).is_some() || inferred.is_none());
     let idle = told.or(inferred).filter(|idle| *idle >= IDLE_FRACTION_MIN * threads)?.min(threads);
     let factor = service.number("AsyncRequestWorkerFactor").unwrap_or(2.0);
     let most = threads + factor * idle;
     // The page's count may stay 0 with connections open.
-    let counted = facts.value("apache_connections_mean").into_iter();
-    let held = counted.chain(facts.value("connections_held_mean")).reduce(f64::max)?;
-    let capped = facts.value("processes_capped_max").is_some_and(|capped| capped >= 1.0);
+    let counted = facts.value(FactId::apache_connections_mean).into_iter();
+    let held = counted.chain(facts.value(FactId::connections_held_mean)).reduce(f64::max)?;
+    let capped = facts.value(FactId::processes_capped_max).is_some_and(|capped| capped >= 1.0);
     let filled = held >= FILLED_FRACTION_MIN * most && held > threads;
     let confidence = match (capped, told.is_some()) {
         (true, _) => 0.95,
@@ -130,19 +119,19 @@ mod tests {
     use crate::facts::testing::facts;
 
     /// One process of 25 threads with 73 connections, nearly all of them idle, and 118 who wait.
-    const CAPPED: &[(&str, f64)] = &[
-        ("workers_idle_mean", 24.0),
-        ("scoreboard_full_fraction", 0.0),
-        ("apache_processes_mean", 1.0),
-        ("service_processes_mean", 2.0),
-        ("apache_connections_mean", 72.0),
-        ("connections_held_mean", 72.0),
-        ("requests_in_workers_mean", 1.0),
-        ("accept_queue_mean", 118.0),
-        ("in_flight_mean", 119.0),
+    const CAPPED: &[(FactId, f64)] = &[
+        (FactId::workers_idle_mean, 24.0),
+        (FactId::scoreboard_full_fraction, 0.0),
+        (FactId::apache_processes_mean, 1.0),
+        (FactId::service_processes_mean, 2.0),
+        (FactId::apache_connections_mean, 72.0),
+        (FactId::connections_held_mean, 72.0),
+        (FactId::requests_in_workers_mean, 1.0),
+        (FactId::accept_queue_mean, 118.0),
+        (FactId::in_flight_mean, 119.0),
     ];
 
-    fn with(changes: &[(&str, f64)], mode: &str) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], mode: &str) -> Option<Finding> {
         let kept = CAPPED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -156,20 +145,28 @@ mod tests {
         let none = f64::NAN;
         for (name, changes, confidence) in [
             ("inside", vec![], Some(0.9)),
-            ("the table of processes", vec![("processes_capped_max", 1.0)], Some(0.95)),
-            ("outside", vec![("workers_idle_mean", none), ("apache_connections_mean", none)], Some(0.75)),
-            ("the page counts none", vec![("apache_connections_mean", 0.0)], Some(0.9)),
+            ("the table of processes", vec![(FactId::processes_capped_max, 1.0)], Some(0.95)),
             (
-                "a single look, at the start",
-                vec![("workers_idle_mean", 4.0), ("scoreboard_full_fraction", none)],
+                "outside",
+                vec![(FactId::workers_idle_mean, none), (FactId::apache_connections_mean, none)],
                 Some(0.75),
             ),
-            ("threads are busy", vec![("workers_idle_mean", 4.0)], None),
-            ("room for more", vec![("apache_connections_mean", 40.0), ("connections_held_mean", 40.0)], None),
-            ("no queue", vec![("accept_queue_mean", 0.5)], None),
+            ("the page counts none", vec![(FactId::apache_connections_mean, 0.0)], Some(0.9)),
+            (
+                "a single look, at the start",
+                vec![(FactId::workers_idle_mean, 4.0), (FactId::scoreboard_full_fraction, none)],
+                Some(0.75),
+            ),
+            ("threads are busy", vec![(FactId::workers_idle_mean, 4.0)], None),
+            (
+                "room for more",
+                vec![(FactId::apache_connections_mean, 40.0), (FactId::connections_held_mean, 40.0)],
+                None,
+            ),
+            ("no queue", vec![(FactId::accept_queue_mean, 0.5)], None),
             (
                 "nobody waits for reading",
-                vec![("workers_idle_mean", none), ("requests_in_workers_mean", 25.0)],
+                vec![(FactId::workers_idle_mean, none), (FactId::requests_in_workers_mean, 25.0)],
                 None,
             ),
         ] {

@@ -123,16 +123,17 @@ fn remedies(met: &Met) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::FactId;
     use crate::facts::testing::facts;
     use webdyno_model::service::ScopedSetting;
 
     fn with(url: &str, options: &str, index: &str, us: f64, system: f64) -> Option<f64> {
         let values = [
-            ("service_cpu_cores", 0.98),
-            ("cores", 1.0),
-            ("cpu_per_request_us", us),
-            ("cpu_system_cores", system),
-            ("cpu_user_cores", 1.0 - system),
+            (FactId::service_cpu_cores, 0.98),
+            (FactId::cores, 1.0),
+            (FactId::cpu_per_request_us, us),
+            (FactId::cpu_system_cores, system),
+            (FactId::cpu_user_cores, 1.0 - system),
         ];
         let mut facts = facts(&values, &[]);
         let service = facts.service.as_mut().unwrap();

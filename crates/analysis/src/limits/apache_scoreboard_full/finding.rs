@@ -1,6 +1,6 @@
 //! When `apache-scoreboard-full` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{worker_waits, workers};
@@ -37,22 +37,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if full.stopping.is_some() { 0.95 } else { 0.75 },
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "processes_stopping_mean",
-            "workers_finishing_mean",
-            "scoreboard_full_messages",
-            "scoreboard_full_messages_worker",
-            "apache_processes_mean",
-            "service_processes_mean",
-            "workers_busy_mean",
-            "workers_idle_mean",
-            "workers_limit",
-            "config_generation",
-            "accept_queue_mean",
-            "in_flight_mean",
-            "response_time_mean_us",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            processes_stopping_mean, workers_finishing_mean, scoreboard_full_messages,
+            scoreboard_full_messages_worker, apache_processes_mean, service_processes_mean, workers_busy_mean,
+            workers_idle_mean, workers_limit, config_generation, accept_queue_mean, in_flight_mean,
+            response_time_mean_us, rate,
+        }),
         remedies: vec![remedy(facts, &full)],
     })
 }
@@ -71,11 +61,11 @@ fn full(facts: &Facts) -> Option<Full> {
         facts.is_service("apache").then(|| facts.setting("ServerLimit"))?.filter(|places| *places >= 1.0)?;
     let threads = facts.threads_per_process();
     let wanted = facts.setting("MaxRequestWorkers")?;
-    let both = ["scoreboard_full_messages", "scoreboard_full_messages_worker"];
-    let messages = both.iter().filter_map(|name| facts.value(name)).reduce(|sum, count| sum + count);
+    let both = [FactId::scoreboard_full_messages, FactId::scoreboard_full_messages_worker];
+    let messages = both.into_iter().filter_map(|name| facts.value(name)).reduce(|sum, count| sum + count);
     // With fewer places than MaxRequestWorkers needs the log says so of any server that is busy: that is a clamp.
     let said = messages.is_some_and(|count| count >= 1.0) && wanted <= places * threads;
-    let processes = facts.value("service_processes_mean").map(|count| count - 1.0);
+    let processes = facts.value(FactId::service_processes_mean).map(|count| count - 1.0);
     // A process that ended within the window leaves the mean a little lower.
     let all_taken = processes.is_none_or(|count| count >= places - STOPPING_MIN);
     let stopping = stopping(facts, threads).filter(|count| *count >= STOPPING_MIN);
@@ -85,15 +75,18 @@ fn full(facts: &Facts) -> Option<Full> {
             Some(Full { places, stopping, messages })
         }
         // A page that shows none says that it is full of others.
-        _ => (said && processes.is_some() && all_taken && facts.value("processes_stopping_mean").is_none())
-            .then_some(Full { places, stopping: None, messages }),
+        _ => (said
+            && processes.is_some()
+            && all_taken
+            && facts.value(FactId::processes_stopping_mean).is_none())
+        .then_some(Full { places, stopping: None, messages }),
     }
 }
 
 /// Processes that are ending: by the page's count, or by the workers that finish.
 fn stopping(facts: &Facts, threads: f64) -> Option<f64> {
-    let counted = facts.value("processes_stopping_mean");
-    counted.or_else(|| facts.value("workers_finishing_mean").filter(|_| threads == 1.0))
+    let counted = facts.value(FactId::processes_stopping_mean);
+    counted.or_else(|| facts.value(FactId::workers_finishing_mean).filter(|_| threads == 1.0))
 }
 
 fn remedy(facts: &Facts, full: &Full) -> Remedy {
@@ -123,15 +116,15 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const FULL: &[(&str, f64)] = &[
-        ("processes_stopping_mean", 3.0),
-        ("service_processes_mean", 5.0),
-        ("scoreboard_full_messages", 4.0),
-        ("accept_queue_mean", 70.0),
-        ("in_flight_mean", 100.0),
+    const FULL: &[(FactId, f64)] = &[
+        (FactId::processes_stopping_mean, 3.0),
+        (FactId::service_processes_mean, 5.0),
+        (FactId::scoreboard_full_messages, 4.0),
+        (FactId::accept_queue_mean, 70.0),
+        (FactId::in_flight_mean, 100.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -146,15 +139,15 @@ mod tests {
         let none = f64::NAN;
         for (name, changes, confidence) in [
             ("both", vec![], Some(0.95)),
-            ("no log", vec![("scoreboard_full_messages", none)], Some(0.95)),
-            ("no page", vec![("processes_stopping_mean", none)], Some(0.75)),
-            ("nothing ends", vec![("processes_stopping_mean", 0.0)], None),
+            ("no log", vec![(FactId::scoreboard_full_messages, none)], Some(0.95)),
+            ("no page", vec![(FactId::processes_stopping_mean, none)], Some(0.75)),
+            ("nothing ends", vec![(FactId::processes_stopping_mean, 0.0)], None),
             (
                 "places are free",
-                vec![("service_processes_mean", 3.0), ("scoreboard_full_messages", 0.0)],
+                vec![(FactId::service_processes_mean, 3.0), (FactId::scoreboard_full_messages, 0.0)],
                 None,
             ),
-            ("nobody waits", vec![("accept_queue_mean", 0.0)], None),
+            ("nobody waits", vec![(FactId::accept_queue_mean, 0.0)], None),
         ] {
             assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
         }
@@ -163,7 +156,7 @@ mod tests {
     #[test]
     fn there_is_room_for_those_that_end_slowly() {
         for (stopping, to) in [(1.0, 6), (3.0, 9)] {
-            let remedy = with(&[("processes_stopping_mean", stopping)]).unwrap().remedies.remove(0);
+            let remedy = with(&[(FactId::processes_stopping_mean, stopping)]).unwrap().remedies.remove(0);
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{stopping}");
         }
     }

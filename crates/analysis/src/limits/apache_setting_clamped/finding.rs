@@ -1,6 +1,6 @@
 //! When `apache-setting-clamped` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted;
 use crate::limits::apache_workers_exhausted::remedy;
@@ -27,9 +27,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let why = why(facts, &clamp);
-    let said = facts.value("clamp_messages").filter(|said| *said >= 1.0).map_or(String::new(), |said| {
-        format!(" The error log has it {} time{}.", format_number(said), if said == 1.0 { "" } else { "s" })
-    });
+    let said =
+        facts.value(FactId::clamp_messages).filter(|said| *said >= 1.0).map_or(String::new(), |said| {
+            format!(
+                " The error log has it {} time{}.",
+                format_number(said),
+                if said == 1.0 { "" } else { "s" }
+            )
+        });
     Some(Finding {
         id: LimitId::ApacheSettingClamped.into(),
         summary: format!(
@@ -40,19 +45,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if clamp.seen { 0.95 } else { 0.75 },
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "workers_limit",
-            "clamp_messages",
-            "scoreboard_full_fraction",
-            "workers_busy_mean",
-            "processes_at_limit_fraction",
-            "service_processes_mean",
-            "accept_queue_mean",
-            "in_flight_mean",
-            "response_time_mean_us",
-            "cpu_busy_fraction",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            workers_limit, clamp_messages, scoreboard_full_fraction, workers_busy_mean,
+            processes_at_limit_fraction, service_processes_mean, accept_queue_mean, in_flight_mean,
+            response_time_mean_us, cpu_busy_fraction, rate,
+        }),
         remedies: remedy(facts, &clamp, queue).into_iter().collect(),
     })
 }
@@ -61,8 +58,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// must run, and as many requests be with them, where that is known.
 fn is_taken(facts: &Facts, clamp: &Clamp) -> bool {
     let processes =
-        facts.value("service_processes_mean").map(|count| (count - 1.0) * facts.threads_per_process());
-    let requests = facts.value("requests_in_workers_mean");
+        facts.value(FactId::service_processes_mean).map(|count| (count - 1.0) * facts.threads_per_process());
+    let requests = facts.value(FactId::requests_in_workers_mean);
     let outside = || {
         processes.is_some_and(|workers| workers >= clamp.in_force)
             && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
@@ -119,8 +116,8 @@ fn clamp(facts: &Facts) -> Option<Clamp> {
     let threads = clipped.map_or(threads, |(_, limit)| limit);
     let allowed = service.configured_number("ServerLimit").map(|limit| limit * threads);
     let by_files = allowed.filter(|allowed| configured - allowed >= threads);
-    let shown = facts.value("workers_limit").filter(|slots| configured - slots >= threads);
-    let in_force = shown.or(by_files.filter(|_| facts.value("workers_limit").is_none()))?;
+    let shown = facts.value(FactId::workers_limit).filter(|slots| configured - slots >= threads);
+    let in_force = shown.or(by_files.filter(|_| facts.value(FactId::workers_limit).is_none()))?;
     Some(Clamp { threads_wanted, configured, in_force, by_files: by_files.is_some(), seen: shown.is_some() })
 }
 
@@ -178,15 +175,15 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const BUSY: &[(&str, f64)] = &[
-        ("workers_limit", 25.0),
-        ("scoreboard_full_fraction", 1.0),
-        ("accept_queue_mean", 75.0),
-        ("in_flight_mean", 100.0),
-        ("cpu_busy_fraction", 0.1),
+    const BUSY: &[(FactId, f64)] = &[
+        (FactId::workers_limit, 25.0),
+        (FactId::scoreboard_full_fraction, 1.0),
+        (FactId::accept_queue_mean, 75.0),
+        (FactId::in_flight_mean, 100.0),
+        (FactId::cpu_busy_fraction, 0.1),
     ];
 
-    fn with(changes: &[(&str, f64)], most: i64, limit: i64, pending: bool) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], most: i64, limit: i64, pending: bool) -> Option<Finding> {
         let kept = BUSY.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -206,15 +203,22 @@ mod tests {
             ("not read yet", vec![], 400, 16, true, None),
             ("as it is written", vec![], 25, 16, false, None),
             ("rounded down", vec![], 49, 16, false, None),
-            ("not needed", vec![("accept_queue_mean", 0.1)], 400, 1, false, None),
-            ("not busy", vec![("scoreboard_full_fraction", 0.0)], 400, 1, false, None),
-            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], 400, 1, false, None),
+            ("not needed", vec![(FactId::accept_queue_mean, 0.1)], 400, 1, false, None),
+            ("not busy", vec![(FactId::scoreboard_full_fraction, 0.0)], 400, 1, false, None),
+            (
+                "no processor is free",
+                vec![(FactId::pressure_group_cpu_some_fraction, 0.9)],
+                400,
+                1,
+                false,
+                None,
+            ),
             (
                 "files only",
                 vec![
-                    ("workers_limit", f64::NAN),
-                    ("scoreboard_full_fraction", f64::NAN),
-                    ("service_processes_mean", 2.0),
+                    (FactId::workers_limit, f64::NAN),
+                    (FactId::scoreboard_full_fraction, f64::NAN),
+                    (FactId::service_processes_mean, 2.0),
                 ],
                 400,
                 1,
@@ -224,10 +228,10 @@ mod tests {
             (
                 "files only, and processes that nobody asks anything",
                 vec![
-                    ("workers_limit", f64::NAN),
-                    ("scoreboard_full_fraction", f64::NAN),
-                    ("service_processes_mean", 2.0),
-                    ("requests_in_workers_mean", 3.0),
+                    (FactId::workers_limit, f64::NAN),
+                    (FactId::scoreboard_full_fraction, f64::NAN),
+                    (FactId::service_processes_mean, 2.0),
+                    (FactId::requests_in_workers_mean, 3.0),
                 ],
                 400,
                 1,
@@ -256,7 +260,7 @@ mod tests {
     fn threads_that_their_limit_cuts_off_are_told_from_processes() {
         let settings =
             [("MaxRequestWorkers", 200), ("ServerLimit", 2), ("ThreadsPerChild", 100), ("ThreadLimit", 25)];
-        let mut facts = facts(&[&BUSY[1..], &[("workers_limit", 50.0)]].concat(), &settings);
+        let mut facts = facts(&[&BUSY[1..], &[(FactId::workers_limit, 50.0)]].concat(), &settings);
         facts.service.as_mut().unwrap().mode = Some("worker".into());
         let found = check(&facts).unwrap();
         assert!(

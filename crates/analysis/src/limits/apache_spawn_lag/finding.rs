@@ -1,6 +1,6 @@
 //! When `apache-spawn-lag` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted::remedy;
 use crate::resources::time_breakdown::noticed_queue;
@@ -23,7 +23,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let last = facts.value("accept_queue_last");
+    let last = facts.value(FactId::accept_queue_last);
     let end = match last {
         Some(last) if last < queue / 2.0 => {
             format!(" At the end of the window {} waited.", format_number(last))
@@ -41,23 +41,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if grew.by_ids { 0.9 } else { 0.75 },
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "worker_processes_started",
-            "worker_processes_started_per_s",
-            "worker_processes_ended_per_s",
-            "service_processes_grew",
-            "service_processes_min",
-            "service_processes_max",
-            "workers_startable_mean",
-            "accept_queue_mean",
-            "accept_queue_max",
-            "accept_queue_last",
-            "offered_rate",
-            "rate",
-            "response_time_mean_us",
-            "response_time_p99_us",
-            "response_time_p50_us",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            worker_processes_started, worker_processes_started_per_s, worker_processes_ended_per_s,
+            service_processes_grew, service_processes_min, service_processes_max, workers_startable_mean,
+            accept_queue_mean, accept_queue_max, accept_queue_last, offered_rate, rate, response_time_mean_us,
+            response_time_p99_us, response_time_p50_us,
+        }),
         remedies: remedy(facts, &grew, queue).into_iter().collect(),
     })
 }
@@ -74,15 +63,17 @@ struct Growth {
 
 fn growth(facts: &Facts) -> Option<Growth> {
     let allowed = facts.is_service("apache").then(|| facts.setting("MaxRequestWorkers"))??;
-    let grew = facts.value("service_processes_grew").filter(|grew| *grew >= 1.0)?;
-    let most = facts.value("service_processes_max")? - 1.0;
-    let (started_per_s, ended_per_s) =
-        (facts.value("worker_processes_started_per_s"), facts.value("worker_processes_ended_per_s"));
+    let grew = facts.value(FactId::service_processes_grew).filter(|grew| *grew >= 1.0)?;
+    let most = facts.value(FactId::service_processes_max)? - 1.0;
+    let (started_per_s, ended_per_s) = (
+        facts.value(FactId::worker_processes_started_per_s),
+        facts.value(FactId::worker_processes_ended_per_s),
+    );
     let churns =
         started_per_s.zip(ended_per_s).is_some_and(|(started, ended)| ended > ENDED_FRACTION_MAX * started);
-    let at_limit = facts.value("processes_at_limit_fraction").is_some_and(|share| share >= 0.5);
+    let at_limit = facts.value(FactId::processes_at_limit_fraction).is_some_and(|share| share >= 0.5);
     let rises = grew >= GREW_FRACTION_MIN * most;
-    let started = facts.value("worker_processes_started").unwrap_or(grew).max(grew);
+    let started = facts.value(FactId::worker_processes_started).unwrap_or(grew).max(grew);
     (rises && !churns && !at_limit).then_some(Growth {
         started,
         most,
@@ -98,11 +89,11 @@ fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
     // of some moments only.
     let ended_per_s = facts.ended_per_s();
     let measured =
-        facts.value("requests_in_workers_mean").zip(ended_per_s).map(|(at_work, rate)| at_work / rate);
-    let holds_s = measured.or_else(|| facts.value("worker_time_mean_us").map(|us| us / 1e6));
-    let wanted = match (facts.value("offered_rate"), holds_s) {
+        facts.value(FactId::requests_in_workers_mean).zip(ended_per_s).map(|(at_work, rate)| at_work / rate);
+    let holds_s = measured.or_else(|| facts.value(FactId::worker_time_mean_us).map(|us| us / 1e6));
+    let wanted = match (facts.value(FactId::offered_rate), holds_s) {
         (Some(rate), Some(seconds)) => rate * seconds,
-        _ => remedy::demand(facts, facts.value("workers_busy_mean").unwrap_or(1.0), queue),
+        _ => remedy::demand(facts, facts.value(FactId::workers_busy_mean).unwrap_or(1.0), queue),
     };
     // Never more than were seen to suffice, or may be.
     let fits = memory_pressure::workers_that_fit(facts).unwrap_or(f64::MAX);
@@ -138,21 +129,21 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const RUSH: &[(&str, f64)] = &[
-        ("service_processes_grew", 60.0),
-        ("service_processes_max", 65.0),
-        ("worker_processes_started", 62.0),
-        ("worker_processes_started_per_s", 10.0),
-        ("worker_processes_ended_per_s", 0.0),
-        ("processes_at_limit_fraction", 0.0),
-        ("accept_queue_mean", 40.0),
-        ("in_flight_mean", 70.0),
-        ("offered_rate", 80.0),
-        ("worker_time_mean_us", 400_000.0),
-        ("connections_cap", 1000.0),
+    const RUSH: &[(FactId, f64)] = &[
+        (FactId::service_processes_grew, 60.0),
+        (FactId::service_processes_max, 65.0),
+        (FactId::worker_processes_started, 62.0),
+        (FactId::worker_processes_started_per_s, 10.0),
+        (FactId::worker_processes_ended_per_s, 0.0),
+        (FactId::processes_at_limit_fraction, 0.0),
+        (FactId::accept_queue_mean, 40.0),
+        (FactId::in_flight_mean, 70.0),
+        (FactId::offered_rate, 80.0),
+        (FactId::worker_time_mean_us, 400_000.0),
+        (FactId::connections_cap, 1000.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = RUSH.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -166,13 +157,16 @@ mod tests {
             ("started", vec![], Some(0.9)),
             (
                 "only the number of processes",
-                vec![("worker_processes_started_per_s", none), ("worker_processes_ended_per_s", none)],
+                vec![
+                    (FactId::worker_processes_started_per_s, none),
+                    (FactId::worker_processes_ended_per_s, none),
+                ],
                 Some(0.75),
             ),
-            ("churn", vec![("worker_processes_ended_per_s", 9.0)], None),
-            ("a few replaced", vec![("service_processes_grew", 3.0)], None),
-            ("the limit", vec![("processes_at_limit_fraction", 0.8)], None),
-            ("nobody waits", vec![("accept_queue_mean", 0.3)], None),
+            ("churn", vec![(FactId::worker_processes_ended_per_s, 9.0)], None),
+            ("a few replaced", vec![(FactId::service_processes_grew, 3.0)], None),
+            ("the limit", vec![(FactId::processes_at_limit_fraction, 0.8)], None),
+            ("nobody waits", vec![(FactId::accept_queue_mean, 0.3)], None),
         ] {
             assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
         }

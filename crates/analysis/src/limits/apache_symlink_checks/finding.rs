@@ -1,6 +1,6 @@
 //! When `apache-symlink-checks` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::{FileCost, file_cost};
@@ -69,7 +69,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// What the findings rest on.
 fn cited(facts: &Facts) -> Vec<Fact> {
-    facts.cite(&[&file_cost::FACTS[..], &["path_parts_mean"]].concat())
+    facts.cite(&[&file_cost::FACTS[..], &[FactId::path_parts_mean]].concat())
 }
 
 fn confidence(files: &FileCost, seen: f64) -> f64 {
@@ -121,7 +121,7 @@ fn met(facts: &Facts) -> Option<Met> {
     if facts.request_targets.is_empty() {
         let front = RequestTarget { path: "/".into(), share: 1.0, ..RequestTarget::default() };
         let options = in_force::value(service, "Options", Some(&front)).filter(checks)?;
-        let parts = facts.value("path_parts_mean");
+        let parts = facts.value(FactId::path_parts_mean);
         return Some(Met {
             options,
             us: parts.map_or(0.0, |parts| path_us(facts, parts)),
@@ -181,7 +181,8 @@ mod tests {
     }
 
     fn with(depth: usize, options: &str) -> Option<Finding> {
-        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
+        let values =
+            [(FactId::service_cpu_cores, 0.98), (FactId::cores, 1.0), (FactId::cpu_per_request_us, 200.0)];
         let mut facts = facts(&values, &[]);
         facts.service = service(options);
         let target = RequestTarget::of(&format!("http://h/{}object", "d/".repeat(depth))).unwrap();
@@ -191,15 +192,37 @@ mod tests {
 
     #[test]
     fn by_watching_alone_the_log_tells_how_deep_paths_are() {
-        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
+        let values =
+            [(FactId::service_cpu_cores, 0.98), (FactId::cores, 1.0), (FactId::cpu_per_request_us, 200.0)];
         for (more, confidence) in [
-            (&[("path_parts_mean", 120.0)][..], Some(0.75)),
-            (&[("path_parts_mean", 6.0), ("cpu_system_cores", 0.95), ("cpu_user_cores", 0.05)], None),
-            (&[("cpu_system_cores", 0.95), ("cpu_user_cores", 0.05)], Some(0.5)),
+            (&[(FactId::path_parts_mean, 120.0)][..], Some(0.75)),
+            (
+                &[
+                    (FactId::path_parts_mean, 6.0),
+                    (FactId::cpu_system_cores, 0.95),
+                    (FactId::cpu_user_cores, 0.05),
+                ],
+                None,
+            ),
+            (&[(FactId::cpu_system_cores, 0.95), (FactId::cpu_user_cores, 0.05)], Some(0.5)),
             // A quarter of it on a processor of the quick kind.
-            (&[("path_parts_mean", 40.0), ("cpu_system_cores", 0.9), ("cpu_user_cores", 0.1)], Some(0.65)),
-            (&[("path_parts_mean", 40.0), ("cpu_system_cores", 0.7), ("cpu_user_cores", 0.3)], None),
-            (&[("cpu_system_cores", 0.7), ("cpu_user_cores", 0.3)], None),
+            (
+                &[
+                    (FactId::path_parts_mean, 40.0),
+                    (FactId::cpu_system_cores, 0.9),
+                    (FactId::cpu_user_cores, 0.1),
+                ],
+                Some(0.65),
+            ),
+            (
+                &[
+                    (FactId::path_parts_mean, 40.0),
+                    (FactId::cpu_system_cores, 0.7),
+                    (FactId::cpu_user_cores, 0.3),
+                ],
+                None,
+            ),
+            (&[(FactId::cpu_system_cores, 0.7), (FactId::cpu_user_cores, 0.3)], None),
             (&[], None),
         ] {
             let mut facts = facts(&[&values[..], more].concat(), &[]);

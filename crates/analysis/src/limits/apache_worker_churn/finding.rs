@@ -1,6 +1,6 @@
 //! When `apache-worker-churn` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{worker_waits, workers};
@@ -48,20 +48,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if churn.by_ids { 0.95 } else { 0.7 },
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "worker_processes_started_per_s",
-            "worker_processes_ended_per_s",
-            "worker_oldest_mean_s",
-            "forks_per_s",
-            "new_connections_per_s",
-            "worker_processes_mean",
-            "service_processes_mean",
-            "workers_startable_mean",
-            "accept_queue_mean",
-            "service_cpu_cores",
-            "response_time_mean_us",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            worker_processes_started_per_s, worker_processes_ended_per_s, worker_oldest_mean_s, forks_per_s,
+            new_connections_per_s, worker_processes_mean, service_processes_mean, workers_startable_mean,
+            accept_queue_mean, service_cpu_cores, response_time_mean_us, rate,
+        }),
         remedies: vec![remedy(facts, &churn)],
     })
 }
@@ -75,7 +66,8 @@ struct Churn {
 
 fn churn(facts: &Facts) -> Option<Churn> {
     let connections = facts.is_service("apache").then(|| facts.setting("MaxConnectionsPerChild"))??;
-    let accepted = facts.value("new_connections_per_s").or(facts.value("connections_opened_per_s"))?;
+    let accepted =
+        facts.value(FactId::new_connections_per_s).or(facts.value(FactId::connections_opened_per_s))?;
     if connections >= 1.0 && is_at_ceiling(facts, connections, accepted) {
         return Some(Churn { connections, started_per_s: accepted / connections, by_ids: true });
     }
@@ -83,9 +75,11 @@ fn churn(facts: &Facts) -> Option<Churn> {
         return None;
     }
     // Those that begin and end between two looks are counted by nobody but the machine's forks.
-    let seen = facts.value("worker_processes_started_per_s").zip(facts.value("worker_processes_ended_per_s"));
+    let seen = facts
+        .value(FactId::worker_processes_started_per_s)
+        .zip(facts.value(FactId::worker_processes_ended_per_s));
     let by_ids = seen.map(|(started, ended)| started.min(ended));
-    let started_per_s = by_ids.or(facts.value("forks_per_s"))?;
+    let started_per_s = by_ids.or(facts.value(FactId::forks_per_s))?;
     let threads = facts.threads_per_process();
     let is_fast = started_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;
     let explained = started_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
@@ -97,13 +91,13 @@ fn churn(facts: &Facts) -> Option<Churn> {
 /// Processors that are full otherwise would not let just so many through.
 fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
     let prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
-    let short_lived = facts.value("worker_oldest_mean_s").is_some_and(|seconds| seconds <= LIVES_MAX_S);
+    let short_lived = facts.value(FactId::worker_oldest_mean_s).is_some_and(|seconds| seconds <= LIVES_MAX_S);
     let share = accepted / (STARTED_PER_S_MAX * connections);
     prefork && short_lived && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
 }
 
 fn remedy(facts: &Facts, churn: &Churn) -> Remedy {
-    let leaks = facts.value("worker_growth_by_age_bytes").is_some_and(|bytes| bytes > 0.0);
+    let leaks = facts.value(FactId::worker_growth_by_age_bytes).is_some_and(|bytes| bytes > 0.0);
     let to = if leaks { CONNECTIONS_WITH_LEAK } else { 0 };
     Remedy {
         setting: SettingId::of_service("apache", "MaxConnectionsPerChild"),
@@ -126,17 +120,17 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const CHURN: &[(&str, f64)] = &[
-        ("worker_processes_started_per_s", 27.0),
-        ("worker_processes_ended_per_s", 26.0),
-        ("new_connections_per_s", 80.0),
-        ("forks_per_s", 29.0),
-        ("accept_queue_mean", 20.0),
-        ("in_flight_mean", 40.0),
-        ("cpu_busy_fraction", 0.2),
+    const CHURN: &[(FactId, f64)] = &[
+        (FactId::worker_processes_started_per_s, 27.0),
+        (FactId::worker_processes_ended_per_s, 26.0),
+        (FactId::new_connections_per_s, 80.0),
+        (FactId::forks_per_s, 29.0),
+        (FactId::accept_queue_mean, 20.0),
+        (FactId::in_flight_mean, 40.0),
+        (FactId::cpu_busy_fraction, 0.2),
     ];
 
-    fn with(changes: &[(&str, f64)], connections: i64) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], connections: i64) -> Option<Finding> {
         let kept = CHURN.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -150,21 +144,24 @@ mod tests {
             ("three each", vec![], 3, Some(0.95)),
             (
                 "ids unseen",
-                vec![("worker_processes_started_per_s", none), ("worker_processes_ended_per_s", none)],
+                vec![
+                    (FactId::worker_processes_started_per_s, none),
+                    (FactId::worker_processes_ended_per_s, none),
+                ],
                 3,
                 Some(0.7),
             ),
             ("for ever", vec![], 0, None),
-            ("they only begin", vec![("worker_processes_ended_per_s", 0.0)], 3, None),
-            ("others end, too, but not these", vec![("new_connections_per_s", 800.0)], 3, None),
-            ("nobody waits", vec![("accept_queue_mean", 0.2)], 3, None),
+            ("they only begin", vec![(FactId::worker_processes_ended_per_s, 0.0)], 3, None),
+            ("others end, too, but not these", vec![(FactId::new_connections_per_s, 800.0)], 3, None),
+            ("nobody waits", vec![(FactId::accept_queue_mean, 0.2)], 3, None),
             (
                 "gone before anybody looks",
                 vec![
-                    ("new_connections_per_s", 479.0),
-                    ("worker_processes_started_per_s", 12.0),
-                    ("worker_oldest_mean_s", 0.8),
-                    ("pressure_group_cpu_some_fraction", 0.9),
+                    (FactId::new_connections_per_s, 479.0),
+                    (FactId::worker_processes_started_per_s, 12.0),
+                    (FactId::worker_oldest_mean_s, 0.8),
+                    (FactId::pressure_group_cpu_some_fraction, 0.9),
                 ],
                 15,
                 Some(0.95),
@@ -172,14 +169,14 @@ mod tests {
             (
                 "they stay",
                 vec![
-                    ("worker_processes_started_per_s", 12.0),
-                    ("new_connections_per_s", 479.0),
-                    ("worker_oldest_mean_s", 9.0),
+                    (FactId::worker_processes_started_per_s, 12.0),
+                    (FactId::new_connections_per_s, 479.0),
+                    (FactId::worker_oldest_mean_s, 9.0),
                 ],
                 15,
                 None,
             ),
-            ("forks cost the processors", vec![("pressure_group_cpu_some_fraction", 0.9)], 3, None),
+            ("forks cost the processors", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], 3, None),
         ] {
             let found = with(&changes, connections).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");
@@ -189,7 +186,7 @@ mod tests {
     #[test]
     fn a_leak_keeps_a_bound() {
         for (growth, to) in [(f64::NAN, 0), (0.0, 0), (3e6, 10_000)] {
-            let remedy = with(&[("worker_growth_by_age_bytes", growth)], 3).unwrap().remedies.remove(0);
+            let remedy = with(&[(FactId::worker_growth_by_age_bytes, growth)], 3).unwrap().remedies.remove(0);
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{growth}");
         }
     }

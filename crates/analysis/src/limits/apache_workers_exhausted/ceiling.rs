@@ -1,6 +1,6 @@
 //! Workers of Apache, by Little's law: workers = rate x time that a request holds one.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::utilisation::together;
@@ -14,8 +14,8 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
         max,
         binds_at_rate: max.zip(holds_us).map(|(max, us)| max * 1e6 / us),
         error: together(&[
-            facts.value("rate_ci95_fraction"),
-            facts.value("ahead_workers_busy_ci95_fraction"),
+            facts.value(FactId::rate_ci95_fraction),
+            facts.value(FactId::ahead_workers_busy_ci95_fraction),
         ]),
         ..Usage::default()
     };

@@ -1,6 +1,6 @@
 //! When `apache-workers-exhausted` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::{apache_async_cap, keepalive_holds_workers};
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
@@ -29,8 +29,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let wait = accept_queue_wait_us(facts)
         .map_or(String::new(), |us| format!(", each for about {}", format_time(us)));
-    let behind =
-        facts.value("fpm_queue_behind_mean").filter(|behind| *behind >= BEHIND_FRACTION_MIN * proof.workers);
+    let behind = facts
+        .value(FactId::fpm_queue_behind_mean)
+        .filter(|behind| *behind >= BEHIND_FRACTION_MIN * proof.workers);
     let summary = format!(
         "Apache has no free worker: {}, while {} connections on average wait to be accepted{wait}.{}",
         proof.words,
@@ -50,30 +51,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const CITED: [&str; 22] = [
-    "scoreboard_full_fraction",
-    "workers_when_full",
-    "workers_limit",
-    "workers_busy_mean",
-    "workers_writing_mean",
-    "workers_keepalive_mean",
-    "workers_reading_mean",
-    "processes_at_limit_fraction",
-    "service_processes_mean",
-    "accept_queue_mean",
-    "accept_queue_max",
-    "worker_time_mean_us",
-    "cpu_busy_fraction",
-    "service_cpu_cores",
-    "pressure_group_cpu_some_fraction",
-    "fpm_queue_behind_mean",
-    "status_unanswered_fraction",
-    "rate",
-    "ended_per_s",
-    "offered_rate",
-    "response_time_mean_us",
-    "in_flight_mean",
-];
+const CITED: [FactId; 22] = fact_ids! {
+    scoreboard_full_fraction, workers_when_full, workers_limit, workers_busy_mean, workers_writing_mean,
+    workers_keepalive_mean, workers_reading_mean, processes_at_limit_fraction, service_processes_mean,
+    accept_queue_mean, accept_queue_max, worker_time_mean_us, cpu_busy_fraction, service_cpu_cores,
+    pressure_group_cpu_some_fraction, fpm_queue_behind_mean, status_unanswered_fraction, rate, ended_per_s,
+    offered_rate, response_time_mean_us, in_flight_mean,
+};
 
 /// What the workers do meanwhile, in a sentence.
 fn doing(facts: &Facts, behind: Option<f64>) -> String {
@@ -84,7 +68,7 @@ fn doing(facts: &Facts, behind: Option<f64>) -> String {
         );
     }
     let Some((fact, count, words)) = worker_waits::mostly(facts) else { return String::new() };
-    let each = facts.value("service_cpu_cores").filter(|_| fact == "workers_writing_mean");
+    let each = facts.value(FactId::service_cpu_cores).filter(|_| fact == FactId::workers_writing_mean);
     let waiting = each.filter(|cores| *cores <= WAITING_CORES_MAX * count).map_or(String::new(), |cores| {
         let what = concurrency::waits_for(facts, count).map_or(String::new(), |what| format!(" ({what})"));
         format!(
@@ -101,20 +85,20 @@ pub(crate) mod tests {
     use crate::facts::testing::facts;
 
     /// 150 prefork workers of 200 ms, all of them taken, under 450 users.
-    pub(crate) const EXHAUSTED: &[(&str, f64)] = &[
-        ("scoreboard_full_fraction", 1.0),
-        ("workers_limit", 150.0),
-        ("workers_busy_mean", 149.0),
-        ("accept_queue_mean", 300.0),
-        ("in_flight_mean", 450.0),
-        ("cpu_busy_fraction", 0.3),
-        ("rate", 750.0),
-        ("response_time_mean_us", 600_000.0),
-        ("worker_time_mean_us", 200_000.0),
+    pub(crate) const EXHAUSTED: &[(FactId, f64)] = &[
+        (FactId::scoreboard_full_fraction, 1.0),
+        (FactId::workers_limit, 150.0),
+        (FactId::workers_busy_mean, 149.0),
+        (FactId::accept_queue_mean, 300.0),
+        (FactId::in_flight_mean, 450.0),
+        (FactId::cpu_busy_fraction, 0.3),
+        (FactId::rate, 750.0),
+        (FactId::response_time_mean_us, 600_000.0),
+        (FactId::worker_time_mean_us, 200_000.0),
     ];
     pub(crate) const PREFORK: &[(&str, i64)] = &[("MaxRequestWorkers", 150), ("ServerLimit", 256)];
 
-    pub(crate) fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    pub(crate) fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let mut values: Vec<_> = EXHAUSTED
             .iter()
             .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
@@ -126,31 +110,37 @@ pub(crate) mod tests {
 
     #[test]
     fn it_stays_silent_without_proof() {
-        for (name, value) in
-            [("accept_queue_mean", 0.2), ("scoreboard_full_fraction", 0.2), ("accept_queue_mean", f64::NAN)]
-        {
+        for (name, value) in [
+            (FactId::accept_queue_mean, 0.2),
+            (FactId::scoreboard_full_fraction, 0.2),
+            (FactId::accept_queue_mean, f64::NAN),
+        ] {
             assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
         }
     }
 
     #[test]
     fn processors_that_are_full_with_work_nobody_sees_leave_a_doubt() {
-        let full = [("cores", 2.0), ("cpu_busy_fraction", 0.98), ("pressure_cpu_some_fraction", 0.9)];
+        let full = [
+            (FactId::cores, 2.0),
+            (FactId::cpu_busy_fraction, 0.98),
+            (FactId::pressure_cpu_some_fraction, 0.9),
+        ];
         assert_eq!(with(&full).unwrap().confidence, 0.5);
-        let others = [("service_cpu_cores", 0.2), ("pressure_group_cpu_some_fraction", 0.1)];
+        let others = [(FactId::service_cpu_cores, 0.2), (FactId::pressure_group_cpu_some_fraction, 0.1)];
         assert_eq!(with(&[&full[..], &others].concat()).unwrap().confidence, 0.95, "others fill them");
     }
 
     #[test]
     fn without_a_status_page_the_processes_tell() {
         let outside = [
-            ("scoreboard_full_fraction", f64::NAN),
-            ("workers_limit", f64::NAN),
-            ("workers_busy_mean", f64::NAN),
-            ("worker_time_mean_us", f64::NAN),
+            (FactId::scoreboard_full_fraction, f64::NAN),
+            (FactId::workers_limit, f64::NAN),
+            (FactId::workers_busy_mean, f64::NAN),
+            (FactId::worker_time_mean_us, f64::NAN),
         ];
         for (share, confidence) in [(1.0, Some(0.7)), (0.5, Some(0.7)), (0.4, None)] {
-            let finding = with(&[&outside[..], &[("processes_at_limit_fraction", share)][..]].concat());
+            let finding = with(&[&outside[..], &[(FactId::processes_at_limit_fraction, share)][..]].concat());
             assert_eq!(finding.map(|finding| finding.confidence), confidence, "{share}");
         }
     }
@@ -159,9 +149,9 @@ pub(crate) mod tests {
     fn processes_without_requests_are_held_by_something_else() {
         for (requests, confidence) in [(150.0, 0.7), (100.0, 0.45)] {
             let finding = with(&[
-                ("scoreboard_full_fraction", f64::NAN),
-                ("processes_at_limit_fraction", 1.0),
-                ("requests_in_workers_mean", requests),
+                (FactId::scoreboard_full_fraction, f64::NAN),
+                (FactId::processes_at_limit_fraction, 1.0),
+                (FactId::requests_in_workers_mean, requests),
             ]);
             assert_eq!(finding.unwrap().confidence, confidence, "{requests}");
         }
@@ -171,9 +161,9 @@ pub(crate) mod tests {
     fn a_scoreboard_that_hardly_ever_answers_does_not_speak_for_the_rest() {
         for (unanswered, fires) in [(0.8, true), (0.1, false)] {
             let finding = with(&[
-                ("scoreboard_full_fraction", 0.0),
-                ("status_unanswered_fraction", unanswered),
-                ("processes_at_limit_fraction", 1.0),
+                (FactId::scoreboard_full_fraction, 0.0),
+                (FactId::status_unanswered_fraction, unanswered),
+                (FactId::processes_at_limit_fraction, 1.0),
             ]);
             assert_eq!(finding.is_some(), fires, "{unanswered}");
         }
@@ -181,13 +171,16 @@ pub(crate) mod tests {
 
     #[test]
     fn a_queue_that_stands_explains_those_that_stand_in_it() {
-        let finding = with(&[("connections_opened_per_s", 0.0)]).unwrap();
+        let finding = with(&[(FactId::connections_opened_per_s, 0.0)]).unwrap();
         assert_eq!(finding.explains_fraction, Some(0.667));
         assert!(!finding.summary.contains("each for"), "{}", finding.summary);
     }
 
     #[test]
     fn workers_that_wait_for_memory_are_not_the_limit() {
-        assert!(with(&[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none());
+        assert!(
+            with(&[(FactId::pressure_memory_full_fraction, 0.4), (FactId::swapped_in_pages_per_s, 900.0)])
+                .is_none()
+        );
     }
 }

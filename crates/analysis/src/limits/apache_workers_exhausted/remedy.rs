@@ -1,6 +1,6 @@
 //! What to do about exhausted workers: how many are wanted, what memory and a reload allow, and what that should give.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::memory_pressure;
 use crate::resources::processors::rate_at_cpu;
 use crate::resources::workers::HEADROOM;
@@ -72,19 +72,19 @@ const AT_WORK_MIN: f64 = 0.9;
 /// for how long the server has been too slow. Where that many workers would do, and yet all are taken, connections
 /// hold them between requests, and what is connected counts. Never more than the connections there are.
 pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
-    let time_us = facts.value("worker_time_mean_us");
+    let time_us = facts.value(FactId::worker_time_mean_us);
     let at_goal = match (facts.goal, time_us) {
         (Some(Goal::Rate(rate)), Some(time_us)) => rate * time_us / 1e6,
         _ => 0.0,
     };
     // Dead places behind a lowered limit show as busy.
-    let busy = facts.value("workers_busy_mean").map_or(workers, |busy| busy.min(workers));
-    let now = (busy + queue).max(facts.value("in_flight_mean").unwrap_or(0.0));
-    let now = match (facts.value("offered_rate"), facts.value("connections_cap")) {
+    let busy = facts.value(FactId::workers_busy_mean).map_or(workers, |busy| busy.min(workers));
+    let now = (busy + queue).max(facts.value(FactId::in_flight_mean).unwrap_or(0.0));
+    let now = match (facts.value(FactId::offered_rate), facts.value(FactId::connections_cap)) {
         (Some(offered), Some(cap)) => {
             // All workers are taken: so many of them over the rate is the time each takes. A status page that waits in the
             // same queue tells too few moments for its own measure, where requests and not connections hold the workers.
-            let writing = facts.value("workers_writing_mean").map(|writing| writing / workers);
+            let writing = facts.value(FactId::workers_writing_mean).map(|writing| writing / workers);
             let is_at_work = writing.is_some_and(|share| share >= AT_WORK_MIN);
             let taken_s = facts.ended_per_s().map(|rate| workers / rate);
             let times_s = [time_us.map(|us| us / 1e6), taken_s.filter(|_| is_at_work || time_us.is_none())];
@@ -95,13 +95,13 @@ pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
     };
     // The parts of a page are asked for over several connections at once, and wait for each other's workers: a worker for
     // each visitor serves all of them at once.
-    let users = facts.value("users").filter(|users| *users > workers);
+    let users = facts.value(FactId::users).filter(|users| *users > workers);
     users.map_or(now, |users| now.min(users)).max(at_goal)
 }
 
 fn risk(facts: &Facts, to: f64, restart: bool) -> String {
     let mut parts = vec![];
-    if let Some(each) = facts.value("worker_private_mean_bytes") {
+    if let Some(each) = facts.value(FactId::worker_private_mean_bytes) {
         let all = each * to / facts.threads_per_process();
         parts.push(format!("up to {} of memory for all workers", format_bytes(all)));
     }
@@ -120,7 +120,7 @@ fn risk(facts: &Facts, to: f64, restart: bool) -> String {
 pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted> {
     let ended_per_s = facts.ended_per_s()?;
     // With fewer requests than workers something else holds these: how many would be free for requests is not known.
-    let in_flight = facts.value("in_flight_mean").filter(|in_flight| *in_flight > workers)?;
+    let in_flight = facts.value(FactId::in_flight_mean).filter(|in_flight| *in_flight > workers)?;
     let by_workers = ended_per_s * (to.min(in_flight) / workers);
     let by_users = by_users(facts, ended_per_s, in_flight)?;
     let by_workers = by_workers.min(by_users);
@@ -129,8 +129,8 @@ pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted>
         Some(by_cpu) if by_cpu < by_workers => (by_cpu, PREDICTION_ERROR_CPU),
         _ => (by_workers, PREDICTION_ERROR),
     };
-    let rate = facts.value("offered_rate").map_or(rate, |offered| rate.min(offered));
-    let error = error.hypot(facts.value("rate_ci95_fraction").unwrap_or(0.0));
+    let rate = facts.value(FactId::offered_rate).map_or(rate, |offered| rate.min(offered));
+    let error = error.hypot(facts.value(FactId::rate_ci95_fraction).unwrap_or(0.0));
     let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
     Some(Predicted { rate: significant(rate, 3), ci95: [bound(-1.0), bound(1.0)] })
 }
@@ -139,8 +139,8 @@ pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted>
 /// their number over what is left of their cycle when nobody waits for a worker. `None` where it cannot be told: visitors
 /// with several requests at once.
 fn by_users(facts: &Facts, ended_per_s: f64, in_flight: f64) -> Option<f64> {
-    let Some(users) = facts.value("users") else { return Some(f64::INFINITY) };
-    let in_workers = facts.value("requests_in_workers_mean").filter(|in_workers| *in_workers > 0.0);
+    let Some(users) = facts.value(FactId::users) else { return Some(f64::INFINITY) };
+    let in_workers = facts.value(FactId::requests_in_workers_mean).filter(|in_workers| *in_workers > 0.0);
     let thinking = users - in_flight;
     // Rounding and the ends of the window: a request more than there are users is none too many.
     if thinking < -1.0 - 0.02 * users {
@@ -153,8 +153,10 @@ fn by_users(facts: &Facts, ended_per_s: f64, in_flight: f64) -> Option<f64> {
 
 /// Whether the requests use so much of the processors that it can be told how much more they will.
 fn uses_processors(facts: &Facts) -> bool {
-    let cores = facts.value("service_cpu_cores").zip(facts.value("cores"));
-    cores.is_none_or(|(used, cores)| used + facts.value("client_cpu_cores").unwrap_or(0.0) > 0.01 * cores)
+    let cores = facts.value(FactId::service_cpu_cores).zip(facts.value(FactId::cores));
+    cores.is_none_or(|(used, cores)| {
+        used + facts.value(FactId::client_cpu_cores).unwrap_or(0.0) > 0.01 * cores
+    })
 }
 
 #[cfg(test)]
@@ -179,7 +181,8 @@ mod tests {
 
     #[test]
     fn up_to_server_limit_a_reload_does() {
-        let remedy = &with(&[("in_flight_mean", 180.0), ("accept_queue_mean", 30.0)]).unwrap().remedies[0];
+        let remedy =
+            &with(&[(FactId::in_flight_mean, 180.0), (FactId::accept_queue_mean, 30.0)]).unwrap().remedies[0];
         assert_eq!((remedy.to.clone(), remedy.class), (Some(SettingValue::Integer(234)), ApplyClass::Reload));
         assert!(remedy.together_with.is_empty());
     }
@@ -187,11 +190,11 @@ mod tests {
     #[test]
     fn memory_bounds_it_and_cpu_bounds_the_prediction() {
         let remedy = &with(&[
-            ("memory_available_min_bytes", 400e6),
-            ("memory_limit_bytes", 1000e6),
-            ("worker_private_mean_bytes", 2e6),
-            ("worker_memory_sum_bytes", 500e6),
-            ("cpu_busy_fraction", 0.7),
+            (FactId::memory_available_min_bytes, 400e6),
+            (FactId::memory_limit_bytes, 1000e6),
+            (FactId::worker_private_mean_bytes, 2e6),
+            (FactId::worker_memory_sum_bytes, 500e6),
+            (FactId::cpu_busy_fraction, 0.7),
         ])
         .unwrap()
         .remedies[0];
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(remedy.predicted.as_ref().unwrap().rate, 1020.0);
     }
 
-    fn event(values: &[(&str, f64)], threads: i64) -> Vec<Remedy> {
+    fn event(values: &[(FactId, f64)], threads: i64) -> Vec<Remedy> {
         let settings = [("MaxRequestWorkers", 150), ("ServerLimit", 16), ("ThreadsPerChild", threads)];
         let mut facts = facts(values, &settings);
         facts.service.as_mut().unwrap().mode = Some("event".into());
@@ -220,10 +223,10 @@ mod tests {
     #[test]
     fn the_bound_of_memory_holds_after_rounding() {
         let memory = [
-            ("memory_available_min_bytes", 400e6),
-            ("memory_limit_bytes", 1000e6),
-            ("worker_memory_sum_bytes", 500e6),
-            ("worker_private_mean_bytes", 90e6),
+            (FactId::memory_available_min_bytes, 400e6),
+            (FactId::memory_limit_bytes, 1000e6),
+            (FactId::worker_memory_sum_bytes, 500e6),
+            (FactId::worker_private_mean_bytes, 90e6),
         ];
         // 800 MB hold 8 processes of 90 MB: 200 threads, where 225 would be the nearest to 8.9 of them.
         let remedies = event(&[EXHAUSTED, &memory[..]].concat(), 25);
@@ -247,30 +250,34 @@ mod tests {
     #[test]
     fn open_arrival_wants_what_is_offered() {
         // 20 workers of 200 ms give 100/s; 300/s are offered over up to 200 connections.
-        let open = |changes: &[(&str, f64)]| {
+        let open = |changes: &[(FactId, f64)]| {
             let values = [
-                ("workers_when_full", 20.0),
-                ("workers_busy_mean", 20.0),
-                ("accept_queue_mean", 180.0),
-                ("in_flight_mean", 200.0),
-                ("rate", 100.0),
-                ("offered_rate", 300.0),
-                ("connections_cap", 200.0),
+                (FactId::workers_when_full, 20.0),
+                (FactId::workers_busy_mean, 20.0),
+                (FactId::accept_queue_mean, 180.0),
+                (FactId::in_flight_mean, 200.0),
+                (FactId::rate, 100.0),
+                (FactId::offered_rate, 300.0),
+                (FactId::connections_cap, 200.0),
             ];
             with(&[&values[..], changes].concat()).unwrap().remedies.remove(0)
         };
         let remedy = open(&[]);
         assert_eq!(remedy.to, Some(SettingValue::Integer(78)));
         assert_eq!(remedy.predicted.unwrap().rate, 300.0);
-        assert_eq!(open(&[("worker_time_mean_us", f64::NAN)]).to, Some(SettingValue::Integer(78)));
+        assert_eq!(open(&[(FactId::worker_time_mean_us, f64::NAN)]).to, Some(SettingValue::Integer(78)));
         // The status page came through twice, and tells a third of the time; all the workers were at work.
-        let rarely = [("worker_time_mean_us", 65_000.0), ("workers_writing_mean", 20.0)];
+        let rarely = [(FactId::worker_time_mean_us, 65_000.0), (FactId::workers_writing_mean, 20.0)];
         assert_eq!(open(&rarely).to, Some(SettingValue::Integer(78)));
     }
 
     #[test]
     fn kept_connections_hold_more_workers_than_their_requests_need() {
-        let held = [("offered_rate", 500.0), ("connections_cap", 200.0), ("in_flight_mean", 200.0)];
+        let held = [
+            (FactId::offered_rate, 500.0),
+            (FactId::connections_cap, 200.0),
+            (FactId::in_flight_mean, 200.0),
+        ];
         assert_eq!(with(&held).unwrap().remedies[0].to, Some(SettingValue::Integer(260)));
     }
 
@@ -279,15 +286,15 @@ mod tests {
         // 100 users who think 0.3 s over 12 workers of 0.2 s: 60/s, 82 under way, of which 70 wait.
         let think = |in_flight: f64| {
             let values = [
-                ("workers_limit", 12.0),
-                ("workers_busy_mean", 12.0),
-                ("rate", 60.0),
-                ("worker_time_mean_us", 200_000.0),
-                ("accept_queue_mean", 70.0),
-                ("requests_in_workers_mean", 12.0),
-                ("users", 100.0),
-                ("cpu_busy_fraction", 0.05),
-                ("in_flight_mean", in_flight),
+                (FactId::workers_limit, 12.0),
+                (FactId::workers_busy_mean, 12.0),
+                (FactId::rate, 60.0),
+                (FactId::worker_time_mean_us, 200_000.0),
+                (FactId::accept_queue_mean, 70.0),
+                (FactId::requests_in_workers_mean, 12.0),
+                (FactId::users, 100.0),
+                (FactId::cpu_busy_fraction, 0.05),
+                (FactId::in_flight_mean, in_flight),
             ];
             with(&values).unwrap().remedies.remove(0)
         };
@@ -301,7 +308,8 @@ mod tests {
     #[test]
     fn the_interval_has_the_noise_of_the_rate_in_it() {
         for (noise, ci95) in [(f64::NAN, [2030.0, 2480.0]), (0.1, [1930.0, 2570.0])] {
-            let predicted = with(&[("rate_ci95_fraction", noise)]).unwrap().remedies.remove(0).predicted;
+            let predicted =
+                with(&[(FactId::rate_ci95_fraction, noise)]).unwrap().remedies.remove(0).predicted;
             assert_eq!(predicted.unwrap().ci95, ci95, "{noise}");
         }
     }
@@ -309,10 +317,11 @@ mod tests {
     #[test]
     fn late_answers_and_others_processor_time_count_for_what_they_are() {
         let rate =
-            |changes: &[(&str, f64)]| with(changes).unwrap().remedies.remove(0).predicted.unwrap().rate;
-        assert_eq!(rate(&[("ended_per_s", 800.0)]), 2400.0);
+            |changes: &[(FactId, f64)]| with(changes).unwrap().remedies.remove(0).predicted.unwrap().rate;
+        assert_eq!(rate(&[(FactId::ended_per_s, 800.0)]), 2400.0);
         // 0.7 of two cores busy, of them 0.5 by other processes: 0.25 of the machine for 750/s.
-        let others = [("cpu_busy_fraction", 0.7), ("cores", 2.0), ("service_cpu_cores", 0.5)];
+        let others =
+            [(FactId::cpu_busy_fraction, 0.7), (FactId::cores, 2.0), (FactId::service_cpu_cores, 0.5)];
         assert_eq!(rate(&others), 1500.0);
     }
 }

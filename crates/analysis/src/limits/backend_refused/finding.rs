@@ -1,6 +1,6 @@
 //! When `backend-refused` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::{concurrency, memory_evidence};
@@ -19,20 +19,20 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if memory_evidence::is_proven(facts) {
         return None;
     }
-    let logged: f64 = LOGGED.iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
-    let per_s = facts.window_s("backend_unreachable_logged").map(|window_s| logged / window_s);
+    let logged: f64 = LOGGED.into_iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
+    let per_s = facts.window_s(FactId::backend_unreachable_logged).map(|window_s| logged / window_s);
     let is_logged = logged >= 1.0 && per_s.is_none_or(|rate| rate >= REFUSED_PER_S_MIN);
-    let answered = facts.value("bad_gateway_fraction").filter(|share| *share >= FAILED_FRACTION_MIN);
+    let answered = facts.value(FactId::bad_gateway_fraction).filter(|share| *share >= FAILED_FRACTION_MIN);
     let by_log = || {
         let (errors, all) =
-            (facts.value("server_errors_answered_per_s")?, facts.value("answers_logged_per_s")?);
+            (facts.value(FactId::server_errors_answered_per_s)?, facts.value(FactId::answers_logged_per_s)?);
         (errors / all >= FAILED_FRACTION_MIN).then_some(errors / all)
     };
     let lost = match facts.loaded {
         true => answered?,
         false => by_log().filter(|_| is_logged)?,
     };
-    let refused = facts.value("connections_refused_logged").is_some_and(|times| times >= 1.0);
+    let refused = facts.value(FactId::connections_refused_logged).is_some_and(|times| times >= 1.0);
     let targets = targets(facts, refused);
     let at = if targets.is_empty() { String::new() } else { format!(" at {}", targets.join(" or ")) };
     let how = match (is_logged, refused) {
@@ -108,33 +108,22 @@ fn listens_unasked(facts: &Facts) -> Vec<(&str, &str)> {
 
 /// Whether the server itself had nothing left to connect with: then the backend may be well.
 fn is_known_why(facts: &Facts, logged: f64) -> bool {
-    let own = ["no_address_logged", "no_descriptors_logged"]
-        .iter()
+    let own = [FactId::no_address_logged, FactId::no_descriptors_logged]
+        .into_iter()
         .filter_map(|name| facts.value(name))
         .sum::<f64>();
     own >= 0.5 * logged
 }
 
-const LOGGED: [&str; 4] = [
-    "backend_unreachable_logged",
-    "backend_connections_failed_logged",
-    "backend_dispatch_failed_logged",
-    "proxy_connections_failed_logged",
-];
-const CITED: [&str; 12] = [
-    "backend_unreachable_logged",
-    "backend_connections_failed_logged",
-    "backend_dispatch_failed_logged",
-    "proxy_connections_failed_logged",
-    "connections_refused_logged",
-    "no_address_logged",
-    "no_descriptors_logged",
-    "bad_gateway_fraction",
-    "failed_fraction",
-    "server_errors_answered_per_s",
-    "rate",
-    "ended_per_s",
-];
+const LOGGED: [FactId; 4] = fact_ids! {
+    backend_unreachable_logged, backend_connections_failed_logged, backend_dispatch_failed_logged,
+    proxy_connections_failed_logged,
+};
+const CITED: [FactId; 12] = fact_ids! {
+    backend_unreachable_logged, backend_connections_failed_logged, backend_dispatch_failed_logged,
+    proxy_connections_failed_logged, connections_refused_logged, no_address_logged, no_descriptors_logged,
+    bad_gateway_fraction, failed_fraction, server_errors_answered_per_s, rate, ended_per_s,
+};
 
 /// Where the configuration looks for backends, without those that are known to be there. A refused connection is one to an
 /// address: sockets of files that nobody reads are told otherwise.
@@ -166,7 +155,7 @@ mod tests {
     use webdyno_model::change::ApplyClass;
     use webdyno_model::service::ScopedSetting;
 
-    fn of(values: &[(&str, f64)], handlers: &[&str]) -> Facts {
+    fn of(values: &[(FactId, f64)], handlers: &[&str]) -> Facts {
         let mut facts = facts(values, &[]);
         let setting = |value: &&str| ScopedSetting {
             setting: "SetHandler".into(),
@@ -177,11 +166,11 @@ mod tests {
         facts
     }
 
-    const REFUSED: [(&str, f64); 4] = [
-        ("backend_unreachable_logged", 300.0),
-        ("backend_connections_failed_logged", 300.0),
-        ("connections_refused_logged", 300.0),
-        ("bad_gateway_fraction", 0.5),
+    const REFUSED: [(FactId, f64); 4] = [
+        (FactId::backend_unreachable_logged, 300.0),
+        (FactId::backend_connections_failed_logged, 300.0),
+        (FactId::connections_refused_logged, 300.0),
+        (FactId::bad_gateway_fraction, 0.5),
     ];
 
     #[test]
@@ -234,15 +223,18 @@ mod tests {
 
     #[test]
     fn a_message_now_and_then_or_errors_of_the_application_are_none() {
-        let with = |changes: &[(&str, f64)]| {
+        let with = |changes: &[(FactId, f64)]| {
             let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
             let values: Vec<_> = kept.chain(changes).copied().collect();
             check(&of(&values, &[]))
         };
-        assert!(with(&[("bad_gateway_fraction", 0.001)]).is_none());
+        assert!(with(&[(FactId::bad_gateway_fraction, 0.001)]).is_none());
         let silent: Vec<_> = REFUSED[..3].iter().map(|(name, _)| (*name, 0.0)).collect();
         assert_eq!(with(&silent).unwrap().confidence, 0.5);
-        assert_eq!(with(&[("no_address_logged", 290.0)]).unwrap().confidence, 0.4);
-        assert!(with(&[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none());
+        assert_eq!(with(&[(FactId::no_address_logged, 290.0)]).unwrap().confidence, 0.4);
+        assert!(
+            with(&[(FactId::pressure_memory_full_fraction, 0.4), (FactId::swapped_in_pages_per_s, 900.0)])
+                .is_none()
+        );
     }
 }

@@ -1,17 +1,13 @@
 //! Each kind of limit on facts by hand.
 
-use crate::facts::Facts;
-use crate::facts::testing::facts;
+use crate::facts::testing::{facts, of_pool, set};
+use crate::facts::{FactId, Facts};
 use crate::limits::{LimitId, ceilings, resource_ceilings};
 use crate::resources::processors::rate_at_cpu;
-use webdyno_model::fact::Fact;
 
-fn with(values: &[(&str, f64)], each: &[(&str, &str, f64)]) -> Facts {
-    let mut facts = facts(&[&[("rate", 100.0)], values].concat(), &[]);
-    let known = facts.cite(&["rate"]).remove(0);
-    for (name, instance, value) in each {
-        facts.insert_of(instance, Fact { name: (*name).into(), value: *value, ..known.clone() });
-    }
+fn with(values: &[(FactId, f64)], each: &[(FactId, &str, f64)]) -> Facts {
+    let mut facts = facts(&[&[(FactId::rate, 100.0)], values].concat(), &[]);
+    each.iter().for_each(|(name, instance, value)| of_pool(&mut facts, instance, &[(*name, *value)]));
     facts
 }
 
@@ -26,15 +22,15 @@ fn told(facts: &Facts, name: &str) -> Option<(Option<f64>, Option<f64>, Option<f
 fn each_limit_says_where_it_binds() {
     let all = ceilings(&facts(
         &[
-            ("workers_limit", 150.0),
-            ("workers_busy_mean", 76.0),
-            ("cores", 2.0),
-            ("cpu_busy_fraction", 0.25),
-            ("rate", 375.0),
-            ("rate_ci95_fraction", 0.03),
-            ("ahead_workers_busy_ci95_fraction", 0.04),
-            ("accept_queue_max", 3.0),
-            ("accept_queue_limit", 511.0),
+            (FactId::workers_limit, 150.0),
+            (FactId::workers_busy_mean, 76.0),
+            (FactId::cores, 2.0),
+            (FactId::cpu_busy_fraction, 0.25),
+            (FactId::rate, 375.0),
+            (FactId::rate_ci95_fraction, 0.03),
+            (FactId::ahead_workers_busy_ci95_fraction, 0.04),
+            (FactId::accept_queue_max, 3.0),
+            (FactId::accept_queue_limit, 511.0),
         ],
         &[],
     ));
@@ -54,7 +50,11 @@ fn each_limit_says_where_it_binds() {
 
 #[test]
 fn kept_connections_hold_a_worker_but_not_under_event() {
-    let values = [("workers_limit", 50.0), ("workers_busy_mean", 41.0), ("workers_keepalive_mean", 20.0)];
+    let values = [
+        (FactId::workers_limit, 50.0),
+        (FactId::workers_busy_mean, 41.0),
+        (FactId::workers_keepalive_mean, 20.0),
+    ];
     let mut facts = with(&values, &[]);
     assert_eq!(told(&facts, "apache workers").unwrap().2, Some(125.0));
     facts.service.as_mut().unwrap().mode = Some("event".into());
@@ -63,7 +63,8 @@ fn kept_connections_hold_a_worker_but_not_under_event() {
 
 #[test]
 fn states_behind_a_lowered_limit_are_no_workers() {
-    let values = [("workers_limit", 39.0), ("workers_when_full", 10.0), ("workers_busy_mean", 22.0)];
+    let values =
+        [(FactId::workers_limit, 39.0), (FactId::workers_when_full, 10.0), (FactId::workers_busy_mean, 22.0)];
     let (now, max, binds) = told(&with(&values, &[]), "apache workers").unwrap();
     assert_eq!((now, max), (Some(10.0), Some(10.0)));
     assert_eq!(binds, Some(100.0), "all ten for 100 requests a second");
@@ -72,14 +73,14 @@ fn states_behind_a_lowered_limit_are_no_workers() {
 #[test]
 fn fast_failures_do_not_flatter_the_workers() {
     let values = [
-        ("workers_limit", 50.0),
-        ("workers_busy_mean", 11.0),
-        ("ended_per_s", 500.0),
-        ("service_time_mean_us", 90_000.0),
+        (FactId::workers_limit, 50.0),
+        (FactId::workers_busy_mean, 11.0),
+        (FactId::ended_per_s, 500.0),
+        (FactId::service_time_mean_us, 90_000.0),
     ];
     // 10 workers for 500 requests are 20 ms each; a good answer takes 90.
     for (failed, binds) in [(0.0, 2500.0), (0.8, 555.6)] {
-        let facts = with(&[&values[..], &[("failed_fraction", failed)]].concat(), &[]);
+        let facts = with(&[&values[..], &[(FactId::failed_fraction, failed)]].concat(), &[]);
         assert_eq!(told(&facts, "apache workers").unwrap().2, Some(binds), "{failed}");
     }
 }
@@ -88,12 +89,12 @@ fn fast_failures_do_not_flatter_the_workers() {
 fn of_several_pools_the_first_to_bind_is_told() {
     let of = |queue| {
         let each = [
-            ("ahead_fpm_processes_max", "www", 20.0),
-            ("ahead_fpm_busy_mean", "www", 10.0),
-            ("ahead_fpm_queue_mean", "www", queue),
-            ("ahead_fpm_processes_max", "api", 5.0),
-            ("ahead_fpm_busy_mean", "api", 5.0),
-            ("ahead_fpm_queue_mean", "api", queue),
+            (FactId::ahead_fpm_processes_max, "www", 20.0),
+            (FactId::ahead_fpm_busy_mean, "www", 10.0),
+            (FactId::ahead_fpm_queue_mean, "www", queue),
+            (FactId::ahead_fpm_processes_max, "api", 5.0),
+            (FactId::ahead_fpm_busy_mean, "api", 5.0),
+            (FactId::ahead_fpm_queue_mean, "api", queue),
         ];
         with(&[], &each)
     };
@@ -109,9 +110,9 @@ fn connections_that_are_kept_do_not_grow_with_the_rate() {
     for (attempts, binds) in [(100.0, Some(495.0)), (1.0, None)] {
         let facts = with(
             &[
-                ("ahead_database_limit", 100.0),
-                ("ahead_database_connected_mean", 21.0),
-                ("ahead_database_attempts_per_s", attempts),
+                (FactId::ahead_database_limit, 100.0),
+                (FactId::ahead_database_connected_mean, 21.0),
+                (FactId::ahead_database_attempts_per_s, attempts),
             ],
             &[],
         );
@@ -123,23 +124,23 @@ fn connections_that_are_kept_do_not_grow_with_the_rate() {
 fn readings_that_meet_the_waves_of_a_load_do_not_make_answers_longer() {
     // 100 answers a second of 0.2 s are 20 at once, of which each reading sees 25.
     let values = [
-        ("workers_limit", 51.0),
-        ("workers_busy_mean", 28.0),
-        ("workers_writing_mean", 26.0),
-        ("ahead_database_limit", 41.0),
-        ("ahead_database_connected_mean", 26.0),
-        ("ahead_database_attempts_per_s", 100.0),
+        (FactId::workers_limit, 51.0),
+        (FactId::workers_busy_mean, 28.0),
+        (FactId::workers_writing_mean, 26.0),
+        (FactId::ahead_database_limit, 41.0),
+        (FactId::ahead_database_connected_mean, 26.0),
+        (FactId::ahead_database_attempts_per_s, 100.0),
     ];
-    let at = |in_flight: &[(&str, f64)]| {
+    let at = |in_flight: &[(FactId, f64)]| {
         let facts = with(&[&values[..], in_flight].concat(), &[]);
         ["apache workers", "database connections"].map(|name| told(&facts, name).unwrap().2.unwrap())
     };
     assert_eq!(at(&[]), [188.9, 160.0]);
     // Two workers close and log, which is no request that is under way.
-    assert_eq!(at(&[("in_flight_mean", 20.0)]), [231.8, 200.0]);
-    assert_eq!(at(&[("in_flight_mean", 30.0)]), [188.9, 160.0]);
+    assert_eq!(at(&[(FactId::in_flight_mean, 20.0)]), [231.8, 200.0]);
+    assert_eq!(at(&[(FactId::in_flight_mean, 30.0)]), [188.9, 160.0]);
     // Pages with two connections each have twice as many.
-    let two = [("in_flight_mean", 12.0), ("ahead_database_attempts_per_s", 200.0)];
+    let two = [(FactId::in_flight_mean, 12.0), (FactId::ahead_database_attempts_per_s, 200.0)];
     let facts = with(&[&values[..5], &two[..]].concat(), &[]);
     assert_eq!(told(&facts, "database connections").unwrap().2, Some(166.7));
 }
@@ -147,10 +148,10 @@ fn readings_that_meet_the_waves_of_a_load_do_not_make_answers_longer() {
 #[test]
 fn what_is_used_without_requests_does_not_grow_with_the_limit() {
     let values = [
-        ("cores", 2.0),
-        ("ahead_group_cores", 1.0),
-        ("ahead_group_cpu_cores", 0.3),
-        ("service_cpu_cores", 0.25),
+        (FactId::cores, 2.0),
+        (FactId::ahead_group_cores, 1.0),
+        (FactId::ahead_group_cpu_cores, 0.3),
+        (FactId::service_cpu_cores, 0.25),
     ];
     let all = resource_ceilings(&with(&values, &[]));
     let group = all.iter().find(|limit| limit.ceiling.limit.contains("group")).unwrap();
@@ -162,35 +163,35 @@ fn what_is_used_without_requests_does_not_grow_with_the_limit() {
 
 #[test]
 fn entries_live_two_minutes() {
-    let opened = ("new_connections_per_s", 100.0);
-    let table = [("ahead_tracked_max", 500.0), ("ahead_tracked_limit", 12_000.0)];
-    let of = |values: &[(&str, f64)]| {
+    let opened = (FactId::new_connections_per_s, 100.0);
+    let table = [(FactId::ahead_tracked_max, 500.0), (FactId::ahead_tracked_limit, 12_000.0)];
+    let of = |values: &[(FactId, f64)]| {
         told(&with(&[&table[..], values].concat(), &[]), "tracked connections").and_then(|told| told.2)
     };
     assert_eq!(of(&[]), None);
     assert_eq!(of(&[opened]), Some(100.0));
     // Each answer also has a connection to another machine.
-    assert_eq!(of(&[opened, ("ahead_tracked_rise_per_s", 200.0)]), Some(50.0));
+    assert_eq!(of(&[opened, (FactId::ahead_tracked_rise_per_s, 200.0)]), Some(50.0));
     // A table that is full grows no more, and what comes and goes in it says nothing.
     assert_eq!(
-        of(&[opened, ("ahead_tracked_max", 11_900.0), ("ahead_tracked_rise_per_s", 200.0)]),
+        of(&[opened, (FactId::ahead_tracked_max, 11_900.0), (FactId::ahead_tracked_rise_per_s, 200.0)]),
         Some(100.0)
     );
-    let own = [("ahead_tracked_service_max", 5.0), ("ahead_tracked_service_limit", 24_000.0)];
+    let own = [(FactId::ahead_tracked_service_max, 5.0), (FactId::ahead_tracked_service_limit, 24_000.0)];
     assert_eq!(of(&[&own[..], &[opened]].concat()), Some(200.0));
 }
 
 #[test]
 fn the_fullest_link_is_told_with_what_it_carries() {
     let each = [
-        ("ahead_link_sent_bytes_per_s", "lo", 9e9),
-        ("ahead_link_speed_bits_per_s", "lo", 1e6),
-        ("ahead_link_sent_bytes_per_s", "eth0", 1e6),
-        ("ahead_link_speed_bits_per_s", "eth0", 1e9),
-        ("ahead_link_shaped_bits_per_s", "eth0", 16e6),
-        ("ahead_link_sent_bytes_per_s", "eth1", 2e6),
-        ("ahead_link_speed_bits_per_s", "eth1", 1e9),
-        ("ahead_link_sent_bytes_per_s", "eth2", 3e6),
+        (FactId::ahead_link_sent_bytes_per_s, "lo", 9e9),
+        (FactId::ahead_link_speed_bits_per_s, "lo", 1e6),
+        (FactId::ahead_link_sent_bytes_per_s, "eth0", 1e6),
+        (FactId::ahead_link_speed_bits_per_s, "eth0", 1e9),
+        (FactId::ahead_link_shaped_bits_per_s, "eth0", 16e6),
+        (FactId::ahead_link_sent_bytes_per_s, "eth1", 2e6),
+        (FactId::ahead_link_speed_bits_per_s, "eth1", 1e9),
+        (FactId::ahead_link_sent_bytes_per_s, "eth2", 3e6),
     ];
     let binds = told(&with(&[], &each), "bits/s sent over eth0");
     assert_eq!(binds, Some((Some(8e6), Some(16e6), Some(180.0))));
@@ -204,11 +205,12 @@ fn ports_bind_towards_other_machines_only() {
         ("127.0.0.1:80", 2.0, None),
     ] {
         let each = [
-            ("ahead_ports_used_max", remote, 10.0),
-            ("ahead_ports_time_wait_max", remote, 500.0),
-            ("ahead_ports_time_wait_per_s", remote, 200.0),
+            (FactId::ahead_ports_used_max, remote, 10.0),
+            (FactId::ahead_ports_time_wait_max, remote, 500.0),
+            (FactId::ahead_ports_time_wait_per_s, remote, 200.0),
         ];
-        let facts = with(&[("ahead_ports_available", 28_232.0), ("ahead_ports_reuse_mode", mode)], &each);
+        let facts =
+            with(&[(FactId::ahead_ports_available, 28_232.0), (FactId::ahead_ports_reuse_mode, mode)], &each);
         let name = format!("local ports towards {remote}");
         assert_eq!(told(&facts, &name).map(|told| told.2), binds, "{remote} {mode}");
     }
@@ -217,7 +219,7 @@ fn ports_bind_towards_other_machines_only() {
 #[test]
 fn a_queue_that_the_rate_has_passed_binds_nowhere() {
     for (limit, binds) in [(511.0, Some(511.0)), (50.0, None)] {
-        let facts = with(&[("accept_queue_limit", limit), ("new_connections_per_s", 100.0)], &[]);
+        let facts = with(&[(FactId::accept_queue_limit, limit), (FactId::new_connections_per_s, 100.0)], &[]);
         assert_eq!(told(&facts, "accept queue").unwrap().2, binds);
     }
 }
@@ -225,11 +227,11 @@ fn a_queue_that_the_rate_has_passed_binds_nowhere() {
 #[test]
 fn the_group_counts_before_the_machine() {
     let values = [
-        ("cores", 8.0),
-        ("cpu_busy_fraction", 0.9),
-        ("ahead_group_cores", 2.0),
-        ("ahead_group_cpu_cores", 0.6),
-        ("service_cpu_cores", 0.4),
+        (FactId::cores, 8.0),
+        (FactId::cpu_busy_fraction, 0.9),
+        (FactId::ahead_group_cores, 2.0),
+        (FactId::ahead_group_cpu_cores, 0.6),
+        (FactId::service_cpu_cores, 0.4),
     ];
     let facts = with(&values, &[]);
     assert_eq!(told(&facts, "processor cores"), None);
@@ -237,15 +239,20 @@ fn the_group_counts_before_the_machine() {
     let found = all.iter().find(|one| one.ceiling.limit.contains("group")).unwrap();
     // 0.4 of the group's 0.6 cores are the service's: 1.8 are left for it.
     assert_eq!((found.ceiling.binds_at_rate, found.finding), (Some(450.0), Some(LimitId::CpuSaturated)));
-    let quota = with(&[&values[..], &[("ahead_group_quota_cores", 2.0)]].concat(), &[]);
+    let quota = with(&[&values[..], &[(FactId::ahead_group_quota_cores, 2.0)]].concat(), &[]);
     assert!(resource_ceilings(&quota).iter().any(|limit| limit.finding == Some(LimitId::CpuThrottled)));
 }
 
 #[test]
 fn what_others_use_is_not_charged_to_the_requests() {
-    let seen = [("cpu_busy_fraction", 0.5), ("cores", 2.0), ("rate", 90.0), ("ended_per_s", 100.0)];
-    let known = [("service_cpu_cores", 0.3), ("client_cpu_cores", 0.1)];
-    let yields = [("ahead_yielding_cpu_cores", 0.6)];
+    let seen = [
+        (FactId::cpu_busy_fraction, 0.5),
+        (FactId::cores, 2.0),
+        (FactId::rate, 90.0),
+        (FactId::ended_per_s, 100.0),
+    ];
+    let known = [(FactId::service_cpu_cores, 0.3), (FactId::client_cpu_cores, 0.1)];
+    let yields = [(FactId::ahead_yielding_cpu_cores, 0.6)];
     for (values, at_full, at_most) in [
         (seen.to_vec(), 200.0, 190.0),
         ([&seen[..], &known[..]].concat(), 350.0, 325.0),
@@ -261,15 +268,15 @@ fn what_others_use_is_not_charged_to_the_requests() {
 #[test]
 fn a_database_that_scans_is_what_binds_the_processors() {
     let values = [
-        ("cores", 2.0),
-        ("cpu_busy_fraction", 0.5),
-        ("service_cpu_cores", 0.2),
-        ("ahead_database_scanned_rows_per_s", 5e6),
+        (FactId::cores, 2.0),
+        (FactId::cpu_busy_fraction, 0.5),
+        (FactId::service_cpu_cores, 0.2),
+        (FactId::ahead_database_scanned_rows_per_s, 5e6),
     ];
     for (selects, id) in [(50.0, LimitId::DbSlowQueries), (50_000.0, LimitId::CpuSaturated)] {
         let facts = with(
-            &[&values[..], &[("ahead_database_selects_per_s", selects)]].concat(),
-            &[("ahead_backend_cpu_cores", "mariadb", 0.7)],
+            &[&values[..], &[(FactId::ahead_database_selects_per_s, selects)]].concat(),
+            &[(FactId::ahead_backend_cpu_cores, "mariadb", 0.7)],
         );
         assert!(resource_ceilings(&facts).iter().any(|limit| limit.finding == Some(id)), "{selects}");
     }
@@ -277,13 +284,16 @@ fn a_database_that_scans_is_what_binds_the_processors() {
 
 #[test]
 fn without_load_the_servers_own_count_is_the_rate() {
-    let values = [("server_requests_per_s", 101.0), ("workers_busy_mean", 11.0), ("workers_limit", 50.0)];
+    let values = [
+        (FactId::server_requests_per_s, 101.0),
+        (FactId::workers_busy_mean, 11.0),
+        (FactId::workers_limit, 50.0),
+    ];
     let mut facts = facts(&values, &[]);
     facts.loaded = false;
     assert_eq!(told(&facts, "apache workers").unwrap().2, Some(500.0));
     // Our own readings, and a few of who knows whom, are no traffic.
-    let own = Fact { value: 3.0, ..facts.cite(&["server_requests_per_s"]).remove(0) };
-    facts.insert(own);
+    set(&mut facts, FactId::server_requests_per_s, 3.0);
     assert_eq!(told(&facts, "apache workers").unwrap().2, None);
 }
 

@@ -1,7 +1,8 @@
 //! Each rule on settings by hand: where it speaks, where it is silent, and what it proposes.
 
 use super::*;
-use crate::facts::testing::facts as facts_of;
+use crate::facts::FactId;
+use crate::facts::testing::{facts as facts_of, of_pool};
 use crate::limits::config_findings;
 use webdyno_model::service::{LogFile, ScopedSetting, SettingInForce};
 use webdyno_model::topology::Topology;
@@ -36,7 +37,7 @@ fn scoped(setting: &str, value: &str, scope: &str) -> ScopedSetting {
     }
 }
 
-fn apache(mode: &str, settings: &[(&str, &str)], values: &[(&str, f64)]) -> Facts {
+fn apache(mode: &str, settings: &[(&str, &str)], values: &[(FactId, f64)]) -> Facts {
     let mut facts = facts_of(values, &[]);
     facts.loaded = false;
     facts.service = Some(service("apache", Some(mode), settings));
@@ -111,20 +112,20 @@ fn queues_that_the_kernel_cuts_or_that_were_raised_in_vain() {
         ("511", 511.0, None),
     ] {
         let facts =
-            apache("event", &[("ListenBacklog", backlog)], &[("ahead_accept_queue_allowed", allowed)]);
+            apache("event", &[("ListenBacklog", backlog)], &[(FactId::ahead_accept_queue_allowed, allowed)]);
         let seen = only(&facts).map(|(_, remedy)| remedy);
         assert_eq!(seen.as_deref(), told, "{backlog} {allowed}");
     }
     // Where the kernel's own limit was not read, the socket's shows it.
-    let socket = apache("event", &[("ListenBacklog", "511")], &[("accept_queue_limit", 100.0)]);
+    let socket = apache("event", &[("ListenBacklog", "511")], &[(FactId::accept_queue_limit, 100.0)]);
     assert_eq!(ids(&socket), ["accept-queue-overflow"]);
 }
 
-const MEMORY: [(&str, f64); 4] = [
-    ("memory_limit_bytes", 1000e6),
-    ("memory_available_min_bytes", 500e6),
-    ("worker_memory_sum_bytes", 100e6),
-    ("worker_private_mean_bytes", 5e6),
+const MEMORY: [(FactId, f64); 4] = [
+    (FactId::memory_limit_bytes, 1000e6),
+    (FactId::memory_available_min_bytes, 500e6),
+    (FactId::worker_memory_sum_bytes, 100e6),
+    (FactId::worker_private_mean_bytes, 5e6),
 ];
 
 #[test]
@@ -142,10 +143,8 @@ fn children_that_memory_cannot_hold() {
     for (children, told) in [("200", Some("pm.max_children 60")), ("60", None)] {
         let mut facts = apache("event", &[], &MEMORY);
         behind(&mut facts, children, "1000");
-        let known = facts.cite(&["memory_limit_bytes"]).remove(0);
-        for (name, value) in [("ahead_fpm_child_bytes", 10e6), ("ahead_fpm_processes_max", 20.0)] {
-            facts.insert_of("www", Fact { name: name.into(), value, ..known.clone() });
-        }
+        let pool = [(FactId::ahead_fpm_child_bytes, 10e6), (FactId::ahead_fpm_processes_max, 20.0)];
+        of_pool(&mut facts, "www", &pool);
         // (500 + 20 x 10 - 100 reserve) MB / 10 MB
         assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), told, "{children}");
     }
@@ -176,11 +175,11 @@ fn a_database_that_cannot_serve_all_workers() {
 fn buffers_of_all_connections_beyond_memory() {
     let of = |sort: f64, connections: f64| {
         let values = [
-            ("ahead_database_limit", connections),
-            ("ahead_database_sort_buffer_bytes", sort),
-            ("ahead_database_thread_stack_bytes", 300e3),
-            ("memory_limit_bytes", 4e9),
-            ("memory_available_min_bytes", 3e9),
+            (FactId::ahead_database_limit, connections),
+            (FactId::ahead_database_sort_buffer_bytes, sort),
+            (FactId::ahead_database_thread_stack_bytes, 300e3),
+            (FactId::memory_limit_bytes, 4e9),
+            (FactId::memory_available_min_bytes, 3e9),
         ];
         ids(&apache("event", &[], &values))
     };
@@ -202,7 +201,7 @@ fn kept_connections_of_fat_processes() {
         ("event", "On", "5", 30e6, false),
     ] {
         let settings = [("KeepAlive", keeps), ("KeepAliveTimeout", timeout)];
-        let seen = ids(&apache(mode, &settings, &[("worker_private_mean_bytes", bytes)]));
+        let seen = ids(&apache(mode, &settings, &[(FactId::worker_private_mean_bytes, bytes)]));
         assert_eq!(!seen.is_empty(), told, "{mode} {keeps} {timeout} {bytes}");
     }
     let mut php = apache("prefork", &kept, &[]);
@@ -214,16 +213,16 @@ fn kept_connections_of_fat_processes() {
 fn tables_below_what_may_come() {
     for (limit, used, told) in [(8192.0, 30.0, true), (65_536.0, 30.0, false), (8192.0, 0.0, false)] {
         let values = [
-            ("ahead_tracked_limit", limit),
-            ("ahead_tracked_max", used),
-            ("ahead_ports_available", 28_232.0),
+            (FactId::ahead_tracked_limit, limit),
+            (FactId::ahead_tracked_max, used),
+            (FactId::ahead_ports_available, 28_232.0),
         ];
         assert_eq!(!ids(&apache("event", &[], &values)).is_empty(), told, "{limit} {used}");
     }
     // 64 threads with 3 connections each, a file for each thread, and the logs.
     let settings = [("ThreadsPerChild", "64"), ("AsyncRequestWorkerFactor", "2")];
     for (limit, told) in [(256.0, Some("LimitNOFILE 8192")), (1024.0, None)] {
-        let mut facts = apache("event", &settings, &[("ahead_open_files_limit", limit)]);
+        let mut facts = apache("event", &settings, &[(FactId::ahead_open_files_limit, limit)]);
         facts.service.as_mut().unwrap().logs = vec![LogFile::default(); 4];
         assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), told, "{limit}");
     }
@@ -275,7 +274,7 @@ fn the_worst_comes_first() {
         ("ServerLimit", "256"),
     ];
     let mut values = MEMORY.to_vec();
-    values.push(("ahead_accept_queue_allowed", 128.0));
+    values.push((FactId::ahead_accept_queue_allowed, 128.0));
     let facts = apache("prefork", &settings, &values);
     let expected =
         ["memory-exhausted", "accept-queue-overflow", "apache-setting-clamped", "hostname-lookups"];
@@ -298,15 +297,15 @@ fn what_is_not_known_contradicts_nothing() {
         ("AsyncRequestWorkerFactor", "2"),
     ];
     let values = [
-        ("ahead_accept_queue_allowed", 4096.0),
-        ("ahead_open_files_limit", 8192.0),
-        ("ahead_tracked_limit", 262_144.0),
-        ("ahead_tracked_max", 12.0),
-        ("ahead_ports_available", 28_232.0),
-        ("memory_limit_bytes", 8e9),
-        ("memory_available_min_bytes", 6e9),
-        ("worker_memory_sum_bytes", 20e6),
-        ("worker_private_mean_bytes", 5e6),
+        (FactId::ahead_accept_queue_allowed, 4096.0),
+        (FactId::ahead_open_files_limit, 8192.0),
+        (FactId::ahead_tracked_limit, 262_144.0),
+        (FactId::ahead_tracked_max, 12.0),
+        (FactId::ahead_ports_available, 28_232.0),
+        (FactId::memory_limit_bytes, 8e9),
+        (FactId::memory_available_min_bytes, 6e9),
+        (FactId::worker_memory_sum_bytes, 20e6),
+        (FactId::worker_private_mean_bytes, 5e6),
     ];
     assert_eq!(ids(&apache("event", &debian, &values)), Vec::<String>::new());
 }

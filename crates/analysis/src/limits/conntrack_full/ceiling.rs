@@ -1,6 +1,6 @@
 //! The table of tracked connections: an entry lives for 120 s, most of them after its connection has ended.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::utilisation::{connections_per_answer, rate};
@@ -11,13 +11,15 @@ pub(crate) const LIVES_S: f64 = 120.0;
 const FULL_FRACTION: f64 = 0.95;
 
 /// The network that the service has of its own comes before the machine's.
-const PLACES: [[&str; 3]; 2] = [
-    ["ahead_tracked_service_max", "ahead_tracked_service_limit", "ahead_tracked_service_rise_per_s"],
-    ["ahead_tracked_max", "ahead_tracked_limit", "ahead_tracked_rise_per_s"],
+const PLACES: [[FactId; 3]; 2] = [
+    fact_ids! {
+        ahead_tracked_service_max, ahead_tracked_service_limit, ahead_tracked_service_rise_per_s,
+    },
+    [FactId::ahead_tracked_max, FactId::ahead_tracked_limit, FactId::ahead_tracked_rise_per_s],
 ];
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    PLACES.iter().find_map(|[used, limit, rise]| {
+    PLACES.into_iter().find_map(|[used, limit, rise]| {
         let (now, max) = (facts.value(used)?, facts.value(limit)?);
         // Without a firewall nothing is tracked.
         (now > 0.0 && max > 0.0).then_some(())?;

@@ -1,6 +1,6 @@
 //! A table of tracked connections that is smaller than what may come.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remedy, whole};
 use crate::wording::format_number;
@@ -11,14 +11,12 @@ use webdyno_model::setting::SettingId;
 /// A table of tracked connections that one client address alone can fill.
 pub(crate) fn below_ports(facts: &Facts) -> Option<ConfigFinding> {
     let pairs = [
-        ("ahead_tracked_service_limit", "ahead_tracked_service_max"),
-        ("ahead_tracked_limit", "ahead_tracked_max"),
+        (FactId::ahead_tracked_service_limit, FactId::ahead_tracked_service_max),
+        (FactId::ahead_tracked_limit, FactId::ahead_tracked_max),
     ];
-    let known = |(limit, used): &(&'static str, &'static str)| {
-        Some((facts.value(limit)?, facts.value(used)?, *limit, *used))
-    };
-    let (limit, used, name, used_name) = pairs.iter().find_map(known)?;
-    let ports = facts.value("ahead_ports_available")?;
+    let known = |(limit, used)| Some((facts.value(limit)?, facts.value(used)?, limit, used));
+    let (limit, used, name, used_name) = pairs.into_iter().find_map(known)?;
+    let ports = facts.value(FactId::ahead_ports_available)?;
     // Without a firewall nothing is tracked, and the limit is nobody's.
     (used > 0.0 && limit < ports).then_some(())?;
     let per_s = limit / super::ceiling::LIVES_S;
@@ -38,6 +36,6 @@ pub(crate) fn below_ports(facts: &Facts) -> Option<ConfigFinding> {
             "about 300 bytes of the kernel's memory for each entry in use",
         ),
     );
-    let cited = facts.cite(&[name, used_name, "ahead_ports_available"]);
+    let cited = facts.cite(&[name, used_name, FactId::ahead_ports_available]);
     Some(config_finding((Severity::Fails, 0.6), LimitId::ConntrackFull, summary, cited, remedy))
 }

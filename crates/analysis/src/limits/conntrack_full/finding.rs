@@ -1,6 +1,6 @@
 //! When `conntrack-full` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::{manual, sysctl};
 use crate::wording::format_number;
@@ -27,10 +27,10 @@ const ENTRIES_PER_BUCKET: f64 = 4.0;
 
 /// Fires when the table is full and connections are dropped for it.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
-    let dropped = at_least("conntrack_drops_per_s", DROPS_PER_S_MIN);
-    let told = at_least("conntrack_full_messages", 1.0);
-    let lost = at_least("lost_syn_fraction", LOST_FRACTION_MIN);
+    let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
+    let dropped = at_least(FactId::conntrack_drops_per_s, DROPS_PER_S_MIN);
+    let told = at_least(FactId::conntrack_full_messages, 1.0);
+    let lost = at_least(FactId::lost_syn_fraction, LOST_FRACTION_MIN);
     let confidence = match is_full(facts) {
         Some(true) if dropped || told => 0.95,
         Some(true) if lost => 0.8,
@@ -39,11 +39,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         None if told => 0.6,
         _ => return None,
     };
-    let limit = facts.value("conntrack_limit");
-    let entries = facts.value("conntrack_entries_max");
+    let limit = facts.value(FactId::conntrack_limit);
+    let entries = facts.value(FactId::conntrack_entries_max);
     let size = limit.map_or(String::new(), |limit| format!(" of {} places", format_number(limit)));
     let held = entries.map_or(String::new(), |entries| format!(" ({} were taken)", format_number(entries)));
-    let drops = facts.value("conntrack_drops").filter(|drops| *drops > 0.0);
+    let drops = facts.value(FactId::conntrack_drops).filter(|drops| *drops > 0.0);
     let drops = drops.map_or(String::new(), |drops| {
         format!(
             ", and the kernel dropped {} packets that would have begun a connection",
@@ -58,39 +58,28 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: crate::limits::common::explained_by_connecting(facts),
-        facts: facts.cite(&[
-            "conntrack_entries_max",
-            "conntrack_limit",
-            "conntrack_full_fraction",
-            "conntrack_drops",
-            "conntrack_drops_per_s",
-            "conntrack_early_drops",
-            "conntrack_full_messages",
-            "conntrack_buckets",
-            "conntrack_closed_life_s",
-            "new_connections_per_s",
-            "new_connections_peak_per_s",
-            "connection_attempts_per_s",
-            "lost_syn_connections",
-            "lost_syn_fraction",
-            "connecting_fraction",
-            "connect_timeouts",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            conntrack_entries_max, conntrack_limit, conntrack_full_fraction, conntrack_drops,
+            conntrack_drops_per_s, conntrack_early_drops, conntrack_full_messages, conntrack_buckets,
+            conntrack_closed_life_s, new_connections_per_s, new_connections_peak_per_s,
+            connection_attempts_per_s, lost_syn_connections, lost_syn_fraction, connecting_fraction,
+            connect_timeouts, rate,
+        }),
         remedies: remedies(facts, limit),
     })
 }
 
 /// Whether the table was seen to be full; `None` when it was not seen at all.
 pub(crate) fn is_full(facts: &Facts) -> Option<bool> {
-    facts.value("conntrack_full_fraction").map(|share| share >= FULL_FRACTION_MIN)
+    facts.value(FactId::conntrack_full_fraction).map(|share| share >= FULL_FRACTION_MIN)
 }
 
 /// New connections a second that are attempted, whether they get through or not.
 pub(crate) fn attempts_per_s(facts: &Facts) -> Option<f64> {
-    let through = facts.value("new_connections_per_s").unwrap_or(0.0);
-    let dropped = facts.value("conntrack_drops_per_s").unwrap_or(0.0);
-    let known = facts.value("connection_attempts_per_s").or(facts.value("new_connections_peak_per_s"));
+    let through = facts.value(FactId::new_connections_per_s).unwrap_or(0.0);
+    let dropped = facts.value(FactId::conntrack_drops_per_s).unwrap_or(0.0);
+    let known =
+        facts.value(FactId::connection_attempts_per_s).or(facts.value(FactId::new_connections_peak_per_s));
     // What the generator counts is what was attempted; of others only the packets that were dropped are known.
     let guessed = if facts.loaded { through } else { through + dropped / PACKETS_PER_ATTEMPT };
     Some(known.unwrap_or(0.0).max(guessed)).filter(|attempts| *attempts > 0.0)
@@ -107,7 +96,8 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let mut all = vec![];
     if let Some(attempts) = attempts_per_s(facts) {
         // Never less than twice what was too small.
-        let life_s = facts.value("conntrack_closed_life_s").filter(|life_s| *life_s > 0.0).unwrap_or(LIFE_S);
+        let life_s =
+            facts.value(FactId::conntrack_closed_life_s).filter(|life_s| *life_s > 0.0).unwrap_or(LIFE_S);
         let wanted = (ROOM * attempts * life_s).max(2.0 * limit.unwrap_or(0.0)).ceil();
         let why = format!(
             "1.5 times the {} connections that are attempted in a second, times the {} seconds that an entry \
@@ -116,7 +106,7 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
             format_number(life_s)
         );
         all.push(sysctl(SETTING, limit, wanted, &risk(wanted), why));
-        let buckets = facts.value("conntrack_buckets");
+        let buckets = facts.value(FactId::conntrack_buckets);
         if buckets.is_some_and(|buckets| wanted > ENTRIES_PER_BUCKET * buckets) {
             all.push(sysctl(
                 "net.netfilter.nf_conntrack_buckets",
@@ -142,22 +132,22 @@ mod tests {
     use crate::facts::testing::facts;
     use webdyno_model::service::SettingValue;
 
-    const FULL: &[(&str, f64)] = &[
-        ("conntrack_entries_max", 65_536.0),
-        ("conntrack_limit", 65_536.0),
-        ("conntrack_full_fraction", 0.8),
-        ("conntrack_drops", 12_000.0),
-        ("conntrack_drops_per_s", 1200.0),
-        ("conntrack_full_messages", 10.0),
-        ("conntrack_buckets", 16_384.0),
-        ("new_connections_per_s", 540.0),
-        ("new_connections_peak_per_s", 900.0),
-        ("connection_attempts_per_s", 1000.0),
-        ("lost_syn_fraction", 0.4),
-        ("connecting_fraction", 0.9),
+    const FULL: &[(FactId, f64)] = &[
+        (FactId::conntrack_entries_max, 65_536.0),
+        (FactId::conntrack_limit, 65_536.0),
+        (FactId::conntrack_full_fraction, 0.8),
+        (FactId::conntrack_drops, 12_000.0),
+        (FactId::conntrack_drops_per_s, 1200.0),
+        (FactId::conntrack_full_messages, 10.0),
+        (FactId::conntrack_buckets, 16_384.0),
+        (FactId::new_connections_per_s, 540.0),
+        (FactId::new_connections_peak_per_s, 900.0),
+        (FactId::connection_attempts_per_s, 1000.0),
+        (FactId::lost_syn_fraction, 0.4),
+        (FactId::connecting_fraction, 0.9),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Facts {
+    fn with(changes: &[(FactId, f64)]) -> Facts {
         let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         facts(&kept.chain(changed).copied().collect::<Vec<_>>(), &[])
@@ -170,21 +160,30 @@ mod tests {
         for (changes, confidence) in [
             (&[][..], Some(0.95)),
             // The counters need root, the log may not be readable.
-            (&[("conntrack_drops_per_s", UNKNOWN)][..], Some(0.95)),
-            (&[("conntrack_drops_per_s", UNKNOWN), ("conntrack_full_messages", UNKNOWN)][..], Some(0.8)),
+            (&[(FactId::conntrack_drops_per_s, UNKNOWN)][..], Some(0.95)),
+            (
+                &[(FactId::conntrack_drops_per_s, UNKNOWN), (FactId::conntrack_full_messages, UNKNOWN)][..],
+                Some(0.8),
+            ),
             (
                 &[
-                    ("conntrack_drops_per_s", 0.0),
-                    ("conntrack_full_messages", 0.0),
-                    ("lost_syn_fraction", 0.0),
+                    (FactId::conntrack_drops_per_s, 0.0),
+                    (FactId::conntrack_full_messages, 0.0),
+                    (FactId::lost_syn_fraction, 0.0),
                 ][..],
                 None,
             ),
             // Nearly full is not full, and lost packets have other causes.
-            (&[("conntrack_full_fraction", 0.0)][..], None),
-            (&[("conntrack_full_fraction", UNKNOWN)][..], Some(0.8)),
-            (&[("conntrack_full_fraction", UNKNOWN), ("lost_syn_fraction", UNKNOWN)][..], Some(0.6)),
-            (&[("conntrack_full_fraction", UNKNOWN), ("conntrack_full_messages", UNKNOWN)][..], None),
+            (&[(FactId::conntrack_full_fraction, 0.0)][..], None),
+            (&[(FactId::conntrack_full_fraction, UNKNOWN)][..], Some(0.8)),
+            (
+                &[(FactId::conntrack_full_fraction, UNKNOWN), (FactId::lost_syn_fraction, UNKNOWN)][..],
+                Some(0.6),
+            ),
+            (
+                &[(FactId::conntrack_full_fraction, UNKNOWN), (FactId::conntrack_full_messages, UNKNOWN)][..],
+                None,
+            ),
         ] {
             assert_eq!(check(&with(changes)).map(|finding| finding.confidence), confidence, "{changes:?}");
         }
@@ -211,17 +210,17 @@ mod tests {
 
     #[test]
     fn attempts_are_told_by_the_generator_or_by_what_was_dropped() {
-        let mut foreign = with(&[("connection_attempts_per_s", UNKNOWN)]);
+        let mut foreign = with(&[(FactId::connection_attempts_per_s, UNKNOWN)]);
         assert_eq!(attempts_per_s(&foreign), Some(900.0));
         foreign.loaded = false;
         assert_eq!(attempts_per_s(&foreign), Some(940.0));
         assert_eq!(attempts_per_s(&facts(&[], &[])), None);
         // A table that was far too small for a slow trickle is doubled at least.
-        let trickle = [("connection_attempts_per_s", 10.0), ("new_connections_per_s", 10.0)];
+        let trickle = [(FactId::connection_attempts_per_s, 10.0), (FactId::new_connections_per_s, 10.0)];
         let size =
             |values| check(&with(values)).unwrap().remedies[0].to.as_ref().and_then(SettingValue::number);
         assert_eq!(size(&trickle), Some(131_072.0));
         // Entries that live for longer need more places.
-        assert_eq!(size(&[("conntrack_closed_life_s", 240.0)]), Some(360_000.0));
+        assert_eq!(size(&[(FactId::conntrack_closed_life_s, 240.0)]), Some(360_000.0));
     }
 }

@@ -1,6 +1,6 @@
 //! Processors, by the utilisation law: their time per request is the same at any load.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::processors::{USED_FRACTION_MIN, rate_at_cpu, services_cores};
@@ -16,12 +16,12 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 }
 
 fn of_machine(facts: &Facts) -> Option<ResourceCeiling> {
-    let (cores, busy) = (facts.value("cores")?, facts.value("cpu_busy_fraction")?);
+    let (cores, busy) = (facts.value(FactId::cores)?, facts.value(FactId::cpu_busy_fraction)?);
     let known = Usage {
         now: Some(busy * cores),
         max: Some(cores),
         binds_at_rate: rate_at_cpu(facts, 1.0),
-        error: facts.value("rate_ci95_fraction"),
+        error: facts.value(FactId::rate_ci95_fraction),
         ..Usage::default()
     };
     known.ceiling(
@@ -35,19 +35,19 @@ fn of_machine(facts: &Facts) -> Option<ResourceCeiling> {
 /// Where the service may use less than the machine has: what its group uses against what the group may use. What else runs
 /// in the group, our own readings among it, stays as it is.
 fn of_group(facts: &Facts) -> Option<ResourceCeiling> {
-    let (cores, of_machine) = (facts.value("ahead_group_cores")?, facts.value("cores")?);
-    let quota = facts.value("ahead_group_quota_cores").filter(|quota| *quota <= cores);
+    let (cores, of_machine) = (facts.value(FactId::ahead_group_cores)?, facts.value(FactId::cores)?);
+    let quota = facts.value(FactId::ahead_group_quota_cores).filter(|quota| *quota <= cores);
     if cores >= of_machine {
         return None;
     }
-    let used = facts.value("ahead_group_cpu_cores")?;
+    let used = facts.value(FactId::ahead_group_cpu_cores)?;
     let own = services_cores(facts).map_or(used, |own| own.min(used));
     let binds = || Some(rate(facts)? * (cores - (used - own)).max(0.0) / own);
     let known = Usage {
         now: Some(used),
         max: Some(cores),
         binds_at_rate: (own >= USED_FRACTION_MIN * cores).then(binds).flatten(),
-        error: facts.value("rate_ci95_fraction"),
+        error: facts.value(FactId::rate_ci95_fraction),
         idle: used - own,
     };
     let id = if quota.is_some() { LimitId::CpuThrottled } else { LimitId::CpuSaturated };
@@ -62,10 +62,11 @@ fn of_group(facts: &Facts) -> Option<ResourceCeiling> {
 /// Which finding it is when the processors bind: another one where a quota holds them back, and where a database reads whole
 /// tables for its answers.
 fn finding(facts: &Facts, otherwise: LimitId) -> LimitId {
-    let of_database = facts.value_of("ahead_backend_cpu_cores", "mariadb").zip(services_cores(facts));
+    let of_database = facts.value_of(FactId::ahead_backend_cpu_cores, "mariadb").zip(services_cores(facts));
     let mostly = of_database.is_some_and(|(own, all)| own >= DATABASE_SHARE_MIN * all && own > 0.1);
-    let rows =
-        facts.value("ahead_database_scanned_rows_per_s").zip(facts.value("ahead_database_selects_per_s"));
+    let rows = facts
+        .value(FactId::ahead_database_scanned_rows_per_s)
+        .zip(facts.value(FactId::ahead_database_selects_per_s));
     let scans = rows.is_some_and(|(rows, selects)| selects > 0.0 && rows / selects >= SCANNED_ROWS_MIN);
     if mostly && scans { LimitId::DbSlowQueries } else { otherwise }
 }

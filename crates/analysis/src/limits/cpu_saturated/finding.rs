@@ -1,6 +1,6 @@
 //! When `cpu-saturated` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::cpu_stolen;
 use crate::resources::processors::Shortage;
@@ -27,7 +27,7 @@ const BUSY_FRACTION_WANTED: f64 = 0.7;
 
 /// Fires when all cores that the service may use are busy, and it waits for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let stolen = facts.value("cpu_steal_fraction").filter(|steal| *steal > STEAL_FRACTION_MAX);
+    let stolen = facts.value(FactId::cpu_steal_fraction).filter(|steal| *steal > STEAL_FRACTION_MAX);
     if stolen.is_some() && !cpu_stolen::finding::is_smaller_part(facts) {
         return None;
     }
@@ -63,14 +63,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         },
         explains_fraction: explains(facts),
         facts: facts
-            .cite(&[&processors::FACTS[..], &["rate", "offered_rate", "response_time_mean_us"]].concat()),
+            .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat()),
         remedies: vec![remedy(facts, shortage)],
     })
 }
 
 /// Whether clients that wait for their answer are given errors as fast as the processors can make them.
 fn makes_errors(facts: &Facts) -> bool {
-    let sets_its_pace = facts.value("offered_rate").is_none();
+    let sets_its_pace = facts.value(FactId::offered_rate).is_none();
     sets_its_pace
         && (concurrency::answers_errors(facts)
             || crate::limits::db_connections_exhausted::finding::takes_most_pages(facts))
@@ -83,11 +83,12 @@ fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
         return Some("PHP");
     }
     let is_silent = |name: &str| match name {
-        "mariadb" => facts.value("db_statements_per_s").is_none(),
-        "php_fpm" => facts.value("opcache_enabled").is_none(),
+        "mariadb" => facts.value(FactId::db_statements_per_s).is_none(),
+        "php_fpm" => facts.value(FactId::opcache_enabled).is_none(),
         _ => false,
     };
-    let mut much = facts.each("backend_cpu_cores").filter(|(_, cores)| *cores >= CLOSED_FRACTION_MIN * own);
+    let mut much =
+        facts.each(FactId::backend_cpu_cores).filter(|(_, cores)| *cores >= CLOSED_FRACTION_MIN * own);
     much.find(|(name, _)| is_silent(name)).map(|(name, _)| name)
 }
 
@@ -95,10 +96,10 @@ fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
 /// small, of what is no small script, may be full.
 fn may_translate(facts: &Facts) -> bool {
     let size = facts.service.as_ref().and_then(|service| service.number("opcache.memory_consumption"));
-    let pools = facts.each("fpm_queue_mean").next().is_some();
+    let pools = facts.each(FactId::fpm_queue_mean).next().is_some();
     size.is_some_and(|megabytes| megabytes <= OPCACHE_SMALL_MB)
         && !pools
-        && facts.value("cpu_per_request_us").is_none_or(|us| us >= TRANSLATING_US_MIN)
+        && facts.value(FactId::cpu_per_request_us).is_none_or(|us| us >= TRANSLATING_US_MIN)
 }
 
 /// Workers are all busy where they wait for a processor: that is no reason to have more of them.
@@ -112,9 +113,9 @@ fn workers(facts: &Facts) -> &'static str {
 
 fn cores_in_words(facts: &Facts, usable: f64) -> String {
     let (plural, are) = if usable == 1.0 { ("", "is") } else { ("s", "are") };
-    match facts.value("cores").filter(|cores| *cores > usable) {
+    match facts.value(FactId::cores).filter(|cores| *cores > usable) {
         Some(cores) => {
-            let which: Vec<&str> = facts.each("core_usable").map(|(core, _)| core).collect();
+            let which: Vec<&str> = facts.each(FactId::core_usable).map(|(core, _)| core).collect();
             let which = if which.is_empty() { String::new() } else { format!(" ({})", which.join(", ")) };
             format!(
                 "of {} cores the service may use {}{which}, which {are}",
@@ -130,7 +131,7 @@ fn cores_in_words(facts: &Facts, usable: f64) -> String {
 /// waiting, for a processor or for a worker that waits for one.
 fn explains(facts: &Facts) -> Option<f64> {
     let work_us = processors::own_cores(facts)? / facts.ended_per_s()? * 1e6;
-    let response_us = facts.value("response_time_mean_us").filter(|us| *us > 0.0)?;
+    let response_us = facts.value(FactId::response_time_mean_us).filter(|us| *us > 0.0)?;
     Some(significant((1.0 - work_us / response_us).clamp(0.0, 1.0), 3))
 }
 
@@ -155,7 +156,7 @@ fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
         Some(webdyno_model::tune::Goal::Rate(rate)) => Some(rate),
         _ => None,
     };
-    let wanted = facts.value("offered_rate").into_iter().chain(wanted).reduce(f64::max);
+    let wanted = facts.value(FactId::offered_rate).into_iter().chain(wanted).reduce(f64::max);
     let needed = || {
         let per_request = processors::own_cores(facts)? / facts.ended_per_s()?;
         Some((per_request, (wanted? * per_request / BUSY_FRACTION_WANTED).ceil()))
@@ -177,18 +178,18 @@ fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
 
 /// The utilisation law is the most that there can be: at least half of what is added must show, or the work is not spread.
 fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
-    let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
-    let most = facts.value("offered_rate").unwrap_or(f64::INFINITY);
+    let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0)?;
+    let most = facts.value(FactId::offered_rate).unwrap_or(f64::INFINITY);
     let at = |share: f64| significant((rate * (1.0 + share * (times - 1.0))).min(most.max(rate)), 3);
     (times > 1.0).then(|| Predicted { rate: at(0.8), ci95: [at(0.5), at(1.0)] })
 }
 
 fn advice(facts: &Facts, usable: f64) -> &'static str {
-    let share = |name: &str| facts.value(name).map_or(0.0, |part| part / usable);
+    let share = |name: FactId| facts.value(name).map_or(0.0, |part| part / usable);
     let foreign = processors::foreign(facts).map_or(0.0, |foreign| foreign.cores / usable);
     if foreign > 0.3 {
         "other programs use much of the machine: move them first; then less work per request, or more or faster cores"
-    } else if share("client_cpu_cores") > 0.2 {
+    } else if share(FactId::client_cpu_cores) > 0.2 {
         "the generator shares the machine: measure from another one before buying; then less work per request, or more cores"
     } else {
         "less work per request, or more or faster cores"
@@ -198,18 +199,18 @@ fn advice(facts: &Facts, usable: f64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, of_pool};
 
-    const FULL: [(&str, f64); 6] = [
-        ("cpu_busy_fraction", 0.99),
-        ("cores", 2.0),
-        ("pressure_cpu_some_fraction", 0.6),
-        ("service_cpu_cores", 1.4),
-        ("client_cpu_cores", 0.5),
-        ("rate", 100.0),
+    const FULL: [(FactId, f64); 6] = [
+        (FactId::cpu_busy_fraction, 0.99),
+        (FactId::cores, 2.0),
+        (FactId::pressure_cpu_some_fraction, 0.6),
+        (FactId::service_cpu_cores, 1.4),
+        (FactId::client_cpu_cores, 0.5),
+        (FactId::rate, 100.0),
     ];
 
-    fn check_with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn check_with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let mut values: Vec<_> = FULL
             .iter()
             .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
@@ -229,22 +230,23 @@ mod tests {
         );
         assert!(finding.remedies[0].why.contains("generator shares the machine"));
         assert!(
-            check_with(&[("foreign_cpu_cores", 0.9)]).unwrap().remedies[0].why.contains("other programs")
+            check_with(&[(FactId::foreign_cpu_cores, 0.9)]).unwrap().remedies[0]
+                .why
+                .contains("other programs")
         );
-        let some = check_with(&[("usable_cores", 1.0), ("usable_busy_fraction", 0.98)]).unwrap().summary;
+        let some =
+            check_with(&[(FactId::usable_cores, 1.0), (FactId::usable_busy_fraction, 0.98)]).unwrap().summary;
         assert!(some.contains("of 2 cores the service may use 1, which is 98% busy"), "{some}");
     }
 
     #[test]
     fn a_database_that_tells_nothing_may_be_why() {
         for (statements, confidence) in [(None, CONFIDENCE_CLOSED), (Some(900.0), 0.8)] {
-            let mut facts = facts(&FULL, &[]);
-            let known = facts.all().next().cloned().unwrap();
-            let of =
-                |name: &str, value| webdyno_model::fact::Fact { name: name.into(), value, ..known.clone() };
-            facts.insert_of("mariadb", of("backend_cpu_cores", 1.1));
-            facts.insert_of("nginx", of("backend_cpu_cores", 1.1));
-            statements.into_iter().for_each(|value| facts.insert(of("db_statements_per_s", value)));
+            let statements = statements.map(|value| (FactId::db_statements_per_s, value));
+            let values: Vec<_> = FULL.into_iter().chain(statements).collect();
+            let mut facts = facts(&values, &[]);
+            of_pool(&mut facts, "mariadb", &[(FactId::backend_cpu_cores, 1.1)]);
+            of_pool(&mut facts, "nginx", &[(FactId::backend_cpu_cores, 1.1)]);
             let finding = check(&facts).unwrap();
             assert_eq!(finding.confidence, confidence, "{statements:?}");
             assert_eq!(finding.summary.contains("What mariadb does"), statements.is_none());
@@ -254,9 +256,9 @@ mod tests {
     #[test]
     fn processors_full_of_error_pages_are_an_effect() {
         for (changes, confidence) in [
-            (vec![("bad_gateway_fraction", 0.98)], CONFIDENCE_CLOSED),
-            (vec![("bad_gateway_fraction", 0.98), ("offered_rate", 500.0)], 0.8),
-            (vec![("server_error_fraction", 0.2)], 0.8),
+            (vec![(FactId::bad_gateway_fraction, 0.98)], CONFIDENCE_CLOSED),
+            (vec![(FactId::bad_gateway_fraction, 0.98), (FactId::offered_rate, 500.0)], 0.8),
+            (vec![(FactId::server_error_fraction, 0.2)], 0.8),
         ] {
             let finding = check_with(&changes).unwrap();
             assert_eq!(finding.confidence, confidence, "{changes:?}");
@@ -266,8 +268,11 @@ mod tests {
 
     #[test]
     fn more_workers_are_advised_against() {
-        let full =
-            [("scoreboard_full_fraction", 1.0), ("workers_limit", 100.0), ("accept_queue_mean", 200.0)];
+        let full = [
+            (FactId::scoreboard_full_fraction, 1.0),
+            (FactId::workers_limit, 100.0),
+            (FactId::accept_queue_mean, 200.0),
+        ];
         assert!(check_with(&full).unwrap().summary.contains("more of them would not help"));
         let all = crate::diagnosis::ranking::findings(&facts(&[&full[..], &FULL].concat(), &[]));
         assert_eq!((all.len(), all[0].id.as_str()), (1, "cpu-saturated"));
@@ -276,10 +281,10 @@ mod tests {
     #[test]
     fn busy_alone_is_not_enough() {
         for (name, value) in [
-            ("cpu_busy_fraction", 0.8),
-            ("pressure_cpu_some_fraction", 0.01),
-            ("cpu_steal_fraction", 0.3),
-            ("cpu_busy_fraction", f64::NAN),
+            (FactId::cpu_busy_fraction, 0.8),
+            (FactId::pressure_cpu_some_fraction, 0.01),
+            (FactId::cpu_steal_fraction, 0.3),
+            (FactId::cpu_busy_fraction, f64::NAN),
         ] {
             assert!(check_with(&[(name, value)]).is_none(), "{name} = {value}");
         }
@@ -288,7 +293,10 @@ mod tests {
     #[test]
     fn it_explains_all_that_is_not_work() {
         // 14 ms of a core each, and answers after 140 ms.
-        assert_eq!(check_with(&[("response_time_mean_us", 140_000.0)]).unwrap().explains_fraction, Some(0.9));
+        assert_eq!(
+            check_with(&[(FactId::response_time_mean_us, 140_000.0)]).unwrap().explains_fraction,
+            Some(0.9)
+        );
         assert_eq!(check_with(&[]).unwrap().explains_fraction, None);
     }
 
@@ -299,7 +307,7 @@ mod tests {
             // 250 x 14 ms are 3.5 cores, 70% of 5.
             (250.0, 5, Some((220.0, [175.0, 250.0]))),
         ] {
-            let remedy = check_with(&[("offered_rate", offered)]).unwrap().remedies.remove(0);
+            let remedy = check_with(&[(FactId::offered_rate, offered)]).unwrap().remedies.remove(0);
             assert_eq!(remedy.to, Some(SettingValue::Integer(cores)), "{}", remedy.why);
             assert_eq!(remedy.predicted.map(|one| (one.rate, one.ci95)), predicted);
         }

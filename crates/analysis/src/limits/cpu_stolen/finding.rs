@@ -1,6 +1,6 @@
 //! When `cpu-stolen` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{memory_evidence, processors};
 use crate::wording::format_number;
@@ -29,8 +29,8 @@ const CONFIDENCE_SWAPPING: f64 = 0.5;
 
 /// Fires when the host takes what the machine wanted.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let steal = facts.value("cpu_steal_fraction").filter(|steal| *steal >= STEAL_FRACTION_MIN)?;
-    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    let steal = facts.value(FactId::cpu_steal_fraction).filter(|steal| *steal >= STEAL_FRACTION_MIN)?;
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
     let waits = group_waits(facts);
     if (busy < BUSY_FRACTION_MIN && waits.is_none()) || is_smaller_part(facts) {
         return None;
@@ -41,8 +41,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     );
     // What swaps keeps the host busy for it, too: that is counted as stolen.
     let is_swapping = memory_evidence::evidence(facts).is_some();
-    let cores =
-        facts.value("cores").map_or(String::new(), |cores| format!(" of {} cores", format_number(cores)));
+    let cores = facts
+        .value(FactId::cores)
+        .map_or(String::new(), |cores| format!(" of {} cores", format_number(cores)));
     Some(Finding {
         id: LimitId::CpuStolen.into(),
         summary: format!(
@@ -52,18 +53,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if is_swapping { CONFIDENCE_SWAPPING } else { 0.9 },
         explains_fraction: Some(significant((steal / busy).min(1.0), 3)),
-        facts: facts.cite(&[
-            "cpu_steal_fraction",
-            "usable_busy_fraction",
-            "cpu_busy_fraction",
-            "throttled_fraction",
-            "cores",
-            "service_cpu_cores",
-            "run_queue_mean",
-            "pressure_group_cpu_some_fraction",
-            "pressure_cpu_some_fraction",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            cpu_steal_fraction, usable_busy_fraction, cpu_busy_fraction, throttled_fraction, cores,
+            service_cpu_cores, run_queue_mean, pressure_group_cpu_some_fraction, pressure_cpu_some_fraction,
+            rate,
+        }),
         remedies: vec![Remedy {
             setting: SettingId::hardware("host"),
             from: None,
@@ -80,9 +74,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Whether what the host took is the smaller part of what the processors did, and the service fills them with the rest: then it
 /// would fill them as well if it had that, too. What it fills them with is the limit.
 pub(crate) fn is_smaller_part(facts: &Facts) -> bool {
-    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy > 0.0);
-    let part = facts.value("cpu_steal_fraction").zip(busy).map(|(steal, busy)| steal / busy);
-    let usable = facts.value("usable_cores").or(facts.value("cores"));
+    let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy > 0.0);
+    let part = facts.value(FactId::cpu_steal_fraction).zip(busy).map(|(steal, busy)| steal / busy);
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
     let own = processors::own_cores(facts).zip(usable).map(|(own, usable)| own / usable);
     part.is_some_and(|part| part <= SMALLER_PART_MAX)
         && own.is_some_and(|own| own >= OWN_FRACTION_MIN)
@@ -91,8 +85,9 @@ pub(crate) fn is_smaller_part(facts: &Facts) -> bool {
 
 /// The share of the time in which the service waits for a processor, if that is much and no quota makes it wait.
 fn group_waits(facts: &Facts) -> Option<f64> {
-    let throttled = facts.value("throttled_fraction").is_some_and(|share| share > THROTTLED_FRACTION_MAX);
-    let waits = facts.value("pressure_group_cpu_some_fraction").filter(|_| !throttled);
+    let throttled =
+        facts.value(FactId::throttled_fraction).is_some_and(|share| share > THROTTLED_FRACTION_MAX);
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction).filter(|_| !throttled);
     waits.filter(|waits| *waits >= WAIT_FRACTION_MIN)
 }
 
@@ -106,23 +101,28 @@ mod tests {
         for (steal, busy, fires) in
             [(0.5, 1.0, true), (0.12, 0.9, true), (0.05, 1.0, false), (0.3, 0.5, false)]
         {
-            let seen = [("cpu_steal_fraction", steal), ("cpu_busy_fraction", busy), ("cores", 2.0)];
+            let seen = [
+                (FactId::cpu_steal_fraction, steal),
+                (FactId::cpu_busy_fraction, busy),
+                (FactId::cores, 2.0),
+            ];
             assert_eq!(check(&facts(&seen, &[])).is_some(), fires, "{steal} of {busy}");
         }
     }
 
     #[test]
     fn a_service_that_waits_has_nothing_left_idle() {
-        let stolen = [("cpu_steal_fraction", 0.12), ("cpu_busy_fraction", 0.6), ("cores", 2.0)];
+        let stolen =
+            [(FactId::cpu_steal_fraction, 0.12), (FactId::cpu_busy_fraction, 0.6), (FactId::cores, 2.0)];
         for (others, says) in [
             (&[][..], None),
-            (&[("usable_busy_fraction", 0.99)], Some("nothing is left idle (99% busy or stolen)")),
+            (&[(FactId::usable_busy_fraction, 0.99)], Some("nothing is left idle (99% busy or stolen)")),
             (
-                &[("pressure_group_cpu_some_fraction", 0.8)],
+                &[(FactId::pressure_group_cpu_some_fraction, 0.8)],
                 Some("in 80% of the time somebody of the service"),
             ),
-            (&[("pressure_group_cpu_some_fraction", 0.3)], None),
-            (&[("pressure_group_cpu_some_fraction", 0.8), ("throttled_fraction", 0.9)], None),
+            (&[(FactId::pressure_group_cpu_some_fraction, 0.3)], None),
+            (&[(FactId::pressure_group_cpu_some_fraction, 0.8), (FactId::throttled_fraction, 0.9)], None),
         ] {
             let found = check(&facts(&[&stolen, others].concat(), &[]));
             let said = found.map(|finding| finding.summary);
@@ -135,11 +135,11 @@ mod tests {
     fn what_the_service_fills_with_the_rest_limits() {
         let of = |steal: f64, own: f64| {
             let values = [
-                ("cpu_steal_fraction", steal),
-                ("cpu_busy_fraction", 1.0),
-                ("cores", 2.0),
-                ("service_cpu_cores", own),
-                ("pressure_group_cpu_some_fraction", 0.9),
+                (FactId::cpu_steal_fraction, steal),
+                (FactId::cpu_busy_fraction, 1.0),
+                (FactId::cores, 2.0),
+                (FactId::service_cpu_cores, own),
+                (FactId::pressure_group_cpu_some_fraction, 0.9),
             ];
             let found = crate::diagnosis::ranking::findings(&facts(&values, &[]));
             (found[0].id.clone(), found[0].summary.contains("The host took 15%"))
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn a_machine_that_swaps_has_its_host_work_for_it() {
-        let stolen = [("cpu_steal_fraction", 0.2), ("cpu_busy_fraction", 1.0)];
+        let stolen = [(FactId::cpu_steal_fraction, 0.2), (FactId::cpu_busy_fraction, 1.0)];
         let sure =
-            |others: &[(&str, f64)]| check(&facts(&[&stolen, others].concat(), &[])).unwrap().confidence;
+            |others: &[(FactId, f64)]| check(&facts(&[&stolen, others].concat(), &[])).unwrap().confidence;
         assert_eq!(sure(&[]), 0.9);
-        let swaps = [("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 5000.0)];
+        let swaps = [(FactId::pressure_memory_full_fraction, 0.4), (FactId::swapped_in_pages_per_s, 5000.0)];
         assert_eq!(sure(&swaps), 0.5);
     }
 }

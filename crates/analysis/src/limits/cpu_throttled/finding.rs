@@ -1,6 +1,6 @@
 //! When `cpu-throttled` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::processors;
 use crate::wording::format_number;
@@ -19,19 +19,19 @@ const ROOM: f64 = 1.3;
 
 /// Fires when the quota stops the service time and again.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let periods = facts.value("throttled_fraction").filter(|share| *share >= PERIODS_FRACTION_MIN)?;
-    let lost = facts.value("pressure_group_cpu_full_fraction").or(facts.value("throttled_cores"));
+    let periods = facts.value(FactId::throttled_fraction).filter(|share| *share >= PERIODS_FRACTION_MIN)?;
+    let lost = facts.value(FactId::pressure_group_cpu_full_fraction).or(facts.value(FactId::throttled_cores));
     if lost.is_some_and(|lost| lost < LOST_FRACTION_MIN) {
         return None;
     }
-    let quota = facts.value("cpu_quota_cores");
+    let quota = facts.value(FactId::cpu_quota_cores);
     let of = quota.map_or("its quota of processor time".to_owned(), |quota| {
         format!("its quota of {} core{}", format_number(quota), if quota == 1.0 { "" } else { "s" })
     });
-    let used = facts.value("group_cpu_cores").or(processors::own_cores(facts));
+    let used = facts.value(FactId::group_cpu_cores).or(processors::own_cores(facts));
     let used = used.map_or(String::new(), |used| format!(", of which {} are used", format_number(used)));
     let idle = facts
-        .value("cpu_busy_fraction")
+        .value(FactId::cpu_busy_fraction)
         .filter(|busy| *busy < 0.8)
         .map_or(String::new(), |busy| format!(" The machine's processors are {:.0}% busy.", busy * 100.0));
     Some(Finding {
@@ -42,20 +42,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if lost.is_some() { 0.95 } else { 0.8 },
         explains_fraction: Some(explains(facts, periods)),
-        facts: facts.cite(&[
-            "throttled_fraction",
-            "throttled_periods",
-            "cpu_periods",
-            "throttled_cores",
-            "cpu_quota_cores",
-            "group_cpu_cores",
-            "pressure_group_cpu_full_fraction",
-            "service_cpu_cores",
-            "cpu_busy_fraction",
-            "rate",
-            "offered_rate",
-            "response_time_mean_us",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            throttled_fraction, throttled_periods, cpu_periods, throttled_cores, cpu_quota_cores,
+            group_cpu_cores, pressure_group_cpu_full_fraction, service_cpu_cores, cpu_busy_fraction, rate,
+            offered_rate, response_time_mean_us,
+        }),
         remedies: remedy(facts, quota).into_iter().collect(),
     })
 }
@@ -63,11 +54,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// What is asked for and not given, or the time that is no work, whichever is more; where neither is known the share of
 /// periods that ended early.
 fn explains(facts: &Facts, periods: f64) -> f64 {
-    let rates = facts.value("rate").zip(facts.value("offered_rate").filter(|offered| *offered > 0.0));
+    let rates =
+        facts.value(FactId::rate).zip(facts.value(FactId::offered_rate).filter(|offered| *offered > 0.0));
     let refused = rates.map(|(rate, offered)| 1.0 - rate / offered);
     let work_us =
         processors::own_cores(facts).zip(facts.ended_per_s()).map(|(cores, rate)| cores / rate * 1e6);
-    let response_us = facts.value("response_time_mean_us").filter(|us| *us > 0.0);
+    let response_us = facts.value(FactId::response_time_mean_us).filter(|us| *us > 0.0);
     let waited = work_us.zip(response_us).map(|(work, response)| (1.0 - work / response) * periods);
     let share = refused.into_iter().chain(waited).reduce(f64::max).unwrap_or(periods);
     significant(share.clamp(0.0, 1.0), 3)
@@ -75,11 +67,11 @@ fn explains(facts: &Facts, periods: f64) -> f64 {
 
 fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
     let quota = quota?;
-    let used = facts.value("group_cpu_cores").or(processors::own_cores(facts));
+    let used = facts.value(FactId::group_cpu_cores).or(processors::own_cores(facts));
     let per_request = used.zip(facts.ended_per_s()).map(|(used, rate)| used / rate);
-    let offered = facts.value("offered_rate");
+    let offered = facts.value(FactId::offered_rate);
     let needed = offered.zip(per_request).map(|(offered, per_request)| offered * per_request * ROOM);
-    let most = facts.value("usable_cores").or(facts.value("cores")).unwrap_or(f64::INFINITY);
+    let most = facts.value(FactId::usable_cores).or(facts.value(FactId::cores)).unwrap_or(f64::INFINITY);
     let to = significant(needed.unwrap_or(0.0).max(2.0 * quota).min(most), 2);
     let why = match needed.filter(|needed| *needed >= 2.0 * quota) {
         Some(_) => format!(
@@ -104,8 +96,8 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
 
 /// The rate grows with the quota, up to what is asked for.
 fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
-    let rate = facts.value("rate").filter(|rate| *rate > 0.0 && times > 1.0)?;
-    let most = facts.value("offered_rate").unwrap_or(f64::INFINITY).max(rate);
+    let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0 && times > 1.0)?;
+    let most = facts.value(FactId::offered_rate).unwrap_or(f64::INFINITY).max(rate);
     let at = |share: f64| significant((rate * (1.0 + share * (times - 1.0))).min(most), 3);
     Some(Predicted { rate: at(0.9), ci95: [at(0.6), at(1.0)] })
 }
@@ -115,24 +107,24 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const STOPPED: [(&str, f64); 7] = [
-        ("throttled_fraction", 0.98),
-        ("throttled_cores", 1.9),
-        ("cpu_quota_cores", 0.1),
-        ("group_cpu_cores", 0.1),
-        ("rate", 14.0),
-        ("offered_rate", 30.0),
-        ("usable_cores", 2.0),
+    const STOPPED: [(FactId, f64); 7] = [
+        (FactId::throttled_fraction, 0.98),
+        (FactId::throttled_cores, 1.9),
+        (FactId::cpu_quota_cores, 0.1),
+        (FactId::group_cpu_cores, 0.1),
+        (FactId::rate, 14.0),
+        (FactId::offered_rate, 30.0),
+        (FactId::usable_cores, 2.0),
     ];
 
-    fn with(changed: &str, to: f64) -> Option<Finding> {
+    fn with(changed: FactId, to: f64) -> Option<Finding> {
         let values = STOPPED.map(|(name, value)| (name, if name == changed { to } else { value }));
         check(&facts(&values, &[]))
     }
 
     #[test]
     fn the_quota_follows_from_what_a_request_costs() {
-        let finding = with("", 0.0).unwrap();
+        let finding = with(FactId::rate, 14.0).unwrap();
         assert!(finding.summary.contains("its quota of 0.1 cores is used up"), "{}", finding.summary);
         assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.533)));
         // 30 x 7.14 ms x 1.3.
@@ -140,7 +132,7 @@ mod tests {
         assert_eq!(remedy.to.as_ref().and_then(SettingValue::number), Some(0.28));
         assert_eq!(remedy.predicted.as_ref().unwrap().ci95, [29.1, 30.0]);
         // Never more than there are, and twice as much where nobody knows what is wanted.
-        for (changed, to, cpus) in [("usable_cores", 0.2, 0.2), ("offered_rate", 15.0, 0.2)] {
+        for (changed, to, cpus) in [(FactId::usable_cores, 0.2, 0.2), (FactId::offered_rate, 15.0, 0.2)] {
             let remedy = with(changed, to).unwrap().remedies.remove(0);
             assert_eq!(remedy.to.as_ref().and_then(SettingValue::number), Some(cpus), "{changed}");
         }
@@ -148,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_burst_now_and_then_is_no_limit() {
-        for (changed, to) in [("throttled_fraction", 0.05), ("throttled_cores", 0.01)] {
+        for (changed, to) in [(FactId::throttled_fraction, 0.05), (FactId::throttled_cores, 0.01)] {
             assert!(with(changed, to).is_none(), "{changed}");
         }
     }

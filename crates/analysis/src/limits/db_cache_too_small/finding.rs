@@ -1,6 +1,6 @@
 //! When `db-cache-too-small` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::{concurrency, memory_evidence, setting_source};
@@ -29,15 +29,16 @@ const MEMORY_FRACTION_MAX: f64 = 0.5;
 
 /// Fires when statements wait for pages that are read anew.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let reads_per_s = facts.value("db_cache_disk_reads_per_s").filter(|rate| *rate >= READS_PER_S_MIN)?;
-    let reads = facts.value("db_cache_disk_reads")?;
-    let replaced = (reads - facts.value("db_cache_filled").unwrap_or(0.0)) / reads;
+    let reads_per_s =
+        facts.value(FactId::db_cache_disk_reads_per_s).filter(|rate| *rate >= READS_PER_S_MIN)?;
+    let reads = facts.value(FactId::db_cache_disk_reads)?;
+    let replaced = (reads - facts.value(FactId::db_cache_filled).unwrap_or(0.0)) / reads;
     if replaced < REPLACED_FRACTION_MIN || memory_evidence::is_proven(facts) {
         return None;
     }
     let waiting =
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
-    let computes = facts.value("db_cpu_cores").is_some_and(|cores| cores > COMPUTING_MAX * waiting);
+    let computes = facts.value(FactId::db_cpu_cores).is_some_and(|cores| cores > COMPUTING_MAX * waiting);
     let share = (waiting / concurrency::at_once(facts).unwrap_or(waiting)).min(1.0);
     if waiting < 1.0 || computes || share < SHARE_MIN {
         return None;
@@ -46,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let each =
         per_request.map_or(String::new(), |reads| format!(", {} for each request", format_number(reads)));
     let known = || setting_source::of(facts, "mariadb", "innodb_buffer_pool_size")?.number();
-    let size = facts.value("db_cache_limit_bytes").or_else(known);
+    let size = facts.value(FactId::db_cache_limit_bytes).or_else(known);
     let pool = size.map_or(String::new(), |bytes| format!(" of {}", format_bytes(bytes)));
     Some(Finding {
         id: LimitId::DbCacheTooSmall.into(),
@@ -55,28 +56,20 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(reads_per_s),
             format_number(waiting)
         ),
-        confidence: if facts.value("db_cache_filled").is_some() { 0.92 } else { 0.75 },
+        confidence: if facts.value(FactId::db_cache_filled).is_some() { 0.92 } else { 0.75 },
         explains_fraction: Some(significant(share, 3)),
-        facts: facts.cite(&[
-            "db_cache_disk_reads_per_s",
-            "db_cache_disk_reads",
-            "db_cache_filled",
-            "db_cache_requests_per_s",
-            "db_cache_limit_bytes",
-            "db_threads_running_mean",
-            "db_cpu_cores",
-            "cpu_iowait_fraction",
-            "cpu_busy_fraction",
-            "in_flight_mean",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            db_cache_disk_reads_per_s, db_cache_disk_reads, db_cache_filled, db_cache_requests_per_s,
+            db_cache_limit_bytes, db_threads_running_mean, db_cpu_cores, cpu_iowait_fraction,
+            cpu_busy_fraction, in_flight_mean, rate,
+        }),
         remedies: remedies(facts, reads_per_s, size),
     })
 }
 
 fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
     let missing = reads_per_s * KEEP_S * PAGE_BYTES;
-    let room = facts.value("memory_available_min_bytes").map(|bytes| MEMORY_FRACTION_MAX * bytes);
+    let room = facts.value(FactId::memory_available_min_bytes).map(|bytes| MEMORY_FRACTION_MAX * bytes);
     let more = room.map_or(missing, |room| missing.min(room));
     let Some(size) = size else {
         let why = format!("{} more: what is read from the disk within a minute", format_bytes(more));
@@ -108,19 +101,19 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const SMALL: [(&str, f64); 9] = [
-        ("db_cache_disk_reads_per_s", 400.0),
-        ("db_cache_disk_reads", 2400.0),
-        ("db_cache_filled", 0.0),
-        ("db_cache_limit_bytes", 8_388_608.0),
-        ("db_threads_running_mean", 36.0),
-        ("db_cpu_cores", 0.05),
-        ("in_flight_mean", 36.0),
-        ("rate", 18.0),
-        ("memory_available_min_bytes", 8e9),
+    const SMALL: [(FactId, f64); 9] = [
+        (FactId::db_cache_disk_reads_per_s, 400.0),
+        (FactId::db_cache_disk_reads, 2400.0),
+        (FactId::db_cache_filled, 0.0),
+        (FactId::db_cache_limit_bytes, 8_388_608.0),
+        (FactId::db_threads_running_mean, 36.0),
+        (FactId::db_cpu_cores, 0.05),
+        (FactId::in_flight_mean, 36.0),
+        (FactId::rate, 18.0),
+        (FactId::memory_available_min_bytes, 8e9),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = SMALL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).copied().collect();
         check(&facts(&values, &[]))
@@ -136,11 +129,11 @@ mod tests {
             (to(&finding), finding.remedies[0].class),
             (Some(24.0 * STEP_BYTES - STEP_BYTES), ApplyClass::Live)
         );
-        let tight = with(&[("memory_available_min_bytes", 100e6)]).unwrap();
+        let tight = with(&[(FactId::memory_available_min_bytes, 100e6)]).unwrap();
         assert_eq!(to(&tight), Some(3.0 * STEP_BYTES));
         assert!(tight.remedies[0].why.contains("half of the memory"));
         assert_eq!(
-            with(&[("memory_available_min_bytes", 1e6)]).unwrap().remedies[0].setting.target.name(),
+            with(&[(FactId::memory_available_min_bytes, 1e6)]).unwrap().remedies[0].setting.target.name(),
             "hardware"
         );
     }
@@ -148,12 +141,12 @@ mod tests {
     #[test]
     fn a_cold_cache_and_reads_that_nobody_waits_for_are_none() {
         for changes in [
-            vec![("db_cache_filled", 2000.0)],
-            vec![("db_cache_disk_reads_per_s", 5.0)],
-            vec![("db_threads_running_mean", 1.4)],
-            vec![("db_threads_running_mean", 6.0)],
-            vec![("db_cpu_cores", 30.0)],
-            vec![("db_row_lock_waiting_mean", 33.0)],
+            vec![(FactId::db_cache_filled, 2000.0)],
+            vec![(FactId::db_cache_disk_reads_per_s, 5.0)],
+            vec![(FactId::db_threads_running_mean, 1.4)],
+            vec![(FactId::db_threads_running_mean, 6.0)],
+            vec![(FactId::db_cpu_cores, 30.0)],
+            vec![(FactId::db_row_lock_waiting_mean, 33.0)],
         ] {
             assert!(with(&changes).is_none(), "{changes:?}");
         }

@@ -1,6 +1,6 @@
 //! Buffers of all connections of the database that memory cannot hold.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remedy, whole};
 use crate::resources::memory_pressure::free_and_limit;
@@ -9,28 +9,29 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::setting::SettingId;
 
 /// Buffers that each connection of the database may take: `(setting, fact)`.
-const BUFFERS: [(&str, &str); 6] = [
-    ("sort_buffer_size", "ahead_database_sort_buffer_bytes"),
-    ("join_buffer_size", "ahead_database_join_buffer_bytes"),
-    ("read_buffer_size", "ahead_database_read_buffer_bytes"),
-    ("read_rnd_buffer_size", "ahead_database_read_rnd_buffer_bytes"),
-    ("thread_stack", "ahead_database_thread_stack_bytes"),
-    ("binlog_cache_size", "ahead_database_binlog_cache_bytes"),
+const BUFFERS: [(&str, FactId); 6] = [
+    ("sort_buffer_size", FactId::ahead_database_sort_buffer_bytes),
+    ("join_buffer_size", FactId::ahead_database_join_buffer_bytes),
+    ("read_buffer_size", FactId::ahead_database_read_buffer_bytes),
+    ("read_rnd_buffer_size", FactId::ahead_database_read_rnd_buffer_bytes),
+    ("thread_stack", FactId::ahead_database_thread_stack_bytes),
+    ("binlog_cache_size", FactId::ahead_database_binlog_cache_bytes),
 ];
 /// Buffers that are there once.
-const SHARED: [&str; 2] = ["ahead_database_buffer_pool_bytes", "ahead_database_key_buffer_bytes"];
+const SHARED: [FactId; 2] =
+    [FactId::ahead_database_buffer_pool_bytes, FactId::ahead_database_key_buffer_bytes];
 /// From this size on a buffer is larger than any default.
 const LARGE_BYTES: f64 = 8e6;
 
 /// Buffers of all connections together beyond the memory there is. A statement takes a buffer only when it sorts or joins:
 /// a limit that is never reached with defaults of a few megabytes is no contradiction.
 pub(crate) fn buffers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
-    let connections = facts.value("ahead_database_limit")?;
-    let each: f64 = BUFFERS.iter().filter_map(|(_, fact)| facts.value(fact)).sum();
-    let shared: f64 = SHARED.iter().filter_map(|fact| facts.value(fact)).sum();
+    let connections = facts.value(FactId::ahead_database_limit)?;
+    let each: f64 = BUFFERS.iter().filter_map(|(_, fact)| facts.value(*fact)).sum();
+    let shared: f64 = SHARED.into_iter().filter_map(|fact| facts.value(fact)).sum();
     let largest = BUFFERS
-        .iter()
-        .filter_map(|(setting, fact)| Some((*setting, *fact, facts.value(fact)?)))
+        .into_iter()
+        .filter_map(|(setting, fact)| Some((setting, fact, facts.value(fact)?)))
         .max_by(|a, b| a.2.total_cmp(&b.2))?;
     let (_, memory) = free_and_limit(facts)?;
     let wanted = connections * each + shared;
@@ -44,7 +45,7 @@ pub(crate) fn buffers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         format_bytes(wanted),
         format_bytes(memory)
     );
-    let cited = facts.cite(&[name, "ahead_database_limit", SHARED[0], "memory_limit_bytes"]);
+    let cited = facts.cite(&[name, FactId::ahead_database_limit, SHARED[0], FactId::memory_limit_bytes]);
     let (to, why) =
         (2_097_152.0, format!("{setting} is the largest of them; 2 MiB suffice for nearly all statements"));
     let remedy = remedy(

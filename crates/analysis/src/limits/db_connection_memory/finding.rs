@@ -1,6 +1,6 @@
 //! When `db-connection-memory` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::memory_pressure::Holder;
 use crate::resources::{memory_evidence, memory_pressure, setting_source};
@@ -11,13 +11,13 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
 /// What a connection takes, with what MariaDB 10.11 has by itself.
-const BUFFERS: [(&str, &str, f64); 6] = [
-    ("database_sort_buffer_bytes", "sort_buffer_size", 2_097_152.0),
-    ("database_join_buffer_bytes", "join_buffer_size", 262_144.0),
-    ("database_read_buffer_bytes", "read_buffer_size", 131_072.0),
-    ("database_read_rnd_buffer_bytes", "read_rnd_buffer_size", 262_144.0),
-    ("database_binlog_cache_bytes", "binlog_cache_size", 32_768.0),
-    ("database_thread_stack_bytes", "thread_stack", 299_008.0),
+const BUFFERS: [(FactId, &str, f64); 6] = [
+    (FactId::database_sort_buffer_bytes, "sort_buffer_size", 2_097_152.0),
+    (FactId::database_join_buffer_bytes, "join_buffer_size", 262_144.0),
+    (FactId::database_read_buffer_bytes, "read_buffer_size", 131_072.0),
+    (FactId::database_read_rnd_buffer_bytes, "read_rnd_buffer_size", 262_144.0),
+    (FactId::database_binlog_cache_bytes, "binlog_cache_size", 32_768.0),
+    (FactId::database_thread_stack_bytes, "thread_stack", 299_008.0),
 ];
 
 /// What the program itself takes beside its caches.
@@ -30,19 +30,22 @@ const HELD_FRACTION_MIN: f64 = 0.3;
 const BUFFER_BYTES_MIN: f64 = 65_536.0;
 
 /// A setting of this name as the database tells it, or as its files have it.
-fn buffer(facts: &Facts, (fact, setting, usual): (&str, &str, f64)) -> f64 {
+fn buffer(facts: &Facts, (fact, setting, usual): (FactId, &str, f64)) -> f64 {
     let configured = || facts.backends("mariadb").find_map(|service| service.number(setting));
     facts.value(fact).or_else(configured).unwrap_or(usual)
 }
 
 /// What of the database is no connection's.
 fn caches(facts: &Facts) -> f64 {
-    let caches = ["database_buffer_pool_bytes", "database_key_buffer_bytes", "database_query_cache_bytes"];
+    let caches = fact_ids! {
+        database_buffer_pool_bytes, database_key_buffer_bytes, database_query_cache_bytes,
+    };
     caches.into_iter().filter_map(|name| facts.value(name)).sum::<f64>() + PROGRAM_BYTES
 }
 
 fn connections(facts: &Facts) -> Option<f64> {
-    let seen = facts.value("database_connected_max").or_else(|| facts.value("pool_children_busy_mean"));
+    let seen =
+        facts.value(FactId::database_connected_max).or_else(|| facts.value(FactId::pool_children_busy_mean));
     seen.filter(|count| *count >= 1.0)
 }
 
@@ -55,12 +58,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if holder != Holder::Database || of_connections < HELD_FRACTION_MIN * limit {
         return None;
     }
-    let known = facts.value("database_sort_buffer_bytes").is_some()
+    let known = facts.value(FactId::database_sort_buffer_bytes).is_some()
         || facts.backends("mariadb").any(|service| service.number("sort_buffer_size").is_some());
     let each: f64 = BUFFERS.iter().map(|row| buffer(facts, *row)).sum();
     let usual: f64 = BUFFERS.iter().map(|(_, _, usual)| usual).sum();
     let open = connections(facts)?;
-    let allowed = facts.value("database_connections_limit").unwrap_or(open);
+    let allowed = facts.value(FactId::database_connections_limit).unwrap_or(open);
     // What is usual is not what takes the memory, and what the connections cannot have taken is somebody else's.
     if !known || each <= usual || open * each < 0.5 * of_connections || allowed * each + caches(facts) < limit
     {
@@ -83,31 +86,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const CITED: &[&str] = &[
-    "pressure_group_memory_full_fraction",
-    "pressure_memory_full_fraction",
-    "swapped_in_pages_per_s",
-    "swapped_out_pages_per_s",
-    "group_swap_used_max_bytes",
-    "group_oom_kills",
-    "memory_limit_bytes",
-    "memory_used_in_limit_max_bytes",
-    "database_resident_max_bytes",
-    "database_buffer_pool_bytes",
-    "database_connected_max",
-    "database_connections_limit",
-    "database_sort_buffer_bytes",
-    "database_join_buffer_bytes",
-    "database_read_buffer_bytes",
-    "database_read_rnd_buffer_bytes",
-    "worker_memory_sum_bytes",
-    "pool_memory_mean_bytes",
-    "rate",
-];
+const CITED: &[FactId] = &fact_ids! {
+    pressure_group_memory_full_fraction, pressure_memory_full_fraction, swapped_in_pages_per_s,
+    swapped_out_pages_per_s, group_swap_used_max_bytes, group_oom_kills, memory_limit_bytes,
+    memory_used_in_limit_max_bytes, database_resident_max_bytes, database_buffer_pool_bytes,
+    database_connected_max, database_connections_limit, database_sort_buffer_bytes,
+    database_join_buffer_bytes, database_read_buffer_bytes, database_read_rnd_buffer_bytes,
+    worker_memory_sum_bytes, pool_memory_mean_bytes, rate,
+};
 
 /// The buffer that is furthest above what is usual, to what fits; others that are above it, to what is usual.
 fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
-    let excess = |row: (&str, &str, f64)| buffer(facts, row) - row.2;
+    let excess = |row: (FactId, &str, f64)| buffer(facts, row) - row.2;
     // The stack is the program's, and of a thread the least.
     let mut above: Vec<_> = BUFFERS.into_iter().take(5).filter(|row| excess(*row) > 0.0).collect();
     above.sort_by(|a, b| excess(*b).total_cmp(&excess(*a)));
@@ -123,7 +113,7 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
     let fits = (room / open - beside).clamp(BUFFER_BYTES_MIN, largest.2);
     // As such values are written.
     let to = 2f64.powf(fits.log2().floor());
-    let usual = |row: &(&str, &str, f64)| SettingChange {
+    let usual = |row: &(FactId, &str, f64)| SettingChange {
         setting: SettingId::of_service("mariadb", row.1),
         to: SettingValue::Integer(row.2 as i64),
     };
@@ -149,24 +139,24 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const SORTING: [(&str, f64); 14] = [
-        ("pressure_group_memory_full_fraction", 0.3),
-        ("swapped_in_pages_per_s", 20_000.0),
-        ("memory_limit_bytes", 400e6),
-        ("memory_total_bytes", 16e9),
-        ("memory_used_in_limit_max_bytes", 399e6),
-        ("group_memory_used_max_bytes", 400e6),
-        ("group_swap_used_max_bytes", 700e6),
-        ("worker_memory_sum_bytes", 100e6),
-        ("database_resident_max_bytes", 280e6),
-        ("database_buffer_pool_bytes", 32e6),
-        ("database_connected_max", 50.0),
-        ("database_connections_limit", 200.0),
-        ("database_sort_buffer_bytes", 33_554_432.0),
-        ("database_join_buffer_bytes", 16_777_216.0),
+    const SORTING: [(FactId, f64); 14] = [
+        (FactId::pressure_group_memory_full_fraction, 0.3),
+        (FactId::swapped_in_pages_per_s, 20_000.0),
+        (FactId::memory_limit_bytes, 400e6),
+        (FactId::memory_total_bytes, 16e9),
+        (FactId::memory_used_in_limit_max_bytes, 399e6),
+        (FactId::group_memory_used_max_bytes, 400e6),
+        (FactId::group_swap_used_max_bytes, 700e6),
+        (FactId::worker_memory_sum_bytes, 100e6),
+        (FactId::database_resident_max_bytes, 280e6),
+        (FactId::database_buffer_pool_bytes, 32e6),
+        (FactId::database_connected_max, 50.0),
+        (FactId::database_connections_limit, 200.0),
+        (FactId::database_sort_buffer_bytes, 33_554_432.0),
+        (FactId::database_join_buffer_bytes, 16_777_216.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = SORTING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
         check(&facts(&values, &[]))
@@ -187,14 +177,17 @@ mod tests {
     fn whoever_else_holds_the_memory_is_to_blame() {
         let unseen = f64::NAN;
         for changes in [
-            vec![("worker_memory_sum_bytes", 1200e6)],
+            vec![(FactId::worker_memory_sum_bytes, 1200e6)],
             // A large cache is no connection's.
-            vec![("database_buffer_pool_bytes", 800e6)],
-            vec![("database_sort_buffer_bytes", 2_097_152.0), ("database_join_buffer_bytes", 262_144.0)],
-            vec![("database_connected_max", 5.0)],
-            vec![("database_sort_buffer_bytes", unseen)],
-            vec![("swapped_in_pages_per_s", 0.0)],
-            vec![("pressure_group_memory_full_fraction", 0.0)],
+            vec![(FactId::database_buffer_pool_bytes, 800e6)],
+            vec![
+                (FactId::database_sort_buffer_bytes, 2_097_152.0),
+                (FactId::database_join_buffer_bytes, 262_144.0),
+            ],
+            vec![(FactId::database_connected_max, 5.0)],
+            vec![(FactId::database_sort_buffer_bytes, unseen)],
+            vec![(FactId::swapped_in_pages_per_s, 0.0)],
+            vec![(FactId::pressure_group_memory_full_fraction, 0.0)],
         ] {
             assert!(with(&changes).is_none(), "{changes:?}");
         }

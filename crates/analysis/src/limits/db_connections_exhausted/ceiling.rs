@@ -1,6 +1,6 @@
 //! Connections of the database, by Little's law.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::utilisation::{beyond_in_flight, rate, together};
@@ -12,15 +12,17 @@ const OPENED_PER_ANSWER_MIN: f64 = 0.2;
 const OWN: f64 = 1.0;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    let max = facts.value("ahead_database_limit");
-    let now = facts.value("ahead_database_connected_mean");
+    let max = facts.value(FactId::ahead_database_limit);
+    let now = facts.value(FactId::ahead_database_connected_mean);
     let used = now.map(|now| now - OWN - beyond(facts, now - OWN)).filter(|used| *used > 0.0);
     let binds_at_rate = used
         .zip(max)
         .filter(|_| are_opened_for_answers(facts))
         .and_then(|(used, max)| Some(rate(facts)? * (max - OWN) / used));
-    let error =
-        together(&[facts.value("rate_ci95_fraction"), facts.value("ahead_database_connected_ci95_fraction")]);
+    let error = together(&[
+        facts.value(FactId::rate_ci95_fraction),
+        facts.value(FactId::ahead_database_connected_ci95_fraction),
+    ]);
     Usage { now, max, binds_at_rate, error, idle: OWN }.ceiling(
         Resource::DatabaseConnections,
         "database connections",
@@ -31,12 +33,12 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 
 /// What readings show beyond the requests that are under way, each of which may open several.
 fn beyond(facts: &Facts, connected: f64) -> f64 {
-    let opened = facts.value("ahead_database_attempts_per_s").zip(facts.ended_per_s());
+    let opened = facts.value(FactId::ahead_database_attempts_per_s).zip(facts.ended_per_s());
     let each = opened.map_or(1.0, |(opened, ended)| (opened / ended).max(1.0));
     beyond_in_flight(facts, connected / each) * each
 }
 
 fn are_opened_for_answers(facts: &Facts) -> bool {
-    let opened = facts.value("ahead_database_attempts_per_s").zip(rate(facts));
+    let opened = facts.value(FactId::ahead_database_attempts_per_s).zip(rate(facts));
     opened.is_some_and(|(opened, rate)| opened >= OPENED_PER_ANSWER_MIN * rate)
 }

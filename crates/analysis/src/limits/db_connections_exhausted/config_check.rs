@@ -1,6 +1,6 @@
 //! A database that cannot serve all workers.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
     ConfigFinding, LocatedSetting, Severity, apache, config_finding, embedded, fact, located, pools, remedy,
@@ -14,12 +14,14 @@ use webdyno_model::setting::SettingId;
 pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFinding> {
     let database = facts.backends("mariadb").next();
     let allowed = database.and_then(|service| located(service, "max_connections"));
-    let limit =
-        allowed.as_ref().and_then(LocatedSetting::number).or_else(|| facts.value("ahead_database_limit"))?;
+    let limit = allowed
+        .as_ref()
+        .and_then(LocatedSetting::number)
+        .or_else(|| facts.value(FactId::ahead_database_limit))?;
     let (workers, who, mut cited) = workers(facts)?;
     (workers > limit).then_some(())?;
     cited.extend(allowed.as_ref().and_then(|allowed| fact("max_connections", "connections", allowed)));
-    cited.extend(facts.cite(&["ahead_database_limit"]));
+    cited.extend(facts.cite(&[FactId::ahead_database_limit]));
     let shown = allowed.as_ref().map_or_else(|| format_number(limit), LocatedSetting::with_location);
     let summary = format!(
         "{who} may ask the database at once, and it lets {shown} connections in. When they all work, the others are \

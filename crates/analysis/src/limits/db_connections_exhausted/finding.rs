@@ -1,6 +1,6 @@
 //! When `db-connections-exhausted` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::setting_source;
 use crate::wording::format_number;
@@ -16,7 +16,7 @@ const AT_LIMIT_FRACTION: f64 = 0.9;
 /// Fires when the database turns connections away, and good answers are missing.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = proof(facts)?;
-    let failed = facts.value("failed_fraction").or_else(|| failed_by_log(facts));
+    let failed = facts.value(FactId::failed_fraction).or_else(|| failed_by_log(facts));
     if failed.is_some_and(|failed| failed < FAILED_FRACTION_MIN) {
         return behind_good_answers(facts, &proof);
     }
@@ -42,26 +42,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// How many connections are allowed: as the database tells while it is watched, or told when it was discovered.
 fn limit(facts: &Facts) -> Option<f64> {
     let known = || setting_source::of(facts, "mariadb", "max_connections")?.number();
-    facts.value("db_connections_limit").or_else(known)
+    facts.value(FactId::db_connections_limit).or_else(known)
 }
 
-const CITED: [&str; 15] = [
-    "db_connections_failed_per_s",
-    "db_connections_refused",
-    "db_own_connections_refused",
-    "db_connections_limit",
-    "db_connections_used_max",
-    "db_connections_max",
-    "db_connections_per_s",
-    "db_refusals_logged",
-    "db_refusals_logged_per_s",
-    "failed_fraction",
-    "server_error_fraction",
-    "server_errors_answered_per_s",
-    "answers_logged_per_s",
-    "rate",
-    "ended_per_s",
-];
+const CITED: [FactId; 15] = fact_ids! {
+    db_connections_failed_per_s, db_connections_refused, db_own_connections_refused, db_connections_limit,
+    db_connections_used_max, db_connections_max, db_connections_per_s, db_refusals_logged,
+    db_refusals_logged_per_s, failed_fraction, server_error_fraction, server_errors_answered_per_s,
+    answers_logged_per_s, rate, ended_per_s,
+};
 
 /// No answer is an error by its status, and yet the database turns connections away, for a good part of the requests: pages
 /// that catch the error say "come again" with status 200.
@@ -92,9 +81,11 @@ fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
         let share = (per_s / facts.ended_per_s()?).min(1.0);
         return (share >= FAILED_FRACTION_MIN).then_some(Some(share));
     }
-    let (own, window_s) =
-        (facts.value("db_own_connections_refused")?, facts.window_s("db_own_connections_refused")?);
-    (facts.value("db_connections_limit").is_none() && own >= OWN_REFUSED_PER_S_MIN * window_s.max(2.0))
+    let (own, window_s) = (
+        facts.value(FactId::db_own_connections_refused)?,
+        facts.window_s(FactId::db_own_connections_refused)?,
+    );
+    (facts.value(FactId::db_connections_limit).is_none() && own >= OWN_REFUSED_PER_S_MIN * window_s.max(2.0))
         .then_some(None)
 }
 
@@ -109,7 +100,8 @@ pub(crate) fn takes_most_pages(facts: &Facts) -> bool {
 
 /// Without load of our own the log of requests tells how many of them were errors of the server.
 fn failed_by_log(facts: &Facts) -> Option<f64> {
-    let (errors, all) = (facts.value("server_errors_answered_per_s")?, facts.value("answers_logged_per_s")?);
+    let (errors, all) =
+        (facts.value(FactId::server_errors_answered_per_s)?, facts.value(FactId::answers_logged_per_s)?);
     (all > 0.0).then(|| errors / all)
 }
 
@@ -120,8 +112,8 @@ struct Proof {
 
 fn proof(facts: &Facts) -> Option<Proof> {
     let inside = inside(facts);
-    let logged = facts.value("db_refusals_logged_per_s").filter(|rate| *rate >= REFUSED_PER_S_MIN);
-    let own = facts.value("db_own_connections_refused").is_some_and(|refused| refused >= 1.0);
+    let logged = facts.value(FactId::db_refusals_logged_per_s).filter(|rate| *rate >= REFUSED_PER_S_MIN);
+    let own = facts.value(FactId::db_own_connections_refused).is_some_and(|refused| refused >= 1.0);
     let words = match (inside, logged) {
         (Some(rate), _) => format!("{} attempts to connect fail each second", format_number(rate)),
         (None, Some(rate)) => format!("the log says so {} times a second", format_number(rate)),
@@ -139,12 +131,12 @@ fn proof(facts: &Facts) -> Option<Proof> {
 
 /// How many connections fail per second, while as many are connected as are allowed. Others fail for a wrong password.
 fn inside(facts: &Facts) -> Option<f64> {
-    let rate = facts.value("db_connections_failed_per_s").filter(|rate| *rate >= REFUSED_PER_S_MIN)?;
+    let rate = facts.value(FactId::db_connections_failed_per_s).filter(|rate| *rate >= REFUSED_PER_S_MIN)?;
     let limit = limit(facts)?;
-    let is_at = |name: &str| facts.value(name).is_some_and(|count| count >= AT_LIMIT_FRACTION * limit);
-    let refused = facts.value("db_connections_refused").is_some_and(|refused| refused >= 1.0);
-    let used = facts.value("db_connections_used_max").is_some_and(|count| count >= limit);
-    (used && (refused || is_at("db_connections_max"))).then_some(rate)
+    let is_at = |name: FactId| facts.value(name).is_some_and(|count| count >= AT_LIMIT_FRACTION * limit);
+    let refused = facts.value(FactId::db_connections_refused).is_some_and(|refused| refused >= 1.0);
+    let used = facts.value(FactId::db_connections_used_max).is_some_and(|count| count >= limit);
+    (used && (refused || is_at(FactId::db_connections_max))).then_some(rate)
 }
 
 #[cfg(test)]
@@ -152,19 +144,19 @@ pub(crate) mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    pub(crate) const REFUSED: &[(&str, f64)] = &[
-        ("db_connections_failed_per_s", 128.0),
-        ("db_connections_refused", 9.0),
-        ("db_connections_limit", 12.0),
-        ("db_connections_used_max", 13.0),
-        ("db_connections_max", 12.0),
-        ("db_refusals_logged_per_s", 128.0),
-        ("failed_fraction", 0.64),
-        ("rate", 71.0),
-        ("ended_per_s", 199.0),
+    pub(crate) const REFUSED: &[(FactId, f64)] = &[
+        (FactId::db_connections_failed_per_s, 128.0),
+        (FactId::db_connections_refused, 9.0),
+        (FactId::db_connections_limit, 12.0),
+        (FactId::db_connections_used_max, 13.0),
+        (FactId::db_connections_max, 12.0),
+        (FactId::db_refusals_logged_per_s, 128.0),
+        (FactId::failed_fraction, 0.64),
+        (FactId::rate, 71.0),
+        (FactId::ended_per_s, 199.0),
     ];
 
-    pub(crate) fn merged<'a>(changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+    pub(crate) fn merged(changes: &[(FactId, f64)]) -> Vec<(FactId, f64)> {
         let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
     }
@@ -174,16 +166,19 @@ pub(crate) mod tests {
         let nan = f64::NAN;
         for (changes, sure) in [
             (vec![], Some(0.95)),
-            (vec![("db_refusals_logged_per_s", nan)], Some(0.8)),
-            (vec![("db_connections_failed_per_s", nan)], Some(0.8)),
-            (vec![("db_connections_failed_per_s", nan), ("db_own_connections_refused", 2.0)], Some(0.9)),
-            (vec![("db_connections_failed_per_s", 0.0), ("db_refusals_logged_per_s", 0.0)], None),
+            (vec![(FactId::db_refusals_logged_per_s, nan)], Some(0.8)),
+            (vec![(FactId::db_connections_failed_per_s, nan)], Some(0.8)),
+            (
+                vec![(FactId::db_connections_failed_per_s, nan), (FactId::db_own_connections_refused, 2.0)],
+                Some(0.9),
+            ),
+            (vec![(FactId::db_connections_failed_per_s, 0.0), (FactId::db_refusals_logged_per_s, 0.0)], None),
             // A wrong password is no limit.
-            (vec![("db_connections_used_max", 5.0), ("db_refusals_logged_per_s", 0.0)], None),
+            (vec![(FactId::db_connections_used_max, 5.0), (FactId::db_refusals_logged_per_s, 0.0)], None),
             // Pages that say so with status 200; or hardly any was refused, in spite of what a log says.
-            (vec![("failed_fraction", 0.0)], Some(0.8)),
-            (vec![("failed_fraction", 0.0), ("db_connections_failed_per_s", 1.0)], None),
-            (vec![("failed_fraction", nan)], Some(0.95)),
+            (vec![(FactId::failed_fraction, 0.0)], Some(0.8)),
+            (vec![(FactId::failed_fraction, 0.0), (FactId::db_connections_failed_per_s, 1.0)], None),
+            (vec![(FactId::failed_fraction, nan)], Some(0.95)),
         ] {
             let found = check(&facts(&merged(&changes), &[])).map(|finding| finding.confidence);
             assert_eq!(found, sure, "{changes:?}");
@@ -194,10 +189,10 @@ pub(crate) mod tests {
     fn where_it_lets_nobody_in_pages_of_status_200_are_no_proof_that_all_is_well() {
         for (own, limit, found) in [(5.0, f64::NAN, false), (9.0, f64::NAN, true), (9.0, 20.0, false)] {
             let seen = [
-                ("db_own_connections_refused", own),
-                ("db_connections_limit", limit),
-                ("failed_fraction", 0.0),
-                ("rate", 22_000.0),
+                (FactId::db_own_connections_refused, own),
+                (FactId::db_connections_limit, limit),
+                (FactId::failed_fraction, 0.0),
+                (FactId::rate, 22_000.0),
             ];
             let known: Vec<_> = seen.into_iter().filter(|(_, value)| value.is_finite()).collect();
             assert_eq!(check(&facts(&known, &[])).is_some(), found, "{own} {limit}");
@@ -207,9 +202,9 @@ pub(crate) mod tests {
     #[test]
     fn without_load_the_logs_tell_what_is_lost() {
         let log = [
-            ("failed_fraction", f64::NAN),
-            ("server_errors_answered_per_s", 60.0),
-            ("answers_logged_per_s", 80.0),
+            (FactId::failed_fraction, f64::NAN),
+            (FactId::server_errors_answered_per_s, 60.0),
+            (FactId::answers_logged_per_s, 80.0),
         ];
         let finding = check(&facts(&merged(&log), &[])).unwrap();
         assert_eq!(finding.explains_fraction, Some(0.75));

@@ -1,6 +1,6 @@
 //! How many connections the database should allow: one for each worker of the application.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
 use crate::resources::{concurrency, setting_source};
 use crate::wording::format_bytes;
@@ -31,8 +31,8 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
             why,
         )];
     };
-    let each = facts.value("db_connection_memory_bytes").filter(|bytes| *bytes > 0.0);
-    let available = facts.value("memory_available_min_bytes");
+    let each = facts.value(FactId::db_connection_memory_bytes).filter(|bytes| *bytes > 0.0);
+    let available = facts.value(FactId::memory_available_min_bytes);
     let fits = each.zip(available).map(|(each, available)| MEMORY_FRACTION_MAX * available / each);
     let fits = fits.map(|more| (limit.unwrap_or(0.0) + more).floor());
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
@@ -74,7 +74,7 @@ trait Predicting {
 
 impl Predicting for Remedy {
     fn predicting(self, facts: &Facts) -> Self {
-        let offered = facts.value("offered_rate");
+        let offered = facts.value(FactId::offered_rate);
         let predicted = offered.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR));
         Self { predicted, ..self }
     }
@@ -93,8 +93,9 @@ fn by_workers(workers: f64) -> (f64, String) {
 
 /// Of those who asked a share got a connection: so many more would have been connected at once.
 fn by_demand(facts: &Facts) -> Option<(f64, String)> {
-    let connected = facts.value("db_connections_max").or(facts.value("db_connections_limit"))?;
-    let (asked, failed) = (facts.value("db_connections_per_s")?, facts.value("db_connections_failed_per_s")?);
+    let connected = facts.value(FactId::db_connections_max).or(facts.value(FactId::db_connections_limit))?;
+    let (asked, failed) =
+        (facts.value(FactId::db_connections_per_s)?, facts.value(FactId::db_connections_failed_per_s)?);
     let demand = connected * asked / (asked - failed).max(0.05 * asked);
     let wanted = (HEADROOM_OF_DEMAND * demand + OTHERS).ceil();
     Some((
@@ -109,10 +110,10 @@ fn by_demand(facts: &Facts) -> Option<(f64, String)> {
 /// The workers of the application: the processes that the pools of PHP-FPM may have, and Apache's own where PHP runs in
 /// them. Pools that have no connection count as well: nobody can tell.
 fn workers(facts: &Facts) -> Option<f64> {
-    let seen = |pool: &str| facts.value_of("fpm_processes_max", pool);
+    let seen = |pool: &str| facts.value_of(FactId::fpm_processes_max, pool);
     let limit = |pool: &str| setting_source::of_pool(facts, pool, "pm.max_children")?.number();
     let of_files = setting_source::pools(facts);
-    let only_seen = facts.each("fpm_processes_max").map(|(pool, _)| pool.to_owned());
+    let only_seen = facts.each(FactId::fpm_processes_max).map(|(pool, _)| pool.to_owned());
     let pools: BTreeSet<String> = of_files.into_iter().chain(only_seen).collect();
     let most = |pool: String| [limit(&pool), seen(&pool)].into_iter().flatten().reduce(f64::max);
     let of_pools: Vec<f64> = pools.into_iter().filter_map(most).collect();
@@ -124,7 +125,8 @@ fn workers(facts: &Facts) -> Option<f64> {
     };
     let own = facts.service.as_ref().filter(|service| embeds(service));
     let own = own.and_then(|service| service.configured_number("MaxRequestWorkers"));
-    let own = own.or(facts.value("workers_limit").filter(|_| facts.service.as_ref().is_some_and(embeds)));
+    let own =
+        own.or(facts.value(FactId::workers_limit).filter(|_| facts.service.as_ref().is_some_and(embeds)));
     let all: Vec<f64> = of_pools.into_iter().chain(own).collect();
     (!all.is_empty()).then(|| all.iter().sum())
 }
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn the_files_of_the_pools_tell_how_many_may_come() {
         let mut facts = facts(&merged(&[]), &[]);
-        of_pool(&mut facts, "www", &[("fpm_processes_max", 13.0)]);
+        of_pool(&mut facts, "www", &[(FactId::fpm_processes_max, 13.0)]);
         behind(&mut facts, &[], &[("www", "pm.max_children", "60"), ("api", "pm.max_children", "20")]);
         assert_eq!(to(&facts), Some(98.0));
     }
@@ -152,22 +154,23 @@ mod tests {
     #[test]
     fn one_connection_for_each_worker() {
         let mut of_pools = facts(&merged(&[]), &[("MaxRequestWorkers", 150)]);
-        of_pool(&mut of_pools, "www", &[("fpm_processes_max", 60.0)]);
+        of_pool(&mut of_pools, "www", &[(FactId::fpm_processes_max, 60.0)]);
         assert_eq!(to(&of_pools), Some(76.0));
         let mut embedded = facts(&merged(&[]), &[("MaxRequestWorkers", 150)]);
         embedded.service.as_mut().unwrap().modules = vec!["php_module".into()];
         assert_eq!(to(&embedded), Some(175.0));
         // Nobody knows the workers: 199 a second asked, 71 got one of 12.
-        let asked = [("db_connections_per_s", 199.0)];
+        let asked = [(FactId::db_connections_per_s, 199.0)];
         assert_eq!(to(&facts(&merged(&asked), &[])), Some(54.0));
     }
 
     #[test]
     fn memory_bounds_the_connections() {
         let memory = |available: f64| {
-            let seen = [("db_connection_memory_bytes", 3e6), ("memory_available_min_bytes", available)];
+            let seen =
+                [(FactId::db_connection_memory_bytes, 3e6), (FactId::memory_available_min_bytes, available)];
             let mut facts = facts(&merged(&seen), &[]);
-            of_pool(&mut facts, "www", &[("fpm_processes_max", 60.0)]);
+            of_pool(&mut facts, "www", &[(FactId::fpm_processes_max, 60.0)]);
             facts
         };
         assert_eq!([to(&memory(1e9)), to(&memory(120e6)), to(&memory(1e6))], [Some(76.0), Some(32.0), None]);

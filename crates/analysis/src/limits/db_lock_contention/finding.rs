@@ -1,6 +1,6 @@
 //! When `db-lock-contention` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::db_slow_queries::finding::busiest_statement;
 use crate::limits::manual_remedy::manual;
@@ -39,7 +39,7 @@ fn for_tables(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if told { 0.93 } else { 0.8 },
         explains_fraction: Some(significant(share, 3)),
-        facts: facts.cite(&["db_lock_waiting_mean", "db_table_lock_waits_per_s", "db_threads_running_mean", "db_cpu_cores", "cpu_busy_fraction", "in_flight_mean", "response_time_mean_us", "rate", "ended_per_s"]),
+        facts: facts.cite(&[FactId::db_lock_waiting_mean, FactId::db_table_lock_waits_per_s, FactId::db_threads_running_mean, FactId::db_cpu_cores, FactId::cpu_busy_fraction, FactId::in_flight_mean, FactId::response_time_mean_us, FactId::rate, FactId::ended_per_s]),
         remedies: vec![manual(SettingId::of_service("mariadb", "engine"),
             "the table is written anew, and needs more room; backups and full-text indexes may differ",
             "tables of InnoDB, which locks rows: `SELECT table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')`; and nothing slow in a statement that writes, or between taking a lock (LOCK TABLES, GET_LOCK) and giving it back",
@@ -49,16 +49,16 @@ fn for_tables(facts: &Facts) -> Option<Finding> {
 
 /// How many wait, that it was told, and in words.
 fn by_states(facts: &Facts) -> Option<(f64, bool, String)> {
-    let waiting = facts.value("db_lock_waiting_mean").filter(|waiting| *waiting >= WAITING_MIN)?;
+    let waiting = facts.value(FactId::db_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
     Some((waiting, true, format!("{} statements at a time do", format_number(waiting))))
 }
 
 fn by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
-    let waits_per_s = facts.value("db_table_lock_waits_per_s")?;
+    let waits_per_s = facts.value(FactId::db_table_lock_waits_per_s)?;
     let per_request = waits_per_s / facts.ended_per_s()?;
     let running =
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
-    let computes = facts.value("db_cpu_cores").is_some_and(|cores| cores > COMPUTING_MAX * running);
+    let computes = facts.value(FactId::db_cpu_cores).is_some_and(|cores| cores > COMPUTING_MAX * running);
     let words = format!(
         "{} a second have to, while {} are under way and hardly compute",
         format_number(waits_per_s),
@@ -74,9 +74,10 @@ fn for_rows(facts: &Facts) -> Option<Finding> {
     if share < SHARE_MIN || concurrency::waits_for_processors(facts) {
         return None;
     }
-    let both = facts.value("db_row_lock_waiting_mean").zip(facts.value("db_row_lock_time_fraction"));
+    let both =
+        facts.value(FactId::db_row_lock_waiting_mean).zip(facts.value(FactId::db_row_lock_time_fraction));
     let agree = both.is_some_and(|(seen, counted)| seen.min(counted) >= 0.5 * seen.max(counted));
-    let holder = facts.value("db_row_lock_waits_per_s").filter(|rate| *rate > 0.0);
+    let holder = facts.value(FactId::db_row_lock_waits_per_s).filter(|rate| *rate > 0.0);
     let each = holder.map_or(String::new(), |rate| {
         format!(", {} each", crate::wording::format_time(waiting / rate * 1e6))
     });
@@ -90,17 +91,11 @@ fn for_rows(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if agree { 0.95 } else { 0.8 },
         explains_fraction: Some(significant(share, 3)),
-        facts: facts.cite(&[
-            "db_row_lock_waiting_mean",
-            "db_row_lock_time_fraction",
-            "db_row_lock_waits_per_s",
-            "db_threads_running_mean",
-            "db_cpu_cores",
-            "cpu_busy_fraction",
-            "in_flight_mean",
-            "response_time_mean_us",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            db_row_lock_waiting_mean, db_row_lock_time_fraction, db_row_lock_waits_per_s,
+            db_threads_running_mean, db_cpu_cores, cpu_busy_fraction, in_flight_mean, response_time_mean_us,
+            rate,
+        }),
         remedies: vec![manual(
             SettingId::of_service("mariadb", "transactions"),
             "a change of the program",
@@ -116,11 +111,11 @@ mod tests {
 
     fn with(seen: f64, counted: f64, in_flight: f64, busy: f64) -> Option<Finding> {
         let values = [
-            ("db_row_lock_waiting_mean", seen),
-            ("db_row_lock_time_fraction", counted),
-            ("db_row_lock_waits_per_s", 32.0),
-            ("in_flight_mean", in_flight),
-            ("cpu_busy_fraction", busy),
+            (FactId::db_row_lock_waiting_mean, seen),
+            (FactId::db_row_lock_time_fraction, counted),
+            (FactId::db_row_lock_waits_per_s, 32.0),
+            (FactId::in_flight_mean, in_flight),
+            (FactId::cpu_busy_fraction, busy),
         ];
         let known: Vec<_> = values.into_iter().filter(|(_, value)| value.is_finite()).collect();
         check(&facts(&known, &[]))
@@ -139,20 +134,24 @@ mod tests {
         let of = |waits: f64, running: f64, cores: f64, busy: f64| {
             check(&facts(
                 &[
-                    ("db_table_lock_waits_per_s", waits),
-                    ("db_threads_running_mean", running),
-                    ("db_row_lock_waiting_mean", 0.0),
-                    ("db_cpu_cores", cores),
-                    ("cpu_busy_fraction", busy),
-                    ("ended_per_s", 33.0),
-                    ("in_flight_mean", 25.0),
+                    (FactId::db_table_lock_waits_per_s, waits),
+                    (FactId::db_threads_running_mean, running),
+                    (FactId::db_row_lock_waiting_mean, 0.0),
+                    (FactId::db_cpu_cores, cores),
+                    (FactId::cpu_busy_fraction, busy),
+                    (FactId::ended_per_s, 33.0),
+                    (FactId::in_flight_mean, 25.0),
                 ],
                 &[],
             ))
         };
         assert_eq!(of(33.0, 26.0, 0.02, 0.1).unwrap().confidence, 0.8);
         // LOCK TABLES and GET_LOCK are counted nowhere; the states tell.
-        let states = [("db_lock_waiting_mean", 23.0), ("in_flight_mean", 25.0), ("cpu_busy_fraction", 0.1)];
+        let states = [
+            (FactId::db_lock_waiting_mean, 23.0),
+            (FactId::in_flight_mean, 25.0),
+            (FactId::cpu_busy_fraction, 0.1),
+        ];
         assert_eq!(check(&facts(&states, &[])).unwrap().confidence, 0.93);
         for (waits, running, cores, busy) in
             [(2.0, 26.0, 0.02, 0.1), (33.0, 3.0, 0.02, 0.1), (33.0, 4.0, 1.9, 0.6), (33.0, 26.0, 0.02, 0.99)]

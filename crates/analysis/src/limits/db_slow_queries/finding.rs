@@ -1,6 +1,6 @@
 //! When `db-slow-queries` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::{concurrency, memory_evidence};
@@ -42,7 +42,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format!(
                 "the database takes {} of the {} cores",
                 format_number(cost.cores),
-                format_number(facts.value("cores")?)
+                format_number(facts.value(FactId::cores)?)
             )
         }
         Of::Requests => format!("{} statements compute at a time, or want to", format_number(cost.cores)),
@@ -52,21 +52,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary: format!("{}, and {where_}.{in_words}", cost.why.words(facts)),
         confidence: cost.why.confidence(&cost.of),
         explains_fraction: Some(significant(cost.share, 3)),
-        facts: facts.cite(&[
-            "db_rows_scanned_per_s",
-            "db_selects_per_s",
-            "db_statements_per_s",
-            "db_scans_per_s",
-            "db_full_joins_per_s",
-            "db_sort_merges_per_s",
-            "db_rows_read_in_order_per_s",
-            "db_cpu_cores",
-            "db_threads_running_mean",
-            "cpu_busy_fraction",
-            "cores",
-            "in_flight_mean",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            db_rows_scanned_per_s, db_selects_per_s, db_statements_per_s, db_scans_per_s, db_full_joins_per_s,
+            db_sort_merges_per_s, db_rows_read_in_order_per_s, db_cpu_cores, db_threads_running_mean,
+            cpu_busy_fraction, cores, in_flight_mean, rate,
+        }),
         remedies: vec![manual(
             SettingId::of_service("mariadb", "index"),
             RISK,
@@ -105,18 +95,18 @@ impl Why {
 
     fn price(facts: &Facts) -> Option<Self> {
         // Those that write, too: they are not what makes the few that read dear.
-        let all = facts.value("db_statements_per_s");
+        let all = facts.value(FactId::db_statements_per_s);
         let statements = [statements_per_s(facts), all].into_iter().flatten().reduce(f64::max)?;
-        let each_s = facts.value("db_cpu_cores")? / statements;
-        let per_statement = |name: &str| facts.value(name).map(|rate| rate / statements);
+        let each_s = facts.value(FactId::db_cpu_cores)? / statements;
+        let per_statement = |name: FactId| facts.value(name).map(|rate| rate / statements);
         let seen: Vec<String> = [
-            per_statement("db_full_joins_per_s").filter(|share| *share >= JOINS_MIN).map(|share| {
+            per_statement(FactId::db_full_joins_per_s).filter(|share| *share >= JOINS_MIN).map(|share| {
                 format!("{:.0}% of them join tables without an index", (share * 100.0).min(100.0))
             }),
-            per_statement("db_sort_merges_per_s")
+            per_statement(FactId::db_sort_merges_per_s)
                 .filter(|merges| *merges >= MERGES_MIN)
                 .map(|_| "they sort more rows than the memory for it holds".to_owned()),
-            per_statement("db_rows_read_in_order_per_s")
+            per_statement(FactId::db_rows_read_in_order_per_s)
                 .filter(|rows| *rows >= ROWS_PER_STATEMENT_MIN)
                 .map(|rows| format!("each steps over {} rows of an index", format_number(rows))),
         ]
@@ -126,7 +116,7 @@ impl Why {
         let seen = (!seen.is_empty()).then(|| seen.join(", "));
         // So many for each second of a processor that stepping over them is what it does, as with scans.
         let many = (ROWS_PER_STATEMENT_MIN * statements).max(ROWS_PER_CORE_S_MIN * each_s * statements);
-        let steps = facts.value("db_rows_read_in_order_per_s").filter(|rows| *rows >= many);
+        let steps = facts.value(FactId::db_rows_read_in_order_per_s).filter(|rows| *rows >= many);
         let price_min_s = match (steps, &seen) {
             (Some(_), _) => 0.0,
             (None, Some(_)) => PRICE_SEEN_MIN_S,
@@ -140,7 +130,7 @@ impl Why {
             Self::Scans(rows) => format!(
                 "The database reads tables from end to end: {} rows for each statement, {} rows a second",
                 format_number(*rows),
-                format_number(facts.value("db_rows_scanned_per_s").unwrap_or(0.0))
+                format_number(facts.value(FactId::db_rows_scanned_per_s).unwrap_or(0.0))
             ),
             Self::Price(each_s, seen) => format!(
                 "The statements are dear: each takes {} of a processor, {} as one that finds its rows by an index{}",
@@ -164,21 +154,21 @@ impl Why {
 
 /// Whether the database spends its time on scans, whatever else limits: with more requests at once it would be next.
 pub(crate) fn rows_per_statement(facts: &Facts) -> Option<f64> {
-    let cores = facts.value("db_cpu_cores").filter(|cores| *cores > 0.0)?;
-    let rows_per_s = facts.value("db_rows_scanned_per_s")?;
+    let cores = facts.value(FactId::db_cpu_cores).filter(|cores| *cores > 0.0)?;
+    let rows_per_s = facts.value(FactId::db_rows_scanned_per_s)?;
     let each = rows_per_s / statements_per_s(facts)?;
     (each >= ROWS_PER_STATEMENT_MIN && rows_per_s >= ROWS_PER_CORE_S_MIN * cores).then_some(each)
 }
 
 /// Statements that look for rows, where they are counted, a second.
 fn statements_per_s(facts: &Facts) -> Option<f64> {
-    let selects = facts.value("db_selects_per_s").filter(|rate| *rate > 0.0);
-    selects.or(facts.value("db_statements_per_s")).map(|rate| rate.max(0.1))
+    let selects = facts.value(FactId::db_selects_per_s).filter(|rate| *rate > 0.0);
+    selects.or(facts.value(FactId::db_statements_per_s)).map(|rate| rate.max(0.1))
 }
 
 fn cost(facts: &Facts) -> Option<Cost> {
     let why = Why::of(facts)?;
-    let cores = facts.value("db_cpu_cores")?;
+    let cores = facts.value(FactId::db_cpu_cores)?;
     let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
     if let Some(share) = of_processors.filter(|share| *share >= SHARE_MIN) {
         return Some(Cost { why, cores, of: Of::Processors, share });
@@ -190,8 +180,8 @@ fn cost(facts: &Facts) -> Option<Cost> {
         return None;
     }
     // Where others fill the processors, statements that would compute wait for one.
-    let is_full = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
-    let of_site = facts.value("site_cpu_cores").is_none_or(|site| cores >= SHARE_OF_SITE_MIN * site);
+    let is_full = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
+    let of_site = facts.value(FactId::site_cpu_cores).is_none_or(|site| cores >= SHARE_OF_SITE_MIN * site);
     // A price says nothing of statements that wait for their reader.
     let wants_to = is_full && of_site && matches!(why, Why::Scans(_));
     let computes = cores >= COMPUTING_MIN * running || wants_to;
@@ -203,18 +193,18 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const SCANS: [(&str, f64); 8] = [
-        ("db_rows_scanned_per_s", 29e6),
-        ("db_selects_per_s", 50.0),
-        ("db_cpu_cores", 1.9),
-        ("db_threads_running_mean", 17.0),
-        ("cpu_busy_fraction", 0.99),
-        ("cores", 2.0),
-        ("in_flight_mean", 16.0),
-        ("rate", 49.0),
+    const SCANS: [(FactId, f64); 8] = [
+        (FactId::db_rows_scanned_per_s, 29e6),
+        (FactId::db_selects_per_s, 50.0),
+        (FactId::db_cpu_cores, 1.9),
+        (FactId::db_threads_running_mean, 17.0),
+        (FactId::cpu_busy_fraction, 0.99),
+        (FactId::cores, 2.0),
+        (FactId::in_flight_mean, 16.0),
+        (FactId::rate, 49.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = SCANS.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).copied().collect();
         check(&facts(&values, &[]))
@@ -227,28 +217,43 @@ mod tests {
         assert!(finding.summary.contains("580,000 rows for each statement"), "{}", finding.summary);
         // Sixteen cores, of which ten statements at a time use eight: the rest of the machine is idle.
         let idle = [
-            ("cores", 16.0),
-            ("cpu_busy_fraction", 0.5),
-            ("db_cpu_cores", 8.0),
-            ("db_threads_running_mean", 11.0),
+            (FactId::cores, 16.0),
+            (FactId::cpu_busy_fraction, 0.5),
+            (FactId::db_cpu_cores, 8.0),
+            (FactId::db_threads_running_mean, 11.0),
         ];
         assert_eq!(with(&idle).unwrap().confidence, 0.8);
         // Other programs take three quarters of the processors.
-        assert_eq!(with(&[("db_cpu_cores", 0.44), ("db_rows_scanned_per_s", 6e6)]).unwrap().confidence, 0.8);
+        assert_eq!(
+            with(&[(FactId::db_cpu_cores, 0.44), (FactId::db_rows_scanned_per_s, 6e6)]).unwrap().confidence,
+            0.8
+        );
     }
 
     #[test]
     fn scans_beside_something_else_that_limits_are_not() {
         for changes in [
             // A few rows each.
-            vec![("db_rows_scanned_per_s", 575.0), ("db_selects_per_s", 3000.0)],
-            vec![("db_rows_scanned_per_s", 400_000.0), ("db_selects_per_s", 3000.0)],
-            vec![("db_cpu_cores", 0.6), ("db_threads_running_mean", 3.0)],
-            vec![("db_cpu_cores", 0.2), ("site_cpu_cores", 1.8), ("db_rows_scanned_per_s", 6e6)],
+            vec![(FactId::db_rows_scanned_per_s, 575.0), (FactId::db_selects_per_s, 3000.0)],
+            vec![(FactId::db_rows_scanned_per_s, 400_000.0), (FactId::db_selects_per_s, 3000.0)],
+            vec![(FactId::db_cpu_cores, 0.6), (FactId::db_threads_running_mean, 3.0)],
+            vec![
+                (FactId::db_cpu_cores, 0.2),
+                (FactId::site_cpu_cores, 1.8),
+                (FactId::db_rows_scanned_per_s, 6e6),
+            ],
             // They wait: for memory, a disk, the reader.
-            vec![("cpu_busy_fraction", 0.4), ("db_cpu_cores", 0.3), ("db_threads_running_mean", 48.0)],
+            vec![
+                (FactId::cpu_busy_fraction, 0.4),
+                (FactId::db_cpu_cores, 0.3),
+                (FactId::db_threads_running_mean, 48.0),
+            ],
             // Few statements at a time, as too few workers ask for them.
-            vec![("cpu_busy_fraction", 0.5), ("db_cpu_cores", 0.4), ("db_threads_running_mean", 1.4)],
+            vec![
+                (FactId::cpu_busy_fraction, 0.5),
+                (FactId::db_cpu_cores, 0.4),
+                (FactId::db_threads_running_mean, 1.4),
+            ],
         ] {
             assert!(with(&changes).is_none(), "{changes:?}");
         }
@@ -256,29 +261,45 @@ mod tests {
 
     #[test]
     fn statements_that_cost_much_without_a_scan_are_dear() {
-        let none = [("db_rows_scanned_per_s", 600.0)];
+        let none = [(FactId::db_rows_scanned_per_s, 600.0)];
         for (changes, sure, word) in [
             // 12 joins a second of 3,000 rows with 4,000.
-            (vec![("db_selects_per_s", 12.0), ("db_full_joins_per_s", 12.0)], Some(0.9), "100% of them join"),
-            (vec![("db_selects_per_s", 50.0), ("db_sort_merges_per_s", 400.0)], Some(0.9), "sort more rows"),
             (
-                vec![("db_selects_per_s", 160.0), ("db_rows_read_in_order_per_s", 2e7)],
+                vec![(FactId::db_selects_per_s, 12.0), (FactId::db_full_joins_per_s, 12.0)],
+                Some(0.9),
+                "100% of them join",
+            ),
+            (
+                vec![(FactId::db_selects_per_s, 50.0), (FactId::db_sort_merges_per_s, 400.0)],
+                Some(0.9),
+                "sort more rows",
+            ),
+            (
+                vec![(FactId::db_selects_per_s, 160.0), (FactId::db_rows_read_in_order_per_s, 2e7)],
                 Some(0.9),
                 "125,000 rows",
             ),
             (
-                vec![("db_selects_per_s", 1600.0), ("db_rows_read_in_order_per_s", 1.6e7)],
+                vec![(FactId::db_selects_per_s, 1600.0), (FactId::db_rows_read_in_order_per_s, 1.6e7)],
                 Some(0.9),
                 "10,000 rows",
             ),
-            (vec![("db_selects_per_s", 50.0)], Some(0.75), "38 ms of a processor"),
+            (vec![(FactId::db_selects_per_s, 50.0)], Some(0.75), "38 ms of a processor"),
             // Honest work: many cheap ones. A join now and then changes nothing.
-            (vec![("db_selects_per_s", 5000.0), ("db_full_joins_per_s", 5000.0)], None, ""),
-            (vec![("db_selects_per_s", 600.0), ("db_full_joins_per_s", 2.0)], None, ""),
-            (vec![("db_selects_per_s", 600.0)], None, ""),
-            (vec![("db_selects_per_s", 20.0), ("db_statements_per_s", 4000.0)], None, ""),
+            (vec![(FactId::db_selects_per_s, 5000.0), (FactId::db_full_joins_per_s, 5000.0)], None, ""),
+            (vec![(FactId::db_selects_per_s, 600.0), (FactId::db_full_joins_per_s, 2.0)], None, ""),
+            (vec![(FactId::db_selects_per_s, 600.0)], None, ""),
+            (vec![(FactId::db_selects_per_s, 20.0), (FactId::db_statements_per_s, 4000.0)], None, ""),
             // The processors have room, and statements wait for something else.
-            (vec![("db_selects_per_s", 5.0), ("cpu_busy_fraction", 0.3), ("db_cpu_cores", 0.1)], None, ""),
+            (
+                vec![
+                    (FactId::db_selects_per_s, 5.0),
+                    (FactId::cpu_busy_fraction, 0.3),
+                    (FactId::db_cpu_cores, 0.1),
+                ],
+                None,
+                "",
+            ),
         ] {
             let found = with(&[&none[..], &changes].concat());
             assert_eq!(found.as_ref().map(|finding| finding.confidence), sure, "{changes:?}");

@@ -3,7 +3,7 @@
 //! Facts: the statements of `performance_schema` and those that were seen to run when the database was discovered, and what
 //! each of them did since ([`webdyno_model::service::Statement`]).
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::setting_source;
 use crate::wording::format_number;
 use crate::wording::format_time;
@@ -32,7 +32,7 @@ struct Did {
 /// seen to run most.
 pub(crate) fn statement(facts: &Facts) -> Option<Named<'_>> {
     let known = || facts.backends("mariadb").flat_map(|database| &database.statements);
-    let now = facts.each("db_statement_rows_per_s").filter(|(_, rows)| *rows > 0.0);
+    let now = facts.each(FactId::db_statement_rows_per_s).filter(|(_, rows)| *rows > 0.0);
     if let Some((digest, rows)) = now.max_by(|a, b| a.1.total_cmp(&b.1)) {
         let text = known().find(|statement| statement.digest == digest).map(|known| shown(&known.text));
         return Some(Named { digest, text, did: did(facts, digest, rows), seen_count: None });
@@ -48,7 +48,7 @@ pub(crate) fn statement(facts: &Facts) -> Option<Named<'_>> {
 /// were seen to run.
 pub(crate) fn busiest(facts: &Facts) -> Option<String> {
     let known = || facts.backends("mariadb").flat_map(|database| &database.statements);
-    let now = facts.each("db_statement_running_mean").max_by(|a, b| a.1.total_cmp(&b.1));
+    let now = facts.each(FactId::db_statement_running_mean).max_by(|a, b| a.1.total_cmp(&b.1));
     let counted = now.and_then(|(digest, _)| known().find(|statement| statement.digest == digest));
     let seen = || known().filter(|one| is_seen(one)).max_by_key(|one| one.executions_count);
     counted.or_else(seen).map(|statement| shown(&statement.text))
@@ -60,8 +60,8 @@ fn is_seen(statement: &Statement) -> bool {
 }
 
 fn did(facts: &Facts, digest: &str, rows_per_s: f64) -> Option<Did> {
-    let per_s = facts.value_of("db_statement_per_s", digest).filter(|rate| *rate > 0.0)?;
-    let running = facts.value_of("db_statement_running_mean", digest).filter(|running| *running > 0.0);
+    let per_s = facts.value_of(FactId::db_statement_per_s, digest).filter(|rate| *rate > 0.0)?;
+    let running = facts.value_of(FactId::db_statement_running_mean, digest).filter(|running| *running > 0.0);
     Some(Did { per_s, rows: rows_per_s / per_s, time_us: running.map(|running| running / per_s * 1e6) })
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
     use webdyno_model::topology::Topology;
 
-    fn with(several: &[(&str, &str, f64)], statements: &[(&str, &str, u64, u64)]) -> Facts {
+    fn with(several: &[(FactId, &str, f64)], statements: &[(&str, &str, u64, u64)]) -> Facts {
         let mut facts = facts_of_several(&[], several);
         let statement = |(digest, text, executions, rows): &(&str, &str, u64, u64)| Statement {
             digest: (*digest).into(),
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn the_statement_of_this_window_is_named_with_what_it_does() {
         let now = [
-            ("db_statement_rows_per_s", "d1", 600_000.0),
-            ("db_statement_per_s", "d1", 50.0),
-            ("db_statement_running_mean", "d1", 4.0),
-            ("db_statement_rows_per_s", "d2", 900.0),
+            (FactId::db_statement_rows_per_s, "d1", 600_000.0),
+            (FactId::db_statement_per_s, "d1", 50.0),
+            (FactId::db_statement_running_mean, "d1", 4.0),
+            (FactId::db_statement_rows_per_s, "d2", 900.0),
         ];
         let before =
             [("d1", "SELECT stars FROM review WHERE article = ?", 9, 10), ("d2", "SELECT ?", 90, 99_999)];
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_ran_before_is_not_taken_for_what_runs() {
-        let facts = with(&[("db_statement_rows_per_s", "d7", 6e6)], &[("d1", "LOAD", 1, 9_999_999)]);
+        let facts = with(&[(FactId::db_statement_rows_per_s, "d7", 6e6)], &[("d1", "LOAD", 1, 9_999_999)]);
         let named = statement(&facts).unwrap();
         assert!(named.words().contains("digest d7"), "{}", named.words());
         assert!(how_to_find(&facts, Some(&named)).contains("DIGEST = 'd7'"));
@@ -187,8 +187,10 @@ mod tests {
         let words = statement(&facts).unwrap().words();
         assert!(words.contains("seen to run most: SELECT a FROM t"), "{words}");
         assert_eq!(busiest(&facts).unwrap(), "SELECT a FROM t WHERE b = ?");
-        let waits =
-            with(&[("db_statement_running_mean", "d1", 9.0)], &[("d1", "UPDATE t", 5, 0), ("d2", "X", 9, 9)]);
+        let waits = with(
+            &[(FactId::db_statement_running_mean, "d1", 9.0)],
+            &[("d1", "UPDATE t", 5, 0), ("d2", "X", 9, 9)],
+        );
         assert_eq!(busiest(&waits).unwrap(), "UPDATE t");
         let nothing = with(&[], &[("d1", "SELECT ?", 5, 0)]);
         assert_eq!(busiest(&nothing), None);

@@ -1,6 +1,6 @@
 //! When `db-thread-churn` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::syscall_cost::on_this_machine_us;
 use crate::resources::{concurrency, setting_source};
@@ -25,19 +25,19 @@ const PREDICTION_ERROR: f64 = 0.2;
 
 /// Fires when threads are created for most connections, and that fills the processors.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let created_per_s = facts.value("db_threads_created_per_s")?;
-    let opened_per_s = facts.value("db_connections_per_s").filter(|rate| *rate > 0.0)?;
+    let created_per_s = facts.value(FactId::db_threads_created_per_s)?;
+    let opened_per_s = facts.value(FactId::db_connections_per_s).filter(|rate| *rate > 0.0)?;
     let threads_cores = created_per_s * on_this_machine_us(facts, THREAD_US) / 1e6;
     let share = concurrency::share_of_full_processors(facts, threads_cores, BUSY_FRACTION_MIN)?;
     // No more of the processors than the database takes of them.
     let of_database = facts
-        .value("db_cpu_cores")
+        .value(FactId::db_cpu_cores)
         .and_then(|cores| concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN));
     let share = of_database.map_or(share, |most| share.min(most));
     if created_per_s < PER_CONNECTION_MIN * opened_per_s || share < SHARE_MIN {
         return None;
     }
-    let cache = facts.value("db_thread_cache_limit").or_else(|| setting(facts, "thread_cache_size"));
+    let cache = facts.value(FactId::db_thread_cache_limit).or_else(|| setting(facts, "thread_cache_size"));
     let kept = cache
         .map_or(String::new(), |kept| format!(", as it keeps {} for the next ones", format_number(kept)));
     Some(Finding {
@@ -50,16 +50,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if cache.is_some() { 0.9 } else { 0.75 },
         explains_fraction: Some(significant(share, 3)),
-        facts: facts.cite(&[
-            "db_threads_created_per_s",
-            "db_connections_per_s",
-            "db_thread_cache_limit",
-            "db_connections_used_max",
-            "db_cpu_cores",
-            "cpu_busy_fraction",
-            "cores",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            db_threads_created_per_s, db_connections_per_s, db_thread_cache_limit, db_connections_used_max,
+            db_cpu_cores, cpu_busy_fraction, cores, rate,
+        }),
         remedies: remedy(facts, cache, share).into_iter().collect(),
     })
 }
@@ -70,11 +64,11 @@ fn setting(facts: &Facts, name: &str) -> Option<f64> {
 }
 
 fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
-    let used = facts.value("db_connections_used_max").unwrap_or(0.0);
-    let most = facts.value("db_connections_limit").or_else(|| setting(facts, "max_connections"));
+    let used = facts.value(FactId::db_connections_used_max).unwrap_or(0.0);
+    let most = facts.value(FactId::db_connections_limit).or_else(|| setting(facts, "max_connections"));
     let most = most.unwrap_or(f64::MAX);
     let to = DEFAULT_SIZE.max(used).min(most);
-    let rate = facts.value("rate").map(|rate| rate / (1.0 - share));
+    let rate = facts.value(FactId::rate).map(|rate| rate / (1.0 - share));
     (cache.is_none_or(|cache| cache < to)).then(|| Remedy {
         setting: SettingId::of_service("mariadb", "thread_cache_size"),
         from: cache.map(|cache| SettingValue::Integer(cache as i64)),
@@ -95,15 +89,15 @@ mod tests {
     fn with(created: f64, opened: f64, busy: f64) -> Option<Finding> {
         check(&facts(
             &[
-                ("db_threads_created_per_s", created),
-                ("db_connections_per_s", opened),
-                ("db_thread_cache_limit", 0.0),
-                ("db_connections_used_max", 33.0),
-                ("db_connections_limit", 151.0),
-                ("db_cpu_cores", 1.2),
-                ("cpu_busy_fraction", busy),
-                ("cores", 2.0),
-                ("rate", 800.0),
+                (FactId::db_threads_created_per_s, created),
+                (FactId::db_connections_per_s, opened),
+                (FactId::db_thread_cache_limit, 0.0),
+                (FactId::db_connections_used_max, 33.0),
+                (FactId::db_connections_limit, 151.0),
+                (FactId::db_cpu_cores, 1.2),
+                (FactId::cpu_busy_fraction, busy),
+                (FactId::cores, 2.0),
+                (FactId::rate, 800.0),
             ],
             &[],
         ))

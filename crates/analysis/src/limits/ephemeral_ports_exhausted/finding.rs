@@ -1,6 +1,6 @@
 //! When `ephemeral-ports-exhausted` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::wording::format_number;
@@ -20,16 +20,16 @@ const WIDEST: &str = "1024 65535";
 
 /// Fires when connections to a backend fail for want of ports.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let messages = ["no_port_messages", "no_port_messages_of_program"];
-    let told = messages.iter().filter_map(|name| {
+    let messages = [FactId::no_port_messages, FactId::no_port_messages_of_program];
+    let told = messages.into_iter().filter_map(|name| {
         let (count, window_s) = facts.value(name).zip(facts.window_s(name))?;
         (window_s > 0.0 && count / window_s >= MESSAGES_PER_S_MIN).then_some(count)
     });
     let told = told.reduce(f64::max);
-    let available = facts.value("ports_available").filter(|ports| *ports > 0.0);
-    let fullest = facts.each("ports_used_max").max_by(|a, b| a.1.total_cmp(&b.1));
+    let available = facts.value(FactId::ports_available).filter(|ports| *ports > 0.0);
+    let fullest = facts.each(FactId::ports_used_max).max_by(|a, b| a.1.total_cmp(&b.1));
     let full = fullest.zip(available).filter(|((_, used), ports)| *used >= USED_FRACTION_MIN * ports);
-    let failed = facts.value("failed_fraction");
+    let failed = facts.value(FactId::failed_fraction);
     let fails = failed.is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
     let confidence = match (told, full) {
         (Some(_), Some(_)) => 0.95,
@@ -57,15 +57,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         // What fails for want of a port is all that it costs.
         explains_fraction: failed.filter(|_| fails).map(|_| 0.95).or_else(|| facts.loaded.then_some(0.3)),
         facts: [
-            facts.cite(&[
-                "no_port_messages",
-                "no_port_messages_of_program",
-                "proxy_refused_messages",
-                "ports_available",
-                "failed_fraction",
-                "rate",
-            ]),
-            fullest.map_or(vec![], |(to, _)| facts.cite_of(&["ports_used_max", "ports_time_wait_max"], to)),
+            facts.cite(&fact_ids! {
+                no_port_messages, no_port_messages_of_program, proxy_refused_messages, ports_available,
+                failed_fraction, rate,
+            }),
+            fullest.map_or(vec![], |(to, _)| {
+                facts.cite_of(&[FactId::ports_used_max, FactId::ports_time_wait_max], to)
+            }),
         ]
         .concat(),
         remedies: remedies(facts, available),
@@ -74,7 +72,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
     let mut all = vec![];
-    if facts.value("no_port_messages").is_none_or(|count| count > 0.0) {
+    if facts.value(FactId::no_port_messages).is_none_or(|count| count > 0.0) {
         all.push(manual(SettingId::of_service("apache", "disablereuse"),
             "a kept connection may be closed by the backend just when it is used: its timeout has to be the longer one",
             "connections to the backend that are kept carry many requests each: ProxyPass without disablereuse=on",
@@ -112,8 +110,12 @@ mod tests {
 
     fn seen(messages: f64, used: f64, failed: f64) -> Facts {
         facts_of_several(
-            &[("no_port_messages", messages), ("ports_available", 400.0), ("failed_fraction", failed)],
-            &[("ports_used_max", "10.0.0.2:80", used), ("ports_used_max", "10.0.0.3:80", 3.0)],
+            &[
+                (FactId::no_port_messages, messages),
+                (FactId::ports_available, 400.0),
+                (FactId::failed_fraction, failed),
+            ],
+            &[(FactId::ports_used_max, "10.0.0.2:80", used), (FactId::ports_used_max, "10.0.0.3:80", 3.0)],
         )
     }
 

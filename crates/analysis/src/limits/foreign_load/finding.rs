@@ -1,6 +1,6 @@
 //! When `foreign-load` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::resources::processors;
 use crate::resources::processors::Foreign;
@@ -60,19 +60,19 @@ fn who(others: &Foreign) -> String {
 
 fn cited(facts: &Facts, others: &Foreign) -> Vec<webdyno_model::fact::Fact> {
     let mut all = facts.cite(&processors::FACTS);
-    all.retain(|fact| fact.name != "foreign_program_cpu_cores");
+    all.retain(|fact| fact.name != FactId::foreign_program_cpu_cores);
     for (name, _) in others.programs.iter().take(3) {
-        all.extend(facts.cite_of(&["foreign_program_cpu_cores"], name));
+        all.extend(facts.cite_of(&[FactId::foreign_program_cpu_cores], name));
     }
-    all.extend(facts.cite(&["rate", "response_time_mean_us"]));
+    all.extend(facts.cite(&[FactId::rate, FactId::response_time_mean_us]));
     all
 }
 
 fn remedy(facts: &Facts, others: &Foreign) -> Remedy {
     // With all the processors the service does as much more as it gets more of them.
     let own = processors::own_cores(facts).filter(|own| *own > 0.0);
-    let rate = facts.value("rate").filter(|rate| *rate > 0.0).zip(own);
-    let most = facts.value("offered_rate").unwrap_or(f64::INFINITY);
+    let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0).zip(own);
+    let most = facts.value(FactId::offered_rate).unwrap_or(f64::INFINITY);
     let predicted = rate.map(|(rate, own)| {
         let at = |share: f64| significant((rate * (1.0 + share * others.cores / own)).min(most.max(rate)), 3);
         Predicted { rate: at(0.9), ci95: [at(0.5), at(1.05)] }
@@ -95,31 +95,28 @@ fn remedy(facts: &Facts, others: &Foreign) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
-    use webdyno_model::fact::Fact;
+    use crate::facts::testing::{facts, of_pool};
 
-    const BACKUP: [(&str, f64); 7] = [
-        ("usable_busy_fraction", 1.0),
-        ("usable_cores", 1.0),
-        ("cores", 2.0),
-        ("pressure_group_cpu_some_fraction", 1.0),
-        ("service_cpu_cores", 0.3),
-        ("foreign_cpu_cores", 1.5),
-        ("rate", 60.0),
+    const BACKUP: [(FactId, f64); 7] = [
+        (FactId::usable_busy_fraction, 1.0),
+        (FactId::usable_cores, 1.0),
+        (FactId::cores, 2.0),
+        (FactId::pressure_group_cpu_some_fraction, 1.0),
+        (FactId::service_cpu_cores, 0.3),
+        (FactId::foreign_cpu_cores, 1.5),
+        (FactId::rate, 60.0),
     ];
 
-    fn with(named: f64, changed: &str, to: f64) -> Vec<Finding> {
+    fn with(named: f64, changed: FactId, to: f64) -> Vec<Finding> {
         let values = BACKUP.map(|(name, value)| (name, if name == changed { to } else { value }));
         let mut facts = facts(&values, &[]);
-        let known = facts.all().next().cloned().unwrap();
-        let fact = Fact { name: "foreign_program_cpu_cores".into(), value: named, ..known };
-        facts.insert_of("gzip", fact);
+        of_pool(&mut facts, "gzip", &[(FactId::foreign_program_cpu_cores, named)]);
         crate::diagnosis::ranking::findings(&facts)
     }
 
     #[test]
     fn who_takes_the_processors_is_named_before_that_they_are_full() {
-        let all = with(0.66, "", 0.0);
+        let all = with(0.66, FactId::rate, 60.0);
         let ids: Vec<&str> = all.iter().map(|finding| finding.id.as_str()).collect();
         assert_eq!(ids, ["foreign-load", "cpu-saturated"]);
         assert!(all[0].summary.contains("gzip has 0.7 of 1 core."), "{}", all[0].summary);
@@ -130,9 +127,9 @@ mod tests {
 
     #[test]
     fn who_cannot_be_seen_is_suspected_and_who_takes_what_is_left_over_is_not() {
-        let all = with(0.0, "", 0.0);
+        let all = with(0.0, FactId::rate, 60.0);
         assert_eq!((all[0].id.as_str(), all[1].confidence), ("cpu-saturated", CONFIDENCE_UNSEEN));
-        assert_ne!(with(0.66, "pressure_group_cpu_some_fraction", 0.05)[0].id, "foreign-load");
-        assert_eq!(with(0.66, "service_cpu_cores", 0.95)[0].id, "cpu-saturated");
+        assert_ne!(with(0.66, FactId::pressure_group_cpu_some_fraction, 0.05)[0].id, "foreign-load");
+        assert_eq!(with(0.66, FactId::service_cpu_cores, 0.95)[0].id, "cpu-saturated");
     }
 }

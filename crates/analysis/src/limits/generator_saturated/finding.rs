@@ -1,6 +1,6 @@
 //! When `generator-saturated` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::network_saturated;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
@@ -49,7 +49,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// the generator beside it, are the limit all the same.
 fn is_full_in_spite_of_it(facts: &Facts) -> bool {
     let link = || network_saturated::finding::fullest(facts).is_some_and(|full| full.is_waited_for);
-    let generator = facts.value("client_cpu_cores").unwrap_or(0.0);
+    let generator = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
     let processors =
         || processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator);
     facts.generator_is_late && (link() || processors())
@@ -57,17 +57,17 @@ fn is_full_in_spite_of_it(facts: &Facts) -> bool {
 
 /// The number of connections, when they and not the server kept the offered rate from being reached.
 fn too_few_connections(facts: &Facts) -> Option<f64> {
-    let cap = facts.value("connections_cap")?;
+    let cap = facts.value(FactId::connections_cap)?;
     let missed = keeps_up(facts) == Some(false);
-    let waits_here = facts.value("waiting_in_generator_mean")? > 0.0;
-    let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
-    let idle = at_least("workers_idle_mean", 1.0) || at_least("workers_startable_mean", 1.0);
-    let at_most = |name: &str, max: f64| facts.value(name).is_some_and(|value| value <= max);
-    let processors = at_most("cpu_busy_fraction", CPU_FRACTION_MAX)
-        || at_most("pressure_group_cpu_some_fraction", CPU_WAIT_FRACTION_MAX);
+    let waits_here = facts.value(FactId::waiting_in_generator_mean)? > 0.0;
+    let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
+    let idle = at_least(FactId::workers_idle_mean, 1.0) || at_least(FactId::workers_startable_mean, 1.0);
+    let at_most = |name: FactId, max: f64| facts.value(name).is_some_and(|value| value <= max);
+    let processors = at_most(FactId::cpu_busy_fraction, CPU_FRACTION_MAX)
+        || at_most(FactId::pressure_group_cpu_some_fraction, CPU_WAIT_FRACTION_MAX);
     let room = processors
-        && at_most("scoreboard_full_fraction", FULL_FRACTION_MAX)
-        && facts.value("accept_queue_mean").is_some()
+        && at_most(FactId::scoreboard_full_fraction, FULL_FRACTION_MAX)
+        && facts.value(FactId::accept_queue_mean).is_some()
         && noticed_queue(facts).is_none()
         && !memory_evidence::is_proven(facts);
     (missed && waits_here && idle && room && is_quick(facts)).then_some(cap)
@@ -75,14 +75,14 @@ fn too_few_connections(facts: &Facts) -> Option<f64> {
 
 /// Whether connections are in use for no longer than the server needs: it neither loses nor delays them.
 fn is_quick(facts: &Facts) -> bool {
-    let is_over = |name: &str, max: f64| facts.value(name).is_some_and(|value| value > max);
-    let times = facts.value("service_time_mean_us").zip(facts.value("service_time_first_us"));
+    let is_over = |name: FactId, max: f64| facts.value(name).is_some_and(|value| value > max);
+    let times = facts.value(FactId::service_time_mean_us).zip(facts.value(FactId::service_time_first_us));
     let slower = times.is_some_and(|(usual, first)| usual > SLOWER_RATIO_MAX * first + SLOWER_SPARE_US);
     !(slower
-        || is_over("failed_fraction", FAILED_FRACTION_MAX)
-        || is_over("connect_timeouts", 0.0)
-        || is_over("connect_time_max_us", crate::limits::healthy::finding::CONNECT_US_MAX)
-        || is_over("throttled_fraction", THROTTLED_FRACTION_MAX))
+        || is_over(FactId::failed_fraction, FAILED_FRACTION_MAX)
+        || is_over(FactId::connect_timeouts, 0.0)
+        || is_over(FactId::connect_time_max_us, crate::limits::healthy::finding::CONNECT_US_MAX)
+        || is_over(FactId::throttled_fraction, THROTTLED_FRACTION_MAX))
 }
 
 fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&str, &str)) -> Finding {
@@ -91,18 +91,11 @@ fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&st
         summary,
         confidence,
         explains_fraction: None,
-        facts: facts.cite(&[
-            "client_cpu_fraction_max_thread",
-            "client_delay_mean_us",
-            "client_delay_p90_us",
-            "response_time_mean_us",
-            "rate",
-            "offered_rate",
-            "connections_cap",
-            "waiting_in_generator_mean",
-            "workers_idle_mean",
-            "accept_queue_mean",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            client_cpu_fraction_max_thread, client_delay_mean_us, client_delay_p90_us, response_time_mean_us,
+            rate, offered_rate, connections_cap, waiting_in_generator_mean, workers_idle_mean,
+            accept_queue_mean,
+        }),
         remedies: vec![Remedy {
             setting: SettingId::generator(setting),
             from: None,
@@ -123,7 +116,7 @@ mod tests {
 
     #[test]
     fn fires_only_on_a_fault() {
-        let mut facts = facts(&[("client_cpu_fraction_max_thread", 0.9)], &[]);
+        let mut facts = facts(&[(FactId::client_cpu_fraction_max_thread, 0.9)], &[]);
         assert!(check(&facts).is_none());
         facts.generator_fault = Some("the busiest engine thread used 90% of a core".into());
         let finding = check(&facts).unwrap();
@@ -135,17 +128,17 @@ mod tests {
     fn what_is_full_in_spite_of_a_late_generator_limits() {
         let processors = |own: f64, wait: f64| {
             let values = [
-                ("cores", 2.0),
-                ("cpu_busy_fraction", 0.98),
-                ("pressure_group_cpu_some_fraction", wait),
-                ("service_cpu_cores", own),
-                ("client_cpu_cores", 0.6),
+                (FactId::cores, 2.0),
+                (FactId::cpu_busy_fraction, 0.98),
+                (FactId::pressure_group_cpu_some_fraction, wait),
+                (FactId::service_cpu_cores, own),
+                (FactId::client_cpu_cores, 0.6),
             ];
             facts(&values, &[])
         };
         let link = |share: f64| {
-            let several = [("nic_sent_fraction", "eth0", share)];
-            facts_of_several(&[("response_time_inflation", 4.0)], &several)
+            let several = [(FactId::nic_sent_fraction, "eth0", share)];
+            facts_of_several(&[(FactId::response_time_inflation, 4.0)], &several)
         };
         for (mut facts, fires, what) in [
             (processors(1.3, 0.9), false, "the server fills the processors"),
@@ -165,21 +158,21 @@ mod tests {
     #[test]
     fn too_few_connections_are_named_only_when_the_server_has_room() {
         let own_cap = [
-            ("offered_rate", 1000.0),
-            ("connections_cap", 50.0),
-            ("waiting_in_generator_mean", 900.0),
-            ("in_flight_mean", 50.0),
-            ("rate", 250.0),
-            ("workers_idle_mean", 90.0),
-            ("scoreboard_full_fraction", 0.0),
-            ("accept_queue_mean", 0.0),
-            ("cpu_busy_fraction", 0.2),
-            ("connect_time_max_us", 400.0),
-            ("failed_fraction", 0.0),
-            ("service_time_first_us", 195_000.0),
-            ("service_time_mean_us", 200_000.0),
+            (FactId::offered_rate, 1000.0),
+            (FactId::connections_cap, 50.0),
+            (FactId::waiting_in_generator_mean, 900.0),
+            (FactId::in_flight_mean, 50.0),
+            (FactId::rate, 250.0),
+            (FactId::workers_idle_mean, 90.0),
+            (FactId::scoreboard_full_fraction, 0.0),
+            (FactId::accept_queue_mean, 0.0),
+            (FactId::cpu_busy_fraction, 0.2),
+            (FactId::connect_time_max_us, 400.0),
+            (FactId::failed_fraction, 0.0),
+            (FactId::service_time_first_us, 195_000.0),
+            (FactId::service_time_mean_us, 200_000.0),
         ];
-        let with = |changed: &str, to: f64| {
+        let with = |changed: FactId, to: f64| {
             let values = own_cap.map(|(name, value)| (name, if name == changed { to } else { value }));
             let all = crate::diagnosis::ranking::findings(&facts(&values, &[]));
             (
@@ -187,17 +180,17 @@ mod tests {
                 all[0].summary.contains("all 50 connections of the generator were in use"),
             )
         };
-        assert_eq!(with("rate", 250.0), (true, true));
+        assert_eq!(with(FactId::rate, 250.0), (true, true));
         for (changed, to) in [
-            ("rate", 990.0),
-            ("waiting_in_generator_mean", 0.0),
-            ("workers_idle_mean", 0.0),
-            ("scoreboard_full_fraction", 1.0),
-            ("accept_queue_mean", 30.0),
-            ("cpu_busy_fraction", 0.99),
-            ("connect_time_max_us", 3_040_000.0),
-            ("failed_fraction", 0.02),
-            ("service_time_first_us", 20_000.0),
+            (FactId::rate, 990.0),
+            (FactId::waiting_in_generator_mean, 0.0),
+            (FactId::workers_idle_mean, 0.0),
+            (FactId::scoreboard_full_fraction, 1.0),
+            (FactId::accept_queue_mean, 30.0),
+            (FactId::cpu_busy_fraction, 0.99),
+            (FactId::connect_time_max_us, 3_040_000.0),
+            (FactId::failed_fraction, 0.02),
+            (FactId::service_time_first_us, 20_000.0),
         ] {
             assert_eq!(with(changed, to), (false, false), "{changed}");
         }

@@ -1,6 +1,6 @@
 //! When `healthy` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::ceilings;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
@@ -44,10 +44,11 @@ const DRIFT_RATIO_MAX: f64 = 3.0;
 
 /// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
-    let goal_missed = facts.goal.zip(facts.value("rate")).is_some_and(|(goal, rate)| {
-        matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate)
-    });
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    let goal_missed = facts
+        .goal
+        .zip(facts.value(FactId::rate))
+        .is_some_and(|(goal, rate)| matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate));
     if !has_room(facts, busy)
         || !answers_well(facts)
         || !seen_well(facts)
@@ -56,9 +57,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    facts.value("accept_queue_mean")?;
-    let workers_seen = facts.value("scoreboard_full_fraction").is_some();
-    let workers = match below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX) {
+    facts.value(FactId::accept_queue_mean)?;
+    let workers_seen = facts.value(FactId::scoreboard_full_fraction).is_some();
+    let workers = match below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) {
         true if workers_seen => ", workers were free",
         true => "",
         false => ", the workers were just enough",
@@ -79,34 +80,25 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             (false, _) => 0.6,
         },
         explains_fraction: None,
-        facts: facts.cite(&[
-            "rate",
-            "failed_fraction",
-            "usable_busy_fraction",
-            "cpu_busy_fraction",
-            "pressure_group_cpu_some_fraction",
-            "accept_queue_mean",
-            "workers_idle_mean",
-            "workers_startable_mean",
-            "connect_time_max_us",
-            "response_time_mean_us",
-            "response_time_inflation",
-            "offered_rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            rate, failed_fraction, usable_busy_fraction, cpu_busy_fraction, pressure_group_cpu_some_fraction,
+            accept_queue_mean, workers_idle_mean, workers_startable_mean, connect_time_max_us,
+            response_time_mean_us, response_time_inflation, offered_rate,
+        }),
         remedies: vec![],
     })
 }
 
-fn below(facts: &Facts, name: &str, max: f64) -> bool {
+fn below(facts: &Facts, name: FactId, max: f64) -> bool {
     facts.value(name).is_none_or(|value| value <= max)
 }
 
 /// Whether nothing of the machine and of the service is full.
 fn has_room(facts: &Facts, busy: f64) -> bool {
     // Of a service whose group cannot be seen, that may have fewer processors than there are, the machine's waiting may be its.
-    let waits = facts.value("pressure_group_cpu_some_fraction");
-    let somebody_waits = waits.or(facts.value("pressure_cpu_some_fraction"));
-    let usable = facts.value("usable_cores").or(facts.value("cores"));
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
+    let somebody_waits = waits.or(facts.value(FactId::pressure_cpu_some_fraction));
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
     let processors_have_room = (busy < CPU_FRACTION_MAX
         || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
         && somebody_waits.is_none_or(|wait| wait < CPU_WAIT_FRACTION_MAX)
@@ -114,17 +106,18 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
     (processors_have_room || usable.is_some_and(|usable| processors::others_wait(facts, usable)))
         && noticed_queue(facts).is_none()
         && !waits_behind(facts)
-        && stands(facts, "memory").is_none_or(|full| full <= MEMORY_FULL_FRACTION_MAX)
-        && stands(facts, "io").is_none_or(|full| full <= IO_FULL_FRACTION_MAX)
+        && stands(facts, [FactId::pressure_group_memory_full_fraction, FactId::pressure_memory_full_fraction])
+            .is_none_or(|full| full <= MEMORY_FULL_FRACTION_MAX)
+        && stands(facts, [FactId::pressure_group_io_full_fraction, FactId::pressure_io_full_fraction])
+            .is_none_or(|full| full <= IO_FULL_FRACTION_MAX)
         && crate::limits::memory_exhausted::finding::check(facts).is_none()
-        && (below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX) || nobody_waits(facts))
+        && (below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) || nobody_waits(facts))
 }
 
 /// The share of time in which nothing runs for want of memory, or of a disk. In the machine's figure any program shows that alone
 /// waits for a disk of its own, and in that of the service's group a moment in which little ran: what costs time is in both.
-fn stands(facts: &Facts, what: &str) -> Option<f64> {
-    let of = |whose: &str| facts.value(&format!("pressure_{whose}{what}_full_fraction"));
-    of("group_").into_iter().chain(of("")).reduce(f64::min)
+fn stands(facts: &Facts, pressure: [FactId; 2]) -> Option<f64> {
+    pressure.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)
 }
 
 /// Whether requests wait behind the server: in front of PHP-FPM, or as statements of the database that are under way and do
@@ -134,29 +127,29 @@ fn waits_behind(facts: &Facts) -> bool {
     let is_much = |waiting: f64, share_min: f64| {
         waiting >= 1.0 && waiting >= share_min * at_once && waiting / per_s * 1e6 >= EXCESS_US_MAX
     };
-    let queue: f64 = facts.each("fpm_queue_mean").map(|(_, queue)| queue).sum();
-    let in_database = concurrency::statements_running(facts).zip(facts.value("db_cpu_cores"));
-    let unlike = facts.value("response_time_inflation").is_some_and(|ratio| ratio >= UNLIKE_MIN);
+    let queue: f64 = facts.each(FactId::fpm_queue_mean).map(|(_, queue)| queue).sum();
+    let in_database = concurrency::statements_running(facts).zip(facts.value(FactId::db_cpu_cores));
+    let unlike = facts.value(FactId::response_time_inflation).is_some_and(|ratio| ratio >= UNLIKE_MIN);
     let waits_there = |(running, cores): (f64, f64)| is_much(running - cores - 1.0, STATEMENTS_FRACTION_MIN);
     is_much(queue, QUEUE_FRACTION_MIN) || (unlike && in_database.is_some_and(waits_there))
 }
 
 /// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
 fn nobody_waits(facts: &Facts) -> bool {
-    facts.value("accept_queue_mean").is_some_and(|queue| queue < QUEUE_NOBODY_MAX)
-        && facts.value("status_unanswered_fraction").is_some_and(|unanswered| unanswered == 0.0)
+    facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < QUEUE_NOBODY_MAX)
+        && facts.value(FactId::status_unanswered_fraction).is_some_and(|unanswered| unanswered == 0.0)
 }
 
 /// Whether clients got what they asked for without having waited.
 fn answers_well(facts: &Facts) -> bool {
-    let first = facts.value("response_time_first_us").zip(facts.value("response_time_mean_us"));
+    let first = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
     let queued =
         first.is_some_and(|(first, usual)| usual > INFLATION_MAX * first && usual - first > EXCESS_US_MAX);
-    below(facts, "failed_fraction", FAILED_FRACTION_MAX)
-        && below(facts, "connect_time_max_us", CONNECT_US_MAX)
-        && below(facts, "connect_timeouts", 0.0)
-        && (below(facts, "response_time_inflation", INFLATION_MAX)
-            || facts.value("response_time_excess_us").is_some_and(|excess| excess < EXCESS_US_MAX)
+    below(facts, FactId::failed_fraction, FAILED_FRACTION_MAX)
+        && below(facts, FactId::connect_time_max_us, CONNECT_US_MAX)
+        && below(facts, FactId::connect_timeouts, 0.0)
+        && (below(facts, FactId::response_time_inflation, INFLATION_MAX)
+            || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
             || differ_by_nature(facts))
         && !queued
         && !stands_still(facts)
@@ -167,22 +160,22 @@ fn answers_well(facts: &Facts) -> bool {
 /// are where requests queue.
 fn differ_by_nature(facts: &Facts) -> bool {
     keeps_up(facts) == Some(true)
-        && facts.value("response_time_drift_ratio").is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
+        && facts.value(FactId::response_time_drift_ratio).is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
 }
 
 /// Whether nothing is answered at all, although something is asked for.
 fn stands_still(facts: &Facts) -> bool {
-    let asked = facts.loaded || facts.value("in_flight_mean").is_some_and(|in_flight| in_flight >= 1.0);
-    asked && facts.value("rate").is_some() && facts.ended_per_s().is_none()
+    let asked = facts.loaded || facts.value(FactId::in_flight_mean).is_some_and(|in_flight| in_flight >= 1.0);
+    asked && facts.value(FactId::rate).is_some() && facts.ended_per_s().is_none()
 }
 
 /// Without load of our own nobody knows how long answers take when nobody else asks. Those that hold a worker for longer than
 /// anybody waits gladly, are not long themselves, and for which nothing works behind the server, wait for something that
 /// cannot be seen.
 fn waits_for_something(facts: &Facts) -> bool {
-    let held_us = facts.value("service_time_mean_us").unwrap_or(0.0);
-    let behind_us = facts.value("backend_time_mean_us").unwrap_or(0.0);
-    let is_short = facts.value("answer_bytes_mean").is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
+    let held_us = facts.value(FactId::service_time_mean_us).unwrap_or(0.0);
+    let behind_us = facts.value(FactId::backend_time_mean_us).unwrap_or(0.0);
+    let is_short = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
     !facts.loaded && is_short && held_us - behind_us > HELD_US_MAX
 }
 
@@ -215,18 +208,18 @@ mod tests {
     use crate::facts::testing::facts;
     use webdyno_model::tune::Goal;
 
-    const HEALTHY: [(&str, f64); 11] = [
-        ("cpu_busy_fraction", 0.4),
-        ("accept_queue_mean", 0.0),
-        ("scoreboard_full_fraction", 0.0),
-        ("failed_fraction", 0.0),
-        ("rate", 500.0),
-        ("response_time_inflation", 1.1),
-        ("connect_time_max_us", 3_000.0),
-        ("connect_timeouts", 0.0),
-        ("pressure_io_full_fraction", 0.01),
-        ("response_time_first_us", 90_000.0),
-        ("response_time_mean_us", 100_000.0),
+    const HEALTHY: [(FactId, f64); 11] = [
+        (FactId::cpu_busy_fraction, 0.4),
+        (FactId::accept_queue_mean, 0.0),
+        (FactId::scoreboard_full_fraction, 0.0),
+        (FactId::failed_fraction, 0.0),
+        (FactId::rate, 500.0),
+        (FactId::response_time_inflation, 1.1),
+        (FactId::connect_time_max_us, 3_000.0),
+        (FactId::connect_timeouts, 0.0),
+        (FactId::pressure_io_full_fraction, 0.01),
+        (FactId::response_time_first_us, 90_000.0),
+        (FactId::response_time_mean_us, 100_000.0),
     ];
 
     #[test]
@@ -237,18 +230,18 @@ mod tests {
     #[test]
     fn any_limit_or_a_missed_goal_is_not() {
         for (changed, to) in [
-            ("cpu_busy_fraction", 0.97),
-            ("accept_queue_mean", 5.0),
-            ("failed_fraction", 0.01),
-            ("response_time_inflation", 4.0),
-            ("rate", 400.0),
-            ("connect_time_max_us", 1_030_000.0),
-            ("connect_timeouts", 2.0),
-            ("pressure_io_full_fraction", 0.94),
-            ("response_time_first_us", 20_000.0),
+            (FactId::cpu_busy_fraction, 0.97),
+            (FactId::accept_queue_mean, 5.0),
+            (FactId::failed_fraction, 0.01),
+            (FactId::response_time_inflation, 4.0),
+            (FactId::rate, 400.0),
+            (FactId::connect_time_max_us, 1_030_000.0),
+            (FactId::connect_timeouts, 2.0),
+            (FactId::pressure_io_full_fraction, 0.94),
+            (FactId::response_time_first_us, 20_000.0),
         ] {
             let values = HEALTHY.map(|(name, value)| (name, if name == changed { to } else { value }));
-            let offered = [&values[..], &[("offered_rate", 500.0)][..]].concat();
+            let offered = [&values[..], &[(FactId::offered_rate, 500.0)][..]].concat();
             assert!(check(&facts(&offered, &[])).is_none(), "{changed}");
         }
         let mut stopped = facts(&HEALTHY, &[]);
@@ -267,13 +260,13 @@ mod tests {
     #[test]
     fn a_program_in_the_same_group_that_waits_for_a_processor_is_not_the_service() {
         let group = [
-            ("cpu_busy_fraction", 1.0),
-            ("pressure_group_cpu_some_fraction", 1.0),
-            ("usable_cores", 1.0),
-            ("offered_rate", 500.0),
+            (FactId::cpu_busy_fraction, 1.0),
+            (FactId::pressure_group_cpu_some_fraction, 1.0),
+            (FactId::usable_cores, 1.0),
+            (FactId::offered_rate, 500.0),
         ];
         for (own, inflation, healthy) in [(0.07, 1.2, true), (0.07, 1.9, false), (0.6, 1.2, false)] {
-            let seen = [("service_cpu_cores", own), ("response_time_inflation", inflation)];
+            let seen = [(FactId::service_cpu_cores, own), (FactId::response_time_inflation, inflation)];
             let found = check(&facts(&[&HEALTHY[1..], &group, &seen].concat(), &[]));
             assert_eq!(found.is_some(), healthy, "{own} cores, {inflation}");
         }
@@ -282,12 +275,13 @@ mod tests {
     #[test]
     fn answers_that_differ_by_nature_are_no_queueing() {
         for (drift, offered, healthy) in [(1.1, 500.0, true), (9.0, 500.0, false), (1.1, 800.0, false)] {
-            let values = HEALTHY
-                .map(|(name, value)| (name, if name == "response_time_inflation" { 4.0 } else { value }));
+            let values = HEALTHY.map(|(name, value)| {
+                (name, if name == FactId::response_time_inflation { 4.0 } else { value })
+            });
             let seen = [
-                ("response_time_excess_us", 90_000.0),
-                ("response_time_drift_ratio", drift),
-                ("offered_rate", offered),
+                (FactId::response_time_excess_us, 90_000.0),
+                (FactId::response_time_drift_ratio, drift),
+                (FactId::offered_rate, offered),
             ];
             let found = check(&facts(&[&values[..], &seen].concat(), &[]));
             assert_eq!(found.is_some(), healthy, "{drift} at {offered}");
@@ -296,9 +290,9 @@ mod tests {
 
     #[test]
     fn a_server_that_answers_nothing_is_not() {
-        let values = HEALTHY.map(|(name, value)| (name, if name == "rate" { 0.0 } else { value }));
+        let values = HEALTHY.map(|(name, value)| (name, if name == FactId::rate { 0.0 } else { value }));
         for (loaded, in_flight, healthy) in [(true, 0.0, false), (false, 0.0, true), (false, 20.0, false)] {
-            let asked = [("in_flight_mean", in_flight)];
+            let asked = [(FactId::in_flight_mean, in_flight)];
             let mut silent = facts(&[&values[..], &asked].concat(), &[]);
             silent.loaded = loaded;
             assert_eq!(check(&silent).is_some(), healthy, "{loaded}, {in_flight} in flight");
@@ -307,12 +301,15 @@ mod tests {
 
     #[test]
     fn neighbours_that_wait_for_memory_or_a_disk_leave_room() {
-        let neighbours = [("pressure_memory_full_fraction", 0.4), ("pressure_io_full_fraction", 0.9)];
+        let neighbours =
+            [(FactId::pressure_memory_full_fraction, 0.4), (FactId::pressure_io_full_fraction, 0.9)];
         let values = [&HEALTHY[..8], &HEALTHY[9..], &neighbours[..]].concat();
         assert!(check(&facts(&values, &[])).is_none(), "it may be the service that waits");
         for (memory, io, healthy) in [(0.0, 0.0, true), (0.1, 0.0, false), (0.0, 0.8, false)] {
-            let group =
-                [("pressure_group_memory_full_fraction", memory), ("pressure_group_io_full_fraction", io)];
+            let group = [
+                (FactId::pressure_group_memory_full_fraction, memory),
+                (FactId::pressure_group_io_full_fraction, io),
+            ];
             let found = check(&facts(&[&values[..], &group].concat(), &[]));
             assert_eq!(found.is_some(), healthy, "memory {memory}, disk {io}");
         }
@@ -321,7 +318,7 @@ mod tests {
     #[test]
     fn what_waits_behind_the_server_is_not_healthy() {
         // 100 ms each, 25 at once: 24 statements stand behind a lock of the program's own, one after the other.
-        let load = [("in_flight_mean", 25.0), ("ended_per_s", 250.0)];
+        let load = [(FactId::in_flight_mean, 25.0), (FactId::ended_per_s, 250.0)];
         for (behind, healthy) in [
             ((25.0, 0.02, 1.5), false),
             ((25.0, 0.02, 1.0), true),
@@ -329,29 +326,29 @@ mod tests {
             ((3.0, 0.3, 1.5), true),
         ] {
             let (running, cores, inflation) = behind;
-            let behind = [("db_threads_running_mean", running), ("db_cpu_cores", cores)];
+            let behind = [(FactId::db_threads_running_mean, running), (FactId::db_cpu_cores, cores)];
             let base = HEALTHY.map(|(name, value)| {
-                (name, if name == "response_time_inflation" { inflation } else { value })
+                (name, if name == FactId::response_time_inflation { inflation } else { value })
             });
             let all = [&base[..], &load, &behind].concat();
             assert_eq!(check(&facts(&all, &[])).is_some(), healthy, "{behind:?}");
         }
         for (queue, healthy) in [(12.0, false), (1.2, true)] {
             let mut facts = facts(&[&HEALTHY[..], &load].concat(), &[]);
-            crate::facts::testing::of_pool(&mut facts, "www", &[("fpm_queue_mean", queue)]);
+            crate::facts::testing::of_pool(&mut facts, "www", &[(FactId::fpm_queue_mean, queue)]);
             assert_eq!(check(&facts).is_some(), healthy, "{queue} in front of the pool");
         }
     }
 
     #[test]
     fn short_answers_that_take_seconds_wait_for_something_unless_it_is_seen() {
-        let held = [("service_time_mean_us", 1_500_000.0), ("answer_bytes_mean", 900.0)];
+        let held = [(FactId::service_time_mean_us, 1_500_000.0), (FactId::answer_bytes_mean, 900.0)];
         for (changed, loaded, healthy) in [
             (vec![], false, false),
             (vec![], true, true),
-            (vec![("service_time_mean_us", 900_000.0)], false, true),
-            (vec![("backend_time_mean_us", 1_400_000.0)], false, true),
-            (vec![("answer_bytes_mean", 4e6)], false, true),
+            (vec![(FactId::service_time_mean_us, 900_000.0)], false, true),
+            (vec![(FactId::backend_time_mean_us, 1_400_000.0)], false, true),
+            (vec![(FactId::answer_bytes_mean, 4e6)], false, true),
         ] {
             let kept = held.iter().filter(|(name, _)| changed.iter().all(|(other, _)| other != name));
             let values: Vec<_> = HEALTHY.iter().chain(kept).chain(&changed).copied().collect();
@@ -363,12 +360,12 @@ mod tests {
 
     #[test]
     fn processors_that_others_fill_leave_room_where_the_service_does_not_wait() {
-        let unseen = [("cpu_busy_fraction", 0.5), ("pressure_cpu_some_fraction", 0.99)];
+        let unseen = [(FactId::cpu_busy_fraction, 0.5), (FactId::pressure_cpu_some_fraction, 0.99)];
         assert!(check(&facts(&[&HEALTHY[1..], &unseen].concat(), &[])).is_none(), "on one core of two");
         for (wait, healthy) in [(0.04, true), (0.9, false), (f64::NAN, false)] {
-            let values =
-                HEALTHY.map(|(name, value)| (name, if name == "cpu_busy_fraction" { 1.0 } else { value }));
-            let wait = [("pressure_group_cpu_some_fraction", wait)];
+            let values = HEALTHY
+                .map(|(name, value)| (name, if name == FactId::cpu_busy_fraction { 1.0 } else { value }));
+            let wait = [(FactId::pressure_group_cpu_some_fraction, wait)];
             let wait: Vec<_> = wait.into_iter().filter(|(_, value)| value.is_finite()).collect();
             assert_eq!(check(&facts(&[&values[..], &wait].concat(), &[])).is_some(), healthy, "{wait:?}");
         }
@@ -376,7 +373,8 @@ mod tests {
 
     #[test]
     fn the_nearest_limit_is_told() {
-        let room = [("workers_limit", 150.0), ("worker_time_mean_us", 100_000.0), ("cores", 2.0)];
+        let room =
+            [(FactId::workers_limit, 150.0), (FactId::worker_time_mean_us, 100_000.0), (FactId::cores, 2.0)];
         let finding = check(&facts(&[&HEALTHY[..], &room].concat(), &[])).unwrap();
         // 2 cores at 40% for 500 a second; 150 workers of 100 ms each are farther away.
         let nearest =
@@ -387,16 +385,17 @@ mod tests {
     #[test]
     fn a_multiple_of_next_to_nothing_is_no_queueing() {
         for (excess_us, healthy) in [(120.0, true), (400_000.0, false)] {
-            let values = HEALTHY
-                .map(|(name, value)| (name, if name == "response_time_inflation" { 3.0 } else { value }));
-            let values = [&values[..], &[("response_time_excess_us", excess_us)][..]].concat();
+            let values = HEALTHY.map(|(name, value)| {
+                (name, if name == FactId::response_time_inflation { 3.0 } else { value })
+            });
+            let values = [&values[..], &[(FactId::response_time_excess_us, excess_us)][..]].concat();
             assert_eq!(check(&facts(&values, &[])).is_some(), healthy, "{excess_us}");
         }
     }
 
     #[test]
     fn what_cannot_be_seen_is_not_called_healthy() {
-        assert!(check(&facts(&[("rate", 500.0)], &[])).is_none());
+        assert!(check(&facts(&[(FactId::rate, 500.0)], &[])).is_none());
         assert!(check(&facts(&HEALTHY[..1], &[])).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! When `hostname-lookups` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::settings::in_force;
 use crate::settings::in_force::InForce;
@@ -31,17 +31,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let all = lookup_settings(service, facts);
     let first = all.first()?;
-    let Some(look_ups) = facts.value("look_ups_mean") else { return suspected(facts, first) };
-    let busy = facts.value("workers_busy_mean").filter(|busy| *busy >= 1.0);
-    let held = look_ups / busy.or(facts.value("in_flight_mean")).filter(|all| *all > 0.0)?;
-    let rate = facts.ended_per_s().or(facts.value("server_requests_per_s")).filter(|rate| *rate > 0.0)?;
+    let Some(look_ups) = facts.value(FactId::look_ups_mean) else { return suspected(facts, first) };
+    let busy = facts.value(FactId::workers_busy_mean).filter(|busy| *busy >= 1.0);
+    let held = look_ups / busy.or(facts.value(FactId::in_flight_mean)).filter(|all| *all > 0.0)?;
+    let rate =
+        facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate > 0.0)?;
     let look_up_us = look_ups / rate * 1e6;
     if look_ups < LOOK_UPS_MIN || held < HELD_FRACTION_MIN || look_up_us < LOOK_UP_US_MIN {
         return None;
     }
     let by_whom = match busy {
         Some(busy) => format!("of {} busy workers", format_number(busy)),
-        None => format!("of {} requests in flight", format_number(facts.value("in_flight_mean")?)),
+        None => format!("of {} requests in flight", format_number(facts.value(FactId::in_flight_mean)?)),
     };
     Some(Finding {
         id: LimitId::HostnameLookups.into(),
@@ -61,7 +62,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Without a view of the look-ups: workers that are done but not free say that something holds them at the log, and the
 /// setting that it may be this.
 fn suspected(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
-    let (logging, busy) = (facts.value("workers_logging_mean")?, facts.value("workers_busy_mean")?);
+    let (logging, busy) =
+        (facts.value(FactId::workers_logging_mean)?, facts.value(FactId::workers_busy_mean)?);
     let idle = crate::resources::request_cost::request_cost(facts).is_none();
     (!lookup.in_rules && logging >= 0.5 * busy && logging >= LOOK_UPS_MIN && idle).then(|| Finding {
         id: LimitId::HostnameLookups.into(),
@@ -79,17 +81,10 @@ fn suspected(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
 }
 
 fn cited(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
-    facts.cite(&[
-        "look_ups_mean",
-        "workers_busy_mean",
-        "workers_logging_mean",
-        "workers_writing_mean",
-        "in_flight_mean",
-        "ended_per_s",
-        "server_requests_per_s",
-        "rate",
-        "response_time_mean_us",
-    ])
+    facts.cite(&fact_ids! {
+        look_ups_mean, workers_busy_mean, workers_logging_mean, workers_writing_mean, in_flight_mean,
+        ended_per_s, server_requests_per_s, rate, response_time_mean_us,
+    })
 }
 
 /// The settings that make Apache ask for names where requests go, those of the log first.
@@ -173,15 +168,15 @@ mod tests {
     use crate::facts::testing::facts;
     use webdyno_model::service::ScopedSetting;
 
-    const HELD: [(&str, f64); 5] = [
-        ("look_ups_mean", 140.0),
-        ("workers_busy_mean", 150.0),
-        ("workers_logging_mean", 142.0),
-        ("ended_per_s", 280.0),
-        ("in_flight_mean", 60.0),
+    const HELD: [(FactId, f64); 5] = [
+        (FactId::look_ups_mean, 140.0),
+        (FactId::workers_busy_mean, 150.0),
+        (FactId::workers_logging_mean, 142.0),
+        (FactId::ended_per_s, 280.0),
+        (FactId::in_flight_mean, 60.0),
     ];
 
-    fn with(changes: &[(&str, f64)], setting: &str, value: &str) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], setting: &str, value: &str) -> Option<Finding> {
         let mut values: Vec<_> = HELD.to_vec();
         values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
@@ -231,18 +226,23 @@ mod tests {
 
     #[test]
     fn a_setting_that_costs_nothing_is_no_finding() {
-        for changed in [("look_ups_mean", 0.0), ("look_ups_mean", 20.0), ("ended_per_s", 1_000_000.0)] {
+        for changed in
+            [(FactId::look_ups_mean, 0.0), (FactId::look_ups_mean, 20.0), (FactId::ended_per_s, 1_000_000.0)]
+        {
             assert!(with(&[changed], "HostnameLookups", "On").is_none(), "{changed:?}");
         }
     }
 
     #[test]
     fn one_view_suffices_and_none_is_a_suspicion() {
-        let outside =
-            with(&[("workers_busy_mean", f64::NAN), ("in_flight_mean", 150.0)], "HostnameLookups", "On");
+        let outside = with(
+            &[(FactId::workers_busy_mean, f64::NAN), (FactId::in_flight_mean, 150.0)],
+            "HostnameLookups",
+            "On",
+        );
         assert_eq!(outside.unwrap().confidence, 0.9);
-        let inside = with(&[("look_ups_mean", f64::NAN)], "HostnameLookups", "On");
+        let inside = with(&[(FactId::look_ups_mean, f64::NAN)], "HostnameLookups", "On");
         assert_eq!(inside.unwrap().confidence, 0.5);
-        assert!(with(&[("look_ups_mean", f64::NAN)], "Require", "host a.example").is_none());
+        assert!(with(&[(FactId::look_ups_mean, f64::NAN)], "Require", "host a.example").is_none());
     }
 }

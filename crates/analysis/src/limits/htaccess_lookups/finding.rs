@@ -122,12 +122,14 @@ fn remedy(met: &Met) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::FactId;
     use crate::facts::testing::facts;
     use crate::settings::in_force::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
     fn with(us: f64, override_is: &str, file: Option<&str>, url: &str) -> Option<Finding> {
-        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", us)];
+        let values =
+            [(FactId::service_cpu_cores, 0.98), (FactId::cores, 1.0), (FactId::cpu_per_request_us, us)];
         let mut facts = facts(&values, &[]);
         let scoped = |setting: &str, value: &str, part: &str, file: Option<&str>| ScopedSetting {
             setting: setting.into(),

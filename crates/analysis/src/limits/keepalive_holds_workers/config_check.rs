@@ -1,6 +1,6 @@
 //! Kept connections that hold expensive workers.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
     ConfigFinding, LocatedSetting, Severity, apache, config_finding, embedded, fact, located, remedy, whole,
@@ -21,7 +21,7 @@ pub(crate) fn kept_by_fat_processes(facts: &Facts) -> Option<ConfigFinding> {
     keeps.value.to_string().eq_ignore_ascii_case("on").then_some(())?;
     let timeout = located(service, "KeepAliveTimeout")?;
     let seconds = seconds(&timeout).filter(|seconds| *seconds >= TIMEOUT_S_MIN)?;
-    let size = facts.value("worker_private_mean_bytes");
+    let size = facts.value(FactId::worker_private_mean_bytes);
     let fat =
         size.filter(|bytes| *bytes >= FAT_BYTES).map(|bytes| format!("{} of its own", format_bytes(bytes)));
     let holds = embedded(service).map(|module| format!("{module} in it")).or(fat)?;
@@ -32,7 +32,7 @@ pub(crate) fn kept_by_fat_processes(facts: &Facts) -> Option<ConfigFinding> {
         format_number(seconds)
     );
     let mut cited: Vec<_> = fact("KeepAliveTimeout", "s", &timeout).into_iter().collect();
-    cited.extend(facts.cite(&["worker_private_mean_bytes"]));
+    cited.extend(facts.cite(&[FactId::worker_private_mean_bytes]));
     let remedy = remedy(
         SettingId::of_service("apache", "KeepAliveTimeout"),
         (Some(timeout.value), whole(2.0)),

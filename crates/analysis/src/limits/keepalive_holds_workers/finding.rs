@@ -1,6 +1,6 @@
 //! When `keepalive-holds-workers` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{worker_waits, workers};
@@ -36,26 +36,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: held.confidence,
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "workers_keepalive_mean",
-            "workers_busy_mean",
-            "workers_writing_mean",
-            "scoreboard_full_fraction",
-            "workers_limit",
-            "processes_at_limit_fraction",
-            "service_processes_mean",
-            "requests_in_workers_mean",
-            "in_flight_mean",
-            "accept_queue_mean",
-            "connections_reused_fraction",
-            "connections_opened_per_s",
-            "service_cpu_cores",
-            "cpu_busy_fraction",
-            "status_unanswered_fraction",
-            "response_time_p50_us",
-            "response_time_p99_us",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            workers_keepalive_mean, workers_busy_mean, workers_writing_mean, scoreboard_full_fraction,
+            workers_limit, processes_at_limit_fraction, service_processes_mean, requests_in_workers_mean,
+            in_flight_mean, accept_queue_mean, connections_reused_fraction, connections_opened_per_s,
+            service_cpu_cores, cpu_busy_fraction, status_unanswered_fraction, response_time_p50_us,
+            response_time_p99_us, rate,
+        }),
         remedies: remedies(facts, held.workers, queue),
     })
 }
@@ -90,8 +77,9 @@ fn held(facts: &Facts) -> Option<Held> {
 
 /// What the scoreboard says.
 fn inside(facts: &Facts) -> Option<String> {
-    let busy = facts.value("workers_busy_mean").filter(|busy| *busy >= 1.0)?;
-    let kept = facts.value("workers_keepalive_mean").filter(|kept| *kept >= HELD_FRACTION_MIN * busy)?;
+    let busy = facts.value(FactId::workers_busy_mean).filter(|busy| *busy >= 1.0)?;
+    let kept =
+        facts.value(FactId::workers_keepalive_mean).filter(|kept| *kept >= HELD_FRACTION_MIN * busy)?;
     Some(format!(
         "{} of {} busy workers wait for another request (K)",
         format_number(kept),
@@ -101,8 +89,8 @@ fn inside(facts: &Facts) -> Option<String> {
 
 /// What follows from the requests: those that are under way and not in the queue are with workers.
 fn outside(facts: &Facts, workers: f64) -> Option<String> {
-    let requests = facts.value("requests_in_workers_mean")?;
-    facts.value("connections_reused_fraction").filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
+    let requests = facts.value(FactId::requests_in_workers_mean)?;
+    facts.value(FactId::connections_reused_fraction).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
     (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
         format!(
             "all {} workers are taken, but only {} requests are with them: the others wait on connections that are kept",
@@ -141,7 +129,7 @@ fn keepalive_timeout_s(facts: &Facts) -> Option<f64> {
 fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
     let now = keepalive_timeout_s(facts).filter(|now| *now > TIMEOUT_S.0)?;
     // Little's law: how long each connection holds a worker now; with the queue's it must be that much shorter.
-    let opened = facts.value("connections_opened_per_s").filter(|opened| *opened > 0.0);
+    let opened = facts.value(FactId::connections_opened_per_s).filter(|opened| *opened > 0.0);
     let holds_s = opened.map(|opened| workers / opened);
     let wanted = holds_s.map_or(TIMEOUT_S.0, |seconds| (seconds * workers / (workers + queue)).floor());
     let to = wanted.clamp(TIMEOUT_S.0, TIMEOUT_S.1.min(now - 1.0));
@@ -169,21 +157,21 @@ mod tests {
     use crate::facts::testing::facts;
 
     /// 60 prefork processes, nearly all of them waiting for readers, and 70 visitors who wait for one.
-    const HELD: &[(&str, f64)] = &[
-        ("scoreboard_full_fraction", 1.0),
-        ("workers_limit", 60.0),
-        ("workers_busy_mean", 60.0),
-        ("workers_keepalive_mean", 57.0),
-        ("workers_writing_mean", 3.0),
-        ("accept_queue_mean", 70.0),
-        ("in_flight_mean", 72.0),
-        ("requests_in_workers_mean", 2.0),
-        ("connections_reused_fraction", 0.66),
-        ("connections_opened_per_s", 19.0),
-        ("cpu_busy_fraction", 0.1),
+    const HELD: &[(FactId, f64)] = &[
+        (FactId::scoreboard_full_fraction, 1.0),
+        (FactId::workers_limit, 60.0),
+        (FactId::workers_busy_mean, 60.0),
+        (FactId::workers_keepalive_mean, 57.0),
+        (FactId::workers_writing_mean, 3.0),
+        (FactId::accept_queue_mean, 70.0),
+        (FactId::in_flight_mean, 72.0),
+        (FactId::requests_in_workers_mean, 2.0),
+        (FactId::connections_reused_fraction, 0.66),
+        (FactId::connections_opened_per_s, 19.0),
+        (FactId::cpu_busy_fraction, 0.1),
     ];
 
-    fn with(changes: &[(&str, f64)], mode: &str, keep_alive: &str) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], mode: &str, keep_alive: &str) -> Option<Finding> {
         let kept = HELD.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -201,21 +189,25 @@ mod tests {
         let none = f64::NAN;
         for (name, changes, confidence) in [
             ("both", vec![], Some(0.95)),
-            ("no load of ours", vec![("requests_in_workers_mean", none)], Some(0.9)),
+            ("no load of ours", vec![(FactId::requests_in_workers_mean, none)], Some(0.9)),
             (
                 "a page that starves",
                 vec![
-                    ("scoreboard_full_fraction", none),
-                    ("workers_keepalive_mean", none),
-                    ("workers_busy_mean", none),
-                    ("processes_at_limit_fraction", 1.0),
+                    (FactId::scoreboard_full_fraction, none),
+                    (FactId::workers_keepalive_mean, none),
+                    (FactId::workers_busy_mean, none),
+                    (FactId::processes_at_limit_fraction, 1.0),
                 ],
                 Some(0.75),
             ),
-            ("neither", vec![("workers_keepalive_mean", 5.0), ("requests_in_workers_mean", 55.0)], None),
-            ("no queue", vec![("accept_queue_mean", 0.2)], None),
-            ("workers are free", vec![("scoreboard_full_fraction", 0.1)], None),
-            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], None),
+            (
+                "neither",
+                vec![(FactId::workers_keepalive_mean, 5.0), (FactId::requests_in_workers_mean, 55.0)],
+                None,
+            ),
+            ("no queue", vec![(FactId::accept_queue_mean, 0.2)], None),
+            ("workers are free", vec![(FactId::scoreboard_full_fraction, 0.1)], None),
+            ("no processor is free", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], None),
         ] {
             let found = with(&changes, "prefork", "On").map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");
@@ -227,7 +219,8 @@ mod tests {
         assert!(with(&[], "event", "On").is_none());
         assert!(with(&[], "prefork", "off").is_none());
         // What is written after the answer holds workers without requests, too.
-        let logging = [("workers_keepalive_mean", 0.0), ("connections_reused_fraction", f64::NAN)];
+        let logging =
+            [(FactId::workers_keepalive_mean, 0.0), (FactId::connections_reused_fraction, f64::NAN)];
         assert!(with(&logging, "prefork", "On").is_none());
     }
 
@@ -235,7 +228,7 @@ mod tests {
     fn the_timeout_is_what_the_workers_suffice_for() {
         // (connections per second, seconds): 60 workers, 70 wait.
         for (opened, to) in [(19.0, 1), (12.0, 2), (5.0, 3), (1.0, 3)] {
-            let finding = with(&[("connections_opened_per_s", opened)], "prefork", "On").unwrap();
+            let finding = with(&[(FactId::connections_opened_per_s, opened)], "prefork", "On").unwrap();
             let remedy = finding.remedies.iter().find(|one| one.setting.name == "KeepAliveTimeout").unwrap();
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{opened}");
         }

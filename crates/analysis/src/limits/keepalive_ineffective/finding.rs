@@ -1,6 +1,6 @@
 //! When `keepalive-ineffective` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::tls_handshakes;
 use crate::resources::{memory_evidence, request_cost, site_profile, workers};
@@ -35,16 +35,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return watched(facts);
     }
     let reused =
-        facts.value("connections_reused_fraction").filter(|reused| *reused <= REUSED_FRACTION_MAX)?;
-    let least =
-        if facts.value("handshake_mean_us").is_some() { COST_FRACTION_MIN_TLS } else { COST_FRACTION_MIN };
+        facts.value(FactId::connections_reused_fraction).filter(|reused| *reused <= REUSED_FRACTION_MAX)?;
+    let least = if facts.value(FactId::handshake_mean_us).is_some() {
+        COST_FRACTION_MIN_TLS
+    } else {
+        COST_FRACTION_MIN
+    };
     let cost = cost(facts).filter(|cost| cost.fraction >= least)?;
     // Who waits for memory waits in the handshake, too.
     if memory_evidence::is_proven(facts) {
         return None;
     }
     let cause = cause(facts, reused)?;
-    let each = facts.value("requests_per_connection").map_or(String::new(), |requests| {
+    let each = facts.value(FactId::requests_per_connection).map_or(String::new(), |requests| {
         format!(
             " ({} request{} on each)",
             format_number(requests),
@@ -67,26 +70,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const CITED: [&str; 13] = [
-    "connections_reused_fraction",
-    "requests_per_connection",
-    "connections_opened_per_s",
-    "ended_per_s",
-    "handshake_mean_us",
-    "connect_time_mean_us",
-    "connect_time_max_us",
-    "response_time_mean_us",
-    "resumed_fraction",
-    "cpu_per_request_us",
-    "service_cpu_cores",
-    "cpu_busy_fraction",
-    "rate",
-];
+const CITED: [FactId; 13] = fact_ids! {
+    connections_reused_fraction, requests_per_connection, connections_opened_per_s, ended_per_s,
+    handshake_mean_us, connect_time_mean_us, connect_time_max_us, response_time_mean_us, resumed_fraction,
+    cpu_per_request_us, service_cpu_cores, cpu_busy_fraction, rate,
+};
 
 /// Fires where the server is only watched: all connections carry as many requests as a small limit allows, so that clients
 /// would send more, and new ones are a good part of what fills the processors.
 fn watched(facts: &Facts) -> Option<Finding> {
-    let opened = facts.value("connections_opened_per_s").filter(|opened| *opened > 0.0)?;
+    let opened = facts.value(FactId::connections_opened_per_s).filter(|opened| *opened > 0.0)?;
     let carried = facts.ended_per_s()? / opened;
     let work = request_cost::request_cost(facts)?;
     let (each_us, least) = match site_profile::is_tls(facts) {
@@ -124,13 +117,13 @@ struct Cost {
 
 /// What new connections cost each request on average.
 fn cost(facts: &Facts) -> Option<Cost> {
-    if facts.value("connect_time_max_us").is_some_and(|us| us >= LOST_ATTEMPT_US) {
+    if facts.value(FactId::connect_time_max_us).is_some_and(|us| us >= LOST_ATTEMPT_US) {
         return None;
     }
-    let response_us = facts.value("response_time_mean_us").filter(|us| *us > 0.0)?;
-    let opened = facts.value("connections_opened_per_s")? / facts.ended_per_s()?;
-    let each =
-        facts.value("connect_time_mean_us").unwrap_or(0.0) + facts.value("handshake_mean_us").unwrap_or(0.0);
+    let response_us = facts.value(FactId::response_time_mean_us).filter(|us| *us > 0.0)?;
+    let opened = facts.value(FactId::connections_opened_per_s)? / facts.ended_per_s()?;
+    let each = facts.value(FactId::connect_time_mean_us).unwrap_or(0.0)
+        + facts.value(FactId::handshake_mean_us).unwrap_or(0.0);
     let us = each * opened.min(1.0);
     Some(Cost { us, response_us, fraction: us / response_us })
 }
@@ -157,7 +150,7 @@ fn is_switched_off(facts: &Facts) -> bool {
 fn by_setting(facts: &Facts) -> Option<Cause> {
     if is_switched_off(facts) {
         // Somebody switched it off, and over TLS the handshakes are what that costs: `tls-handshakes` says so.
-        if facts.value("handshake_mean_us").is_some() {
+        if facts.value(FactId::handshake_mean_us).is_some() {
             return None;
         }
         let (off, on) = (SettingValue::Text("Off".into()), SettingValue::Text("On".into()));
@@ -172,7 +165,7 @@ fn by_setting(facts: &Facts) -> Option<Cause> {
             ),
         });
     }
-    by_limit(facts, facts.value("requests_per_connection")?)
+    by_limit(facts, facts.value(FactId::requests_per_connection)?)
 }
 
 /// Connections that end as they have carried what a small limit allows.
@@ -214,7 +207,7 @@ fn remedy(setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str
 fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
     const REUSED_AT_ALL: f64 = 0.1;
     // What visitors come back for is theirs; and a server without free workers closes connections to get some.
-    facts.value("plain_requests_reused_fraction")?;
+    facts.value(FactId::plain_requests_reused_fraction)?;
     if reused >= REUSED_AT_ALL || is_switched_off(facts) || workers::is_limit_reached(facts) {
         return None;
     }
@@ -247,25 +240,25 @@ mod tests {
     use crate::facts::testing::facts;
 
     /// Two requests on each connection, and a handshake that takes as long as the rest.
-    const CLOSED: &[(&str, f64)] = &[
-        ("connections_reused_fraction", 0.5),
-        ("plain_requests_reused_fraction", 0.5),
-        ("requests_per_connection", 2.0),
-        ("connections_opened_per_s", 5000.0),
-        ("rate", 10_000.0),
-        ("handshake_mean_us", 1600.0),
-        ("connect_time_mean_us", 50.0),
-        ("connect_time_max_us", 4000.0),
-        ("response_time_mean_us", 1600.0),
+    const CLOSED: &[(FactId, f64)] = &[
+        (FactId::connections_reused_fraction, 0.5),
+        (FactId::plain_requests_reused_fraction, 0.5),
+        (FactId::requests_per_connection, 2.0),
+        (FactId::connections_opened_per_s, 5000.0),
+        (FactId::rate, 10_000.0),
+        (FactId::handshake_mean_us, 1600.0),
+        (FactId::connect_time_mean_us, 50.0),
+        (FactId::connect_time_max_us, 4000.0),
+        (FactId::response_time_mean_us, 1600.0),
     ];
-    const ONCE: &[(&str, f64)] = &[
-        ("connections_reused_fraction", 0.0),
-        ("plain_requests_reused_fraction", 0.0),
-        ("requests_per_connection", 1.0),
-        ("connections_opened_per_s", 10_000.0),
+    const ONCE: &[(FactId, f64)] = &[
+        (FactId::connections_reused_fraction, 0.0),
+        (FactId::plain_requests_reused_fraction, 0.0),
+        (FactId::requests_per_connection, 1.0),
+        (FactId::connections_opened_per_s, 10_000.0),
     ];
 
-    fn with(changes: &[(&str, f64)], requests: i64, keep_alive: &str) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], requests: i64, keep_alive: &str) -> Option<Finding> {
         let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -280,9 +273,10 @@ mod tests {
         let setting =
             |finding: Option<Finding>| finding.map(|mut finding| finding.remedies.remove(0).setting.name);
         let named =
-            |changes: &[(&str, f64)], requests, keep_alive| setting(with(changes, requests, keep_alive));
+            |changes: &[(FactId, f64)], requests, keep_alive| setting(with(changes, requests, keep_alive));
         assert_eq!(named(&[], 1, "On").as_deref(), Some("MaxKeepAliveRequests"));
-        let plain = [ONCE, &[("handshake_mean_us", f64::NAN), ("connect_time_mean_us", 900.0)]].concat();
+        let plain =
+            [ONCE, &[(FactId::handshake_mean_us, f64::NAN), (FactId::connect_time_mean_us, 900.0)]].concat();
         assert_eq!(named(&plain, 100, "Off").as_deref(), Some("KeepAlive"));
         assert_eq!(named(ONCE, 100, "Off"), None, "handshakes are what it costs");
         assert_eq!(named(ONCE, 100, "On").as_deref(), Some("Connection"));
@@ -293,28 +287,31 @@ mod tests {
     fn what_costs_nothing_or_was_not_wanted_is_none() {
         let visits: Vec<_> = ONCE
             .iter()
-            .map(|&(name, value)| (name, if name.starts_with("plain") { f64::NAN } else { value }))
+            .map(|&(name, value)| {
+                (name, if name == FactId::plain_requests_reused_fraction { f64::NAN } else { value })
+            })
             .collect();
         for (name, changes) in [
-            ("not asked for", vec![("connections_reused_fraction", f64::NAN)]),
-            ("used again", vec![("connections_reused_fraction", 0.97)]),
-            ("cheap", vec![("handshake_mean_us", 100.0)]),
-            ("lost attempts", vec![("connect_time_max_us", 1_010_000.0)]),
+            ("not asked for", vec![(FactId::connections_reused_fraction, f64::NAN)]),
+            ("used again", vec![(FactId::connections_reused_fraction, 0.97)]),
+            ("cheap", vec![(FactId::handshake_mean_us, 100.0)]),
+            ("lost attempts", vec![(FactId::connect_time_max_us, 1_010_000.0)]),
         ] {
             assert!(with(&changes, 1, "On").is_none(), "{name}");
         }
         assert!(with(&visits, 100, "On").is_none(), "visitors who leave");
-        let full = [ONCE, &[("scoreboard_full_fraction", 1.0), ("workers_limit", 150.0)]].concat();
+        let full =
+            [ONCE, &[(FactId::scoreboard_full_fraction, 1.0), (FactId::workers_limit, 150.0)]].concat();
         assert!(with(&full, 100, "On").is_none(), "no worker is free");
     }
 
     #[test]
     fn by_watching_alone_connections_that_carry_all_they_may_tell() {
         let base = [
-            ("service_cpu_cores", 0.98),
-            ("cores", 1.0),
-            ("cpu_per_request_us", 143.0),
-            ("ended_per_s", 6800.0),
+            (FactId::service_cpu_cores, 0.98),
+            (FactId::cores, 1.0),
+            (FactId::cpu_per_request_us, 143.0),
+            (FactId::ended_per_s, 6800.0),
         ];
         for (opened, requests, cores, confidence) in [
             (3450.0, 1, 1.0, Some(0.7)),
@@ -324,7 +321,8 @@ mod tests {
             (3450.0, 100, 1.0, None),
             (3450.0, 1, 4.0, None),
         ] {
-            let values = [&base[..], &[("connections_opened_per_s", opened), ("cores", cores)]].concat();
+            let values =
+                [&base[..], &[(FactId::connections_opened_per_s, opened), (FactId::cores, cores)]].concat();
             let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
             facts.loaded = false;
             let service = facts.service.as_mut().unwrap();

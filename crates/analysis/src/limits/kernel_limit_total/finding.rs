@@ -1,6 +1,6 @@
 //! When `kernel-limit-total` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -31,14 +31,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: 0.95,
         explains_fraction: None,
-        facts: facts.cite(&[
-            "connections_opened_total",
-            "kernel_limit",
-            "connections_opened_per_s",
-            "connect_time_max_us",
-            "failed_fraction",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            connections_opened_total, kernel_limit, connections_opened_per_s, connect_time_max_us,
+            failed_fraction, rate,
+        }),
         remedies: vec![
             remedy("kept connections", ApplyClass::Manual, "one connection then carries many requests"),
             remedy(
@@ -54,13 +50,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::diagnosis::ranking::findings;
+    use crate::facts::FactId;
     use crate::facts::testing::facts;
     use webdyno_model::client::KernelLimitTotal;
 
     #[test]
     fn it_comes_before_what_the_figures_seem_to_say() {
-        let mut facts =
-            facts(&[("rate", 2823.0), ("cpu_busy_fraction", 0.99), ("run_queue_mean", 30.0)], &[]);
+        let mut facts = facts(
+            &[(FactId::rate, 2823.0), (FactId::cpu_busy_fraction, 0.99), (FactId::run_queue_mean, 30.0)],
+            &[],
+        );
         assert!(check(&facts).is_none());
         let limit = "net.ipv4.ip_local_port_range".to_owned();
         facts.kernel_limit_total = Some(KernelLimitTotal { limit, value: 28_232, connections: 28_230 });

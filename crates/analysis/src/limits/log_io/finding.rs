@@ -1,6 +1,6 @@
 //! When `log-io` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{memory_evidence, request_cost};
 use crate::settings::in_force;
@@ -49,8 +49,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let Some(logging) = facts.value("workers_logging_mean") else { return from_outside(facts) };
-    let busy = facts.value("workers_busy_mean")?;
+    let Some(logging) = facts.value(FactId::workers_logging_mean) else { return from_outside(facts) };
+    let busy = facts.value(FactId::workers_busy_mean)?;
     if logging < LOGGING_MIN || logging < LOGGING_FRACTION_MIN * busy {
         return None;
     }
@@ -79,13 +79,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Whether the disk may work for the service's memory: a machine swaps for neighbours, too, while the group of the service has
 /// all that it needs.
 fn swaps(facts: &Facts) -> bool {
-    let group = facts.value("pressure_group_memory_full_fraction");
-    facts.value("swapped_in_pages_per_s").is_some_and(|pages| pages > SWAPPED_MAX)
+    let group = facts.value(FactId::pressure_group_memory_full_fraction);
+    facts.value(FactId::swapped_in_pages_per_s).is_some_and(|pages| pages > SWAPPED_MAX)
         && group.is_none_or(|full| full >= GROUP_FULL_MIN)
 }
 
 fn slow(facts: &Facts) -> Slow {
-    let waits = facts.value("pressure_group_io_some_fraction").or(facts.value("pressure_io_some_fraction"));
+    let waits = facts
+        .value(FactId::pressure_group_io_some_fraction)
+        .or(facts.value(FactId::pressure_io_some_fraction));
     if let Some(waits) = waits.filter(|waits| *waits >= WAITS_MIN) {
         let share = waits.min(1.0) * 100.0;
         return Slow::Disk(format!("{share:.0}% of the time somebody there waits for a disk"));
@@ -98,8 +100,8 @@ fn slow(facts: &Facts) -> Slow {
 
 /// The disk of the logs, if it is busy and makes writers wait.
 fn disk(facts: &Facts) -> Option<String> {
-    let busy = facts.value("log_disk_busy_fraction").filter(|busy| *busy >= BUSY_MIN)?;
-    let await_us = facts.value("log_disk_await_us").filter(|us| *us >= AWAIT_US_MIN)?;
+    let busy = facts.value(FactId::log_disk_busy_fraction).filter(|busy| *busy >= BUSY_MIN)?;
+    let await_us = facts.value(FactId::log_disk_await_us).filter(|us| *us >= AWAIT_US_MIN)?;
     Some(format!("its disk is {:.0}% busy, and a write takes {}", busy * 100.0, format_time(await_us)))
 }
 
@@ -117,9 +119,9 @@ fn program(facts: &Facts) -> Option<String> {
 /// Without the scoreboard: the disk of the logs is busy with small writes and hardly any reads.
 fn from_outside(facts: &Facts) -> Option<Finding> {
     let words = disk(facts)?;
-    let writes = facts.value("log_disk_writes_per_s").filter(|writes| *writes >= 1.0)?;
-    let bytes = facts.value("log_disk_written_bytes_per_s")? / writes;
-    let reads = facts.value("log_disk_reads_per_s").unwrap_or(0.0) / writes;
+    let writes = facts.value(FactId::log_disk_writes_per_s).filter(|writes| *writes >= 1.0)?;
+    let bytes = facts.value(FactId::log_disk_written_bytes_per_s)? / writes;
+    let reads = facts.value(FactId::log_disk_reads_per_s).unwrap_or(0.0) / writes;
     let has_logs = facts.service.as_ref()?.logs.iter().any(|log| log.kind == LogKind::Access);
     if bytes > WRITE_BYTES_MAX || reads > READS_PER_WRITE_MAX || !has_logs {
         return None;
@@ -136,20 +138,11 @@ fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow:
         summary,
         confidence,
         explains_fraction: Some(explains),
-        facts: facts.cite(&[
-            "workers_logging_mean",
-            "workers_busy_mean",
-            "pressure_group_io_some_fraction",
-            "pressure_io_some_fraction",
-            "log_disk_busy_fraction",
-            "log_disk_await_us",
-            "log_disk_writes_per_s",
-            "access_log_bytes_per_s",
-            "look_ups_mean",
-            "cpu_busy_fraction",
-            "rate",
-            "response_time_mean_us",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            workers_logging_mean, workers_busy_mean, pressure_group_io_some_fraction,
+            pressure_io_some_fraction, log_disk_busy_fraction, log_disk_await_us, log_disk_writes_per_s,
+            access_log_bytes_per_s, look_ups_mean, cpu_busy_fraction, rate, response_time_mean_us,
+        }),
         remedies: remedies(facts, slow),
     }
 }
@@ -205,14 +198,14 @@ mod tests {
     use webdyno_model::sample::MissingSignal;
     use webdyno_model::service::LogFile;
 
-    const HELD: [(&str, f64); 4] = [
-        ("workers_logging_mean", 58.0),
-        ("workers_busy_mean", 60.0),
-        ("cpu_busy_fraction", 0.1),
-        ("pressure_group_io_some_fraction", 0.95),
+    const HELD: [(FactId, f64); 4] = [
+        (FactId::workers_logging_mean, 58.0),
+        (FactId::workers_busy_mean, 60.0),
+        (FactId::cpu_busy_fraction, 0.1),
+        (FactId::pressure_group_io_some_fraction, 0.95),
     ];
 
-    fn with(changes: &[(&str, f64)], piped: bool) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], piped: bool) -> Option<Finding> {
         let mut values = HELD.to_vec();
         values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
@@ -231,8 +224,8 @@ mod tests {
 
     #[test]
     fn workers_at_the_log_wait_for_a_disk_or_a_program() {
-        let no_wait = ("pressure_group_io_some_fraction", 0.0);
-        let crowded = with(&[("pressure_group_cpu_some_fraction", 0.9)], false).unwrap();
+        let no_wait = (FactId::pressure_group_io_some_fraction, 0.0);
+        let crowded = with(&[(FactId::pressure_group_cpu_some_fraction, 0.9)], false).unwrap();
         assert_eq!(crowded.confidence, 0.5);
         let disk = with(&[], false).unwrap();
         assert_eq!((disk.confidence, disk.explains_fraction), (0.95, Some(0.967)));
@@ -246,28 +239,29 @@ mod tests {
     #[test]
     fn workers_that_wait_for_something_else_are_no_proof() {
         for changes in [
-            &[("workers_logging_mean", 2.0)][..],
-            &[("workers_logging_mean", 12.0)],
-            &[("cpu_busy_fraction", 0.99), ("pressure_group_io_some_fraction", 0.0)],
-            &[("swapped_in_pages_per_s", 900.0)],
-            &[("service_cpu_cores", 0.97), ("cores", 1.0), ("cpu_per_request_us", 20.0)],
+            &[(FactId::workers_logging_mean, 2.0)][..],
+            &[(FactId::workers_logging_mean, 12.0)],
+            &[(FactId::cpu_busy_fraction, 0.99), (FactId::pressure_group_io_some_fraction, 0.0)],
+            &[(FactId::swapped_in_pages_per_s, 900.0)],
+            &[(FactId::service_cpu_cores, 0.97), (FactId::cores, 1.0), (FactId::cpu_per_request_us, 20.0)],
         ] {
             assert!(with(changes, false).is_none(), "{changes:?}");
         }
-        let neighbours = [("swapped_in_pages_per_s", 900.0), ("pressure_group_memory_full_fraction", 0.0)];
+        let neighbours =
+            [(FactId::swapped_in_pages_per_s, 900.0), (FactId::pressure_group_memory_full_fraction, 0.0)];
         assert!(with(&neighbours, false).is_some());
     }
 
     #[test]
     fn from_outside_small_writes_are_a_suspicion() {
         let seen = [
-            ("workers_logging_mean", f64::NAN),
-            ("log_disk_busy_fraction", 0.95),
-            ("log_disk_await_us", 15_000.0),
-            ("log_disk_writes_per_s", 60.0),
-            ("log_disk_written_bytes_per_s", 60.0 * 4096.0),
+            (FactId::workers_logging_mean, f64::NAN),
+            (FactId::log_disk_busy_fraction, 0.95),
+            (FactId::log_disk_await_us, 15_000.0),
+            (FactId::log_disk_writes_per_s, 60.0),
+            (FactId::log_disk_written_bytes_per_s, 60.0 * 4096.0),
         ];
         assert_eq!(with(&seen, false).unwrap().confidence, 0.5);
-        assert!(with(&[&seen[..], &[("log_disk_reads_per_s", 300.0)]].concat(), false).is_none());
+        assert!(with(&[&seen[..], &[(FactId::log_disk_reads_per_s, 300.0)]].concat(), false).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! When `log-verbosity` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::request_cost;
 use crate::settings::in_force;
@@ -27,11 +27,11 @@ const TALKATIVE: [&str; 2] = ["debug", "trace"];
 /// Fires when lines that are no errors are what the service works on.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let level = level(facts)?;
-    let Some(bytes) = facts.value("error_log_bytes_per_s") else { return suspected(facts, &level) };
+    let Some(bytes) = facts.value(FactId::error_log_bytes_per_s) else { return suspected(facts, &level) };
     let work = request_cost::request_cost(facts);
     let by_work = work.map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
     let by_work = by_work.filter(|share| *share >= SHARE_MIN);
-    let busy = facts.value("log_disk_busy_fraction").filter(|busy| *busy >= DISK_BUSY_MIN);
+    let busy = facts.value(FactId::log_disk_busy_fraction).filter(|busy| *busy >= DISK_BUSY_MIN);
     let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN);
     let share = by_work.or(by_disk)?;
     let burden = match by_work {
@@ -53,16 +53,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const CITED: [&str; 8] = [
-    "error_log_bytes_per_s",
-    "service_cpu_cores",
-    "service_cores_limit",
-    "cores",
-    "pressure_group_cpu_some_fraction",
-    "log_disk_busy_fraction",
-    "cpu_per_request_us",
-    "rate",
-];
+const CITED: [FactId; 8] = fact_ids! {
+    error_log_bytes_per_s, service_cpu_cores, service_cores_limit, cores, pressure_group_cpu_some_fraction,
+    log_disk_busy_fraction, cpu_per_request_us, rate,
+};
 
 /// Where the log cannot be followed: the processors are full, and this may be why.
 fn suspected(facts: &Facts, level: &InForce) -> Option<Finding> {
@@ -120,13 +114,13 @@ mod tests {
     use crate::facts::testing::facts;
     use webdyno_model::service::ScopedSetting;
 
-    fn with(changes: &[(&str, f64)], level: &str) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], level: &str) -> Option<Finding> {
         let base = [
-            ("error_log_bytes_per_s", 150e6),
-            ("service_cpu_cores", 0.98),
-            ("service_cores_limit", 1.0),
-            ("cores", 2.0),
-            ("cpu_per_request_us", 2600.0),
+            (FactId::error_log_bytes_per_s, 150e6),
+            (FactId::service_cpu_cores, 0.98),
+            (FactId::service_cores_limit, 1.0),
+            (FactId::cores, 2.0),
+            (FactId::cpu_per_request_us, 2600.0),
         ];
         let mut values = base.to_vec();
         values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
@@ -148,16 +142,16 @@ mod tests {
             (&[], "Debug", true),
             (&[], "warn", false),
             (&[], "info ssl:notice", false),
-            (&[("error_log_bytes_per_s", 160e3)], "debug", false),
+            (&[(FactId::error_log_bytes_per_s, 160e3)], "debug", false),
             // Room on the processors, and on the disk.
-            (&[("service_cpu_cores", 0.3)], "debug", false),
-            (&[("service_cpu_cores", 0.3), ("log_disk_busy_fraction", 0.95)], "debug", true),
+            (&[(FactId::service_cpu_cores, 0.3)], "debug", false),
+            (&[(FactId::service_cpu_cores, 0.3), (FactId::log_disk_busy_fraction, 0.95)], "debug", true),
         ] {
             assert_eq!(with(changes, level).is_some(), fires, "{changes:?} {level}");
         }
         let finding = with(&[], "warn rewrite:trace8").unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.765)));
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("warn".into())));
-        assert_eq!(with(&[("error_log_bytes_per_s", f64::NAN)], "debug").unwrap().confidence, 0.4);
+        assert_eq!(with(&[(FactId::error_log_bytes_per_s, f64::NAN)], "debug").unwrap().confidence, 0.4);
     }
 }

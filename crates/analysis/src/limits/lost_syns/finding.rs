@@ -1,6 +1,6 @@
 //! When `lost-syns` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::wording::format_number;
@@ -16,10 +16,12 @@ const SERVER_SHARE_MAX: f64 = 0.2;
 
 /// Fires when SYNs are lost and nothing of the server is known to have dropped them.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let lost = facts.value("lost_syn_connections").filter(|lost| *lost >= LOST_MIN)?;
-    let share = facts.value("lost_syn_fraction").filter(|share| *share >= LOST_FRACTION_MIN)?;
-    let by_server = ["listen_drops", "conntrack_drops", "syn_queue_drops", "packets_dropped_unread"];
-    let dropped = |name: &&str| facts.value(name).is_some_and(|drops| drops > SERVER_SHARE_MAX * lost);
+    let lost = facts.value(FactId::lost_syn_connections).filter(|lost| *lost >= LOST_MIN)?;
+    let share = facts.value(FactId::lost_syn_fraction).filter(|share| *share >= LOST_FRACTION_MIN)?;
+    let by_server = fact_ids! {
+        listen_drops, conntrack_drops, syn_queue_drops, packets_dropped_unread,
+    };
+    let dropped = |name: &FactId| facts.value(*name).is_some_and(|drops| drops > SERVER_SHARE_MAX * lost);
     if by_server.iter().any(dropped) || crate::limits::conntrack_full::finding::is_full(facts) == Some(true) {
         return None;
     }
@@ -27,7 +29,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if crate::limits::network_saturated::finding::fullest(facts).is_some() {
         return None;
     }
-    let seen = facts.value("listen_drops").is_some();
+    let seen = facts.value(FactId::listen_drops).is_some();
     let (confidence, server) = match seen {
         true => (0.9, "The server dropped none of them: they are lost on the way to it, or back"),
         false => (0.5, "Whether the server dropped them could not be seen"),
@@ -42,19 +44,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: crate::limits::common::explained_by_connecting(facts),
-        facts: facts.cite(&[
-            "lost_syn_connections",
-            "lost_syn_fraction",
-            "connect_time_p99_us",
-            "connect_time_max_us",
-            "connecting_fraction",
-            "connect_timeouts",
-            "listen_drops",
-            "listen_overflows",
-            "conntrack_drops",
-            "accept_queue_max",
-            "response_time_p99_us",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            lost_syn_connections, lost_syn_fraction, connect_time_p99_us, connect_time_max_us,
+            connecting_fraction, connect_timeouts, listen_drops, listen_overflows, conntrack_drops,
+            accept_queue_max, response_time_p99_us,
+        }),
         remedies: remedies(),
     })
 }
@@ -80,12 +74,12 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const LOST: [(&str, f64); 5] = [
-        ("lost_syn_connections", 110.0),
-        ("lost_syn_fraction", 0.14),
-        ("connecting_fraction", 0.8),
-        ("listen_drops", 0.0),
-        ("conntrack_full_fraction", 0.0),
+    const LOST: [(FactId, f64); 5] = [
+        (FactId::lost_syn_connections, 110.0),
+        (FactId::lost_syn_fraction, 0.14),
+        (FactId::connecting_fraction, 0.8),
+        (FactId::listen_drops, 0.0),
+        (FactId::conntrack_full_fraction, 0.0),
     ];
 
     #[test]
@@ -99,17 +93,17 @@ mod tests {
     #[test]
     fn what_the_server_drops_or_hardly_anybody_notices_is_none() {
         for (name, value) in [
-            ("listen_drops", 60.0),
-            ("conntrack_drops", 300.0),
-            ("packets_dropped_unread", 80.0),
-            ("conntrack_full_fraction", 0.9),
-            ("lost_syn_fraction", 0.004),
-            ("lost_syn_connections", 3.0),
+            (FactId::listen_drops, 60.0),
+            (FactId::conntrack_drops, 300.0),
+            (FactId::packets_dropped_unread, 80.0),
+            (FactId::conntrack_full_fraction, 0.9),
+            (FactId::lost_syn_fraction, 0.004),
+            (FactId::lost_syn_connections, 3.0),
         ] {
             let kept = LOST.iter().filter(|(other, _)| *other != name).copied();
             let values: Vec<_> = kept.chain([(name, value)]).collect();
             assert!(check(&facts(&values, &[])).is_none(), "{name} {value}");
         }
-        assert!(check(&facts(&[("listen_drops", 0.0)], &[])).is_none(), "without load of our own");
+        assert!(check(&facts(&[(FactId::listen_drops, 0.0)], &[])).is_none(), "without load of our own");
     }
 }

@@ -1,7 +1,7 @@
 //! Memory: how many workers, and how many children of PHP-FPM, it holds. What is available, plus what they have, over
 //! what one more costs; the control group's limit comes before the machine's.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::memory_pressure::{free_and_limit, workers_that_fit};
@@ -29,10 +29,10 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 
 /// Of several pools, the one with the largest children.
 pub(crate) fn ceiling_of_fpm(facts: &Facts) -> Option<ResourceCeiling> {
-    let largest = facts.each("ahead_fpm_child_bytes").max_by(|a, b| a.1.total_cmp(&b.1));
+    let largest = facts.each(FactId::ahead_fpm_child_bytes).max_by(|a, b| a.1.total_cmp(&b.1));
     let (pool, _) = largest?;
     let max = children_that_fit(facts, pool)?;
-    let now = facts.value_of("ahead_fpm_busy_mean", pool);
+    let now = facts.value_of(FactId::ahead_fpm_busy_mean, pool);
     let binds_at_rate = now.and_then(|now| in_proportion(facts, now, max));
     let known = Usage { now, max: Some(max), binds_at_rate, ..Usage::default() };
     known.ceiling(
@@ -45,8 +45,8 @@ pub(crate) fn ceiling_of_fpm(facts: &Facts) -> Option<ResourceCeiling> {
 
 /// How many children of a pool fit into memory.
 pub(crate) fn children_that_fit(facts: &Facts, pool: &str) -> Option<f64> {
-    let each = facts.value_of("ahead_fpm_child_bytes", pool).filter(|bytes| *bytes > 0.0)?;
-    let there = facts.value_of("ahead_fpm_processes_max", pool)?;
+    let each = facts.value_of(FactId::ahead_fpm_child_bytes, pool).filter(|bytes| *bytes > 0.0)?;
+    let there = facts.value_of(FactId::ahead_fpm_processes_max, pool)?;
     let (free, limit) = free_and_limit(facts)?;
     let usable = (free + each * there).min(limit) - RESERVE_FRACTION * limit;
     (usable > 0.0).then(|| (usable / each).floor())

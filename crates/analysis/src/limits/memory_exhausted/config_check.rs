@@ -1,6 +1,6 @@
 //! Numbers that memory cannot hold: workers, and children of PHP-FPM.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
     ConfigFinding, LocatedSetting, Severity, apache, config_finding, fact, located, pools, remedy, whole,
@@ -18,7 +18,7 @@ pub(crate) fn workers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
     let allowed = located(service, "MaxRequestWorkers")?;
     let fits = workers_that_fit(facts).filter(|fits| *fits >= 1.0)?;
-    let each = facts.value("worker_private_mean_bytes")?;
+    let each = facts.value(FactId::worker_private_mean_bytes)?;
     (allowed.number()? > fits).then_some(())?;
     let threads = facts.threads_per_process();
     let what = if threads > 1.0 {
@@ -34,11 +34,9 @@ pub(crate) fn workers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         format_bytes(each)
     );
     let mut cited: Vec<Fact> = fact("MaxRequestWorkers", "workers", &allowed).into_iter().collect();
-    cited.extend(facts.cite(&[
-        "worker_private_mean_bytes",
-        "memory_limit_bytes",
-        "memory_available_min_bytes",
-    ]));
+    cited.extend(facts.cite(&fact_ids! {
+        worker_private_mean_bytes, memory_limit_bytes, memory_available_min_bytes,
+    }));
     let remedy = remedy(
         SettingId::of_service("apache", "MaxRequestWorkers"),
         (Some(allowed.value), whole(fits)),
@@ -59,7 +57,7 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     };
     let found = pools(facts).into_iter().find_map(|one| Some((beyond(&one)?, one)));
     let (fits, (pool, allowed)) = found?;
-    let each = facts.value_of("ahead_fpm_child_bytes", &pool)?;
+    let each = facts.value_of(FactId::ahead_fpm_child_bytes, &pool)?;
     let summary = format!(
         "pm.max_children of pool {pool} is {}, and memory holds {} children of {} each. When they are all needed, the \
          machine swaps.",
@@ -68,8 +66,8 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         format_bytes(each)
     );
     let mut cited: Vec<Fact> = fact("pm.max_children", "processes", &allowed).into_iter().collect();
-    cited.extend(facts.cite_of(&["ahead_fpm_child_bytes"], &pool));
-    cited.extend(facts.cite(&["memory_limit_bytes", "memory_available_min_bytes"]));
+    cited.extend(facts.cite_of(&[FactId::ahead_fpm_child_bytes], &pool));
+    cited.extend(facts.cite(&[FactId::memory_limit_bytes, FactId::memory_available_min_bytes]));
     let remedy = remedy(
         SettingId::of_service("php_fpm", "pm.max_children"),
         (Some(allowed.value), whole(fits)),

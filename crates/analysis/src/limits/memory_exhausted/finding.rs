@@ -1,6 +1,6 @@
 //! When `memory-exhausted` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::limits::worker_memory_growth;
@@ -44,38 +44,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const CITED: &[&str] = &[
-    "brake_reading",
-    "brake_limit",
-    "pressure_group_memory_full_fraction",
-    "pressure_memory_full_fraction",
-    "swapped_in_pages_per_s",
-    "swapped_out_pages_per_s",
-    "group_anonymous_refaults_per_s",
-    "group_file_refaults_per_s",
-    "refaults_per_s",
-    "group_limit_hits_per_s",
-    "group_swap_limit_hits_per_s",
-    "group_oom_kills",
-    "oom_kills",
-    "pool_children_killed",
-    "service_processes_fell_max",
-    "group_memory_used_max_bytes",
-    "group_swap_used_max_bytes",
-    "memory_limit_bytes",
-    "memory_used_in_limit_max_bytes",
-    "memory_available_min_bytes",
-    "worker_memory_sum_bytes",
-    "worker_swap_sum_bytes",
-    "worker_private_mean_bytes",
-    "pool_memory_mean_bytes",
-    "pool_swap_mean_bytes",
-    "pool_children_max",
-    "database_resident_max_bytes",
-    "service_processes_mean",
-    "failed_fraction",
-    "rate",
-];
+const CITED: &[FactId] = &fact_ids! {
+    brake_reading, brake_limit, pressure_group_memory_full_fraction, pressure_memory_full_fraction,
+    swapped_in_pages_per_s, swapped_out_pages_per_s, group_anonymous_refaults_per_s,
+    group_file_refaults_per_s, refaults_per_s, group_limit_hits_per_s, group_swap_limit_hits_per_s,
+    group_oom_kills, oom_kills, pool_children_killed, service_processes_fell_max, group_memory_used_max_bytes,
+    group_swap_used_max_bytes, memory_limit_bytes, memory_used_in_limit_max_bytes, memory_available_min_bytes,
+    worker_memory_sum_bytes, worker_swap_sum_bytes, worker_private_mean_bytes, pool_memory_mean_bytes,
+    pool_swap_mean_bytes, pool_children_max, database_resident_max_bytes, service_processes_mean,
+    failed_fraction, rate,
+};
 
 fn name(holder: &Holder) -> String {
     match holder {
@@ -90,17 +68,17 @@ const KILLED_LARGER: f64 = 1.25;
 
 /// The same of the children of a pool of PHP-FPM, and what one of them costs.
 fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
-    let value = |name: &str| facts.value_of(name, pool);
-    let mean = value("pool_memory_mean_bytes").filter(|bytes| *bytes > 0.0)?;
-    let swapped = value("pool_swap_mean_bytes").unwrap_or(0.0);
-    let children = value("pool_children_mean")?;
+    let value = |name: FactId| facts.value_of(name, pool);
+    let mean = value(FactId::pool_memory_mean_bytes).filter(|bytes| *bytes > 0.0)?;
+    let swapped = value(FactId::pool_swap_mean_bytes).unwrap_or(0.0);
+    let children = value(FactId::pool_children_mean)?;
     if memory_evidence::killed(facts).is_none() {
         let each = mean + swapped;
         return Some(((memory_pressure::usable_bytes(facts, mean * children)? / each).floor(), each));
     }
     // Who is ended before it has what it needs is never seen as large as it would be.
-    let largest =
-        value("pool_child_largest_bytes").or(value("pool_memory_max_bytes").map(|max| KILLED_LARGER * max));
+    let largest = value(FactId::pool_child_largest_bytes)
+        .or(value(FactId::pool_memory_max_bytes).map(|max| KILLED_LARGER * max));
     let each = largest.unwrap_or(mean);
     let holders = memory_pressure::holders(facts).into_iter();
     let others: f64 =
@@ -125,7 +103,7 @@ fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
 }
 
 fn fewer_workers(facts: &Facts) -> Option<Remedy> {
-    let now = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"))?;
+    let now = facts.value(FactId::workers_limit).or_else(|| facts.setting("MaxRequestWorkers"))?;
     let fits = memory_pressure::workers_that_fit(facts)?;
     if !facts.is_service("apache") || fits >= now || fits < 1.0 {
         return None;
@@ -139,7 +117,7 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
         why: format!(
             "a {} costs {} of its own, so {} workers fit beside a reserve of a tenth",
             if facts.threads_per_process() > 1.0 { "process of workers" } else { "worker" },
-            facts.value("worker_private_mean_bytes").map_or("an unknown amount".into(), format_bytes),
+            facts.value(FactId::worker_private_mean_bytes).map_or("an unknown amount".into(), format_bytes),
             format_number(fits)
         ),
         predicted: None,
@@ -152,7 +130,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
     let now = limit
         .as_ref()
         .and_then(setting_source::SettingSource::number)
-        .or(facts.value_of("pool_children_max", pool))?;
+        .or(facts.value_of(FactId::pool_children_max, pool))?;
     let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
     let takeover = php_fpm::takeover(facts, Some(pool));
     let mut remedy = Remedy {
@@ -184,16 +162,16 @@ mod tests {
     use crate::facts::testing::facts;
     use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 
-    const THRASHING: [(&str, f64); 9] = [
-        ("pressure_memory_full_fraction", 0.4),
-        ("swapped_in_pages_per_s", 5000.0),
-        ("swapped_out_pages_per_s", 4000.0),
-        ("memory_limit_bytes", 1000e6),
-        ("memory_available_min_bytes", 50e6),
-        ("worker_memory_sum_bytes", 850e6),
-        ("worker_swap_sum_bytes", 400e6),
-        ("worker_private_mean_bytes", 2e6),
-        ("service_processes_mean", 400.0),
+    const THRASHING: [(FactId, f64); 9] = [
+        (FactId::pressure_memory_full_fraction, 0.4),
+        (FactId::swapped_in_pages_per_s, 5000.0),
+        (FactId::swapped_out_pages_per_s, 4000.0),
+        (FactId::memory_limit_bytes, 1000e6),
+        (FactId::memory_available_min_bytes, 50e6),
+        (FactId::worker_memory_sum_bytes, 850e6),
+        (FactId::worker_swap_sum_bytes, 400e6),
+        (FactId::worker_private_mean_bytes, 2e6),
+        (FactId::service_processes_mean, 400.0),
     ];
 
     #[test]
@@ -224,9 +202,9 @@ mod tests {
             (None, 2.0, 1.0, Some(0.9)),
             (None, 0.0, 9.0, None),
         ] {
-            let mut values = vec![("oom_kills", machine), ("service_processes_fell_max", fell)];
-            values.extend([("memory_limit_bytes", 200e6), ("worker_memory_sum_bytes", 150e6)]);
-            values.extend(group.map(|kills| ("group_oom_kills", kills)));
+            let mut values = vec![(FactId::oom_kills, machine), (FactId::service_processes_fell_max, fell)];
+            values.extend([(FactId::memory_limit_bytes, 200e6), (FactId::worker_memory_sum_bytes, 150e6)]);
+            values.extend(group.map(|kills| (FactId::group_oom_kills, kills)));
             let finding = check(&facts(&values, &[]));
             let seen = finding.as_ref().map(|finding| finding.confidence);
             assert_eq!(seen, confidence, "{group:?} {machine} {fell}");
@@ -242,8 +220,8 @@ mod tests {
     fn who_holds_it_must_be_seen() {
         for (changes, confidence) in [
             (vec![], 0.9),
-            (vec![("database_resident_max_bytes", 2000e6)], 0.5),
-            (vec![("worker_memory_sum_bytes", 100e6), ("worker_swap_sum_bytes", 50e6)], 0.5),
+            (vec![(FactId::database_resident_max_bytes, 2000e6)], 0.5),
+            (vec![(FactId::worker_memory_sum_bytes, 100e6), (FactId::worker_swap_sum_bytes, 50e6)], 0.5),
         ] {
             let kept =
                 THRASHING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
@@ -255,13 +233,13 @@ mod tests {
 
     #[test]
     fn what_stopped_the_load_is_proof() {
-        let mut stopped = facts(&[("brake_reading", 2.0), ("brake_limit", 1.0)], &[]);
+        let mut stopped = facts(&[(FactId::brake_reading, 2.0), (FactId::brake_limit, 1.0)], &[]);
         stopped.brake = Some(crate::facts::testing::brake("memory.group_oom_kills_count"));
         let finding = check(&stopped).unwrap();
         let told = "because the kernel killed 2 processes for want of memory";
         assert!(finding.summary.contains(told), "{}", finding.summary);
-        let cited: Vec<_> = finding.facts.iter().map(|fact| fact.name.as_str()).collect();
-        assert_eq!(cited, ["brake_reading", "brake_limit"]);
+        let cited: Vec<_> = finding.facts.into_iter().map(|fact| fact.name).collect();
+        assert_eq!(cited, [FactId::brake_reading, FactId::brake_limit]);
         assert!(memory_evidence::is_proven(&stopped));
         for cause in [HarmCause::OthersFail, HarmCause::Unreachable] {
             stopped.brake = stopped.brake.map(|brake| HarmGuardTrip { cause, ..brake });
@@ -281,14 +259,14 @@ mod tests {
             (0.3, 20.0, Some(0.95), None),
         ] {
             let mut values = vec![
-                ("pressure_memory_full_fraction", full),
-                ("refaults_per_s", refaults),
-                ("swapped_in_pages_per_s", 0.0),
-                ("worker_memory_sum_bytes", 150e6),
-                ("memory_limit_bytes", 200e6),
-                ("memory_total_bytes", 16e9),
+                (FactId::pressure_memory_full_fraction, full),
+                (FactId::refaults_per_s, refaults),
+                (FactId::swapped_in_pages_per_s, 0.0),
+                (FactId::worker_memory_sum_bytes, 150e6),
+                (FactId::memory_limit_bytes, 200e6),
+                (FactId::memory_total_bytes, 16e9),
             ];
-            values.extend(held.map(|share| ("memory_used_in_limit_max_bytes", share * 200e6)));
+            values.extend(held.map(|share| (FactId::memory_used_in_limit_max_bytes, share * 200e6)));
             let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{full} {refaults} {held:?}");
         }
@@ -296,7 +274,7 @@ mod tests {
 
     #[test]
     fn swap_that_lies_still_is_no_limit() {
-        for changed in ["pressure_memory_full_fraction", "swapped_in_pages_per_s"] {
+        for changed in [FactId::pressure_memory_full_fraction, FactId::swapped_in_pages_per_s] {
             let quiet = THRASHING.map(|(name, value)| (name, if name == changed { 0.0 } else { value }));
             assert!(check(&facts(&quiet, &[])).is_none(), "{changed}");
         }

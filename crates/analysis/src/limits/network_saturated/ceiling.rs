@@ -1,6 +1,6 @@
 //! The link over which most is sent: nine tenths of what it carries, over the bytes of an answer on the wire.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::utilisation::in_proportion;
@@ -9,20 +9,21 @@ use crate::resources::utilisation::in_proportion;
 const USABLE: f64 = 0.9;
 
 /// Names of the facts: where the service has a network of its own, and of the machine.
-const PLACES: [[&str; 3]; 2] = [
-    [
-        "ahead_service_link_sent_bytes_per_s",
-        "ahead_service_link_shaped_bits_per_s",
-        "ahead_service_link_speed_bits_per_s",
-    ],
-    ["ahead_link_sent_bytes_per_s", "ahead_link_shaped_bits_per_s", "ahead_link_speed_bits_per_s"],
+const PLACES: [[FactId; 3]; 2] = [
+    fact_ids! {
+        ahead_service_link_sent_bytes_per_s, ahead_service_link_shaped_bits_per_s,
+        ahead_service_link_speed_bits_per_s,
+    },
+    fact_ids! {
+        ahead_link_sent_bytes_per_s, ahead_link_shaped_bits_per_s, ahead_link_speed_bits_per_s,
+    },
 ];
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     PLACES.iter().find_map(|names| of_place(facts, *names))
 }
 
-fn of_place(facts: &Facts, [sent, shaped, speed]: [&str; 3]) -> Option<ResourceCeiling> {
+fn of_place(facts: &Facts, [sent, shaped, speed]: [FactId; 3]) -> Option<ResourceCeiling> {
     let rate_of = |link: &str| {
         let rates = [shaped, speed].map(|name| facts.value_of(name, link).filter(|bits| *bits > 0.0));
         rates.into_iter().flatten().reduce(f64::min)
@@ -35,7 +36,7 @@ fn of_place(facts: &Facts, [sent, shaped, speed]: [&str; 3]) -> Option<ResourceC
         now: Some(now),
         max: Some(max),
         binds_at_rate: in_proportion(facts, now, USABLE * max),
-        error: facts.value("rate_ci95_fraction"),
+        error: facts.value(FactId::rate_ci95_fraction),
         ..Usage::default()
     };
     known.ceiling(

@@ -1,6 +1,7 @@
 //! When `network-saturated` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::network::{LinkFacts, NIC_RECEIVED, NIC_SENT, SHAPER_SENT};
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
@@ -31,8 +32,8 @@ const EXPLAINS: f64 = 0.9;
 /// A link that is full.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Full {
-    /// The beginning of the names of its facts: `nic_sent`, `nic_received`, `shaper_sent`.
-    pub(crate) kind: &'static str,
+    /// The names of its facts.
+    pub(crate) names: &'static LinkFacts,
     /// Which link.
     pub(crate) link: String,
     /// The share of what it can carry.
@@ -43,27 +44,18 @@ pub(crate) struct Full {
 
 impl Full {
     fn word(&self) -> &'static str {
-        if self.kind == "nic_received" { "receives" } else { "sends" }
-    }
-
-    pub(crate) fn value(&self, facts: &Facts, what: &str) -> Option<f64> {
-        facts.value_of(&format!("{}_{what}", self.kind), &self.link)
+        if *self.names == NIC_RECEIVED { "receives" } else { "sends" }
     }
 
     pub(crate) fn cite(&self, facts: &Facts) -> Vec<Fact> {
-        let names =
-            ["bits_per_s", "limit_bits_per_s", "fraction"].map(|what| format!("{}_{what}", self.kind));
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = [self.names.bits_per_s, self.names.limit_bits_per_s, self.names.fraction];
         let mut cited = facts.cite_of(&names, &self.link);
-        let queue = ["shaper_backlog_mean_bytes", "shaper_waiting_fraction", "shaper_drops"];
+        let queue =
+            [FactId::shaper_backlog_mean_bytes, FactId::shaper_waiting_fraction, FactId::shaper_drops];
         cited.extend(facts.cite_of(&queue, &self.link));
-        cited.extend(facts.cite(&[
-            "retransmits_per_s",
-            "received_bytes_per_s",
-            "received_bytes_per_answer",
-            "response_time_inflation",
-            "rate",
-        ]));
+        cited.extend(facts.cite(&fact_ids! {
+            retransmits_per_s, received_bytes_per_s, received_bytes_per_answer, response_time_inflation, rate,
+        }));
         cited
     }
 }
@@ -76,23 +68,22 @@ pub(crate) fn plain(link: &str) -> &str {
 
 /// The link that is fullest, if one is full.
 pub(crate) fn fullest(facts: &Facts) -> Option<Full> {
-    let kinds = ["nic_sent", "nic_received", "shaper_sent"];
-    let links = kinds.into_iter().flat_map(|kind| {
-        let name = format!("{kind}_fraction");
-        let all: Vec<_> = facts.each(&name).map(|(link, share)| (kind, link.to_owned(), share)).collect();
-        all
+    let all = [&NIC_SENT, &NIC_RECEIVED, &SHAPER_SENT];
+    let links = all.into_iter().flat_map(|names| {
+        facts.each(names.fraction).map(move |(link, share)| (names, link.to_owned(), share))
     });
-    let full = links.filter_map(|(kind, link, share)| {
-        let of = |name: &str| facts.value_of(name, &link);
-        let stands = of("shaper_waiting_fraction").is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
-            && of("shaper_backlog_mean_bytes").is_some_and(|backlog| backlog >= BACKLOG_BYTES_MIN);
+    let full = links.filter_map(|(names, link, share)| {
+        let of = |name: FactId| facts.value_of(name, &link);
+        let stands = of(FactId::shaper_waiting_fraction)
+            .is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
+            && of(FactId::shaper_backlog_mean_bytes).is_some_and(|backlog| backlog >= BACKLOG_BYTES_MIN);
         let min = if stands { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
-        let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
+        let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
         let is_waited_for = stands
-            || of("shaper_drops").is_some_and(|drops| drops > 0.0)
-            || at_least("retransmits_per_s", RETRANSMITS_PER_S_MIN)
-            || at_least("response_time_inflation", INFLATION_MIN);
-        (share >= min).then_some(Full { kind, link, share, is_waited_for })
+            || of(FactId::shaper_drops).is_some_and(|drops| drops > 0.0)
+            || at_least(FactId::retransmits_per_s, RETRANSMITS_PER_S_MIN)
+            || at_least(FactId::response_time_inflation, INFLATION_MIN);
+        (share >= min).then_some(Full { names, link, share, is_waited_for })
     });
     full.max_by(|a, b| a.share.total_cmp(&b.share))
 }
@@ -100,8 +91,9 @@ pub(crate) fn fullest(facts: &Facts) -> Option<Full> {
 /// Fires when a link is full.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let full = fullest(facts)?;
-    let (rate, limit) = (full.value(facts, "bits_per_s")?, full.value(facts, "limit_bits_per_s")?);
-    let size = facts.value("received_bytes_per_answer");
+    let of = |name| facts.value_of(name, &full.link);
+    let (rate, limit) = (of(full.names.bits_per_s)?, of(full.names.limit_bits_per_s)?);
+    let size = facts.value(FactId::received_bytes_per_answer);
     let per_answer = size.map_or(String::new(), |size| {
         format!(
             " At {} an answer it allows no more than {} a second.",
@@ -109,7 +101,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(limit / 8.0 / size)
         )
     });
-    let waits = facts.value_of("shaper_backlog_mean_bytes", &full.link).filter(|bytes| *bytes > 0.0);
+    let waits = facts.value_of(FactId::shaper_backlog_mean_bytes, &full.link).filter(|bytes| *bytes > 0.0);
     let waits =
         waits.map_or(String::new(), |bytes| format!(", and {} wait for it on average", format_bytes(bytes)));
     Some(Finding {
@@ -125,7 +117,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: if full.is_waited_for { 0.95 } else { 0.75 },
         explains_fraction: Some(EXPLAINS),
         facts: full.cite(facts),
-        remedies: remedies(facts, full.kind != "nic_received"),
+        remedies: remedies(facts, *full.names != NIC_RECEIVED),
     })
 }
 
@@ -170,7 +162,7 @@ fn lacks_compression(facts: &Facts) -> bool {
 
 /// The rate at which the link would be full with compressed text, if the processors allow it.
 fn with_less(facts: &Facts) -> Option<Predicted> {
-    let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
+    let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0)?;
     let least = rate / COMPRESSED_FRACTION;
     // Compressed to a third at worst, to an eighth at best; more than the processors can do is not promised.
     let most = (rate * 8.0).min(processors::rate_at_cpu(facts, 1.0).unwrap_or(f64::MAX).max(least));
@@ -181,18 +173,18 @@ fn with_less(facts: &Facts) -> Option<Predicted> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts_of_several;
+    use crate::facts::testing::{facts_of_several, of_pool};
 
     fn shaped(share: f64, waiting: f64, backlog: f64, drops: f64) -> Facts {
         facts_of_several(
-            &[("rate", 12.0), ("received_bytes_per_answer", 40_000.0)],
+            &[(FactId::rate, 12.0), (FactId::received_bytes_per_answer, 40_000.0)],
             &[
-                ("shaper_sent_bits_per_s", "eth0", share * 4e6),
-                ("shaper_sent_limit_bits_per_s", "eth0", 4e6),
-                ("shaper_sent_fraction", "eth0", share),
-                ("shaper_waiting_fraction", "eth0", waiting),
-                ("shaper_backlog_mean_bytes", "eth0", backlog),
-                ("shaper_drops", "eth0", drops),
+                (FactId::shaper_sent_bits_per_s, "eth0", share * 4e6),
+                (FactId::shaper_sent_limit_bits_per_s, "eth0", 4e6),
+                (FactId::shaper_sent_fraction, "eth0", share),
+                (FactId::shaper_waiting_fraction, "eth0", waiting),
+                (FactId::shaper_backlog_mean_bytes, "eth0", backlog),
+                (FactId::shaper_drops, "eth0", drops),
             ],
         )
     }
@@ -216,8 +208,7 @@ mod tests {
     #[test]
     fn the_fullest_link_is_named_with_what_it_allows() {
         let mut facts = shaped(0.99, 1.0, 25_000.0, 100.0);
-        let other = facts_of_several(&[], &[("nic_sent_fraction", "eth1", 0.4)]);
-        facts.insert_of("eth1", other.cite(&["nic_sent_fraction"]).remove(0));
+        of_pool(&mut facts, "eth1", &[(FactId::nic_sent_fraction, 0.4)]);
         let finding = check(&facts).unwrap();
         let text = "The link eth0 is full: it sends 3.96 Mbit/s of the 4 Mbit/s that it can carry (99%), and 25 kB wait for \
                     it on average. At 40 kB an answer it allows no more than 12.5 a second.";
@@ -245,11 +236,11 @@ mod tests {
     #[test]
     fn uploads_fill_a_link_the_other_way() {
         let links = [
-            ("nic_received_bits_per_s", "eth0", 97e6),
-            ("nic_received_limit_bits_per_s", "eth0", 1e8),
-            ("nic_received_fraction", "eth0", 0.97),
+            (FactId::nic_received_bits_per_s, "eth0", 97e6),
+            (FactId::nic_received_limit_bits_per_s, "eth0", 1e8),
+            (FactId::nic_received_fraction, "eth0", 0.97),
         ];
-        let finding = check(&facts_of_several(&[("retransmits_per_s", 0.0)], &links)).unwrap();
+        let finding = check(&facts_of_several(&[(FactId::retransmits_per_s, 0.0)], &links)).unwrap();
         assert!(finding.summary.contains("receives 97 Mbit/s"), "{}", finding.summary);
         assert_eq!(finding.remedies.len(), 1);
     }

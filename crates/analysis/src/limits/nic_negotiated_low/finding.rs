@@ -1,6 +1,7 @@
 //! When `nic-negotiated-low` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::network::{LinkFacts, NIC_SENT, SHAPER_SENT};
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::limits::network_saturated;
@@ -15,16 +16,16 @@ const EXPLAINS: f64 = 0.95;
 
 /// Fires when a link that could be faster is full.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let (link, kind) = slow_and_full(facts)?;
-    let of = |name: &str| facts.value_of(name, &link);
-    let speed = of("nic_sent_limit_bits_per_s")?;
-    let supported = of("nic_supported_bits_per_s");
-    let half = of("nic_full_duplex") == Some(0.0);
+    let (link, names) = slow_and_full(facts)?;
+    let of = |name: FactId| facts.value_of(name, &link);
+    let speed = of(FactId::nic_sent_limit_bits_per_s)?;
+    let supported = of(FactId::nic_supported_bits_per_s);
+    let half = of(FactId::nic_full_duplex) == Some(0.0);
     let duplex = if half { " in half duplex" } else { "" };
     let could = supported.filter(|supported| *supported > speed);
     let could = could
         .map_or(String::new(), |could| format!(" although the card can do {}", format_number(could / 1e6)));
-    let partner = of("nic_partner_bits_per_s").map_or(String::new(), |partner| {
+    let partner = of(FactId::nic_partner_bits_per_s).map_or(String::new(), |partner| {
         let why = if partner <= speed {
             "its partner (a switch) offers no more"
         } else {
@@ -38,24 +39,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "The interface {} runs at {} Mbit/s{duplex}{could}{partner}. It is {:.0}% full at that, and answers wait for it.",
             network_saturated::finding::plain(&link),
             format_number(speed / 1e6),
-            of(&format!("{kind}_fraction")).unwrap_or(0.0) * 100.0,
+            of(names.fraction).unwrap_or(0.0) * 100.0,
         ),
         confidence: 0.95,
         explains_fraction: Some(EXPLAINS),
         facts: [
             facts.cite_of(
-                &[
-                    "nic_sent_bits_per_s",
-                    "nic_sent_fraction",
-                    "nic_received_fraction",
-                    "nic_sent_limit_bits_per_s",
-                    "nic_supported_bits_per_s",
-                    "nic_partner_bits_per_s",
-                    "nic_full_duplex",
-                ],
+                &fact_ids! {
+                    nic_sent_bits_per_s, nic_sent_fraction, nic_received_fraction, nic_sent_limit_bits_per_s,
+                    nic_supported_bits_per_s, nic_partner_bits_per_s, nic_full_duplex,
+                },
                 &link,
             ),
-            facts.cite(&["rate", "response_time_inflation"]),
+            facts.cite(&[FactId::rate, FactId::response_time_inflation]),
         ]
         .concat(),
         remedies: vec![manual(
@@ -67,22 +63,23 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// The link, and in which direction it is fullest.
-fn slow_and_full(facts: &Facts) -> Option<(String, &'static str)> {
-    if let Some(full) =
-        network_saturated::finding::fullest(facts).filter(|full| full.kind.starts_with("nic_"))
-    {
-        let speed = full.value(facts, "limit_bits_per_s")?;
-        let supported = facts.value_of("nic_supported_bits_per_s", &full.link);
+fn slow_and_full(facts: &Facts) -> Option<(String, &'static LinkFacts)> {
+    if let Some(full) = network_saturated::finding::fullest(facts).filter(|full| *full.names != SHAPER_SENT) {
+        let speed = facts.value_of(full.names.limit_bits_per_s, &full.link)?;
+        let supported = facts.value_of(FactId::nic_supported_bits_per_s, &full.link);
         if supported.is_some_and(|supported| supported > speed) {
-            return Some((full.link, full.kind));
+            return Some((full.link, full.names));
         }
     }
-    let half = facts.each("nic_full_duplex").filter(|(_, full)| *full == 0.0);
+    let half = facts.each(FactId::nic_full_duplex).filter(|(_, full)| *full == 0.0);
     let both = |link: &str| {
-        Some(facts.value_of("nic_sent_fraction", link)? + facts.value_of("nic_received_fraction", link)?)
+        Some(
+            facts.value_of(FactId::nic_sent_fraction, link)?
+                + facts.value_of(FactId::nic_received_fraction, link)?,
+        )
     };
     let full = half.filter(|(link, _)| both(link).is_some_and(|share| share >= HALF_DUPLEX_FRACTION_MIN));
-    full.map(|(link, _)| (link.to_owned(), "nic_sent")).next()
+    full.map(|(link, _)| (link.to_owned(), &NIC_SENT)).next()
 }
 
 #[cfg(test)]
@@ -92,15 +89,15 @@ mod tests {
 
     fn link(sent: f64, supported: f64, full_duplex: f64) -> Facts {
         facts_of_several(
-            &[("retransmits_per_s", 30.0)],
+            &[(FactId::retransmits_per_s, 30.0)],
             &[
-                ("nic_sent_bits_per_s", "eth0", sent * 1e8),
-                ("nic_sent_limit_bits_per_s", "eth0", 1e8),
-                ("nic_sent_fraction", "eth0", sent),
-                ("nic_received_fraction", "eth0", 0.05),
-                ("nic_supported_bits_per_s", "eth0", supported),
-                ("nic_partner_bits_per_s", "eth0", 1e8),
-                ("nic_full_duplex", "eth0", full_duplex),
+                (FactId::nic_sent_bits_per_s, "eth0", sent * 1e8),
+                (FactId::nic_sent_limit_bits_per_s, "eth0", 1e8),
+                (FactId::nic_sent_fraction, "eth0", sent),
+                (FactId::nic_received_fraction, "eth0", 0.05),
+                (FactId::nic_supported_bits_per_s, "eth0", supported),
+                (FactId::nic_partner_bits_per_s, "eth0", 1e8),
+                (FactId::nic_full_duplex, "eth0", full_duplex),
             ],
         )
     }

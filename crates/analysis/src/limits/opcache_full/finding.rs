@@ -1,6 +1,6 @@
 //! When `opcache-full` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{memory_evidence, php_cost, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number, format_time};
@@ -23,14 +23,14 @@ const KEYS_FULL_FRACTION: f64 = 0.98;
 /// Fires when scripts find no room and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let pool = php_cost::busiest_pool(facts)?;
-    let of = |name: &str| facts.value_of(name, &pool);
-    if of("opcache_enabled").is_some_and(|enabled| enabled < 1.0) {
+    let of = |name: FactId| facts.value_of(name, &pool);
+    if of(FactId::opcache_enabled).is_some_and(|enabled| enabled < 1.0) {
         return None;
     }
     let missed = missed_per_request(facts, &pool);
     let restarts: f64 =
-        ["opcache_oom_restarts", "opcache_hash_restarts"].iter().filter_map(|name| of(name)).sum();
-    let says_full = of("opcache_full").is_some_and(|full| full >= 1.0);
+        [FactId::opcache_oom_restarts, FactId::opcache_hash_restarts].into_iter().filter_map(of).sum();
+    let says_full = of(FactId::opcache_full).is_some_and(|full| full >= 1.0);
     if missed.is_none() && restarts < 1.0 && !says_full {
         return None;
     }
@@ -43,13 +43,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (None, false) => {
             format!(
                 "it holds {} scripts, and takes no more",
-                format_number(of("opcache_scripts").unwrap_or(0.0))
+                format_number(of(FactId::opcache_scripts).unwrap_or(0.0))
             )
         }
     };
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
     let mut cited = facts.cite_of(OF_POOL, &pool);
-    cited.extend(facts.cite(&["fpm_cpu_cores", "cpu_busy_fraction", "cores", "rate", "ended_per_s"]));
+    cited.extend(facts.cite(&fact_ids! {
+        fpm_cpu_cores, cpu_busy_fraction, cores, rate, ended_per_s,
+    }));
     Some(Finding {
         id: LimitId::OpcacheFull.into(),
         summary: format!(
@@ -63,35 +65,26 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const OF_POOL: &[&str] = &[
-    "opcache_full",
-    "opcache_misses_per_s",
-    "opcache_misses",
-    "opcache_scripts",
-    "opcache_scripts_added",
-    "opcache_keys",
-    "opcache_keys_limit",
-    "opcache_memory_used_bytes",
-    "opcache_memory_free_bytes",
-    "opcache_memory_wasted_bytes",
-    "opcache_oom_restarts",
-    "opcache_hash_restarts",
-];
+const OF_POOL: &[FactId] = &fact_ids! {
+    opcache_full, opcache_misses_per_s, opcache_misses, opcache_scripts, opcache_scripts_added, opcache_keys,
+    opcache_keys_limit, opcache_memory_used_bytes, opcache_memory_free_bytes, opcache_memory_wasted_bytes,
+    opcache_oom_restarts, opcache_hash_restarts,
+};
 
 /// Scripts that are translated for each request and not kept.
 fn missed_per_request(facts: &Facts, pool: &str) -> Option<f64> {
-    let of = |name: &str| facts.value_of(name, pool);
-    let misses = of("opcache_misses")?;
-    let per_s = of("opcache_misses_per_s").filter(|rate| *rate > 0.0)?;
-    let kept = MISSES_PER_ADDED * of("opcache_scripts_added").unwrap_or(0.0);
+    let of = |name: FactId| facts.value_of(name, pool);
+    let misses = of(FactId::opcache_misses)?;
+    let per_s = of(FactId::opcache_misses_per_s).filter(|rate| *rate > 0.0)?;
+    let kept = MISSES_PER_ADDED * of(FactId::opcache_scripts_added).unwrap_or(0.0);
     let lasting = ((misses - kept) / misses).max(0.0);
-    let missed = per_s * lasting / facts.ended_per_s().or(facts.value("server_requests_per_s"))?;
+    let missed = per_s * lasting / facts.ended_per_s().or(facts.value(FactId::server_requests_per_s))?;
     (missed >= MISSES_PER_REQUEST_MIN).then_some(missed)
 }
 
 fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
-    let of = |name: &str| facts.value_of(name, pool);
-    let keys = of("opcache_keys").zip(of("opcache_keys_limit"));
+    let of = |name: FactId| facts.value_of(name, pool);
+    let keys = of(FactId::opcache_keys).zip(of(FactId::opcache_keys_limit));
     let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
     let takeover = php_fpm::takeover(facts, Some(pool));
     let remedy = |setting: &str, seen: Option<f64>, to: f64, why: String| {
@@ -117,10 +110,12 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
         let why = format!("all {} keys are used: twice as many", format_number(keys));
         return remedy("opcache.max_accelerated_files", Some(limit), 2.0 * limit, why);
     }
-    let parts = ["opcache_memory_used_bytes", "opcache_memory_free_bytes", "opcache_memory_wasted_bytes"];
-    let size = parts.iter().filter_map(|name| of(name)).sum::<f64>();
-    let scripts = of("opcache_scripts").filter(|scripts| *scripts >= 1.0);
-    let each = of("opcache_memory_used_bytes").zip(scripts).map(|(used, scripts)| used / scripts);
+    let parts = fact_ids! {
+        opcache_memory_used_bytes, opcache_memory_free_bytes, opcache_memory_wasted_bytes,
+    };
+    let size = parts.into_iter().filter_map(of).sum::<f64>();
+    let scripts = of(FactId::opcache_scripts).filter(|scripts| *scripts >= 1.0);
+    let each = of(FactId::opcache_memory_used_bytes).zip(scripts).map(|(used, scripts)| used / scripts);
     let wanted = each.zip(scripts).map(|(each, scripts)| each * (scripts + missed.unwrap_or(0.0)) * HEADROOM);
     let to = wanted.unwrap_or(0.0).max(2.0 * size).max(DEFAULT_BYTES);
     let why = format!(
@@ -136,22 +131,27 @@ mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool};
 
-    const FULL: [(&str, f64); 11] = [
-        ("opcache_enabled", 1.0),
-        ("opcache_full", 0.0),
-        ("opcache_misses_per_s", 7200.0),
-        ("opcache_misses", 72_000.0),
-        ("opcache_scripts_added", 30.0),
-        ("opcache_scripts", 30.0),
-        ("opcache_memory_used_bytes", 8e6),
-        ("opcache_memory_free_bytes", 0.388e6),
-        ("opcache_keys", 31.0),
-        ("opcache_keys_limit", 16_229.0),
-        ("fpm_processes_busy_mean", 9.0),
+    const FULL: [(FactId, f64); 11] = [
+        (FactId::opcache_enabled, 1.0),
+        (FactId::opcache_full, 0.0),
+        (FactId::opcache_misses_per_s, 7200.0),
+        (FactId::opcache_misses, 72_000.0),
+        (FactId::opcache_scripts_added, 30.0),
+        (FactId::opcache_scripts, 30.0),
+        (FactId::opcache_memory_used_bytes, 8e6),
+        (FactId::opcache_memory_free_bytes, 0.388e6),
+        (FactId::opcache_keys, 31.0),
+        (FactId::opcache_keys_limit, 16_229.0),
+        (FactId::fpm_processes_busy_mean, 9.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let load = [("fpm_cpu_cores", 1.8), ("cpu_busy_fraction", 0.99), ("cores", 2.0), ("rate", 80.0)];
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
+        let load = [
+            (FactId::fpm_cpu_cores, 1.8),
+            (FactId::cpu_busy_fraction, 0.99),
+            (FactId::cores, 2.0),
+            (FactId::rate, 80.0),
+        ];
         let mut facts = facts(&load, &[]);
         let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).copied().filter(|(_, value)| value.is_finite()).collect();
@@ -171,28 +171,32 @@ mod tests {
         assert_eq!((finding.confidence, to(&finding)), (0.92, ("opcache.memory_consumption", Some(128.0))));
         // 300 MB for 1000 scripts, and as many again are missed.
         let large = [
-            ("opcache_memory_used_bytes", 300e6),
-            ("opcache_scripts", 1000.0),
-            ("opcache_misses_per_s", 80_000.0),
+            (FactId::opcache_memory_used_bytes, 300e6),
+            (FactId::opcache_scripts, 1000.0),
+            (FactId::opcache_misses_per_s, 80_000.0),
         ];
         assert_eq!(to(&with(&large).unwrap()).1, Some(858.0));
-        let keys = with(&[("opcache_keys", 16_229.0)]).unwrap();
+        let keys = with(&[(FactId::opcache_keys, 16_229.0)]).unwrap();
         assert_eq!(to(&keys), ("opcache.max_accelerated_files", Some(32_458.0)));
     }
 
     #[test]
     fn a_short_look_sees_that_it_is_full() {
-        let once = [("opcache_misses_per_s", f64::NAN), ("opcache_misses", f64::NAN)];
+        let once = [(FactId::opcache_misses_per_s, f64::NAN), (FactId::opcache_misses, f64::NAN)];
         assert!(with(&once).is_none());
-        let full = with(&[&once[..], &[("opcache_full", 1.0)]].concat()).unwrap();
+        let full = with(&[&once[..], &[(FactId::opcache_full, 1.0)]].concat()).unwrap();
         assert_eq!(full.confidence, 0.8);
     }
 
     #[test]
     fn a_cache_that_fills_or_is_off_is_not_full() {
         for changes in [
-            [("opcache_misses_per_s", 12.0), ("opcache_misses", 120.0), ("opcache_scripts_added", 120.0)],
-            [("opcache_enabled", 0.0), ("opcache_full", 0.0), ("opcache_scripts", 0.0)],
+            [
+                (FactId::opcache_misses_per_s, 12.0),
+                (FactId::opcache_misses, 120.0),
+                (FactId::opcache_scripts_added, 120.0),
+            ],
+            [(FactId::opcache_enabled, 0.0), (FactId::opcache_full, 0.0), (FactId::opcache_scripts, 0.0)],
         ] {
             assert!(with(&changes).is_none(), "{changes:?}");
         }

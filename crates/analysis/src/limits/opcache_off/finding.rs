@@ -1,6 +1,6 @@
 //! When `opcache-off` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::{memory_evidence, php_cost, php_fpm, setting_source};
@@ -25,7 +25,7 @@ fn in_apache(facts: &Facts) -> Option<Finding> {
     if enabled >= 1.0 || !asked || memory_evidence::is_proven(facts) {
         return None;
     }
-    let work = php_cost::cost_of(facts, facts.value("service_cpu_cores")?)?;
+    let work = php_cost::cost_of(facts, facts.value(FactId::service_cpu_cores)?)?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
     Some(Finding {
         id: LimitId::OpcacheOff.into(),
@@ -35,15 +35,10 @@ fn in_apache(facts: &Facts) -> Option<Finding> {
         ),
         confidence: 0.85,
         explains_fraction: Some(significant(work.share * TRANSLATING_FRACTION, 3)),
-        facts: facts.cite(&[
-            "service_cpu_cores",
-            "cpu_per_request_us",
-            "cpu_busy_fraction",
-            "cores",
-            "in_flight_mean",
-            "rate",
-            "ended_per_s",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            service_cpu_cores, cpu_per_request_us, cpu_busy_fraction, cores, in_flight_mean, rate,
+            ended_per_s,
+        }),
         remedies: vec![manual(
             SettingId::of_service("apache", "opcache.enable"),
             "128 MB of memory for all workers together; changed scripts are seen opcache.revalidate_freq (2 s) later",
@@ -62,15 +57,10 @@ fn in_pool(facts: &Facts) -> Option<Finding> {
     let (pool, told) = pool_without(facts)?;
     let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
-    let mut cited = facts.cite_of(&["opcache_enabled"], &pool);
-    cited.extend(facts.cite(&[
-        "fpm_cpu_cores",
-        "cpu_busy_fraction",
-        "cores",
-        "in_flight_mean",
-        "rate",
-        "ended_per_s",
-    ]));
+    let mut cited = facts.cite_of(&[FactId::opcache_enabled], &pool);
+    cited.extend(facts.cite(&fact_ids! {
+        fpm_cpu_cores, cpu_busy_fraction, cores, in_flight_mean, rate, ended_per_s,
+    }));
     Some(Finding {
         id: LimitId::OpcacheOff.into(),
         summary: format!(
@@ -120,7 +110,7 @@ const SETTING: &str = "opcache.enable";
 
 /// The busiest pool, if its cache is off, and whether its own answer says so.
 fn pool_without(facts: &Facts) -> Option<(String, bool)> {
-    let off = |pool: &str| facts.value_of("opcache_enabled", pool).map(|enabled| enabled < 1.0);
+    let off = |pool: &str| facts.value_of(FactId::opcache_enabled, pool).map(|enabled| enabled < 1.0);
     let off_by_setting =
         |pool: &str| setting_source::of_pool(facts, pool, SETTING).map(|value| value.is_off());
     let pool = php_cost::busiest_pool(facts)?;
@@ -140,9 +130,14 @@ mod tests {
     #[test]
     fn the_settings_alone_tell_it_and_where_it_is_written() {
         let with = |general: &[(&str, &str)], modules: &[&str]| {
-            let load = [("fpm_cpu_cores", 1.8), ("cpu_busy_fraction", 0.99), ("cores", 2.0), ("rate", 50.0)];
+            let load = [
+                (FactId::fpm_cpu_cores, 1.8),
+                (FactId::cpu_busy_fraction, 0.99),
+                (FactId::cores, 2.0),
+                (FactId::rate, 50.0),
+            ];
             let mut facts = facts(&load, &[]);
-            of_pool(&mut facts, "www", &[("fpm_queue_mean", 9.0)]);
+            of_pool(&mut facts, "www", &[(FactId::fpm_queue_mean, 9.0)]);
             behind(&mut facts, general, &[("www", "pm", "static")]);
             let modules = modules.iter().map(|name| (*name).to_owned()).collect();
             facts.topology.as_mut().unwrap().backends[0].modules = modules;
@@ -166,14 +161,18 @@ mod tests {
 
     fn with(enabled: f64, cores: f64, busy: f64, in_flight: f64) -> Option<Finding> {
         let seen = [
-            ("fpm_cpu_cores", cores),
-            ("cpu_busy_fraction", busy),
-            ("cores", 2.0),
-            ("in_flight_mean", in_flight),
-            ("rate", 50.0),
+            (FactId::fpm_cpu_cores, cores),
+            (FactId::cpu_busy_fraction, busy),
+            (FactId::cores, 2.0),
+            (FactId::in_flight_mean, in_flight),
+            (FactId::rate, 50.0),
         ];
         let mut facts = facts(&seen, &[]);
-        of_pool(&mut facts, "www", &[("opcache_enabled", enabled), ("fpm_processes_busy_mean", 9.0)]);
+        of_pool(
+            &mut facts,
+            "www",
+            &[(FactId::opcache_enabled, enabled), (FactId::fpm_processes_busy_mean, 9.0)],
+        );
         check(&facts)
     }
 
@@ -189,8 +188,12 @@ mod tests {
     #[test]
     fn in_apaches_workers_it_is_known_by_their_memory() {
         let of = |enabled: i64, rate: f64, path: &str| {
-            let seen =
-                [("service_cpu_cores", 1.8), ("cpu_busy_fraction", 0.99), ("cores", 2.0), ("rate", rate)];
+            let seen = [
+                (FactId::service_cpu_cores, 1.8),
+                (FactId::cpu_busy_fraction, 0.99),
+                (FactId::cores, 2.0),
+                (FactId::rate, rate),
+            ];
             let mut facts = facts(&seen, &[]);
             let running = Some(SettingValue::Integer(enabled));
             let setting = webdyno_model::service::SettingInForce { running, ..Default::default() };

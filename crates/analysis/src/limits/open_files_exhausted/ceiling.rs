@@ -1,13 +1,13 @@
 //! Open files of the process that has most of them. They grow with connections and files, not with the rate.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    let of = |used: &str, limit: &str| Some((facts.value(used)?, facts.value(limit)?));
-    let (now, max) = of("ahead_fullest_open_files_max", "ahead_fullest_open_files_limit")
-        .or_else(|| of("ahead_open_files_max", "ahead_open_files_limit"))?;
+    let of = |used: FactId, limit: FactId| Some((facts.value(used)?, facts.value(limit)?));
+    let (now, max) = of(FactId::ahead_fullest_open_files_max, FactId::ahead_fullest_open_files_limit)
+        .or_else(|| of(FactId::ahead_open_files_max, FactId::ahead_open_files_limit))?;
     let known = Usage { now: Some(now), max: Some(max), ..Usage::default() };
     known.ceiling(
         Resource::OpenFiles,

@@ -1,6 +1,6 @@
 //! Fewer open files than a process may need.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{ConfigFinding, Severity, apache, config_finding, located, remedy, whole};
 use crate::wording::format_number;
@@ -13,7 +13,7 @@ const OTHERS: f64 = 20.0;
 /// Fewer open files than the connections, files and logs that one process may have.
 pub(crate) fn below_connections(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
-    let limit = facts.value("ahead_open_files_limit")?;
+    let limit = facts.value(FactId::ahead_open_files_limit)?;
     let threads = facts.threads_per_process();
     let kept = match service.mode.as_deref() {
         // Beside one for each thread, so many as there are idle threads allow.
@@ -40,6 +40,6 @@ pub(crate) fn below_connections(facts: &Facts) -> Option<ConfigFinding> {
         ("twice what a process needs, and not below Debian's own value".into(), "a restart of the service"),
     );
     remedy.from = Some(whole(limit));
-    let cited = facts.cite(&["ahead_open_files_limit", "ahead_open_files_max"]);
+    let cited = facts.cite(&[FactId::ahead_open_files_limit, FactId::ahead_open_files_max]);
     Some(config_finding((Severity::Fails, 0.8), LimitId::OpenFilesExhausted, summary, cited, remedy))
 }

@@ -1,6 +1,6 @@
 //! When `open-files-exhausted` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -36,14 +36,15 @@ enum FilesOwner<'a> {
 
 /// Fires when a log says so, or when a process stands at its limit while requests fail.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let at_least_one = |name: &&str| facts.value(name).is_some_and(|count| count >= 1.0);
-    let fraction = facts.value("open_files_fraction");
+    let at_least_one = |name: &FactId| facts.value(*name).is_some_and(|count| count >= 1.0);
+    let fraction = facts.value(FactId::open_files_fraction);
     let (backend, backend_fraction) =
-        facts.each("backend_open_files_fraction").max_by(|a, b| a.1.total_cmp(&b.1)).unzip();
-    let failing = facts.value("failed_fraction").is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
+        facts.each(FactId::backend_open_files_fraction).max_by(|a, b| a.1.total_cmp(&b.1)).unzip();
+    let failing = facts.value(FactId::failed_fraction).is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
     let of_machine =
-        ["open_files_system_messages", "kernel_file_max_messages"].into_iter().find(at_least_one);
-    let said = ["open_files_messages", "open_files_program_messages"].into_iter().find(at_least_one);
+        [FactId::open_files_system_messages, FactId::kernel_file_max_messages].into_iter().find(at_least_one);
+    let said =
+        [FactId::open_files_messages, FactId::open_files_program_messages].into_iter().find(at_least_one);
     let near = |fraction: Option<f64>, least: f64| fraction.is_some_and(|fraction| fraction >= least);
     let (owner, confidence) = match (said, of_machine) {
         (None, Some(_)) => (FilesOwner::Machine, 0.9),
@@ -63,19 +64,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::OpenFilesExhausted.into(),
         summary: summary(facts, &owner, said.or(of_machine)),
         confidence,
-        explains_fraction: facts.value("failed_fraction").map(|failed| significant(failed.min(1.0), 3)),
+        explains_fraction: facts.value(FactId::failed_fraction).map(|failed| significant(failed.min(1.0), 3)),
         facts: cited(facts, &owner),
         remedies: vec![remedy(facts, &owner)],
     })
 }
 
-fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<&str>) -> String {
+fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> String {
     let count = message.and_then(|name| facts.value(name));
     let said = count.map_or("requests fail".into(), |count| {
         let times = if count == 1.0 { "once".into() } else { format!("{} times", format_number(count)) };
         format!("the log says {times} that too many are open")
     });
-    let failed = facts.value("failed_fraction").filter(|failed| *failed >= FAILED_FRACTION_MIN);
+    let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed >= FAILED_FRACTION_MIN);
     let failed =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
     let of = |open: Option<f64>, limit: Option<f64>| match (open, limit) {
@@ -91,13 +92,13 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<&str>) -> Stri
     let (who, seen) = match owner {
         FilesOwner::Service => (
             "The service's processes".to_owned(),
-            of(facts.value("open_files_max"), facts.value("open_files_limit")),
+            of(facts.value(FactId::open_files_max), facts.value(FactId::open_files_limit)),
         ),
         FilesOwner::Backend(name) => {
-            let value = |fact: &str| facts.value_of(fact, name);
+            let value = |fact: FactId| facts.value_of(fact, name);
             (
                 format!("The processes of {name}"),
-                of(value("backend_open_files_max"), value("backend_open_files_limit")),
+                of(value(FactId::backend_open_files_max), value(FactId::backend_open_files_limit)),
             )
         }
         FilesOwner::Machine => ("All processes of the machine together".to_owned(), String::new()),
@@ -106,22 +107,21 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<&str>) -> Stri
 }
 
 fn cited(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact> {
-    let mut cited = facts.cite(&[
-        "open_files_messages",
-        "open_files_program_messages",
-        "open_files_system_messages",
-        "kernel_file_max_messages",
-        "resource_short_exits",
-        "failed_fraction",
-        "rate",
-    ]);
+    let mut cited = facts.cite(&fact_ids! {
+        open_files_messages, open_files_program_messages, open_files_system_messages,
+        kernel_file_max_messages, resource_short_exits, failed_fraction, rate,
+    });
     cited.extend(match owner {
-        FilesOwner::Service => facts.cite(&["open_files_max", "open_files_limit", "open_files_fraction"]),
+        FilesOwner::Service => {
+            facts.cite(&[FactId::open_files_max, FactId::open_files_limit, FactId::open_files_fraction])
+        }
         FilesOwner::Backend(name) => facts.cite_of(
-            &["backend_open_files_max", "backend_open_files_limit", "backend_open_files_fraction"],
+            &fact_ids! {
+                backend_open_files_max, backend_open_files_limit, backend_open_files_fraction,
+            },
             name,
         ),
-        FilesOwner::Machine => facts.cite(&["system_open_files_max", "system_open_files_limit"]),
+        FilesOwner::Machine => facts.cite(&[FactId::system_open_files_max, FactId::system_open_files_limit]),
     });
     cited
 }
@@ -144,10 +144,12 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
     let (setting, limit) = match owner {
         FilesOwner::Service => {
             let service = facts.service.as_ref().map_or("apache", |known| &known.service);
-            (of(service), facts.value("open_files_limit"))
+            (of(service), facts.value(FactId::open_files_limit))
         }
-        FilesOwner::Backend(name) => (of(name), facts.value_of("backend_open_files_limit", name)),
-        FilesOwner::Machine => (SettingId::sysctl("fs.file-max"), facts.value("system_open_files_limit")),
+        FilesOwner::Backend(name) => (of(name), facts.value_of(FactId::backend_open_files_limit, name)),
+        FilesOwner::Machine => {
+            (SettingId::sysctl("fs.file-max"), facts.value(FactId::system_open_files_limit))
+        }
     };
     let to = match owner {
         FilesOwner::Machine => limit.map(|limit| 2.0 * limit),
@@ -169,18 +171,17 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
-    use webdyno_model::fact::Fact;
+    use crate::facts::testing::{facts, of_pool};
 
-    const EXHAUSTED: [(&str, f64); 5] = [
-        ("open_files_messages", 40.0),
-        ("open_files_max", 158.0),
-        ("open_files_limit", 160.0),
-        ("open_files_fraction", 0.9875),
-        ("failed_fraction", 0.3),
+    const EXHAUSTED: [(FactId, f64); 5] = [
+        (FactId::open_files_messages, 40.0),
+        (FactId::open_files_max, 158.0),
+        (FactId::open_files_limit, 160.0),
+        (FactId::open_files_fraction, 0.9875),
+        (FactId::failed_fraction, 0.3),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Facts {
+    fn with(changes: &[(FactId, f64)]) -> Facts {
         let kept = EXHAUSTED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
         facts(&values, &[("ThreadsPerChild", 150)])
@@ -191,17 +192,17 @@ mod tests {
         let unseen = f64::NAN;
         for (changes, confidence) in [
             (vec![], Some(0.95)),
-            (vec![("open_files_messages", unseen)], Some(0.7)),
-            (vec![("open_files_fraction", unseen)], Some(0.85)),
-            (vec![("open_files_fraction", 0.1), ("failed_fraction", 0.0)], Some(0.5)),
-            (vec![("open_files_messages", 0.0), ("open_files_fraction", 0.9)], None),
+            (vec![(FactId::open_files_messages, unseen)], Some(0.7)),
+            (vec![(FactId::open_files_fraction, unseen)], Some(0.85)),
+            (vec![(FactId::open_files_fraction, 0.1), (FactId::failed_fraction, 0.0)], Some(0.5)),
+            (vec![(FactId::open_files_messages, 0.0), (FactId::open_files_fraction, 0.9)], None),
             // Many are open, and nothing fails for it.
-            (vec![("open_files_messages", 0.0), ("failed_fraction", 0.0)], None),
+            (vec![(FactId::open_files_messages, 0.0), (FactId::failed_fraction, 0.0)], None),
             (
                 vec![
-                    ("open_files_messages", 0.0),
-                    ("open_files_fraction", 0.1),
-                    ("kernel_file_max_messages", 3.0),
+                    (FactId::open_files_messages, 0.0),
+                    (FactId::open_files_fraction, 0.1),
+                    (FactId::kernel_file_max_messages, 3.0),
                 ],
                 Some(0.9),
             ),
@@ -215,7 +216,7 @@ mod tests {
     fn the_value_is_enough_for_the_connections_of_a_process() {
         let to = |facts: &Facts| check(facts).unwrap().remedies[0].to.clone();
         assert_eq!(to(&with(&[])), Some(SettingValue::Integer(8192)));
-        let mut large = with(&[("open_files_limit", 20_000.0)]);
+        let mut large = with(&[(FactId::open_files_limit, 20_000.0)]);
         assert_eq!(to(&large), Some(SettingValue::Integer(40_000)));
         let service = large.service.as_mut().unwrap();
         service.mode = Some("worker".into());
@@ -225,23 +226,13 @@ mod tests {
 
     #[test]
     fn a_backend_at_its_limit_is_named() {
-        let mut facts = with(&[("open_files_fraction", 0.1)]);
-        for (name, value) in [
-            ("backend_open_files_max", 1020.0),
-            ("backend_open_files_limit", 1024.0),
-            ("backend_open_files_fraction", 0.996),
-        ] {
-            let fact = Fact {
-                name: name.into(),
-                value,
-                unit: "files".into(),
-                from_s: 0.0,
-                to_s: 1.0,
-                source: "test".into(),
-                reproduce: "true".into(),
-            };
-            facts.insert_of("php_fpm", fact);
-        }
+        let mut facts = with(&[(FactId::open_files_fraction, 0.1)]);
+        let values = [
+            (FactId::backend_open_files_max, 1020.0),
+            (FactId::backend_open_files_limit, 1024.0),
+            (FactId::backend_open_files_fraction, 0.996),
+        ];
+        of_pool(&mut facts, "php_fpm", &values);
         let finding = check(&facts).unwrap();
         assert!(
             finding.summary.contains("processes of php_fpm") && finding.summary.contains("1020 of the 1024")

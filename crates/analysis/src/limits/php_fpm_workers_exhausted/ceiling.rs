@@ -1,13 +1,13 @@
 //! Children of a pool of PHP-FPM, by Little's law. Of several pools the one that binds first.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
 use crate::resources::utilisation::{beyond_in_flight, in_proportion};
 use webdyno_model::fact::Fact;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    let pools: Vec<&str> = facts.each("ahead_fpm_processes_max").map(|(pool, _)| pool).collect();
+    let pools: Vec<&str> = facts.each(FactId::ahead_fpm_processes_max).map(|(pool, _)| pool).collect();
     let known = pools.into_iter().map(|pool| (pool, of_pool(facts, pool)));
     let rate = |known: &Usage| known.binds_at_rate.unwrap_or(f64::INFINITY);
     let (pool, known) = known.min_by(|a, b| rate(&a.1).total_cmp(&rate(&b.1)))?;
@@ -20,7 +20,7 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 }
 
 fn of_pool(facts: &Facts, pool: &str) -> Usage {
-    let now = facts.value_of("ahead_fpm_busy_mean", pool);
+    let now = facts.value_of(FactId::ahead_fpm_busy_mean, pool);
     let max = children_max(facts, pool);
     let used = now.map(|now| now - beyond_in_flight(facts, now));
     let binds_at_rate = used.zip(max).and_then(|(used, max)| in_proportion(facts, used, max));
@@ -35,17 +35,18 @@ pub(crate) fn children_max(facts: &Facts, pool: &str) -> Option<f64> {
     let configured = scoped
         .filter(|one| one.setting == "pm.max_children" && one.scope.contains(&scope))
         .find_map(|one| one.value.parse().ok());
-    let waits = facts.value_of("ahead_fpm_queue_mean", pool).is_some_and(|queue| queue >= 1.0);
-    configured.or_else(|| facts.value_of("ahead_fpm_processes_max", pool).filter(|_| waits))
+    let waits = facts.value_of(FactId::ahead_fpm_queue_mean, pool).is_some_and(|queue| queue >= 1.0);
+    configured.or_else(|| facts.value_of(FactId::ahead_fpm_processes_max, pool).filter(|_| waits))
 }
 
 /// The facts as they will be when nobody waits for a child: Apache's workers wait with those requests that queue for PHP-FPM.
 pub(crate) fn without_queue(facts: &mut Facts) {
-    let queued: f64 = facts.each("ahead_fpm_queue_mean").map(|(_, queue)| queue).sum();
-    let answered: f64 = facts.each("ahead_fpm_busy_mean").map(|(_, busy)| busy).sum();
-    for fact in facts.cite(&["workers_busy_mean", "workers_writing_mean"]) {
+    let queued: f64 = facts.each(FactId::ahead_fpm_queue_mean).map(|(_, queue)| queue).sum();
+    let answered: f64 = facts.each(FactId::ahead_fpm_busy_mean).map(|(_, busy)| busy).sum();
+    for name in [FactId::workers_busy_mean, FactId::workers_writing_mean] {
+        let Some(fact) = facts.cite(&[name]).pop() else { continue };
         // The reading itself holds one, and those that are being answered hold theirs.
         let value = (fact.value - queued).max(answered + 1.0).min(fact.value);
-        facts.insert(Fact { value, ..fact });
+        facts.insert(name, Fact { value, ..fact });
     }
 }

@@ -1,7 +1,7 @@
 //! When `php-fpm-workers-exhausted` is found, what proves it, and what to change.
 
 use super::pool::Pool;
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{concurrency, memory_evidence};
 use crate::wording::format_number;
@@ -13,10 +13,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if concurrency::waits_for_processors(facts) || memory_evidence::is_proven(facts) {
         return None;
     }
-    let pools = facts.each("fpm_queue_mean").filter_map(|(pool, queue)| Pool::full(facts, pool, queue));
+    let pools = facts.each(FactId::fpm_queue_mean).filter_map(|(pool, queue)| Pool::full(facts, pool, queue));
     let pool = pools.max_by(|a, b| a.queue.total_cmp(&b.queue));
     let pool = pool.or_else(|| Pool::from_outside(facts))?;
-    let wait = facts.value("response_time_mean_us").zip(pool.explains(facts));
+    let wait = facts.value(FactId::response_time_mean_us).zip(pool.explains(facts));
     let wait = wait.map_or(String::new(), |(response_us, share)| {
         format!(
             ", {} of {} that a request takes",
@@ -33,7 +33,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     );
     let summary = format!("{summary}{}", meanwhile(facts, &pool));
     let mut cited = facts.cite_of(OF_POOL, pool.name);
-    cited.extend(facts.cite_of(&["backend_queue_mean", "backend_waiting_fraction"], pool.name));
+    cited.extend(facts.cite_of(&[FactId::backend_queue_mean, FactId::backend_waiting_fraction], pool.name));
     cited.extend(facts.cite(OF_ALL));
     Some(Finding {
         id: LimitId::PhpFpmWorkersExhausted.into(),
@@ -51,7 +51,7 @@ const WAITING_CORES_MAX: f64 = 0.2;
 /// What the processes wait for themselves, in a sentence, where that is known.
 fn meanwhile(facts: &Facts, pool: &Pool<'_>) -> String {
     let Some(processes) = pool.processes else { return String::new() };
-    let cores = facts.value("fpm_cpu_cores").filter(|cores| *cores <= WAITING_CORES_MAX * processes);
+    let cores = facts.value(FactId::fpm_cpu_cores).filter(|cores| *cores <= WAITING_CORES_MAX * processes);
     let what = cores.and_then(|cores| Some((cores, concurrency::waits_for(facts, processes)?)));
     what.map_or(String::new(), |(cores, what)| {
         format!(
@@ -61,25 +61,13 @@ fn meanwhile(facts: &Facts, pool: &Pool<'_>) -> String {
     })
 }
 
-const OF_POOL: &[&str] = &[
-    "fpm_queue_mean",
-    "fpm_waiting_fraction",
-    "fpm_processes_max",
-    "fpm_processes_busy_mean",
-    "fpm_active_mean",
-    "fpm_full_fraction",
-    "fpm_limit_reached",
-    "fpm_limit_logged",
-    "fpm_process_memory_bytes",
-];
-const OF_ALL: &[&str] = &[
-    "in_flight_mean",
-    "response_time_mean_us",
-    "rate",
-    "offered_rate",
-    "cpu_busy_fraction",
-    "site_cpu_cores",
-];
+const OF_POOL: &[FactId] = &fact_ids! {
+    fpm_queue_mean, fpm_waiting_fraction, fpm_processes_max, fpm_processes_busy_mean, fpm_active_mean,
+    fpm_full_fraction, fpm_limit_reached, fpm_limit_logged, fpm_process_memory_bytes,
+};
+const OF_ALL: &[FactId] = &fact_ids! {
+    in_flight_mean, response_time_mean_us, rate, offered_rate, cpu_busy_fraction, site_cpu_cores,
+};
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -88,31 +76,31 @@ pub(crate) mod tests {
     use crate::resources::php_fpm::tests::behind;
     use webdyno_model::service::SettingValue;
 
-    pub(crate) const FULL: &[(&str, f64)] = &[
-        ("fpm_queue_mean", 35.0),
-        ("fpm_waiting_fraction", 1.0),
-        ("fpm_processes_max", 5.0),
-        ("fpm_processes_mean", 5.0),
-        ("fpm_processes_busy_mean", 5.0),
-        ("fpm_full_fraction", 1.0),
-        ("fpm_at_most_fraction", 1.0),
-        ("fpm_process_memory_bytes", 3e6),
+    pub(crate) const FULL: &[(FactId, f64)] = &[
+        (FactId::fpm_queue_mean, 35.0),
+        (FactId::fpm_waiting_fraction, 1.0),
+        (FactId::fpm_processes_max, 5.0),
+        (FactId::fpm_processes_mean, 5.0),
+        (FactId::fpm_processes_busy_mean, 5.0),
+        (FactId::fpm_full_fraction, 1.0),
+        (FactId::fpm_at_most_fraction, 1.0),
+        (FactId::fpm_process_memory_bytes, 3e6),
     ];
-    pub(crate) const LOAD: &[(&str, f64)] = &[
-        ("in_flight_mean", 40.0),
-        ("rate", 33.0),
-        ("response_time_mean_us", 1_200_000.0),
-        ("cpu_busy_fraction", 0.2),
-        ("cores", 2.0),
+    pub(crate) const LOAD: &[(FactId, f64)] = &[
+        (FactId::in_flight_mean, 40.0),
+        (FactId::rate, 33.0),
+        (FactId::response_time_mean_us, 1_200_000.0),
+        (FactId::cpu_busy_fraction, 0.2),
+        (FactId::cores, 2.0),
     ];
 
-    pub(crate) fn with(changes: &[(&str, f64)], load: &[(&str, f64)]) -> Option<Finding> {
+    pub(crate) fn with(changes: &[(FactId, f64)], load: &[(FactId, f64)]) -> Option<Finding> {
         let mut facts = facts(&merged(LOAD, load), &[]);
         of_pool(&mut facts, "www", &merged(FULL, changes));
         check(&facts)
     }
 
-    pub(crate) fn merged<'a>(base: &[(&'a str, f64)], changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+    pub(crate) fn merged(base: &[(FactId, f64)], changes: &[(FactId, f64)]) -> Vec<(FactId, f64)> {
         let kept = base.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
     }
@@ -122,18 +110,22 @@ pub(crate) mod tests {
         let nan = f64::NAN;
         for (changes, sure) in [
             (vec![], Some(0.95)),
-            (vec![("fpm_full_fraction", nan)], Some(0.7)),
-            (vec![("fpm_full_fraction", nan), ("fpm_limit_logged", 1.0)], Some(0.8)),
+            (vec![(FactId::fpm_full_fraction, nan)], Some(0.7)),
+            (vec![(FactId::fpm_full_fraction, nan), (FactId::fpm_limit_logged, 1.0)], Some(0.8)),
             (
-                vec![("fpm_full_fraction", nan), ("fpm_processes_max", nan), ("fpm_at_most_fraction", nan)],
+                vec![
+                    (FactId::fpm_full_fraction, nan),
+                    (FactId::fpm_processes_max, nan),
+                    (FactId::fpm_at_most_fraction, nan),
+                ],
                 Some(0.7),
             ),
-            (vec![("fpm_full_fraction", nan), ("fpm_active_mean", 4.8)], Some(0.95)),
-            (vec![("fpm_at_most_fraction", 0.3)], None),
-            (vec![("fpm_at_most_fraction", 0.3), ("fpm_limit_reached", 1.0)], Some(0.95)),
-            (vec![("fpm_queue_mean", 0.4)], None),
-            (vec![("fpm_queue_mean", 1.5)], None),
-            (vec![("fpm_waiting_fraction", 0.2)], None),
+            (vec![(FactId::fpm_full_fraction, nan), (FactId::fpm_active_mean, 4.8)], Some(0.95)),
+            (vec![(FactId::fpm_at_most_fraction, 0.3)], None),
+            (vec![(FactId::fpm_at_most_fraction, 0.3), (FactId::fpm_limit_reached, 1.0)], Some(0.95)),
+            (vec![(FactId::fpm_queue_mean, 0.4)], None),
+            (vec![(FactId::fpm_queue_mean, 1.5)], None),
+            (vec![(FactId::fpm_waiting_fraction, 0.2)], None),
         ] {
             let found = with(&changes, &[]).map(|finding| finding.confidence);
             assert_eq!(found, sure, "{changes:?}");
@@ -142,10 +134,14 @@ pub(crate) mod tests {
 
     #[test]
     fn processes_that_wait_for_a_core_or_for_memory_are_not_the_limit() {
-        assert!(with(&[], &[("cpu_busy_fraction", 0.99), ("site_cpu_cores", 1.7)]).is_none());
-        assert!(with(&[], &[("cpu_busy_fraction", 0.99), ("site_cpu_cores", 0.1)]).is_some());
+        assert!(with(&[], &[(FactId::cpu_busy_fraction, 0.99), (FactId::site_cpu_cores, 1.7)]).is_none());
+        assert!(with(&[], &[(FactId::cpu_busy_fraction, 0.99), (FactId::site_cpu_cores, 0.1)]).is_some());
         assert!(
-            with(&[], &[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none()
+            with(
+                &[],
+                &[(FactId::pressure_memory_full_fraction, 0.4), (FactId::swapped_in_pages_per_s, 900.0)]
+            )
+            .is_none()
         );
     }
 
@@ -162,7 +158,7 @@ pub(crate) mod tests {
                 ..Default::default()
             };
             facts.service.as_mut().unwrap().scoped = vec![handler];
-            let seen = [("backend_queue_mean", 35.0), ("backend_waiting_fraction", 1.0)];
+            let seen = [(FactId::backend_queue_mean, 35.0), (FactId::backend_waiting_fraction, 1.0)];
             of_pool(&mut facts, "unix:/run/x.sock", &seen);
             check(&facts)
         };

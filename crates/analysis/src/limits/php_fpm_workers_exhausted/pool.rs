@@ -1,6 +1,6 @@
 //! A pool of PHP-FPM that is full, as its own figures or those of its socket prove it.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::resources::{concurrency, setting_source};
 use crate::wording::format_number;
 
@@ -31,29 +31,29 @@ pub(crate) struct Pool<'a> {
 
 impl<'a> Pool<'a> {
     pub(crate) fn full(facts: &Facts, name: &'a str, queue: f64) -> Option<Self> {
-        let of = |fact: &str| facts.value_of(fact, name);
+        let of = |fact: FactId| facts.value_of(fact, name);
         let at_once = concurrency::at_once(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
         if queue < 1.0
             || !is_noticed
-            || of("fpm_waiting_fraction").is_some_and(|share| share < SEEN_FRACTION_MIN)
+            || of(FactId::fpm_waiting_fraction).is_some_and(|share| share < SEEN_FRACTION_MIN)
         {
             return None;
         }
-        let processes = of("fpm_processes_max");
+        let processes = of(FactId::fpm_processes_max);
         let limit = limit_of(facts, name);
-        let told = ["fpm_limit_reached", "fpm_limit_logged"]
-            .iter()
+        let told = [FactId::fpm_limit_reached, FactId::fpm_limit_logged]
+            .into_iter()
             .any(|fact| of(fact).is_some_and(|times| times >= 1.0));
         let at_limit = processes.zip(limit).map(|(processes, limit)| processes >= limit);
-        let stands = of("fpm_at_most_fraction").map(|share| share >= STANDS_FRACTION_MIN);
+        let stands = of(FactId::fpm_at_most_fraction).map(|share| share >= STANDS_FRACTION_MIN);
         if !told && at_limit.or(stands) == Some(false) {
             return None;
         }
         // A status page is only answered by a process that has come free: it tells of the others that they were not.
-        let active = of("fpm_active_mean").zip(of("fpm_processes_mean"));
+        let active = of(FactId::fpm_active_mean).zip(of(FactId::fpm_processes_mean));
         let active = active.map(|(active, all)| active >= ACTIVE_FRACTION_MIN * all);
-        let is_busy = of("fpm_full_fraction").map(|share| share >= SEEN_FRACTION_MIN).or(active);
+        let is_busy = of(FactId::fpm_full_fraction).map(|share| share >= SEEN_FRACTION_MIN).or(active);
         let confidence = match is_busy {
             Some(true) => 0.95,
             None if told || at_limit == Some(true) => 0.8,
@@ -66,19 +66,21 @@ impl<'a> Pool<'a> {
     /// The view from outside where the pools could not be read: what waits at a socket to which the server hands requests
     /// over in FastCGI. A free process would have taken it.
     pub(crate) fn from_outside(facts: &'a Facts) -> Option<Self> {
-        if facts.each("fpm_queue_mean").next().is_some() {
+        if facts.each(FactId::fpm_queue_mean).next().is_some() {
             return None;
         }
         let targets = concurrency::targets(facts);
         let is_fastcgi = |at: &str| targets.iter().any(|(address, fastcgi)| *fastcgi && address == at);
-        let queues = facts.each("backend_queue_mean").filter(|(at, _)| is_fastcgi(at));
+        let queues = facts.each(FactId::backend_queue_mean).filter(|(at, _)| is_fastcgi(at));
         let (name, queue) = queues.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let at_once = concurrency::at_once(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
-        let waits =
-            facts.value_of("backend_waiting_fraction", name).is_some_and(|share| share >= SEEN_FRACTION_MIN);
+        let waits = facts
+            .value_of(FactId::backend_waiting_fraction, name)
+            .is_some_and(|share| share >= SEEN_FRACTION_MIN);
         // One of them only leads the others.
-        let processes = facts.value("fpm_program_processes").map(|all| all - 1.0).filter(|all| *all >= 1.0);
+        let processes =
+            facts.value(FactId::fpm_program_processes).map(|all| all - 1.0).filter(|all| *all >= 1.0);
         let pool = setting_source::pool_at(facts, name);
         let limit = pool.as_ref().and_then(|pool| limit_of(facts, pool));
         let (processes, set_as) = (limit.or(processes), pool.unwrap_or_default());

@@ -1,6 +1,6 @@
 //! How many processes a pool should have: what is wanted at once, bounded by memory, and what that should give.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::pool::Pool;
 use crate::resources::{concurrency, php_fpm, setting_source};
@@ -65,11 +65,11 @@ const BEHIND: &str = "more requests at once for the database and whatever else s
 /// What is busy, and what waits for it: in the pool's queue, and in that of the server in front, which is full of what the
 /// pool's queue holds up. Where requests come at a rate of their own, that rate times the time each takes.
 fn demand(facts: &Facts, pool: &Pool<'_>, processes: f64) -> f64 {
-    let now = processes + pool.queue + facts.value("accept_queue_mean").unwrap_or(0.0);
+    let now = processes + pool.queue + facts.value(FactId::accept_queue_mean).unwrap_or(0.0);
     let time_s = facts.ended_per_s().map(|rate| processes / rate);
     let at = |rate: Option<f64>| rate.zip(time_s).map_or(0.0, |(rate, time_s)| rate * time_s);
-    let offered = at(facts.value("offered_rate"));
-    let now = match facts.value("connections_cap") {
+    let offered = at(facts.value(FactId::offered_rate));
+    let now = match facts.value(FactId::connections_cap) {
         Some(cap) if offered > processes => offered.min(cap),
         _ => now,
     };
@@ -78,14 +78,14 @@ fn demand(facts: &Facts, pool: &Pool<'_>, processes: f64) -> f64 {
 
 /// How many processes memory holds.
 fn fits(facts: &Facts, pool: &Pool<'_>, processes: f64) -> Option<f64> {
-    let each = facts.value_of("fpm_process_memory_bytes", pool.name).filter(|bytes| *bytes > 0.0)?;
-    let available = facts.value("memory_available_min_bytes")?;
+    let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name).filter(|bytes| *bytes > 0.0)?;
+    let available = facts.value(FactId::memory_available_min_bytes)?;
     Some((processes + MEMORY_FRACTION_MAX * available / each).floor())
 }
 
 /// What the processes take, and whether that is at once.
 fn memory(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
-    let each = facts.value_of("fpm_process_memory_bytes", pool.name);
+    let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name);
     let mode = setting_source::of_pool(facts, &pool.set_as, "pm").map(|mode| mode.value.to_string());
     let when = match mode.as_deref() {
         Some("static") => ", taken from the start on, as pm = static starts all of them",
@@ -101,14 +101,16 @@ fn memory(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
 /// answered than is asked for.
 fn predict(facts: &Facts, pool: &Pool<'_>, processes: f64, to: f64) -> Option<Predicted> {
     let ended_per_s = facts.ended_per_s()?;
-    let wanted = processes + pool.queue + facts.value("accept_queue_mean").unwrap_or(0.0);
+    let wanted = processes + pool.queue + facts.value(FactId::accept_queue_mean).unwrap_or(0.0);
     let by_processes = ended_per_s * (to.min(wanted) / processes).max(1.0);
     let room = || {
-        let (busy, cores) =
-            (facts.value("cpu_busy_fraction")? * facts.value("cores")?, facts.value("cores")?);
-        let own = facts.value("site_cpu_cores")? + facts.value("client_cpu_cores").unwrap_or(0.0);
+        let (busy, cores) = (
+            facts.value(FactId::cpu_busy_fraction)? * facts.value(FactId::cores)?,
+            facts.value(FactId::cores)?,
+        );
+        let own = facts.value(FactId::site_cpu_cores)? + facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
         // What runs at a low priority gives way.
-        let others = busy - own - facts.value("ahead_yielding_cpu_cores").unwrap_or(0.0);
+        let others = busy - own - facts.value(FactId::ahead_yielding_cpu_cores).unwrap_or(0.0);
         let room = (CPU_FRACTION_MAX * cores - others.max(0.0)).max(0.0);
         (own > 0.0).then(|| ended_per_s * (room / own).max(1.0))
     };
@@ -121,6 +123,7 @@ fn predict(facts: &Facts, pool: &Pool<'_>, processes: f64, to: f64) -> Option<Pr
 
 #[cfg(test)]
 mod tests {
+    use crate::facts::FactId;
     use crate::facts::testing::{facts, of_pool};
     use crate::limits::php_fpm_workers_exhausted::finding::tests::{FULL, LOAD, with};
     use crate::resources::php_fpm::tests::behind;
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_value_is_what_is_wanted_at_once_and_memory_bounds_it() {
-        let remedy = |load: &[(&str, f64)]| with(&[], load).unwrap().remedies.remove(0);
+        let remedy = |load: &[(FactId, f64)]| with(&[], load).unwrap().remedies.remove(0);
         let first = remedy(&[]);
         assert_eq!(
             (first.setting.name.as_str(), first.to),
@@ -159,18 +162,18 @@ mod tests {
         );
         // 33 a second with 5 processes; 40 are under way.
         assert_eq!(first.predicted.unwrap().rate, 264.0);
-        let tight = remedy(&[("memory_available_min_bytes", 30e6)]);
+        let tight = remedy(&[(FactId::memory_available_min_bytes, 30e6)]);
         assert_eq!(tight.to, Some(SettingValue::Integer(13)));
-        let none = remedy(&[("memory_available_min_bytes", 1e6)]);
+        let none = remedy(&[(FactId::memory_available_min_bytes, 1e6)]);
         assert_eq!((none.setting.target.name(), none.to), ("hardware", None));
-        let open = remedy(&[("offered_rate", 100.0), ("connections_cap", 200.0)]);
+        let open = remedy(&[(FactId::offered_rate, 100.0), (FactId::connections_cap, 200.0)]);
         // 100 a second of 5 / 33 s each.
         assert_eq!(open.to, Some(SettingValue::Integer(20)));
     }
 
     #[test]
     fn processors_bound_the_prediction() {
-        let load = [("cpu_busy_fraction", 0.4), ("site_cpu_cores", 0.6)];
+        let load = [(FactId::cpu_busy_fraction, 0.4), (FactId::site_cpu_cores, 0.6)];
         let predicted = with(&[], &load).unwrap().remedies.remove(0).predicted.unwrap();
         // (0.95 x 2 - 0.2) / 0.6 times 33.
         assert_eq!(predicted.rate, 93.5);

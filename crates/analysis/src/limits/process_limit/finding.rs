@@ -1,6 +1,6 @@
 //! When `process-limit` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::wording::format_number;
@@ -31,15 +31,17 @@ struct Limit {
 /// Fires when tasks are refused, or when they stand at a limit while connections wait.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let reached = reached(facts);
-    let refused = facts.value("tasks_refused").filter(|count| *count >= 1.0);
-    let messages = ["fork_failed_messages", "no_processes_left_messages", "kernel_process_limit_messages"];
-    let said = messages.into_iter().find(|name| facts.value(name).is_some_and(|count| count >= 1.0));
+    let refused = facts.value(FactId::tasks_refused).filter(|count| *count >= 1.0);
+    let messages = fact_ids! {
+        fork_failed_messages, no_processes_left_messages, kernel_process_limit_messages,
+    };
+    let said = messages.into_iter().find(|name| facts.value(*name).is_some_and(|count| count >= 1.0));
     let confidence = match (&reached, refused, said) {
         (Some(_), Some(_), _) => 0.95,
         (Some(_), None, Some(_)) => 0.9,
         // A failed fork may also be for want of memory: AH00159 alone does not say which.
         (None, Some(_), _) => 0.7,
-        (None, None, Some("fork_failed_messages")) => 0.5,
+        (None, None, Some(FactId::fork_failed_messages)) => 0.5,
         (Some(_), None, None) if is_waited_for(facts) => 0.7,
         _ => return None,
     };
@@ -61,23 +63,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: lost_fraction(facts),
-        facts: facts.cite(&[
-            "tasks_refused",
-            "tasks_max",
-            "tasks_limit",
-            "user_tasks_max",
-            "user_tasks_limit",
-            "machine_threads_max",
-            "machine_threads_limit",
-            "fork_failed_messages",
-            "no_processes_left_messages",
-            "kernel_process_limit_messages",
-            "workers_startable_mean",
-            "workers_busy_mean",
-            "accept_queue_mean",
-            "failed_fraction",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            tasks_refused, tasks_max, tasks_limit, user_tasks_max, user_tasks_limit, machine_threads_max,
+            machine_threads_limit, fork_failed_messages, no_processes_left_messages,
+            kernel_process_limit_messages, workers_startable_mean, workers_busy_mean, accept_queue_mean,
+            failed_fraction, rate,
+        }),
         remedies: vec![remedy(facts, reached.as_ref())],
     })
 }
@@ -89,13 +80,18 @@ fn count_of(count: f64, what: &str) -> String {
 /// The limit that is reached; the group's first, as it is the one that is meant for the service.
 fn reached(facts: &Facts) -> Option<Limit> {
     let limits = [
-        ("tasks", "Its control group has", "TasksMax"),
-        ("user_tasks", "Its user has", "LimitNPROC"),
-        ("machine_threads", "The whole machine has", "kernel.threads-max"),
+        (FactId::tasks_max, FactId::tasks_limit, "Its control group has", "TasksMax"),
+        (FactId::user_tasks_max, FactId::user_tasks_limit, "Its user has", "LimitNPROC"),
+        (
+            FactId::machine_threads_max,
+            FactId::machine_threads_limit,
+            "The whole machine has",
+            "kernel.threads-max",
+        ),
     ];
-    limits.into_iter().find_map(|(name, words, setting)| {
-        let now = facts.value(&format!("{name}_max"))?;
-        let most = facts.value(&format!("{name}_limit")).filter(|most| *most > 0.0)?;
+    limits.into_iter().find_map(|(now, most, words, setting)| {
+        let now = facts.value(now)?;
+        let most = facts.value(most).filter(|most| *most > 0.0)?;
         // Of a small limit one task is a large share.
         (now >= AT_LIMIT_FRACTION * most || now + 1.0 >= most).then_some(Limit { words, setting, now, most })
     })
@@ -103,22 +99,22 @@ fn reached(facts: &Facts) -> Option<Limit> {
 
 /// Whether connections wait for workers that the service's own settings would allow.
 fn is_waited_for(facts: &Facts) -> bool {
-    let may_start = facts.value("workers_startable_mean").is_some_and(|open| open >= 1.0);
+    let may_start = facts.value(FactId::workers_startable_mean).is_some_and(|open| open >= 1.0);
     let allowed = facts.setting("MaxRequestWorkers");
-    let tasks = facts.value("tasks_max").unwrap_or(0.0);
+    let tasks = facts.value(FactId::tasks_max).unwrap_or(0.0);
     noticed_queue(facts).is_some() && (may_start || allowed.is_some_and(|allowed| tasks < allowed))
 }
 
 /// The share of requests that wait for a worker, by what waits and what is at work.
 fn lost_fraction(facts: &Facts) -> Option<f64> {
-    let queue = facts.value("accept_queue_mean")?;
-    let busy = facts.value("workers_busy_mean").or(facts.value("service_processes_mean"))?;
+    let queue = facts.value(FactId::accept_queue_mean)?;
+    let busy = facts.value(FactId::workers_busy_mean).or(facts.value(FactId::service_processes_mean))?;
     (queue + busy > 0.0).then(|| significant(queue / (queue + busy), 3))
 }
 
 /// The tasks that the service's own settings can need.
 fn needed(facts: &Facts) -> Option<f64> {
-    let workers = facts.setting("MaxRequestWorkers").or_else(|| facts.value("workers_limit"))?;
+    let workers = facts.setting("MaxRequestWorkers").or_else(|| facts.value(FactId::workers_limit))?;
     let threads = facts.threads_per_process();
     // Beside its workers a threaded process has a main thread and a listener.
     let others = if threads > 1.0 { 2.0 * (workers / threads).ceil() } else { 0.0 };
@@ -134,7 +130,9 @@ fn remedy(facts: &Facts, reached: Option<&Limit>) -> Remedy {
         Some(needed) => format!(
             "its settings allow {} workers, which with the other tasks can be {}; half as many again leave room for programs \
              that pages start",
-            format_number(facts.setting("MaxRequestWorkers").or(facts.value("workers_limit")).unwrap_or(0.0)),
+            format_number(
+                facts.setting("MaxRequestWorkers").or(facts.value(FactId::workers_limit)).unwrap_or(0.0)
+            ),
             format_number(needed)
         ),
         None => "as many as the workers that its settings allow, and half as many again".into(),
@@ -160,16 +158,16 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const AT_LIMIT: [(&str, f64); 6] = [
-        ("tasks_max", 32.0),
-        ("tasks_limit", 32.0),
-        ("tasks_refused", 2.0),
-        ("workers_startable_mean", 119.0),
-        ("workers_busy_mean", 31.0),
-        ("accept_queue_mean", 69.0),
+    const AT_LIMIT: [(FactId, f64); 6] = [
+        (FactId::tasks_max, 32.0),
+        (FactId::tasks_limit, 32.0),
+        (FactId::tasks_refused, 2.0),
+        (FactId::workers_startable_mean, 119.0),
+        (FactId::workers_busy_mean, 31.0),
+        (FactId::accept_queue_mean, 69.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = AT_LIMIT.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
         check(&facts(&values, &[("MaxRequestWorkers", 150)]))
@@ -194,32 +192,36 @@ mod tests {
     fn each_signal_can_be_missed() {
         let unseen = f64::NAN;
         for (changes, confidence) in [
-            (vec![("tasks_refused", 0.0)], Some(0.7)),
-            (vec![("tasks_refused", unseen), ("fork_failed_messages", 1.0)], Some(0.9)),
-            (vec![("tasks_refused", 0.0), ("accept_queue_mean", 0.0)], None),
-            (vec![("tasks_max", 20.0), ("tasks_refused", 0.0)], None),
+            (vec![(FactId::tasks_refused, 0.0)], Some(0.7)),
+            (vec![(FactId::tasks_refused, unseen), (FactId::fork_failed_messages, 1.0)], Some(0.9)),
+            (vec![(FactId::tasks_refused, 0.0), (FactId::accept_queue_mean, 0.0)], None),
+            (vec![(FactId::tasks_max, 20.0), (FactId::tasks_refused, 0.0)], None),
             (
-                vec![("tasks_max", unseen), ("tasks_refused", unseen), ("fork_failed_messages", 1.0)],
+                vec![
+                    (FactId::tasks_max, unseen),
+                    (FactId::tasks_refused, unseen),
+                    (FactId::fork_failed_messages, 1.0),
+                ],
                 Some(0.5),
             ),
             // Workers at their own limit are not kept from starting.
             (
                 vec![
-                    ("tasks_refused", 0.0),
-                    ("workers_startable_mean", 0.0),
-                    ("tasks_max", 160.0),
-                    ("tasks_limit", 160.0),
+                    (FactId::tasks_refused, 0.0),
+                    (FactId::workers_startable_mean, 0.0),
+                    (FactId::tasks_max, 160.0),
+                    (FactId::tasks_limit, 160.0),
                 ],
                 None,
             ),
             (
                 vec![
-                    ("tasks_max", 40.0),
-                    ("tasks_limit", 4000.0),
-                    ("tasks_refused", 0.0),
-                    ("user_tasks_max", 35.0),
-                    ("user_tasks_limit", 35.0),
-                    ("no_processes_left_messages", 1.0),
+                    (FactId::tasks_max, 40.0),
+                    (FactId::tasks_limit, 4000.0),
+                    (FactId::tasks_refused, 0.0),
+                    (FactId::user_tasks_max, 35.0),
+                    (FactId::user_tasks_limit, 35.0),
+                    (FactId::no_processes_left_messages, 1.0),
                 ],
                 Some(0.9),
             ),

@@ -1,6 +1,6 @@
 //! When `proxy-loopback` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted::remedy;
 use crate::resources::time_breakdown::noticed_queue;
@@ -34,22 +34,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "server_requests_per_s",
-            "ended_per_s",
-            "requests_at_server_mean",
-            "in_flight_mean",
-            "active_opens_per_s",
-            "new_connections_per_s",
-            "scoreboard_full_fraction",
-            "workers_busy_mean",
-            "workers_limit",
-            "processes_at_limit_fraction",
-            "accept_queue_mean",
-            "cpu_busy_fraction",
-            "response_time_mean_us",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            server_requests_per_s, ended_per_s, requests_at_server_mean, in_flight_mean, active_opens_per_s,
+            new_connections_per_s, scoreboard_full_fraction, workers_busy_mean, workers_limit,
+            processes_at_limit_fraction, accept_queue_mean, cpu_busy_fraction, response_time_mean_us, rate,
+        }),
         remedies: remedies(facts, proof.workers, queue),
     })
 }
@@ -57,7 +46,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// What shows that it happens now, in words, and how sure that is.
 fn seen(facts: &Facts) -> Option<(String, f64)> {
     if facts.loaded {
-        let counted = facts.value("server_requests_per_s").zip(facts.ended_per_s());
+        let counted = facts.value(FactId::server_requests_per_s).zip(facts.ended_per_s());
         if let Some((server, sent)) = counted.filter(|(server, sent)| *server >= TWICE_RATIO_MIN * sent) {
             return Some((
                 format!(
@@ -68,7 +57,7 @@ fn seen(facts: &Facts) -> Option<(String, f64)> {
                 0.95,
             ));
         }
-        let held = facts.value("requests_at_server_mean").zip(facts.value("in_flight_mean"));
+        let held = facts.value(FactId::requests_at_server_mean).zip(facts.value(FactId::in_flight_mean));
         if let Some((server, sent)) = held.filter(|(server, sent)| *server >= TWICE_RATIO_MIN * sent) {
             return Some((
                 format!(
@@ -80,7 +69,7 @@ fn seen(facts: &Facts) -> Option<(String, f64)> {
             ));
         }
     }
-    let opens = facts.value("active_opens_per_s").zip(facts.value("new_connections_per_s"));
+    let opens = facts.value(FactId::active_opens_per_s).zip(facts.value(FactId::new_connections_per_s));
     let (opened, accepted) =
         opens.filter(|(opened, accepted)| *opened >= OPENS_FRACTION_MIN * accepted && *opened >= 1.0)?;
     Some((
@@ -146,7 +135,7 @@ fn is_own(url: &str, service: &ServiceSnapshot) -> bool {
 fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     let threads = facts.threads_per_process();
     // What is in flight holds a worker and wants a second one.
-    let sent = facts.value("in_flight_mean").filter(|_| facts.loaded);
+    let sent = facts.value(FactId::in_flight_mean).filter(|_| facts.loaded);
     let demand = sent.map_or_else(|| remedy::demand(facts, workers, queue), |sent| 2.0 * sent).max(workers);
     let wanted = (workers::HEADROOM * demand / threads).ceil() * threads;
     let to = memory_pressure::workers_that_fit(facts).map_or(wanted, |fits| wanted.min(fits));
@@ -190,20 +179,20 @@ mod tests {
     use crate::facts::testing::facts;
     use webdyno_model::topology::{Link, Topology};
 
-    const LOOP: &[(&str, f64)] = &[
-        ("scoreboard_full_fraction", 1.0),
-        ("workers_limit", 32.0),
-        ("workers_busy_mean", 32.0),
-        ("accept_queue_mean", 13.0),
-        ("in_flight_mean", 30.0),
-        ("requests_at_server_mean", 44.0),
-        ("server_requests_per_s", 120.0),
-        ("ended_per_s", 60.0),
-        ("active_opens_per_s", 60.0),
-        ("new_connections_per_s", 121.0),
+    const LOOP: &[(FactId, f64)] = &[
+        (FactId::scoreboard_full_fraction, 1.0),
+        (FactId::workers_limit, 32.0),
+        (FactId::workers_busy_mean, 32.0),
+        (FactId::accept_queue_mean, 13.0),
+        (FactId::in_flight_mean, 30.0),
+        (FactId::requests_at_server_mean, 44.0),
+        (FactId::server_requests_per_s, 120.0),
+        (FactId::ended_per_s, 60.0),
+        (FactId::active_opens_per_s, 60.0),
+        (FactId::new_connections_per_s, 121.0),
     ];
 
-    fn with(changes: &[(&str, f64)], target: &str, loaded: bool) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], target: &str, loaded: bool) -> Option<Finding> {
         let kept = LOOP.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -255,15 +244,18 @@ mod tests {
     #[test]
     fn it_must_happen_and_cost() {
         let (to, none) = ("http://127.0.0.1/app", f64::NAN);
-        let idle =
-            [("server_requests_per_s", 60.0), ("requests_at_server_mean", 31.0), ("active_opens_per_s", 0.0)];
+        let idle = [
+            (FactId::server_requests_per_s, 60.0),
+            (FactId::requests_at_server_mean, 31.0),
+            (FactId::active_opens_per_s, 0.0),
+        ];
         for (name, changes, loaded, confidence) in [
             ("counts", vec![], true, Some(0.95)),
-            ("held", vec![("server_requests_per_s", none)], true, Some(0.9)),
+            ("held", vec![(FactId::server_requests_per_s, none)], true, Some(0.9)),
             ("watched", vec![], false, Some(0.8)),
             ("another address is asked for", idle.to_vec(), true, None),
-            ("workers are free", vec![("scoreboard_full_fraction", 0.0)], true, None),
-            ("nobody waits", vec![("accept_queue_mean", 0.0)], true, None),
+            ("workers are free", vec![(FactId::scoreboard_full_fraction, 0.0)], true, None),
+            ("nobody waits", vec![(FactId::accept_queue_mean, 0.0)], true, None),
         ] {
             assert_eq!(with(&changes, to, loaded).map(|finding| finding.confidence), confidence, "{name}");
         }

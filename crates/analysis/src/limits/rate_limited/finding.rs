@@ -1,6 +1,6 @@
 //! When `rate-limited` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
@@ -33,18 +33,10 @@ fn by_answers(facts: &Facts) -> Option<Finding> {
         summary: turned.summary(facts),
         confidence: turned.confidence,
         explains_fraction: Some(significant(turned.share.min(1.0), 3)),
-        facts: facts.cite(&[
-            "forbidden_fraction",
-            "request_timeout_fraction",
-            "too_many_requests_fraction",
-            "unavailable_fraction",
-            "server_error_fraction",
-            "failed_fraction",
-            "rate",
-            "rate_ci95_fraction",
-            "ended_per_s",
-            "cpu_busy_fraction",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            forbidden_fraction, request_timeout_fraction, too_many_requests_fraction, unavailable_fraction,
+            server_error_fraction, failed_fraction, rate, rate_ci95_fraction, ended_per_s, cpu_busy_fraction,
+        }),
         remedies: vec![Remedy {
             from: turned.value.map(SettingValue::Text),
             ..manual(turned.setting, RISK, WHY_TURNED)
@@ -71,7 +63,7 @@ fn by_pace(facts: &Facts) -> Option<Finding> {
     let rate =
         limit.bytes_per_s.map_or(String::new(), |rate| format!(", at {} a second", format_bytes(rate)));
     let response =
-        facts.value("response_time_mean_us").zip(transfer).map_or(String::new(), |(us, transfer)| {
+        facts.value(FactId::response_time_mean_us).zip(transfer).map_or(String::new(), |(us, transfer)| {
             format!(
                 ", and {:.0}% of the {} that an answer takes lie between its first byte and its last",
                 transfer * 100.0,
@@ -91,19 +83,11 @@ fn by_pace(facts: &Facts) -> Option<Finding> {
             (None, _) => 0.6,
         },
         explains_fraction: transfer.map(|transfer| significant(transfer.min(1.0), 3)),
-        facts: facts.cite(&[
-            "request_bytes_per_s",
-            "received_bytes_per_s",
-            "in_flight_mean",
-            "first_byte_mean_us",
-            "service_time_mean_us",
-            "response_time_mean_us",
-            "response_time_p99_us",
-            "accept_queue_mean",
-            "cpu_busy_fraction",
-            "workers_startable_mean",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            request_bytes_per_s, received_bytes_per_s, in_flight_mean, first_byte_mean_us,
+            service_time_mean_us, response_time_mean_us, response_time_p99_us, accept_queue_mean,
+            cpu_busy_fraction, workers_startable_mean, rate,
+        }),
         remedies: vec![remedy(&limit)],
     })
 }
@@ -112,19 +96,21 @@ fn by_pace(facts: &Facts) -> Option<Finding> {
 /// few soon, and that is the limit's work, too.
 fn pace(facts: &Facts) -> Option<f64> {
     match noticed_queue(facts) {
-        None => facts.value("request_bytes_per_s"),
+        None => facts.value(FactId::request_bytes_per_s),
         Some(_) => {
-            let in_workers = facts.value("requests_in_workers_mean").filter(|requests| *requests >= 1.0)?;
-            Some(facts.value("received_bytes_per_s")? / in_workers)
+            let in_workers =
+                facts.value(FactId::requests_in_workers_mean).filter(|requests| *requests >= 1.0)?;
+            Some(facts.value(FactId::received_bytes_per_s)? / in_workers)
         }
     }
 }
 
 /// The share of the response time, less the wait for a worker, that passes while an answer arrives.
 fn transfer_fraction(facts: &Facts) -> Option<f64> {
-    let (service, first) = (facts.value("service_time_mean_us")?, facts.value("first_byte_mean_us")?);
+    let (service, first) =
+        (facts.value(FactId::service_time_mean_us)?, facts.value(FactId::first_byte_mean_us)?);
     let queue = noticed_queue(facts).and_then(|_| accept_queue_wait_us(facts)).unwrap_or(0.0);
-    let response = facts.value("response_time_mean_us").map(|us| us - queue).filter(|us| *us > 0.0)?;
+    let response = facts.value(FactId::response_time_mean_us).map(|us| us - queue).filter(|us| *us > 0.0)?;
     Some(((service - first).max(0.0) / response).min(1.0))
 }
 
@@ -227,16 +213,16 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const LIMITED: &[(&str, f64)] = &[
-        ("request_bytes_per_s", 215_000.0),
-        ("first_byte_mean_us", 5_000.0),
-        ("service_time_mean_us", 1_200_000.0),
-        ("response_time_mean_us", 1_200_000.0),
-        ("accept_queue_mean", 0.0),
-        ("cpu_busy_fraction", 0.05),
+    const LIMITED: &[(FactId, f64)] = &[
+        (FactId::request_bytes_per_s, 215_000.0),
+        (FactId::first_byte_mean_us, 5_000.0),
+        (FactId::service_time_mean_us, 1_200_000.0),
+        (FactId::response_time_mean_us, 1_200_000.0),
+        (FactId::accept_queue_mean, 0.0),
+        (FactId::cpu_busy_fraction, 0.05),
     ];
 
-    fn with(changes: &[(&str, f64)], scoped: &[(&str, &str)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], scoped: &[(&str, &str)]) -> Option<Finding> {
         let kept = LIMITED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -258,12 +244,27 @@ mod tests {
             ("both", vec![], &limited[..], Some(0.9)),
             ("its rate is not known", vec![], &limited[..1], Some(0.6)),
             ("no limit", vec![], &limited[1..], None),
-            ("another pace", vec![("request_bytes_per_s", 2e6)], &limited[..], None),
-            ("only watched", vec![("first_byte_mean_us", f64::NAN)], &limited[..], Some(CONFIDENCE_WATCHED)),
-            ("watched, no rate", vec![("first_byte_mean_us", f64::NAN)], &limited[..1], None),
-            ("late first bytes", vec![("first_byte_mean_us", 1e6)], &limited[..], None),
-            ("a queue", vec![("accept_queue_mean", 30.0), ("in_flight_mean", 60.0)], &limited[..], None),
-            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], &limited[..], None),
+            ("another pace", vec![(FactId::request_bytes_per_s, 2e6)], &limited[..], None),
+            (
+                "only watched",
+                vec![(FactId::first_byte_mean_us, f64::NAN)],
+                &limited[..],
+                Some(CONFIDENCE_WATCHED),
+            ),
+            ("watched, no rate", vec![(FactId::first_byte_mean_us, f64::NAN)], &limited[..1], None),
+            ("late first bytes", vec![(FactId::first_byte_mean_us, 1e6)], &limited[..], None),
+            (
+                "a queue",
+                vec![(FactId::accept_queue_mean, 30.0), (FactId::in_flight_mean, 60.0)],
+                &limited[..],
+                None,
+            ),
+            (
+                "no processor is free",
+                vec![(FactId::pressure_group_cpu_some_fraction, 0.9)],
+                &limited[..],
+                None,
+            ),
         ] {
             assert_eq!(with(&changes, scoped).map(|finding| finding.confidence), confidence, "{name}");
         }
@@ -274,18 +275,18 @@ mod tests {
         let limited = [("SetOutputFilter", "RATE_LIMIT"), ("SetEnv", "rate-limit 60")];
         // Twenty workers send 120 kB each at 50 kB a second, and thirty requests wait.
         let held = [
-            ("accept_queue_mean", 31.0),
-            ("in_flight_mean", 50.0),
-            ("requests_in_workers_mean", 19.0),
-            ("received_bytes_per_s", 930_000.0),
-            ("request_bytes_per_s", 18_600.0),
-            ("rate", 7.75),
-            ("response_time_mean_us", 6_200_000.0),
-            ("service_time_mean_us", 6_200_000.0),
-            ("first_byte_mean_us", 4_300_000.0),
+            (FactId::accept_queue_mean, 31.0),
+            (FactId::in_flight_mean, 50.0),
+            (FactId::requests_in_workers_mean, 19.0),
+            (FactId::received_bytes_per_s, 930_000.0),
+            (FactId::request_bytes_per_s, 18_600.0),
+            (FactId::rate, 7.75),
+            (FactId::response_time_mean_us, 6_200_000.0),
+            (FactId::service_time_mean_us, 6_200_000.0),
+            (FactId::first_byte_mean_us, 4_300_000.0),
         ];
         assert_eq!(with(&held, &limited).unwrap().confidence, 0.9);
-        let cached = [&held[..3], &[("received_bytes_per_s", 9.3e6)], &held[4..]].concat();
+        let cached = [&held[..3], &[(FactId::received_bytes_per_s, 9.3e6)], &held[4..]].concat();
         assert!(with(&cached, &limited).is_none(), "what waits is not limited");
     }
 
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn nginx_in_front_has_such_limits_too() {
-        let with = |values: &[(&str, f64)], setting: &str, value: &str| {
+        let with = |values: &[(FactId, f64)], setting: &str, value: &str| {
             let mut facts = facts(values, &[]);
             let one = ScopedSetting {
                 setting: setting.into(),
@@ -315,7 +316,8 @@ mod tests {
         assert_eq!(paced.confidence, 0.9);
         assert!(paced.summary.contains("limit_rate 200k, /etc/nginx/x.conf:3"), "{}", paced.summary);
         assert!(with(LIMITED, "limit_rate", "0").is_none());
-        let turned = [("unavailable_fraction", 0.9), ("rate", 12.0), ("rate_ci95_fraction", 0.01)];
+        let turned =
+            [(FactId::unavailable_fraction, 0.9), (FactId::rate, 12.0), (FactId::rate_ci95_fraction, 0.01)];
         let finding = with(&turned, "limit_conn", "addr 10").unwrap();
         assert!(
             finding.summary.contains("limit_conn addr 10, set in /etc/nginx/x.conf:3"),

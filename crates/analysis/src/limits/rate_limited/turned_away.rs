@@ -3,7 +3,7 @@
 //! Facts: the manuals of mod_qos, mod_evasive, mod_limitipconn, mod_reqtimeout and ModSecurity, and of nginx's
 //! ngx_http_limit_req_module and ngx_http_limit_conn_module: what each answers with unless it is told otherwise.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::wording::format_number;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::setting::SettingId;
@@ -16,11 +16,11 @@ const RATE_FRACTION: (f64, f64) = (0.6, 1.6);
 const EVEN_CI95_MAX: f64 = 0.15;
 
 /// What answers are when a limit turns a request away: the fact that counts them, and the number.
-const FORBIDDEN: (&str, &str) = ("forbidden_fraction", "403");
-const TIMEOUT: (&str, &str) = ("request_timeout_fraction", "408");
-const TOO_MANY: (&str, &str) = ("too_many_requests_fraction", "429");
-const ERROR: (&str, &str) = ("server_error_fraction", "500");
-const UNAVAILABLE: (&str, &str) = ("unavailable_fraction", "503");
+const FORBIDDEN: (FactId, &str) = (FactId::forbidden_fraction, "403");
+const TIMEOUT: (FactId, &str) = (FactId::request_timeout_fraction, "408");
+const TOO_MANY: (FactId, &str) = (FactId::too_many_requests_fraction, "429");
+const ERROR: (FactId, &str) = (FactId::server_error_fraction, "500");
+const UNAVAILABLE: (FactId, &str) = (FactId::unavailable_fraction, "503");
 
 /// A protection that turns requests away.
 struct Kind {
@@ -32,7 +32,7 @@ struct Kind {
     settings: &'static [&'static str],
     /// A setting that switches it off, and its value.
     off: Option<(&'static str, &'static str)>,
-    answers: &'static [(&'static str, &'static str)],
+    answers: &'static [(FactId, &'static str)],
 }
 
 const KINDS: [Kind; 8] = [
@@ -147,7 +147,7 @@ fn of_kind(facts: &Facts, kind: &Kind) -> Option<TurnedAway> {
         return None;
     }
     let set = kind.settings.iter().find_map(|setting| value(service, setting))?;
-    let share = |(fact, _): &(&str, &str)| facts.value(fact).unwrap_or(0.0);
+    let share = |(fact, _): &(FactId, &str)| facts.value(*fact).unwrap_or(0.0);
     let answer = kind.answers.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
     let share = share(answer);
     if share < TURNED_FRACTION_MIN || is_told_otherwise(facts, answer.1) {
@@ -180,12 +180,12 @@ fn of_answers(facts: &Facts) -> Option<TurnedAway> {
 /// Good answers at the rate that is configured prove it; an even rate, or a status that means nothing else, hardly leaves
 /// another explanation; else errors are what applications give, too.
 fn confidence(facts: &Facts, status: &str, rate: Option<f64>) -> f64 {
-    let good = facts.value("rate").filter(|good| *good > 0.0);
+    let good = facts.value(FactId::rate).filter(|good| *good > 0.0);
     let at_rate = good
         .zip(rate)
         .is_some_and(|(good, rate)| (RATE_FRACTION.0..=RATE_FRACTION.1).contains(&(good / rate)));
     let is_even =
-        good.is_some() && facts.value("rate_ci95_fraction").is_some_and(|half| half <= EVEN_CI95_MAX);
+        good.is_some() && facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EVEN_CI95_MAX);
     match status {
         _ if at_rate => 0.9,
         "429" | "408" => 0.8,
@@ -198,15 +198,16 @@ fn confidence(facts: &Facts, status: &str, rate: Option<f64>) -> f64 {
 
 /// Whether the log says where such answers come from: a backend that is not to be had, a database that refuses.
 fn is_told_otherwise(facts: &Facts, status: &str) -> bool {
-    const BACKEND: [&str; 3] = [
-        "backend_unreachable_logged",
-        "backend_connections_failed_logged",
-        "proxy_connections_failed_logged",
-    ];
-    let any = |names: &[&str]| names.iter().any(|name| facts.value(name).is_some_and(|count| count >= 1.0));
+    const BACKEND: [FactId; 3] = fact_ids! {
+        backend_unreachable_logged, backend_connections_failed_logged, proxy_connections_failed_logged,
+    };
+    let any =
+        |names: &[FactId]| names.iter().any(|name| facts.value(*name).is_some_and(|count| count >= 1.0));
     match status {
         "503" => any(&BACKEND),
-        "500" => any(&["db_refusals_logged", "open_files_messages", "open_files_program_messages"]),
+        "500" => any(&fact_ids! {
+            db_refusals_logged, open_files_messages, open_files_program_messages,
+        }),
         _ => false,
     }
 }
@@ -249,7 +250,7 @@ impl TurnedAway {
     /// A sentence.
     pub(crate) fn summary(&self, facts: &Facts) -> String {
         let good = facts
-            .value("rate")
+            .value(FactId::rate)
             .map_or(String::new(), |good| format!(", and {} a second get through", format_number(good)));
         format!(
             "A limit turns requests away ({}): {:.0}% of them are answered with {}{good}.",
@@ -266,7 +267,7 @@ mod tests {
     use crate::facts::testing::facts;
     use webdyno_model::service::ScopedSetting;
 
-    fn with(values: &[(&str, f64)], program: &str, module: &str, scoped: &[(&str, &str)]) -> Option<f64> {
+    fn with(values: &[(FactId, f64)], program: &str, module: &str, scoped: &[(&str, &str)]) -> Option<f64> {
         let mut facts = facts(values, &[]);
         let service = facts.service.as_mut().unwrap();
         (service.service, service.modules) = (program.into(), vec![module.into()]);
@@ -285,39 +286,56 @@ mod tests {
     fn a_limit_that_is_set_and_its_answers_are_both_needed() {
         let zone = ("limit_req_zone", "$binary_remote_addr zone=one:10m rate=20r/s");
         let nginx = [zone, ("limit_req", "zone=one burst=5")];
-        let turned = |status: &'static str, rate: f64| [(status, 0.4), ("rate", rate)];
-        let even = |status: &'static str| [(status, 0.4), ("rate", 700.0), ("rate_ci95_fraction", 0.02)];
+        let turned = |status: FactId, rate: f64| [(status, 0.4), (FactId::rate, rate)];
+        let even =
+            |status: FactId| [(status, 0.4), (FactId::rate, 700.0), (FactId::rate_ci95_fraction, 0.02)];
         let page = [("DOSPageCount", "2")];
         let qos = [("QS_LocRequestLimit", "/ 10")];
         for (name, found, expected) in [
-            ("at its rate", with(&turned("unavailable_fraction", 21.0), "nginx", "", &nginx), Some(0.9)),
-            ("another rate", with(&turned("unavailable_fraction", 900.0), "nginx", "", &nginx), Some(0.45)),
-            ("not used", with(&turned("unavailable_fraction", 21.0), "nginx", "", &nginx[..1]), None),
-            ("none turned away", with(&[("rate", 20.0)], "nginx", "", &nginx), None),
-            ("evasive", with(&even("forbidden_fraction"), "apache", "evasive20_module", &page), Some(0.5)),
             (
-                "uneven",
-                with(&turned("forbidden_fraction", 700.0), "apache", "evasive20_module", &page),
+                "at its rate",
+                with(&turned(FactId::unavailable_fraction, 21.0), "nginx", "", &nginx),
+                Some(0.9),
+            ),
+            (
+                "another rate",
+                with(&turned(FactId::unavailable_fraction, 900.0), "nginx", "", &nginx),
                 Some(0.45),
             ),
-            ("not loaded", with(&even("forbidden_fraction"), "apache", "", &page), None),
+            ("not used", with(&turned(FactId::unavailable_fraction, 21.0), "nginx", "", &nginx[..1]), None),
+            ("none turned away", with(&[(FactId::rate, 20.0)], "nginx", "", &nginx), None),
+            (
+                "evasive",
+                with(&even(FactId::forbidden_fraction), "apache", "evasive20_module", &page),
+                Some(0.5),
+            ),
+            (
+                "uneven",
+                with(&turned(FactId::forbidden_fraction, 700.0), "apache", "evasive20_module", &page),
+                Some(0.45),
+            ),
+            ("not loaded", with(&even(FactId::forbidden_fraction), "apache", "", &page), None),
             (
                 "off",
                 with(
-                    &even("forbidden_fraction"),
+                    &even(FactId::forbidden_fraction),
                     "apache",
                     "evasive20_module",
                     &[page[0], ("DOSEnabled", "false")],
                 ),
                 None,
             ),
-            ("qos", with(&even("server_error_fraction"), "apache", "qos_module", &qos), Some(0.7)),
-            ("another status", with(&even("forbidden_fraction"), "apache", "qos_module", &qos), None),
-            ("nobody known", with(&turned("too_many_requests_fraction", 9.0), "apache", "", &[]), Some(0.7)),
+            ("qos", with(&even(FactId::server_error_fraction), "apache", "qos_module", &qos), Some(0.7)),
+            ("another status", with(&even(FactId::forbidden_fraction), "apache", "qos_module", &qos), None),
+            (
+                "nobody known",
+                with(&turned(FactId::too_many_requests_fraction, 9.0), "apache", "", &[]),
+                Some(0.7),
+            ),
             (
                 "slow senders",
                 with(
-                    &turned("request_timeout_fraction", 9.0),
+                    &turned(FactId::request_timeout_fraction, 9.0),
                     "apache",
                     "reqtimeout_module",
                     &[("RequestReadTimeout", "header=20-40,minrate=500")],
@@ -327,7 +345,11 @@ mod tests {
         ] {
             assert_eq!(found, expected, "{name}");
         }
-        let refused = [("unavailable_fraction", 0.4), ("rate", 20.0), ("backend_unreachable_logged", 90.0)];
+        let refused = [
+            (FactId::unavailable_fraction, 0.4),
+            (FactId::rate, 20.0),
+            (FactId::backend_unreachable_logged, 90.0),
+        ];
         assert_eq!(with(&refused, "nginx", "", &nginx), None, "the log knows why");
     }
 

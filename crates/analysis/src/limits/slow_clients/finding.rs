@@ -1,6 +1,6 @@
 //! When `slow-clients` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::{apache_async_cap, keepalive_holds_workers};
 use crate::resources::time_breakdown::noticed_queue;
@@ -29,7 +29,7 @@ const KEPT_REQUESTS_MIN: f64 = 1.1;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = workers::proof(facts)?;
     let queue = noticed_queue(facts)?;
-    let writes = worker_waits::mostly(facts).is_none_or(|(fact, _, _)| fact == "workers_writing_mean");
+    let writes = worker_waits::mostly(facts).is_none_or(|(fact, _, _)| fact == FactId::workers_writing_mean);
     if !writes
         || worker_waits::machine_is_short(facts)
         || keepalive_holds_workers::finding::is_proven(facts)
@@ -46,35 +46,20 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "Clients that take their answers slowly hold the workers: {}. All {} workers are taken{}, and {} connections wait to be accepted.",
             slow.words,
             format_number(proof.workers),
-            facts.value("service_cpu_cores").map_or(String::new(), |cores| {
+            facts.value(FactId::service_cpu_cores).map_or(String::new(), |cores| {
                 format!(", which together use {} of a processor", format_number(cores))
             }),
             format_number(queue)
         ),
         confidence: slow.confidence,
         explains_fraction: workers::explained(facts, queue),
-        facts: facts.cite(&[
-            "sending_connections_mean",
-            "workers_writing_mean",
-            "workers_busy_mean",
-            "requests_at_server_mean",
-            "in_flight_mean",
-            "requests_in_workers_mean",
-            "other_connections_mean",
-            "network_sent_bytes_per_s",
-            "received_bytes_per_s",
-            "server_requests_per_s",
-            "workers_of_ended_mean",
-            "answer_bytes_mean",
-            "ended_per_s",
-            "scoreboard_full_fraction",
-            "processes_at_limit_fraction",
-            "accept_queue_mean",
-            "service_cpu_cores",
-            "cpu_busy_fraction",
-            "response_time_mean_us",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            sending_connections_mean, workers_writing_mean, workers_busy_mean, requests_at_server_mean,
+            in_flight_mean, requests_in_workers_mean, other_connections_mean, network_sent_bytes_per_s,
+            received_bytes_per_s, server_requests_per_s, workers_of_ended_mean, answer_bytes_mean,
+            ended_per_s, scoreboard_full_fraction, processes_at_limit_fraction, accept_queue_mean,
+            service_cpu_cores, cpu_busy_fraction, response_time_mean_us, rate,
+        }),
         remedies: remedies(facts),
     })
 }
@@ -87,8 +72,9 @@ struct Slow {
 /// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while an answer
 /// is on its way.
 fn by_queues(facts: &Facts, workers: f64) -> Option<Slow> {
-    let full = facts.value("sending_connections_mean").filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
-    let pace = facts.value("network_sent_bytes_per_s").map(|sent| sent / full);
+    let full =
+        facts.value(FactId::sending_connections_mean).filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
+    let pace = facts.value(FactId::network_sent_bytes_per_s).map(|sent| sent / full);
     if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) {
         return None;
     }
@@ -99,21 +85,26 @@ fn by_queues(facts: &Facts, workers: f64) -> Option<Slow> {
 
 /// What others get, and how many of their requests end: what our load has at the server is known.
 fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
-    let own = facts.value("requests_in_workers_mean").filter(|_| facts.loaded)?;
-    let taken = facts.value("workers_writing_mean").map_or(workers, |writing| writing.min(workers));
+    let own = facts.value(FactId::requests_in_workers_mean).filter(|_| facts.loaded)?;
+    let taken = facts.value(FactId::workers_writing_mean).map_or(workers, |writing| writing.min(workers));
     let held = (taken - own).max(0.0);
     if held < HELD_FRACTION_MIN * workers {
         return None;
     }
-    let sent = (facts.value("network_sent_bytes_per_s")? - facts.value("received_bytes_per_s")?).max(0.0);
+    let sent = (facts.value(FactId::network_sent_bytes_per_s)?
+        - facts.value(FactId::received_bytes_per_s)?)
+    .max(0.0);
     let pace = sent / held;
     // Without the page's count there is that of connections, where each of our own brings one request and no more.
-    let counted = facts.value("server_requests_per_s");
-    let kept = facts.value("requests_per_connection").is_none_or(|requests| requests >= KEPT_REQUESTS_MIN);
-    if (counted.is_none() && kept) || sent < OTHERS_BYTES_RATIO_MIN * facts.value("received_bytes_per_s")? {
+    let counted = facts.value(FactId::server_requests_per_s);
+    let kept =
+        facts.value(FactId::requests_per_connection).is_none_or(|requests| requests >= KEPT_REQUESTS_MIN);
+    if (counted.is_none() && kept)
+        || sent < OTHERS_BYTES_RATIO_MIN * facts.value(FactId::received_bytes_per_s)?
+    {
         return None;
     }
-    let ended = (counted.or(facts.value("new_connections_per_s"))? - facts.ended_per_s()?).max(0.0);
+    let ended = (counted.or(facts.value(FactId::new_connections_per_s))? - facts.ended_per_s()?).max(0.0);
     let is_long = sent >= ANSWER_BYTES_MIN * ended;
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_long && is_slow).then(|| Slow {
@@ -133,10 +124,10 @@ fn by_ended(facts: &Facts, workers: f64) -> Option<Slow> {
     if facts.loaded {
         return None;
     }
-    let writing = facts.value("workers_writing_mean")?.min(workers);
-    let held = (writing - facts.value("workers_of_ended_mean")?).max(0.0);
-    let ended_bytes = facts.value("answer_bytes_mean")? * facts.ended_per_s()?;
-    let sent = facts.value("network_sent_bytes_per_s")? - ended_bytes;
+    let writing = facts.value(FactId::workers_writing_mean)?.min(workers);
+    let held = (writing - facts.value(FactId::workers_of_ended_mean)?).max(0.0);
+    let ended_bytes = facts.value(FactId::answer_bytes_mean)? * facts.ended_per_s()?;
+    let sent = facts.value(FactId::network_sent_bytes_per_s)? - ended_bytes;
     let is_enough = held >= HELD_FRACTION_MIN * workers && sent >= OTHERS_BYTES_RATIO_MIN * ended_bytes;
     let pace = sent / held;
     // Of a backend's answers nothing is sent before they are there; these are sent all the time.
@@ -198,26 +189,26 @@ mod tests {
     use crate::facts::testing::facts;
 
     /// Fifty processes, forty of which write to travellers; our load has ten.
-    const SLOW: &[(&str, f64)] = &[
-        ("scoreboard_full_fraction", 1.0),
-        ("workers_limit", 50.0),
-        ("workers_busy_mean", 50.0),
-        ("workers_writing_mean", 50.0),
-        ("accept_queue_mean", 20.0),
-        ("in_flight_mean", 30.0),
-        ("requests_in_workers_mean", 10.0),
-        ("network_sent_bytes_per_s", 1.1e6),
-        ("received_bytes_per_s", 25e3),
-        ("server_requests_per_s", 100.5),
-        ("ended_per_s", 100.0),
-        ("cpu_busy_fraction", 0.1),
+    const SLOW: &[(FactId, f64)] = &[
+        (FactId::scoreboard_full_fraction, 1.0),
+        (FactId::workers_limit, 50.0),
+        (FactId::workers_busy_mean, 50.0),
+        (FactId::workers_writing_mean, 50.0),
+        (FactId::accept_queue_mean, 20.0),
+        (FactId::in_flight_mean, 30.0),
+        (FactId::requests_in_workers_mean, 10.0),
+        (FactId::network_sent_bytes_per_s, 1.1e6),
+        (FactId::received_bytes_per_s, 25e3),
+        (FactId::server_requests_per_s, 100.5),
+        (FactId::ended_per_s, 100.0),
+        (FactId::cpu_busy_fraction, 0.1),
     ];
 
-    fn with(changes: &[(&str, f64)], mode: &str) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)], mode: &str) -> Option<Finding> {
         check(&of(changes, mode))
     }
 
-    fn of(changes: &[(&str, f64)], mode: &str) -> Facts {
+    fn of(changes: &[(FactId, f64)], mode: &str) -> Facts {
         let kept = SLOW.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -228,42 +219,42 @@ mod tests {
 
     #[test]
     fn long_answers_that_are_taken_slowly_are_seen_by_their_queues_or_their_bytes() {
-        let queues = ("sending_connections_mean", 40.0);
+        let queues = (FactId::sending_connections_mean, 40.0);
         for (name, changes, confidence) in [
             ("queues", vec![queues], Some(0.9)),
-            ("queues of fast lines", vec![queues, ("network_sent_bytes_per_s", 9e7)], None),
-            ("no load of ours", vec![queues, ("requests_in_workers_mean", f64::NAN)], Some(0.9)),
+            ("queues of fast lines", vec![queues, (FactId::network_sent_bytes_per_s, 9e7)], None),
+            ("no load of ours", vec![queues, (FactId::requests_in_workers_mean, f64::NAN)], Some(0.9)),
             ("bytes", vec![], Some(0.85)),
             (
                 "no page",
                 vec![
-                    ("server_requests_per_s", f64::NAN),
-                    ("new_connections_per_s", 101.0),
-                    ("requests_per_connection", 1.0),
+                    (FactId::server_requests_per_s, f64::NAN),
+                    (FactId::new_connections_per_s, 101.0),
+                    (FactId::requests_per_connection, 1.0),
                 ],
                 Some(0.5),
             ),
             (
                 "no page, and our own connections are kept",
                 vec![
-                    ("server_requests_per_s", f64::NAN),
-                    ("new_connections_per_s", 50.0),
-                    ("requests_per_connection", 2.0),
+                    (FactId::server_requests_per_s, f64::NAN),
+                    (FactId::new_connections_per_s, 50.0),
+                    (FactId::requests_per_connection, 2.0),
                 ],
                 None,
             ),
-            ("what the network adds", vec![("network_sent_bytes_per_s", 40e3)], None),
-            ("others wait for a backend", vec![("network_sent_bytes_per_s", 26e3)], None),
-            ("others ask much", vec![("server_requests_per_s", 160.0)], None),
-            ("fast lines", vec![("network_sent_bytes_per_s", 9e7)], None),
-            ("our own requests", vec![("requests_in_workers_mean", 48.0)], None),
+            ("what the network adds", vec![(FactId::network_sent_bytes_per_s, 40e3)], None),
+            ("others wait for a backend", vec![(FactId::network_sent_bytes_per_s, 26e3)], None),
+            ("others ask much", vec![(FactId::server_requests_per_s, 160.0)], None),
+            ("fast lines", vec![(FactId::network_sent_bytes_per_s, 9e7)], None),
+            ("our own requests", vec![(FactId::requests_in_workers_mean, 48.0)], None),
             (
                 "they wait for other requests",
-                vec![queues, ("workers_writing_mean", 5.0), ("workers_keepalive_mean", 45.0)],
+                vec![queues, (FactId::workers_writing_mean, 5.0), (FactId::workers_keepalive_mean, 45.0)],
                 None,
             ),
-            ("no processor is free", vec![queues, ("pressure_group_cpu_some_fraction", 0.9)], None),
-            ("nobody waits", vec![queues, ("accept_queue_mean", 0.0)], None),
+            ("no processor is free", vec![queues, (FactId::pressure_group_cpu_some_fraction, 0.9)], None),
+            ("nobody waits", vec![queues, (FactId::accept_queue_mean, 0.0)], None),
         ] {
             assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");
         }
@@ -271,14 +262,15 @@ mod tests {
 
     #[test]
     fn by_watching_alone_what_does_not_end_is_told_from_what_does() {
-        let ours = ["requests_in_workers_mean", "received_bytes_per_s"].map(|name| (name, f64::NAN));
-        let seen = [("workers_of_ended_mean", 19.5), ("answer_bytes_mean", 350.0)];
+        let ours =
+            [FactId::requests_in_workers_mean, FactId::received_bytes_per_s].map(|name| (name, f64::NAN));
+        let seen = [(FactId::workers_of_ended_mean, 19.5), (FactId::answer_bytes_mean, 350.0)];
         for (name, change, confidence) in [
-            ("as they are", ("cpu_busy_fraction", 0.1), Some(0.75)),
-            ("all of them end", ("workers_of_ended_mean", 48.0), None),
-            ("what is sent is sent to those that end", ("answer_bytes_mean", 9_000.0), None),
-            ("nothing is sent to the others", ("network_sent_bytes_per_s", 120e3), None),
-            ("nobody knows", ("workers_of_ended_mean", f64::NAN), None),
+            ("as they are", (FactId::cpu_busy_fraction, 0.1), Some(0.75)),
+            ("all of them end", (FactId::workers_of_ended_mean, 48.0), None),
+            ("what is sent is sent to those that end", (FactId::answer_bytes_mean, 9_000.0), None),
+            ("nothing is sent to the others", (FactId::network_sent_bytes_per_s, 120e3), None),
+            ("nobody knows", (FactId::workers_of_ended_mean, f64::NAN), None),
         ] {
             let changes: Vec<_> = ours
                 .into_iter()

@@ -1,6 +1,6 @@
 //! When `softirq-bound` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -26,20 +26,20 @@ const PACKETS_PER_RECEIVED: f64 = 2.0;
 
 /// Fires when the packets fill one core.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let mut by_core: Vec<(&str, f64)> = facts.each("core_softirq_fraction").collect();
+    let mut by_core: Vec<(&str, f64)> = facts.each(FactId::core_softirq_fraction).collect();
     by_core.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (core, softirq) = *by_core.first()?;
     let other = by_core.get(1)?.1;
-    let busy = facts.value_of("core_busy_fraction", core)?;
+    let busy = facts.value_of(FactId::core_busy_fraction, core)?;
     if softirq < SOFTIRQ_MIN || busy < CORE_BUSY_MIN || other > OTHER_SHARE_MAX * softirq {
         return None;
     }
     if packets_per_s(facts).is_some_and(|packets| softirq > packets * PACKET_S_MAX) {
         return None;
     }
-    let at_least = |name: &str, min: f64| facts.value(name).filter(|value| *value >= min);
-    let squeezed = at_least("packets_squeezed_per_s", SQUEEZED_PER_S_MIN);
-    let dropped = at_least("packets_dropped_per_s", DROPPED_PER_S_MIN);
+    let at_least = |name: FactId, min: f64| facts.value(name).filter(|value| *value >= min);
+    let squeezed = at_least(FactId::packets_squeezed_per_s, SQUEEZED_PER_S_MIN);
+    let dropped = at_least(FactId::packets_dropped_per_s, DROPPED_PER_S_MIN);
     let kernel = dropped.map(|rate| format!(", and drops {} packets a second", format_number(rate)));
     let kernel = kernel.or(squeezed
         .map(|rate| format!(", and has to leave some for later {} times a second", format_number(rate))));
@@ -54,26 +54,20 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if squeezed.or(dropped).is_some() { 0.9 } else { 0.75 },
         explains_fraction: Some(significant(softirq.min(1.0), 3)),
-        facts: facts.cite_of(&["core_softirq_fraction", "core_busy_fraction"], core),
+        facts: facts.cite_of(&[FactId::core_softirq_fraction, FactId::core_busy_fraction], core),
         remedies: remedies(dropped),
     };
-    finding.facts.extend(facts.cite(&[
-        "packets_squeezed_per_s",
-        "packets_dropped_per_s",
-        "received_packets_per_s",
-        "service_received_packets_per_s",
-        "cpu_softirq_fraction",
-        "cpu_busy_fraction",
-        "service_cpu_cores",
-        "rate",
-    ]));
+    finding.facts.extend(facts.cite(&fact_ids! {
+        packets_squeezed_per_s, packets_dropped_per_s, received_packets_per_s, service_received_packets_per_s,
+        cpu_softirq_fraction, cpu_busy_fraction, service_cpu_cores, rate,
+    }));
     Some(finding)
 }
 
 /// Packets that come and go, of the busiest link that is seen; `None` where none is.
 fn packets_per_s(facts: &Facts) -> Option<f64> {
-    let links = ["received_packets_per_s", "service_received_packets_per_s"];
-    let received = links.iter().filter_map(|name| facts.value(name)).reduce(f64::max)?;
+    let links = [FactId::received_packets_per_s, FactId::service_received_packets_per_s];
+    let received = links.into_iter().filter_map(|name| facts.value(name)).reduce(f64::max)?;
     Some(PACKETS_PER_RECEIVED * received)
 }
 
@@ -110,28 +104,25 @@ fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
-    use webdyno_model::fact::Fact;
+    use crate::facts::testing::{facts, of_pool};
 
-    fn of(cores: &[(f64, f64)], more: &[(&str, f64)]) -> Option<Finding> {
-        let mut facts = facts(&[&[("rate", 1600.0)], more].concat(), &[]);
-        let known = facts.all().next().cloned().unwrap();
+    fn of(cores: &[(f64, f64)], more: &[(FactId, f64)]) -> Option<Finding> {
+        let mut facts = facts(&[&[(FactId::rate, 1600.0)], more].concat(), &[]);
         for (index, (busy, softirq)) in cores.iter().enumerate() {
-            for (name, value) in [("core_busy_fraction", *busy), ("core_softirq_fraction", *softirq)] {
-                facts.insert_of(&format!("core{index}"), Fact { name: name.into(), value, ..known.clone() });
-            }
+            let values = [(FactId::core_busy_fraction, *busy), (FactId::core_softirq_fraction, *softirq)];
+            of_pool(&mut facts, &format!("core{index}"), &values);
         }
         check(&facts)
     }
 
     #[test]
     fn one_core_with_all_the_packets_is_named() {
-        let squeezed = [("packets_squeezed_per_s", 28.0)];
+        let squeezed = [(FactId::packets_squeezed_per_s, 28.0)];
         let finding = of(&[(0.3, 0.02), (1.0, 0.97)], &squeezed).unwrap();
         assert!(finding.summary.contains("core 1 spends 97%"), "{}", finding.summary);
         assert_eq!((finding.confidence, finding.remedies.len()), (0.9, 2));
         assert_eq!(of(&[(0.3, 0.02), (1.0, 0.97)], &[]).unwrap().confidence, 0.75);
-        let dropped = of(&[(0.3, 0.02), (1.0, 0.97)], &[("packets_dropped_per_s", 500.0)]).unwrap();
+        let dropped = of(&[(0.3, 0.02), (1.0, 0.97)], &[(FactId::packets_dropped_per_s, 500.0)]).unwrap();
         assert_eq!(dropped.remedies[2].setting.name, "net.core.netdev_max_backlog");
     }
 
@@ -143,14 +134,14 @@ mod tests {
             &[(1.0, 0.7), (1.0, 0.6)],
             &[(1.0, 0.9)],
         ] {
-            assert!(of(cores, &[("packets_squeezed_per_s", 28.0)]).is_none(), "{cores:?}");
+            assert!(of(cores, &[(FactId::packets_squeezed_per_s, 28.0)]).is_none(), "{cores:?}");
         }
     }
 
     #[test]
     fn a_core_that_is_full_of_packets_of_others_is_not_ours() {
         for (received, ours) in [(100.0, false), (1300.0, true)] {
-            let found = of(&[(0.3, 0.02), (1.0, 0.97)], &[("received_packets_per_s", received)]);
+            let found = of(&[(0.3, 0.02), (1.0, 0.97)], &[(FactId::received_packets_per_s, received)]);
             assert_eq!(found.is_some(), ours, "{received}");
         }
     }

@@ -1,6 +1,6 @@
 //! When `syn-queue-overflow` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::{manual, sysctl};
 use crate::wording::format_number;
@@ -18,30 +18,31 @@ const LOST_FRACTION_MIN: f64 = 0.002;
 /// Fires when first packets are dropped for want of room in the list of half-open connections.
 pub fn check(facts: &Facts) -> Option<Finding> {
     // With cookies no first packet is dropped for want of room in this list, whatever else is.
-    if facts.value("syn_cookies_mode").is_some_and(|mode| mode >= 1.0)
-        || facts.value("syn_cookies").is_some_and(|cookies| cookies > 0.0)
-        || facts.value("lost_syn_fraction").is_some_and(|lost| lost < LOST_FRACTION_MIN)
+    if facts.value(FactId::syn_cookies_mode).is_some_and(|mode| mode >= 1.0)
+        || facts.value(FactId::syn_cookies).is_some_and(|cookies| cookies > 0.0)
+        || facts.value(FactId::lost_syn_fraction).is_some_and(|lost| lost < LOST_FRACTION_MIN)
     {
         return None;
     }
-    let per_s = |name: &str| facts.value(name).zip(facts.window_s(name).filter(|window| *window > 0.0));
-    let noticed = |name: &str| {
+    let per_s = |name: FactId| facts.value(name).zip(facts.window_s(name).filter(|window| *window > 0.0));
+    let noticed = |name: FactId| {
         per_s(name).filter(|(count, window_s)| count / window_s >= DROPS_PER_S_MIN).map(|(count, _)| count)
     };
-    let lost = facts.value("lost_syn_fraction").is_some();
-    let half_open = facts.value("half_open_max");
-    let (dropped, confidence) = match (noticed("syn_queue_drops"), noticed("listen_drops_without_overflow")) {
-        (Some(full), other) => (full.max(other.unwrap_or(0.0)), if lost { 0.95 } else { 0.85 }),
-        // Drops that have no name: the half-open connections give it.
-        (None, Some(other)) => match half_open {
-            Some(open) if open >= HALF_OPEN_MIN => (other, if lost { 0.9 } else { 0.75 }),
-            Some(_) => return None,
-            None => (other, if lost { 0.7 } else { 0.5 }),
-        },
-        _ => return None,
-    };
+    let lost = facts.value(FactId::lost_syn_fraction).is_some();
+    let half_open = facts.value(FactId::half_open_max);
+    let (dropped, confidence) =
+        match (noticed(FactId::syn_queue_drops), noticed(FactId::listen_drops_without_overflow)) {
+            (Some(full), other) => (full.max(other.unwrap_or(0.0)), if lost { 0.95 } else { 0.85 }),
+            // Drops that have no name: the half-open connections give it.
+            (None, Some(other)) => match half_open {
+                Some(open) if open >= HALF_OPEN_MIN => (other, if lost { 0.9 } else { 0.75 }),
+                Some(_) => return None,
+                None => (other, if lost { 0.7 } else { 0.5 }),
+            },
+            _ => return None,
+        };
     let open = half_open.map_or(String::new(), |open| format!(" ({} were seen)", format_number(open)));
-    let binds = Binds::of(facts, noticed("syn_queue_drops").is_some());
+    let binds = Binds::of(facts, noticed(FactId::syn_queue_drops).is_some());
     Some(Finding {
         id: LimitId::SynQueueOverflow.into(),
         summary: format!(
@@ -52,22 +53,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: crate::limits::common::explained_by_connecting(facts),
-        facts: facts.cite(&[
-            "syn_queue_drops",
-            "listen_drops_without_overflow",
-            "listen_drops",
-            "listen_overflows",
-            "syn_cookies",
-            "syn_cookies_mode",
-            "syn_backlog_limit",
-            "half_open_max",
-            "accept_queue_limit",
-            "accept_queue_max",
-            "lost_syn_fraction",
-            "connecting_fraction",
-            "connect_timeouts",
-            "syn_flooding_messages",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            syn_queue_drops, listen_drops_without_overflow, listen_drops, listen_overflows, syn_cookies,
+            syn_cookies_mode, syn_backlog_limit, half_open_max, accept_queue_limit, accept_queue_max,
+            lost_syn_fraction, connecting_fraction, connect_timeouts, syn_flooding_messages,
+        }),
         remedies: remedies(facts, half_open, &binds),
     })
 }
@@ -83,8 +73,8 @@ enum Binds {
 impl Binds {
     fn of(facts: &Facts, is_full: bool) -> Self {
         match is_full {
-            true => Self::AcceptQueue(facts.value("accept_queue_limit")),
-            false => Self::Backlog(facts.value("syn_backlog_limit")),
+            true => Self::AcceptQueue(facts.value(FactId::accept_queue_limit)),
+            false => Self::Backlog(facts.value(FactId::syn_backlog_limit)),
         }
     }
 
@@ -105,21 +95,22 @@ impl Binds {
 fn remedies(facts: &Facts, half_open: Option<f64>, binds: &Binds) -> Vec<Remedy> {
     let mut all = vec![sysctl(
         "net.ipv4.tcp_syncookies",
-        Some(facts.value("syn_cookies_mode").unwrap_or(0.0)),
+        Some(facts.value(FactId::syn_cookies_mode).unwrap_or(0.0)),
         1.0,
         "connections that begin while the list is full lose some options of TCP; takes effect at once",
         "with cookies a full list costs nobody anything: the kernel keeps nothing, and all who answer get in"
             .into(),
     )];
     // Twice what was seen to be half open, as it was clipped.
-    let wanted = (2.0 * half_open.unwrap_or(0.0).max(facts.value("accept_queue_limit").unwrap_or(512.0)))
-        .max(1024.0)
-        .log2()
-        .ceil()
-        .exp2();
+    let wanted = (2.0
+        * half_open.unwrap_or(0.0).max(facts.value(FactId::accept_queue_limit).unwrap_or(512.0)))
+    .max(1024.0)
+    .log2()
+    .ceil()
+    .exp2();
     let number = |value: f64| Some(SettingValue::Integer(value as i64));
     let queue = Remedy {
-        from: facts.value("accept_queue_limit").and_then(number),
+        from: facts.value(FactId::accept_queue_limit).and_then(number),
         to: number(wanted),
         ..manual(
             SettingId::of_service("apache", "ListenBacklog"),
@@ -129,7 +120,7 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &Binds) -> Vec<Remedy>
     };
     let backlog = sysctl(
         "net.ipv4.tcp_max_syn_backlog",
-        facts.value("syn_backlog_limit"),
+        facts.value(FactId::syn_backlog_limit),
         wanted,
         "some hundred bytes of kernel memory each",
         "twice what was half open; the list may be no longer than the accept queue either, so ListenBacklog and \
@@ -150,16 +141,16 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const HALF_OPEN: &[(&str, f64)] = &[
-        ("syn_queue_drops", 0.0),
-        ("listen_drops_without_overflow", 300.0),
-        ("syn_cookies", 0.0),
-        ("half_open_max", 97.0),
-        ("lost_syn_fraction", 0.4),
-        ("connecting_fraction", 0.9),
+    const HALF_OPEN: &[(FactId, f64)] = &[
+        (FactId::syn_queue_drops, 0.0),
+        (FactId::listen_drops_without_overflow, 300.0),
+        (FactId::syn_cookies, 0.0),
+        (FactId::half_open_max, 97.0),
+        (FactId::lost_syn_fraction, 0.4),
+        (FactId::connecting_fraction, 0.9),
     ];
 
-    fn check_with(changes: &[(&str, f64)]) -> Option<f64> {
+    fn check_with(changes: &[(FactId, f64)]) -> Option<f64> {
         let kept = HALF_OPEN.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
@@ -171,17 +162,17 @@ mod tests {
         const UNKNOWN: f64 = f64::NAN;
         for (changes, confidence) in [
             (&[][..], Some(0.9)),
-            (&[("syn_queue_drops", 300.0)][..], Some(0.95)),
-            (&[("half_open_max", UNKNOWN)][..], Some(0.7)),
-            (&[("half_open_max", UNKNOWN), ("lost_syn_fraction", UNKNOWN)][..], Some(0.5)),
-            (&[("lost_syn_fraction", UNKNOWN)][..], Some(0.75)),
+            (&[(FactId::syn_queue_drops, 300.0)][..], Some(0.95)),
+            (&[(FactId::half_open_max, UNKNOWN)][..], Some(0.7)),
+            (&[(FactId::half_open_max, UNKNOWN), (FactId::lost_syn_fraction, UNKNOWN)][..], Some(0.5)),
+            (&[(FactId::lost_syn_fraction, UNKNOWN)][..], Some(0.75)),
             // Something else was dropped, nothing was, cookies stood in, or nobody noticed.
-            (&[("half_open_max", 2.0)][..], None),
-            (&[("listen_drops_without_overflow", 0.0)][..], None),
-            (&[("syn_cookies", 40.0), ("syn_queue_drops", 300.0)][..], None),
-            (&[("lost_syn_fraction", 0.0)][..], None),
-            (&[("syn_cookies_mode", 1.0)][..], None),
-            (&[("syn_cookies_mode", 0.0)][..], Some(0.9)),
+            (&[(FactId::half_open_max, 2.0)][..], None),
+            (&[(FactId::listen_drops_without_overflow, 0.0)][..], None),
+            (&[(FactId::syn_cookies, 40.0), (FactId::syn_queue_drops, 300.0)][..], None),
+            (&[(FactId::lost_syn_fraction, 0.0)][..], None),
+            (&[(FactId::syn_cookies_mode, 1.0)][..], None),
+            (&[(FactId::syn_cookies_mode, 0.0)][..], Some(0.9)),
         ] {
             assert_eq!(check_with(changes), confidence, "{changes:?}");
         }
@@ -198,8 +189,11 @@ mod tests {
     #[test]
     fn the_limit_that_is_met_is_named_and_raised() {
         let with = |drops: f64| {
-            let known =
-                [("syn_backlog_limit", 128.0), ("accept_queue_limit", 64.0), ("syn_queue_drops", drops)];
+            let known = [
+                (FactId::syn_backlog_limit, 128.0),
+                (FactId::accept_queue_limit, 64.0),
+                (FactId::syn_queue_drops, drops),
+            ];
             check(&facts(&[&HALF_OPEN[1..], &known].concat(), &[])).unwrap()
         };
         for (drops, setting, now, words) in [

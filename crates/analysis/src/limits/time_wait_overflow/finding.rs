@@ -1,6 +1,6 @@
 //! When `time-wait-overflow` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::Limit;
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::sysctl;
@@ -14,10 +14,11 @@ const LIFE_S: f64 = 60.0;
 
 /// Fires when the counter climbs and something else is found to limit.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let per_s = facts.value("time_wait_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
+    let per_s =
+        facts.value(FactId::time_wait_overflows_per_s).filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let names_a_cause = |limit: &&Limit| limit.is_fault && limit.id != LimitId::TimeWaitOverflow;
     crate::limits::ALL.iter().filter(names_a_cause).find_map(|limit| (limit.check)(facts))?;
-    let kept = facts.value("time_wait_limit");
+    let kept = facts.value(FactId::time_wait_limit);
     let room = kept.map_or(String::new(), |kept| format!(" ({})", format_number(kept)));
     // What overflows was closed, and what is kept was closed in the last minute.
     let closed_per_s = per_s + kept.unwrap_or(0.0) / LIFE_S;
@@ -30,12 +31,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: 0.3,
         explains_fraction: Some(0.0),
-        facts: facts.cite(&[
-            "time_wait_overflows",
-            "time_wait_overflows_per_s",
-            "time_wait_limit",
-            "time_wait_mean",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            time_wait_overflows, time_wait_overflows_per_s, time_wait_limit, time_wait_mean,
+        }),
         remedies: vec![sysctl(
             "net.ipv4.tcp_max_tw_buckets",
             kept,
@@ -57,17 +55,17 @@ mod tests {
 
     #[test]
     fn it_stands_beside_a_cause_and_never_alone() {
-        let overflows = [("time_wait_overflows_per_s", 80.0), ("time_wait_limit", 64.0)];
+        let overflows = [(FactId::time_wait_overflows_per_s, 80.0), (FactId::time_wait_limit, 64.0)];
         assert!(check(&facts(&overflows, &[])).is_none());
-        let healthy = [("cpu_busy_fraction", 0.3), ("accept_queue_mean", 0.0)];
+        let healthy = [(FactId::cpu_busy_fraction, 0.3), (FactId::accept_queue_mean, 0.0)];
         let all = findings(&facts(&[&overflows[..], &healthy[..]].concat(), &[]));
         assert_eq!((all.len(), all[0].id.as_str()), (1, "healthy"));
-        let queued = [("cpu_busy_fraction", 0.99), ("cores", 2.0), ("run_queue_mean", 9.0)];
+        let queued = [(FactId::cpu_busy_fraction, 0.99), (FactId::cores, 2.0), (FactId::run_queue_mean, 9.0)];
         let all = findings(&facts(&[&overflows[..], &queued[..]].concat(), &[]));
         let ids: Vec<_> = all.iter().map(|finding| finding.id.as_str()).collect();
         assert_eq!(ids, ["cpu-saturated", "time-wait-overflow"]);
         assert_eq!(all[1].remedies[0].to.as_ref().and_then(|to| to.number()), Some(8192.0));
-        let rare = [("time_wait_overflows_per_s", 0.2)];
+        let rare = [(FactId::time_wait_overflows_per_s, 0.2)];
         assert!(check(&facts(&[&rare[..], &queued[..]].concat(), &[])).is_none());
     }
 }

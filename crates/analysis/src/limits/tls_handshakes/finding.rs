@@ -1,6 +1,6 @@
 //! When `tls-handshakes` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::request_cost::RequestCost;
 use crate::resources::syscall_cost::on_this_machine_us;
@@ -65,27 +65,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary: format!(
             "The processors are full with greetings: {} TLS handshakes a second{resumed}, for {} requests{}. {}",
             format_number(handshakes.per_s),
-            format_number(facts.ended_per_s().or(facts.value("server_requests_per_s"))?),
+            format_number(facts.ended_per_s().or(facts.value(FactId::server_requests_per_s))?),
             handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a key of the kind {key}")),
             saving.words,
         ),
         confidence: work.sure(saving.confidence),
         explains_fraction: Some(significant(saving.share, 3)),
-        facts: facts.cite(&[
-            "tls_handshakes_per_s",
-            "tls_resumed_fraction",
-            "tls_handshake_mean_us",
-            "connections_reused_fraction",
-            "new_connections_per_s",
-            "ended_per_s",
-            "server_requests_per_s",
-            "cpu_per_request_us",
-            "service_cpu_cores",
-            "service_cores_limit",
-            "cores",
-            "pressure_group_cpu_some_fraction",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            tls_handshakes_per_s, tls_resumed_fraction, tls_handshake_mean_us, connections_reused_fraction,
+            new_connections_per_s, ended_per_s, server_requests_per_s, cpu_per_request_us, service_cpu_cores,
+            service_cores_limit, cores, pressure_group_cpu_some_fraction, rate,
+        }),
         remedies: saving.remedies,
     })
 }
@@ -96,12 +86,12 @@ pub(crate) fn handshake_us(facts: &Facts) -> f64 {
 }
 
 fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
-    let per_s = facts.value("tls_handshakes_per_s").or(facts.value("new_connections_per_s"))?;
+    let per_s = facts.value(FactId::tls_handshakes_per_s).or(facts.value(FactId::new_connections_per_s))?;
     let key = site_profile::key(service, facts.request_targets.first());
     let sign_us = key.as_ref().map_or(SIGN_US[3].1, |key| {
         SIGN_US.iter().find(|(kind, _)| key.starts_with(kind)).map_or(SIGN_SMALL_US, |(_, us)| *us)
     });
-    Some(Handshakes { per_s, resumed: facts.value("tls_resumed_fraction"), sign_us, key })
+    Some(Handshakes { per_s, resumed: facts.value(FactId::tls_resumed_fraction), sign_us, key })
 }
 
 /// What saves most: connections that are kept where clients want that, sessions that are known again, a smaller key.
@@ -224,17 +214,17 @@ mod tests {
     use crate::settings::in_force::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
-    type Changes<'a> = &'a [(&'a str, f64)];
+    type Changes<'a> = &'a [(FactId, f64)];
 
     fn with(changes: Changes, settings: &[(&str, &str)], wants: Option<bool>) -> Option<Finding> {
         let base = [
-            ("service_cpu_cores", 0.98),
-            ("cores", 1.0),
-            ("cpu_per_request_us", 3300.0),
-            ("tls_handshakes_per_s", 300.0),
-            ("tls_resumed_fraction", 0.0),
-            ("connections_reused_fraction", 0.0),
-            ("ended_per_s", 300.0),
+            (FactId::service_cpu_cores, 0.98),
+            (FactId::cores, 1.0),
+            (FactId::cpu_per_request_us, 3300.0),
+            (FactId::tls_handshakes_per_s, 300.0),
+            (FactId::tls_resumed_fraction, 0.0),
+            (FactId::connections_reused_fraction, 0.0),
+            (FactId::ended_per_s, 300.0),
         ];
         let mut values = base.to_vec();
         values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
@@ -267,7 +257,7 @@ mod tests {
     #[test]
     fn connections_that_the_server_does_not_keep_come_first() {
         let off = [("KeepAlive", "Off"), ("KeepAliveTimeout", "15"), ("SSLCertificateFile key", "RSA 2048")];
-        let changes: Changes = &[("tls_resumed_fraction", 1.0), ("tls_handshakes_per_s", 1000.0)];
+        let changes: Changes = &[(FactId::tls_resumed_fraction, 1.0), (FactId::tls_handshakes_per_s, 1000.0)];
         let finding = with(changes, &off, Some(true)).unwrap();
         let remedy = &finding.remedies[0];
         assert_eq!(
@@ -285,10 +275,10 @@ mod tests {
     fn handshakes_that_cost_little_are_no_finding() {
         let all = [&FORGETS[..], &[LARGE]].concat();
         for changes in [
-            &[("tls_handshakes_per_s", 20.0)][..],
-            &[("service_cpu_cores", 0.2)],
-            &[("connections_reused_fraction", 0.9)],
-            &[("tls_resumed_fraction", 0.95)],
+            &[(FactId::tls_handshakes_per_s, 20.0)][..],
+            &[(FactId::service_cpu_cores, 0.2)],
+            &[(FactId::connections_reused_fraction, 0.9)],
+            &[(FactId::tls_resumed_fraction, 0.95)],
         ] {
             assert!(with(changes, &all, Some(false)).is_none(), "{changes:?}");
         }

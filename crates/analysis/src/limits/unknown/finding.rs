@@ -1,6 +1,6 @@
 //! When `unknown` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted::behind;
 use crate::resources::processors::own_cores;
@@ -13,19 +13,19 @@ use webdyno_model::diagnosis::Finding;
 const WORKING_FRACTION_MAX: f64 = 0.5;
 
 /// What would have said most, by the fact that there would be: `(fact, what it needs)`.
-const WOULD_TELL: [(&str, &str); 5] = [
-    ("scoreboard_full_fraction", "Apache's status page (mod_status), for what its workers do"),
-    ("accept_queue_mean", "the sockets of the port, for who waits for a worker"),
-    ("service_cpu_cores", "the service's processes, for who uses the processors"),
-    ("cpu_busy_fraction", "the machine's processors"),
-    ("memory_available_min_bytes", "the machine's memory"),
+const WOULD_TELL: [(FactId, &str); 5] = [
+    (FactId::scoreboard_full_fraction, "Apache's status page (mod_status), for what its workers do"),
+    (FactId::accept_queue_mean, "the sockets of the port, for who waits for a worker"),
+    (FactId::service_cpu_cores, "the service's processes, for who uses the processors"),
+    (FactId::cpu_busy_fraction, "the machine's processors"),
+    (FactId::memory_available_min_bytes, "the machine's memory"),
 ];
 
 /// Fires always: [`crate::diagnosis::ranking`] asks it only when no other rule fired.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let stopped =
         facts.brake.as_ref().map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
-    let failed = facts.value("failed_fraction").filter(|failed| *failed > 0.001);
+    let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed > 0.001);
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
     Some(Finding {
@@ -38,26 +38,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: 0.3,
         explains_fraction: None,
-        facts: facts.cite(&[
-            "rate",
-            "offered_rate",
-            "failed_fraction",
-            "response_time_mean_us",
-            "response_time_first_us",
-            "response_time_inflation",
-            "connect_time_max_us",
-            "usable_busy_fraction",
-            "cpu_busy_fraction",
-            "service_cpu_cores",
-            "accept_queue_mean",
-            "scoreboard_full_fraction",
-            "workers_busy_mean",
-            "workers_idle_mean",
-            "worker_time_mean_us",
-            "backend_time_mean_us",
-            "backend_queue_mean",
-            "worker_time_first_us",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            rate, offered_rate, failed_fraction, response_time_mean_us, response_time_first_us,
+            response_time_inflation, connect_time_max_us, usable_busy_fraction, cpu_busy_fraction,
+            service_cpu_cores, accept_queue_mean, scoreboard_full_fraction, workers_busy_mean,
+            workers_idle_mean, worker_time_mean_us, backend_time_mean_us, backend_queue_mean,
+            worker_time_first_us,
+        }),
         remedies: vec![],
     })
 }
@@ -98,8 +85,8 @@ fn in_turn(facts: &Facts) -> String {
     if let Some(told) = workers.and_then(|workers| behind::in_turn(facts, workers)) {
         return told;
     }
-    let times = facts.value("response_time_first_us").zip(facts.value("response_time_mean_us"));
-    times.zip(facts.value("rate")).map_or(String::new(), |((first, usual), rate)| {
+    let times = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
+    times.zip(facts.value(FactId::rate)).map_or(String::new(), |((first, usual), rate)| {
         format!(
             " The first answers took {} and later ones take {}: requests wait for each other, in something that lets {} a second through.",
             format_time(first),
@@ -110,8 +97,8 @@ fn in_turn(facts: &Facts) -> String {
 }
 
 fn not_seen(facts: &Facts) -> String {
-    let apache = |fact: &str| fact != "scoreboard_full_fraction" || facts.is_service("apache");
-    let missing = WOULD_TELL.iter().filter(|(fact, _)| facts.value(fact).is_none() && apache(fact));
+    let apache = |fact: FactId| fact != FactId::scoreboard_full_fraction || facts.is_service("apache");
+    let missing = WOULD_TELL.iter().filter(|(fact, _)| facts.value(*fact).is_none() && apache(*fact));
     let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();
     if missing.is_empty() { String::new() } else { format!(" Not seen: {}.", missing.join("; ")) }
 }
@@ -121,12 +108,12 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const SLOW: [(&str, f64); 5] = [
-        ("response_time_mean_us", 900_000.0),
-        ("worker_time_mean_us", 880_000.0),
-        ("rate", 10.0),
-        ("failed_fraction", 0.05),
-        ("service_cpu_cores", 0.02),
+    const SLOW: [(FactId, f64); 5] = [
+        (FactId::response_time_mean_us, 900_000.0),
+        (FactId::worker_time_mean_us, 880_000.0),
+        (FactId::rate, 10.0),
+        (FactId::failed_fraction, 0.05),
+        (FactId::service_cpu_cores, 0.02),
     ];
 
     #[test]
@@ -136,13 +123,14 @@ mod tests {
         let worker = "spent in a worker (880 ms): 2 ms of it on a processor, so that it waits";
         assert!(finding.summary.contains(worker), "{}", finding.summary);
         assert!(finding.confidence < 0.5);
-        let busy = SLOW.map(|(name, value)| (name, if name == "service_cpu_cores" { 8.0 } else { value }));
+        let busy =
+            SLOW.map(|(name, value)| (name, if name == FactId::service_cpu_cores { 8.0 } else { value }));
         assert!(check(&facts(&busy, &[])).unwrap().summary.contains("(880 ms), which points"));
     }
 
     #[test]
     fn requests_that_wait_for_each_other_are_told() {
-        let seen = [&SLOW[..], &[("response_time_first_us", 50_000.0)]].concat();
+        let seen = [&SLOW[..], &[(FactId::response_time_first_us, 50_000.0)]].concat();
         let summary = check(&facts(&seen, &[])).unwrap().summary;
         let told = "took 50 ms and later ones take 900 ms: requests wait for each other, in something that lets 10 a second";
         assert!(summary.contains(told), "{summary}");

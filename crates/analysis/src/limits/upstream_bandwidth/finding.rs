@@ -1,6 +1,6 @@
 //! When `upstream-bandwidth` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::network_saturated;
 use crate::resources::time_breakdown::noticed_queue;
@@ -30,41 +30,30 @@ const BYTES_PER_S_MIN: f64 = 125_000.0;
 const EXPLAINS: f64 = 0.85;
 
 /// What the finding rests on.
-const CITED: &[&str] = &[
-    "received_bytes_per_s",
-    "received_spread_fraction",
-    "received_bytes_per_answer",
-    "nic_sent_bits_per_s",
-    "nic_sent_spread_fraction",
-    "round_trip_mean_us",
-    "round_trip_min_us",
-    "retransmits",
-    "retransmits_per_s",
-    "retransmitted_fraction",
-    "receiving_fraction",
-    "response_time_inflation",
-    "accept_queue_mean",
-    "workers_idle_mean",
-    "rate",
-];
+const CITED: &[FactId] = &fact_ids! {
+    received_bytes_per_s, received_spread_fraction, received_bytes_per_answer, nic_sent_bits_per_s,
+    nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, retransmits, retransmits_per_s,
+    retransmitted_fraction, receiving_fraction, response_time_inflation, accept_queue_mean, workers_idle_mean,
+    rate,
+};
 
 /// Fires when the way to the visitors is full and nothing of the server is.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if is_server_at_limit(facts) {
         return None;
     }
-    let again = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MIN)
-        && facts.value("retransmits").is_some_and(|count| count >= RETRANSMITS_MIN);
-    let much = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MUCH);
-    let round_trips = facts.value("round_trip_mean_us").zip(facts.value("round_trip_min_us"));
+    let again = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MIN)
+        && facts.value(FactId::retransmits).is_some_and(|count| count >= RETRANSMITS_MIN);
+    let much = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MUCH);
+    let round_trips = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
     let excess_us = if again { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
     let waits =
         round_trips.filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= excess_us);
     let busiest = busiest_interface(facts);
-    let bytes = facts.value("received_bytes_per_s").or(busiest.map(|(bytes, _)| bytes))?;
-    let spread = facts.value("received_spread_fraction").or(busiest.and_then(|(_, spread)| spread));
+    let bytes = facts.value(FactId::received_bytes_per_s).or(busiest.map(|(bytes, _)| bytes))?;
+    let spread = facts.value(FactId::received_spread_fraction).or(busiest.and_then(|(_, spread)| spread));
     let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
-    let slow = facts.value("response_time_inflation").is_none_or(|ratio| ratio >= INFLATION_MIN);
+    let slow = facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
     if bytes < BYTES_PER_S_MIN || !flat || !slow {
         return None;
     }
@@ -83,7 +72,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         )
     });
     let again = facts
-        .value("retransmits")
+        .value(FactId::retransmits)
         .filter(|_| again)
         .map_or(String::new(), |count| format!(" The server sent {} segments again.", format_number(count)));
     Some(Finding {
@@ -105,16 +94,17 @@ fn is_server_at_limit(facts: &Facts) -> bool {
     network_saturated::finding::fullest(facts).is_some()
         || noticed_queue(facts).is_some()
         || workers::is_limit_reached(facts)
-        || facts.value("listen_drops_per_s").is_some_and(|drops| drops >= 1.0)
+        || facts.value(FactId::listen_drops_per_s).is_some_and(|drops| drops >= 1.0)
         || crate::limits::conntrack_full::finding::is_full(facts) == Some(true)
 }
 
 /// Of the interface that sends most: bytes a second, and how much they differ from one second to the other.
 fn busiest_interface(facts: &Facts) -> Option<(f64, Option<f64>)> {
-    let outer =
-        facts.each("nic_sent_bits_per_s").filter(|(name, _)| network_saturated::finding::plain(name) != "lo");
+    let outer = facts
+        .each(FactId::nic_sent_bits_per_s)
+        .filter(|(name, _)| network_saturated::finding::plain(name) != "lo");
     let (name, bits) = outer.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some((bits / 8.0, facts.value_of("nic_sent_spread_fraction", name)))
+    Some((bits / 8.0, facts.value_of(FactId::nic_sent_spread_fraction, name)))
 }
 
 #[cfg(test)]
@@ -122,22 +112,22 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts_of_several;
 
-    const FULL: &[(&str, f64)] = &[
-        ("received_bytes_per_s", 1.2e6),
-        ("received_spread_fraction", 0.02),
-        ("round_trip_mean_us", 400_000.0),
-        ("round_trip_min_us", 900.0),
-        ("retransmits", 40.0),
-        ("retransmitted_fraction", 0.006),
-        ("response_time_inflation", 2.0),
-        ("accept_queue_mean", 0.0),
+    const FULL: &[(FactId, f64)] = &[
+        (FactId::received_bytes_per_s, 1.2e6),
+        (FactId::received_spread_fraction, 0.02),
+        (FactId::round_trip_mean_us, 400_000.0),
+        (FactId::round_trip_min_us, 900.0),
+        (FactId::retransmits, 40.0),
+        (FactId::retransmitted_fraction, 0.006),
+        (FactId::response_time_inflation, 2.0),
+        (FactId::accept_queue_mean, 0.0),
     ];
 
-    const LINKS: [(&str, &str, f64); 4] = [
-        ("nic_sent_bits_per_s", "eth0", 1e7),
-        ("nic_sent_spread_fraction", "eth0", 0.03),
-        ("nic_sent_bits_per_s", "lo", 3e7),
-        ("nic_sent_spread_fraction", "lo", 0.9),
+    const LINKS: [(FactId, &str, f64); 4] = [
+        (FactId::nic_sent_bits_per_s, "eth0", 1e7),
+        (FactId::nic_sent_spread_fraction, "eth0", 0.03),
+        (FactId::nic_sent_bits_per_s, "lo", 3e7),
+        (FactId::nic_sent_spread_fraction, "lo", 0.9),
     ];
 
     #[test]
@@ -145,30 +135,30 @@ mod tests {
         const UNKNOWN: f64 = f64::NAN;
         for (changes, confidence) in [
             (&[][..], Some(0.9)),
-            (&[("retransmits", 2.0)][..], Some(0.7)),
+            (&[(FactId::retransmits, 2.0)][..], Some(0.7)),
             // Seen from the server alone.
             (
                 &[
-                    ("round_trip_mean_us", UNKNOWN),
-                    ("received_bytes_per_s", UNKNOWN),
-                    ("received_spread_fraction", UNKNOWN),
-                    ("response_time_inflation", UNKNOWN),
-                    ("retransmitted_fraction", 0.03),
+                    (FactId::round_trip_mean_us, UNKNOWN),
+                    (FactId::received_bytes_per_s, UNKNOWN),
+                    (FactId::received_spread_fraction, UNKNOWN),
+                    (FactId::response_time_inflation, UNKNOWN),
+                    (FactId::retransmitted_fraction, 0.03),
                 ][..],
                 Some(0.5),
             ),
             // A short queue that overflows all the time.
-            (&[("round_trip_mean_us", 15_000.0)][..], Some(0.9)),
-            (&[("round_trip_mean_us", 15_000.0), ("retransmits", 2.0)][..], None),
+            (&[(FactId::round_trip_mean_us, 15_000.0)][..], Some(0.9)),
+            (&[(FactId::round_trip_mean_us, 15_000.0), (FactId::retransmits, 2.0)][..], None),
             // A line that loses packets without a queue, one that is far, and one that nothing waits for.
-            (&[("round_trip_mean_us", 3000.0)][..], None),
-            (&[("round_trip_min_us", 390_000.0)][..], None),
-            (&[("response_time_inflation", 1.1)][..], None),
-            (&[("received_spread_fraction", 0.5)][..], None),
-            (&[("received_bytes_per_s", 20_000.0)][..], None),
+            (&[(FactId::round_trip_mean_us, 3000.0)][..], None),
+            (&[(FactId::round_trip_min_us, 390_000.0)][..], None),
+            (&[(FactId::response_time_inflation, 1.1)][..], None),
+            (&[(FactId::received_spread_fraction, 0.5)][..], None),
+            (&[(FactId::received_bytes_per_s, 20_000.0)][..], None),
             // The server itself makes them wait.
-            (&[("accept_queue_mean", 300.0)][..], None),
-            (&[("conntrack_full_fraction", 0.9)][..], None),
+            (&[(FactId::accept_queue_mean, 300.0)][..], None),
+            (&[(FactId::conntrack_full_fraction, 0.9)][..], None),
         ] {
             let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
             let changed = changes.iter().filter(|(_, value)| value.is_finite());

@@ -1,6 +1,6 @@
 //! When `worker-memory-growth` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{memory_evidence, memory_pressure};
 use crate::wording::{format_bytes, format_number};
@@ -33,15 +33,16 @@ const WORKER_BYTES_MIN: f64 = 4e6;
 /// How sure it is that workers grow and go on growing, and that this fills the memory.
 fn growth(facts: &Facts) -> Option<f64> {
     let evidence = memory_evidence::evidence(facts)?;
-    let within = facts.value("worker_growth_within_bytes").filter(|bytes| *bytes > 0.0)?;
-    let (age_s, workers) = (facts.value("worker_age_mean_s")?, facts.value("worker_count_mean")?);
+    let within = facts.value(FactId::worker_growth_within_bytes).filter(|bytes| *bytes > 0.0)?;
+    let (age_s, workers) = (facts.value(FactId::worker_age_mean_s)?, facts.value(FactId::worker_count_mean)?);
     if within / 1000.0 * age_s * workers < TAKEN_FRACTION_MIN * memory_pressure::limit_bytes(facts)? {
         return None;
     }
-    let rises = facts.value("worker_largest_rise_bytes").zip(facts.value("worker_memory_largest_bytes"));
+    let rises =
+        facts.value(FactId::worker_largest_rise_bytes).zip(facts.value(FactId::worker_memory_largest_bytes));
     let rises = rises.is_some_and(|(rise, largest)| rise >= RISE_FRACTION_MIN * largest);
-    let by_age = facts.value("worker_growth_by_age_bytes").is_some_and(|bytes| bytes > 0.0)
-        && facts.value("worker_growth_by_age_explained").is_some_and(|share| share >= EXPLAINED_MIN);
+    let by_age = facts.value(FactId::worker_growth_by_age_bytes).is_some_and(|bytes| bytes > 0.0)
+        && facts.value(FactId::worker_growth_by_age_explained).is_some_and(|share| share >= EXPLAINED_MIN);
     let sure = match (rises, by_age) {
         (true, true) => 0.95,
         (true, false) | (false, true) => 0.85,
@@ -59,12 +60,12 @@ pub(crate) fn is_proven(facts: &Facts) -> bool {
 pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence = growth(facts)?;
     let evidence = memory_evidence::evidence(facts)?;
-    let within = facts.value("worker_growth_within_bytes")?;
+    let within = facts.value(FactId::worker_growth_within_bytes)?;
     let each = growth_per_connection(facts);
     let per_connection = each.map_or(String::new(), |bytes| {
         format!(", which is some {} with each connection", format_bytes(bytes))
     });
-    let by_age = facts.value("worker_growth_by_age_explained").filter(|share| *share >= EXPLAINED_MIN);
+    let by_age = facts.value(FactId::worker_growth_by_age_explained).filter(|share| *share >= EXPLAINED_MIN);
     let by_age = by_age.map_or(String::new(), |share| {
         format!(" Their age explains {:.0}% of the differences between them.", share * 100.0)
     });
@@ -78,45 +79,36 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: memory_evidence::lost_fraction(facts),
-        facts: facts.cite(&[
-            "worker_growth_within_bytes",
-            "worker_growth_by_age_bytes",
-            "worker_growth_by_age_explained",
-            "worker_largest_rise_bytes",
-            "worker_memory_largest_bytes",
-            "worker_memory_mean_bytes",
-            "worker_age_mean_s",
-            "worker_count_mean",
-            "new_connections_per_s",
-            "group_oom_kills",
-            "oom_kills",
-            "swapped_in_pages_per_s",
-            "memory_limit_bytes",
-            "memory_used_in_limit_max_bytes",
-            "failed_fraction",
-            "rate",
-        ]),
+        facts: facts.cite(&fact_ids! {
+            worker_growth_within_bytes, worker_growth_by_age_bytes, worker_growth_by_age_explained,
+            worker_largest_rise_bytes, worker_memory_largest_bytes, worker_memory_mean_bytes,
+            worker_age_mean_s, worker_count_mean, new_connections_per_s, group_oom_kills, oom_kills,
+            swapped_in_pages_per_s, memory_limit_bytes, memory_used_in_limit_max_bytes, failed_fraction, rate,
+        }),
         remedies: remedy(facts).into_iter().collect(),
     })
 }
 
 /// Connections that all workers together take in a second.
 fn connections_per_s(facts: &Facts) -> Option<f64> {
-    let known = ["new_connections_per_s", "connections_opened_per_s", "server_requests_per_s", "rate"];
+    let known = fact_ids! {
+        new_connections_per_s, connections_opened_per_s, server_requests_per_s, rate,
+    };
     known.into_iter().filter_map(|name| facts.value(name)).find(|rate| *rate > 0.0)
 }
 
 /// What a worker gains with a connection.
 fn growth_per_connection(facts: &Facts) -> Option<f64> {
-    let per_s = facts.value("worker_growth_within_bytes")? / 1000.0 * facts.value("worker_count_mean")?;
+    let per_s =
+        facts.value(FactId::worker_growth_within_bytes)? / 1000.0 * facts.value(FactId::worker_count_mean)?;
     Some(per_s / connections_per_s(facts)?)
 }
 
 fn remedy(facts: &Facts) -> Option<Remedy> {
     let (each, per_s) = (growth_per_connection(facts)?, connections_per_s(facts)?);
-    let (age_s, workers) = (facts.value("worker_age_mean_s")?, facts.value("worker_count_mean")?);
-    let grown = facts.value("worker_growth_within_bytes")? / 1000.0 * age_s;
-    let fresh = (facts.value("worker_memory_mean_bytes")? - grown).max(WORKER_BYTES_MIN);
+    let (age_s, workers) = (facts.value(FactId::worker_age_mean_s)?, facts.value(FactId::worker_count_mean)?);
+    let grown = facts.value(FactId::worker_growth_within_bytes)? / 1000.0 * age_s;
+    let fresh = (facts.value(FactId::worker_memory_mean_bytes)? - grown).max(WORKER_BYTES_MIN);
     let tenth = ALLOWED_FRACTION * fresh / each;
     let renewed = per_s / RENEWED_PER_S_MAX;
     // Memory for as much growth as all workers may have at their end.
@@ -162,21 +154,21 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const LEAKING: [(&str, f64); 11] = [
-        ("group_oom_kills", 3.0),
-        ("memory_limit_bytes", 268e6),
-        ("memory_total_bytes", 16e9),
-        ("worker_growth_within_bytes", 1.5e9),
-        ("worker_growth_by_age_bytes", 1.5e9),
-        ("worker_growth_by_age_explained", 0.99),
-        ("worker_largest_rise_bytes", 9e6),
-        ("worker_memory_largest_bytes", 38e6),
-        ("worker_memory_mean_bytes", 33e6),
-        ("worker_age_mean_s", 18.0),
-        ("worker_count_mean", 9.0),
+    const LEAKING: [(FactId, f64); 11] = [
+        (FactId::group_oom_kills, 3.0),
+        (FactId::memory_limit_bytes, 268e6),
+        (FactId::memory_total_bytes, 16e9),
+        (FactId::worker_growth_within_bytes, 1.5e9),
+        (FactId::worker_growth_by_age_bytes, 1.5e9),
+        (FactId::worker_growth_by_age_explained, 0.99),
+        (FactId::worker_largest_rise_bytes, 9e6),
+        (FactId::worker_memory_largest_bytes, 38e6),
+        (FactId::worker_memory_mean_bytes, 33e6),
+        (FactId::worker_age_mean_s, 18.0),
+        (FactId::worker_count_mean, 9.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = LEAKING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
         check(&facts(&values, &[("MaxConnectionsPerChild", 0)]))
@@ -187,13 +179,16 @@ mod tests {
         let unseen = f64::NAN;
         for (changes, confidence) in [
             (vec![], Some(0.9)),
-            (vec![("worker_growth_by_age_explained", unseen)], Some(0.85)),
-            (vec![("worker_largest_rise_bytes", 0.0)], Some(0.85)),
+            (vec![(FactId::worker_growth_by_age_explained, unseen)], Some(0.85)),
+            (vec![(FactId::worker_largest_rise_bytes, 0.0)], Some(0.85)),
             // Workers that are warm: they gained once.
-            (vec![("worker_largest_rise_bytes", 0.0), ("worker_growth_by_age_explained", 0.6)], None),
-            (vec![("group_oom_kills", 0.0)], None),
-            (vec![("worker_growth_within_bytes", 0.2e9)], None),
-            (vec![("worker_count_mean", unseen)], None),
+            (
+                vec![(FactId::worker_largest_rise_bytes, 0.0), (FactId::worker_growth_by_age_explained, 0.6)],
+                None,
+            ),
+            (vec![(FactId::group_oom_kills, 0.0)], None),
+            (vec![(FactId::worker_growth_within_bytes, 0.2e9)], None),
+            (vec![(FactId::worker_count_mean, unseen)], None),
         ] {
             assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{changes:?}");
         }
@@ -201,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_worker_lives_until_it_matters_and_not_less_than_can_be_renewed() {
-        let to = |changes: &[(&str, f64)]| with(changes).unwrap().remedies.first()?.to.clone()?.number();
+        let to = |changes: &[(FactId, f64)]| with(changes).unwrap().remedies.first()?.to.clone()?.number();
         // 13.5 MB a second for 250 connections are 54 kB each; a tenth of 6 MB would be 11 connections.
-        assert_eq!(to(&[("new_connections_per_s", 250.0)]), Some(125.0));
+        assert_eq!(to(&[(FactId::new_connections_per_s, 250.0)]), Some(125.0));
         // Of 5 connections a second each costs 2.7 MB: memory fits no more, and ten is the least.
-        assert_eq!(to(&[("new_connections_per_s", 5.0)]), Some(10.0));
-        assert_eq!(to(&[("new_connections_per_s", 0.0)]), None);
+        assert_eq!(to(&[(FactId::new_connections_per_s, 5.0)]), Some(10.0));
+        assert_eq!(to(&[(FactId::new_connections_per_s, 0.0)]), None);
     }
 }

@@ -1,6 +1,6 @@
 //! When `working-set-exceeds-memory` is found, what proves it, and what to change.
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::memory_pressure;
 use crate::wording::{format_bytes, format_number};
@@ -42,7 +42,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         || memory_pressure::is_short(facts) == Some(true)
         || programs_swap(facts)
         || !is_lost(facts)
-        || facts.value("group_oom_kills").is_some_and(|kills| kills >= 1.0)
+        || facts.value(FactId::group_oom_kills).is_some_and(|kills| kills >= 1.0)
     {
         return None;
     }
@@ -51,7 +51,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if served.is_some_and(|served| served < SERVED_SHARE_MIN * again || again < MISSED_SHARE_MIN * served) {
         return None;
     }
-    let own = facts.value("pressure_group_io_some_fraction").is_some();
+    let own = facts.value(FactId::pressure_group_io_some_fraction).is_some();
     let confidence = match (own, served, memory_pressure::is_short(facts)) {
         (true, Some(_), Some(false)) => 0.9,
         (_, Some(_), Some(false)) => 0.8,
@@ -74,53 +74,47 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const CITED: &[&str] = &[
-    "group_file_refaults_per_s",
-    "file_refaults_per_s",
-    "pressure_group_io_some_fraction",
-    "pressure_io_some_fraction",
-    "disk_read_bytes_per_s",
-    "disk_busy_fraction",
-    "served_bytes_per_s",
-    "served_bytes_status_per_s",
-    "served_bytes_log_per_s",
-    "group_page_cache_mean_bytes",
-    "group_memory_used_max_bytes",
-    "memory_used_in_limit_max_bytes",
-    "memory_limit_bytes",
-    "memory_available_min_bytes",
-    "swapped_in_pages_per_s",
-    "response_time_inflation",
-    "offered_rate",
-    "rate",
-];
+const CITED: &[FactId] = &fact_ids! {
+    group_file_refaults_per_s, file_refaults_per_s, pressure_group_io_some_fraction,
+    pressure_io_some_fraction, disk_read_bytes_per_s, disk_busy_fraction, served_bytes_per_s,
+    served_bytes_status_per_s, served_bytes_log_per_s, group_page_cache_mean_bytes,
+    group_memory_used_max_bytes, memory_used_in_limit_max_bytes, memory_limit_bytes,
+    memory_available_min_bytes, swapped_in_pages_per_s, response_time_inflation, offered_rate, rate,
+};
 
 fn refaults(facts: &Facts) -> Option<f64> {
-    facts.value("group_file_refaults_per_s").or_else(|| facts.value("file_refaults_per_s"))
+    facts.value(FactId::group_file_refaults_per_s).or_else(|| facts.value(FactId::file_refaults_per_s))
 }
 
 fn waiting(facts: &Facts) -> Option<f64> {
-    facts.value("pressure_group_io_some_fraction").or_else(|| facts.value("pressure_io_some_fraction"))
+    facts
+        .value(FactId::pressure_group_io_some_fraction)
+        .or_else(|| facts.value(FactId::pressure_io_some_fraction))
 }
 
 /// Bytes that go out to visitors, by whoever tells.
 fn served(facts: &Facts) -> Option<f64> {
-    let known = ["served_bytes_per_s", "served_bytes_status_per_s", "served_bytes_log_per_s"];
+    let known =
+        [FactId::served_bytes_per_s, FactId::served_bytes_status_per_s, FactId::served_bytes_log_per_s];
     known.into_iter().find_map(|name| facts.value(name))
 }
 
 /// What is read again in bytes a second. The machine's counter has neighbours in it, but no more than its disks read.
 fn again_bytes(facts: &Facts, refaults: f64) -> f64 {
     let bytes = refaults * PAGE_BYTES;
-    let read =
-        facts.value("disk_read_bytes_per_s").filter(|_| facts.value("group_file_refaults_per_s").is_none());
+    let read = facts
+        .value(FactId::disk_read_bytes_per_s)
+        .filter(|_| facts.value(FactId::group_file_refaults_per_s).is_none());
     read.map_or(bytes, |read| bytes.min(read))
 }
 
 /// Whether pages of programs travel as well, more than a few that nobody had needed for long.
 fn programs_swap(facts: &Facts) -> bool {
-    let own = facts.value("group_anonymous_refaults_per_s").zip(facts.value("group_file_refaults_per_s"));
-    let machine = || facts.value("swapped_in_pages_per_s").zip(facts.value("file_refaults_per_s"));
+    let own = facts
+        .value(FactId::group_anonymous_refaults_per_s)
+        .zip(facts.value(FactId::group_file_refaults_per_s));
+    let machine =
+        || facts.value(FactId::swapped_in_pages_per_s).zip(facts.value(FactId::file_refaults_per_s));
     own.or_else(machine).is_some_and(|(swapped, files)| swapped > SWAPPED_SHARE_MAX * files)
 }
 
@@ -130,10 +124,10 @@ fn is_lost(facts: &Facts) -> bool {
         return true;
     }
     let behind = facts
-        .value("rate")
-        .zip(facts.value("offered_rate"))
+        .value(FactId::rate)
+        .zip(facts.value(FactId::offered_rate))
         .is_some_and(|(rate, offered)| rate < 0.95 * offered);
-    behind || facts.value("response_time_inflation").is_none_or(|times| times >= INFLATION_MIN)
+    behind || facts.value(FactId::response_time_inflation).is_none_or(|times| times >= INFLATION_MIN)
 }
 
 /// Memory that would hold all files that are asked for, if all are asked for alike: of them the share that is found in
@@ -143,9 +137,9 @@ fn memory_needed(facts: &Facts, again: f64, served: Option<f64>) -> Option<f64> 
     let limit = memory_pressure::limit_bytes(facts)?;
     let machine = || {
         (memory_pressure::is_limited(facts) == Some(false))
-            .then(|| facts.value("memory_available_min_bytes"))?
+            .then(|| facts.value(FactId::memory_available_min_bytes))?
     };
-    let cached = facts.value("group_page_cache_mean_bytes").or_else(machine)?;
+    let cached = facts.value(FactId::group_page_cache_mean_bytes).or_else(machine)?;
     Some(significant(limit + cached * missed / (1.0 - missed), 2))
 }
 
@@ -177,21 +171,21 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const MISSING: [(&str, f64); 11] = [
-        ("file_refaults_per_s", 4000.0),
-        ("swapped_in_pages_per_s", 10.0),
-        ("pressure_group_io_some_fraction", 0.9),
-        ("memory_limit_bytes", 80e6),
-        ("memory_total_bytes", 16e9),
-        ("group_memory_used_max_bytes", 79.9e6),
-        ("memory_used_in_limit_max_bytes", 30e6),
-        ("group_page_cache_mean_bytes", 50e6),
-        ("disk_read_bytes_per_s", 20e6),
-        ("served_bytes_per_s", 24e6),
-        ("response_time_inflation", 5.0),
+    const MISSING: [(FactId, f64); 11] = [
+        (FactId::file_refaults_per_s, 4000.0),
+        (FactId::swapped_in_pages_per_s, 10.0),
+        (FactId::pressure_group_io_some_fraction, 0.9),
+        (FactId::memory_limit_bytes, 80e6),
+        (FactId::memory_total_bytes, 16e9),
+        (FactId::group_memory_used_max_bytes, 79.9e6),
+        (FactId::memory_used_in_limit_max_bytes, 30e6),
+        (FactId::group_page_cache_mean_bytes, 50e6),
+        (FactId::disk_read_bytes_per_s, 20e6),
+        (FactId::served_bytes_per_s, 24e6),
+        (FactId::response_time_inflation, 5.0),
     ];
 
-    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         let kept = MISSING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
         check(&facts(&values, &[]))
@@ -203,7 +197,7 @@ mod tests {
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.9)));
         // 4000 pages are 16.4 MB of 24 MB: the 50 MB that are in memory serve a third, all of them are 158 MB.
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(190_000_000)));
-        assert!(with(&[("served_bytes_per_s", f64::NAN)]).unwrap().remedies[0].to.is_none());
+        assert!(with(&[(FactId::served_bytes_per_s, f64::NAN)]).unwrap().remedies[0].to.is_none());
     }
 
     #[test]
@@ -211,18 +205,34 @@ mod tests {
         let unseen = f64::NAN;
         for (changes, confidence) in [
             (
-                vec![("pressure_group_io_some_fraction", unseen), ("pressure_io_some_fraction", 0.9)],
+                vec![
+                    (FactId::pressure_group_io_some_fraction, unseen),
+                    (FactId::pressure_io_some_fraction, 0.9),
+                ],
                 Some(0.8),
             ),
-            (vec![("group_file_refaults_per_s", 10.0)], None),
-            (vec![("pressure_group_io_some_fraction", 0.05), ("pressure_io_some_fraction", 0.9)], None),
-            (vec![("memory_used_in_limit_max_bytes", 78e6)], None),
-            (vec![("group_memory_used_max_bytes", 60e6)], None),
-            (vec![("swapped_in_pages_per_s", 3000.0)], None),
+            (vec![(FactId::group_file_refaults_per_s, 10.0)], None),
+            (
+                vec![
+                    (FactId::pressure_group_io_some_fraction, 0.05),
+                    (FactId::pressure_io_some_fraction, 0.9),
+                ],
+                None,
+            ),
+            (vec![(FactId::memory_used_in_limit_max_bytes, 78e6)], None),
+            (vec![(FactId::group_memory_used_max_bytes, 60e6)], None),
+            (vec![(FactId::swapped_in_pages_per_s, 3000.0)], None),
             // Sorts on disk: far more is read than goes out.
-            (vec![("served_bytes_per_s", 1e6)], None),
-            (vec![("response_time_inflation", 1.01)], None),
-            (vec![("response_time_inflation", 1.2), ("rate", 40.0), ("offered_rate", 60.0)], Some(0.9)),
+            (vec![(FactId::served_bytes_per_s, 1e6)], None),
+            (vec![(FactId::response_time_inflation, 1.01)], None),
+            (
+                vec![
+                    (FactId::response_time_inflation, 1.2),
+                    (FactId::rate, 40.0),
+                    (FactId::offered_rate, 60.0),
+                ],
+                Some(0.9),
+            ),
         ] {
             assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{changes:?}");
         }

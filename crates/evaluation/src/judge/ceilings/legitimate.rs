@@ -2,6 +2,7 @@
 //! what was measured in both.
 
 use super::Seen;
+use webdyno_analysis::facts::FactId;
 use webdyno_analysis::limits::ceiling::ResourceCeiling;
 
 /// What differs by more than this share makes another load.
@@ -31,7 +32,7 @@ const ROWS_MIN: f64 = 1000.0;
 /// The bytes of an answer.
 fn bytes(other: &Seen, bound: &Seen) -> Option<String> {
     let of = |seen: &Seen| {
-        let bytes = seen.facts.value("received_bytes_per_request");
+        let bytes = seen.facts.value(FactId::received_bytes_per_request);
         bytes.filter(|bytes| are_good(seen) && *bytes > 0.0)
     };
     let (there, here) = of(other).zip(of(bound))?;
@@ -41,7 +42,7 @@ fn bytes(other: &Seen, bound: &Seen) -> Option<String> {
 
 /// The share of connections that resume a session of TLS: the others cost a signature.
 fn handshakes(other: &Seen, bound: &Seen) -> Option<String> {
-    let of = |seen: &Seen| seen.facts.value("resumed_fraction");
+    let of = |seen: &Seen| seen.facts.value(FactId::resumed_fraction);
     let (there, here) = of(other).zip(of(bound))?;
     let percent = |share: f64| share * 100.0;
     let differ = (there - here).abs() > OTHER_FRACTION;
@@ -53,7 +54,7 @@ fn handshakes(other: &Seen, bound: &Seen) -> Option<String> {
 /// The rows that the database reads in scans for an answer: with an index it is another query.
 fn rows(other: &Seen, bound: &Seen) -> Option<String> {
     let of = |seen: &Seen| {
-        let rows = seen.facts.value("ahead_database_scanned_rows_per_s")? / seen.rate;
+        let rows = seen.facts.value(FactId::ahead_database_scanned_rows_per_s)? / seen.rate;
         Some(rows).filter(|_| are_good(seen))
     };
     let (there, here) = of(other).zip(of(bound))?;
@@ -64,5 +65,5 @@ fn rows(other: &Seen, bound: &Seen) -> Option<String> {
 
 /// Whether an answer is a good one, so that a mean is theirs.
 fn are_good(seen: &Seen) -> bool {
-    seen.facts.value("failed_fraction").is_none_or(|failed| failed <= FAILED_FRACTION_MAX)
+    seen.facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX)
 }
