@@ -5,9 +5,8 @@
 
 use crate::groups::{Limits, Tree};
 use crate::journal::{Act, Place};
-use crate::packages;
 use crate::scenario::{CLIENT, Catalogue, Folder, Link, SERVER, Scenario, Service};
-use crate::services;
+use crate::{packages, services};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -8,8 +8,7 @@
 use crate::agent::address::ServerAddress;
 use crate::agent::client::AgentClient;
 use crate::agent::connect::Start;
-use crate::change::seams::helper::Interrupted;
-use crate::change::seams::helper::{Entrance, Helper};
+use crate::change::seams::helper::{Entrance, Helper, Interrupted};
 use crate::change::{StateDir, Tools};
 use crate::os::process_location::namespace;
 use rustix::fs::{Mode, OFlags, open};

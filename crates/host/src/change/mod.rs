@@ -6,7 +6,7 @@
 //! what we wrote, and leaves alone what somebody else changed since.
 //!
 //! Everything reaches the world through the seams in [`seams::Tools`]; only [`seams::disk::RealDisk`] with
-//! [`apply::tree`], [`seams::services::ThisMachine`] and [`apply::launch`] touch the machine itself.
+//! [`seams::tree`], [`seams::this_machine::ThisMachine`] and [`seams::launch`] touch the machine itself.
 
 pub mod action;
 pub mod apply;

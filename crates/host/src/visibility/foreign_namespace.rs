@@ -6,12 +6,11 @@
 
 use crate::os::process_location::{location, namespace};
 use crate::visibility::listeners::NO_PID;
-use crate::visibility::network_namespace::space_of;
-use crate::visibility::{mount_namespace, network_namespace};
+use crate::visibility::mount_namespace;
+use crate::visibility::network_namespace::{self, space_of};
 use webdyno_model::UserError;
 use webdyno_model::sample::Missing;
-use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::service::{Control, FileId};
+use webdyno_model::service::{Control, FileId, ServiceSnapshot};
 
 /// What reaches everything of a container.
 const ENTER: &str =

@@ -2,8 +2,7 @@
 
 use crate::os::program::{Finished, Invocation, run};
 use crate::os::timeouts;
-use crate::visibility::listeners;
-use crate::visibility::mount_namespace;
+use crate::visibility::{listeners, mount_namespace};
 use webdyno_model::sample::Missing;
 
 /// Asks the program of a process (its path, and whether another one lies there by now) with these arguments. What is missing

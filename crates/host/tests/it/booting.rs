@@ -16,7 +16,7 @@ use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched};
 use webdyno_host::change::boot::{HookFile, Purpose};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::history::{ClosedBy, Header};
+use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::claim::Claimed;
 use webdyno_host::change::seams::disk::{Disk, RealDisk};
 use webdyno_host::change::seams::init_system::{Booting, Init, detect};

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched};
-use webdyno_host::change::journal::history::{ClosedBy, Header};
+use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::claim::Claimed;
 use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::seams::init_system::Booting;

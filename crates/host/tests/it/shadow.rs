@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched, Surroundings};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::history::Header;
 use webdyno_host::change::seams::disk::{Disk, RealDisk, sha256_hex};
 use webdyno_host::change::seams::processes::{Running, World};
 use webdyno_host::change::seams::this_machine::ThisMachine;

@@ -10,8 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::action::{Action, OldFile, WriteFile};
 use webdyno_host::change::journal::history;
-use webdyno_host::change::seams::disk;
-use webdyno_host::change::seams::disk::{Disk, LockedFile, Seen};
+use webdyno_host::change::seams::disk::{self, Disk, LockedFile, Seen};
 use webdyno_host::change::seams::tree::Tree;
 use webdyno_host::os::process::ProcessName;
 

@@ -4,7 +4,6 @@
 
 mod news;
 
-use crate::agent::Start;
 use crate::agent::address::ServerAddress;
 use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
 use crate::agent::connect::{Connection, connect};
@@ -12,11 +11,10 @@ use crate::agent::framing::{read_message, write_message};
 use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 pub use crate::agent::responses::{AppliedChange, HelloInfo, Owned, RevertedChange};
 use crate::agent::stderr_capture::{Complaints, explain};
-use crate::agent::this_build;
+use crate::agent::{Start, this_build};
 use crate::change::seams::helper::Interrupted;
 use crate::os::clock::clock_us;
-use crate::os::process;
-use crate::os::process::{ProcessName, wait_until};
+use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::{machine, timeouts};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;

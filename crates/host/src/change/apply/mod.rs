@@ -10,6 +10,7 @@
 mod back;
 pub mod pending_reload;
 mod prove;
+mod read_back;
 pub mod sysctl;
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
@@ -20,20 +21,17 @@ use crate::change::journal::history::{Record, served};
 use crate::change::journal::lock::Lock;
 use crate::change::journal::{Journal, Owner};
 use crate::change::seams::Tools;
-use crate::change::seams::helper::Helper;
-use crate::change::seams::helper::Interrupted;
-use crate::change::seams::processes::World;
+use crate::change::seams::helper::{Helper, Interrupted};
 use crate::change::seams::processes::site_asker;
 use crate::change::seams::services::Programs;
 use crate::change::seams::state_dir::StateDir;
-use crate::change::undo::rollback;
-use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, stop_launched, stop_some};
+use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, rollback, stop_launched, stop_some};
 use crate::os::cancellation::Abandoned;
 use crate::os::timeouts;
-use crate::probes::site;
-use crate::probes::site::Site;
+use crate::probes::site::{self, Site};
 use crate::services::Tunable;
 use prove::Subject;
+use read_back::{Waiting, read_back};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -41,8 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, Managed, RenderedPlan};
 use webdyno_model::error::io_error;
-use webdyno_model::service::{ServiceSnapshot, SettingValue};
-use webdyno_model::setting::SettingId;
+use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
 /// The most texts that are remembered to show what changed since.
@@ -564,46 +561,4 @@ fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> 
             .hint("run it as the user that started it, or with sudo")
     })?;
     Ok(Served { service: snapshot.service.clone(), port: snapshot.port, control })
-}
-
-/// How something is waited for.
-struct Waiting<'a> {
-    world: &'a dyn World,
-    at_most: Duration,
-    abandoned: &'a Abandoned,
-}
-
-/// Waits until the running program shows the wanted values, where it shows any.
-fn read_back(
-    plan: &RenderedPlan,
-    service: &dyn Tunable,
-    pid: u32,
-    port: u16,
-    Waiting { world, at_most, abandoned }: Waiting<'_>,
-) -> Result<ServiceSnapshot> {
-    let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
-        Err(UserError::cannot_run("the service was not read"));
-    world.wait_until(at_most, &mut || {
-        seen = service.snapshot(pid, port).map(|snapshot| {
-            let difference = difference(plan, &service.running_values(&snapshot));
-            (snapshot, difference)
-        });
-        abandoned.is_set() || matches!(seen, Ok((_, None)))
-    });
-    abandoned.check()?;
-    match seen? {
-        (snapshot, None) => Ok(snapshot),
-        (_, Some(error)) => Err(error),
-    }
-}
-
-/// The first setting of which the running program shows another value than the wanted one.
-fn difference(plan: &RenderedPlan, running: &BTreeMap<String, SettingValue>) -> Option<UserError> {
-    let same = |a: &SettingValue, b: &SettingValue| a.to_string().eq_ignore_ascii_case(&b.to_string());
-    plan.changes.iter().find_map(|change| {
-        let shown = running.get(&change.setting.name).filter(|shown| !same(shown, &change.to))?;
-        let SettingId { target, name } = &change.setting;
-        let told = format!("{name} is {shown} in the running {}, not {}", target.name(), change.to);
-        Some(UserError::cannot_run(told).hint("another setting or file may override it"))
-    })
 }

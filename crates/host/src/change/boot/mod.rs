@@ -16,13 +16,11 @@
 pub mod startpar;
 
 use crate::change::action::{Action, BootHook, BootTable, OldFile, Served};
-use crate::change::file;
-use crate::change::file::Replaced;
+use crate::change::file::{self, Replaced};
 use crate::change::journal::Journal;
 use crate::change::journal::history::Record;
 use crate::change::seams::Tools;
-use crate::change::seams::disk::folder_of;
-use crate::change::seams::disk::{Disk, sha256_hex};
+use crate::change::seams::disk::{Disk, folder_of, sha256_hex};
 use crate::change::seams::init_system::{Booting, Init};
 use crate::services::Tunable;
 use std::collections::{BTreeMap, BTreeSet};

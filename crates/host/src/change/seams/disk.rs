@@ -5,8 +5,7 @@
 //! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
 
 use crate::change::action::{OldFile, in_base64};
-use crate::change::seams::tree;
-use crate::change::seams::tree::{PASSABLE, Tree, set_mode};
+use crate::change::seams::tree::{self, PASSABLE, Tree, set_mode};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};

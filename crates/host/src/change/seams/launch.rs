@@ -9,8 +9,7 @@
 use crate::change::action::{Launch, Launched};
 use crate::change::seams::processes;
 use crate::os::cancellation::Abandoned;
-use crate::os::process;
-use crate::os::process::{ProcessName, wait_until};
+use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::spawn::spawn;
 use crate::os::{procfs, timeouts};
 use std::io::Read;
@@ -267,25 +266,16 @@ mod tests {
     use crate::change::seams::processes::Running as _;
     use std::net::TcpListener;
 
-    fn header() -> Header {
-        Header {
-            id: "x".into(),
-            order: 1,
-            started_at_us: 0,
-            boot_id: None,
-            machine_id: None,
-            tool: None,
-            agent: ProcessName::this().unwrap(),
-            what: "test".into(),
-            location: None,
-        }
-    }
-
     /// A program that writes its pid, and a port that answers (held by the test, as shells cannot listen).
     fn launch(folder: &Path, script: &str, port: u16) -> Launch {
         let pid_file = folder.join("pid").to_str().unwrap().to_owned();
         let script = script.replace("PID", &pid_file);
         Launch::new(vec!["/bin/sh".into(), "-c".into(), script], pid_file, port)
+    }
+
+    /// A session that began before everything that is launched here.
+    fn session_agent() -> ProcessName {
+        ProcessName::this().unwrap()
     }
 
     #[test]
@@ -303,10 +293,13 @@ mod tests {
         .unwrap();
         let found = found.unwrap();
         assert_eq!(found.group, Some(found.process.pid));
-        assert!(stop(&launch, Some(found), &header()).unwrap());
+        assert!(stop(&launch, Some(found), session_agent()).unwrap());
         running.end();
         assert!(!found.process.is_alive());
-        assert!(!stop(&launch, Some(found), &header()).unwrap(), "the second time there is nothing to stop");
+        assert!(
+            !stop(&launch, Some(found), session_agent()).unwrap(),
+            "the second time there is nothing to stop"
+        );
     }
 
     #[test]
@@ -315,12 +308,13 @@ mod tests {
         let launch = launch(folder.path(), "while :; do sleep 0.1; done", 1);
         let mut running = start(&launch).unwrap();
         let name = ProcessName::of(running.child.id()).unwrap();
-        assert!(wait_until(Duration::from_secs(5), || !search(&launch, &header()).is_empty()));
-        let found: Vec<_> = search(&launch, &header()).into_iter().map(|launched| launched.process).collect();
+        assert!(wait_until(Duration::from_secs(5), || !search(&launch, session_agent()).is_empty()));
+        let found: Vec<_> =
+            search(&launch, session_agent()).into_iter().map(|launched| launched.process).collect();
         assert_eq!(found, [name]);
-        let younger = Header { agent: ProcessName { start_ticks: u64::MAX, ..header().agent }, ..header() };
-        assert_eq!(search(&launch, &younger), [], "what ran before the session is not its own");
-        assert!(stop(&launch, None, &header()).unwrap());
+        let younger = ProcessName { start_ticks: u64::MAX, ..session_agent() };
+        assert_eq!(search(&launch, younger), [], "what ran before the session is not its own");
+        assert!(stop(&launch, None, session_agent()).unwrap());
         running.end();
         assert!(!name.is_alive());
     }

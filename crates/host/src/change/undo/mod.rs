@@ -11,8 +11,7 @@ pub(super) mod sysctl;
 
 use crate::change::action::{Action, Launch, OldFile, WriteFile};
 use crate::change::boot;
-use crate::change::file;
-use crate::change::file::Replaced;
+use crate::change::file::{self, Replaced};
 use crate::change::journal::Journal;
 use crate::change::journal::history::{Entry, Header, Record, served};
 use crate::change::seams::Tools;

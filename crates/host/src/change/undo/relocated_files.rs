@@ -8,8 +8,7 @@
 //! package's that waits beside it), rpm(8) (`.rpmsave`, `.rpmorig`, `.rpmnew`), pacman(8) (`.pacsave`, `.pacorig`).
 
 use crate::change::action::WriteFile;
-use crate::change::seams::disk::folder_of;
-use crate::change::seams::disk::{Disk, Kind};
+use crate::change::seams::disk::{Disk, Kind, folder_of};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;

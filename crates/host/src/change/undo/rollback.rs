@@ -6,8 +6,7 @@
 use crate::change::action::Action;
 use crate::change::journal::claim::Claims;
 use crate::change::journal::history::{ClosedBy, Entry, History, Record, served};
-use crate::change::journal::lock;
-use crate::change::journal::lock::Lock;
+use crate::change::journal::lock::{self, Lock};
 use crate::change::journal::{self, Journal};
 use crate::change::location::{self, Standing};
 use crate::change::seams::Tools;

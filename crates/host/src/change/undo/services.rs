@@ -4,8 +4,7 @@
 //! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before;
 //! only what it surely never read is put back without.
 
-use crate::change::action::is_read_at_boot_only;
-use crate::change::action::{Action, Activate, Served, WriteFile};
+use crate::change::action::{Action, Activate, Served, WriteFile, is_read_at_boot_only};
 use crate::change::journal::history::{Entry, Record, served};
 use crate::change::live_traffic_policy;
 use crate::change::undo::{Chain, Undo};

@@ -6,12 +6,10 @@
 use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
 use super::imprint;
-use super::program;
-use super::program::Compiled;
+use super::program::{self, Compiled};
 use crate::os::program::Invocation;
 use crate::os::{procfs, spawn, timeouts};
-use crate::visibility::listeners;
-use crate::visibility::mount_namespace;
+use crate::visibility::{listeners, mount_namespace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;

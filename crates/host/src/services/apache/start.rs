@@ -3,13 +3,11 @@
 use super::config::Evaluation;
 use super::control::{Apache, Options, invocation, said, systemctl};
 use super::status::near;
-use crate::os;
 use crate::os::process::{ProcessName, wait_looking_every};
-use crate::os::process_location;
-use crate::os::process_location::Held;
+use crate::os::process_location::{self, Held};
 use crate::os::program::Invocation;
 use crate::os::spawn::spawn_in;
-use crate::os::{procfs, timeouts};
+use crate::os::{self, procfs, timeouts};
 use crate::services::Activation;
 use crate::services::common::probe::answers;
 use crate::services::common::taking_effect::PAUSE;

@@ -8,8 +8,7 @@
 use super::EXECUTABLES;
 use super::config::{self, Evaluation, Input, condition::parse_version};
 use super::control::{Options, pid_file};
-use super::program;
-use super::program::Compiled;
+use super::program::{self, Compiled};
 use super::settings::Mpm;
 use super::snapshot::{Parts, Reading, mpm_of, read};
 use super::status::listens;

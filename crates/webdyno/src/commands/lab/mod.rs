@@ -17,8 +17,8 @@ use webdyno_host::change::seams::state_dir::StateDir;
 use webdyno_lab::hosts::inside;
 use webdyno_lab::preconditions::check_root;
 use webdyno_lab::scenario::{Catalogue, Folder, did_you_mean};
-use webdyno_lab::up::Options;
-use webdyno_lab::{Lab, SERVER, down, page, up};
+use webdyno_lab::up::{self, Options};
+use webdyno_lab::{Lab, SERVER, down, page};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 

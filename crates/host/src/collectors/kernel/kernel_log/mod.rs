@@ -11,8 +11,7 @@ mod kinds;
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter, told};
 use crate::os::control_group;
-use crate::os::kernel_log;
-use crate::os::kernel_log::KernelLog;
+use crate::os::kernel_log::{self, KernelLog};
 use kinds::{About, KINDS};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

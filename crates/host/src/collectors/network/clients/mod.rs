@@ -20,8 +20,7 @@
 use crate::collectors::network::{Place, Whereabouts, thread_cpu};
 use crate::collectors::{Collector, Metric, Reading, Target, gauge, told};
 use crate::os::procfs;
-use crate::os::sockets::netlink;
-use crate::os::sockets::netlink::End;
+use crate::os::sockets::netlink::{self, End};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};

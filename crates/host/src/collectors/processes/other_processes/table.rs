@@ -1,7 +1,6 @@
 //! All processes of the machine, from look to look.
 
-use crate::os::procfs;
-use crate::os::procfs::Stat;
+use crate::os::procfs::{self, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Bound;

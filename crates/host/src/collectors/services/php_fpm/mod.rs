@@ -8,8 +8,7 @@
 
 use crate::collectors::monotonic_counter::Rising;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
-use crate::visibility::process_view;
-use crate::visibility::process_view::Root;
+use crate::visibility::process_view::{self, Root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use webdyno_model::service::{Endpoint, ServiceSnapshot};

@@ -5,8 +5,7 @@
 //! value here.
 
 use crate::probes::fastcgi::{Answer, Request, wait_for_any};
-use crate::visibility::process_view;
-use crate::visibility::process_view::Root;
+use crate::visibility::process_view::{self, Root};
 use serde::Deserialize;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};

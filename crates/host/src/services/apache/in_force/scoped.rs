@@ -2,8 +2,7 @@
 //! the directives that hold in a part only. Bounded, and only of directives that are known to be harmless.
 
 use super::{Host, InForce, Site, at_root, backends, certificate, harmless};
-use crate::services::apache::config::known;
-use crate::services::apache::config::known::Merge;
+use crate::services::apache::config::known::{self, Merge};
 use crate::services::apache::config::section_kind::{Kind, kind};
 use crate::services::apache::config::{Placed, Section};
 use crate::services::apache::settings;
