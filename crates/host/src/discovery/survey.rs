@@ -48,7 +48,7 @@ const BACKEND_PORTS: [u16; 6] = [3306, 5432, 6379, 9000, 11_211, 27_017];
 
 /// How much a survey may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Effort {
+pub struct SurveyBudget {
     /// How long sockets are looked at.
     pub time: Duration,
     /// How much of that time may go into looking itself.
@@ -57,7 +57,7 @@ pub struct Effort {
     pub closed: bool,
 }
 
-impl Effort {
+impl SurveyBudget {
     /// For the first look.
     pub const FIRST: Self =
         Self { time: Duration::from_secs(1), busy: Duration::from_millis(150), closed: true };
@@ -113,7 +113,7 @@ pub fn survey(
     front: Option<ServiceSnapshot>,
     known_programs: &[&'static dyn Observe],
     (before, access): (&Topology, &Access),
-    effort: Effort,
+    effort: SurveyBudget,
 ) -> Topology {
     let processes = Processes::read();
     let mut survey = Survey {
@@ -136,11 +136,11 @@ pub fn survey(
         Some(front) => survey.start(front, &view),
         None => survey.start_with_all(&view),
     }
-    survey.look_repeatedly(effort);
+    survey.sample_repeatedly(effort);
     if effort.closed {
         survey.count_closed(&view);
     }
-    survey.told(front_pid)
+    survey.into_topology(front_pid)
 }
 
 impl Survey<'_> {
@@ -200,7 +200,7 @@ impl Survey<'_> {
     fn expand(&mut self, pid: u32, view: &View<'_>) {
         self.follow_configuration(pid, view);
         // Its connections came and went since all processes were read.
-        self.processes.look_again(pid);
+        self.processes.refresh(pid);
         for (contact, count) in view.contacts(&self.party(pid), &self.processes) {
             self.link(pid, &contact, Some(count), view);
         }
@@ -304,7 +304,7 @@ impl Survey<'_> {
     }
 
     /// Looks at the sockets again and again, for connections that are short.
-    fn look_repeatedly(&mut self, effort: Effort) {
+    fn sample_repeatedly(&mut self, effort: SurveyBudget) {
         let sockets_count: usize = self.spaces.iter().map(|space| space.tcp.len()).sum();
         if !effort.closed && sockets_count > SOCKETS_COUNT_AGAIN_MAX {
             return;
@@ -321,7 +321,7 @@ impl Survey<'_> {
             let former: Vec<Space> = self.spaces.iter().filter(is_new).cloned().collect();
             spaces.extend(former);
             let view = View::of(&spaces);
-            self.order.iter().for_each(|pid| self.processes.look_again(*pid));
+            self.order.iter().for_each(|pid| self.processes.refresh(*pid));
             for pid in self.order.clone() {
                 let party = self.party(pid);
                 let by_user = Party { sockets: HashSet::new(), users: self.users_of(pid), ..party.clone() };
@@ -498,7 +498,7 @@ impl Survey<'_> {
         }
     }
 
-    fn told(mut self, front: Option<u32>) -> Topology {
+    fn into_topology(mut self, front: Option<u32>) -> Topology {
         let front = front.and_then(|pid| self.found.remove(&pid)).map(|known| known.snapshot);
         let order = std::mem::take(&mut self.order);
         let backends =

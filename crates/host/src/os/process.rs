@@ -172,11 +172,11 @@ pub fn group_of(pid: u32) -> Option<u32> {
 
 /// Asks until it is true or the time is up; the last answer.
 pub fn wait_until(at_most: Duration, is_true: impl FnMut() -> bool) -> bool {
-    wait_looking_every(LOOK_EVERY, at_most, is_true)
+    wait_polling(LOOK_EVERY, at_most, is_true)
 }
 
 /// [`wait_until`] with a given pause between looks.
-pub fn wait_looking_every(pause: Duration, at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+pub fn wait_polling(pause: Duration, at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
         if is_true() {

@@ -7,7 +7,7 @@ use webdyno_model::sample::Missing;
 
 /// Asks the program of a process (its path, and whether another one lies there by now) with these arguments. What is missing
 /// where it cannot be asked; a `/tmp` of its own (PrivateTmp=) makes no container.
-pub(crate) fn asked(
+pub(crate) fn query_program(
     name: &str,
     pid: u32,
     executable: Option<&(String, bool)>,
@@ -46,7 +46,7 @@ mod tests {
     fn what_runs_is_asked_or_it_is_told_why_not() {
         let ask = |executable: Option<(&str, bool)>| {
             let executable = executable.map(|(path, replaced)| (path.to_owned(), replaced));
-            asked("php-fpm", std::process::id(), executable.as_ref(), || vec!["hello".into()])
+            query_program("php-fpm", std::process::id(), executable.as_ref(), || vec!["hello".into()])
         };
         assert_eq!(ask(Some(("/bin/echo", false))).unwrap().stdout, "hello\n");
         for (executable, why, how) in [

@@ -33,7 +33,7 @@ pub fn tools(process: &Process) -> Tools {
         state: StateDir::at(STATE),
         disk: Arc::new(process.clone()),
         programs: Arc::new(process.clone()),
-        world: Arc::new(process.clone()),
+        system: Arc::new(process.clone()),
     }
 }
 
@@ -150,7 +150,7 @@ impl SimulatedStand {
         if let Some(mut agent) = self.agent.take() {
             let name = agent.process.name;
             let is_sound = self.tool.machine().state().runs(name);
-            live(|| drop(agent.changer.put_back(ClosedBy::Guardian)));
+            live(|| drop(agent.changer.revert_all(ClosedBy::Guardian)));
             drop(agent);
             let mut state = self.tool.machine().state();
             if is_sound {
@@ -164,7 +164,7 @@ impl SimulatedStand {
 
     /// What a tool does at its end.
     pub fn bye(&mut self) {
-        let ended = self.ask(|agent| agent.changer.put_back(ClosedBy::Tool));
+        let ended = self.ask(|agent| agent.changer.revert_all(ClosedBy::Tool));
         self.told.extend(ended.err().map(|error| text_of(&error)));
         if let Some(agent) = self.agent.take() {
             self.tool.machine().state().end(agent.process.name);

@@ -4,7 +4,7 @@
 use crate::cli::{Command, Helper, RollbackArgs};
 use crate::terminal;
 use webdyno_host::agent::{
-    AgentClient, ServerAddress, only_starts_an_agent, run_elsewhere, tools_that_enter,
+    AgentClient, ServerAddress, only_starts_an_agent, run_on_server, tools_that_enter,
 };
 use webdyno_host::change::seams::helper::Interrupted;
 use webdyno_host::change::seams::state_dir::StateDir;
@@ -22,7 +22,7 @@ pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
             return tell(there, arguments.interrupted);
         }
         let words = if arguments.interrupted { "rollback --interrupted" } else { "rollback" };
-        return run_elsewhere(&start, words, std::io::stdout());
+        return run_on_server(&start, words, std::io::stdout());
     }
     let tools = tools_that_enter(&StateDir::of_environment()?);
     let done = match arguments.interrupted {

@@ -1,7 +1,7 @@
 //! Whether the running program shows the values that it was given.
 
-use crate::change::seams::processes::World;
-use crate::os::cancellation::Abandoned;
+use crate::change::seams::processes::System;
+use crate::os::cancellation::Cancellation;
 use crate::services::Tunable;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use webdyno_model::{Result, UserError};
 
 /// How something is waited for.
 pub(super) struct Waiting<'a> {
-    pub world: &'a dyn World,
+    pub system: &'a dyn System,
     pub at_most: Duration,
-    pub abandoned: &'a Abandoned,
+    pub cancellation: &'a Cancellation,
 }
 
 /// Waits until the running program shows the wanted values, where it shows any.
@@ -23,18 +23,18 @@ pub(super) fn read_back(
     service: &dyn Tunable,
     pid: u32,
     port: u16,
-    Waiting { world, at_most, abandoned }: Waiting<'_>,
+    Waiting { system, at_most, cancellation }: Waiting<'_>,
 ) -> Result<ServiceSnapshot> {
     let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
         Err(UserError::cannot_run("the service was not read"));
-    world.wait_until(at_most, &mut || {
+    system.wait_until(at_most, &mut || {
         seen = service.snapshot(pid, port).map(|snapshot| {
             let difference = difference(plan, &service.running_values(&snapshot));
             (snapshot, difference)
         });
-        abandoned.is_set() || matches!(seen, Ok((_, None)))
+        cancellation.is_set() || matches!(seen, Ok((_, None)))
     });
-    abandoned.check()?;
+    cancellation.check()?;
     match seen? {
         (snapshot, None) => Ok(snapshot),
         (_, Some(error)) => Err(error),

@@ -19,4 +19,4 @@ mod standing;
 mod tests;
 
 pub use here::of_journal;
-pub use standing::{Sight, Standing, standing};
+pub use standing::{LocationMatch, MachineView, location_match};

@@ -8,7 +8,7 @@
 
 use crate::change::action::{Launch, Launched};
 use crate::change::seams::processes;
-use crate::os::cancellation::Abandoned;
+use crate::os::cancellation::Cancellation;
 use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::spawn::spawn;
 use crate::os::{procfs, timeouts};
@@ -32,8 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Running {
     /// The process that was started; the program may have left it.
     child: Child,
-    complaints: Arc<Mutex<Vec<u8>>>,
-    abandoned: Abandoned,
+    stderr_text: Arc<Mutex<Vec<u8>>>,
+    cancellation: Cancellation,
 }
 
 /// Refuses what cannot be launched, before anything is written or started.
@@ -85,12 +85,12 @@ pub fn start(launch: &Launch) -> Result<Running> {
     }
     let inherited = launch.surroundings.as_ref().and_then(|surroundings| surroundings.inherited.as_ref());
     let mut child = spawn(&mut command, inherited).map_err(|error| io_error("run", program, &error))?;
-    let complaints = Arc::new(Mutex::new(vec![]));
+    let stderr_text = Arc::new(Mutex::new(vec![]));
     if let Some(stderr) = child.stderr.take() {
-        let complaints = Arc::clone(&complaints);
-        std::thread::spawn(move || collect(stderr, &complaints));
+        let stderr_text = Arc::clone(&stderr_text);
+        std::thread::spawn(move || collect(stderr, &stderr_text));
     }
-    Ok(Running { child, complaints, abandoned: Abandoned::default() })
+    Ok(Running { child, stderr_text, cancellation: Cancellation::default() })
 }
 
 fn wait_until_ready(
@@ -122,7 +122,7 @@ fn wait_until_ready(
         if is_gone || start.elapsed() > timeouts::LAUNCH {
             return Err(running.not_ready(launch, known.is_some()));
         }
-        running.abandoned.check()?;
+        running.cancellation.check()?;
         std::thread::sleep(LOOK_EVERY);
     }
 }
@@ -189,11 +189,11 @@ fn answers(port: u16) -> bool {
 }
 
 /// Reads to the end, and keeps the beginning.
-fn collect(mut stderr: ChildStderr, complaints: &Mutex<Vec<u8>>) {
+fn collect(mut stderr: ChildStderr, stderr_text: &Mutex<Vec<u8>>) {
     let mut buffer = [0_u8; 1024];
     while let Ok(count) = stderr.read(&mut buffer) {
         let Some(read) = buffer.get(..count).filter(|read| !read.is_empty()) else { return };
-        let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = stderr_text.lock().unwrap_or_else(PoisonError::into_inner);
         let room = COMPLAINT_BYTES_MAX.saturating_sub(kept.len());
         kept.extend(read.iter().take(room));
     }
@@ -202,8 +202,8 @@ fn collect(mut stderr: ChildStderr, complaints: &Mutex<Vec<u8>>) {
 impl Running {
     fn failed(&self, launch: &Launch, status: ExitStatus) -> UserError {
         // What it wrote last may still be on its way through the pipe.
-        wait_until(Duration::from_millis(200), || self.said().is_some());
-        self.told(format!("`{}` did not start: {status}", launch.command.join(" ")))
+        wait_until(Duration::from_millis(200), || self.stderr_so_far().is_some());
+        self.with_stderr(format!("`{}` did not start: {status}", launch.command.join(" ")))
     }
 
     fn not_ready(&self, launch: &Launch, known: bool) -> UserError {
@@ -211,27 +211,27 @@ impl Running {
             true => format!("does not answer on port {}", launch.port),
             false => format!("did not write {}", launch.pid_file),
         };
-        self.told(format!("`{}` {what}", launch.command.join(" ")))
+        self.with_stderr(format!("`{}` {what}", launch.command.join(" ")))
     }
 
-    fn told(&self, message: String) -> UserError {
+    fn with_stderr(&self, message: String) -> UserError {
         let error = UserError::cannot_run(message);
-        match self.said() {
+        match self.stderr_so_far() {
             Some(text) => error.hint(format!("it says: {text}")),
             None => error,
         }
     }
 
-    fn said(&self) -> Option<String> {
-        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+    fn stderr_so_far(&self) -> Option<String> {
+        let kept = self.stderr_text.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept).trim().to_owned();
         (!text.is_empty()).then_some(text)
     }
 }
 
 impl processes::Running for Running {
-    fn give_up_when(&mut self, abandoned: &Abandoned) {
-        self.abandoned = abandoned.clone();
+    fn cancel_with(&mut self, cancellation: &Cancellation) {
+        self.cancellation = cancellation.clone();
     }
 
     fn wait_until_ready(
@@ -242,8 +242,8 @@ impl processes::Running for Running {
         wait_until_ready(launch, self, found)
     }
 
-    fn complaint(&self) -> Option<String> {
-        self.said()
+    fn stderr_text(&self) -> Option<String> {
+        self.stderr_so_far()
     }
 
     fn end(&mut self) -> bool {

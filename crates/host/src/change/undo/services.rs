@@ -46,7 +46,7 @@ impl Undo<'_> {
 
     /// Asks each service whether it can be put back without harm to those who use it; else it is left as it is, and stays
     /// to be undone.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn refuse_harmful(&mut self) {
         if !self.scope.services {
             return;
         }
@@ -239,7 +239,7 @@ impl Undo<'_> {
             ApplyClass::Restart => "restarted",
             _ => "reloaded",
         };
-        self.report.lines.push(format!("{how} {service} {}", told(&activated)));
+        self.report.lines.push(format!("{how} {service} {}", activation_text(&activated)));
         if class != as_planned {
             let left = live_traffic_policy::left(known, &running, &touched.activations);
             self.report.lines.extend(left.iter().cloned());
@@ -293,7 +293,7 @@ fn missed(outage_us: Option<u64>) -> String {
 }
 
 /// What runs now, and what came of it, as the end of a line.
-fn told(activated: &Activation) -> String {
+fn activation_text(activated: &Activation) -> String {
     let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
     format!("(pid {}){}{unsettled}", activated.control.pid, missed(activated.outage_us))
 }

@@ -19,7 +19,7 @@ const TEXT_MAX: usize = 1000;
 
 /// The forms of statements that were seen to run, those that were seen most often first. How often is told as the number of
 /// executions; nothing names or counts them otherwise.
-pub fn seen(conn: &mut Conn) -> Result<Vec<Statement>, Refusal> {
+pub fn running_statements(conn: &mut Conn) -> Result<Vec<Statement>, Refusal> {
     let query = format!(
         "SELECT LEFT(INFO, {TEXT_MAX}) FROM information_schema.PROCESSLIST \
          WHERE COMMAND IN ('Query', 'Execute') AND INFO IS NOT NULL AND ID <> CONNECTION_ID()"

@@ -80,7 +80,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let executable = procfs::executable(pid).ok();
     let prefix = php::prefix(executable.as_ref().map(|(path, _)| path.as_str()));
     let config = config::read(&root, main_file, &prefix);
-    let php = php::ask(pid, executable.as_ref());
+    let php = php::query_version(pid, executable.as_ref());
     let endpoints = pools::endpoints(&config, &prefix);
     let listens: Vec<String> = endpoints.iter().map(|endpoint| endpoint.address.clone()).collect();
     let mut settings = pools::global(&config);

@@ -10,7 +10,7 @@
 
 use crate::collectors::network::socket_table::Table;
 use crate::collectors::network::{Place, Shared, Whereabouts};
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::procfs;
 use crate::os::sock_diag::{self, Query};
 use crate::os::sockets::{ListenSocket, listening};
@@ -84,7 +84,7 @@ const STATES: [(&str, u8, &str); 7] = [
 const DNS: u16 = 53;
 
 /// UDP sockets that are connected to a name server: look-ups under way.
-fn look_ups() -> io::Result<u64> {
+fn dns_lookups_count() -> io::Result<u64> {
     let mut count = 0;
     let states = sock_diag::states([sock_diag::state::ESTABLISHED]);
     let query = Query { protocol: sock_diag::UDP, states, peer_port: DNS, ..Query::default() };
@@ -152,7 +152,7 @@ impl Sockets {
                 reading.push_some("sockets.accept_queue_max_count", limit.map(|limit| limit as f64));
             }
             Ok(None) => reading.problem(format!("nothing listens on port {port}")),
-            Err(error) => reading.problem(told("read", &format!("{net}/tcp"), &error)),
+            Err(error) => reading.problem(io_error_text("read", &format!("{net}/tcp"), &error)),
         }
     }
 
@@ -185,7 +185,7 @@ impl Sockets {
                 reading.lacks(ESTABLISHED, why, "run webdyno as root");
             }
         }
-        match place.within(look_ups) {
+        match place.within(dns_lookups_count) {
             Ok(count) => reading.push(LOOK_UPS, count as f64),
             Err(error) => {
                 let why = format!("the kernel does not list UDP sockets: {error}");
@@ -261,7 +261,7 @@ impl Collector for Sockets {
         reading
     }
 
-    fn unheard(&mut self) {
+    fn mark_undelivered(&mut self) {
         self.told = None;
     }
 }

@@ -67,9 +67,9 @@ struct Known {
 
 /// What one look at all processes gives.
 #[derive(Debug, Default, Clone)]
-pub struct Look {
+pub struct TableSample {
     /// All foreign processes.
-    pub foreign: Used,
+    pub others: Used,
     /// By name.
     pub names: BTreeMap<String, Used>,
     /// Since the first look; `None` where the kernel's threads are not visible (in containers).
@@ -83,7 +83,7 @@ pub struct Look {
     counts: BTreeMap<Group, u64>,
 }
 
-impl Look {
+impl TableSample {
     /// How many processes there are of a group.
     pub fn groups_count(&self, group: Group) -> u64 {
         self.counts.get(&group).copied().unwrap_or(0)
@@ -110,7 +110,7 @@ pub struct Table {
 
 impl Table {
     /// Looks at all processes. `roots` are those whose trees are not foreign.
-    pub fn look(&mut self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> Look {
+    pub fn sample(&mut self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> TableSample {
         let pids = procfs::pids();
         let alive: BTreeSet<u32> = pids.iter().copied().take(PROCESSES_MAX).collect();
         self.known.retain(|pid, _| alive.contains(pid));
@@ -240,15 +240,14 @@ impl Table {
         Group::Foreign
     }
 
-    fn sum_up(&self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> Look {
-        let mut look = Look { io_refused: self.io_refused, ..Look::default() };
+    fn sum_up(&self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> TableSample {
+        let mut look = TableSample { io_refused: self.io_refused, ..TableSample::default() };
         for (name, total) in &self.totals {
             let used = Used { cpu_ns: total.cpu_ns, disk_bytes: total.disk_bytes, ..Used::default() };
             look.names.insert(name.clone(), used);
-            look.foreign.cpu_ns += total.cpu_ns;
-            let disk =
-                look.foreign.disk_bytes.into_iter().chain(total.disk_bytes).reduce(u64::saturating_add);
-            look.foreign.disk_bytes = disk;
+            look.others.cpu_ns += total.cpu_ns;
+            let disk = look.others.disk_bytes.into_iter().chain(total.disk_bytes).reduce(u64::saturating_add);
+            look.others.disk_bytes = disk;
         }
         let user = self.user_of_workers(service_pid);
         look.user_tasks_count = user.map(|_| 0);
@@ -259,7 +258,7 @@ impl Table {
                 continue;
             }
             let name = if look.names.contains_key(&known.name) { known.name.as_str() } else { OTHERS };
-            for used in [Some(&mut look.foreign), look.names.get_mut(name)].into_iter().flatten() {
+            for used in [Some(&mut look.others), look.names.get_mut(name)].into_iter().flatten() {
                 used.memory_bytes = used.memory_bytes.saturating_add(known.memory_bytes);
                 used.processes_count += 1;
             }

@@ -13,8 +13,8 @@
 mod tree;
 
 use crate::collectors::kernel::cpu;
-use crate::collectors::monotonic_counter::Rising;
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::monotonic_counter::MonotonicCounter;
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::procfs;
 use std::collections::BTreeMap;
 use tree::{Tracker, Tree, cpu_ns, identity, ns_of};
@@ -28,11 +28,11 @@ const NS_PER_S: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub struct Process {
     service: Tracker,
-    service_cpu: Rising,
-    client_cpu: Rising,
-    foreign_cpu: Rising,
+    service_cpu: MonotonicCounter,
+    client_cpu: MonotonicCounter,
+    foreign_cpu: MonotonicCounter,
     /// By the main process.
-    backends: BTreeMap<u32, (Tracker, Rising)>,
+    backends: BTreeMap<u32, (Tracker, MonotonicCounter)>,
 }
 
 /// Processor time in nanoseconds, all read at one instant; `None` where there is no such process. Those of processes

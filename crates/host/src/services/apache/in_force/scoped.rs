@@ -125,7 +125,7 @@ impl Scoped {
                 file: value.placed.and_then(file_of),
                 line: value.placed.and_then(line_of),
             });
-            self.notes.extend(at.untold(name));
+            self.notes.extend(at.undetermined(name));
         }
         self.notes.extend(at.walk.untold.iter().cloned());
         self.lookups(at, &host);

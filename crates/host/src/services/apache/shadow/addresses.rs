@@ -76,7 +76,7 @@ impl Addresses {
     fn host_of_listener(&mut self, host: Option<&str>, own: u16) -> IpAddr {
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         match host.map(ip) {
-            Some(Some(ip)) if !ip.is_unspecified() => self.stand_in(ip),
+            Some(Some(ip)) if !ip.is_unspecified() => self.substitute(ip),
             Some(Some(ip)) if ip.is_ipv6() && self.taken.contains_key(&(loopback, own)) => {
                 Ipv6Addr::LOCALHOST.into()
             }
@@ -99,7 +99,7 @@ impl Addresses {
 
     fn host(&mut self, host: &str) -> String {
         match ip(host) {
-            Some(ip) if !ip.is_unspecified() => match self.stand_in(ip) {
+            Some(ip) if !ip.is_unspecified() => match self.substitute(ip) {
                 IpAddr::V6(ip) => format!("[{ip}]"),
                 IpAddr::V4(ip) => ip.to_string(),
             },
@@ -108,7 +108,7 @@ impl Addresses {
     }
 
     /// The address that stands for one of the original.
-    fn stand_in(&mut self, ip: IpAddr) -> IpAddr {
+    fn substitute(&mut self, ip: IpAddr) -> IpAddr {
         if ip == self.asked {
             return Ipv4Addr::LOCALHOST.into();
         }

@@ -6,9 +6,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use webdyno_host::agent::host::{LoadBrake, Watch};
+use webdyno_host::agent::host::{HarmGuard, Watch};
 use webdyno_host::collectors::Target;
-use webdyno_host::harm_guard::watch::Pull;
+use webdyno_host::harm_guard::watch::BrakeHandler;
 use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Missing;
@@ -21,18 +21,18 @@ impl Watch for NoWatch {
 }
 
 /// The brake.
-pub struct FakeBrake {
+pub struct FakeHarmGuard {
     folder: PathBuf,
-    pull: Mutex<Pull>,
+    pull: Mutex<BrakeHandler>,
 }
 
-impl FakeBrake {
-    pub fn in_folder(folder: &Path, pull: Pull) -> Self {
+impl FakeHarmGuard {
+    pub fn in_folder(folder: &Path, pull: BrakeHandler) -> Self {
         Self { folder: folder.to_owned(), pull: Mutex::new(pull) }
     }
 }
 
-impl LoadBrake for FakeBrake {
+impl HarmGuard for FakeHarmGuard {
     fn set_target(&self, _: &Target) {}
 
     fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {

@@ -26,7 +26,7 @@ use webdyno_host::harm_guard::LoadWatch;
 use webdyno_host::harm_guard::reading::MemorySource;
 use webdyno_host::logs::AccessLogs;
 use webdyno_host::os::clock::clock_us;
-use webdyno_host::os::process::{wait_looking_every, wait_until};
+use webdyno_host::os::process::{wait_polling, wait_until};
 use webdyno_host::services::by_name;
 use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 
@@ -163,7 +163,7 @@ fn a_kill_in_the_services_group_is_told_within_a_second() {
         watch.begin(&site);
         tell(&mut shell, TAKE_ALL_MEMORY);
         let look = || killed_count() > before;
-        assert!(wait_looking_every(Duration::from_millis(1), PATIENCE, look));
+        assert!(wait_polling(Duration::from_millis(1), PATIENCE, look));
         let killed_us = clock_us();
         let (told_us, brake) = pulled.recv_timeout(PATIENCE).unwrap();
         let told = (brake.cause, brake.metric.as_str());
