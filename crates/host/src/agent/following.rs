@@ -22,7 +22,7 @@ use webdyno_model::topology::Topology;
 const TICK: Duration = Duration::from_secs(1);
 
 /// How often the machine is.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const SURVEY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// After the end of a backend it is looked so often so soon.
 const SOON_COUNT: u32 = 5;
@@ -52,9 +52,9 @@ pub struct Watched {
     target: Target,
     topology: Topology,
     /// Whether it was told already, or is known to who asked.
-    is_told: bool,
+    is_reported: bool,
     /// The port that was asked for; without one all services of the machine are looked for.
-    asked: Option<u16>,
+    port: Option<u16>,
     /// The main process, where it is one of this machine.
     main: Option<ProcessName>,
     /// The main processes of its backends.
@@ -81,8 +81,8 @@ impl Following {
             harm_guard: brake,
             target,
             topology,
-            is_told,
-            asked,
+            is_reported: is_told,
+            port: asked,
             main,
             backends,
             generation: 0,
@@ -135,7 +135,7 @@ impl Watched {
             None => next,
         };
         self.set(next);
-        if !std::mem::replace(&mut self.is_told, true) || differs(&topology, &self.topology) {
+        if !std::mem::replace(&mut self.is_reported, true) || differs(&topology, &self.topology) {
             self.outbox.send(FromAgent::Topology { topology: Box::new(topology.clone()) });
         }
         self.topology = topology;
@@ -181,14 +181,14 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
             due = Instant::now()
                 + match soon_count {
                     _ if begins => Duration::ZERO,
-                    0 => LOOK_EVERY,
+                    0 => SURVEY_INTERVAL,
                     _ => SOON,
                 };
             soon_count = soon_count.saturating_sub(1);
             let Some(held) = shared.upgrade() else { return };
             let is_there = lock(&held).main.is_none_or(ProcessName::is_alive);
             // One that stays away is not looked for at the same pace for ever.
-            pause = if is_found && is_there { TICK } else { LOOK_EVERY.min(pause * 2) };
+            pause = if is_found && is_there { TICK } else { SURVEY_INTERVAL.min(pause * 2) };
         }
         std::thread::sleep(pause);
     }
@@ -204,7 +204,7 @@ fn survey_once(
     let Some(held) = shared.upgrade() else { return false };
     let (generation, asked, access, mut before) = {
         let watched = lock(&held);
-        (watched.generation, watched.asked, watched.target.access.clone(), watched.topology.clone())
+        (watched.generation, watched.port, watched.target.access.clone(), watched.topology.clone())
     };
     drop(held);
     if reads_anew {

@@ -88,7 +88,7 @@ pub trait HarmGuard: Send {
     fn end(&self);
 
     /// Why the server is not quiet yet; `None` when it is.
-    fn unrest(&self) -> Option<String>;
+    fn disturbance(&self) -> Option<String>;
 }
 
 impl Host for ThisMachine {
@@ -102,7 +102,7 @@ impl Host for ThisMachine {
 
     fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
         let listener = match listeners::find(port)? {
-            Found::Seen(listener) => listener,
+            Found::Process(listener) => listener,
             Found::Hidden(hidden) => return Ok(unprivileged::snapshot(&hidden)),
         };
         let program = listener.executable.unwrap_or(listener.name);
@@ -204,8 +204,8 @@ impl HarmGuard for LoadWatch {
         Self::end(self);
     }
 
-    fn unrest(&self) -> Option<String> {
-        Self::unrest(self)
+    fn disturbance(&self) -> Option<String> {
+        Self::disturbance(self)
     }
 }
 

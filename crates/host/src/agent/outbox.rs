@@ -50,7 +50,7 @@ struct Queue {
 /// What waits, each with its place in the order.
 #[derive(Default)]
 struct PendingMessages {
-    said: u64,
+    sent_count: u64,
     answers: VecDeque<(u64, Vec<u8>)>,
     samples: VecDeque<(u64, Vec<u8>)>,
     beat: Option<(u64, Vec<u8>)>,
@@ -86,8 +86,8 @@ impl PendingMessages {
         if self.deaf {
             return;
         }
-        self.said += 1;
-        let placed = |bytes| (self.said, bytes);
+        self.sent_count += 1;
+        let placed = |bytes| (self.sent_count, bytes);
         match (encode(message), &message.body) {
             (Ok(bytes), FromAgent::Sample { .. }) => {
                 self.sample_bytes += bytes.len();

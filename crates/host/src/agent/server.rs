@@ -45,14 +45,14 @@ pub fn serve(
         detach(&terminated)?;
     }
     let (outbox, speaker) = Outbox::on(output);
-    let (heard_sender, heard) = sync_channel(QUESTIONS_COUNT_MAX);
+    let (heard_sender, incoming) = sync_channel(QUESTIONS_COUNT_MAX);
     std::thread::spawn(move || listen(input, &heard_sender));
     let (jobs, waiting) = sync_channel(QUESTIONS_COUNT_MAX);
     let cancellation = Cancellation::default();
     let worker = Worker::new(&options, outbox.clone(), cancellation.clone());
     let work = std::thread::spawn(move || worker.run(&waiting));
     let silence = Silence { at_most: options.silence_max, parent };
-    let dispatch = Dispatch { heard, jobs, outbox, terminated, cancellation, silence };
+    let dispatch = Dispatch { heard: incoming, jobs, outbox, terminated, cancellation, silence };
     // When the worker has ended by itself there is nobody left to end.
     let end = dispatch.run(|| work.is_finished());
     if let Some((jobs, why)) = end {

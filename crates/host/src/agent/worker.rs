@@ -10,7 +10,7 @@ use crate::change::StateDir;
 use crate::change::apply::{Changer, Reverted};
 use crate::change::journal::Owner;
 use crate::change::journal::history::ClosedBy;
-use crate::change::seams::helper::Interrupted;
+use crate::change::seams::helper::RollbackOutcome;
 use crate::change::seams::services::Programs;
 use crate::change::seams::this_machine::ThisMachine;
 use crate::collectors::Target;
@@ -196,7 +196,9 @@ impl Worker {
                 self.watching()?.watched().harm_guard.end();
                 Ok(FromAgent::Done)
             }
-            ToAgent::Unrest => Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.unrest() }),
+            ToAgent::Unrest => {
+                Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.disturbance() })
+            }
             ToAgent::Prepare { changes } => self.prepare(&changes),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
@@ -222,7 +224,7 @@ impl Worker {
     }
 
     fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<FromAgent> {
-        let Interrupted { lines, problem, unfinished } = self.changer.roll_back(journal, only_unkept)?;
+        let RollbackOutcome { lines, problem, unfinished } = self.changer.roll_back(journal, only_unkept)?;
         Ok(FromAgent::RolledBack { lines, problem, unfinished })
     }
 
@@ -422,7 +424,7 @@ impl HarmGuard for NoLoads {
 
     fn end(&self) {}
 
-    fn unrest(&self) -> Option<String> {
+    fn disturbance(&self) -> Option<String> {
         None
     }
 }

@@ -22,7 +22,7 @@ use webdyno_model::sample::{Missing, Sample};
 const JOIN_WAIT: Duration = Duration::from_millis(100);
 
 /// After so many readings a collector says again what it lacks.
-pub const SAID_AGAIN_COUNT: u64 = webdyno_model::sample::TOLD_AGAIN_COUNT;
+pub const REPEAT_COUNT: u64 = webdyno_model::sample::TOLD_AGAIN_COUNT;
 
 /// How far the turns of two collectors are apart.
 const STAGGER: Duration = Duration::from_millis(2);
@@ -185,7 +185,7 @@ struct ReportedMissing {
 impl ReportedMissing {
     /// What to say of these; `None` when it is as it was said last.
     fn news(&mut self, missing: Vec<Missing>) -> Option<Vec<Missing>> {
-        let again = self.readings_count.is_multiple_of(SAID_AGAIN_COUNT);
+        let again = self.readings_count.is_multiple_of(REPEAT_COUNT);
         self.readings_count += 1;
         let changed = self.missing.as_ref() != Some(&missing);
         (again || changed).then(|| self.missing.insert(missing).clone())
@@ -327,7 +327,7 @@ mod tests {
         let mut told = ReportedMissing::default();
         let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| told.news(now)).into();
         assert_eq!(said, [Some(vec![]), None, Some(lack()), None, Some(vec![])]);
-        let rest: Vec<_> = (5..=SAID_AGAIN_COUNT).map(|_| told.news(vec![])).collect();
+        let rest: Vec<_> = (5..=REPEAT_COUNT).map(|_| told.news(vec![])).collect();
         assert!(rest.iter().take(rest.len() - 1).all(Option::is_none) && rest.last() == Some(&Some(vec![])));
     }
 

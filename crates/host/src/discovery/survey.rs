@@ -37,10 +37,10 @@ const SPACES_COUNT_MAX: usize = 64;
 const REMOTE_COUNT_MAX: usize = 8;
 
 /// The pause between two looks at the sockets.
-const LOOK_PAUSE: Duration = Duration::from_millis(15);
+const SAMPLE_PAUSE: Duration = Duration::from_millis(15);
 
 /// How often the processes are looked at again, for connections that nobody was seen to hold.
-const PROCESS_LOOKS_COUNT_MAX: usize = 3;
+const PROCESS_SAMPLES_COUNT_MAX: usize = 3;
 
 /// Ports of databases and caches as IANA registered them, and of FPM: closed connections count only to known programs and
 /// to these.
@@ -264,7 +264,7 @@ impl Survey<'_> {
             connections_count: None,
         });
         link.connections_count = link.connections_count.max(count);
-        if let (true, Some(elsewhere)) = (is_new, contact.elsewhere) {
+        if let (true, Some(elsewhere)) = (is_new, contact.remote) {
             self.lack_remote(&elsewhere.ip().to_string(), &contact.by);
         }
         if let Some(to) = to {
@@ -291,7 +291,7 @@ impl Survey<'_> {
             let elsewhere = remote.filter(|_| server.is_empty() && Some(space) == self.own_space);
             let is_nowhere = server.is_empty() && elsewhere.is_none();
             let is_told = by.starts_with("unix:") || !addresses(&by).is_empty();
-            self.link(pid, &Contact { by: by.clone(), server, elsewhere }, None, view);
+            self.link(pid, &Contact { by: by.clone(), server, remote: elsewhere }, None, view);
             if is_nowhere && is_told && Some(space) == self.own_space {
                 let why = format!("the configuration of process {pid} names it, and nothing listens there");
                 self.lack(
@@ -312,8 +312,8 @@ impl Survey<'_> {
         let begin = Instant::now();
         let mut busy = Duration::ZERO;
         let (mut process_looks, mut lost) = (0, BTreeSet::new());
-        while begin.elapsed() + LOOK_PAUSE < effort.time && busy < effort.busy {
-            std::thread::sleep(LOOK_PAUSE);
+        while begin.elapsed() + SAMPLE_PAUSE < effort.time && busy < effort.busy {
+            std::thread::sleep(SAMPLE_PAUSE);
             let look = Instant::now();
             let mut spaces = self.read_spaces(Some(&self.places()), false);
             // Namespaces that are not read again keep what listens there.
@@ -329,7 +329,7 @@ impl Survey<'_> {
                 for (contact, count) in view.contacts(&party, &self.processes) {
                     let is_lost =
                         !contact.server.is_empty() && self.processes.main_of(&contact.server).is_none();
-                    if is_lost && process_looks < PROCESS_LOOKS_COUNT_MAX {
+                    if is_lost && process_looks < PROCESS_SAMPLES_COUNT_MAX {
                         process_looks += 1;
                         self.processes = Processes::read();
                     }
@@ -380,7 +380,7 @@ impl Survey<'_> {
                     continue;
                 };
                 if self.is_lacking_backend(to, address.port(), view) {
-                    let contact = Contact { by: address.to_string(), server, elsewhere: None };
+                    let contact = Contact { by: address.to_string(), server, remote: None };
                     self.link(from, &contact, Some(0), view);
                 }
             }

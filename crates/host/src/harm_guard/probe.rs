@@ -30,7 +30,7 @@ const PAUSE_REFUSED: Duration = Duration::from_millis(100);
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// How often a thread that waits for an answer looks whether it is still wanted.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A site that answers nothing for less than this may be busy.
 const SILENCE_US_MIN: u64 = 10_000_000;
@@ -146,7 +146,7 @@ fn request(address: SocketAddr, host: &str, connect: Duration, enough: &dyn Fn()
     };
     let question = format!("HEAD / HTTP/1.0\r\nHost: {host}\r\nUser-Agent: webdyno\r\n\r\n");
     let prepared =
-        stream.set_read_timeout(Some(LOOK_EVERY)).and_then(|()| stream.set_write_timeout(Some(connect)));
+        stream.set_read_timeout(Some(POLL_INTERVAL)).and_then(|()| stream.set_write_timeout(Some(connect)));
     if prepared.is_err() || stream.write_all(question.as_bytes()).is_err() {
         return ProbeOutcome::Silent;
     }

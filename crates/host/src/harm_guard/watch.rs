@@ -77,7 +77,7 @@ struct Load {
     /// Whether the access logs are told which requests are the load's.
     others_known: bool,
     pulled: bool,
-    silent_told_us: u64,
+    silence_reported_us: u64,
 }
 
 impl LoadWatch {
@@ -148,7 +148,8 @@ impl LoadWatch {
         let mut state = self.shared.state();
         state.site = Some(site.clone());
         let probe = probe.ok();
-        state.load = Some(Load { probe, readings: vec![], others_known, pulled: false, silent_told_us: 0 });
+        state.load =
+            Some(Load { probe, readings: vec![], others_known, pulled: false, silence_reported_us: 0 });
         missing
     }
 
@@ -163,7 +164,7 @@ impl LoadWatch {
     }
 
     /// Why the server is not yet as quiet as it must be for another load; `None` when it is.
-    pub fn unrest(&self) -> Option<String> {
+    pub fn disturbance(&self) -> Option<String> {
         let site = {
             let state = self.shared.state();
             let since: Vec<Reading> = state.base.iter().cloned().collect();
@@ -278,10 +279,10 @@ impl State {
             return;
         };
         if brake.metric == Brake::SITE_SILENT {
-            if at_us < load.silent_told_us + SILENT_AGAIN_US {
+            if at_us < load.silence_reported_us + SILENT_AGAIN_US {
                 return;
             }
-            load.silent_told_us = at_us;
+            load.silence_reported_us = at_us;
         } else {
             load.pulled = true;
         }
@@ -331,7 +332,7 @@ mod tests {
         assert!(missing.iter().any(|missing| missing.why == "reading the access logs hangs"), "{missing:?}");
         watch.set_target(&Target { service_pid: Some(1), ..Target::default() });
         watch.end();
-        assert!(watch.unrest().is_some());
+        assert!(watch.disturbance().is_some());
         drop(watch);
         drop(hanging);
     }

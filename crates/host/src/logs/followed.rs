@@ -260,7 +260,7 @@ pub fn place(pid: u32, path: &str) -> PathBuf {
     let Some(folder) = named.parent().filter(|_| named.is_absolute()) else {
         return named.to_owned();
     };
-    let is_elsewhere = mount_namespace::is_elsewhere(pid) || mount_namespace::differs(pid, folder);
+    let is_elsewhere = mount_namespace::has_other_root(pid) || mount_namespace::differs(pid, folder);
     let root = PathBuf::from(if is_elsewhere { format!("/proc/{pid}/root") } else { "/".to_owned() });
     let mut at = named.to_owned();
     for _ in 0..LINKS_COUNT_MAX {

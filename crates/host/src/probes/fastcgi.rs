@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Of the complaints of a program so much is kept.
-const COMPLAINT_BYTES_MAX: usize = 4 << 10;
+const STDERR_BYTES_MAX: usize = 4 << 10;
 
 const VERSION: u8 = 1;
 const BEGIN_REQUEST: u8 = 1;
@@ -81,7 +81,7 @@ pub fn parse(bytes: &[u8]) -> io::Result<Option<Answer>> {
         let Some((content, behind)) = behind.split_at_checked(length) else { return Ok(None) };
         match kind {
             STDOUT => output.extend(content),
-            STDERR if stderr.len() < COMPLAINT_BYTES_MAX => stderr.extend(content),
+            STDERR if stderr.len() < STDERR_BYTES_MAX => stderr.extend(content),
             END_REQUEST => return Ok(Some(answer(&output, stderr))),
             _ => {}
         }

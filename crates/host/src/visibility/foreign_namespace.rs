@@ -35,7 +35,7 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
     if has_own_network(pid) && network_namespace::on_own_thread(pid, || ()).is_err() {
         forget_page(snapshot);
     }
-    if mount_namespace::is_elsewhere(pid) {
+    if mount_namespace::has_other_root(pid) {
         // How it is started and what it reads are words of another place.
         snapshot.control = None;
         snapshot.missing.push(Missing {
@@ -71,7 +71,7 @@ pub fn refusal(snapshot: &ServiceSnapshot) -> Option<UserError> {
     if pid == NO_PID {
         return None;
     }
-    if mount_namespace::is_elsewhere(pid) {
+    if mount_namespace::has_other_root(pid) {
         let why = format!("cannot change the {name} with process {pid} from outside of its container");
         return Some(UserError::cannot_run(why).hint(ENTER));
     }
@@ -92,7 +92,7 @@ pub fn is_where(pid: u32, control: &Control) -> bool {
     };
     same("net", namespace(own, "net"))
         && same("pid", recorded.or_else(|| namespace(own, "pid")))
-        && !mount_namespace::is_elsewhere(pid)
+        && !mount_namespace::has_other_root(pid)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) fn query_program(
             listeners::NEEDS_RIGHTS.into(),
         ));
     };
-    if mount_namespace::is_elsewhere(pid) {
+    if mount_namespace::has_other_root(pid) {
         let why = format!("{name} runs in a container, whose programs are not started from outside");
         return Err(missing(why, "run webdyno in there".into()));
     }
@@ -35,7 +35,7 @@ pub(crate) fn query_program(
     let arguments = arguments();
     let by_hand = format!("look at the output of: {path} {}", arguments.join(" "));
     let invocation = Invocation { executable: path, arguments, environment: None, directory: None };
-    run(&invocation, timeouts::ASK).map_err(|error| missing(error.message, by_hand))
+    run(&invocation, timeouts::QUERY).map_err(|error| missing(error.message, by_hand))
 }
 
 #[cfg(test)]

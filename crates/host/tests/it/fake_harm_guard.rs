@@ -36,7 +36,7 @@ impl HarmGuard for FakeHarmGuard {
     fn set_target(&self, _: &Target) {}
 
     fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
-        if self.unrest().is_some() {
+        if self.disturbance().is_some() {
             let brake = Brake {
                 cause: BrakeCause::Swapping,
                 metric: "memory.swapped_out_pages".into(),
@@ -51,7 +51,7 @@ impl HarmGuard for FakeHarmGuard {
 
     fn end(&self) {}
 
-    fn unrest(&self) -> Option<String> {
+    fn disturbance(&self) -> Option<String> {
         self.folder.join("harm").exists().then(|| "it swaps".into())
     }
 }

@@ -171,7 +171,7 @@ fn a_kill_in_the_services_group_is_told_within_a_second() {
         std::thread::sleep(Duration::from_millis(500));
         assert!(pulled.try_recv().is_err(), "once a load");
         watch.end();
-        assert!(watch.unrest().is_some(), "it was not watched yet");
+        assert!(watch.disturbance().is_some(), "it was not watched yet");
         told_us.saturating_sub(killed_us)
     });
     end(shell);
@@ -351,7 +351,7 @@ fn a_site_that_is_killed_under_load_is_unreachable_within_a_second() {
     assert_eq!((brake.cause, brake.value.0 >= 2.0), (BrakeCause::Unreachable, true), "{brake:?}");
     watch.end();
     std::thread::sleep(Duration::from_millis(2500));
-    assert!(watch.unrest().unwrap().contains("answered nothing"));
+    assert!(watch.disturbance().unwrap().contains("answered nothing"));
 }
 
 /// Eight workers, a hundred clients at once, answers after two and a half seconds: that is what is to be measured.
@@ -370,8 +370,8 @@ fn a_saturated_site_is_not_harmed() {
     assert!(told.is_err(), "{told:?}");
     assert!(answers > 100, "{answers} answers: it was not loaded");
     watch.end();
-    let quiet = || watch.unrest().is_none();
-    assert!(wait_until(PATIENCE, quiet), "{:?}", watch.unrest());
+    let quiet = || watch.disturbance().is_none();
+    assert!(wait_until(PATIENCE, quiet), "{:?}", watch.disturbance());
 }
 
 #[test]

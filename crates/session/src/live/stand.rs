@@ -85,7 +85,7 @@ impl LiveStand<'_> {
         let until_us = self.session.elapsed_us() + lower::QUIET_WAIT_US;
         loop {
             self.session.watch_for(lower::LOOK_EVERY_S, self.servers)?;
-            let unrest = self.servers.front().agent().unrest()?;
+            let unrest = self.servers.front().agent().disturbance()?;
             if unrest.is_none() || self.session.elapsed_us() >= until_us {
                 return Ok(unrest);
             }

@@ -145,7 +145,7 @@ impl HarmGuard for PretendedBrake {
 
     fn end(&self) {}
 
-    fn unrest(&self) -> Option<String> {
+    fn disturbance(&self) -> Option<String> {
         self.machine.take("unrest").then(|| "it still swaps".into())
     }
 }

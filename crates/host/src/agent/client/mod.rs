@@ -12,7 +12,7 @@ use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 pub use crate::agent::responses::{AppliedChange, HelloInfo, Owned, RevertedChange};
 use crate::agent::stderr_capture::{StderrCapture, explain};
 use crate::agent::{Start, this_build};
-use crate::change::seams::helper::Interrupted;
+use crate::change::seams::helper::RollbackOutcome;
 use crate::os::clock::clock_us;
 use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::{machine, timeouts};
@@ -50,7 +50,7 @@ pub struct AgentClient {
     child: Mutex<Child>,
     address: ServerAddress,
     hello: HelloInfo,
-    said_bye: Mutex<bool>,
+    bye_sent: Mutex<bool>,
     /// Dropping it ends the heartbeat.
     _heartbeat: Sender<()>,
 }
@@ -58,7 +58,7 @@ pub struct AgentClient {
 struct Shared {
     next_id: AtomicU64,
     stdin: Mutex<Option<ChildStdin>>,
-    heard: Mutex<ReceivedState>,
+    received: Mutex<ReceivedState>,
 }
 
 #[derive(Default)]
@@ -94,7 +94,7 @@ impl AgentClient {
         let shared = Arc::new(Shared {
             next_id: AtomicU64::new(1),
             stdin: Mutex::new(Some(stdin)),
-            heard: Mutex::default(),
+            received: Mutex::default(),
         });
         let ears = Arc::clone(&shared);
         std::thread::spawn(move || ears.listen(stdout));
@@ -108,7 +108,7 @@ impl AgentClient {
                 collectors: vec![],
                 clock: ClockOffset { offset_us: 0, error_us: u64::MAX },
             },
-            said_bye: Mutex::new(false),
+            bye_sent: Mutex::new(false),
             _heartbeat: heartbeat,
         };
         client.greet(start, stderr_capture.as_ref())?;
@@ -252,7 +252,7 @@ impl AgentClient {
     }
 
     /// Why the server is not quiet yet after a brake; `None` when it is.
-    pub fn unrest(&self) -> Result<Option<String>> {
+    pub fn disturbance(&self) -> Result<Option<String>> {
         match self.request(ToAgent::Unrest, timeouts::READ_ANSWER)? {
             FromAgent::Unrest { why } => Ok(why),
             other => Err(unexpected(&other)),
@@ -307,11 +307,11 @@ impl AgentClient {
     }
 
     /// Rolls back what other sessions did there: all, or one journal, or only what was never kept.
-    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<Interrupted> {
+    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<RollbackOutcome> {
         let question = ToAgent::RollBack { journal: journal.map(str::to_owned), only_unkept };
         match self.request(question, timeouts::ROLL_BACK_ANSWER)? {
             FromAgent::RolledBack { lines, problem, unfinished } => {
-                Ok(Interrupted { lines, problem, unfinished })
+                Ok(RollbackOutcome { lines, problem, unfinished })
             }
             other => Err(unexpected(&other)),
         }
@@ -337,7 +337,7 @@ impl AgentClient {
     /// Ends the session: what was not kept is undone, and the answer says what that was. The second time it does
     /// nothing.
     pub fn bye(&self) -> Result<RevertedChange> {
-        let mut said = self.said_bye.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.bye_sent.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *said, true) {
             return Ok(RevertedChange::default());
         }
@@ -423,7 +423,7 @@ impl Drop for AgentClient {
 
 impl Shared {
     fn received(&self) -> MutexGuard<'_, ReceivedState> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next_id(&self) -> u64 {
@@ -565,7 +565,8 @@ mod tests {
     fn a_silent_agent_is_given_up_long_before_the_limit() {
         let long_ago = Instant::now().checked_sub(timeouts::AGENT_SILENCE + Duration::from_secs(1));
         let heard = ReceivedState { last: Some(long_ago.unwrap()), ..ReceivedState::default() };
-        let shared = Shared { next_id: AtomicU64::new(1), stdin: Mutex::new(None), heard: Mutex::new(heard) };
+        let shared =
+            Shared { next_id: AtomicU64::new(1), stdin: Mutex::new(None), received: Mutex::new(heard) };
         let (sender, answer) = sync_channel(1);
         assert_eq!(shared.wait_for(&answer, timeouts::APPLY_ANSWER), Err(RecvTimeoutError::Timeout));
         sender.send(FromAgent::Done).unwrap();

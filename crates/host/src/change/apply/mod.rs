@@ -21,7 +21,7 @@ use crate::change::journal::history::{Record, served};
 use crate::change::journal::lock::Lock;
 use crate::change::journal::{Journal, Owner};
 use crate::change::seams::Tools;
-use crate::change::seams::helper::{Helper, Interrupted};
+use crate::change::seams::helper::{Helper, RollbackOutcome};
 use crate::change::seams::processes::site_client;
 use crate::change::seams::services::Programs;
 use crate::change::seams::state_dir::StateDir;
@@ -31,7 +31,7 @@ use crate::os::timeouts;
 use crate::probes::site::{self, Site};
 use crate::services::Tunable;
 use prove::Subject;
-use read_back::{Waiting, read_back};
+use read_back::{WaitOptions, read_back};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -117,7 +117,7 @@ impl Changer {
     }
 
     /// Undoes what was never kept of earlier sessions whose guardian is gone.
-    pub fn undo_interrupted(&self) -> Result<Interrupted> {
+    pub fn undo_interrupted(&self) -> Result<RollbackOutcome> {
         rollback::undo_interrupted_with(&self.tools)
     }
 
@@ -137,7 +137,7 @@ impl Changer {
     }
 
     /// Rolls sessions back that were not this one: all, or one journal, or what was never kept.
-    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<Interrupted> {
+    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<RollbackOutcome> {
         if self.session.is_some() {
             return Err(UserError::cannot_run("this session changed something itself: it must end first"));
         }
@@ -145,7 +145,7 @@ impl Changer {
             Some(id) => rollback::one_here(&self.tools, id, only_unkept),
             None if only_unkept => rollback::undo_interrupted_with(&self.tools),
             None => rollback::rollback_with(&self.tools)
-                .map(|lines| Interrupted { lines, ..Interrupted::default() }),
+                .map(|lines| RollbackOutcome { lines, ..RollbackOutcome::default() }),
         }
     }
 
@@ -269,7 +269,7 @@ impl Changer {
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
         let system = Arc::clone(&self.tools.system);
-        let waiting = Waiting {
+        let waiting = WaitOptions {
             system: system.as_ref(),
             at_most: self.read_back_max,
             cancellation: &self.cancellation,

@@ -11,7 +11,7 @@ use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
 
 /// How something is waited for.
-pub(super) struct Waiting<'a> {
+pub(super) struct WaitOptions<'a> {
     pub system: &'a dyn System,
     pub at_most: Duration,
     pub cancellation: &'a Cancellation,
@@ -23,7 +23,7 @@ pub(super) fn read_back(
     service: &dyn Tunable,
     pid: u32,
     port: u16,
-    Waiting { system, at_most, cancellation }: Waiting<'_>,
+    WaitOptions { system, at_most, cancellation }: WaitOptions<'_>,
 ) -> Result<ServiceSnapshot> {
     let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
         Err(UserError::cannot_run("the service was not read"));

@@ -145,7 +145,7 @@ pub struct History {
     /// Who closed it last.
     pub closed: Option<ClosedBy>,
     /// Whether the user heard of the guardian's work.
-    pub told: bool,
+    pub reported: bool,
     /// How each service is controlled by the latest record, by name and port.
     pub controls: BTreeMap<(String, u16), Control>,
     /// Files left to the operator.
@@ -272,7 +272,7 @@ impl History {
             }
             Record::Unkept => (self.kept_through, self.closed) = (0, None),
             Record::Closed { by } => self.closed = Some(by),
-            Record::Told => self.told = true,
+            Record::Told => self.reported = true,
         }
         Ok(())
     }
@@ -362,7 +362,7 @@ impl History {
 
     /// Whether it is of another machine, with which this one shares its state directory: its files and processes are not
     /// here, and what there is of them is not for us to judge.
-    pub fn is_elsewhere(&self, system: &dyn System) -> bool {
+    pub fn is_of_other_machine(&self, system: &dyn System) -> bool {
         let then = self.header.as_ref().and_then(|header| header.machine_id.as_ref());
         then.is_some_and(|then| system.machine_id().is_some_and(|now| now != *then))
     }
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(read(&line(2, r#"{"kind":"told"}"#)), Err(Damage::Version(2)));
         let orphan = r#"{"kind":"undone","n":7,"control":null}"#;
         assert_eq!(read(&line(1, orphan)), Err(Damage::Record(2, "no intent 7".into())));
-        assert!(read(&line(1, r#"{"kind":"told"}"#)).unwrap().0.told);
+        assert!(read(&line(1, r#"{"kind":"told"}"#)).unwrap().0.reported);
     }
 
     /// A journal of the first version, byte for byte as it was written: it stays readable for ever.

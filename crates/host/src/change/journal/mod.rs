@@ -219,7 +219,9 @@ pub fn read_all(tools: &Tools) -> Result<Vec<(PathBuf, Result<History>)>> {
 /// [`read_all`] without the journals of other machines.
 pub fn read_here(tools: &Tools) -> Result<Vec<(PathBuf, Result<History>)>> {
     let mut all = read_all(tools)?;
-    all.retain(|(_, read)| !read.as_ref().is_ok_and(|history| history.is_elsewhere(tools.system.as_ref())));
+    all.retain(|(_, read)| {
+        !read.as_ref().is_ok_and(|history| history.is_of_other_machine(tools.system.as_ref()))
+    });
     Ok(all)
 }
 
@@ -257,7 +259,7 @@ fn prune(all: &[(PathBuf, Result<History>)], disk: &dyn Disk) {
     let is_over = |history: &History| {
         history.closed.is_some()
             && history.is_settled()
-            && (history.closed != Some(history::ClosedBy::Guardian) || history.told)
+            && (history.closed != Some(history::ClosedBy::Guardian) || history.reported)
     };
     let settled: Vec<_> = all.iter().filter(|(_, read)| read.as_ref().is_ok_and(is_over)).collect();
     for (path, _) in settled.iter().take(settled.len().saturating_sub(SETTLED_COUNT_MAX)) {

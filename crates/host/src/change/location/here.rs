@@ -1,8 +1,8 @@
 //! Reading where this process is, what else there is on the machine, and where journals belong.
 
-use super::standing::{LocationMatch, MachineView, location_match};
 use crate::change::action::Action;
 use crate::change::journal::history::{Entry, Header, History, served};
+use crate::change::location::location_match::{LocationMatch, MachineView, location_match};
 use crate::change::seams::Tools;
 use crate::change::seams::session_location::directories;
 use crate::os::process::ProcessName;

@@ -1,6 +1,6 @@
 //! Where sessions belong: the table of what was, what is, and what is seen of the machine.
 
-use super::standing::{LocationMatch, MachineView, location_match};
+use crate::change::location::location_match::{LocationMatch, MachineView, location_match};
 use crate::change::seams::helper::Entrance;
 use crate::change::seams::session_location::SessionLocation;
 use std::collections::BTreeMap;

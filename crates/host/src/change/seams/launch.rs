@@ -23,10 +23,10 @@ use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
 /// How much of a program's complaints is kept.
-const COMPLAINT_BYTES_MAX: usize = 4096;
+const STDERR_BYTES_MAX: usize = 4096;
 
 /// How often it is looked whether it answers.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A program that was started here.
 pub struct Running {
@@ -123,7 +123,7 @@ fn wait_until_ready(
             return Err(running.not_ready(launch, known.is_some()));
         }
         running.cancellation.check()?;
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -194,7 +194,7 @@ fn collect(mut stderr: ChildStderr, stderr_text: &Mutex<Vec<u8>>) {
     while let Ok(count) = stderr.read(&mut buffer) {
         let Some(read) = buffer.get(..count).filter(|read| !read.is_empty()) else { return };
         let mut kept = stderr_text.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = COMPLAINT_BYTES_MAX.saturating_sub(kept.len());
+        let room = STDERR_BYTES_MAX.saturating_sub(kept.len());
         kept.extend(read.iter().take(room));
     }
 }

@@ -19,7 +19,7 @@ use webdyno_model::change::SiteProbe;
 use webdyno_model::service::FileId;
 
 /// How often something is looked at while it is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Processes and clocks.
 pub trait System: Send + Sync {
@@ -112,7 +112,7 @@ pub trait System: Send + Sync {
             if self.monotonic().saturating_sub(start) >= at_most {
                 return false;
             }
-            self.pause(LOOK_EVERY);
+            self.pause(POLL_INTERVAL);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::change::journal::lock::{self, Lock};
 use crate::change::journal::{self, Journal};
 use crate::change::location::{self, LocationMatch};
 use crate::change::seams::Tools;
-use crate::change::seams::helper::Interrupted;
+use crate::change::seams::helper::RollbackOutcome;
 use crate::change::seams::processes::System;
 use crate::change::seams::state_dir::StateDir;
 use crate::change::undo::relocated_files::{CHANGED, left_alone};
@@ -138,20 +138,20 @@ fn after_a_later_one(history: &History) -> UserError {
 
 /// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. A session
 /// that is at work, be it on its own end, is left to itself.
-pub fn undo_interrupted(state: &StateDir) -> Result<Interrupted> {
+pub fn undo_interrupted(state: &StateDir) -> Result<RollbackOutcome> {
     undo_interrupted_with(&Tools::of_this_machine(state.clone()))
 }
 
 /// [`undo_interrupted`] with given seams.
-pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
+pub fn undo_interrupted_with(tools: &Tools) -> Result<RollbackOutcome> {
     let system = tools.system.as_ref();
     let is_cut_off = |history: &History| history.is_open() && !history.guardian_is_alive(system);
     if !journal::read_here(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
-        return Ok(Interrupted::default());
+        return Ok(RollbackOutcome::default());
     }
     let mut lock = lock_unless_busy(tools)?;
     if lock.is_none() {
-        return Ok(Interrupted::default());
+        return Ok(RollbackOutcome::default());
     }
     let mut lines = vec![];
     let mut problems = vec![];
@@ -169,12 +169,12 @@ pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
         unfinished |= journal::read(&path, tools.disk.as_ref()).is_ok_and(|history| history.has_unkept());
     }
     let problem = problems.split_first().map(|(first, more)| joined(first, more, &[]));
-    Ok(Interrupted { lines, problem, unfinished })
+    Ok(RollbackOutcome { lines, problem, unfinished })
 }
 
 /// A guardian has nobody to tell what it left alone.
 fn has_unreported_conflicts(history: &History) -> bool {
-    history.closed == Some(ClosedBy::Guardian) && !history.told && !history.conflicts.is_empty()
+    history.closed == Some(ClosedBy::Guardian) && !history.reported && !history.conflicts.is_empty()
 }
 
 /// The error that tells, once, what a guardian left alone.
@@ -253,7 +253,7 @@ fn placed(
 }
 
 /// Undoes one journal for somebody who came here for it.
-pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<Interrupted> {
+pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<RollbackOutcome> {
     let path = tools.state.journal(id);
     let mut lock = Some(take_over(tools)?);
     let history = journal::read(&path, tools.disk.as_ref())?;
@@ -262,7 +262,7 @@ pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<Interrupte
     let tools = Tools { helper: None, ..tools.clone() };
     let (lines, problem) = placed(&path, &history, &tools, extent, &mut lock)?;
     let unfinished = journal::read(&path, tools.disk.as_ref()).is_ok_and(|history| history.has_unkept());
-    Ok(Interrupted { lines, problem, unfinished })
+    Ok(RollbackOutcome { lines, problem, unfinished })
 }
 
 /// Undoes one journal, and closes it if nothing is left that a further attempt could do. Without `services` only its
@@ -409,7 +409,7 @@ pub fn notice_with(tools: &Tools) -> Option<String> {
             ));
         }
     }
-    let untold = |history: &History| history.closed == Some(ClosedBy::Guardian) && !history.told;
+    let untold = |history: &History| history.closed == Some(ClosedBy::Guardian) && !history.reported;
     let (path, _) = all.iter().find(|(_, read)| read.as_ref().is_ok_and(untold))?;
     guardian_report(tools, path)
 }

@@ -190,7 +190,7 @@ entries  clashres found new invalid ignore delete chainlength insert insert_fail
     #[test]
     fn of_a_service_that_is_gone_nothing_is_told() {
         let mut conntrack = Conntrack::default();
-        conntrack.whereabouts.elsewhere = Some(u32::MAX);
+        conntrack.whereabouts.other_namespace_pid = Some(u32::MAX);
         let target = Target { service_pid: Some(u32::MAX), ..Target::default() };
         let reading = conntrack.read(&target);
         assert!(reading.values.iter().all(|(name, _)| !name.contains("service")), "{reading:?}");

@@ -52,7 +52,7 @@ pub struct Ports {
     shared: Shared,
     changes: Changes,
     /// The table that was told last.
-    told: Option<Arc<Table>>,
+    reported: Option<Arc<Table>>,
 }
 
 impl Ports {
@@ -62,14 +62,14 @@ impl Ports {
 
     fn used(&mut self, place: Place, reading: &mut Reading) -> io::Result<()> {
         let table = self.shared.lock().table.of(place)?;
-        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) {
+        if self.reported.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) {
             return Ok(());
         }
         for (peer, used) in table.busiest(CONNECTIONS_MIN, DESTINATIONS_MAX) {
             reading.push(format!("ports.{peer}.used_count"), used.all as f64);
             reading.push(format!("ports.{peer}.time_wait_count"), used.time_wait as f64);
         }
-        self.told = Some(table);
+        self.reported = Some(table);
         Ok(())
     }
 }
@@ -127,7 +127,7 @@ impl Collector for Ports {
     }
 
     fn mark_undelivered(&mut self) {
-        (self.changes, self.told) = (Changes::default(), None);
+        (self.changes, self.reported) = (Changes::default(), None);
     }
 }
 

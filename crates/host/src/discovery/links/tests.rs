@@ -36,7 +36,7 @@ fn contacts(spaces: &[Space], held: &[u64], users: &[u32], held_by_others: &[u64
         users: users.iter().copied().collect(),
         spaces: [HERE].into(),
     };
-    let told = |(contact, count): (Contact, u64)| match contact.elsewhere {
+    let told = |(contact, count): (Contact, u64)| match contact.remote {
         Some(_) => format!("{} elsewhere x{count}", contact.by),
         None => format!("{} -> {:?} x{count}", contact.by, contact.server),
     };

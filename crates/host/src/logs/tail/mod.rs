@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Most bytes that one look reads: 50,000 lines of 100 bytes a second.
-pub const LOOK_BYTES_MAX: u64 = 1 << 20;
+pub const READ_BYTES_MAX: u64 = 1 << 20;
 
 /// Of a longer line only so much is kept and given.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -118,7 +118,7 @@ impl Tail {
 
     /// Gives each line that was added since, without its end; of a flood the last part.
     pub fn read(&mut self, see: impl FnMut(&[u8])) -> TailRead {
-        self.read_within(LOOK_BYTES_MAX, Part::Last, see)
+        self.read_within(READ_BYTES_MAX, Part::Last, see)
     }
 
     /// The same with a bound on what is read of each file.

@@ -77,7 +77,7 @@ fn of_a_flood_the_last_part_is_read() {
     log.add(&lines);
     let seen = look(&mut tail);
     assert_eq!(seen.last().unwrap(), "line 99999");
-    assert!(seen.iter().map(|line| line.len() as u64 + 1).sum::<u64>() < LOOK_BYTES_MAX);
+    assert!(seen.iter().map(|line| line.len() as u64 + 1).sum::<u64>() < READ_BYTES_MAX);
     assert!(lines.ends_with(&format!("\n{}\n", seen.join("\n"))), "a torn line: {}", seen[0]);
 }
 
@@ -150,7 +150,7 @@ fn a_line_without_end_takes_bounded_memory() {
     let mut log = Log::with("");
     let mut tail = Tail::of(&log.path()).unwrap();
     for _ in 0..10 {
-        log.add(&"x".repeat(LOOK_BYTES_MAX as usize));
+        log.add(&"x".repeat(READ_BYTES_MAX as usize));
         assert_eq!(look(&mut tail), Vec::<String>::new());
         assert!(tail.current.begun.capacity() <= 2 * LINE_BYTES_MAX);
     }
@@ -158,7 +158,7 @@ fn a_line_without_end_takes_bounded_memory() {
     let mut lengths = vec![];
     let looked = tail.read(|line| lengths.push(line.len()));
     assert_eq!(lengths, [LINE_BYTES_MAX, 1]);
-    assert_eq!(looked.lines_bytes, 10 * LOOK_BYTES_MAX + 3);
+    assert_eq!(looked.lines_bytes, 10 * READ_BYTES_MAX + 3);
     assert!(tail.current.begun.capacity() <= BEGUN_BYTES_KEPT);
 }
 

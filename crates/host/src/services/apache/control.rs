@@ -173,7 +173,7 @@ impl Apache {
 
     fn read(control: Control, overlay: BTreeMap<PathBuf, String>, keeps_sources: bool) -> Result<Self> {
         let options = Options::parse(&control.arguments);
-        let is_elsewhere = mount_namespace::is_elsewhere(control.pid);
+        let is_elsewhere = mount_namespace::has_other_root(control.pid);
         let compiled = match is_elsewhere {
             true => imprint::compiled(control.pid, &control.executable)?,
             false => program::compiled(&invocation(&control, options.arguments()))?,
@@ -233,7 +233,7 @@ pub fn invocation(control: &Control, arguments: Vec<String>) -> Invocation<'_> {
 pub fn validate(control: &Control) -> Result<()> {
     let mut arguments = Options::parse(&control.arguments).arguments();
     arguments.push("-t".into());
-    let tested = crate::os::program::run(&invocation(control, arguments), timeouts::ASK)?;
+    let tested = crate::os::program::run(&invocation(control, arguments), timeouts::QUERY)?;
     if tested.success {
         return Ok(());
     }
@@ -243,7 +243,7 @@ pub fn validate(control: &Control) -> Result<()> {
 }
 
 /// What stands for messages where there are none.
-const SAID_NOTHING: &str = "it said nothing";
+const NO_MESSAGE: &str = "it said nothing";
 
 /// Apache's own messages in one line, bounded, without the reminder to set ServerName.
 pub fn stderr_summary(stderr: &str) -> String {
@@ -256,7 +256,7 @@ pub fn stderr_summary(stderr: &str) -> String {
         .take(LINES_MAX)
         .map(|line| line.trim().chars().take(CHARACTERS_MAX).collect())
         .collect();
-    if lines.is_empty() { SAID_NOTHING.into() } else { lines.join("; ") }
+    if lines.is_empty() { NO_MESSAGE.into() } else { lines.join("; ") }
 }
 
 /// What Apache says of a start that failed: on its terminal, or once it has left that, as errors in its log. Empty when
@@ -277,12 +277,12 @@ pub fn start_failure(stderr: &str, log: &str) -> String {
     };
     let mut all: Vec<String> = stderr.lines().map(str::to_owned).collect();
     all.extend(log.lines().filter(is_error).map(message));
-    if stderr_summary(&all.join("\n")) == SAID_NOTHING {
+    if stderr_summary(&all.join("\n")) == NO_MESSAGE {
         // Its log may have a format of its own: what ended it stands last.
         all.extend(log.lines().rev().take(LAST_COUNT).map(message));
     }
     match stderr_summary(&all.join("\n")) {
-        nothing if nothing == SAID_NOTHING => String::new(),
+        nothing if nothing == NO_MESSAGE => String::new(),
         summary => summary,
     }
 }
@@ -300,7 +300,7 @@ fn unit(pid: u32) -> Option<String> {
     }
     let unit = unit_of(&procfs::read_text(format!("/proc/{pid}/cgroup")).ok()?)?;
     let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
-    let finished = crate::os::program::run(&asked, timeouts::ASK).ok()?;
+    let finished = crate::os::program::run(&asked, timeouts::QUERY).ok()?;
     (finished.stdout.trim() == pid.to_string()).then_some(unit)
 }
 

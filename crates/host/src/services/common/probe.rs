@@ -20,7 +20,7 @@ const PAUSE_GENTLE: Duration = Duration::from_millis(25);
 
 /// Whether anything answers in HTTP at one of the addresses.
 pub fn answers(addresses: &[SocketAddr]) -> bool {
-    addresses.iter().any(|&address| request(address, timeouts::LOOK))
+    addresses.iter().any(|&address| request(address, timeouts::PROBE))
 }
 
 /// Asks `HEAD /` once. True when the answer begins as HTTP does.
@@ -95,7 +95,7 @@ struct Watch {
 impl Watch {
     fn probe_once(&self) {
         let sent_us = self.now_us();
-        let answered = request(self.address, timeouts::LOOK);
+        let answered = request(self.address, timeouts::PROBE);
         let seen = ProbeResult { sent_us, done_us: self.now_us(), answered };
         self.gap.lock().unwrap_or_else(PoisonError::into_inner).record(seen);
     }
@@ -123,7 +123,7 @@ impl Probe {
     }
 
     fn every(pause: Duration, addresses: &[SocketAddr]) -> Self {
-        let address = addresses.iter().copied().find(|&address| request(address, timeouts::LOOK));
+        let address = addresses.iter().copied().find(|&address| request(address, timeouts::PROBE));
         let Some(address) = address else {
             return Self { watch: None, thread: None };
         };

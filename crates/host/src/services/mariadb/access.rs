@@ -61,7 +61,7 @@ pub fn connect(snapshot: &ServiceSnapshot, access: &Access) -> Result<Conn, Refu
     let endpoint = endpoint
         .ok_or_else(|| Refusal::Failed(format!("{} listens nowhere that can be seen", snapshot.service)))?;
     let root = Root::of(snapshot.pid);
-    let is_ours = !mount_namespace::is_elsewhere(snapshot.pid);
+    let is_ours = !mount_namespace::has_other_root(snapshot.pid);
     let mut last = Refusal::Failed("no account to try".into());
     for account in accounts(access, is_ours)? {
         let way = ConnectOptions::of(endpoint, &root, &account)?;

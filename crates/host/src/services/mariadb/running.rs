@@ -11,7 +11,7 @@ use std::time::Duration;
 use webdyno_model::service::Statement;
 
 /// How often it is looked, and the pause between two looks: a tenth of a second in all.
-const LOOKS: u32 = 6;
+const SAMPLES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How much of a text is read.
@@ -25,7 +25,7 @@ pub fn running_statements(conn: &mut Conn) -> Result<Vec<Statement>, Refusal> {
          WHERE COMMAND IN ('Query', 'Execute') AND INFO IS NOT NULL AND ID <> CONNECTION_ID()"
     );
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for look in 0..LOOKS {
+    for look in 0..SAMPLES {
         if look > 0 {
             std::thread::sleep(PAUSE);
         }

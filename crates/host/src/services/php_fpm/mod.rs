@@ -114,7 +114,7 @@ fn port_of(address: &str) -> Option<u16> {
 /// The pools that do not tell about themselves.
 fn without_status(config: &config::Config) -> Option<Missing> {
     let silent = config.pools.iter().filter(|pool| pool.value("pm.status_path").is_none());
-    let names: Vec<_> = silent.map(|pool| pool.name.as_str()).take(POOLS_TOLD_MAX).collect();
+    let names: Vec<_> = silent.map(|pool| pool.name.as_str()).take(POOLS_REPORTED_MAX).collect();
     (!names.is_empty()).then(|| Missing {
         signal: "php_fpm".into(),
         why: format!("pm.status_path is not set for the pool {}", names.join(", ")),
@@ -123,7 +123,7 @@ fn without_status(config: &config::Config) -> Option<Missing> {
 }
 
 /// So many pools are named.
-const POOLS_TOLD_MAX: usize = 8;
+const POOLS_REPORTED_MAX: usize = 8;
 
 /// How a pool is made to tell about itself.
 pub const HOW_TO_ENABLE: &str = "set `pm.status_path = /fpm-status` in the pool and reload php-fpm; with \

@@ -116,7 +116,7 @@ pub struct Sockets {
     whereabouts: Whereabouts,
     shared: Shared,
     /// The table that was told last.
-    told: Option<Arc<Table>>,
+    reported: Option<Arc<Table>>,
 }
 
 impl Sockets {
@@ -170,7 +170,7 @@ impl Sockets {
     fn states(&mut self, place: Place, reading: &mut Reading) {
         let table = self.shared.lock().table.of(place);
         match table {
-            Ok(table) if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) => {}
+            Ok(table) if self.reported.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) => {}
             Ok(table) => {
                 for (name, state, _) in STATES {
                     reading.push(name, table.in_state(state) as f64);
@@ -178,7 +178,7 @@ impl Sockets {
                 // The kernel counts both states in one (RFC 4022, tcpCurrEstab).
                 let close_wait = table.in_state(sock_diag::state::CLOSE_WAIT) as f64;
                 reading.push_some(ESTABLISHED, reading.value(OPEN).map(|open| (open - close_wait).max(0.0)));
-                self.told = Some(table);
+                self.reported = Some(table);
             }
             Err(error) => {
                 let why = format!("the kernel does not list the sockets of the service: {error}");
@@ -186,10 +186,10 @@ impl Sockets {
             }
         }
         match place.within(dns_lookups_count) {
-            Ok(count) => reading.push(LOOK_UPS, count as f64),
+            Ok(count) => reading.push(DNS_LOOKUPS, count as f64),
             Err(error) => {
                 let why = format!("the kernel does not list UDP sockets: {error}");
-                reading.lacks(LOOK_UPS, why, "modprobe udp_diag, and run webdyno as root");
+                reading.lacks(DNS_LOOKUPS, why, "modprobe udp_diag, and run webdyno as root");
             }
         }
     }
@@ -197,7 +197,7 @@ impl Sockets {
 
 const OPEN: &str = "sockets.open_count";
 const ESTABLISHED: &str = "sockets.established_count";
-const LOOK_UPS: &str = "sockets.look_ups_count";
+const DNS_LOOKUPS: &str = "sockets.look_ups_count";
 
 impl Collector for Sockets {
     fn name(&self) -> &'static str {
@@ -233,7 +233,7 @@ impl Collector for Sockets {
         let in_state = |state: &str| format!("ss -tanH state {state} | wc -l");
         metrics.push(gauge(ESTABLISHED, "/proc/net/snmp, sock_diag(7)", in_state("established")));
         metrics.extend(STATES.map(|(name, _, state)| gauge(name, "sock_diag(7)", in_state(state))));
-        metrics.push(gauge(LOOK_UPS, "sock_diag(7)", "ss -uanH state established 'dport = :53' | wc -l"));
+        metrics.push(gauge(DNS_LOOKUPS, "sock_diag(7)", "ss -uanH state established 'dport = :53' | wc -l"));
         metrics.extend(TABLES.map(|(name, file)| gauge(name, file, format!("cat {file}"))));
         metrics
     }
@@ -262,7 +262,7 @@ impl Collector for Sockets {
     }
 
     fn mark_undelivered(&mut self) {
-        self.told = None;
+        self.reported = None;
     }
 }
 

@@ -62,7 +62,7 @@ struct Known {
     disk_bytes: Option<u64>,
     user: Option<u32>,
     /// How often its files were read: right after it was started it has the name of its parent.
-    looks_count: u64,
+    samples_count: u64,
 }
 
 /// What one look at all processes gives.
@@ -140,7 +140,7 @@ impl Table {
         let former = self.known.get(&pid);
         // A clock that went back is that of another process with the same number.
         let same = former.is_some_and(|known| clock_ns.is_some_and(|ns| ns >= known.cpu_ns));
-        let young = former.is_some_and(|known| known.looks_count < 2);
+        let young = former.is_some_and(|known| known.samples_count < 2);
         if same && !due && !young {
             let known = self.known.get_mut(&pid)?;
             let rise = clock_ns?.saturating_sub(known.cpu_ns);
@@ -161,7 +161,7 @@ impl Table {
     /// Reads the files of a process. The kernel's threads have neither memory nor files of their own.
     fn read(&mut self, pid: u32, stat: Stat, clock_ns: Option<u64>, former: Option<&Known>) -> Known {
         let kernel = stat.ppid == KTHREADD || pid == KTHREADD;
-        let looks_count = former.map_or(0, |former| former.looks_count) + 1;
+        let looks_count = former.map_or(0, |former| former.samples_count) + 1;
         let text = |file: &str| (!kernel).then(|| procfs::read_text(format!("/proc/{pid}/{file}")));
         let memory = text("statm").and_then(|text| parse_own_bytes(&text.ok()?));
         let disk = match text("io") {
@@ -172,7 +172,7 @@ impl Table {
             }
             None => None,
         };
-        let user = former.filter(|known| known.looks_count > 2).and_then(|known| known.user);
+        let user = former.filter(|known| known.samples_count > 2).and_then(|known| known.user);
         let user = user.or_else(|| (!kernel).then(|| procfs::real_user(pid)).flatten());
         Known {
             parent: stat.ppid,
@@ -184,7 +184,7 @@ impl Table {
             memory_bytes: memory.unwrap_or(0),
             disk_bytes: disk.or(former.and_then(|known| known.disk_bytes)),
             user,
-            looks_count,
+            samples_count: looks_count,
             name: instance_of(&stat.name),
         }
     }

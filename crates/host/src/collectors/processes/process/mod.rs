@@ -30,7 +30,7 @@ pub struct Process {
     service: Tracker,
     service_cpu: MonotonicCounter,
     client_cpu: MonotonicCounter,
-    foreign_cpu: MonotonicCounter,
+    other_cpu: MonotonicCounter,
     /// By the main process.
     backends: BTreeMap<u32, (Tracker, MonotonicCounter)>,
 }
@@ -65,7 +65,7 @@ impl Process {
         if let (Some(machine), Some(service), Some(client)) = (times.machine_ns, service, client) {
             // Which processes are taken off names the source: with other ones it goes on where it was.
             let source = times.service_ns.map_or(0, |(id, _)| id) ^ times.client_ns.map_or(0, |(id, _)| !id);
-            let foreign = self.foreign_cpu.update(source, machine as f64 - service - client);
+            let foreign = self.other_cpu.update(source, machine as f64 - service - client);
             reading.push("process.foreign_cpu_s", seconds(foreign));
         }
     }

@@ -23,7 +23,7 @@ const READING_BYTES_MAX: u64 = 256 << 10;
 const SLOW_US: u64 = 1_000_000;
 
 /// Most logs of which it is told one by one why they are not read.
-const TOLD_COUNT_MAX: usize = 8;
+const REPORTED_COUNT_MAX: usize = 8;
 
 /// The formats that have names everywhere, as Debian, Red Hat and nginx define them.
 const NAMED: [(&str, &str); 3] = [
@@ -53,7 +53,7 @@ impl Default for AccessLog {
 struct Kept {
     format: Option<LineFormat>,
     /// What the lines of the present look tell.
-    look: Counted,
+    counted: Counted,
 }
 
 /// Sums over requests; of samples they have fractions.
@@ -151,7 +151,7 @@ fn choose(logs: &[LogFile]) -> Vec<LogFile> {
 }
 
 fn kept(place: &LogLocation) -> Kept {
-    Kept { format: format_of(&place.log), look: Counted::default() }
+    Kept { format: format_of(&place.log), counted: Counted::default() }
 }
 
 impl AccessLog {
@@ -169,11 +169,11 @@ impl AccessLog {
         self.followed.read(READING_BYTES_MAX, Part::Spread, |kept, event| match event {
             Event::Line(line) => {
                 if let Some(format) = &kept.format {
-                    kept.look.record_line(format.read(line));
+                    kept.counted.record_line(format.read(line));
                 }
             }
             Event::Read(looked) => {
-                total.add(&std::mem::take(&mut kept.look), times(looked));
+                total.add(&std::mem::take(&mut kept.counted), times(looked));
                 all.add(looked);
             }
         });
@@ -212,7 +212,7 @@ impl AccessLog {
         const HOW: &str = "let the log have a format with the status, such as combined: \
                            CustomLog PATH \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{Referer}i\\\" \\\"%{User-Agent}i\\\" %D\"";
         let unknown = self.followed.logs().filter(|one| one.with.format.is_none());
-        for one in unknown.take(TOLD_COUNT_MAX) {
+        for one in unknown.take(REPORTED_COUNT_MAX) {
             let why = format!("{}: webdyno cannot read the status from its format", one.place.path.display());
             reading.lacks("access_log", why, HOW);
         }

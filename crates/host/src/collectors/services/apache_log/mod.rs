@@ -11,7 +11,7 @@
 //! A look is bounded. Of a log that grows faster its last part is read, and what was not read is told in bytes: counts
 //! are then of what was read. So is a log that was cut (rotation by copying): lines of its last moment may be lost.
 
-use crate::collectors::observer::SAID_AGAIN_COUNT;
+use crate::collectors::observer::REPEAT_COUNT;
 use crate::collectors::on_change::on_change;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::logs::followed::{Event, FollowedLogs, LogLocation};
@@ -151,7 +151,7 @@ impl ApacheLog {
         reading.push("apache_log.lines_count", self.counted.lines_count as f64);
         reading.push("apache_log.written_bytes", self.written_bytes as f64);
         reading.push("apache_log.unread_bytes", self.unread_bytes as f64);
-        let says_all = self.readings_count.is_multiple_of(SAID_AGAIN_COUNT);
+        let says_all = self.readings_count.is_multiple_of(REPEAT_COUNT);
         let is_told = |count: u64| says_all || count > 0;
         for (name, count) in self.counted.messages().into_iter().filter(|(_, count)| is_told(*count)) {
             reading.push(format!("apache_log.{name}.messages_count"), count as f64);

@@ -46,7 +46,7 @@ const SCRIPT: &str = include_str!("status.php");
 /// What is kept of one pool.
 #[derive(Debug, Default)]
 struct Pool {
-    asked: Option<(Request, Scratch)>,
+    pending: Option<(Request, Scratch)>,
     refused: Option<Refusal>,
     /// It has no children, and being asked would start one.
     rests: bool,
@@ -63,11 +63,11 @@ impl Opcache {
     /// Sends the request, unless one is under way or it was refused.
     fn query(&mut self, service: &ServiceSnapshot, endpoint: &Endpoint) {
         let pool = self.pools.entry((service.pid, endpoint.name.clone())).or_default();
-        let is_under_way = pool.asked.as_ref().is_some_and(|(request, _)| request.age() < GIVE_UP);
+        let is_under_way = pool.pending.as_ref().is_some_and(|(request, _)| request.age() < GIVE_UP);
         if pool.refused.is_some() || is_under_way {
             return;
         }
-        pool.asked = None;
+        pool.pending = None;
         pool.refused = refusal::beforehand(service, &endpoint.name);
         pool.rests = is_idle(service, &endpoint.name);
         if pool.refused.is_some() || pool.rests {
@@ -92,7 +92,7 @@ impl Opcache {
         ];
         let stream = process_view::connect(service.pid, &root, &endpoint.address, CONNECT);
         // One that cannot be connected to now may be asked later; php_fpm tells of it.
-        pool.asked = stream
+        pool.pending = stream
             .and_then(|stream| Request::send(stream, &parameters))
             .ok()
             .map(|request| (request, scratch));
@@ -103,7 +103,7 @@ impl Opcache {
         let mut answers = BTreeMap::new();
         loop {
             for (key, pool) in &mut self.pools {
-                let Some((request, _)) = &mut pool.asked else { continue };
+                let Some((request, _)) = &mut pool.pending else { continue };
                 match request.wait(Instant::now()) {
                     Ok(None) => continue,
                     Ok(Some(answer)) => match answer::parse(&answer) {
@@ -113,10 +113,10 @@ impl Opcache {
                     // A reload: the next reading asks anew.
                     Err(_) => {}
                 }
-                pool.asked = None;
+                pool.pending = None;
             }
             let waiting: Vec<&Request> =
-                self.pools.values().filter_map(|pool| Some(&pool.asked.as_ref()?.0)).collect();
+                self.pools.values().filter_map(|pool| Some(&pool.pending.as_ref()?.0)).collect();
             let left = deadline.saturating_duration_since(Instant::now());
             if waiting.is_empty() || left.is_zero() || wait_for_any(waiting.into_iter(), left).is_err() {
                 return answers;

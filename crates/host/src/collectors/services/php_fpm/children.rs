@@ -9,7 +9,7 @@ use crate::services;
 use std::collections::BTreeMap;
 
 /// Children that are looked at in one reading: some 10 us each.
-const LOOKED_AT_MAX: usize = 64;
+const CHILDREN_READ_MAX: usize = 64;
 
 /// What is known of a child.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -59,7 +59,7 @@ impl Children {
 
     /// Looks which ones are at work; when they are many, some of them, in turn.
     pub fn read_work(&mut self) {
-        for pid in self.turn(0, LOOKED_AT_MAX) {
+        for pid in self.turn(0, CHILDREN_READ_MAX) {
             let busy = is_busy(&procfs::read_text(format!("/proc/{pid}/syscall")).unwrap_or_default());
             if let Some(child) = self.known.get_mut(&pid) {
                 child.busy = busy;

@@ -210,7 +210,7 @@ impl PhpFpm {
         let state = master.pools.entry(pool.name.clone()).or_default();
         let rests = is_on_demand(service, pool) && master.children.sums(&pool.name).count == 0;
         let asked = match &pool.path {
-            Some(_) if rests && !state.poller.is_waiting() => PollResult::Rests,
+            Some(_) if rests && !state.poller.is_waiting() => PollResult::Idle,
             Some(_) => state.poller.take(),
             None => {
                 PollResult::Never("pm.status_path is not set".into(), crate::services::php_fpm::HOW_TO_ENABLE)
@@ -225,7 +225,7 @@ impl PhpFpm {
                 let is_tcp = !pool.address.starts_with("unix:");
                 Named { instance, reading }.status(state, is_tcp, &status, waited);
             }
-            PollResult::Rests => {
+            PollResult::Idle => {
                 let mut named = Named { instance, reading };
                 named.count("idle_count", Some(0));
                 named.count("active_count", Some(0));

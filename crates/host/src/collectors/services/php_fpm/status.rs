@@ -61,7 +61,7 @@ pub enum PollResult {
     /// The status, and how long it took.
     Status(Status, Duration),
     /// It has no children, and was not asked, as that would start one.
-    Rests,
+    Idle,
     /// It has not answered yet, or cannot now: why.
     NotNow(&'static str),
     /// It never will as it is: why, and what helps.
@@ -74,7 +74,7 @@ pub enum PollResult {
 pub struct StatusPoller {
     pending: Option<Request>,
     /// What came of the last request, until it is taken.
-    came: Option<(io::Result<Answer>, Duration)>,
+    result: Option<(io::Result<Answer>, Duration)>,
 }
 
 impl StatusPoller {
@@ -93,7 +93,7 @@ impl StatusPoller {
         let stream = process_view::connect(pid, root, address, CONNECT);
         match stream.and_then(|stream| Request::send(stream, &parameters)) {
             Ok(request) => self.pending = Some(request),
-            Err(error) => self.came = Some((Err(error), Duration::ZERO)),
+            Err(error) => self.result = Some((Err(error), Duration::ZERO)),
         }
     }
 
@@ -105,7 +105,7 @@ impl StatusPoller {
     /// Takes in what came of the answer.
     fn receive(&mut self) {
         let Some(mut request) = self.pending.take() else { return };
-        self.came = match request.wait(Instant::now()) {
+        self.result = match request.wait(Instant::now()) {
             Ok(None) => {
                 self.pending = Some(request);
                 return;
@@ -117,7 +117,7 @@ impl StatusPoller {
 
     /// What came since it was last taken.
     pub fn take(&mut self) -> PollResult {
-        match self.came.take() {
+        match self.result.take() {
             Some((Ok(answer), age)) => poll_result(&answer, age),
             Some((Err(error), _)) => refused(&error),
             None => PollResult::NotNow("does not answer in time: all its children may be busy"),

@@ -74,7 +74,7 @@ pub fn of_host<'a, 's>(
     let mapped = Mapped::of(site, id, path);
     let asked = RequestTarget { path, file: mapped.file.as_deref(), passed_to: mapped.url.as_deref() };
     let mut walk = Walk::of(site, id, asked);
-    walk.untold.extend(mapped.untold);
+    walk.undetermined.extend(mapped.undetermined);
     InForce { site, host, first, file: mapped.file, passed: mapped.passed, walk }
 }
 
@@ -164,7 +164,7 @@ struct Mapped<'a> {
     file: Option<String>,
     url: Option<String>,
     passed: Option<&'a Placed>,
-    untold: Vec<String>,
+    undetermined: Vec<String>,
 }
 
 impl<'a> Mapped<'a> {
@@ -209,7 +209,7 @@ impl<'a> Mapped<'a> {
             if placed.name.to_ascii_lowercase().ends_with("match") {
                 match crate::services::apache::config::pattern::expression(alias) {
                     Ok(expression) if expression.is_match(path) => {
-                        self.untold.push(format!(
+                        self.undetermined.push(format!(
                             "{} at {} decides the file, which is not followed",
                             placed.name,
                             placed.place()
@@ -217,7 +217,7 @@ impl<'a> Mapped<'a> {
                         return None;
                     }
                     Ok(_) => {}
-                    Err(why) => self.untold.push(format!("{why} ({})", placed.place())),
+                    Err(why) => self.undetermined.push(format!("{why} ({})", placed.place())),
                 }
             } else if let Some(rest) = alias_rest(alias, path) {
                 return Some(joined(&site.evaluation.path(real).to_string_lossy(), rest));
@@ -234,7 +234,7 @@ impl<'a> Mapped<'a> {
         if let (Some(on), Some(rule)) = (on, rule)
             && on.arguments.trim().eq_ignore_ascii_case("on")
         {
-            self.untold.push(format!("RewriteRule at {} may send it elsewhere", rule.place()));
+            self.undetermined.push(format!("RewriteRule at {} may send it elsewhere", rule.place()));
         }
     }
 }

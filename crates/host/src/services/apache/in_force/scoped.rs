@@ -79,7 +79,7 @@ pub fn scoped(site: &Site<'_>, port: u16) -> Scoped {
             hosts.len()
         ));
     }
-    scoped.notes.extend(site.hosts.untold.iter().cloned());
+    scoped.notes.extend(site.hosts.undetermined.iter().cloned());
     let chosen = chosen(site, port);
     let total_count = chosen.len();
     for placed in chosen {
@@ -108,7 +108,9 @@ impl Scoped {
 
     /// The values at the root of a host, and the directories in which `.htaccess` is looked up.
     fn root(&mut self, at: &InForce<'_, '_>) {
-        let Some(file) = at.file.as_deref() else { return self.notes.extend(at.walk.untold.iter().cloned()) };
+        let Some(file) = at.file.as_deref() else {
+            return self.notes.extend(at.walk.undetermined.iter().cloned());
+        };
         let host: Vec<String> = at.host.iter().map(|host| cut(&host.scope())).collect();
         let scope: Vec<String> = [host.as_slice(), &[cut(&format!("DocumentRoot {file}"))]].concat();
         for name in AT_ROOT {
@@ -127,7 +129,7 @@ impl Scoped {
             });
             self.notes.extend(at.undetermined(name));
         }
-        self.notes.extend(at.walk.untold.iter().cloned());
+        self.notes.extend(at.walk.undetermined.iter().cloned());
         self.lookups(at, &host);
     }
 
@@ -166,7 +168,7 @@ impl Scoped {
     /// The kinds of keys of certificates.
     fn certificates(&mut self, site: &Site<'_>, scopes: &mut Scopes, port: u16) {
         let all = site.evaluation.all(&["SSLCertificateFile"]);
-        let on_port = |placed: &&Placed| !is_elsewhere(site, placed, port);
+        let on_port = |placed: &&Placed| !is_on_other_port(site, placed, port);
         for placed in all.filter(on_port).take(CERTIFICATES_MAX) {
             let Some(path) = placed.words().into_iter().next().map(|word| site.evaluation.path(&word)) else {
                 continue;
@@ -225,7 +227,7 @@ fn chosen<'a>(site: &Site<'a>, port: u16) -> Vec<&'a Placed> {
         let is_new = url
             .and_then(|url| backends::address(&url))
             .is_some_and(|address| addresses.len() < BACKENDS_MAX && addresses.insert(address));
-        match (is_new, placed.is_global(), is_elsewhere(site, placed, port)) {
+        match (is_new, placed.is_global(), is_on_other_port(site, placed, port)) {
             (true, ..) => 0,
             (_, true, _) => 1,
             (_, _, false) => 2,
@@ -240,7 +242,7 @@ fn chosen<'a>(site: &Site<'a>, port: u16) -> Vec<&'a Placed> {
 }
 
 /// Whether a directive is in a virtual host that is not for a port.
-fn is_elsewhere(site: &Site<'_>, placed: &Placed, port: u16) -> bool {
+fn is_on_other_port(site: &Site<'_>, placed: &Placed, port: u16) -> bool {
     let outer = placed.scope.first().filter(|section| kind(&section.name) == Kind::Host);
     let Some(outer) = outer else { return false };
     site.hosts.by_id(outer.id).is_none_or(|host| !host.is_on(port))

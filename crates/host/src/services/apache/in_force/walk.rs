@@ -25,7 +25,7 @@ pub struct Walk<'a> {
     /// Sections whose condition is not evaluated.
     pub undecided: Vec<&'a Opened>,
     /// What could not be told, in words.
-    pub untold: Vec<String>,
+    pub undetermined: Vec<String>,
 }
 
 /// What a request asks for, as the walks see it.
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         match pattern::expression(expression) {
             Ok(expression) => expression.is_match(text),
             Err(why) => {
-                self.untold.push(format!("{why} ({})", opened.place()));
+                self.undetermined.push(format!("{why} ({})", opened.place()));
                 self.undecided.push(opened);
                 false
             }

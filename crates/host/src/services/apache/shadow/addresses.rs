@@ -16,7 +16,7 @@ const HTTPS: u16 = 443;
 pub struct Addresses {
     /// The port of each port of the original.
     ports: BTreeMap<u16, u16>,
-    asked: IpAddr,
+    requested: IpAddr,
     stand_ins: BTreeMap<IpAddr, Ipv4Addr>,
     /// What is listened on, with the address of the original.
     taken: BTreeMap<(IpAddr, u16), String>,
@@ -48,7 +48,7 @@ pub fn port_of(word: &str) -> Option<u16> {
 impl Addresses {
     /// With the ports by port of the original; `asked` is the address at which the original is asked.
     pub fn new(ports: BTreeMap<u16, u16>, asked: IpAddr) -> Self {
-        Self { ports, asked, stand_ins: BTreeMap::new(), taken: BTreeMap::new() }
+        Self { ports, requested: asked, stand_ins: BTreeMap::new(), taken: BTreeMap::new() }
     }
 
     /// The arguments of a `Listen`; `None` when another one listens there already, although the original's addresses
@@ -109,7 +109,7 @@ impl Addresses {
 
     /// The address that stands for one of the original.
     fn substitute(&mut self, ip: IpAddr) -> IpAddr {
-        if ip == self.asked {
+        if ip == self.requested {
             return Ipv4Addr::LOCALHOST.into();
         }
         if ip.is_loopback() && ip != IpAddr::from(Ipv4Addr::LOCALHOST) {

@@ -29,7 +29,7 @@ const DETAILS_COUNT: usize = 4;
 const DETAILS_TURNS: u64 = 16;
 
 /// Children are listed by thread: so many threads are asked in one reading, on average.
-const THREADS_ASKED_COUNT: u64 = 64;
+const THREADS_READ_COUNT: u64 = 64;
 
 /// Once in so many readings all processes are looked at, where the kernel lists no children.
 const ALL_READINGS: u64 = 10;
@@ -221,8 +221,8 @@ impl Tracker {
     fn read_process(&self, pid: u32, former: Option<Known>, is_parent: bool) -> Option<Known> {
         let stat = procfs::stat(pid).ok()?;
         let former = former.filter(|former| former.stat.start_ticks == stat.start_ticks);
-        let every = self.threads_count / THREADS_ASKED_COUNT;
-        let few_threads = stat.threads_count <= THREADS_ASKED_COUNT;
+        let every = self.threads_count / THREADS_READ_COUNT;
+        let few_threads = stat.threads_count <= THREADS_READ_COUNT;
         let is_due = |former: &Known| {
             is_parent && few_threads
                 || self.readings_count - former.listed_at >= every
