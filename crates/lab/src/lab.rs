@@ -5,9 +5,8 @@
 
 use crate::cgroups::{GroupTree, HostLimits};
 use crate::journal::{Act, ScenarioPlace};
-use crate::packages;
 use crate::scenario::{CLIENT, Catalogue, Link, SERVER, Scenario, ScenarioFolder, ScenarioService};
-use crate::services;
+use crate::{packages, services};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -11,11 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use webdyno_host::change::seams::state_dir::StateDir;
-use webdyno_lab::build;
+use webdyno_lab::«build;
 use webdyno_lab::preconditions;
 use webdyno_lab::run;
-use webdyno_lab::scenario::{Catalogue, ScenarioFolder};
-use webdyno_model::error::io_error;
+use webdyno_lab::¦preconditions;
+use webdyno_lab::run;
+use webdyno_lab::¦»scenario::{Catalogue, ScenarioFolder};
+use «¦webdyno_lab::up;
+use ¦webdyno_lab::{preconditions, run, up};
+use »webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
 /// The name that means all scenarios.

@@ -56,7 +56,7 @@ pub struct Script {
 
 /// What the shell said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum ShellReply {
     /// It is the shell that has the rights.
     Shell,
     /// It waits for the program.
@@ -96,14 +96,14 @@ impl Script {
 
     /// What a line says; `None` for one that is somebody else's, such as a greeting. Text without an end may stand
     /// before it.
-    pub fn read(&self, line: &str) -> Option<Said> {
+    pub fn read(&self, line: &str) -> Option<ShellReply> {
         let (_, said) = line.split_once(&self.mark)?;
         let mut words = said.split_ascii_whitespace();
         match words.next()? {
-            "shell" => Some(Said::Shell),
-            "ready" => Some(Said::Ready),
-            "go" => Some(Said::Go),
-            "fail" => Some(Said::Failed(words.map(str::to_owned).collect())),
+            "shell" => Some(ShellReply::Shell),
+            "ready" => Some(ShellReply::Ready),
+            "go" => Some(ShellReply::Go),
+            "fail" => Some(ShellReply::Failed(words.map(str::to_owned).collect())),
             _ => None,
         }
     }
@@ -247,9 +247,9 @@ mod tests {
         );
         assert_ne!(Script::new().unwrap().mark, script.mark);
         let said = |text: &str| script.read(&text.replace("M", &script.mark));
-        assert_eq!(said("M ready"), Some(Said::Ready));
-        assert_eq!(said("Welcome! M go"), Some(Said::Go));
-        assert_eq!(said("M fail short 12"), Some(Said::Failed(vec!["short".into(), "12".into()])));
+        assert_eq!(said("M ready"), Some(ShellReply::Ready));
+        assert_eq!(said("Welcome! M go"), Some(ShellReply::Go));
+        assert_eq!(said("M fail short 12"), Some(ShellReply::Failed(vec!["short".into(), "12".into()])));
         assert_eq!(
             (said("Welcome!"), said("M"), said("M x"), said("webdyno-0 ready")),
             (None, None, None, None)
@@ -308,7 +308,7 @@ mod tests {
         fn any_line_is_read(line in any::<String>()) {
             let script = Script { mark: "webdyno-1".into() };
             let said = script.read(&format!("webdyno-1 fail {line}"));
-            if let Some(Said::Failed(words)) = said {
+            if let Some(ShellReply::Failed(words)) = said {
                 prop_assert!(!failure(&ServerAddress::Local, &words).message.is_empty());
             }
             prop_assert_eq!(script.read(&line.replace("webdyno-1", "")), None);

@@ -5,9 +5,9 @@
 //! forwarding, no terminal, no command of the configuration's own. Where nobody can be asked it asks nothing (BatchMode).
 
 use crate::agent::address::{ServerAddress, SshHost};
-use crate::agent::bootstrap::{self, ExecForm, Program, Said, Script, exec_form};
+use crate::agent::bootstrap::{self, ExecForm, Program, Script, ShellReply, exec_form};
 use crate::agent::foreground::{Foreground, group};
-use crate::agent::stderr_capture::{Complaints, explain};
+use crate::agent::stderr_capture::{StderrCapture, explain};
 use crate::agent::this_build;
 use crate::os::process::wait_until;
 use crate::os::timeouts;
@@ -54,11 +54,11 @@ pub struct Connection {
     /// From the agent.
     pub stdout: ChildStdout,
     /// What was said beside it; nothing is kept of an agent that speaks to our own stderr.
-    pub complaints: Option<Complaints>,
+    pub stderr: Option<StderrCapture>,
 }
 
 /// What is run here, and whether it is a shell that gets the program first.
-struct Way {
+struct AgentCommand {
     command: Command,
     sends: bool,
 }
@@ -85,7 +85,7 @@ impl Start {
 
 /// Connects. Errors: nothing there can be an agent, each with what helps.
 pub fn connect(start: &Start) -> Result<Connection> {
-    run_there(start, "agent")
+    start_on_server(start, "agent")
 }
 
 /// Whether an address can start an agent and do nothing else: then what is wanted must be asked of the agent.
@@ -94,13 +94,13 @@ pub fn only_starts_an_agent(address: &ServerAddress) -> bool {
 }
 
 /// Has our program do something else there than serve: what it prints goes to `output`. Gives its exit code.
-pub fn run_elsewhere(start: &Start, words: &str, mut output: impl Write) -> Result<u8> {
-    let Connection { mut child, stdin, mut stdout, complaints } = run_there(start, words)?;
+pub fn run_on_server(start: &Start, words: &str, mut output: impl Write) -> Result<u8> {
+    let Connection { mut child, stdin, mut stdout, stderr: stderr_capture } = start_on_server(start, words)?;
     drop(stdin);
     let told = io::copy(&mut stdout, &mut output).and_then(|_| output.flush());
     let status = child.wait().map_err(|error| io_error("wait for", &start.address, &error))?;
     // What it complained of is told by then.
-    complaints.map(|complaints| wait_until(END_WAIT, || complaints.has_ended()));
+    stderr_capture.map(|stderr_capture| wait_until(END_WAIT, || stderr_capture.has_ended()));
     told.map_err(|error| io_error("show what was said by", &start.address, &error))?;
     status.code().and_then(|code| u8::try_from(code).ok()).ok_or_else(|| {
         UserError::cannot_run(format!(
@@ -111,9 +111,9 @@ pub fn run_elsewhere(start: &Start, words: &str, mut output: impl Write) -> Resu
 }
 
 /// Has our program run with these words: over the connection where it is elsewhere.
-fn run_there(start: &Start, words: &str) -> Result<Connection> {
+fn start_on_server(start: &Start, words: &str) -> Result<Connection> {
     let foreground = Foreground::ours();
-    let Way { command, sends } = way(start, words, foreground.is_some())?;
+    let AgentCommand { command, sends } = agent_command(start, words, foreground.is_some())?;
     // Opened before anything is started: what cannot be read need not be waited for.
     let program = sends.then(|| program(&start.own_executable)).transpose()?;
     let mut connection = spawn(command, start, program.is_some())?;
@@ -124,14 +124,14 @@ fn run_there(start: &Start, words: &str) -> Result<Connection> {
     drop(lent);
     match sent {
         Ok(()) => {
-            connection.complaints.iter().for_each(Complaints::connected);
+            connection.stderr.iter().for_each(StderrCapture::connected);
             Ok(connection)
         }
         Err(stopped) => Err(why(&start.address, connection, stopped)),
     }
 }
 
-fn way(start: &Start, words: &str, terminal: bool) -> Result<Way> {
+fn agent_command(start: &Start, words: &str, terminal: bool) -> Result<AgentCommand> {
     let with = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
         command.args(arguments);
@@ -149,18 +149,18 @@ fn way(start: &Start, words: &str, terminal: bool) -> Result<Way> {
                 false => Command::new(&start.own_executable),
             };
             command.args(words.split(' '));
-            Way { command, sends: false }
+            AgentCommand { command, sends: false }
         }
-        ServerAddress::Ssh(host) => Way { command: ssh(host, terminal), sends: true },
+        ServerAddress::Ssh(host) => AgentCommand { command: ssh(host, terminal), sends: true },
         ServerAddress::Exec(text) => match exec_form(text) {
-            ExecForm::Shell(text) => Way { command: with("sh", &["-c", &text]), sends: true },
+            ExecForm::Shell(text) => AgentCommand { command: with("sh", &["-c", &text]), sends: true },
             ExecForm::AsItIs(text) if start.sudo => {
                 return Err(UserError::usage(format!(
                     "--sudo is for a shell, and this starts an agent: {text}"
                 ))
                 .hint("write sudo into the command itself"));
             }
-            ExecForm::AsItIs(text) => Way { command: with("sh", &["-c", &text]), sends: false },
+            ExecForm::AsItIs(text) => AgentCommand { command: with("sh", &["-c", &text]), sends: false },
         },
     })
 }
@@ -198,8 +198,8 @@ fn spawn(mut command: Command, start: &Start, sends: bool) -> Result<Connection>
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(UserError::cannot_run("the agent has no stdin and stdout"));
     };
-    let complaints = child.stderr.take().map(Complaints::of);
-    Ok(Connection { child, stdin, stdout, complaints })
+    let stderr_capture = child.stderr.take().map(StderrCapture::of);
+    Ok(Connection { child, stdin, stdout, stderr: stderr_capture })
 }
 
 fn not_started(command: &Command, start: &Start, error: &io::Error) -> UserError {
@@ -252,7 +252,7 @@ impl<'a> Sending<'a> {
         sudo: bool,
         words: &str,
     ) -> std::result::Result<(), (Stopped, String)> {
-        let sent = self.say_all(program, sudo, words);
+        let sent = self.send_all(program, sudo, words);
         let silent = self.watchdog.end();
         sent.map_err(|stopped| match (stopped, silent) {
             // What was ended for its silence has ended, too.
@@ -261,37 +261,42 @@ impl<'a> Sending<'a> {
         })
     }
 
-    fn say_all(&mut self, mut program: Program, sudo: bool, words: &str) -> std::result::Result<(), Stopped> {
+    fn send_all(
+        &mut self,
+        mut program: Program,
+        sudo: bool,
+        words: &str,
+    ) -> std::result::Result<(), Stopped> {
         let script =
             Script::new().map_err(|error| Stopped::Here(io_error("read", "/dev/urandom", &error)))?;
         if !self.asks {
             self.watchdog.expect_within(timeouts::HELLO_ANSWER);
         }
         if sudo {
-            self.say(script.as_root().as_bytes());
-            self.hear(&script, &Said::Shell)?;
+            self.write(script.as_root().as_bytes());
+            self.expect_reply(&script, &ShellReply::Shell)?;
         }
-        self.say(script.text(&program, words).as_bytes());
-        self.hear(&script, &Said::Ready)?;
+        self.write(script.text(&program, words).as_bytes());
+        self.expect_reply(&script, &ShellReply::Ready)?;
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             self.watchdog.expect_within(timeouts::HELLO_ANSWER);
             match program.next(&mut chunk) {
                 Ok(0) => break,
-                Ok(count) => self.say(chunk.get(..count).unwrap_or_default()),
+                Ok(count) => self.write(chunk.get(..count).unwrap_or_default()),
                 Err(error) => return Err(Stopped::Here(io_error("read", "this program", &error))),
             }
         }
-        self.hear(&script, &Said::Go)
+        self.expect_reply(&script, &ShellReply::Go)
     }
 
     /// What cannot be said any more has a reason, which is heard next.
-    fn say(&mut self, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8]) {
         let _ = self.connection.stdin.write_all(bytes).and_then(|()| self.connection.stdin.flush());
     }
 
     /// Waits for one answer. Bytes are taken one by one: what follows it is the agent's.
-    fn hear(&mut self, script: &Script, expected: &Said) -> std::result::Result<(), Stopped> {
+    fn expect_reply(&mut self, script: &Script, expected: &ShellReply) -> std::result::Result<(), Stopped> {
         let mut line = vec![];
         let mut byte = [0];
         loop {
@@ -304,7 +309,7 @@ impl<'a> Sending<'a> {
             }
             let text = String::from_utf8_lossy(&line).into_owned();
             match script.read(&text) {
-                Some(Said::Failed(words)) => return Err(Stopped::Failed(words)),
+                Some(ShellReply::Failed(words)) => return Err(Stopped::Failed(words)),
                 Some(said) if said == *expected => return Ok(()),
                 Some(_) | None => self.noise += &format!("{text}\n"),
             }
@@ -365,18 +370,18 @@ impl Watchdog {
 
 /// Why there is no agent.
 fn why(server: &ServerAddress, connection: Connection, (stopped, noise): (Stopped, String)) -> UserError {
-    let Connection { mut child, stdin, stdout, complaints } = connection;
+    let Connection { mut child, stdin, stdout, stderr: stderr_capture } = connection;
     drop((stdin, stdout));
     let ended = wait_until(END_WAIT, || !matches!(child.try_wait(), Ok(None)));
     if !ended {
         group(&child).map(|group| kill_process_group(group, Signal::KILL));
     }
     let status = child.wait().ok();
-    if let Some(complaints) = &complaints {
+    if let Some(stderr_capture) = &stderr_capture {
         // A connection that ssh shares with others keeps the stream open.
-        wait_until(END_WAIT, || complaints.has_ended());
+        wait_until(END_WAIT, || stderr_capture.has_ended());
     }
-    let lines = complaints.map(|complaints| complaints.lines()).unwrap_or_default();
+    let lines = stderr_capture.map(|stderr_capture| stderr_capture.lines()).unwrap_or_default();
     match stopped {
         Stopped::Here(error) => error,
         Stopped::Failed(words) => bootstrap::failure(server, &words),
@@ -420,7 +425,7 @@ mod tests {
     }
 
     fn words(start: &Start, terminal: bool) -> (String, bool) {
-        let way = way(start, "agent", terminal).unwrap();
+        let way = agent_command(start, "agent", terminal).unwrap();
         let words = std::iter::once(way.command.get_program()).chain(way.command.get_args());
         (words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "), way.sends)
     }

@@ -8,8 +8,7 @@
 use crate::agent::address::ServerAddress;
 use crate::agent::client::AgentClient;
 use crate::agent::connect::Start;
-use crate::change::seams::helper::Interrupted;
-use crate::change::seams::helper::{Entrance, Helper};
+use crate::change::seams::helper::{Entrance, Helper, RollbackOutcome};
 use crate::change::{StateDir, Tools};
 use crate::os::process_location::namespace;
 use rustix::fs::{Mode, OFlags, open};
@@ -31,7 +30,7 @@ pub fn tools_that_enter(state: &StateDir) -> Tools {
 pub struct Entering;
 
 impl Helper for Entering {
-    fn undo(&self, entrance: &Entrance, journal: &str, only_unkept: bool) -> Result<Interrupted> {
+    fn undo(&self, entrance: &Entrance, journal: &str, only_unkept: bool) -> Result<RollbackOutcome> {
         let (command, held) = command(entrance)?;
         let own = std::env::current_exe().map_err(|error| io_error("find", "this program", &error))?;
         let agent = AgentClient::start(&Start::at(ServerAddress::Exec(command), &own))?;

@@ -5,11 +5,11 @@
 //! does at the beginning: who observes before a load sees a quiet service, whose scripts have not yet asked their database.
 //! The collectors go on meanwhile, and read what they read before until something else was found.
 
-use crate::agent::host::{Host, LoadBrake, Watch};
-use crate::agent::outbox::Voice;
+use crate::agent::host::{HarmGuard, Host, Watch};
+use crate::agent::outbox::Outbox;
 use crate::agent::protocol::FromAgent;
 use crate::collectors::Target;
-use crate::discovery::survey::Effort;
+use crate::discovery::survey::SurveyBudget;
 use crate::os::process::ProcessName;
 use crate::visibility::listeners;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use webdyno_model::topology::Topology;
 const TICK: Duration = Duration::from_secs(1);
 
 /// How often the machine is.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const SURVEY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// After the end of a backend it is looked so often so soon.
 const SOON_COUNT: u32 = 5;
@@ -47,21 +47,21 @@ pub struct Watched {
     /// The collectors.
     pub watch: Box<dyn Watch>,
     /// Whether a load does harm.
-    pub brake: Box<dyn LoadBrake>,
+    pub harm_guard: Box<dyn HarmGuard>,
     /// What these read.
     target: Target,
     topology: Topology,
     /// Whether it was told already, or is known to who asked.
-    is_told: bool,
+    is_reported: bool,
     /// The port that was asked for; without one all services of the machine are looked for.
-    asked: Option<u16>,
+    port: Option<u16>,
     /// The main process, where it is one of this machine.
     main: Option<ProcessName>,
     /// The main processes of its backends.
     backends: Vec<ProcessName>,
     /// Rises with every target, so that what was looked at before is not taken for newer.
     generation: u64,
-    voice: Voice,
+    outbox: Outbox,
 }
 
 impl Following {
@@ -69,15 +69,25 @@ impl Following {
     /// more than a glance.
     pub fn start(
         host: Arc<dyn Host>,
-        voice: Voice,
-        (watch, brake): (Box<dyn Watch>, Box<dyn LoadBrake>),
+        outbox: Outbox,
+        (watch, brake): (Box<dyn Watch>, Box<dyn HarmGuard>),
         (target, topology): (Target, Topology),
         (asked, looked_well): (Option<u16>, bool),
     ) -> Self {
         let (main, backends) = mains(&target);
         let is_told = looked_well;
-        let watched =
-            Watched { watch, brake, target, topology, is_told, asked, main, backends, generation: 0, voice };
+        let watched = Watched {
+            watch,
+            harm_guard: brake,
+            target,
+            topology,
+            is_reported: is_told,
+            port: asked,
+            main,
+            backends,
+            generation: 0,
+            outbox,
+        };
         let shared = Arc::new(Mutex::new(watched));
         let weak = Arc::downgrade(&shared);
         std::thread::spawn(move || follow(host.as_ref(), &weak, looked_well));
@@ -111,7 +121,7 @@ impl Watched {
         (self.main, self.backends) = (main.or(self.main), backends);
         if target != self.target {
             self.target = target;
-            self.brake.set_target(&self.target);
+            self.harm_guard.set_target(&self.target);
             self.watch.set_target(self.target.clone());
         }
     }
@@ -125,8 +135,8 @@ impl Watched {
             None => next,
         };
         self.set(next);
-        if !std::mem::replace(&mut self.is_told, true) || differs(&topology, &self.topology) {
-            self.voice.say(FromAgent::Topology { topology: Box::new(topology.clone()) });
+        if !std::mem::replace(&mut self.is_reported, true) || differs(&topology, &self.topology) {
+            self.outbox.send(FromAgent::Topology { topology: Box::new(topology.clone()) });
         }
         self.topology = topology;
     }
@@ -148,7 +158,7 @@ fn differs(a: &Topology, b: &Topology) -> bool {
 
 /// Looks again and again until nobody observes any more.
 fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
-    let mut effort = if looked_well { Effort::BEGINNING } else { Effort::FIRST };
+    let mut effort = if looked_well { SurveyBudget::BEGINNING } else { SurveyBudget::FIRST };
     let mut due = Instant::now() + if looked_well { TICK } else { Duration::ZERO };
     let mut pause = TICK;
     let (mut looks_count, mut soon_count) = (0, 0);
@@ -165,42 +175,47 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
         }
         if has_lost_one || main.is_some_and(|main| !main.is_alive()) || Instant::now() >= due {
             looks_count += 1;
-            let is_found = look(host, shared, effort, looks_count % READ_ANEW_EVERY == 0);
+            let is_found = survey_once(host, shared, effort, looks_count % READ_ANEW_EVERY == 0);
             let begins = looks_count <= BEGINNING_COUNT;
-            effort = if begins { Effort::BEGINNING } else { Effort::AGAIN };
+            effort = if begins { SurveyBudget::BEGINNING } else { SurveyBudget::AGAIN };
             due = Instant::now()
                 + match soon_count {
                     _ if begins => Duration::ZERO,
-                    0 => LOOK_EVERY,
+                    0 => SURVEY_INTERVAL,
                     _ => SOON,
                 };
             soon_count = soon_count.saturating_sub(1);
             let Some(held) = shared.upgrade() else { return };
             let is_there = lock(&held).main.is_none_or(ProcessName::is_alive);
             // One that stays away is not looked for at the same pace for ever.
-            pause = if is_found && is_there { TICK } else { LOOK_EVERY.min(pause * 2) };
+            pause = if is_found && is_there { TICK } else { SURVEY_INTERVAL.min(pause * 2) };
         }
         std::thread::sleep(pause);
     }
 }
 
 /// Looks once; whether the service was found.
-fn look(host: &dyn Host, shared: &Weak<Mutex<Watched>>, effort: Effort, reads_anew: bool) -> bool {
+fn survey_once(
+    host: &dyn Host,
+    shared: &Weak<Mutex<Watched>>,
+    effort: SurveyBudget,
+    reads_anew: bool,
+) -> bool {
     let Some(held) = shared.upgrade() else { return false };
     let (generation, asked, access, mut before) = {
         let watched = lock(&held);
-        (watched.generation, watched.asked, watched.target.access.clone(), watched.topology.clone())
+        (watched.generation, watched.port, watched.target.access.clone(), watched.topology.clone())
     };
     drop(held);
     if reads_anew {
         forget_what_was_read(&mut before);
     }
-    let look = || host.look_again(asked, &access, &before, effort);
+    let look = || host.refresh_topology(asked, &access, &before, effort);
     let Ok(Ok(mut found)) = catch_unwind(AssertUnwindSafe(look)) else { return false };
     let Some(held) = shared.upgrade() else { return false };
     let mut watched = lock(&held);
     if watched.generation == generation {
-        if effort != Effort::FIRST {
+        if effort != SurveyBudget::FIRST {
             keep_quiet_links(&mut found, &watched.topology);
         }
         watched.found(found);

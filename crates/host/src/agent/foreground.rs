@@ -17,7 +17,7 @@ pub struct Foreground {
 }
 
 /// It is taken back when this is dropped.
-pub struct Lent(Foreground);
+pub struct LentForeground(Foreground);
 
 impl Foreground {
     /// `None` without a terminal, and in the background.
@@ -28,13 +28,13 @@ impl Foreground {
     }
 
     /// Lends it to the group that a child leads.
-    pub fn lend(self, child: &Child) -> Lent {
+    pub fn lend(self, child: &Child) -> LentForeground {
         if let Some(group) = group(child) {
             self.give(group);
             // It may have asked already, and was stopped.
             let _ = kill_process_group(group, Signal::CONT);
         }
-        Lent(self)
+        LentForeground(self)
     }
 
     /// Where that is not possible, questions cannot be answered, and what asks them says so.
@@ -50,7 +50,7 @@ impl Foreground {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentForeground {
     fn drop(&mut self) {
         self.0.give(self.0.group);
     }

@@ -4,16 +4,15 @@ use crate::change::seams::services::Programs;
 use crate::change::seams::this_machine::ThisMachine;
 use crate::collectors::observer::Observer;
 use crate::collectors::{self, Target};
-use crate::discovery::survey::{Effort, survey};
+use crate::discovery::survey::{SurveyBudget, survey};
 use crate::discovery::unprivileged;
 use crate::harm_guard::LoadWatch;
-use crate::harm_guard::watch::Pull;
+use crate::harm_guard::watch::BrakeHandler;
 use crate::logs::AccessLogs;
 use crate::os::machine;
 use crate::os::process::ProcessName;
 use crate::services;
-use crate::visibility::listeners;
-use crate::visibility::listeners::Found;
+use crate::visibility::listeners::{self, Found};
 use crate::visibility::{foreign_namespace, network_namespace};
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
@@ -45,12 +44,12 @@ pub trait Host: Programs {
 
     /// The same with less effort, or more. What is known of services of `before` need not be read again where their
     /// processes are the same.
-    fn look_again(
+    fn refresh_topology(
         &self,
         port: Option<u16>,
         access: &Access,
         before: &Topology,
-        effort: Effort,
+        effort: SurveyBudget,
     ) -> Result<Topology> {
         let _ = (before, effort);
         self.topology(port, access)
@@ -64,8 +63,8 @@ pub trait Host: Programs {
         &self,
         target: &Target,
         snapshot: Option<&ServiceSnapshot>,
-        pull: Pull,
-    ) -> Result<Box<dyn LoadBrake>>;
+        pull: BrakeHandler,
+    ) -> Result<Box<dyn HarmGuard>>;
 
     /// Whether an address belongs to this machine (or container).
     fn owns(&self, address: IpAddr) -> bool;
@@ -78,7 +77,7 @@ pub trait Watch: Send {
 }
 
 /// Readings that tell whether a load does harm.
-pub trait LoadBrake: Send {
+pub trait HarmGuard: Send {
     /// The service may have another main process now.
     fn set_target(&self, target: &Target);
 
@@ -89,7 +88,7 @@ pub trait LoadBrake: Send {
     fn end(&self);
 
     /// Why the server is not quiet yet; `None` when it is.
-    fn unrest(&self) -> Option<String>;
+    fn disturbance(&self) -> Option<String>;
 }
 
 impl Host for ThisMachine {
@@ -103,7 +102,7 @@ impl Host for ThisMachine {
 
     fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
         let listener = match listeners::find(port)? {
-            Found::Seen(listener) => listener,
+            Found::Process(listener) => listener,
             Found::Hidden(hidden) => return Ok(unprivileged::snapshot(&hidden)),
         };
         let program = listener.executable.unwrap_or(listener.name);
@@ -117,15 +116,15 @@ impl Host for ThisMachine {
     }
 
     fn topology(&self, port: Option<u16>, access: &Access) -> Result<Topology> {
-        self.look_again(port, access, &Topology::default(), Effort::FIRST)
+        self.refresh_topology(port, access, &Topology::default(), SurveyBudget::FIRST)
     }
 
-    fn look_again(
+    fn refresh_topology(
         &self,
         port: Option<u16>,
         access: &Access,
         before: &Topology,
-        effort: Effort,
+        effort: SurveyBudget,
     ) -> Result<Topology> {
         let is_still = |front: &&ServiceSnapshot| {
             let started = front.control.as_ref().map(ProcessName::from);
@@ -150,8 +149,8 @@ impl Host for ThisMachine {
         &self,
         target: &Target,
         snapshot: Option<&ServiceSnapshot>,
-        pull: Pull,
-    ) -> Result<Box<dyn LoadBrake>> {
+        pull: BrakeHandler,
+    ) -> Result<Box<dyn HarmGuard>> {
         Ok(Box::new(LoadWatch::start(target, access_logs(snapshot), pull)?))
     }
 
@@ -192,7 +191,7 @@ fn access_logs(snapshot: Option<&ServiceSnapshot>) -> AccessLogs {
     }
 }
 
-impl LoadBrake for LoadWatch {
+impl HarmGuard for LoadWatch {
     fn set_target(&self, target: &Target) {
         Self::set_target(self, target);
     }
@@ -205,8 +204,8 @@ impl LoadBrake for LoadWatch {
         Self::end(self);
     }
 
-    fn unrest(&self) -> Option<String> {
-        Self::unrest(self)
+    fn disturbance(&self) -> Option<String> {
+        Self::disturbance(self)
     }
 }
 

@@ -22,7 +22,7 @@ pub mod worker;
 pub use address::{Role, ServerAddress, ServerList};
 pub use client::{AgentClient, RevertedChange};
 pub use connect::Start;
-pub use connect::{only_starts_an_agent, run_elsewhere};
+pub use connect::{only_starts_an_agent, run_on_server};
 pub use entering::tools_that_enter;
 pub use server::serve;
 pub use worker::Options;

@@ -22,12 +22,12 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Says things to the tool, without ever waiting for it.
 #[derive(Clone)]
-pub struct Voice {
+pub struct Outbox {
     open: Arc<Open>,
 }
 
 /// The thread behind a [`Voice`].
-pub struct Speaker {
+pub struct OutboxWriter {
     thread: JoinHandle<()>,
 }
 
@@ -43,14 +43,14 @@ impl Drop for Open {
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<Waiting>,
+    state: Mutex<PendingMessages>,
     changed: Condvar,
 }
 
 /// What waits, each with its place in the order.
 #[derive(Default)]
-struct Waiting {
-    said: u64,
+struct PendingMessages {
+    sent_count: u64,
     answers: VecDeque<(u64, Vec<u8>)>,
     samples: VecDeque<(u64, Vec<u8>)>,
     beat: Option<(u64, Vec<u8>)>,
@@ -62,7 +62,7 @@ struct Waiting {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, Waiting> {
+    fn state(&self) -> MutexGuard<'_, PendingMessages> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,13 +81,13 @@ impl Queue {
     }
 }
 
-impl Waiting {
+impl PendingMessages {
     fn add(&mut self, message: &Framed<FromAgent>) {
         if self.deaf {
             return;
         }
-        self.said += 1;
-        let placed = |bytes| (self.said, bytes);
+        self.sent_count += 1;
+        let placed = |bytes| (self.sent_count, bytes);
         match (encode(message), &message.body) {
             (Ok(bytes), FromAgent::Sample { .. }) => {
                 self.sample_bytes += bytes.len();
@@ -132,12 +132,12 @@ impl Waiting {
     }
 }
 
-impl Voice {
+impl Outbox {
     /// Speaks on an output.
-    pub fn on(output: impl Write + Send + 'static) -> (Self, Speaker) {
+    pub fn on(output: impl Write + Send + 'static) -> (Self, OutboxWriter) {
         let queue = Arc::new(Queue::default());
         let open = Arc::new(Open(Arc::clone(&queue)));
-        (Self { open }, Speaker { thread: std::thread::spawn(move || speak(output, &queue)) })
+        (Self { open }, OutboxWriter { thread: std::thread::spawn(move || speak(output, &queue)) })
     }
 
     /// Answers a question.
@@ -148,12 +148,12 @@ impl Voice {
     }
 
     /// Says something unasked.
-    pub fn say(&self, body: FromAgent) {
+    pub fn send(&self, body: FromAgent) {
         self.answer(0, body);
     }
 }
 
-impl Speaker {
+impl OutboxWriter {
     /// Waits until everything is said, a bounded time. Every [`Voice`] must be dropped before.
     pub fn finish(self) {
         if wait_until(FLUSH_TIME_MAX, || self.thread.is_finished()) {
@@ -167,7 +167,7 @@ impl Speaker {
 fn speak(mut output: impl Write, queue: &Queue) {
     while let Some(message) = queue.next() {
         if output.write_all(&message).and_then(|()| output.flush()).is_err() {
-            *queue.state() = Waiting { deaf: true, ..Waiting::default() };
+            *queue.state() = PendingMessages { deaf: true, ..PendingMessages::default() };
             return;
         }
     }
@@ -185,7 +185,7 @@ mod tests {
         FromAgent::Sample { clock_us: n, sample }
     }
 
-    fn hear(mut input: impl Read) -> Vec<Framed<FromAgent>> {
+    fn received(mut input: impl Read) -> Vec<Framed<FromAgent>> {
         std::iter::from_fn(|| read_message(&mut input).unwrap()).collect()
     }
 
@@ -194,17 +194,17 @@ mod tests {
     fn a_stalled_connection_keeps_all_answers_and_the_newest_samples() {
         const SAMPLES: u64 = 5000;
         let (input, output) = pipe().unwrap();
-        let (voice, speaker) = Voice::on(output);
+        let (outbox, speaker) = Outbox::on(output);
         for n in 0..SAMPLES {
-            voice.say(sample(n, 1000));
+            outbox.send(sample(n, 1000));
             if n % 5 == 0 {
-                voice.answer(n + 1, FromAgent::Done);
+                outbox.answer(n + 1, FromAgent::Done);
             }
-            voice.answer(SAMPLES + n, FromAgent::Beat { clock_us: n });
+            outbox.answer(SAMPLES + n, FromAgent::Beat { clock_us: n });
         }
-        assert!(voice.open.0.state().sample_bytes <= SAMPLE_BYTES_MAX);
-        let ears = std::thread::spawn(move || hear(input));
-        drop(voice);
+        assert!(outbox.open.0.state().sample_bytes <= SAMPLE_BYTES_MAX);
+        let ears = std::thread::spawn(move || received(input));
+        drop(outbox);
         speaker.finish();
         let heard = ears.join().unwrap();
         let answered: Vec<u64> = heard
@@ -238,27 +238,27 @@ mod tests {
     #[test]
     fn what_is_said_comes_in_its_order() {
         let (input, output) = pipe().unwrap();
-        let (voice, speaker) = Voice::on(output);
-        voice.answer(1, FromAgent::Done);
-        voice.say(sample(7, 1));
-        voice.answer(2, FromAgent::Beat { clock_us: 1 });
-        voice.say(sample(8, 1));
-        voice.answer(3, FromAgent::Done);
-        drop(voice);
+        let (outbox, speaker) = Outbox::on(output);
+        outbox.answer(1, FromAgent::Done);
+        outbox.send(sample(7, 1));
+        outbox.answer(2, FromAgent::Beat { clock_us: 1 });
+        outbox.send(sample(8, 1));
+        outbox.answer(3, FromAgent::Done);
+        drop(outbox);
         speaker.finish();
-        let ids: Vec<u64> = hear(input).iter().map(|message| message.id).collect();
+        let ids: Vec<u64> = received(input).iter().map(|message| message.id).collect();
         assert_eq!(ids, [1, 0, 2, 0, 3]);
     }
 
     #[test]
     fn an_answer_that_is_too_long_is_told_as_that() {
         let (input, output) = pipe().unwrap();
-        let (voice, speaker) = Voice::on(output);
+        let (outbox, speaker) = Outbox::on(output);
         let text = "x".repeat(17 << 20);
-        voice.answer(5, FromAgent::Unrest { why: Some(text) });
-        drop(voice);
+        outbox.answer(5, FromAgent::Unrest { why: Some(text) });
+        drop(outbox);
         speaker.finish();
-        let heard = hear(input);
+        let heard = received(input);
         assert!(
             matches!(&heard[..], [Framed { id: 5, body: FromAgent::Failed { error } }] if error.message.contains("at most")),
             "{heard:?}"
@@ -269,12 +269,12 @@ mod tests {
     fn who_does_not_listen_costs_nothing() {
         let (input, output) = pipe().unwrap();
         drop(input);
-        let (voice, speaker) = Voice::on(output);
-        voice.say(sample(0, 10));
-        assert!(wait_until(Duration::from_secs(10), || voice.open.0.state().deaf));
-        voice.say(sample(1, 10));
-        assert_eq!(voice.open.0.state().samples.len(), 0);
-        drop(voice);
+        let (outbox, speaker) = Outbox::on(output);
+        outbox.send(sample(0, 10));
+        assert!(wait_until(Duration::from_secs(10), || outbox.open.0.state().deaf));
+        outbox.send(sample(1, 10));
+        assert_eq!(outbox.open.0.state().samples.len(), 0);
+        drop(outbox);
         speaker.finish();
     }
 }

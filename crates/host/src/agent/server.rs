@@ -6,10 +6,10 @@
 
 use crate::agent::framing::read_message;
 use crate::agent::hardening::detach;
-use crate::agent::outbox::Voice;
+use crate::agent::outbox::Outbox;
 use crate::agent::protocol::{Framed, FromAgent, ToAgent};
 use crate::agent::worker::{Job, Options, Worker};
-use crate::os::cancellation::Abandoned;
+use crate::os::cancellation::Cancellation;
 use crate::os::clock::clock_us;
 use crate::os::timeouts;
 use rustix::process::{Pid, getppid};
@@ -27,7 +27,7 @@ const QUESTIONS_COUNT_MAX: usize = 64;
 const TICK: Duration = Duration::from_millis(100);
 
 /// What the reader hears.
-enum Heard {
+enum Incoming {
     Message(Framed<ToAgent>),
     End(String),
 }
@@ -44,15 +44,15 @@ pub fn serve(
     if options.detach {
         detach(&terminated)?;
     }
-    let (voice, speaker) = Voice::on(output);
-    let (heard_sender, heard) = sync_channel(QUESTIONS_COUNT_MAX);
+    let (outbox, speaker) = Outbox::on(output);
+    let (heard_sender, incoming) = sync_channel(QUESTIONS_COUNT_MAX);
     std::thread::spawn(move || listen(input, &heard_sender));
     let (jobs, waiting) = sync_channel(QUESTIONS_COUNT_MAX);
-    let abandoned = Abandoned::default();
-    let worker = Worker::new(&options, voice.clone(), abandoned.clone());
+    let cancellation = Cancellation::default();
+    let worker = Worker::new(&options, outbox.clone(), cancellation.clone());
     let work = std::thread::spawn(move || worker.run(&waiting));
     let silence = Silence { at_most: options.silence_max, parent };
-    let dispatch = Dispatch { heard, jobs, voice, terminated, abandoned, silence };
+    let dispatch = Dispatch { heard: incoming, jobs, outbox, terminated, cancellation, silence };
     // When the worker has ended by itself there is nobody left to end.
     let end = dispatch.run(|| work.is_finished());
     if let Some((jobs, why)) = end {
@@ -67,14 +67,14 @@ pub fn serve(
 }
 
 /// Reads messages until the stream ends.
-fn listen(mut input: impl Read, heard: &SyncSender<Heard>) {
+fn listen(mut input: impl Read, heard: &SyncSender<Incoming>) {
     loop {
         let next = match read_message(&mut input) {
-            Ok(Some(message)) => Heard::Message(message),
-            Ok(None) => Heard::End("the tool closed the connection".into()),
-            Err(error) => Heard::End(format!("the connection broke: {error}")),
+            Ok(Some(message)) => Incoming::Message(message),
+            Ok(None) => Incoming::End("the tool closed the connection".into()),
+            Err(error) => Incoming::End(format!("the connection broke: {error}")),
         };
-        let last = matches!(next, Heard::End(_));
+        let last = matches!(next, Incoming::End(_));
         if heard.send(next).is_err() || last {
             return;
         }
@@ -83,11 +83,11 @@ fn listen(mut input: impl Read, heard: &SyncSender<Heard>) {
 
 /// Passes questions on to the worker, and notices when the tool is gone.
 struct Dispatch {
-    heard: Receiver<Heard>,
+    heard: Receiver<Incoming>,
     jobs: SyncSender<Job>,
-    voice: Voice,
+    outbox: Outbox,
     terminated: Arc<AtomicBool>,
-    abandoned: Abandoned,
+    cancellation: Cancellation,
     silence: Silence,
 }
 
@@ -113,14 +113,14 @@ impl Dispatch {
         let mut last_heard = Instant::now();
         loop {
             let why = match self.heard.recv_timeout(TICK) {
-                Ok(Heard::Message(message)) => {
+                Ok(Incoming::Message(message)) => {
                     last_heard = Instant::now();
                     if self.pass_on(message) {
                         return None;
                     }
                     continue;
                 }
-                Ok(Heard::End(why)) => why,
+                Ok(Incoming::End(why)) => why,
                 Err(RecvTimeoutError::Disconnected) => "the reader ended".into(),
                 Err(RecvTimeoutError::Timeout) if worker_ended() => return None,
                 Err(RecvTimeoutError::Timeout) if self.terminated.load(Ordering::SeqCst) => {
@@ -132,7 +132,7 @@ impl Dispatch {
                 Err(RecvTimeoutError::Timeout) => continue,
             };
             // Whatever it still wanted is not done any more, not even the rest of what is being done.
-            self.abandoned.set();
+            self.cancellation.set();
             return Some((self.jobs, why));
         }
     }
@@ -140,7 +140,7 @@ impl Dispatch {
     /// Whether it was the last message.
     fn pass_on(&self, message: Framed<ToAgent>) -> bool {
         if message.body == ToAgent::Heartbeat {
-            self.voice.answer(message.id, FromAgent::Beat { clock_us: clock_us() });
+            self.outbox.answer(message.id, FromAgent::Beat { clock_us: clock_us() });
             return false;
         }
         let last = message.body == ToAgent::Bye;
@@ -152,7 +152,7 @@ impl Dispatch {
         }
         if let Err(TrySendError::Full(_)) = self.jobs.try_send(job) {
             let error = UserError::cannot_run("the agent has too much to do to answer another question");
-            self.voice.answer(id, FromAgent::Failed { error });
+            self.outbox.answer(id, FromAgent::Failed { error });
         }
         false
     }

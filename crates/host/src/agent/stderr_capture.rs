@@ -16,7 +16,7 @@ const LINE_BYTES_MAX: u64 = 1000;
 
 /// What a child said on stderr: kept while it connects, and told once it has.
 #[derive(Debug, Clone, Default)]
-pub struct Complaints(Arc<Mutex<State>>);
+pub struct StderrCapture(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,13 +25,13 @@ struct State {
     ended: bool,
 }
 
-impl Complaints {
+impl StderrCapture {
     /// Listens on a thread of its own, which ends with the stream.
     pub fn of(stderr: impl Read + Send + 'static) -> Self {
-        let complaints = Self::default();
-        let ears = complaints.clone();
+        let stderr_capture = Self::default();
+        let ears = stderr_capture.clone();
         std::thread::spawn(move || ears.listen(stderr));
-        complaints
+        stderr_capture
     }
 
     fn listen(&self, stderr: impl Read) {
@@ -39,17 +39,17 @@ impl Complaints {
         loop {
             let mut line = vec![];
             match reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
-                Ok(1..) => self.hear(String::from_utf8_lossy(&line).trim_end()),
+                Ok(1..) => self.record_line(String::from_utf8_lossy(&line).trim_end()),
                 Ok(0) | Err(_) => break,
             }
         }
         self.state().ended = true;
     }
 
-    fn hear(&self, line: &str) {
+    fn record_line(&self, line: &str) {
         let mut state = self.state();
         match state.connected {
-            true => tell(line),
+            true => print_line(line),
             false if line.trim().is_empty() => {}
             false => {
                 if state.lines.len() == LINES_COUNT_MAX {
@@ -64,7 +64,7 @@ impl Complaints {
     pub fn connected(&self) {
         let mut state = self.state();
         state.connected = true;
-        std::mem::take(&mut state.lines).iter().for_each(|line| tell(line));
+        std::mem::take(&mut state.lines).iter().for_each(|line| print_line(line));
     }
 
     /// Whether nothing more comes.
@@ -83,7 +83,7 @@ impl Complaints {
 }
 
 /// Stderr may be closed.
-fn tell(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
@@ -302,10 +302,10 @@ mod tests {
         let mut text: Vec<u8> = (0..100).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
         text.extend([0xff, b'\n']);
         text.extend([b'x'; 2500]);
-        let complaints = Complaints::default();
-        complaints.listen(&text[..]);
-        let lines = complaints.lines();
-        assert_eq!((lines.len(), complaints.has_ended()), (LINES_COUNT_MAX, true));
+        let stderr_capture = StderrCapture::default();
+        stderr_capture.listen(&text[..]);
+        let lines = stderr_capture.lines();
+        assert_eq!((lines.len(), stderr_capture.has_ended()), (LINES_COUNT_MAX, true));
         assert_eq!(lines.last().unwrap().len(), 500);
         assert!(lines.contains(&"\u{fffd}".to_owned()) && lines.contains(&"line 99".to_owned()));
     }

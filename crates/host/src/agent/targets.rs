@@ -3,8 +3,7 @@
 use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
 use crate::services::{self, UNKNOWN, sysctl};
-use crate::visibility::foreign_namespace;
-use crate::visibility::listeners;
+use crate::visibility::{foreign_namespace, listeners};
 use webdyno_model::change::{Preparation, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::setting::Target;

@@ -2,26 +2,23 @@
 
 use crate::agent::entering::Entering;
 use crate::agent::following::{Following, target};
-use crate::agent::host::{Host, LoadBrake};
-use crate::agent::outbox::Voice;
+use crate::agent::host::{HarmGuard, Host};
+use crate::agent::outbox::Outbox;
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
-use crate::agent::targets;
-use crate::agent::this_build;
+use crate::agent::{targets, this_build};
 use crate::change::StateDir;
 use crate::change::apply::{Changer, Reverted};
 use crate::change::journal::Owner;
 use crate::change::journal::history::ClosedBy;
-use crate::change::seams::helper::Interrupted;
+use crate::change::seams::helper::RollbackOutcome;
 use crate::change::seams::services::Programs;
 use crate::change::seams::this_machine::ThisMachine;
 use crate::collectors::Target;
-use crate::discovery::survey::Effort;
-use crate::os::cancellation::Abandoned;
+use crate::discovery::survey::SurveyBudget;
+use crate::os::cancellation::Cancellation;
 use crate::os::clock::clock_us;
-use crate::os::machine;
-use crate::os::process;
-use crate::os::process::ProcessName;
-use crate::os::timeouts;
+use crate::os::process::{self, ProcessName};
+use crate::os::{machine, timeouts};
 use std::io::Write;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,10 +76,10 @@ impl Options {
 pub struct Worker {
     host: Arc<dyn Host>,
     build: String,
-    voice: Voice,
+    outbox: Outbox,
     changer: Changer,
     /// What waits is not to be done any more.
-    abandoned: Abandoned,
+    cancellation: Cancellation,
     greeted: bool,
     /// Whether nothing is to be written.
     reads_only: bool,
@@ -95,18 +92,18 @@ pub struct Worker {
 
 impl Worker {
     /// At the start of a session. `abandoned` is set when the tool is gone.
-    pub fn new(options: &Options, voice: Voice, abandoned: Abandoned) -> Self {
+    pub fn new(options: &Options, outbox: Outbox, cancellation: Cancellation) -> Self {
         let programs: Arc<dyn Programs> = Arc::clone(&options.host) as Arc<dyn Programs>;
         let owner = Owner { tool: ProcessName::parent(), what: "webdyno".into() };
         let mut changer = Changer::new(options.state.clone(), programs, owner);
-        changer.set_abandoned(abandoned.clone());
+        changer.set_cancellation(cancellation.clone());
         changer.set_helper(Arc::new(Entering));
         Self {
             host: Arc::clone(&options.host),
             build: options.build.clone(),
-            voice,
+            outbox,
             changer,
-            abandoned,
+            cancellation,
             greeted: false,
             reads_only: false,
             has_put_back: false,
@@ -127,13 +124,13 @@ impl Worker {
                     }
                     break;
                 }
-                Job::Ask(..) if self.abandoned.is_set() => {}
+                Job::Ask(..) if self.cancellation.is_set() => {}
                 Job::Ask(id, ToAgent::Bye) => return self.bye(id),
                 Job::Ask(id, question) => {
                     let fatal = matches!(question, ToAgent::Hello { .. }) && !self.greeted;
                     let answer = guarded(|| self.answer(question));
                     let failed = answer.as_ref().err().cloned();
-                    self.voice.answer(id, answer.unwrap_or_else(|error| FromAgent::Failed { error }));
+                    self.outbox.answer(id, answer.unwrap_or_else(|error| FromAgent::Failed { error }));
                     if let Some(error) = failed.filter(|_| fatal) {
                         return Err(error);
                     }
@@ -141,28 +138,28 @@ impl Worker {
             }
         }
         // Only then the watch: nothing that it waits for may delay this.
-        let ended = self.put_back(ClosedBy::Guardian).map(|_| ());
+        let ended = self.revert_all(ClosedBy::Guardian).map(|_| ());
         self.watch = None;
         ended
     }
 
     fn bye(&mut self, id: u64) -> Result<()> {
-        let ended = self.put_back(ClosedBy::Tool);
+        let ended = self.revert_all(ClosedBy::Tool);
         let answer = match &ended {
             Ok(answer) => answer.clone(),
             Err(error) => FromAgent::Failed { error: error.clone() },
         };
-        self.voice.answer(id, answer);
+        self.outbox.answer(id, answer);
         self.watch = None;
         ended.map(|_| ())
     }
 
     /// Ends the session's changes.
-    fn put_back(&mut self, by: ClosedBy) -> Result<FromAgent> {
-        let reverted = self.changer.put_back(by)?;
+    fn revert_all(&mut self, by: ClosedBy) -> Result<FromAgent> {
+        let reverted = self.changer.revert_all(by)?;
         Ok(match reverted.lines.is_empty() {
             true => FromAgent::Done,
-            false => told(reverted),
+            false => reverted_message(reverted),
         })
     }
 
@@ -193,23 +190,25 @@ impl Worker {
             }
             ToAgent::Owns { addresses, net_space } => Ok(self.owns(addresses, net_space)),
             ToAgent::LoadBegins { site } => {
-                Ok(FromAgent::Watched { missing: self.watching()?.watched().brake.begin(&site) })
+                Ok(FromAgent::Watched { missing: self.watching()?.watched().harm_guard.begin(&site) })
             }
             ToAgent::LoadEnds => {
-                self.watching()?.watched().brake.end();
+                self.watching()?.watched().harm_guard.end();
                 Ok(FromAgent::Done)
             }
-            ToAgent::Unrest => Ok(FromAgent::Unrest { why: self.watching()?.watched().brake.unrest() }),
+            ToAgent::Unrest => {
+                Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.disturbance() })
+            }
             ToAgent::Prepare { changes } => self.prepare(&changes),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);
-                self.look_again();
-                reverted.map(told)
+                self.refresh_topology();
+                reverted.map(reverted_message)
             }
             ToAgent::Keep => {
                 let kept = self.changer.keep();
-                self.say_notes();
+                self.send_notes();
                 kept.map(|()| FromAgent::Done)
             }
             ToAgent::Launch { command, pid_file, port } => {
@@ -217,7 +216,7 @@ impl Worker {
             }
             ToAgent::Dispose => {
                 let stopped = self.changer.dispose()?;
-                Ok(told(stopped))
+                Ok(reverted_message(stopped))
             }
             ToAgent::RollBack { journal, only_unkept } => self.roll_back(journal.as_deref(), only_unkept),
             ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
@@ -225,7 +224,7 @@ impl Worker {
     }
 
     fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<FromAgent> {
-        let Interrupted { lines, problem, unfinished } = self.changer.roll_back(journal, only_unkept)?;
+        let RollbackOutcome { lines, problem, unfinished } = self.changer.roll_back(journal, only_unkept)?;
         Ok(FromAgent::RolledBack { lines, problem, unfinished })
     }
 
@@ -240,9 +239,9 @@ impl Worker {
     }
 
     /// What the operator should know of a change, beside its answer.
-    fn say_notes(&mut self) {
+    fn send_notes(&mut self) {
         let notes = self.changer.take_notes();
-        notes.into_iter().for_each(|text| self.voice.say(FromAgent::Warning { text }));
+        notes.into_iter().for_each(|text| self.outbox.send(FromAgent::Warning { text }));
     }
 
     fn hello(&mut self, protocol: u32, build: &str, tool: Option<Tool>) -> Result<FromAgent> {
@@ -275,7 +274,7 @@ impl Worker {
 
     /// Before a server is looked at for the first time: what an earlier session left of itself would be taken for the
     /// original. A tool on this machine has done that already.
-    fn put_back_earlier(&mut self) {
+    fn revert_earlier(&mut self) {
         if self.reads_only || std::mem::replace(&mut self.has_put_back, true) {
             return;
         }
@@ -285,12 +284,12 @@ impl Worker {
         let told =
             lines.into_iter().map(|line| format!("put back what a session left that was cut off: {line}"));
         for text in told.chain(problem.map(|problem| problem.message)) {
-            self.voice.say(FromAgent::Warning { text });
+            self.outbox.send(FromAgent::Warning { text });
         }
     }
 
     fn discover(&mut self, port: u16) -> Result<FromAgent> {
-        self.put_back_earlier();
+        self.revert_earlier();
         let mut snapshot = self.host.discover(port)?;
         self.changer.forget_ours(&mut snapshot);
         self.now_is(snapshot.clone());
@@ -305,14 +304,14 @@ impl Worker {
         let snapshot = self.discovered()?.clone();
         let applied = self.changer.apply(plan, &snapshot, options);
         let notes = self.changer.take_notes();
-        notes.into_iter().for_each(|text| self.voice.say(FromAgent::Warning { text }));
+        notes.into_iter().for_each(|text| self.outbox.send(FromAgent::Warning { text }));
         if applied.is_err() {
-            self.look_again();
+            self.refresh_topology();
         }
         let applied = applied?;
         for change in &applied.others {
             let text = format!("with the change, one of others took effect: {change}");
-            self.voice.say(FromAgent::Warning { text });
+            self.outbox.send(FromAgent::Warning { text });
         }
         self.now_is(applied.snapshot.clone());
         let (mark, outage_us) = (applied.mark, applied.outage_us);
@@ -350,30 +349,30 @@ impl Worker {
         // The machine can be read without a known service. What takes longer is looked for while it is read already.
         let mut seen = looked.unwrap_or_else(|| {
             let before = Topology { front: known.clone(), ..Topology::default() };
-            self.host.look_again(port, &asked.access, &before, Effort::ONCE).unwrap_or_default()
+            self.host.refresh_topology(port, &asked.access, &before, SurveyBudget::ONCE).unwrap_or_default()
         });
         let snapshot = known.or(seen.front);
         seen.front = snapshot.clone();
         let (sink, samples) = channel();
         let backends = seen.backends.clone().into();
         let what = target(snapshot.as_ref(), Target { port, backends, ..asked });
-        let voice = self.voice.clone();
-        let pull = Box::new(move |brake| voice.say(FromAgent::Brake { brake }));
-        let brake: Box<dyn LoadBrake> = if self.reads_only {
+        let outbox = self.outbox.clone();
+        let pull = Box::new(move |brake| outbox.send(FromAgent::Brake { brake }));
+        let brake: Box<dyn HarmGuard> = if self.reads_only {
             Box::new(NoLoads)
         } else {
             self.host.watch_loads(&what, snapshot.as_ref(), pull)?
         };
         let watch = self.host.observe(what.clone(), sink)?;
-        let voice = self.voice.clone();
+        let outbox = self.outbox.clone();
         // Ends with the observer, which holds the other end.
         std::thread::spawn(move || {
             for (clock_us, sample) in samples {
-                voice.say(FromAgent::Sample { clock_us, sample });
+                outbox.send(FromAgent::Sample { clock_us, sample });
             }
         });
-        let (host, voice) = (Arc::clone(&self.host), self.voice.clone());
-        self.watch = Some(Following::start(host, voice, (watch, brake), (what, seen), (port, looked_well)));
+        let (host, outbox) = (Arc::clone(&self.host), self.outbox.clone());
+        self.watch = Some(Following::start(host, outbox, (watch, brake), (what, seen), (port, looked_well)));
         Ok(FromAgent::Done)
     }
 
@@ -390,13 +389,13 @@ impl Worker {
     }
 
     /// After something was undone: what was read before does not hold any more.
-    fn look_again(&mut self) {
+    fn refresh_topology(&mut self) {
         let port = self.snapshot.as_ref().map(|snapshot| snapshot.port);
         // Nobody asks any more, and what is not undone yet must not wait for this.
-        let Some(port) = port.filter(|_| !self.abandoned.is_set()) else { return };
+        let Some(port) = port.filter(|_| !self.cancellation.is_set()) else { return };
         match self.host.discover(port) {
             Ok(snapshot) => self.now_is(snapshot),
-            Err(error) => self.voice.say(FromAgent::Warning { text: error.message }),
+            Err(error) => self.outbox.send(FromAgent::Warning { text: error.message }),
         }
     }
 }
@@ -416,7 +415,7 @@ fn writes(question: &ToAgent) -> bool {
 /// The brake of a session that makes no loads: nothing has to be watched for it.
 struct NoLoads;
 
-impl LoadBrake for NoLoads {
+impl HarmGuard for NoLoads {
     fn set_target(&self, _: &Target) {}
 
     fn begin(&self, _: &SiteUnderLoad) -> Vec<MissingSignal> {
@@ -425,12 +424,12 @@ impl LoadBrake for NoLoads {
 
     fn end(&self) {}
 
-    fn unrest(&self) -> Option<String> {
+    fn disturbance(&self) -> Option<String> {
         None
     }
 }
 
-fn told(done: Reverted) -> FromAgent {
+fn reverted_message(done: Reverted) -> FromAgent {
     FromAgent::Reverted { actions: done.lines, left: done.left, outage_us: done.outage_us }
 }
 

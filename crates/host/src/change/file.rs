@@ -52,7 +52,7 @@ pub fn check(disk: &dyn Disk, edit: &FileEdit, planned: Option<&str>) -> Result<
 
 /// A symbolic link would be replaced by a file, and a second hard link would keep the old content.
 fn refuse_links(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let seen = disk.look(path).map_err(|error| io_error("read", path.display(), &error))?;
+    let seen = disk.path_info(path).map_err(|error| io_error("read", path.display(), &error))?;
     let Some(seen) = seen else { return Ok(()) };
     if seen.kind == Kind::SymbolicLink {
         return Err(UserError::cannot_run(format!(

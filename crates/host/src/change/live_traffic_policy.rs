@@ -11,7 +11,7 @@
 
 use crate::change::action::Activate;
 use crate::os::process::ProcessName;
-use crate::services::{Tunable, Undoing};
+use crate::services::{SettingRevert, Tunable};
 use std::collections::BTreeMap;
 use webdyno_model::UserError;
 use webdyno_model::change::{ApplyClass, Change};
@@ -47,7 +47,7 @@ pub fn refusal(
     activations: &Activations,
 ) -> Option<UserError> {
     settings(activations).into_iter().find_map(|(setting, (first, last))| {
-        let undoing = Undoing { setting, now: &last.to, back: first.from.as_ref() };
+        let undoing = SettingRevert { setting, now: &last.to, back: first.from.as_ref() };
         let why = service.undo_drops(control, port, &undoing)?;
         let back = undoing.back.map_or_else(|| "what it was".to_owned(), ToString::to_string);
         let told =

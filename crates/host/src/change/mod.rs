@@ -5,8 +5,8 @@
 //! tells how to put everything back. Undoing is idempotent: it compares what is there with what was before and with
 //! what we wrote, and leaves alone what somebody else changed since.
 //!
-//! Everything reaches the world through the seams in [`seams::Tools`]; only [`seams::disk::RealDisk`] with
-//! [`apply::tree`], [`seams::services::ThisMachine`] and [`apply::launch`] touch the machine itself.
+//! Everything reaches the machine through the seams in [`seams::Tools`]; only [`seams::disk::RealDisk`] with
+//! [`seams::tree`], [`seams::this_machine::ThisMachine`] and [`seams::launch`] touch the machine itself.
 
 pub mod action;
 pub mod apply;

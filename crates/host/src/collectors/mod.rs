@@ -121,7 +121,7 @@ impl Reading {
     fn take(&mut self, path: &str, parse: impl FnOnce(&str, &mut Self)) {
         match crate::os::procfs::read_text(path) {
             Ok(text) => parse(&text, self),
-            Err(error) => self.problem(told("read", path, &error)),
+            Err(error) => self.problem(io_error_text("read", path, &error)),
         }
     }
 }
@@ -139,7 +139,7 @@ pub trait Collector: Send {
     /// Reads once. May block up to two seconds: each collector runs on a thread of its own.
     fn read(&mut self, target: &Target) -> Reading;
     /// The last reading was not told to anybody: what leaves out values that do not change has to tell all again.
-    fn unheard(&mut self) {}
+    fn mark_undelivered(&mut self) {}
 }
 
 /// All collectors, fresh, in the order in which they read: first what the others' work would disturb (the run queue,
@@ -162,7 +162,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::network::conntrack::Conntrack::default()),
         Box::new(crate::collectors::network::ports::Ports::sharing(network)),
         Box::new(crate::collectors::kernel::kernel_log::KernelMessages::default()),
-        Box::new(crate::collectors::processes::other_processes::Foreign::default()),
+        Box::new(crate::collectors::processes::other_processes::OtherProcesses::default()),
         Box::new(crate::collectors::processes::workers::Workers::default()),
         Box::new(crate::collectors::processes::worker_memory::WorkerMemory::default()),
         Box::new(crate::collectors::network::clients::Clients::default()),
@@ -206,7 +206,7 @@ fn metric(name: String, kind: MetricKind, source: &str, reproduce: String) -> Me
 }
 
 /// An I/O error as the text of a reading.
-fn told(action: &str, object: &str, error: &std::io::Error) -> String {
+fn io_error_text(action: &str, object: &str, error: &std::io::Error) -> String {
     webdyno_model::error::io_error(action, object, error).to_string()
 }
 

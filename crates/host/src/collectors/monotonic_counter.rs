@@ -8,7 +8,7 @@ const LOWER_IN_A_ROW_MAX: u32 = 3;
 
 /// A counter that never falls.
 #[derive(Debug, Default, Clone)]
-pub struct Rising {
+pub struct MonotonicCounter {
     source: Option<u64>,
     /// Added to the sum so that the counter continues where it was.
     offset: f64,
@@ -17,7 +17,7 @@ pub struct Rising {
     lower_in_a_row: u32,
 }
 
-impl Rising {
+impl MonotonicCounter {
     /// The counter after reading `sum` from what `source` names; a new source goes on where the former one ended,
     /// and so does one that was lost and came back (a process id that was used again).
     pub fn update(&mut self, source: u64, sum: f64) -> f64 {
@@ -46,7 +46,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(readings: &[(u64, f64)], expected: &[f64]) {
-        let mut counter = Rising::default();
+        let mut counter = MonotonicCounter::default();
         let shown: Vec<f64> = readings.iter().map(|&(source, sum)| counter.update(source, sum)).collect();
         assert_eq!(shown, expected);
     }
@@ -64,7 +64,7 @@ mod tests {
         // Whatever is read, in whatever order sources change: the counter never falls.
         #[test]
         fn it_never_falls(readings in prop::collection::vec((0u64..3, 0.0f64..1e6), 1..60)) {
-            let mut counter = Rising::default();
+            let mut counter = MonotonicCounter::default();
             let mut last = 0.0;
             for (source, sum) in readings {
                 let shown = counter.update(source, sum);

@@ -22,7 +22,7 @@ use webdyno_model::sample::{MissingSignal, Sample};
 const JOIN_WAIT: Duration = Duration::from_millis(100);
 
 /// After so many readings a collector says again what it lacks.
-pub const SAID_AGAIN_COUNT: u64 = webdyno_model::sample::FORWARD_FILL_READINGS_MAX;
+pub const REPEAT_COUNT: u64 = webdyno_model::sample::FORWARD_FILL_READINGS_MAX;
 
 /// How far the turns of two collectors are apart.
 const STAGGER: Duration = Duration::from_millis(2);
@@ -131,7 +131,7 @@ impl Drop for Observer {
 fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink: &Sender<(u64, Sample)>) {
     let seldom = Duration::from_secs(u64::from(collector.every_s().max(1)));
     let mut due = begin;
-    let mut told = Told::default();
+    let mut told = ReportedMissing::default();
     while let Some(target) = shared.wait(due) {
         let clock_us = clock_us();
         let started = Instant::now();
@@ -141,8 +141,8 @@ fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink:
         // What was read for a target that is no longer meant would be taken for the new one.
         let current = shared.state().target == target;
         if !current {
-            collector.unheard();
-            told = Told::default();
+            collector.mark_undelivered();
+            told = ReportedMissing::default();
         } else if sink.send((clock_us, sample)).is_err() {
             return;
         }
@@ -177,15 +177,15 @@ fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> (
 
 /// What a collector said last that it lacks: said again only when it changed, and now and then for those who listen since.
 #[derive(Debug, Default)]
-struct Told {
+struct ReportedMissing {
     missing: Option<Vec<MissingSignal>>,
     readings_count: u64,
 }
 
-impl Told {
+impl ReportedMissing {
     /// What to say of these; `None` when it is as it was said last.
     fn news(&mut self, missing: Vec<MissingSignal>) -> Option<Vec<MissingSignal>> {
-        let again = self.readings_count.is_multiple_of(SAID_AGAIN_COUNT);
+        let again = self.readings_count.is_multiple_of(REPEAT_COUNT);
         self.readings_count += 1;
         let changed = self.missing.as_ref() != Some(&missing);
         (again || changed).then(|| self.missing.insert(missing).clone())
@@ -299,7 +299,7 @@ mod tests {
             }
             Reading::default()
         }
-        fn unheard(&mut self) {
+        fn mark_undelivered(&mut self) {
             self.0.unheard.store(true, Ordering::Relaxed);
         }
     }
@@ -324,10 +324,10 @@ mod tests {
     #[test]
     fn what_is_lacking_is_said_when_it_changes_and_again_after_a_while() {
         let lack = || vec![MissingSignal { signal: "s".into(), why: "w".into(), how_to_enable: "h".into() }];
-        let mut told = Told::default();
+        let mut told = ReportedMissing::default();
         let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| told.news(now)).into();
         assert_eq!(said, [Some(vec![]), None, Some(lack()), None, Some(vec![])]);
-        let rest: Vec<_> = (5..=SAID_AGAIN_COUNT).map(|_| told.news(vec![])).collect();
+        let rest: Vec<_> = (5..=REPEAT_COUNT).map(|_| told.news(vec![])).collect();
         assert!(rest.iter().take(rest.len() - 1).all(Option::is_none) && rest.last() == Some(&Some(vec![])));
     }
 

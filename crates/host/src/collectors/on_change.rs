@@ -5,13 +5,13 @@
 //! [`crate::collectors::observer::SAID_AGAIN_COUNT`]th tells all again, for those who listen since, and so that what is gone ends.
 
 use super::{Metric, Reading};
-use crate::collectors::observer::SAID_AGAIN_COUNT;
+use crate::collectors::observer::REPEAT_COUNT;
 use std::collections::HashMap;
 
 /// What was told last.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    told: HashMap<String, f64>,
+    reported: HashMap<String, f64>,
     readings_count: u64,
 }
 
@@ -19,22 +19,22 @@ impl Changes {
     /// Leaves out what is unchanged of the values that `may_miss`. A reading with an error keeps all: of what is not in it,
     /// nobody knows whether it was read.
     pub fn only(&mut self, mut reading: Reading, may_miss: impl Fn(&str) -> bool) -> Reading {
-        if reading.error.is_some() || self.readings_count.is_multiple_of(SAID_AGAIN_COUNT) {
-            self.told.clear();
+        if reading.error.is_some() || self.readings_count.is_multiple_of(REPEAT_COUNT) {
+            self.reported.clear();
         }
         self.readings_count = if reading.error.is_some() { 0 } else { self.readings_count + 1 };
         reading.values.retain(|(name, value)| {
             if !may_miss(name) {
                 return true;
             }
-            match self.told.get_mut(name) {
+            match self.reported.get_mut(name) {
                 Some(told) if told == value => false,
                 Some(told) => {
                     *told = *value;
                     true
                 }
                 None => {
-                    self.told.insert(name.clone(), *value);
+                    self.reported.insert(name.clone(), *value);
                     true
                 }
             }
@@ -72,7 +72,7 @@ mod tests {
         // An error: nobody knows what was not read, so all is told in this reading and the next one.
         assert_eq!(told(&all, Some("torn")), "a b always");
         assert_eq!(told(&all, None), "a b always");
-        let rest: Vec<String> = (1..=SAID_AGAIN_COUNT).map(|_| told(&all, None)).collect();
+        let rest: Vec<String> = (1..=REPEAT_COUNT).map(|_| told(&all, None)).collect();
         assert!(rest[..rest.len() - 1].iter().all(|told| told == "always"), "{rest:?}");
         assert_eq!(rest.last().unwrap(), "a b always");
     }

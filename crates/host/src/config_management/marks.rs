@@ -13,7 +13,7 @@ const HEAD_LINES: usize = 30;
 const QUOTE_MAX: usize = 80;
 
 /// How far before and behind the name of a tool the verb may stand, in words.
-const REACH: usize = 12;
+const WORDS_APART_MAX: usize = 12;
 
 /// A tool and the words that name it.
 struct Tool {
@@ -113,7 +113,7 @@ impl<'a> Head<'a> {
         if next == "managed" || next == "generated" {
             return true;
         }
-        let (from, to) = (at.saturating_sub(REACH), at + REACH);
+        let (from, to) = (at.saturating_sub(WORDS_APART_MAX), at + WORDS_APART_MAX);
         let by: &[&str] = if tool.ambiguous {
             &["by", "via"]
         } else {

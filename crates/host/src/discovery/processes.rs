@@ -16,7 +16,7 @@ const PROCESSES_COUNT_MAX: usize = 50_000;
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct ProcessSample {
     /// Its parent.
     pub ppid: u32,
     /// When it started, in clock ticks since boot.
@@ -32,7 +32,7 @@ pub struct Seen {
 /// The processes of this machine.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
-    all: BTreeMap<u32, Seen>,
+    all: BTreeMap<u32, ProcessSample>,
     holders: HashMap<u64, Vec<u32>>,
     children: HashMap<u32, Vec<u32>>,
 }
@@ -41,17 +41,17 @@ impl Processes {
     /// Reads them.
     pub fn read() -> Self {
         let pids = procfs::pids().into_iter().take(PROCESSES_COUNT_MAX);
-        Self::of(pids.filter_map(|pid| Some((pid, see(pid)?))))
+        Self::of(pids.filter_map(|pid| Some((pid, sample(pid)?))))
     }
 
     /// These.
-    pub fn of(all: impl IntoIterator<Item = (u32, Seen)>) -> Self {
+    pub fn of(all: impl IntoIterator<Item = (u32, ProcessSample)>) -> Self {
         let mut processes = Self::default();
         all.into_iter().for_each(|(pid, seen)| processes.add(pid, seen));
         processes
     }
 
-    fn add(&mut self, pid: u32, seen: Seen) {
+    fn add(&mut self, pid: u32, seen: ProcessSample) {
         self.remove(pid);
         self.children.entry(seen.ppid).or_default().push(pid);
         for inode in &seen.sockets {
@@ -76,12 +76,12 @@ impl Processes {
     }
 
     /// One of them.
-    pub fn get(&self, pid: u32) -> Option<&Seen> {
+    pub fn get(&self, pid: u32) -> Option<&ProcessSample> {
         self.all.get(&pid)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Seen)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &ProcessSample)> {
         self.all.iter().map(|(pid, seen)| (*pid, seen))
     }
 
@@ -113,9 +113,9 @@ impl Processes {
     }
 
     /// Reads a process and its descendants anew, those that came since included.
-    pub fn look_again(&mut self, root: u32) {
+    pub fn refresh(&mut self, root: u32) {
         for pid in procfs::tree_of(root) {
-            match see(pid) {
+            match sample(pid) {
                 Some(seen) => self.add(pid, seen),
                 None => self.remove(pid),
             }
@@ -139,13 +139,19 @@ impl Processes {
 }
 
 /// Reads a process; `None` when it has ended.
-fn see(pid: u32) -> Option<Seen> {
+fn sample(pid: u32) -> Option<ProcessSample> {
     let stat = procfs::stat(pid).ok().filter(|stat| !stat.has_ended())?;
     let (sockets, refused) = match procfs::socket_inodes(pid) {
         Ok(sockets) => (sockets, false),
         Err(error) => (vec![], error.kind() == ErrorKind::PermissionDenied),
     };
-    Some(Seen { ppid: stat.ppid, start_ticks: stat.start_ticks, space: space_of(pid), sockets, refused })
+    Some(ProcessSample {
+        ppid: stat.ppid,
+        start_ticks: stat.start_ticks,
+        space: space_of(pid),
+        sockets,
+        refused,
+    })
 }
 
 /// The user that a process acts as: the owner of its directory (proc(5)). `None` when it ended.
@@ -158,19 +164,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn seen(ppid: u32, start_ticks: u64, sockets: &[u64]) -> Seen {
-        Seen { ppid, start_ticks, sockets: sockets.to_vec(), ..Seen::default() }
+    fn sample_of(ppid: u32, start_ticks: u64, sockets: &[u64]) -> ProcessSample {
+        ProcessSample { ppid, start_ticks, sockets: sockets.to_vec(), ..ProcessSample::default() }
     }
 
     #[test]
     fn families_are_told_by_parents_that_are_older() {
         let processes = Processes::of([
-            (10, seen(1, 5, &[100])),
-            (11, seen(10, 6, &[100, 101])),
-            (12, seen(11, 7, &[])),
+            (10, sample_of(1, 5, &[100])),
+            (11, sample_of(10, 6, &[100, 101])),
+            (12, sample_of(11, 7, &[])),
             // Its parent ended, and the number 10 went to another one later.
-            (13, seen(10, 4, &[100])),
-            (20, seen(1, 5, &[200])),
+            (13, sample_of(10, 4, &[100])),
+            (20, sample_of(1, 5, &[200])),
         ]);
         assert_eq!(processes.tree(10), [10, 11, 12]);
         assert_eq!((processes.tree(99), processes.main_of(&[999])), (vec![], None));
@@ -200,7 +206,7 @@ mod tests {
         // Whatever parents are told, rings included: the walk ends, and is of what was seen.
         #[test]
         fn any_family_ends(parents in prop::collection::btree_map(1u32..30, (0u32..30, 0u64..5), 0..30)) {
-            let processes = Processes::of(parents.iter().map(|(pid, (ppid, start))| (*pid, seen(*ppid, *start, &[7]))));
+            let processes = Processes::of(parents.iter().map(|(pid, (ppid, start))| (*pid, sample_of(*ppid, *start, &[7]))));
             for pid in 0..30 {
                 prop_assert!(processes.tree(pid).iter().all(|pid| parents.contains_key(pid)));
             }

@@ -9,11 +9,10 @@ use super::links::{Contact, Party, Space, View, addresses};
 use super::processes::{Processes, user_of};
 use crate::os::{machine, procfs};
 use crate::services::{Observe, UNKNOWN, php_fpm};
-use crate::visibility::listeners::NEEDS_RIGHTS;
-use crate::visibility::listeners::NO_PID;
+use crate::visibility::foreign_namespace;
+use crate::visibility::listeners::{NEEDS_RIGHTS, NO_PID};
 use crate::visibility::mount_namespace::{in_root, root_of};
-use crate::visibility::network_namespace::space_of;
-use crate::visibility::{foreign_namespace, network_namespace};
+use crate::visibility::network_namespace::{self, space_of};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -38,10 +37,10 @@ const SPACES_COUNT_MAX: usize = 64;
 const REMOTE_COUNT_MAX: usize = 8;
 
 /// The pause between two looks at the sockets.
-const LOOK_PAUSE: Duration = Duration::from_millis(15);
+const SAMPLE_PAUSE: Duration = Duration::from_millis(15);
 
 /// How often the processes are looked at again, for connections that nobody was seen to hold.
-const PROCESS_LOOKS_COUNT_MAX: usize = 3;
+const PROCESS_SAMPLES_COUNT_MAX: usize = 3;
 
 /// Ports of databases and caches as IANA registered them, and of FPM: closed connections count only to known programs and
 /// to these.
@@ -49,7 +48,7 @@ const BACKEND_PORTS: [u16; 6] = [3306, 5432, 6379, 9000, 11_211, 27_017];
 
 /// How much a survey may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Effort {
+pub struct SurveyBudget {
     /// How long sockets are looked at.
     pub time: Duration,
     /// How much of that time may go into looking itself.
@@ -58,7 +57,7 @@ pub struct Effort {
     pub closed: bool,
 }
 
-impl Effort {
+impl SurveyBudget {
     /// For the first look.
     pub const FIRST: Self =
         Self { time: Duration::from_secs(1), busy: Duration::from_millis(150), closed: true };
@@ -114,7 +113,7 @@ pub fn survey(
     front: Option<ServiceSnapshot>,
     known_programs: &[&'static dyn Observe],
     (before, access): (&Topology, &Access),
-    effort: Effort,
+    effort: SurveyBudget,
 ) -> Topology {
     let processes = Processes::read();
     let mut survey = Survey {
@@ -137,11 +136,11 @@ pub fn survey(
         Some(front) => survey.start(front, &view),
         None => survey.start_with_all(&view),
     }
-    survey.look_repeatedly(effort);
+    survey.sample_repeatedly(effort);
     if effort.closed {
         survey.count_closed(&view);
     }
-    survey.told(front_pid)
+    survey.into_topology(front_pid)
 }
 
 impl Survey<'_> {
@@ -201,7 +200,7 @@ impl Survey<'_> {
     fn expand(&mut self, pid: u32, view: &View<'_>) {
         self.follow_configuration(pid, view);
         // Its connections came and went since all processes were read.
-        self.processes.look_again(pid);
+        self.processes.refresh(pid);
         for (contact, count) in view.contacts(&self.party(pid), &self.processes) {
             self.link(pid, &contact, Some(count), view);
         }
@@ -265,7 +264,7 @@ impl Survey<'_> {
             connections_count: None,
         });
         link.connections_count = link.connections_count.max(count);
-        if let (true, Some(elsewhere)) = (is_new, contact.elsewhere) {
+        if let (true, Some(elsewhere)) = (is_new, contact.remote) {
             self.lack_remote(&elsewhere.ip().to_string(), &contact.by);
         }
         if let Some(to) = to {
@@ -292,7 +291,7 @@ impl Survey<'_> {
             let elsewhere = remote.filter(|_| server.is_empty() && Some(space) == self.own_space);
             let is_nowhere = server.is_empty() && elsewhere.is_none();
             let is_told = by.starts_with("unix:") || !addresses(&by).is_empty();
-            self.link(pid, &Contact { by: by.clone(), server, elsewhere }, None, view);
+            self.link(pid, &Contact { by: by.clone(), server, remote: elsewhere }, None, view);
             if is_nowhere && is_told && Some(space) == self.own_space {
                 let why = format!("the configuration of process {pid} names it, and nothing listens there");
                 self.lack(
@@ -305,7 +304,7 @@ impl Survey<'_> {
     }
 
     /// Looks at the sockets again and again, for connections that are short.
-    fn look_repeatedly(&mut self, effort: Effort) {
+    fn sample_repeatedly(&mut self, effort: SurveyBudget) {
         let sockets_count: usize = self.spaces.iter().map(|space| space.tcp.len()).sum();
         if !effort.closed && sockets_count > SOCKETS_COUNT_AGAIN_MAX {
             return;
@@ -313,8 +312,8 @@ impl Survey<'_> {
         let begin = Instant::now();
         let mut busy = Duration::ZERO;
         let (mut process_looks, mut lost) = (0, BTreeSet::new());
-        while begin.elapsed() + LOOK_PAUSE < effort.time && busy < effort.busy {
-            std::thread::sleep(LOOK_PAUSE);
+        while begin.elapsed() + SAMPLE_PAUSE < effort.time && busy < effort.busy {
+            std::thread::sleep(SAMPLE_PAUSE);
             let look = Instant::now();
             let mut spaces = self.read_spaces(Some(&self.places()), false);
             // Namespaces that are not read again keep what listens there.
@@ -322,7 +321,7 @@ impl Survey<'_> {
             let former: Vec<Space> = self.spaces.iter().filter(is_new).cloned().collect();
             spaces.extend(former);
             let view = View::of(&spaces);
-            self.order.iter().for_each(|pid| self.processes.look_again(*pid));
+            self.order.iter().for_each(|pid| self.processes.refresh(*pid));
             for pid in self.order.clone() {
                 let party = self.party(pid);
                 let by_user = Party { sockets: HashSet::new(), users: self.users_of(pid), ..party.clone() };
@@ -330,7 +329,7 @@ impl Survey<'_> {
                 for (contact, count) in view.contacts(&party, &self.processes) {
                     let is_lost =
                         !contact.server.is_empty() && self.processes.main_of(&contact.server).is_none();
-                    if is_lost && process_looks < PROCESS_LOOKS_COUNT_MAX {
+                    if is_lost && process_looks < PROCESS_SAMPLES_COUNT_MAX {
                         process_looks += 1;
                         self.processes = Processes::read();
                     }
@@ -381,7 +380,7 @@ impl Survey<'_> {
                     continue;
                 };
                 if self.is_lacking_backend(to, address.port(), view) {
-                    let contact = Contact { by: address.to_string(), server, elsewhere: None };
+                    let contact = Contact { by: address.to_string(), server, remote: None };
                     self.link(from, &contact, Some(0), view);
                 }
             }
@@ -499,7 +498,7 @@ impl Survey<'_> {
         }
     }
 
-    fn told(mut self, front: Option<u32>) -> Topology {
+    fn into_topology(mut self, front: Option<u32>) -> Topology {
         let front = front.and_then(|pid| self.found.remove(&pid)).map(|known| known.snapshot);
         let order = std::mem::take(&mut self.order);
         let backends =

@@ -49,18 +49,18 @@ pub fn configuration(bytes: &[u8]) -> Result<(), String> {
     if let Some(placed) = placed {
         return Err(format!("{} has only {lines_count} lines", placed.place()));
     }
-    told(&evaluation)
+    check_described(&evaluation)
 }
 
 /// Checks what is told of a configuration.
-fn told(evaluation: &Evaluation) -> Result<(), String> {
+fn check_described(evaluation: &Evaluation) -> Result<(), String> {
     let site = Site::of(evaluation);
     for (host, path) in
         [(None, "/"), (Some("example.org:80"), "/a/b.php"), (Some("[::1]"), "/%41/../x"), (Some(""), "")]
     {
         let at = in_force(&site, &Request { address: Some([127, 0, 0, 1].into()), port: 80, host, path });
         for name in ["Options", "LogLevel", "DirectoryIndex", "AllowOverride", "KeepAliveTimeout", "NoSuch"] {
-            let _ = (at.value(name), at.untold(name));
+            let _ = (at.value(name), at.undetermined(name));
         }
         let _ = (at.htaccess_directories(), at.all(&["Require"]));
     }

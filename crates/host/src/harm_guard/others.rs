@@ -27,7 +27,7 @@ const OWN_AGENTS: [&str; 2] = ["webdyno", concat!("webdyno/", env!("CARGO_PKG_VE
 
 /// Follows access logs, and counts the errors of others in them.
 #[derive(Debug, Default)]
-pub struct Others {
+pub struct OtherClientErrors {
     logs: Vec<(Tail, AccessLog)>,
     unread: Vec<String>,
     failed_count: u64,
@@ -38,7 +38,7 @@ pub struct Others {
     clients_before: BTreeSet<IpAddr>,
 }
 
-impl Others {
+impl OtherClientErrors {
     /// Follows these logs from their present end on.
     pub fn of(logs: AccessLogs, status_path: Option<String>) -> Self {
         let mut others = Self { unread: logs.unread, status_path, ..Self::default() };
@@ -59,12 +59,12 @@ impl Others {
     }
 
     /// The errors of others so far; `None` when no log is followed.
-    pub fn look(&mut self) -> Option<u64> {
+    pub fn read_count(&mut self) -> Option<u64> {
         let mut logs = std::mem::take(&mut self.logs);
         for (tail, log) in &mut logs {
-            tail.look(|line| {
+            tail.read(|line| {
                 if let Some(line) = log.format.read(line) {
-                    self.see(&log.format, line);
+                    self.record_line(&log.format, line);
                 }
             });
         }
@@ -72,7 +72,7 @@ impl Others {
         (!self.logs.is_empty()).then_some(self.failed_count)
     }
 
-    fn see(&mut self, format: &LineFormat, line: Line<'_>) {
+    fn record_line(&mut self, format: &LineFormat, line: Line<'_>) {
         if self.site.is_none() && !format.has(Field::UserAgent) && !self.reads_status(line) {
             let client =
                 line.client.and_then(address).filter(|_| self.clients_before.len() < CLIENTS_COUNT_MAX);
@@ -94,7 +94,7 @@ impl Others {
             (None, None) => !self.reads_status(line),
             (Some(site), None) => {
                 let client = line.client.and_then(address);
-                tells_by_address(format, site)
+                is_decided_by_address(format, site)
                     && client.is_some_and(|client| !site.generators.contains(&client))
             }
         }
@@ -112,7 +112,7 @@ impl Others {
         for (_, log) in self.logs.iter().filter(|(_, log)| !log.format.has(Field::UserAgent)) {
             let path = log.path.display();
             let shared = site.generators.iter().find(|address| self.clients_before.contains(address));
-            if !tells_by_address(&log.format, site) {
+            if !is_decided_by_address(&log.format, site) {
                 reasons.push(format!("{path}: it does not tell our own requests from those of others"));
             } else if let Some(address) = shared {
                 reasons.push(format!(
@@ -139,7 +139,7 @@ impl Others {
 }
 
 /// Whether a log without a `User-Agent` tells the load's requests by the client's address.
-fn tells_by_address(format: &LineFormat, site: &SiteUnderLoad) -> bool {
+fn is_decided_by_address(format: &LineFormat, site: &SiteUnderLoad) -> bool {
     format.has(Field::Client) && !site.generators.is_empty()
 }
 
@@ -183,7 +183,7 @@ mod tests {
             Self { folder, with_agent }
         }
 
-        fn follow(&self) -> Others {
+        fn follow(&self) -> OtherClientErrors {
             let text = |text: &str| Part::Text(text.into());
             let mut parts =
                 vec![Part::Field(Field::Client), text(" "), Part::Field(Field::Status), text(" \"")];
@@ -191,7 +191,7 @@ mod tests {
             parts.push(text("\""));
             let format = LineFormat::new(parts).unwrap();
             let files = vec![AccessLog { path: self.folder.path().join("log"), format }];
-            Others::of(AccessLogs { files, unread: vec![] }, Some("/server-status".into()))
+            OtherClientErrors::of(AccessLogs { files, unread: vec![] }, Some("/server-status".into()))
         }
 
         fn add(&self, lines: &[&str]) {
@@ -217,7 +217,7 @@ mod tests {
         let mut others = log.follow();
         // The agent's own never count, whatever is on.
         log.add(&["127.0.0.1 500 \"webdyno\"", "192.0.2.7 502 \"curl\"", "192.0.2.7 499 \"curl\""]);
-        assert_eq!(others.look(), Some(1));
+        assert_eq!(others.read_count(), Some(1));
         let site = site(&["load \"é\""], &[]);
         assert_eq!(others.missing(&site), None);
         others.begin(&site);
@@ -227,7 +227,7 @@ mod tests {
             "x - \"curl\"",
             "?",
         ]);
-        assert_eq!(others.look(), Some(2));
+        assert_eq!(others.read_count(), Some(2));
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         let log = Log::new(false);
         let mut others = log.follow();
         log.add(&["127.0.0.1 200 \"GET /server-status?auto HTTP/1.0\"", "192.0.2.7 500 \"GET / HTTP/1.1\""]);
-        assert_eq!(others.look(), Some(1));
+        assert_eq!(others.read_count(), Some(1));
         let local = site(&["webdyno/1"], &["127.0.0.1"]);
         assert_eq!(others.missing(&local), None, "the status page is read by us");
         others.begin(&local);
@@ -245,7 +245,7 @@ mod tests {
             "192.0.2.7 503 \"GET / HTTP/1.1\"",
             "localhost 503 \"x\"",
         ]);
-        assert_eq!(others.look(), Some(2));
+        assert_eq!(others.read_count(), Some(2));
     }
 
     #[test]
@@ -257,25 +257,25 @@ mod tests {
         assert!(why.ends_with("log: it does not tell our own requests from those of others"), "{why}");
         // Somebody else at our address: a proxy on the same machine.
         log.add(&["127.0.0.1 200 \"GET / HTTP/1.1\""]);
-        others.look();
+        others.read_count();
         let why = others.missing(&site(&[], &["127.0.0.1"])).unwrap().why;
         assert!(why.contains("others come from 127.0.0.1 as the load does"), "{why}");
         others.begin(&remote);
         log.add(&["192.0.2.7 500 \"GET / HTTP/1.1\""]);
-        assert_eq!(others.look(), Some(0));
+        assert_eq!(others.read_count(), Some(0));
     }
 
     #[test]
     fn without_a_log_the_signal_is_missing() {
-        let mut none = Others::of(AccessLogs::default(), None);
-        assert_eq!(none.look(), None);
+        let mut none = OtherClientErrors::of(AccessLogs::default(), None);
+        assert_eq!(none.read_count(), None);
         assert_eq!(none.missing(&site(&[], &[])).unwrap().why, "no access log is known");
         let log = Log::new(true);
         let format = log.follow().logs.remove(0).1.format;
         let file = |path: &str| AccessLog { path: path.into(), format: format.clone() };
         let files = vec![file("/dev/null"), file("/no/such/log")];
         let unread = vec!["|/usr/bin/rotatelogs: it is written to a program".to_owned()];
-        let others = Others::of(AccessLogs { files, unread }, None);
+        let others = OtherClientErrors::of(AccessLogs { files, unread }, None);
         assert_eq!(
             others.missing(&site(&[], &[])).unwrap().why,
             "|/usr/bin/rotatelogs: it is written to a program; cannot follow /dev/null: it is a stream; \

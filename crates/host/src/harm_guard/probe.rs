@@ -30,14 +30,14 @@ const PAUSE_REFUSED: Duration = Duration::from_millis(100);
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// How often a thread that waits for an answer looks whether it is still wanted.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A site that answers nothing for less than this may be busy.
 const SILENCE_US_MIN: u64 = 10_000_000;
 
 /// What became of one question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum ProbeOutcome {
     /// Anything came back, or the connection was at least taken and closed: somebody is there.
     Answered,
     /// Nobody listens, or there is no way there.
@@ -83,7 +83,7 @@ impl Probe {
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("site".into())
-            .spawn(move || thread.ask_on(&ended))
+            .spawn(move || thread.probe_repeatedly(&ended))
             .map_err(|error| UserError::cannot_run(format!("cannot start a thread: {error}")))?;
         Ok(Self { shared, silent_max_us: site.timeout_us.max(SILENCE_US_MIN), _end: end })
     }
@@ -111,25 +111,25 @@ pub fn answers(site: &SiteUnderLoad, at_most: Duration) -> bool {
     let late = || Instant::now() >= deadline;
     site.addresses
         .iter()
-        .any(|address| ask(*address, &site.host, CONNECT.min(at_most), &late) == Asked::Answered)
+        .any(|address| request(*address, &site.host, CONNECT.min(at_most), &late) == ProbeOutcome::Answered)
 }
 
 impl Shared {
-    fn ask_on(&self, ended: &mpsc::Receiver<()>) {
+    fn probe_repeatedly(&self, ended: &mpsc::Receiver<()>) {
         let mut addresses = self.site.addresses.iter().cycle();
         let stopped = || self.stop.load(Ordering::Relaxed);
         while let Some(address) = addresses.next().filter(|_| !stopped()) {
-            let pause = match ask(*address, &self.site.host, CONNECT, &stopped) {
-                Asked::Answered => {
+            let pause = match request(*address, &self.site.host, CONNECT, &stopped) {
+                ProbeOutcome::Answered => {
                     self.refused_count.store(0, Ordering::Relaxed);
                     self.heard_us.store(clock_us(), Ordering::Relaxed);
                     PAUSE
                 }
-                Asked::Refused => {
+                ProbeOutcome::Refused => {
                     self.refused_count.fetch_add(1, Ordering::Relaxed);
                     PAUSE_REFUSED
                 }
-                Asked::Silent => PAUSE_REFUSED,
+                ProbeOutcome::Silent => PAUSE_REFUSED,
             };
             if ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
                 return;
@@ -139,40 +139,40 @@ impl Shared {
 }
 
 /// Asks once; waits for the answer until `enough`.
-fn ask(address: SocketAddr, host: &str, connect: Duration, enough: &dyn Fn() -> bool) -> Asked {
+fn request(address: SocketAddr, host: &str, connect: Duration, enough: &dyn Fn() -> bool) -> ProbeOutcome {
     let mut stream = match TcpStream::connect_timeout(&address, connect) {
         Ok(stream) => stream,
         Err(error) => return refusal(error.kind()),
     };
     let question = format!("HEAD / HTTP/1.0\r\nHost: {host}\r\nUser-Agent: webdyno\r\n\r\n");
     let prepared =
-        stream.set_read_timeout(Some(LOOK_EVERY)).and_then(|()| stream.set_write_timeout(Some(connect)));
+        stream.set_read_timeout(Some(POLL_INTERVAL)).and_then(|()| stream.set_write_timeout(Some(connect)));
     if prepared.is_err() || stream.write_all(question.as_bytes()).is_err() {
-        return Asked::Silent;
+        return ProbeOutcome::Silent;
     }
     loop {
         match stream.read(&mut [0; 512]) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 if enough() {
-                    return Asked::Silent;
+                    return ProbeOutcome::Silent;
                 }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Also a connection that was closed or reset: a process took it, or a kernel whose queue is full.
-            Ok(_) | Err(_) => return Asked::Answered,
+            Ok(_) | Err(_) => return ProbeOutcome::Answered,
         }
     }
 }
 
 /// What an attempt says that brought no connection.
-fn refusal(kind: ErrorKind) -> Asked {
+fn refusal(kind: ErrorKind) -> ProbeOutcome {
     match kind {
         ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-            Asked::Refused
+            ProbeOutcome::Refused
         }
         // Taken and reset: the queue is full.
-        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Asked::Answered,
-        _ => Asked::Silent,
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => ProbeOutcome::Answered,
+        _ => ProbeOutcome::Silent,
     }
 }
 
@@ -229,6 +229,6 @@ mod tests {
         let error = Probe::start(&site(address)).unwrap_err();
         assert!(error.message.starts_with(&format!("cannot connect to {address}: ")), "{error}");
         let local = [ErrorKind::AddrNotAvailable, ErrorKind::PermissionDenied, ErrorKind::Other];
-        assert!(local.into_iter().all(|kind| refusal(kind) == Asked::Silent));
+        assert!(local.into_iter().all(|kind| refusal(kind) == ProbeOutcome::Silent));
     }
 }

@@ -7,8 +7,7 @@
 
 use super::kernel_log::KernelLog;
 use crate::collectors::kernel::pressure::parse_total_us;
-use crate::os::control_group;
-use crate::os::control_group::Group;
+use crate::os::control_group::{self, Group};
 use crate::os::key_values::value_of;
 use crate::os::procfs;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@
 //! them: who needs them waits for [`LOGS_PATIENCE`] at most.
 
 use super::decide::{History, WINDOW_US, decide};
-use super::others::Others;
+use super::others::OtherClientErrors;
 use super::probe::{self, Probe};
 use super::reading::{MemorySource, Reading};
 use crate::collectors::Target;
@@ -41,7 +41,7 @@ const SILENT_AGAIN_US: u64 = 500_000;
 const LOGS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is called with a brake. Must not wait for anybody.
-pub type Pull = Box<dyn Fn(HarmGuardTrip) + Send>;
+pub type BrakeHandler = Box<dyn Fn(HarmGuardTrip) + Send>;
 
 /// Readings that go on until this is dropped.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct LoadWatch {
 struct Shared {
     state: Mutex<State>,
     /// Held while files are read. Never waited for with the state locked.
-    others: Mutex<Others>,
+    others: Mutex<OtherClientErrors>,
     changed: Condvar,
     stop: AtomicBool,
 }
@@ -77,12 +77,12 @@ struct Load {
     /// Whether the access logs are told which requests are the load's.
     others_known: bool,
     pulled: bool,
-    silent_told_us: u64,
+    silence_reported_us: u64,
 }
 
 impl LoadWatch {
     /// Begins to read. An error when the thread cannot be started.
-    pub fn start(target: &Target, logs: AccessLogs, pull: Pull) -> Result<Self> {
+    pub fn start(target: &Target, logs: AccessLogs, pull: BrakeHandler) -> Result<Self> {
         let state = State {
             service_pid: target.service_pid,
             base: VecDeque::new(),
@@ -90,7 +90,7 @@ impl LoadWatch {
             load: None,
             site: None,
         };
-        let others = Others::of(logs, target.status_url.as_deref().and_then(path));
+        let others = OtherClientErrors::of(logs, target.status_url.as_deref().and_then(path));
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             others: Mutex::new(others),
@@ -148,7 +148,8 @@ impl LoadWatch {
         let mut state = self.shared.state();
         state.site = Some(site.clone());
         let probe = probe.ok();
-        state.load = Some(Load { probe, readings: vec![], others_known, pulled: false, silent_told_us: 0 });
+        state.load =
+            Some(Load { probe, readings: vec![], others_known, pulled: false, silence_reported_us: 0 });
         missing
     }
 
@@ -163,7 +164,7 @@ impl LoadWatch {
     }
 
     /// Why the server is not yet as quiet as it must be for another load; `None` when it is.
-    pub fn unrest(&self) -> Option<String> {
+    pub fn disturbance(&self) -> Option<String> {
         let site = {
             let state = self.shared.state();
             let since: Vec<Reading> = state.base.iter().cloned().collect();
@@ -197,7 +198,7 @@ impl Shared {
     }
 
     /// `None` when a look at the logs takes longer than this.
-    fn others_within(&self, at_most: Duration) -> Option<MutexGuard<'_, Others>> {
+    fn others_within(&self, at_most: Duration) -> Option<MutexGuard<'_, OtherClientErrors>> {
         let start = Instant::now();
         loop {
             match self.others.try_lock() {
@@ -209,7 +210,7 @@ impl Shared {
         }
     }
 
-    fn run(&self, pull: &Pull) {
+    fn run(&self, pull: &BrakeHandler) {
         let mut service_pid = self.state().service_pid;
         let mut memory = MemorySource::of(service_pid);
         let mut due = Instant::now();
@@ -227,7 +228,7 @@ impl Shared {
             // Without the lock: where memory is short, reading takes long, and a log may hang.
             drop(state);
             let (machine, group) = memory.read();
-            let others_failed_count = self.others.lock().unwrap_or_else(PoisonError::into_inner).look();
+            let others_failed_count = self.others.lock().unwrap_or_else(PoisonError::into_inner).read_count();
             state = self.state();
             // What was read of another group meanwhile would look as if counters had jumped.
             if state.service_pid == service_pid {
@@ -255,7 +256,7 @@ impl Shared {
 impl State {
     /// Adds a reading, and pulls the brake when it shows harm. The lock is held meanwhile: what is said of a load is
     /// said before its end is answered.
-    fn take(&mut self, mut reading: Reading, pull: &Pull) {
+    fn take(&mut self, mut reading: Reading, pull: &BrakeHandler) {
         let Some(load) = &mut self.load else {
             let from_us = reading.at_us.saturating_sub(BASE_US);
             self.base.retain(|earlier| earlier.at_us >= from_us);
@@ -278,10 +279,10 @@ impl State {
             return;
         };
         if brake.metric == HarmGuardTrip::SITE_SILENT {
-            if at_us < load.silent_told_us + SILENT_AGAIN_US {
+            if at_us < load.silence_reported_us + SILENT_AGAIN_US {
                 return;
             }
-            load.silent_told_us = at_us;
+            load.silence_reported_us = at_us;
         } else {
             load.pulled = true;
         }
@@ -331,7 +332,7 @@ mod tests {
         assert!(missing.iter().any(|missing| missing.why == "reading the access logs hangs"), "{missing:?}");
         watch.set_target(&Target { service_pid: Some(1), ..Target::default() });
         watch.end();
-        assert!(watch.unrest().is_some());
+        assert!(watch.disturbance().is_some());
         drop(watch);
         drop(hanging);
     }

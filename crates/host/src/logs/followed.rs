@@ -6,7 +6,7 @@
 //! namespace of the service: in another one than ours it is reached through `/proc/PID/root` (proc_pid_root(5)), and its
 //! standard error through `/proc/PID/fd`.
 
-use super::tail::{Looked, Part, Tail};
+use super::tail::{Part, Tail, TailRead};
 use crate::visibility::mount_namespace;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const SHARE_BYTES_MIN: u64 = 16 << 10;
 
 /// A log of a service, and where we reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct LogLocation {
     /// As the service names it.
     pub log: LogFile,
     /// The main process of the service.
@@ -37,9 +37,9 @@ pub struct Place {
 
 /// One log that is followed, with what its reader needs for its lines.
 #[derive(Debug)]
-pub struct One<T> {
+pub struct FollowedLog<T> {
     /// Where it is.
-    pub place: Place,
+    pub place: LogLocation,
     /// What its reader knows of it.
     pub with: T,
     tail: State,
@@ -57,7 +57,7 @@ enum State {
     },
 }
 
-impl<T> One<T> {
+impl<T> FollowedLog<T> {
     /// Whether it is followed now.
     pub fn is_open(&self) -> bool {
         matches!(self.tail, State::Open(_))
@@ -66,21 +66,21 @@ impl<T> One<T> {
 
 /// All logs of one kind.
 #[derive(Debug)]
-pub struct Followed<T> {
+pub struct FollowedLogs<T> {
     kind: LogKind,
     known: Vec<(LogFile, u32)>,
-    ones: Vec<One<T>>,
+    ones: Vec<FollowedLog<T>>,
     left_out_count: usize,
 }
 
-impl<T> Followed<T> {
+impl<T> FollowedLogs<T> {
     /// None yet.
     pub fn of(kind: LogKind) -> Self {
         Self { kind, known: vec![], ones: vec![], left_out_count: 0 }
     }
 
     /// All of them, also those that cannot be read.
-    pub fn ones(&self) -> impl Iterator<Item = &One<T>> {
+    pub fn logs(&self) -> impl Iterator<Item = &FollowedLog<T>> {
         self.ones.iter()
     }
 
@@ -91,11 +91,11 @@ impl<T> Followed<T> {
 
     /// Takes up the logs of these services, and lets go of others. `choose` says which of them are wanted, `with` makes
     /// what goes with a new one, of which so many bytes were there before.
-    pub fn meet<'a>(
+    pub fn follow_services<'a>(
         &mut self,
         services: impl Iterator<Item = &'a ServiceSnapshot>,
         choose: impl Fn(&[LogFile]) -> Vec<LogFile>,
-        mut with: impl FnMut(&Place, u64) -> T,
+        mut with: impl FnMut(&LogLocation, u64) -> T,
     ) {
         let kind = self.kind;
         let all: Vec<(LogFile, u32)> = services
@@ -107,11 +107,11 @@ impl<T> Followed<T> {
         if all == self.known {
             return;
         }
-        let mut places: Vec<Place> = vec![];
+        let mut places: Vec<LogLocation> = vec![];
         for (log, pid) in &all {
             let path = place(*pid, &log.path);
             if !places.iter().any(|place| place.path == path) {
-                places.push(Place { log: log.clone(), pid: *pid, path });
+                places.push(LogLocation { log: log.clone(), pid: *pid, path });
             }
         }
         self.left_out_count = places.len().saturating_sub(LOGS_COUNT_MAX);
@@ -126,13 +126,13 @@ impl<T> Followed<T> {
                 // A reload may have changed how its lines are written.
                 Some(one) if one.place.log.format != place.log.format => {
                     let with = with(&place, one.tail.reached());
-                    One { place, with, ..one }
+                    FollowedLog { place, with, ..one }
                 }
-                Some(one) => One { place, ..one },
+                Some(one) => FollowedLog { place, ..one },
                 None => {
                     let tail = State::of(Tail::of(&place.path), &place.path);
                     let with = with(&place, tail.reached());
-                    One { place, with, tail, grown_bytes: 0 }
+                    FollowedLog { place, with, tail, grown_bytes: 0 }
                 }
             };
             self.ones.push(one);
@@ -142,8 +142,8 @@ impl<T> Followed<T> {
 
     /// Looks at all logs, reading so many bytes at most: more of those that grew more. `see` gets what goes with a log, and
     /// each of its lines, then what the look found.
-    pub fn look(&mut self, bytes_max: u64, part: Part, mut see: impl FnMut(&mut T, Event<'_>)) {
-        let wants = |one: &One<T>| SHARE_BYTES_MIN + one.grown_bytes.saturating_mul(2).min(bytes_max);
+    pub fn read(&mut self, bytes_max: u64, part: Part, mut see: impl FnMut(&mut T, Event<'_>)) {
+        let wants = |one: &FollowedLog<T>| SHARE_BYTES_MIN + one.grown_bytes.saturating_mul(2).min(bytes_max);
         let wanted: u64 = self.ones.iter().map(wants).sum();
         for one in &mut self.ones {
             one.tail.open_again(&one.place.path);
@@ -152,9 +152,9 @@ impl<T> Followed<T> {
             let share = u128::from(bytes_max) * u128::from(wants) / u128::from(wanted.max(1));
             let with = &mut one.with;
             let line = |line: &[u8]| see(with, Event::Line(line));
-            let looked = tail.look_within(u64::try_from(share).unwrap_or(bytes_max), part, line);
+            let looked = tail.read_within(u64::try_from(share).unwrap_or(bytes_max), part, line);
             one.grown_bytes = looked.grown_bytes;
-            see(&mut one.with, Event::Looked(looked));
+            see(&mut one.with, Event::Read(looked));
         }
     }
 
@@ -201,7 +201,7 @@ pub enum Event<'a> {
     /// A line, without its end.
     Line(&'a [u8]),
     /// All lines of a log were given.
-    Looked(Looked),
+    Read(TailRead),
 }
 
 impl State {
@@ -260,7 +260,7 @@ pub fn place(pid: u32, path: &str) -> PathBuf {
     let Some(folder) = named.parent().filter(|_| named.is_absolute()) else {
         return named.to_owned();
     };
-    let is_elsewhere = mount_namespace::is_elsewhere(pid) || mount_namespace::differs(pid, folder);
+    let is_elsewhere = mount_namespace::has_other_root(pid) || mount_namespace::differs(pid, folder);
     let root = PathBuf::from(if is_elsewhere { format!("/proc/{pid}/root") } else { "/".to_owned() });
     let mut at = named.to_owned();
     for _ in 0..LINKS_COUNT_MAX {
@@ -334,11 +334,13 @@ mod tests {
             }],
             ..ServiceSnapshot::default()
         };
-        let mut followed = Followed::of(LogKind::Access);
+        let mut followed = FollowedLogs::of(LogKind::Access);
         for format in ["common", "combined"] {
             let service = service(format);
-            followed.meet([&service].into_iter(), <[LogFile]>::to_vec, |place, _| place.log.format.clone());
-            let known: Vec<_> = followed.ones().map(|one| one.with.as_deref()).collect();
+            followed.follow_services([&service].into_iter(), <[LogFile]>::to_vec, |place, _| {
+                place.log.format.clone()
+            });
+            let known: Vec<_> = followed.logs().map(|one| one.with.as_deref()).collect();
             assert_eq!(known, [Some(format)]);
             assert_eq!(followed.open_count(), 1);
         }

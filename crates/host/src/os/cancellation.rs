@@ -8,9 +8,9 @@ use webdyno_model::{Result, UserError};
 
 /// A flag that, once set, stays set. Its copies are one flag.
 #[derive(Debug, Clone, Default)]
-pub struct Abandoned(Arc<AtomicBool>);
+pub struct Cancellation(Arc<AtomicBool>);
 
-impl Abandoned {
+impl Cancellation {
     /// The tool is gone.
     pub fn set(&self) {
         self.0.store(true, Ordering::SeqCst);

@@ -103,21 +103,21 @@ pub fn of(pid: u32) -> io::Result<Groups> {
 pub struct Finder {
     membership: String,
     groups: Groups,
-    looks_count: u64,
+    checks_count: u64,
 }
 
 impl Finder {
     /// So many look-ups are answered from one reading of the mounts.
-    const LOOKS_PER_READING: u64 = 60;
+    const CHECKS_PER_READING: u64 = 60;
 
     /// The groups of a process. An error when it ended.
     pub fn of(&mut self, pid: u32) -> io::Result<&Groups> {
         let membership = procfs::read_text(format!("/proc/{pid}/cgroup"))?;
-        if self.looks_count.is_multiple_of(Self::LOOKS_PER_READING) || membership != self.membership {
+        if self.checks_count.is_multiple_of(Self::CHECKS_PER_READING) || membership != self.membership {
             self.groups = locate(&membership, &procfs::read_text("/proc/self/mountinfo")?);
             self.membership = membership;
         }
-        self.looks_count += 1;
+        self.checks_count += 1;
         Ok(&self.groups)
     }
 }

@@ -27,17 +27,23 @@ const MSG_TRUNC: i32 = 0x20;
 
 /// Asks for everything of a kind; `each` gets the body of every message of the answer.
 pub(crate) fn dump(protocol: isize, kind: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
-    ask(protocol, kind, NLM_F_DUMP, body, each)
+    exchange(protocol, kind, NLM_F_DUMP, body, each)
 }
 
 /// Asks for one thing.
 pub(crate) fn get(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut answer = None;
-    ask(protocol, kind, 0, body, |body| answer = Some(body.to_vec()))?;
+    exchange(protocol, kind, 0, body, |body| answer = Some(body.to_vec()))?;
     answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel does not answer"))
 }
 
-fn ask(protocol: isize, kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+fn exchange(
+    protocol: isize,
+    kind: u16,
+    flags: u16,
+    body: &[u8],
+    mut each: impl FnMut(&[u8]),
+) -> io::Result<()> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;

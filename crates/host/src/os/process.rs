@@ -15,7 +15,7 @@ use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
 /// How often a process is looked at while it is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A process, named for as long as the machine is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,11 +172,11 @@ pub fn group_of(pid: u32) -> Option<u32> {
 
 /// Asks until it is true or the time is up; the last answer.
 pub fn wait_until(at_most: Duration, is_true: impl FnMut() -> bool) -> bool {
-    wait_looking_every(LOOK_EVERY, at_most, is_true)
+    wait_polling(POLL_INTERVAL, at_most, is_true)
 }
 
 /// [`wait_until`] with a given pause between looks.
-pub fn wait_looking_every(pause: Duration, at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+pub fn wait_polling(pause: Duration, at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
         if is_true() {

@@ -8,8 +8,7 @@
 //! inode number is given away again after that: one is taken for the same only when a process in it is as old as what was
 //! recorded.
 
-use crate::os::control_group;
-use crate::os::control_group::Groups;
+use crate::os::control_group::{self, Groups};
 use crate::os::process::ProcessName;
 use crate::os::procfs;
 use nix::sched::{CloneFlags, unshare};

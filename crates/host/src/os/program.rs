@@ -116,12 +116,12 @@ mod tests {
             environment: None,
             directory: None,
         };
-        let echoed = run(&invoke("/bin/echo", &["$HOME;", "x"]), timeouts::ASK).unwrap();
+        let echoed = run(&invoke("/bin/echo", &["$HOME;", "x"]), timeouts::QUERY).unwrap();
         assert_eq!((echoed.success, echoed.stdout.as_str()), (true, "$HOME; x\n"));
-        assert!(!run(&invoke("/bin/false", &[]), timeouts::ASK).unwrap().success);
+        assert!(!run(&invoke("/bin/false", &[]), timeouts::QUERY).unwrap().success);
         let slow = run(&invoke("/bin/sleep", &["20"]), Duration::from_millis(50)).unwrap_err();
         assert!(slow.message.contains("did not end"), "{slow}");
-        let none = run(&invoke("/no/such/program", &[]), timeouts::ASK).unwrap_err();
+        let none = run(&invoke("/no/such/program", &[]), timeouts::QUERY).unwrap_err();
         assert_eq!(none.message, "cannot run /no/such/program: no such file or directory");
     }
 }

@@ -43,7 +43,7 @@ pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 pub const MARGIN: Duration = Duration::from_secs(20);
 
 /// A question to a program about itself or its configuration.
-pub const ASK: Duration = Duration::from_secs(10);
+pub const QUERY: Duration = Duration::from_secs(10);
 
 /// A request for a status page: when all workers are busy it waits for one of them.
 pub const PAGE: Duration = Duration::from_secs(2);
@@ -52,10 +52,10 @@ pub const PAGE: Duration = Duration::from_secs(2);
 pub const PAGE_TRIES: Duration = Duration::from_secs(10);
 
 /// Looking whether an address answers.
-pub const LOOK: Duration = Duration::from_secs(2);
+pub const PROBE: Duration = Duration::from_secs(2);
 
 /// The addresses of a port that are looked at.
-pub const LOOK_ADDRESSES_COUNT_MAX: usize = 4;
+pub const PROBE_ADDRESSES_COUNT_MAX: usize = 4;
 
 /// A start until the port answers.
 pub const START: Duration = Duration::from_secs(30);
@@ -113,21 +113,21 @@ pub const PUT_BACK_ATTEMPTS_COUNT: u32 = 3;
 pub const PUT_BACK_PAUSE: Duration = Duration::from_secs(2);
 
 /// Reading a configuration: the program is asked twice.
-const CONFIGURATION: Duration = sum(&[ASK, ASK]);
+const CONFIGURATION: Duration = sum(&[QUERY, QUERY]);
 
 /// Looking at all addresses of a port.
-const PORT: Duration = LOOK.saturating_mul(LOOK_ADDRESSES_COUNT_MAX as u32);
+const PORT: Duration = PROBE.saturating_mul(PROBE_ADDRESSES_COUNT_MAX as u32);
 
 const PAGE_SEARCH: Duration = sum(&[PAGE_TRIES, PAGE]);
 
 /// Reading a service anew.
-pub const SNAPSHOT: Duration = sum(&[CONFIGURATION, ASK, PAGE_SEARCH]);
+pub const SNAPSHOT: Duration = sum(&[CONFIGURATION, QUERY, PAGE_SEARCH]);
 
 const RELOADING: Duration =
-    sum(&[CONFIGURATION, PAGE_SEARCH, PORT, UNIT, RELOAD, PAGE, CHILDREN, WATCH, SETTLE, PAGE, LOOK]);
+    sum(&[CONFIGURATION, PAGE_SEARCH, PORT, UNIT, RELOAD, PAGE, CHILDREN, WATCH, SETTLE, PAGE, PROBE]);
 
 const RESTARTING: Duration =
-    sum(&[CONFIGURATION, PORT, longer(UNIT, sum(&[STOP, START])), START, PORT, LOOK]);
+    sum(&[CONFIGURATION, PORT, longer(UNIT, sum(&[STOP, START])), START, PORT, PROBE]);
 
 /// Making a configuration take effect.
 pub const ACTIVATE: Duration = longer(RELOADING, RESTARTING);
@@ -136,13 +136,13 @@ pub const ACTIVATE: Duration = longer(RELOADING, RESTARTING);
 pub const START_AGAIN: Duration = sum(&[CONFIGURATION, ORPHANS, longer(UNIT, START), START, PORT]);
 
 /// Looking where a program is now, and its unit.
-const LOCATE: Duration = ASK;
+const LOCATE: Duration = QUERY;
 
 /// Undoing a change, with a service that dies of it and is started again.
-pub const UNDO: Duration = sum(&[SNAPSHOT, LOCATE, ASK, ACTIVATE, SNAPSHOT, START_AGAIN]);
+pub const UNDO: Duration = sum(&[SNAPSHOT, LOCATE, QUERY, ACTIVATE, SNAPSHOT, START_AGAIN]);
 
 /// Looking for changes of others that wait for a reload.
-const WAITING: Duration = CONFIGURATION;
+const PENDING_CHECK: Duration = CONFIGURATION;
 
 /// Starting a shadow instance, asking it, and stopping it.
 const SHADOW: Duration = sum(&[CONFIGURATION, LAUNCH, SITE_CHECK, STOP_PATIENCE, KILL]);
@@ -151,11 +151,21 @@ const SHADOW: Duration = sum(&[CONFIGURATION, LAUNCH, SITE_CHECK, STOP_PATIENCE,
 const PROOF: Duration = sum(&[SHADOW.saturating_mul(3), SITE_LEARN]);
 
 /// What comes before anything is written: the site's answers, and the proof.
-const PREPARATION: Duration = sum(&[WAITING, ASK, CONFIGURATION, SITE_LEARN, PROOF]);
+const PREPARATION: Duration = sum(&[PENDING_CHECK, QUERY, CONFIGURATION, SITE_LEARN, PROOF]);
 
 /// Applying a change, and undoing it because the very last step failed.
-pub const APPLY: Duration =
-    sum(&[PREPARATION, ASK, WAITING, PAGE, ACTIVATE, READ_BACK, SNAPSHOT, SITE_CHECK, UNDO, SITE_CHECK]);
+pub const APPLY: Duration = sum(&[
+    PREPARATION,
+    QUERY,
+    PENDING_CHECK,
+    PAGE,
+    ACTIVATE,
+    READ_BACK,
+    SNAPSHOT,
+    SITE_CHECK,
+    UNDO,
+    SITE_CHECK,
+]);
 
 /// Stopping what was launched.
 pub const DISPOSE: Duration = sum(&[STOP_PATIENCE, KILL, STOP_PATIENCE, KILL]);

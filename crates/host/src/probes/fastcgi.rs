@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Of the complaints of a program so much is kept.
-const COMPLAINT_BYTES_MAX: usize = 4 << 10;
+const STDERR_BYTES_MAX: usize = 4 << 10;
 
 const VERSION: u8 = 1;
 const BEGIN_REQUEST: u8 = 1;
@@ -34,7 +34,7 @@ pub struct Answer {
     /// What follows the header.
     pub body: Vec<u8>,
     /// What the program complained about.
-    pub complaint: Vec<u8>,
+    pub stderr: Vec<u8>,
 }
 
 /// The bytes of a request with these parameters and no body.
@@ -71,7 +71,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 /// Puts an answer together from all that was received. `None` when the end of the request is not in it yet; an error when
 /// it is no FastCGI.
 pub fn parse(bytes: &[u8]) -> io::Result<Option<Answer>> {
-    let (mut output, mut complaint) = (vec![], vec![]);
+    let (mut output, mut stderr) = (vec![], vec![]);
     let mut rest = bytes;
     while let Some((header, behind)) = rest.split_at_checked(HEADER_BYTES) {
         let (kind, length) = (header[1], usize::from(u16::from_be_bytes([header[4], header[5]])));
@@ -81,8 +81,8 @@ pub fn parse(bytes: &[u8]) -> io::Result<Option<Answer>> {
         let Some((content, behind)) = behind.split_at_checked(length) else { return Ok(None) };
         match kind {
             STDOUT => output.extend(content),
-            STDERR if complaint.len() < COMPLAINT_BYTES_MAX => complaint.extend(content),
-            END_REQUEST => return Ok(Some(answer(&output, complaint))),
+            STDERR if stderr.len() < STDERR_BYTES_MAX => stderr.extend(content),
+            END_REQUEST => return Ok(Some(answer(&output, stderr))),
             _ => {}
         }
         rest = behind.get(usize::from(header[6])..).unwrap_or_default();
@@ -91,7 +91,7 @@ pub fn parse(bytes: &[u8]) -> io::Result<Option<Answer>> {
 }
 
 /// Divides the header of CGI (RFC 3875, section 6) from the body.
-fn answer(output: &[u8], complaint: Vec<u8>) -> Answer {
+fn answer(output: &[u8], stderr: Vec<u8>) -> Answer {
     let end = |blank: &[u8]| {
         let at = output.windows(blank.len()).position(|window| window == blank)?;
         Some((at, at + blank.len()))
@@ -106,7 +106,7 @@ fn answer(output: &[u8], complaint: Vec<u8>) -> Answer {
         let is_status = name.trim().eq_ignore_ascii_case("status");
         is_status.then(|| value.split_ascii_whitespace().next()?.parse().ok()).flatten()
     });
-    Answer { status: status.unwrap_or(200), body: body.to_vec(), complaint }
+    Answer { status: status.unwrap_or(200), body: body.to_vec(), stderr }
 }
 
 /// A request that was sent and whose answer is being waited for.
@@ -194,7 +194,7 @@ mod tests {
         let expected = Answer {
             status: 404,
             body: b"File not found.".to_vec(),
-            complaint: b"Primary script unknown".to_vec(),
+            stderr: b"Primary script unknown".to_vec(),
         };
         assert_eq!(parse(&bytes).unwrap(), Some(expected));
         for cut in 0..bytes.len() - 8 {

@@ -13,7 +13,7 @@ pub mod sysctl;
 
 mod tunable;
 
-pub use tunable::{Activation, PendingChange, Shadow, ShadowFolder, Tunable, Undoing};
+pub use tunable::{Activation, PendingChange, SettingRevert, Shadow, ShadowFolder, Tunable};
 
 use crate::logs::AccessLogs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -58,9 +58,9 @@ pub trait Tunable: Observe {
     }
 
     /// Why a start failed, in one line, from its standard error and its log; empty when they hold nothing.
-    fn said(&self, complaint: &str, log: &str) -> String {
+    fn start_failure(&self, stderr: &str, log: &str) -> String {
         const CHARACTERS_MAX: usize = 1000;
-        let lines = complaint.lines().chain(log.lines()).map(str::trim).filter(|line| !line.is_empty());
+        let lines = stderr.lines().chain(log.lines()).map(str::trim).filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("; ").chars().take(CHARACTERS_MAX).collect()
     }
 
@@ -74,7 +74,7 @@ pub trait Tunable: Observe {
     /// those above the limit are dropped`); `None` when it would not. Used before a change is undone while others use
     /// the service, in the way that [`crate::change::live_traffic_policy`] undoes it then; what it names is not reverted. `back` is
     /// `None` when the value of before is not known. Reads only.
-    fn undo_drops(&self, control: &Control, port: u16, change: &Undoing<'_>) -> Option<String> {
+    fn undo_drops(&self, control: &Control, port: u16, change: &SettingRevert<'_>) -> Option<String> {
         let _ = (control, port, change);
         None
     }
@@ -106,7 +106,7 @@ pub struct Activation {
 
 /// A setting that is to be put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Undoing<'a> {
+pub struct SettingRevert<'a> {
     /// `MaxRequestWorkers`.
     pub setting: &'a str,
     /// The value that we gave it.

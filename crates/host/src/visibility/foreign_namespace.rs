@@ -6,12 +6,11 @@
 
 use crate::os::process_location::{location, namespace};
 use crate::visibility::listeners::NO_PID;
-use crate::visibility::network_namespace::space_of;
-use crate::visibility::{mount_namespace, network_namespace};
+use crate::visibility::mount_namespace;
+use crate::visibility::network_namespace::{self, space_of};
 use webdyno_model::UserError;
 use webdyno_model::sample::MissingSignal;
-use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::service::{Control, FileId};
+use webdyno_model::service::{Control, FileId, ServiceSnapshot};
 
 /// What reaches everything of a container.
 const ENTER: &str =
@@ -36,7 +35,7 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
     if has_own_network(pid) && network_namespace::on_own_thread(pid, || ()).is_err() {
         forget_page(snapshot);
     }
-    if mount_namespace::is_elsewhere(pid) {
+    if mount_namespace::has_other_root(pid) {
         // How it is started and what it reads are words of another place.
         snapshot.control = None;
         snapshot.missing.push(MissingSignal {
@@ -72,7 +71,7 @@ pub fn refusal(snapshot: &ServiceSnapshot) -> Option<UserError> {
     if pid == NO_PID {
         return None;
     }
-    if mount_namespace::is_elsewhere(pid) {
+    if mount_namespace::has_other_root(pid) {
         let why = format!("cannot change the {name} with process {pid} from outside of its container");
         return Some(UserError::cannot_run(why).hint(ENTER));
     }
@@ -93,7 +92,7 @@ pub fn is_where(pid: u32, control: &Control) -> bool {
     };
     same("net", namespace(own, "net"))
         && same("pid", recorded.or_else(|| namespace(own, "pid")))
-        && !mount_namespace::is_elsewhere(pid)
+        && !mount_namespace::has_other_root(pid)
 }
 
 #[cfg(test)]

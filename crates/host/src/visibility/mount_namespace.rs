@@ -26,7 +26,7 @@ pub(crate) const TELLING: [&str; 4] = ["/", "/etc", "/usr", "/var"];
 /// Where the files of a process begin, as we see them: `/` when it has ours, else its `/proc/PID/root`. Also `/` when
 /// that cannot be seen.
 pub fn root_of(pid: u32) -> PathBuf {
-    match is_elsewhere(pid) {
+    match has_other_root(pid) {
         true => PathBuf::from(format!("/proc/{pid}/root")),
         false => PathBuf::from("/"),
     }
@@ -34,7 +34,7 @@ pub fn root_of(pid: u32) -> PathBuf {
 
 /// Whether a process has other files than we have. A mount namespace of its own does not make it so: systemd gives many
 /// services one that shows the same files. False when it cannot be seen.
-pub fn is_elsewhere(pid: u32) -> bool {
+pub fn has_other_root(pid: u32) -> bool {
     if same_space(pid) {
         return false;
     }
@@ -109,7 +109,7 @@ fn below(root: &Path, inside: &Path) -> PathBuf {
 /// mean to it what they mean there. `/proc` is theirs, too, or none: pids are looked up before. An error when its root may
 /// not be entered.
 pub fn within<T: Send>(pid: u32, look: impl FnOnce() -> T + Send) -> io::Result<T> {
-    if !is_elsewhere(pid) {
+    if !has_other_root(pid) {
         return Ok(look());
     }
     let enter = move || -> io::Result<T> {
@@ -172,7 +172,7 @@ mod tests {
     fn our_own_processes_have_our_files() {
         let own = std::process::id();
         assert_eq!(root_of(own), Path::new("/"));
-        assert!(!differs(own, Path::new("/etc")) && !is_elsewhere(u32::MAX));
+        assert!(!differs(own, Path::new("/etc")) && !has_other_root(u32::MAX));
         assert_eq!(within(own, || 7).unwrap(), 7);
     }
 

@@ -2,13 +2,12 @@
 
 use crate::os::program::{Finished, Invocation, run};
 use crate::os::timeouts;
-use crate::visibility::listeners;
-use crate::visibility::mount_namespace;
+use crate::visibility::{listeners, mount_namespace};
 use webdyno_model::sample::MissingSignal;
 
 /// Asks the program of a process (its path, and whether another one lies there by now) with these arguments. What is missing
 /// where it cannot be asked; a `/tmp` of its own (PrivateTmp=) makes no container.
-pub(crate) fn asked(
+pub(crate) fn query_program(
     name: &str,
     pid: u32,
     executable: Option<&(String, bool)>,
@@ -25,7 +24,7 @@ pub(crate) fn asked(
             listeners::NEEDS_RIGHTS.into(),
         ));
     };
-    if mount_namespace::is_elsewhere(pid) {
+    if mount_namespace::has_other_root(pid) {
         let why = format!("{name} runs in a container, whose programs are not started from outside");
         return Err(missing(why, "run webdyno in there".into()));
     }
@@ -36,7 +35,7 @@ pub(crate) fn asked(
     let arguments = arguments();
     let by_hand = format!("look at the output of: {path} {}", arguments.join(" "));
     let invocation = Invocation { executable: path, arguments, environment: None, directory: None };
-    run(&invocation, timeouts::ASK).map_err(|error| missing(error.message, by_hand))
+    run(&invocation, timeouts::QUERY).map_err(|error| missing(error.message, by_hand))
 }
 
 #[cfg(test)]
@@ -47,7 +46,7 @@ mod tests {
     fn what_runs_is_asked_or_it_is_told_why_not() {
         let ask = |executable: Option<(&str, bool)>| {
             let executable = executable.map(|(path, replaced)| (path.to_owned(), replaced));
-            asked("php-fpm", std::process::id(), executable.as_ref(), || vec!["hello".into()])
+            query_program("php-fpm", std::process::id(), executable.as_ref(), || vec!["hello".into()])
         };
         assert_eq!(ask(Some(("/bin/echo", false))).unwrap().stdout, "hello\n");
         for (executable, why, how) in [

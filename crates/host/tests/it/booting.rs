@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::change::{PROGRAM, victim};
-use crate::fake::{FakeServer, Fate, PORT, What, empty_folder};
+use crate::fake::{FakeServer, FaultInjection, PORT, What, empty_folder};
 use crate::mounts::can_mount;
 use crate::skip::skip;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched};
 use webdyno_host::change::boot::{HookFile, Purpose};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::history::{ClosedBy, Header};
+use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::claim::Claimed;
 use webdyno_host::change::seams::disk::{Disk, RealDisk};
 use webdyno_host::change::seams::init_system::{Booting, Init, detect};
-use webdyno_host::change::seams::processes::{Running, World};
+use webdyno_host::change::seams::processes::{Running, System};
 use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::undo::rollback::{notice_with, rollback_with, undo_interrupted_with};
 use webdyno_host::change::{Changer, StateDir, Tools, pending};
@@ -35,10 +35,10 @@ pub struct BootWorld {
     pub folder: PathBuf,
     pub boot_id: Option<String>,
     pub machine_id: Option<String>,
-    pub fate: Fate,
+    pub fault: FaultInjection,
 }
 
-impl World for BootWorld {
+impl System for BootWorld {
     fn booting(&self, _: &StateDir) -> Option<Booting> {
         let root = self.folder.join("root");
         let init = if root.join(TABLE).exists() { Init::SysV(&["etc/rc2.d"]) } else { Init::Systemd };
@@ -85,7 +85,7 @@ impl World for BootWorld {
     fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, agent: ProcessName) -> Result<bool> {
         ThisMachine.stop_launched(launch, launched, agent)
     }
-    fn ask(&self, _: SocketAddr, _: &SiteProbe, _: Duration) -> std::io::Result<Answer> {
+    fn request_site(&self, _: SocketAddr, _: &SiteProbe, _: Duration) -> std::io::Result<Answer> {
         Ok(Answer { status: 200, length_bytes: 100 })
     }
     fn sysctl_space(&self, name: &str) -> Option<NetSpace> {
@@ -105,7 +105,7 @@ impl World for BootWorld {
             true => std::fs::write(pretended.join(name), value),
             false => ThisMachine.write_sysctl(name, space, value),
         };
-        self.fate.act(write, |_| write().unwrap())
+        self.fault.act(write, |_| write().unwrap())
     }
 }
 
@@ -130,13 +130,13 @@ pub fn tree(folder: &Path) -> Vec<PathBuf> {
 
 /// After another boot.
 pub fn booted(server: &FakeServer, disk: Arc<dyn Disk>) -> Tools {
-    let world = BootWorld {
+    let system = BootWorld {
         folder: server.folder.clone(),
         boot_id: Some("another".into()),
         machine_id: None,
-        fate: Fate::default(),
+        fault: FaultInjection::default(),
     };
-    Tools { world: Arc::new(world), ..server.tools(disk) }
+    Tools { system: Arc::new(system), ..server.tools(disk) }
 }
 
 fn units(server: &FakeServer) -> Vec<String> {
@@ -295,7 +295,7 @@ fn a_hook_that_cannot_be_installed_is_told() {
     let original = server.picture();
     // The first act behind the journal's first intent.
     let note = (1..60).find_map(|act| {
-        let server = FakeServer { fate: Fate::at(act, What::FailOnce), ..server.clone() };
+        let server = FakeServer { fault: FaultInjection::at(act, What::FailOnce), ..server.clone() };
         let mut changer = server.changer();
         let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
         let applied = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default());
@@ -339,13 +339,13 @@ fn what_another_machine_left_is_left_to_it() {
     let original = server.picture();
     let on = |machine: &str| {
         let machine_id = Some(machine.to_owned());
-        let world = BootWorld {
+        let system = BootWorld {
             folder: folder.path().to_owned(),
             boot_id: Some(machine.into()),
             machine_id,
-            fate: Fate::default(),
+            fault: FaultInjection::default(),
         };
-        Tools { world: Arc::new(world), ..server.tools(Arc::new(RealDisk)) }
+        Tools { system: Arc::new(system), ..server.tools(Arc::new(RealDisk)) }
     };
     let owner = || Owner { tool: None, what: "webdyno tune".into() };
     let mut changer = Changer::with(on("one"), owner());
@@ -502,8 +502,8 @@ fn in_a_systemd_of_its_own(folder: &Path) {
     ] {
         assert!(unit.contains(&expected), "no `{expected}` in {unit}");
     }
-    for complaint in ["Unknown", "ignoring", "Failed to parse", "ordering cycle"] {
-        assert!(!told.lines().any(|line| line.contains(NAME) && line.contains(complaint)), "{told}");
+    for stderr in ["Unknown", "ignoring", "Failed to parse", "ordering cycle"] {
+        assert!(!told.lines().any(|line| line.contains(NAME) && line.contains(stderr)), "{told}");
     }
 }
 

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::booted;
-use crate::fake::{FILES, FakeServer, Fate, FatefulDisk, PORT, What, empty_folder};
+use crate::fake::{FILES, FakeServer, FaultInjection, FaultyDisk, PORT, What, empty_folder};
 use proptest::prelude::*;
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
@@ -79,12 +79,12 @@ fn a_session_that_ends_by_itself_leaves_the_server_as_it_was() {
     if let Ok(order) = std::env::var(VICTIM) {
         let parts: Vec<&str> = order.split('|').collect();
         let what = if parts[2] == "true" { What::AbortWithin } else { What::AbortBefore };
-        let fate = Fate::at(parts[1].parse().unwrap(), what);
-        let server = FakeServer { fate: fate.clone(), ..FakeServer::at(Path::new(parts[0])) };
+        let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
+        let server = FakeServer { fault: fault.clone(), ..FakeServer::at(Path::new(parts[0])) };
         match parts[4] {
-            "rollback" => drop(rollback_with(&server.tools(Arc::new(FatefulDisk(fate)))).unwrap()),
+            "rollback" => drop(rollback_with(&server.tools(Arc::new(FaultyDisk(fault)))).unwrap()),
             "interrupted" => {
-                drop(undo_interrupted_with(&booted(&server, Arc::new(FatefulDisk(fate)))).unwrap())
+                drop(undo_interrupted_with(&booted(&server, Arc::new(FaultyDisk(fault)))).unwrap())
             }
             _ => session(&server, parts[3] == "true").unwrap(),
         }
@@ -138,7 +138,8 @@ fn a_kill_of_the_rollback_is_rolled_back() {
     for act in 1.. {
         let folder = empty_folder();
         let original = FakeServer::set_up(folder.path()).picture();
-        let server = FakeServer { fate: Fate::at(25, What::Dead(0)), ..FakeServer::at(folder.path()) };
+        let server =
+            FakeServer { fault: FaultInjection::at(25, What::Dead(0)), ..FakeServer::at(folder.path()) };
         session(&server, true).unwrap_err();
         let killed = victim(folder.path(), act, act % 2 == 0, false, "rollback");
         rolled_back(folder.path(), &original, &format!("act {act} of the rollback"));
@@ -155,7 +156,7 @@ fn acts_of_a_session() -> u64 {
     let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     session(&server, false).unwrap();
-    server.fate.acts()
+    server.fault.acts()
 }
 
 /// A write that got any number of bytes far, of the journal or of a file, is rolled back.
@@ -165,11 +166,13 @@ fn a_write_torn_at_any_byte_is_rolled_back() {
         for bytes in (0..).step_by(13) {
             let folder = empty_folder();
             let original = FakeServer::set_up(folder.path()).picture();
-            let server =
-                FakeServer { fate: Fate::at(act, What::Dead(bytes)), ..FakeServer::at(folder.path()) };
+            let server = FakeServer {
+                fault: FaultInjection::at(act, What::Dead(bytes)),
+                ..FakeServer::at(folder.path())
+            };
             session(&server, false).unwrap_err();
             rolled_back(folder.path(), &original, &format!("act {act}, {bytes} bytes"));
-            if bytes >= server.fate.length_bytes() {
+            if bytes >= server.fault.length_bytes() {
                 break;
             }
         }
@@ -182,7 +185,8 @@ fn a_failure_at_any_act_is_undone() {
     for act in 1..=acts_of_a_session() {
         let folder = empty_folder();
         let original = FakeServer::set_up(folder.path()).picture();
-        let server = FakeServer { fate: Fate::at(act, What::FailOnce), ..FakeServer::at(folder.path()) };
+        let server =
+            FakeServer { fault: FaultInjection::at(act, What::FailOnce), ..FakeServer::at(folder.path()) };
         let ended = session(&server, false);
         rolled_back(folder.path(), &original, &format!("act {act}: {ended:?}"));
     }

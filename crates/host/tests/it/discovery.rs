@@ -3,7 +3,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod elsewhere;
+mod foreign_namespace;
 mod reading;
 mod stack;
 

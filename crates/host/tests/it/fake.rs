@@ -8,8 +8,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::{BootWorld, tree};
-use crate::fake_brake::{FakeBrake, NoWatch};
-pub use crate::fate::{Fate, FatefulDisk, Label, What};
+use crate::fake_harm_guard::{FakeHarmGuard, NoWatch};
+pub use crate::fault_injection::{FaultInjection, FaultyDisk, Label, What};
 use crate::prove::{self, PretendedWorld};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,17 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
-use webdyno_host::agent::host::{Host, LoadBrake, Watch};
+use webdyno_host::agent::host::{HarmGuard, Host, Watch};
 use webdyno_host::change::action::Served;
 use webdyno_host::change::apply::Changer;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::seams::disk::{Disk, sha256_hex};
-use webdyno_host::change::seams::processes::World;
+use webdyno_host::change::seams::processes::System;
 use webdyno_host::change::seams::services::Programs;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
-use webdyno_host::harm_guard::watch::Pull;
-use webdyno_host::services::{Activation, Observe, PendingChange, Shadow, Tunable, Undoing};
+use webdyno_host::harm_guard::watch::BrakeHandler;
+use webdyno_host::services::{Activation, Observe, PendingChange, SettingRevert, Shadow, Tunable};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Sample};
@@ -49,14 +49,14 @@ pub fn empty_folder() -> tempfile::TempDir {
 #[derive(Clone)]
 pub struct FakeServer {
     pub folder: PathBuf,
-    pub fate: Fate,
+    pub fault: FaultInjection,
     /// How long activating takes.
     pub slow: Duration,
     /// How long testing the configuration takes.
     pub slow_test: Duration,
     /// Whether the service takes over what it is told to.
     pub obeys: bool,
-    /// Whether it has shadow instances and answers requests, in a pretended world.
+    /// Whether it has shadow instances and answers requests, on a simulated system.
     pub shadows: bool,
     /// Whether it tells when it took its configuration.
     pub tells_reads: bool,
@@ -91,7 +91,7 @@ impl FakeServer {
     pub fn at(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
-            fate: Fate::default(),
+            fault: FaultInjection::default(),
             slow: Duration::ZERO,
             slow_test: Duration::ZERO,
             obeys: true,
@@ -109,24 +109,24 @@ impl FakeServer {
     }
 
     pub fn tools(&self, disk: Arc<dyn Disk>) -> Tools {
-        let world = BootWorld {
+        let system = BootWorld {
             folder: self.folder.clone(),
             boot_id: None,
             machine_id: None,
-            fate: self.fate.clone(),
+            fault: self.fault.clone(),
         };
-        let world: Arc<dyn World> = match self.shadows {
-            true => Arc::new(PretendedWorld(self.clone(), world)),
-            false => Arc::new(world),
+        let system: Arc<dyn System> = match self.shadows {
+            true => Arc::new(PretendedWorld(self.clone(), system)),
+            false => Arc::new(system),
         };
-        Tools { disk, world, ..Tools::with_programs(self.state(), Arc::new(self.clone())) }
+        Tools { disk, system, ..Tools::with_programs(self.state(), Arc::new(self.clone())) }
     }
 
     pub fn changer(&self) -> Changer {
         let owner = Owner { tool: None, what: "webdyno tune".into() };
-        let mut changer = Changer::with(self.tools(Arc::new(FatefulDisk(self.fate.clone()))), owner);
+        let mut changer = Changer::with(self.tools(Arc::new(FaultyDisk(self.fault.clone()))), owner);
         changer.set_read_back_time(Duration::from_millis(100));
-        changer.set_abandoned(self.fate.gone());
+        changer.set_cancellation(self.fault.gone());
         changer
     }
 
@@ -251,7 +251,7 @@ impl FakeServer {
             act();
             Ok(())
         };
-        let done = self.fate.act(whole, |_| act());
+        let done = self.fault.act(whole, |_| act());
         done.map_err(|error| UserError::cannot_run(format!("fake: {error}")))
     }
 }
@@ -367,7 +367,7 @@ impl Tunable for FakeServer {
         }
     }
 
-    fn undo_drops(&self, _: &Control, _: u16, undoing: &Undoing<'_>) -> Option<String> {
+    fn undo_drops(&self, _: &Control, _: u16, undoing: &SettingRevert<'_>) -> Option<String> {
         let (in_use, back) = (self.in_use()?, undoing.back?.number()?);
         (undoing.setting == "Workers" && back < in_use)
             .then(|| format!("{:.0} of {in_use} connections are dropped", in_use - back))
@@ -436,8 +436,13 @@ impl Host for FakeServer {
         Ok(Box::new(NoWatch))
     }
 
-    fn watch_loads(&self, _: &Target, _: Option<&ServiceSnapshot>, pull: Pull) -> Result<Box<dyn LoadBrake>> {
-        Ok(Box::new(FakeBrake::in_folder(&self.folder, pull)))
+    fn watch_loads(
+        &self,
+        _: &Target,
+        _: Option<&ServiceSnapshot>,
+        pull: BrakeHandler,
+    ) -> Result<Box<dyn HarmGuard>> {
+        Ok(Box::new(FakeHarmGuard::in_folder(&self.folder, pull)))
     }
 
     fn owns(&self, address: IpAddr) -> bool {

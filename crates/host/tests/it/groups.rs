@@ -3,7 +3,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::brake::turn;
+use crate::harm_guard::turn;
 use crate::skip::skip;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What an apply makes of its shadow instances and of the site's answers, in a pretended world; and that whatever is
+//! What an apply makes of its shadow instances and of the site's answers, on a simulated system; and that whatever is
 //! killed while a shadow runs, nothing of it stays.
 //!
 //! The configuration of the pretended server says what it does: `NOSTART` and `SHADOWLESS` its shadows, `STATUS N` and
@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::BootWorld;
-use crate::fake::{FakeServer, Fate, FatefulDisk, PORT, What, empty_folder};
+use crate::fake::{FakeServer, FaultInjection, FaultyDisk, PORT, What, empty_folder};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -20,11 +20,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched};
-use webdyno_host::change::journal::history::{ClosedBy, Header};
+use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::claim::Claimed;
 use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::seams::init_system::Booting;
-use webdyno_host::change::seams::processes::{Running, World};
+use webdyno_host::change::seams::processes::{Running, System};
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{StateDir, pending};
 use webdyno_host::os::process::ProcessName;
@@ -121,7 +121,7 @@ impl Running for PretendedShadow {
         }
     }
 
-    fn complaint(&self) -> Option<String> {
+    fn stderr_text(&self) -> Option<String> {
         Some(format!("no start in {}", self.configuration.display()))
     }
 
@@ -130,7 +130,7 @@ impl Running for PretendedShadow {
     }
 }
 
-impl World for PretendedWorld {
+impl System for PretendedWorld {
     fn this_process(&self) -> Result<ProcessName> {
         self.1.this_process()
     }
@@ -181,7 +181,7 @@ impl World for PretendedWorld {
         Ok(stops)
     }
 
-    fn ask(&self, address: SocketAddr, _: &SiteProbe, _: Duration) -> io::Result<Answer> {
+    fn request_site(&self, address: SocketAddr, _: &SiteProbe, _: Duration) -> io::Result<Answer> {
         assert!([PORT, SHADOW_PORT].contains(&address.port()) && address.ip().is_loopback(), "{address}");
         self.answer_of(address.port())
     }
@@ -303,12 +303,13 @@ fn an_apply_whose_tool_is_gone_goes_no_further() {
     let mut activated = vec![];
     for act in 1.. {
         let folder = empty_folder();
-        let server = FakeServer { fate: Fate::at(act, What::ToolGone), ..set_up(folder.path(), "") };
+        let server =
+            FakeServer { fault: FaultInjection::at(act, What::ToolGone), ..set_up(folder.path(), "") };
         let original = server.picture();
         let mut changer = server.changer();
         let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
         let applied = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default());
-        if server.fate.acts() < act {
+        if server.fault.acts() < act {
             applied.unwrap();
             break;
         }
@@ -344,10 +345,11 @@ fn a_kill_while_a_shadow_runs_leaves_nothing_of_it() {
     if let Ok(order) = std::env::var(VICTIM) {
         let parts: Vec<&str> = order.split('|').collect();
         let what = if parts[2] == "true" { What::AbortWithin } else { What::AbortBefore };
-        let fate = Fate::at(parts[1].parse().unwrap(), what);
-        let server = FakeServer { fate: fate.clone(), shadows: true, ..FakeServer::at(Path::new(parts[0])) };
+        let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
+        let server =
+            FakeServer { fault: fault.clone(), shadows: true, ..FakeServer::at(Path::new(parts[0])) };
         match parts[3] {
-            "rollback" => drop(rollback_with(&server.tools(Arc::new(FatefulDisk(fate)))).unwrap()),
+            "rollback" => drop(rollback_with(&server.tools(Arc::new(FaultyDisk(fault)))).unwrap()),
             new => drop(session(&server, new)),
         }
         std::process::exit(77);

@@ -16,9 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched, Surroundings};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::history::Header;
 use webdyno_host::change::seams::disk::{Disk, RealDisk, sha256_hex};
-use webdyno_host::change::seams::processes::{Running, World};
+use webdyno_host::change::seams::processes::{Running, System};
 use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::seams::tree::Tree;
 use webdyno_host::change::{Changer, StateDir, Tools, rollback_all};
@@ -305,7 +304,7 @@ fn answers_of_shadow(stand: &Stand, control: &Control, probes: &[SiteProbe]) -> 
         })
         .unwrap_or_else(|error| panic!("{error} {:?} {:?}", error.hint, fs::read_to_string(&shadow.log)));
     let address = SocketAddr::from(([127, 0, 0, 1], shadow.port));
-    let ask = |probe: &SiteProbe| ThisMachine.ask(address, probe, Duration::from_secs(5)).unwrap();
+    let ask = |probe: &SiteProbe| ThisMachine.request_site(address, probe, Duration::from_secs(5)).unwrap();
     let answers = probes.iter().map(ask).collect();
     let launched = launched.unwrap();
     webdyno_host::os::process::stop(launched.process, launched.group, Duration::from_secs(10)).unwrap();
@@ -365,7 +364,8 @@ fn a_shadow_answers_as_the_original_and_touches_nothing_of_it() {
         assert_same(&stand.picture(), &before);
         assert_eq!(processes_of(&pipe).len(), 1, "{mpm}: one program gets the original's log, as before");
         let live = SocketAddr::from(([127, 0, 0, 1], stand.server.port));
-        let asked = probes.iter().map(|probe| ThisMachine.ask(live, probe, Duration::from_secs(5)).unwrap());
+        let asked =
+            probes.iter().map(|probe| ThisMachine.request_site(live, probe, Duration::from_secs(5)).unwrap());
         assert_eq!(answers, asked.collect::<Vec<_>>(), "{mpm}");
         let seen: Vec<_> = answers.iter().map(|answer| (answer.status, answer.length_bytes)).collect();
         assert_eq!((seen[0], seen[1], seen[2].0, seen[3]), ((200, 15), (200, 1600), 404, (200, 6)), "{mpm}");
@@ -430,7 +430,7 @@ fn where_no_shadow_starts_the_change_goes_on_with_a_warning() {
 /// This machine, in which something happens when somebody asks.
 struct Eventful<F>(F);
 
-impl<F: Fn(SocketAddr) + Send + Sync> World for Eventful<F> {
+impl<F: Fn(SocketAddr) + Send + Sync> System for Eventful<F> {
     fn this_process(&self) -> Result<ProcessName> {
         ThisMachine.this_process()
     }
@@ -471,9 +471,9 @@ impl<F: Fn(SocketAddr) + Send + Sync> World for Eventful<F> {
         ThisMachine.stop_launched(launch, launched, agent)
     }
 
-    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+    fn request_site(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
         (self.0)(address);
-        ThisMachine.ask(address, probe, at_most)
+        ThisMachine.request_site(address, probe, at_most)
     }
 }
 
@@ -516,7 +516,7 @@ fn agent(state: &Path, file: &str, port: u16, pid: u32) {
             rustix::process::kill_process(this, rustix::process::Signal::KILL).unwrap();
         }
     };
-    let tools = Tools { world: Arc::new(Eventful(kill)), ..Tools::of_this_machine(StateDir::at(state)) };
+    let tools = Tools { system: Arc::new(Eventful(kill)), ..Tools::of_this_machine(StateDir::at(state)) };
     let mut changer = Changer::with(tools, Owner { tool: None, what: "webdyno tune".into() });
     let snapshot = tunable("apache").unwrap().snapshot(pid, port).unwrap();
     changer.apply(&plan(Path::new(file), "Timeout 7\n"), &snapshot, &ApplyOptions::default()).unwrap();
@@ -539,7 +539,7 @@ fn a_server_that_ends_after_its_reload_is_started_again() {
         }
     };
     let state = StateDir::at(stand.state.path().join("state"));
-    let tools = Tools { world: Arc::new(Eventful(kill)), ..Tools::of_this_machine(state) };
+    let tools = Tools { system: Arc::new(Eventful(kill)), ..Tools::of_this_machine(state) };
     stand.changer = Changer::with(tools, Owner { tool: None, what: "webdyno tune".into() });
     let error = stand.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap_err();
     assert!(error.message.contains("not at all now (connection refused)"), "{error}");

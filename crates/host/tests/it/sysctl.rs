@@ -4,7 +4,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::fake::{FakeServer, Fate, FatefulDisk, What, empty_folder};
+use crate::fake::{FakeServer, FaultInjection, FaultyDisk, What, empty_folder};
 use crate::skip::skip;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -112,10 +112,10 @@ fn a_session_that_ends_by_itself_leaves_what_it_kept() {
     if let Ok(order) = std::env::var(VICTIM) {
         let parts: Vec<&str> = order.split('|').collect();
         let what = if parts[2] == "true" { What::AbortWithin } else { What::AbortBefore };
-        let fate = Fate::at(parts[1].parse().unwrap(), what);
-        let server = FakeServer { fate: fate.clone(), ..FakeServer::at(Path::new(parts[0])) };
+        let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
+        let server = FakeServer { fault: fault.clone(), ..FakeServer::at(Path::new(parts[0])) };
         match parts[5] {
-            "rollback" => drop(rollback_with(&server.tools(Arc::new(FatefulDisk(fate)))).unwrap()),
+            "rollback" => drop(rollback_with(&server.tools(Arc::new(FaultyDisk(fault)))).unwrap()),
             _ => session(&server, parts[3].parse().unwrap(), parts[4] == "true").unwrap(),
         }
         std::process::exit(77);

@@ -212,7 +212,7 @@ impl Servers {
             let port = watched.port.filter(|_| server.role().is_none());
             let access = watched.access.clone();
             match in_full {
-                true => server.samples = Some(server.agent.look(port, access)?),
+                true => server.samples = Some(server.agent.sample_once(port, access)?),
                 false => server.observe_with(port, access)?,
             }
         }

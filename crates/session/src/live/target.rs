@@ -86,7 +86,7 @@ impl LiveTarget<'_> {
         let until_us = self.session.elapsed_us() + lower_load::QUIET_WAIT_US;
         loop {
             self.session.observe_for(lower_load::LOOK_EVERY_S, self.servers)?;
-            let unrest = self.servers.front().agent().unrest()?;
+            let unrest = self.servers.front().agent().disturbance()?;
             if unrest.is_none() || self.session.elapsed_us() >= until_us {
                 return Ok(unrest);
             }

@@ -10,8 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::action::{Action, OldFile, WriteFile};
 use webdyno_host::change::journal::history;
-use webdyno_host::change::seams::disk;
-use webdyno_host::change::seams::disk::{Disk, LockedFile, Seen};
+use webdyno_host::change::seams::disk::{self, Disk, LockedFile, PathInfo};
 use webdyno_host::change::seams::tree::Tree;
 use webdyno_host::os::process::ProcessName;
 
@@ -142,14 +141,14 @@ impl Disk for Process {
         })
     }
 
-    fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
+    fn path_info(&self, path: &Path) -> io::Result<Option<PathInfo>> {
         self.read_disk("look at", path, |files| {
             let kind = match files.read(path) {
                 Some(_) => disk::Kind::File,
                 None if files.is_directory(path) => disk::Kind::Directory,
                 None => return Ok(None),
             };
-            Ok(Some(Seen { kind, links_count: 1 }))
+            Ok(Some(PathInfo { kind, links_count: 1 }))
         })
     }
 

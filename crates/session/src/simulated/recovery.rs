@@ -5,7 +5,7 @@ use crate::simulated::machine::{Machine, Process};
 use crate::simulated::target::{error_text, live, tools};
 use std::path::Path;
 use webdyno_host::change::Tools;
-use webdyno_host::change::seams::helper::Interrupted;
+use webdyno_host::change::seams::helper::RollbackOutcome;
 use webdyno_host::change::undo::rollback::{notice_with, pending_with, rollback_with, undo_interrupted_with};
 use webdyno_host::os::process::ProcessName;
 
@@ -130,7 +130,7 @@ fn repair_machine(machine: &Machine, agent: Option<ProcessName>) {
 /// The next tuning begins: it puts back what was cut off. Whether it could go on.
 fn start_next_tuning(tools: &Tools, told: &mut Vec<String>) -> bool {
     let done = undo_interrupted_with(tools)
-        .unwrap_or_else(|error| Interrupted { problem: Some(error), ..Interrupted::default() });
+        .unwrap_or_else(|error| RollbackOutcome { problem: Some(error), ..RollbackOutcome::default() });
     told.extend(done.problem.as_ref().map(error_text));
     // As the command does: what was told a moment ago is not told again.
     let is_told = done.problem.is_some() || !done.lines.is_empty();

@@ -13,7 +13,7 @@ use webdyno_host::change::action::{Launch, Launched};
 use webdyno_host::change::journal::history::Header;
 use webdyno_host::change::seams::claim::{Claimed, Holder};
 use webdyno_host::change::seams::init_system::{Booting, Init};
-use webdyno_host::change::seams::processes::{Running, World};
+use webdyno_host::change::seams::processes::{Running, System};
 use webdyno_host::os::process::ProcessName;
 use webdyno_host::probes::site::Answer;
 use webdyno_model::change::SiteProbe;
@@ -22,7 +22,7 @@ use webdyno_model::{Result, UserError};
 /// How often something is looked at while it is waited for.
 const LOOKS_COUNT: u32 = 8;
 
-impl World for Process {
+impl System for Process {
     fn this_process(&self) -> Result<ProcessName> {
         Ok(self.name)
     }
@@ -106,7 +106,7 @@ impl World for Process {
         Ok(self.stop_shadow(launch))
     }
 
-    fn ask(&self, address: SocketAddr, _: &SiteProbe, _: Duration) -> io::Result<Answer> {
+    fn request_site(&self, address: SocketAddr, _: &SiteProbe, _: Duration) -> io::Result<Answer> {
         self.act(
             ActKind::Other,
             || format!("ask {address}"),

@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use webdyno_host::change::action::OldFile;
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::history;
-use webdyno_host::change::journal::history::ClosedBy;
+use webdyno_host::change::journal::history::{self, ClosedBy};
 use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::services::Tunable;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, RenderedPlan, SettingChange};
@@ -34,7 +33,7 @@ pub fn tools(process: &Process) -> Tools {
         state: StateDir::at(STATE),
         disk: Arc::new(process.clone()),
         programs: Arc::new(process.clone()),
-        world: Arc::new(process.clone()),
+        system: Arc::new(process.clone()),
     }
 }
 
@@ -151,7 +150,7 @@ impl SimulatedTarget {
         if let Some(mut agent) = self.agent.take() {
             let name = agent.process.name;
             let is_sound = self.tool.machine().state().runs(name);
-            live(|| drop(agent.changer.put_back(ClosedBy::Guardian)));
+            live(|| drop(agent.changer.revert_all(ClosedBy::Guardian)));
             drop(agent);
             let mut state = self.tool.machine().state();
             if is_sound {
@@ -165,7 +164,7 @@ impl SimulatedTarget {
 
     /// What a tool does at its end.
     pub fn close(&mut self) {
-        let ended = self.call_agent(|agent| agent.changer.put_back(ClosedBy::Tool));
+        let ended = self.call_agent(|agent| agent.changer.revert_all(ClosedBy::Tool));
         self.told.extend(ended.err().map(|error| error_text(&error)));
         if let Some(agent) = self.agent.take() {
             self.tool.machine().state().end(agent.process.name);

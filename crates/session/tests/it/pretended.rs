@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use webdyno_host::agent::host::{Host, LoadBrake, Watch};
+use webdyno_host::agent::host::{HarmGuard, Host, Watch};
 use webdyno_host::agent::{BUILD, Options, ServerAddress, serve};
 use webdyno_host::change::StateDir;
 use webdyno_host::change::seams::services::Programs;
 use webdyno_host::collectors::Target;
-use webdyno_host::harm_guard::watch::Pull;
+use webdyno_host::harm_guard::watch::BrakeHandler;
 use webdyno_host::os::clock::clock_us;
 use webdyno_host::os::machine;
 use webdyno_host::services::{Tunable, snapshot_unknown};
@@ -102,7 +102,12 @@ impl Host for Machine {
         Ok(Box::new(NoWatch))
     }
 
-    fn watch_loads(&self, _: &Target, _: Option<&ServiceSnapshot>, pull: Pull) -> Result<Box<dyn LoadBrake>> {
+    fn watch_loads(
+        &self,
+        _: &Target,
+        _: Option<&ServiceSnapshot>,
+        pull: BrakeHandler,
+    ) -> Result<Box<dyn HarmGuard>> {
         Ok(Box::new(PretendedBrake { machine: self.clone(), pull: Arc::new(Mutex::new(pull)) }))
     }
 
@@ -113,10 +118,10 @@ impl Host for Machine {
 
 struct PretendedBrake {
     machine: Machine,
-    pull: Arc<Mutex<Pull>>,
+    pull: Arc<Mutex<BrakeHandler>>,
 }
 
-impl LoadBrake for PretendedBrake {
+impl HarmGuard for PretendedBrake {
     fn set_target(&self, _: &Target) {}
 
     fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {
@@ -140,7 +145,7 @@ impl LoadBrake for PretendedBrake {
 
     fn end(&self) {}
 
-    fn unrest(&self) -> Option<String> {
+    fn disturbance(&self) -> Option<String> {
         self.machine.take("unrest").then(|| "it still swaps".into())
     }
 }

@@ -4,9 +4,9 @@
 use crate::cli::{Command, Helper, RollbackArgs};
 use crate::terminal;
 use webdyno_host::agent::{
-    AgentClient, ServerAddress, only_starts_an_agent, run_elsewhere, tools_that_enter,
+    AgentClient, ServerAddress, only_starts_an_agent, run_on_server, tools_that_enter,
 };
-use webdyno_host::change::seams::helper::Interrupted;
+use webdyno_host::change::seams::helper::RollbackOutcome;
 use webdyno_host::change::seams::state_dir::StateDir;
 use webdyno_host::change::undo::rollback::{notice_with, rollback_with, undo_interrupted_with};
 use webdyno_model::{Result, UserError};
@@ -22,18 +22,18 @@ pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
             return tell(there, arguments.interrupted);
         }
         let words = if arguments.interrupted { "rollback --interrupted" } else { "rollback" };
-        return run_elsewhere(&start, words, std::io::stdout());
+        return run_on_server(&start, words, std::io::stdout());
     }
     let tools = tools_that_enter(&StateDir::of_environment()?);
     let done = match arguments.interrupted {
         // At boot, or by hand: what a guardian would have done.
         true => undo_interrupted_with(&tools)?,
-        false => Interrupted { lines: rollback_with(&tools)?, ..Interrupted::default() },
+        false => RollbackOutcome { lines: rollback_with(&tools)?, ..RollbackOutcome::default() },
     };
     tell(done, arguments.interrupted)
 }
 
-fn tell(Interrupted { lines, problem, .. }: Interrupted, only_unkept: bool) -> Result<u8> {
+fn tell(RollbackOutcome { lines, problem, .. }: RollbackOutcome, only_unkept: bool) -> Result<u8> {
     if lines.is_empty() && problem.is_none() {
         let what = if only_unkept { "was cut off" } else { "left a change on this machine" };
         terminal::print(&format!("Nothing to roll back: no session {what}.\n"))?;
@@ -58,7 +58,7 @@ pub fn put_back_first(command: &Command) -> Result<()> {
     let Ok(state) = StateDir::of_environment() else { return Ok(()) };
     let done = match command.needs_the_original() {
         true => put_back(&state),
-        false => Interrupted::default(),
+        false => RollbackOutcome::default(),
     };
     if done.unfinished && matches!(command, Command::Tune(_)) {
         return Err(UserError::cannot_run("a session that was cut off is not undone yet")
@@ -79,9 +79,9 @@ pub fn put_back_after() {
     }
 }
 
-fn put_back(state: &StateDir) -> Interrupted {
+fn put_back(state: &StateDir) -> RollbackOutcome {
     let done = undo_interrupted_with(&tools_that_enter(state))
-        .unwrap_or_else(|error| Interrupted { problem: Some(error), ..Interrupted::default() });
+        .unwrap_or_else(|error| RollbackOutcome { problem: Some(error), ..RollbackOutcome::default() });
     if !done.lines.is_empty() {
         terminal::tell("webdyno: a session was cut off; what it had changed is put back");
     }

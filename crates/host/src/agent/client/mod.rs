@@ -4,19 +4,17 @@
 
 mod news;
 
-use crate::agent::Start;
 use crate::agent::address::ServerAddress;
 use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
 use crate::agent::connect::{Connection, connect};
 use crate::agent::framing::{read_message, write_message};
 use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 pub use crate::agent::responses::{AppliedChange, HelloInfo, Owned, RevertedChange};
-use crate::agent::stderr_capture::{Complaints, explain};
-use crate::agent::this_build;
-use crate::change::seams::helper::Interrupted;
+use crate::agent::stderr_capture::{StderrCapture, explain};
+use crate::agent::{Start, this_build};
+use crate::change::seams::helper::RollbackOutcome;
 use crate::os::clock::clock_us;
-use crate::os::process;
-use crate::os::process::{ProcessName, wait_until};
+use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::{machine, timeouts};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -52,7 +50,7 @@ pub struct AgentClient {
     child: Mutex<Child>,
     address: ServerAddress,
     hello: HelloInfo,
-    said_bye: Mutex<bool>,
+    bye_sent: Mutex<bool>,
     /// Dropping it ends the heartbeat.
     _heartbeat: Sender<()>,
 }
@@ -60,11 +58,11 @@ pub struct AgentClient {
 struct Shared {
     next_id: AtomicU64,
     stdin: Mutex<Option<ChildStdin>>,
-    heard: Mutex<HeardState>,
+    received: Mutex<ReceivedState>,
 }
 
 #[derive(Default)]
-struct HeardState {
+struct ReceivedState {
     ended: bool,
     waiting: HashMap<u64, SyncSender<FromAgent>>,
     samples: Option<Sender<(u64, Sample)>>,
@@ -92,11 +90,11 @@ impl AgentClient {
 
     /// Starts an agent.
     pub fn start(start: &Start) -> Result<Self> {
-        let Connection { child, stdin, stdout, complaints } = connect(start)?;
+        let Connection { child, stdin, stdout, stderr: stderr_capture } = connect(start)?;
         let shared = Arc::new(Shared {
             next_id: AtomicU64::new(1),
             stdin: Mutex::new(Some(stdin)),
-            heard: Mutex::default(),
+            received: Mutex::default(),
         });
         let ears = Arc::clone(&shared);
         std::thread::spawn(move || ears.listen(stdout));
@@ -110,18 +108,18 @@ impl AgentClient {
                 collectors: vec![],
                 clock: ClockOffset { offset_us: 0, error_us: u64::MAX },
             },
-            said_bye: Mutex::new(false),
+            bye_sent: Mutex::new(false),
             _heartbeat: heartbeat,
         };
-        client.greet(start, complaints.as_ref())?;
-        complaints.iter().for_each(Complaints::connected);
-        client.shared.heard().last = Some(Instant::now());
+        client.greet(start, stderr_capture.as_ref())?;
+        stderr_capture.iter().for_each(StderrCapture::connected);
+        client.shared.received().last = Some(Instant::now());
         let heart = Arc::clone(&client.shared);
         std::thread::spawn(move || heart.beat(&stop));
         Ok(client)
     }
 
-    fn greet(&mut self, start: &Start, complaints: Option<&Complaints>) -> Result<()> {
+    fn greet(&mut self, start: &Start, stderr_capture: Option<&StderrCapture>) -> Result<()> {
         for _ in 0..CLOCK_READINGS_COUNT {
             let question = ToAgent::Hello {
                 protocol: PROTOCOL,
@@ -130,14 +128,14 @@ impl AgentClient {
                 reads_only: start.reads_only,
             };
             let asked_us = clock_us();
-            let answer = self.ask(question, timeouts::HELLO_ANSWER);
-            let answer = answer.map_err(|error| self.why_no_agent(error, start, complaints))?;
+            let answer = self.request(question, timeouts::HELLO_ANSWER);
+            let answer = answer.map_err(|error| self.why_no_agent(error, start, stderr_capture))?;
             let FromAgent::Hello { environment, collectors, clock_us: theirs_us, clock_space, .. } = answer
             else {
                 return Err(unexpected(&answer));
             };
             let heard_us = clock_us();
-            let mut heard = self.shared.heard();
+            let mut heard = self.shared.received();
             heard.clocks.add(ClockReading { asked_us, theirs_us, heard_us });
             let clock = heard.clocks.offset(heard_us).unwrap_or(self.hello.clock);
             // A kernel's identity can be copied, as by a snapshot of a machine: then the readings contradict it.
@@ -153,14 +151,19 @@ impl AgentClient {
     }
 
     /// Why it did not even say hello.
-    fn why_no_agent(&self, error: UserError, start: &Start, complaints: Option<&Complaints>) -> UserError {
+    fn why_no_agent(
+        &self,
+        error: UserError,
+        start: &Start,
+        stderr_capture: Option<&StderrCapture>,
+    ) -> UserError {
         if !error.message.contains("unexpectedly") || !self.has_ended() {
             return error;
         }
-        if let Some(complaints) = complaints {
-            wait_until(Duration::from_millis(500), || complaints.has_ended());
+        if let Some(stderr_capture) = stderr_capture {
+            wait_until(Duration::from_millis(500), || stderr_capture.has_ended());
         }
-        let lines = complaints.map(Complaints::lines).unwrap_or_default();
+        let lines = stderr_capture.map(StderrCapture::lines).unwrap_or_default();
         let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
         match &start.address {
             ServerAddress::Local if lines.is_empty() => error,
@@ -175,12 +178,12 @@ impl AgentClient {
 
     /// The agent's clock, as it is known now.
     pub fn clock(&self) -> ClockOffset {
-        self.shared.heard().clocks.offset(clock_us()).unwrap_or(self.hello.clock)
+        self.shared.received().clocks.offset(clock_us()).unwrap_or(self.hello.clock)
     }
 
     /// Which service listens on a port?
     pub fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
-        match self.ask(ToAgent::Discover { port }, timeouts::DISCOVER_ANSWER)? {
+        match self.request(ToAgent::Discover { port }, timeouts::DISCOVER_ANSWER)? {
             FromAgent::Discovered { snapshot } => Ok(*snapshot),
             other => Err(unexpected(&other)),
         }
@@ -188,7 +191,7 @@ impl AgentClient {
 
     /// The service that listens on a port with its backends, or all known services of the machine.
     pub fn topology(&self, port: Option<u16>, access: &Access) -> Result<Topology> {
-        match self.ask(ToAgent::Topology { port, access: access.clone() }, timeouts::DISCOVER_ANSWER)? {
+        match self.request(ToAgent::Topology { port, access: access.clone() }, timeouts::DISCOVER_ANSWER)? {
             FromAgent::Topology { topology } => Ok(*topology),
             other => Err(unexpected(&other)),
         }
@@ -205,16 +208,16 @@ impl AgentClient {
     }
 
     /// The same for one look that lasts a few seconds: everything is read each second, however dear.
-    pub fn look(&self, port: Option<u16>, access: Access) -> Result<Receiver<(u64, Sample)>> {
+    pub fn sample_once(&self, port: Option<u16>, access: Access) -> Result<Receiver<(u64, Sample)>> {
         self.samples(ToAgent::Observe { port, client_pid: None, access, in_full: true })
     }
 
     fn samples(&self, question: ToAgent) -> Result<Receiver<(u64, Sample)>> {
         let (sender, samples) = channel();
-        self.shared.heard().samples = Some(sender);
+        self.shared.received().samples = Some(sender);
         let done = self.done(question, timeouts::READ_ANSWER);
         if done.is_err() {
-            self.shared.heard().samples = None;
+            self.shared.received().samples = None;
         }
         done.map(|()| samples)
     }
@@ -222,14 +225,14 @@ impl AgentClient {
     /// No more samples.
     pub fn stop_observing(&self) -> Result<()> {
         let done = self.done(ToAgent::StopObserving, timeouts::READ_ANSWER);
-        self.shared.heard().samples = None;
+        self.shared.received().samples = None;
         done
     }
 
     /// Which of these addresses belong to the agent's machine?
     pub fn owns(&self, addresses: &[IpAddr]) -> Result<Owned> {
         let question = ToAgent::Owns { addresses: addresses.to_vec(), net_space: machine::net_space() };
-        match self.ask(question, timeouts::READ_ANSWER)? {
+        match self.request(question, timeouts::READ_ANSWER)? {
             FromAgent::Owned { addresses, same_network } => Ok(Owned { addresses, same_network }),
             other => Err(unexpected(&other)),
         }
@@ -237,7 +240,7 @@ impl AgentClient {
 
     /// Has a load watched that is about to begin: harm is told by [`AgentClient::brake`]. Gives what cannot be watched.
     pub fn load_begins(&self, site: &SiteUnderLoad) -> Result<Vec<MissingSignal>> {
-        match self.ask(ToAgent::LoadBegins { site: site.clone() }, timeouts::READ_ANSWER)? {
+        match self.request(ToAgent::LoadBegins { site: site.clone() }, timeouts::READ_ANSWER)? {
             FromAgent::Watched { missing } => Ok(missing),
             other => Err(unexpected(&other)),
         }
@@ -249,8 +252,8 @@ impl AgentClient {
     }
 
     /// Why the server is not quiet yet after a brake; `None` when it is.
-    pub fn unrest(&self) -> Result<Option<String>> {
-        match self.ask(ToAgent::Unrest, timeouts::READ_ANSWER)? {
+    pub fn disturbance(&self) -> Result<Option<String>> {
+        match self.request(ToAgent::Unrest, timeouts::READ_ANSWER)? {
             FromAgent::Unrest { why } => Ok(why),
             other => Err(unexpected(&other)),
         }
@@ -259,7 +262,7 @@ impl AgentClient {
     /// Lets the target of these changes render them: the service that was discovered last, or the kernel it runs on.
     /// Writes nothing.
     pub fn prepare(&self, changes: &[SettingChange]) -> Result<Preparation> {
-        match self.ask(ToAgent::Prepare { changes: changes.to_vec() }, timeouts::READ_ANSWER)? {
+        match self.request(ToAgent::Prepare { changes: changes.to_vec() }, timeouts::READ_ANSWER)? {
             FromAgent::Prepared { preparation } => Ok(preparation),
             other => Err(unexpected(&other)),
         }
@@ -268,7 +271,7 @@ impl AgentClient {
     /// Applies a plan. On an error nothing of it stays.
     pub fn apply(&self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<AppliedChange> {
         let question = ToAgent::Apply { plan: plan.clone(), options: options.clone() };
-        match self.ask(question, timeouts::APPLY_ANSWER)? {
+        match self.request(question, timeouts::APPLY_ANSWER)? {
             FromAgent::Applied { mark, outage_us, snapshot, journal } => {
                 Ok(AppliedChange { mark, outage_us, snapshot: *snapshot, journal })
             }
@@ -278,7 +281,7 @@ impl AgentClient {
 
     /// Undoes applied plans from the last back to a mark (0: all). With live traffic nothing is restarted for it.
     pub fn revert(&self, mark: u64, live_traffic: bool) -> Result<RevertedChange> {
-        reverted(self.ask(ToAgent::Revert { mark, live_traffic }, timeouts::REVERT_ANSWER)?)
+        reverted(self.request(ToAgent::Revert { mark, live_traffic }, timeouts::REVERT_ANSWER)?)
     }
 
     /// What is applied stays when the agent ends.
@@ -300,15 +303,15 @@ impl AgentClient {
 
     /// Stops what was launched.
     pub fn dispose(&self) -> Result<RevertedChange> {
-        reverted(self.ask(ToAgent::Dispose, timeouts::DISPOSE_ANSWER)?)
+        reverted(self.request(ToAgent::Dispose, timeouts::DISPOSE_ANSWER)?)
     }
 
     /// Rolls back what other sessions did there: all, or one journal, or only what was never kept.
-    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<Interrupted> {
+    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<RollbackOutcome> {
         let question = ToAgent::RollBack { journal: journal.map(str::to_owned), only_unkept };
-        match self.ask(question, timeouts::ROLL_BACK_ANSWER)? {
+        match self.request(question, timeouts::ROLL_BACK_ANSWER)? {
             FromAgent::RolledBack { lines, problem, unfinished } => {
-                Ok(Interrupted { lines, problem, unfinished })
+                Ok(RollbackOutcome { lines, problem, unfinished })
             }
             other => Err(unexpected(&other)),
         }
@@ -316,30 +319,30 @@ impl AgentClient {
 
     /// Why the load must end at once, if the agent said so since this was asked last.
     pub fn brake(&self) -> Option<HarmGuardTrip> {
-        self.shared.heard().brake.take()
+        self.shared.received().brake.take()
     }
 
     /// For how long nothing was heard of it, not even answers to heartbeats, though its stream has not ended; `None` as
     /// long as that may be chance.
     pub fn silent_for(&self) -> Option<Duration> {
-        let last = self.shared.heard().last;
+        let last = self.shared.received().last;
         last.map(|last| last.elapsed()).filter(|silence| *silence > timeouts::AGENT_SILENCE)
     }
 
     /// What the agent wanted to be known since this was asked last.
     pub fn warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.shared.heard().warnings)
+        std::mem::take(&mut self.shared.received().warnings)
     }
 
     /// Ends the session: what was not kept is undone, and the answer says what that was. The second time it does
     /// nothing.
     pub fn bye(&self) -> Result<RevertedChange> {
-        let mut said = self.said_bye.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.bye_sent.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *said, true) {
             return Ok(RevertedChange::default());
         }
         drop(said);
-        let answer = self.ask(ToAgent::Bye, timeouts::BYE_ANSWER);
+        let answer = self.request(ToAgent::Bye, timeouts::BYE_ANSWER);
         // Also when it did not answer: the closed stream is what the guardian acts on.
         self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
         wait_until(END_TIME_MAX, || self.has_ended());
@@ -347,18 +350,18 @@ impl AgentClient {
     }
 
     fn done(&self, question: ToAgent, at_most: Duration) -> Result<()> {
-        match self.ask(question, at_most)? {
+        match self.request(question, at_most)? {
             FromAgent::Done => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn ask(&self, question: ToAgent, at_most: Duration) -> Result<FromAgent> {
+    fn request(&self, question: ToAgent, at_most: Duration) -> Result<FromAgent> {
         let id = self.shared.next_id();
         let asked_at = Instant::now();
         let (sender, answer) = sync_channel(1);
         {
-            let mut heard = self.shared.heard();
+            let mut heard = self.shared.received();
             if heard.ended {
                 return Err(self.gone());
             }
@@ -368,7 +371,7 @@ impl AgentClient {
         let answer = asked
             .map_err(|_| RecvTimeoutError::Disconnected)
             .and_then(|()| self.shared.wait_for(&answer, at_most));
-        self.shared.heard().waiting.remove(&id);
+        self.shared.received().waiting.remove(&id);
         match answer {
             Ok(FromAgent::Failed { error }) => Err(error),
             Ok(answer) => Ok(answer),
@@ -408,7 +411,7 @@ impl Drop for AgentClient {
     /// Says good bye if nobody did, and waits a bounded time. An agent that is still at work then is left to it: it is
     /// the guardian.
     fn drop(&mut self) {
-        let ended = self.shared.heard().ended;
+        let ended = self.shared.received().ended;
         if !ended {
             // There is nobody left to tell; what failed stays pending and the next command says so.
             let _ = self.bye();
@@ -419,8 +422,8 @@ impl Drop for AgentClient {
 }
 
 impl Shared {
-    fn heard(&self) -> MutexGuard<'_, HeardState> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, ReceivedState> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next_id(&self) -> u64 {
@@ -437,7 +440,7 @@ impl Shared {
     fn listen(&self, mut stdout: ChildStdout) {
         while let Ok(Some(Framed { id, body })) = read_message::<Framed<FromAgent>>(&mut stdout) {
             let heard_us = clock_us();
-            let mut heard = self.heard();
+            let mut heard = self.received();
             heard.last = heard.last.map(|_| Instant::now());
             match body {
                 FromAgent::Beat { clock_us: theirs_us } => {
@@ -471,7 +474,7 @@ impl Shared {
                 }
             }
         }
-        let mut heard = self.heard();
+        let mut heard = self.received();
         heard.ended = true;
         heard.waiting.clear();
         heard.samples = None;
@@ -495,13 +498,13 @@ impl Shared {
 
     /// Whether the agent does not even answer heartbeats any more.
     fn is_silent(&self) -> bool {
-        self.heard().last.is_some_and(|last| last.elapsed() > timeouts::AGENT_SILENCE)
+        self.received().last.is_some_and(|last| last.elapsed() > timeouts::AGENT_SILENCE)
     }
 
     fn beat(&self, stop: &Receiver<()>) {
         while stop.recv_timeout(timeouts::HEARTBEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
             let id = self.next_id();
-            let mut heard = self.heard();
+            let mut heard = self.received();
             if heard.beats.len() == BEATS_COUNT_MAX {
                 heard.beats.pop_front();
             }
@@ -561,13 +564,14 @@ mod tests {
     #[test]
     fn a_silent_agent_is_given_up_long_before_the_limit() {
         let long_ago = Instant::now().checked_sub(timeouts::AGENT_SILENCE + Duration::from_secs(1));
-        let heard = HeardState { last: Some(long_ago.unwrap()), ..HeardState::default() };
-        let shared = Shared { next_id: AtomicU64::new(1), stdin: Mutex::new(None), heard: Mutex::new(heard) };
+        let heard = ReceivedState { last: Some(long_ago.unwrap()), ..ReceivedState::default() };
+        let shared =
+            Shared { next_id: AtomicU64::new(1), stdin: Mutex::new(None), received: Mutex::new(heard) };
         let (sender, answer) = sync_channel(1);
         assert_eq!(shared.wait_for(&answer, timeouts::APPLY_ANSWER), Err(RecvTimeoutError::Timeout));
         sender.send(FromAgent::Done).unwrap();
         assert_eq!(shared.wait_for(&answer, timeouts::APPLY_ANSWER), Ok(FromAgent::Done));
-        shared.heard().last = Some(Instant::now());
+        shared.received().last = Some(Instant::now());
         assert!(!shared.is_silent());
     }
 }

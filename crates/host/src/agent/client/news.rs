@@ -7,6 +7,6 @@ impl AgentClient {
     /// The services and who talks to whom, if that was seen to be something else since this was asked last: while something
     /// is observed the agent looks again every half minute.
     pub fn topology_news(&self) -> Option<Topology> {
-        self.shared.heard().topology.take()
+        self.shared.received().topology.take()
     }
 }

@@ -1,6 +1,6 @@
 //! The way back within a session: what a failed apply did, one round, and all that is not kept at the end.
 
-use super::{Changer, Reverted, told};
+use super::{Changer, Reverted, reverted};
 use crate::change::action::Action;
 use crate::change::journal::history::{ClosedBy, Record};
 use crate::change::undo::{Report, Scope, undo};
@@ -28,14 +28,14 @@ impl Changer {
         let mut report = self.undo(mark, false);
         report.failures.extend(shadows.failures);
         self.notes.extend(costs(&report));
-        let (has_written, is_abandoned) = (self.has_written(mark), self.abandoned.is_set());
+        let (has_written, is_cancelled) = (self.has_written(mark), self.cancellation.is_set());
         if let Some(session) = &mut self.session {
-            session.has_undone_unheard |= has_written && is_abandoned;
+            session.has_undone_unheard |= has_written && is_cancelled;
         }
         match report.error() {
             // Who is gone needs no answer, and the site is asked no more than the undo itself needs.
             None => {
-                match site.filter(|_| has_written && !is_abandoned).and_then(|site| self.difference(site)) {
+                match site.filter(|_| has_written && !is_cancelled).and_then(|site| self.difference(site)) {
                     None => error,
                     // Who sees the site answer otherwise must know whether it still does.
                     Some(still) => {
@@ -69,7 +69,7 @@ impl Changer {
     pub fn revert(&mut self, mark: u64, live_traffic: bool) -> Result<Reverted> {
         self.live_traffic |= live_traffic;
         let report = self.undo(mark, false);
-        told(report)
+        reverted(report)
     }
 
     /// Ends the session: what is not kept is undone, what was launched is stopped, the journal is closed. When
@@ -89,11 +89,11 @@ impl Changer {
             self.journal()?.append(Record::Closed { by })?;
             self.session = None;
         }
-        told(report)
+        reverted(report)
     }
 
     /// [`Changer::end`], tried again when it fails: a disk may be full for a moment only. A panic ends one attempt.
-    pub fn put_back(&mut self, by: ClosedBy) -> Result<Reverted> {
+    pub fn revert_all(&mut self, by: ClosedBy) -> Result<Reverted> {
         let mut attempt = 1;
         loop {
             let ended = catch_unwind(AssertUnwindSafe(|| self.end(by)));
@@ -102,7 +102,7 @@ impl Changer {
                 Err(_) if self.has_session() && attempt < timeouts::PUT_BACK_ATTEMPTS_COUNT => attempt += 1,
                 ended => return ended,
             }
-            self.tools.world.pause(timeouts::PUT_BACK_PAUSE);
+            self.tools.system.pause(timeouts::PUT_BACK_PAUSE);
         }
     }
 

@@ -10,6 +10,7 @@
 mod back;
 pub mod pending_reload;
 mod prove;
+mod read_back;
 pub mod sysctl;
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
@@ -20,20 +21,17 @@ use crate::change::journal::history::{Record, served};
 use crate::change::journal::lock::Lock;
 use crate::change::journal::{Journal, Owner};
 use crate::change::seams::Tools;
-use crate::change::seams::helper::Helper;
-use crate::change::seams::helper::Interrupted;
-use crate::change::seams::processes::World;
-use crate::change::seams::processes::site_asker;
+use crate::change::seams::helper::{Helper, RollbackOutcome};
+use crate::change::seams::processes::site_client;
 use crate::change::seams::services::Programs;
 use crate::change::seams::state_dir::StateDir;
-use crate::change::undo::rollback;
-use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, stop_launched, stop_some};
-use crate::os::cancellation::Abandoned;
+use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, rollback, stop_launched, stop_some};
+use crate::os::cancellation::Cancellation;
 use crate::os::timeouts;
-use crate::probes::site;
-use crate::probes::site::Site;
+use crate::probes::site::{self, Site};
 use crate::services::Tunable;
 use prove::Subject;
+use read_back::{WaitOptions, read_back};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -41,8 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, ManagedFile, RenderedPlan};
 use webdyno_model::error::io_error;
-use webdyno_model::service::{ServiceSnapshot, SettingValue};
-use webdyno_model::setting::SettingId;
+use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
 /// The most texts that are remembered to show what changed since.
@@ -82,7 +79,7 @@ pub struct Changer {
     /// The texts that plans were made from, by path.
     planned: BTreeMap<String, String>,
     read_back_max: Duration,
-    abandoned: Abandoned,
+    cancellation: Cancellation,
     notes: Vec<String>,
 }
 
@@ -114,13 +111,13 @@ impl Changer {
             live_traffic: false,
             planned: BTreeMap::new(),
             read_back_max: timeouts::READ_BACK,
-            abandoned: Abandoned::default(),
+            cancellation: Cancellation::default(),
             notes: vec![],
         }
     }
 
     /// Undoes what was never kept of earlier sessions whose guardian is gone.
-    pub fn undo_interrupted(&self) -> Result<Interrupted> {
+    pub fn undo_interrupted(&self) -> Result<RollbackOutcome> {
         rollback::undo_interrupted_with(&self.tools)
     }
 
@@ -140,7 +137,7 @@ impl Changer {
     }
 
     /// Rolls sessions back that were not this one: all, or one journal, or what was never kept.
-    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<Interrupted> {
+    pub fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<RollbackOutcome> {
         if self.session.is_some() {
             return Err(UserError::cannot_run("this session changed something itself: it must end first"));
         }
@@ -148,13 +145,13 @@ impl Changer {
             Some(id) => rollback::one_here(&self.tools, id, only_unkept),
             None if only_unkept => rollback::undo_interrupted_with(&self.tools),
             None => rollback::rollback_with(&self.tools)
-                .map(|lines| Interrupted { lines, ..Interrupted::default() }),
+                .map(|lines| RollbackOutcome { lines, ..RollbackOutcome::default() }),
         }
     }
 
     /// From when this is set, a change that is under way is given up, and none begins.
-    pub fn set_abandoned(&mut self, abandoned: Abandoned) {
-        self.abandoned = abandoned;
+    pub fn set_cancellation(&mut self, cancellation: Cancellation) {
+        self.cancellation = cancellation;
     }
 
     /// How long a program may take to show its new values.
@@ -185,7 +182,7 @@ impl Changer {
         options: &ApplyOptions,
     ) -> Result<Applied> {
         self.live_traffic |= options.live_traffic;
-        self.abandoned.check()?;
+        self.cancellation.check()?;
         check_class(plan, options.allow_restart)?;
         self.finish_undoing()?;
         if sysctl::is_of_kernel(plan) {
@@ -203,13 +200,13 @@ impl Changer {
             let mark = self.next_n();
             return Ok(Applied { mark, outage_us: None, snapshot: snapshot.clone(), others: vec![] });
         }
-        self.check_waiting(service, &served, plan.class, options)?;
+        self.check_pending_reload(service, &served, plan.class, options)?;
         service.validate(&served.control).map_err(|error| {
             let told =
                 format!("the configuration was not valid before the change already: {}", error.message);
             UserError { message: told, ..error }
         })?;
-        self.abandoned.check()?;
+        self.cancellation.check()?;
         self.begin(Some(&served))?;
         let mark = self.next_n();
         let mut site = None;
@@ -234,11 +231,11 @@ impl Changer {
         options: &ApplyOptions,
         site: &mut Option<Site>,
     ) -> Result<()> {
-        let world = Arc::clone(&self.tools.world);
+        let system = Arc::clone(&self.tools.system);
         let addresses = service.addresses(&served.control, served.port);
         let learnt =
-            site::learn(&site_asker(world.as_ref()).until(&self.abandoned), &addresses, &options.probes);
-        self.abandoned.check()?;
+            site::learn(&site_client(system.as_ref()).until(&self.cancellation), &addresses, &options.probes);
+        self.cancellation.check()?;
         *site = learnt.site;
         self.notes.extend(learnt.warnings);
         if plan.class != ApplyClass::Live {
@@ -261,19 +258,22 @@ impl Changer {
             self.write(edit, served, plan.class)?;
         }
         service.validate(&served.control)?;
-        let others = self.check_waiting(service, served, plan.class, options)?;
+        let others = self.check_pending_reload(service, served, plan.class, options)?;
         let running = service.running_values(snapshot);
         let (changes, live_traffic) = (plan.changes.clone(), self.live_traffic);
         // From the next line on the undo has to activate, too.
-        self.abandoned.check()?;
+        self.cancellation.check()?;
         let activate = Activate { served: served.clone(), class: plan.class, running, changes, live_traffic };
         let n = self.intend(Action::Activate(activate))?;
         let activation = service.activate(&served.control, plan.class, served.port)?;
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
-        let world = Arc::clone(&self.tools.world);
-        let waiting =
-            Waiting { world: world.as_ref(), at_most: self.read_back_max, abandoned: &self.abandoned };
+        let system = Arc::clone(&self.tools.system);
+        let waiting = WaitOptions {
+            system: system.as_ref(),
+            at_most: self.read_back_max,
+            cancellation: &self.cancellation,
+        };
         let snapshot = read_back(plan, service, activation.control.pid, served.port, waiting);
         let snapshot = snapshot.map_err(|error| match activation.unsettled {
             Some(why) => error.hint(why),
@@ -283,7 +283,7 @@ impl Changer {
     }
 
     /// What of others would take effect with a change of ours; an error when the operator has not accepted that.
-    fn check_waiting(
+    fn check_pending_reload(
         &self,
         service: &dyn Tunable,
         served: &Served,
@@ -297,9 +297,9 @@ impl Changer {
 
     /// Looks whether the site answers as before, as far as that is known.
     fn compare(&self, site: Option<&Site>) -> Result<()> {
-        let asker = site_asker(self.tools.world.as_ref()).until(&self.abandoned);
-        let difference = site.and_then(|site| site.answers_as_before(&asker).err());
-        self.abandoned.check()?;
+        let client = site_client(self.tools.system.as_ref()).until(&self.cancellation);
+        let difference = site.and_then(|site| site.answers_as_before(&client).err());
+        self.cancellation.check()?;
         match difference.map(|difference| difference.message) {
             None => Ok(()),
             Some(difference) => {
@@ -311,7 +311,7 @@ impl Changer {
 
     /// What the site answers otherwise than before.
     fn difference(&self, site: &Site) -> Option<String> {
-        let compared = site.answers_as_before(&site_asker(self.tools.world.as_ref()));
+        let compared = site.answers_as_before(&site_client(self.tools.system.as_ref()));
         compared.err().map(|difference| difference.message)
     }
 
@@ -324,7 +324,7 @@ impl Changer {
     }
 
     fn write(&mut self, edit: &FileEdit, served: &Served, class: ApplyClass) -> Result<()> {
-        self.abandoned.check()?;
+        self.cancellation.check()?;
         let before = self.check_file(edit)?;
         let path = Path::new(&edit.path);
         let new =
@@ -336,8 +336,8 @@ impl Changer {
         let after_sha256 = new.sha256.clone();
         self.hook_boot(served)?;
         let (path_text, served) = (edit.path.clone(), served.clone());
-        let (class, at_us) = (Some(class), Some(self.tools.world.now_us()));
-        let folder = self.tools.world.file_id(crate::change::seams::disk::folder_of(path));
+        let (class, at_us) = (Some(class), Some(self.tools.system.now_us()));
+        let folder = self.tools.system.file_id(crate::change::seams::disk::folder_of(path));
         let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us, folder };
         let n = self.intend(Action::WriteFile(write))?;
         let temporary = crate::change::file::temporary(path, &self.journal()?.id(), n);
@@ -377,8 +377,8 @@ impl Changer {
     /// Starts a program that must not outlive the session, and waits until it answers on its port.
     pub fn launch(&mut self, command: &[String], pid_file: &str, port: u16) -> Result<()> {
         let launch = Launch::new(command.to_vec(), pid_file.to_owned(), port);
-        self.abandoned.check()?;
-        self.tools.world.check_launch(&launch)?;
+        self.cancellation.check()?;
+        self.tools.system.check_launch(&launch)?;
         self.begin(None)?;
         let n = self.intend(Action::Launch(launch.clone()))?;
         let started = self.start(n, &launch);
@@ -392,11 +392,11 @@ impl Changer {
     }
 
     fn start(&mut self, n: u64, launch: &Launch) -> Result<()> {
-        let running = self.tools.world.launch(launch)?;
+        let running = self.tools.system.launch(launch)?;
         let Some(session) = &mut self.session else { return Ok(()) };
         let running = session.running.entry(n).or_insert(running);
         let journal = &mut session.journal;
-        running.give_up_when(&self.abandoned);
+        running.cancel_with(&self.cancellation);
         running.wait_until_ready(launch, &mut |launched| journal.append(Record::Launched { n, launched }))?;
         journal.append(Record::Completed { n, control: None })
     }
@@ -420,7 +420,7 @@ impl Changer {
             )
             .hint("keep or revert these changes first"));
         }
-        told(self.stop_launched())
+        reverted(self.stop_launched())
     }
 
     /// Stops shadow instances, and removes their files.
@@ -521,7 +521,7 @@ impl Changer {
     }
 }
 
-fn told(report: Report) -> Result<Reverted> {
+fn reverted(report: Report) -> Result<Reverted> {
     match report.error() {
         None => Ok(Reverted { lines: report.lines, left: report.left, outage_us: report.outage_us }),
         Some(error) => Err(error),
@@ -564,46 +564,4 @@ fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> 
             .hint("run it as the user that started it, or with sudo")
     })?;
     Ok(Served { service: snapshot.service.clone(), port: snapshot.port, control })
-}
-
-/// How something is waited for.
-struct Waiting<'a> {
-    world: &'a dyn World,
-    at_most: Duration,
-    abandoned: &'a Abandoned,
-}
-
-/// Waits until the running program shows the wanted values, where it shows any.
-fn read_back(
-    plan: &RenderedPlan,
-    service: &dyn Tunable,
-    pid: u32,
-    port: u16,
-    Waiting { world, at_most, abandoned }: Waiting<'_>,
-) -> Result<ServiceSnapshot> {
-    let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
-        Err(UserError::cannot_run("the service was not read"));
-    world.wait_until(at_most, &mut || {
-        seen = service.snapshot(pid, port).map(|snapshot| {
-            let difference = difference(plan, &service.running_values(&snapshot));
-            (snapshot, difference)
-        });
-        abandoned.is_set() || matches!(seen, Ok((_, None)))
-    });
-    abandoned.check()?;
-    match seen? {
-        (snapshot, None) => Ok(snapshot),
-        (_, Some(error)) => Err(error),
-    }
-}
-
-/// The first setting of which the running program shows another value than the wanted one.
-fn difference(plan: &RenderedPlan, running: &BTreeMap<String, SettingValue>) -> Option<UserError> {
-    let same = |a: &SettingValue, b: &SettingValue| a.to_string().eq_ignore_ascii_case(&b.to_string());
-    plan.changes.iter().find_map(|change| {
-        let shown = running.get(&change.setting.name).filter(|shown| !same(shown, &change.to))?;
-        let SettingId { target, name } = &change.setting;
-        let told = format!("{name} is {shown} in the running {}, not {}", target.name(), change.to);
-        Some(UserError::cannot_run(told).hint("another setting or file may override it"))
-    })
 }

@@ -10,11 +10,10 @@
 
 use super::Changer;
 use crate::change::action::{Action, Launch, Served, Surroundings};
-use crate::change::seams::processes::site_asker;
+use crate::change::seams::processes::site_client;
 use crate::change::seams::state_dir::state_error;
 use crate::change::seams::tree::Tree;
-use crate::probes::site;
-use crate::probes::site::{Asker, Site};
+use crate::probes::site::{self, Site, SiteClient};
 use crate::services::{Shadow, Tunable};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,28 +52,28 @@ impl Changer {
         site: Option<&Site>,
     ) -> Result<Vec<String>> {
         let name = subject.service.name();
-        let like = |site: Option<&Site>, asker: &Asker<'_>, port: u16| {
+        let like = |site: Option<&Site>, client: &SiteClient<'_>, port: u16| {
             let compared = match site {
-                Some(site) => site.is_answered_alike(asker, port),
+                Some(site) => site.is_answered_alike(client, port),
                 // Nothing to compare: but a request takes as long as an early end.
                 None => {
                     let first = subject.probes.get(..1).unwrap_or_default();
-                    site::learn(asker, &[site::own_address(port)], first);
+                    site::learn(client, &[site::own_address(port)], first);
                     Ok(())
                 }
             };
             compared.map_or_else(|difference| Did::AnswerOtherwise(difference.message), |()| Did::Well)
         };
-        match self.show(files, subject, &mut |asker, port| like(site, asker, port))? {
+        match self.show(files, subject, &mut |client, port| like(site, client, port))? {
             Did::Well => return Ok(vec![]),
             Did::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
             Did::NotStart(_) | Did::AnswerOtherwise(_) => {}
         }
         let mut learnt = None;
-        let current = self.show(&[], subject, &mut |asker, port| {
-            let shown = like(site, asker, port);
+        let current = self.show(&[], subject, &mut |client, port| {
+            let shown = like(site, client, port);
             if matches!(shown, Did::AnswerOtherwise(_)) {
-                learnt = site::learn(asker, &[site::own_address(port)], subject.probes).site;
+                learnt = site::learn(client, &[site::own_address(port)], subject.probes).site;
             }
             shown
         })?;
@@ -87,7 +86,7 @@ impl Changer {
             }
             Did::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
         };
-        match self.show(files, subject, &mut |asker, port| like(judge, asker, port))? {
+        match self.show(files, subject, &mut |client, port| like(judge, client, port))? {
             Did::Well if site.is_some() && judge.is_none() => Ok(vec![unproved(
                 "its shadow instance starts, and answers nothing here, as with the old one",
             )]),
@@ -107,11 +106,11 @@ impl Changer {
         &mut self,
         files: &[FileEdit],
         subject: &Subject<'_>,
-        judge: &mut dyn FnMut(&Asker<'_>, u16) -> Did,
+        judge: &mut dyn FnMut(&SiteClient<'_>, u16) -> Did,
     ) -> Result<Did> {
         let Subject { service, served, .. } = subject;
-        self.abandoned.check()?;
-        let agent = self.tools.world.this_process()?;
+        self.cancellation.check()?;
+        let agent = self.tools.system.this_process()?;
         let folder = self.tools.state.shadow(agent.pid, self.next_n());
         let shadow = match service.shadow(&served.control, files, served.port, &folder) {
             Ok(Some(shadow)) => shadow,
@@ -119,15 +118,15 @@ impl Changer {
             Err(error) => return Ok(Did::Nothing(Some(error.message))),
         };
         let launch = launch(&shadow, &folder);
-        if let Err(error) = self.tools.world.check_launch(&launch) {
+        if let Err(error) = self.tools.system.check_launch(&launch) {
             return Ok(Did::NotStart(error.message));
         }
-        self.abandoned.check()?;
+        self.cancellation.check()?;
         let n = self.intend(Action::Launch(launch.clone()))?;
         let did = self.run(n, &shadow, &launch, *service, judge);
         match self.stop_shadows().error() {
             // Cut short, it proves nothing.
-            None => self.abandoned.check().and(did),
+            None => self.cancellation.check().and(did),
             Some(error) => Err(UserError {
                 message: format!(
                     "the shadow instance of {} cannot be cleared away: {}",
@@ -145,7 +144,7 @@ impl Changer {
         shadow: &Shadow,
         launch: &Launch,
         service: &dyn Tunable,
-        judge: &mut dyn FnMut(&Asker<'_>, u16) -> Did,
+        judge: &mut dyn FnMut(&SiteClient<'_>, u16) -> Did,
     ) -> Result<Did> {
         let root = launch.folder.as_ref().map(Path::new).unwrap_or(Path::new("/"));
         let tree = Tree { root, folders: &shadow.folders, files: &shadow.files, owner: shadow.user };
@@ -154,14 +153,14 @@ impl Changer {
         disk.passable_directory(&self.tools.state.shadows())
             .and_then(|()| disk.plant(&tree))
             .map_err(told)?;
-        self.abandoned.check()?;
+        self.cancellation.check()?;
         let not_started =
             |this: &Self, error: String| Did::NotStart(this.words(n, shadow, service).unwrap_or(error));
         if let Err(error) = self.start(n, launch) {
             return Ok(not_started(self, error.message));
         }
-        let world = Arc::clone(&self.tools.world);
-        let did = judge(&site_asker(world.as_ref()).until(&self.abandoned), launch.port);
+        let system = Arc::clone(&self.tools.system);
+        let did = judge(&site_client(system.as_ref()).until(&self.cancellation), launch.port);
         // It listens before it knows whether it can work, and an end in between is no answer.
         match self.has_ended(n) {
             true => Ok(not_started(self, "it ended by itself".to_owned())),
@@ -173,15 +172,15 @@ impl Changer {
     fn has_ended(&self, n: u64) -> bool {
         let mut entries = self.session.iter().flat_map(|session| &session.journal.history().entries);
         let launched = entries.find(|entry| entry.n == n).and_then(|entry| entry.launched);
-        launched.is_some_and(|launched| !self.tools.world.is_running(launched.process))
+        launched.is_some_and(|launched| !self.tools.system.is_running(launched.process))
     }
 
     /// What a shadow says of itself, as if it were the original.
     fn words(&self, n: u64, shadow: &Shadow, service: &dyn Tunable) -> Option<String> {
         let running = self.session.as_ref().and_then(|session| session.running.get(&n));
-        let complaint = running.and_then(|running| running.complaint()).unwrap_or_default();
+        let stderr = running.and_then(|running| running.stderr_text()).unwrap_or_default();
         let log = self.tools.disk.read_start(&shadow.log, LOG_BYTES_MAX).unwrap_or_default();
-        let said = service.said(&complaint, &String::from_utf8_lossy(&log));
+        let said = service.start_failure(&stderr, &String::from_utf8_lossy(&log));
         Some(shadow.translated(&said)).filter(|said| !said.is_empty())
     }
 }

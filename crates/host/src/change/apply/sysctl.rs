@@ -7,9 +7,8 @@ use super::{Applied, Changer};
 use crate::change::action::{Action, Served, WriteSysctl};
 use crate::change::journal::history::{Entry, Record};
 use crate::change::seams::disk::sha256_hex;
-use crate::change::seams::processes::site_asker;
-use crate::probes::site;
-use crate::probes::site::Site;
+use crate::change::seams::processes::site_client;
+use crate::probes::site::{self, Site};
 use crate::services::sysctl::{NAME, files, space};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -81,7 +80,7 @@ impl Changer {
     }
 
     fn learn_site(&mut self, front: &ServiceSnapshot, options: &ApplyOptions) -> Result<Option<Site>> {
-        let (world, programs) = (Arc::clone(&self.tools.world), Arc::clone(&self.tools.programs));
+        let (system, programs) = (Arc::clone(&self.tools.system), Arc::clone(&self.tools.programs));
         let service = programs.tunable(&front.service).zip(front.control.as_ref());
         let loopback = || {
             let hosts = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
@@ -90,20 +89,20 @@ impl Changer {
         let addresses =
             service.map_or_else(loopback, |(service, control)| service.addresses(control, front.port));
         let learnt =
-            site::learn(&site_asker(world.as_ref()).until(&self.abandoned), &addresses, &options.probes);
-        self.abandoned.check()?;
+            site::learn(&site_client(system.as_ref()).until(&self.cancellation), &addresses, &options.probes);
+        self.cancellation.check()?;
         self.notes.extend(learnt.warnings);
         Ok(learnt.site)
     }
 
     fn write_sysctl(&mut self, change: &Change, served: &Served) -> Result<()> {
-        self.abandoned.check()?;
-        let (world, name, after) =
-            (Arc::clone(&self.tools.world), &change.setting.name, change.to.to_string());
-        let space = world.sysctl_space(name);
+        self.cancellation.check()?;
+        let (system, name, after) =
+            (Arc::clone(&self.tools.system), &change.setting.name, change.to.to_string());
+        let space = system.sysctl_space(name);
         let now = || {
             let now =
-                world.read_sysctl(name, space.as_ref()).map_err(|error| io_error("read", name, &error))?;
+                system.read_sysctl(name, space.as_ref()).map_err(|error| io_error("read", name, &error))?;
             now.ok_or_else(|| UserError::cannot_run(format!("{name} is gone with its network namespace")))
         };
         let before = now()?;
@@ -116,7 +115,7 @@ impl Changer {
         let write = WriteSysctl { name, before, after: after.clone(), space: space.clone(), keep_in, served };
         let n = self.intend(Action::WriteSysctl(write))?;
         let name = &change.setting.name;
-        world.write_sysctl(name, space.as_ref(), &after).map_err(|error| io_error("write", name, &error))?;
+        system.write_sysctl(name, space.as_ref(), &after).map_err(|error| io_error("write", name, &error))?;
         let shown = now()?;
         if shown != after {
             return Err(UserError::cannot_run(format!("{name} is {shown} after {after} was written to it"))

@@ -16,13 +16,11 @@
 pub mod startpar;
 
 use crate::change::action::{Action, BootHook, BootTable, OldFile, Served};
-use crate::change::file;
-use crate::change::file::Replaced;
+use crate::change::file::{self, Replaced};
 use crate::change::journal::Journal;
 use crate::change::journal::history::Record;
 use crate::change::seams::Tools;
-use crate::change::seams::disk::folder_of;
-use crate::change::seams::disk::{Disk, sha256_hex};
+use crate::change::seams::disk::{Disk, folder_of, sha256_hex};
 use crate::change::seams::init_system::{Booting, Init};
 use crate::services::Tunable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +112,7 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
     if history.is_launched_here(served.port) || history.boot_hooks().next().is_some() {
         return Ok(None);
     }
-    let Some(booting) = tools.world.booting(&tools.state) else { return Ok(None) };
+    let Some(booting) = tools.system.booting(&tools.state) else { return Ok(None) };
     let known = tools.programs.tunable(&served.service).map(Tunable::init_names).unwrap_or_default();
     let names = served.control.unit.iter().cloned().chain(known.iter().map(|name| (*name).to_owned()));
     let (id, services) = (journal.id(), names.collect::<Vec<_>>());
@@ -179,7 +177,7 @@ fn write_table(disk: &dyn Disk, table: &BootTable, new: &OldFile, expected: &str
 /// Takes our name out of the table again: to the byte where nobody else changed it, else our name alone.
 fn restore_table(disk: &dyn Disk, table: &BootTable) -> io::Result<()> {
     let temporary = file::temporary(Path::new(&table.path), &table.name, 0);
-    if disk.look(&temporary)?.is_some() {
+    if disk.path_info(&temporary)?.is_some() {
         disk.remove(&temporary)?;
     }
     let Some(now) = disk.read(Path::new(&table.path))? else { return Ok(()) };
@@ -204,7 +202,7 @@ fn plan(
 ) -> io::Result<(BootHook, Option<OldFile>)> {
     let mut folders = BTreeSet::new();
     for folder in files.iter().flat_map(|file| folder_of(&file.path).ancestors()) {
-        if disk.look(folder)?.is_none() {
+        if disk.path_info(folder)?.is_none() {
             folders.insert(folder.display().to_string());
         }
     }
@@ -253,13 +251,13 @@ pub fn remove(disk: &dyn Disk, hook: &BootHook) -> io::Result<()> {
     hook.table.as_ref().map_or(Ok(()), |table| restore_table(disk, table))?;
     for path in hook.files.iter().rev().map(Path::new) {
         // Looking first: on a disk that is read-only, removing what is not there is an error.
-        if disk.look(path)?.is_some() {
+        if disk.path_info(path)?.is_some() {
             disk.remove(path)?;
             disk.sync_directory(folder_of(path))?;
         }
     }
     for folder in hook.folders.iter().rev().map(Path::new) {
-        if disk.look(folder)?.is_some() && disk.remove_empty_directory(folder)? {
+        if disk.path_info(folder)?.is_some() && disk.remove_empty_directory(folder)? {
             disk.sync_directory(folder_of(folder))?;
         }
     }

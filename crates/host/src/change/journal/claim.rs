@@ -37,7 +37,7 @@ impl Claims {
         let mut ignored = BTreeMap::new();
         let mut last = self.try_take_to_undo(tools, served, &mut ignored)?;
         let mut failed = None;
-        tools.world.wait_until(at_most, &mut || {
+        tools.system.wait_until(at_most, &mut || {
             if last.is_some() {
                 match self.try_take_to_undo(tools, served, &mut ignored) {
                     Ok(holder) => last = holder,
@@ -86,7 +86,7 @@ impl Claims {
         if self.0.contains_key(name) {
             return Ok(None);
         }
-        match tools.world.claim(name).map_err(|error| io_error("claim", name, &error))? {
+        match tools.system.claim(name).map_err(|error| io_error("claim", name, &error))? {
             Claimed::Ours(claim) => drop(self.0.insert(name.to_owned(), claim)),
             Claimed::Theirs(holder) => return Ok(Some(holder)),
         }

@@ -7,7 +7,7 @@
 
 use crate::change::action::{Action, BootHook, Launched, Served};
 use crate::change::seams::disk::sha256_hex;
-use crate::change::seams::processes::World;
+use crate::change::seams::processes::System;
 use crate::change::seams::session_location::SessionLocation;
 use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ pub struct History {
     /// Who closed it last.
     pub closed: Option<ClosedBy>,
     /// Whether the user heard of the guardian's work.
-    pub told: bool,
+    pub reported: bool,
     /// How each service is controlled by the latest record, by name and port.
     pub controls: BTreeMap<(String, u16), Control>,
     /// Files left to the operator.
@@ -272,7 +272,7 @@ impl History {
             }
             Record::Unkept => (self.kept_through, self.closed) = (0, None),
             Record::Closed { by } => self.closed = Some(by),
-            Record::Told => self.told = true,
+            Record::Told => self.reported = true,
         }
         Ok(())
     }
@@ -362,21 +362,21 @@ impl History {
 
     /// Whether it is of another machine, with which this one shares its state directory: its files and processes are not
     /// here, and what there is of them is not for us to judge.
-    pub fn is_elsewhere(&self, world: &dyn World) -> bool {
+    pub fn is_of_other_machine(&self, system: &dyn System) -> bool {
         let then = self.header.as_ref().and_then(|header| header.machine_id.as_ref());
-        then.is_some_and(|then| world.machine_id().is_some_and(|now| now != *then))
+        then.is_some_and(|then| system.machine_id().is_some_and(|now| now != *then))
     }
 
     /// Whether the guardian is still there.
-    pub fn guardian_is_alive(&self, world: &dyn World) -> bool {
-        let alive = |header: &Header| same_boot(header, world) && world.is_running(header.agent);
+    pub fn guardian_is_alive(&self, system: &dyn System) -> bool {
+        let alive = |header: &Header| same_boot(header, system) && system.is_running(header.agent);
         self.header.as_ref().is_some_and(alive)
     }
 
     /// Whether the tool is still there.
-    pub fn tool_is_alive(&self, world: &dyn World) -> bool {
-        let running = |tool: ProcessName| world.is_running(tool);
-        let alive = |header: &Header| same_boot(header, world) && header.tool.is_some_and(running);
+    pub fn tool_is_alive(&self, system: &dyn System) -> bool {
+        let running = |tool: ProcessName| system.is_running(tool);
+        let alive = |header: &Header| same_boot(header, system) && header.tool.is_some_and(running);
         self.header.as_ref().is_some_and(alive)
     }
 
@@ -387,32 +387,32 @@ impl History {
     }
 
     /// Whether its process ids mean nothing here: it was at work in another pid namespace.
-    pub fn has_other_pids(&self, world: &dyn World) -> bool {
-        self.header.as_ref().is_some_and(|header| has_other_pids(header, world))
+    pub fn has_other_pids(&self, system: &dyn System) -> bool {
+        self.header.as_ref().is_some_and(|header| has_other_pids(header, system))
     }
 
     /// Whether the machine has not been booted since; a container may have been.
-    pub fn is_same_boot_of_machine(&self, world: &dyn World) -> bool {
-        self.header.as_ref().is_some_and(|header| same_boot_id(header, world))
+    pub fn is_same_boot_of_machine(&self, system: &dyn System) -> bool {
+        self.header.as_ref().is_some_and(|header| same_boot_id(header, system))
     }
 
     /// Whether neither the machine nor our container has been booted since: process ids mean the same. Unknown counts as
     /// the same: then start times decide.
-    pub fn is_same_boot(&self, world: &dyn World) -> bool {
-        self.header.as_ref().is_some_and(|header| same_boot(header, world))
+    pub fn is_same_boot(&self, system: &dyn System) -> bool {
+        self.header.as_ref().is_some_and(|header| same_boot(header, system))
     }
 }
 
-fn same_boot(header: &Header, world: &dyn World) -> bool {
-    same_boot_id(header, world) && !has_other_pids(header, world)
+fn same_boot(header: &Header, system: &dyn System) -> bool {
+    same_boot_id(header, system) && !has_other_pids(header, system)
 }
 
-fn has_other_pids(header: &Header, world: &dyn World) -> bool {
-    header.location.as_ref().is_some_and(|location| !world.has_pids_of(location))
+fn has_other_pids(header: &Header, system: &dyn System) -> bool {
+    header.location.as_ref().is_some_and(|location| !system.has_pids_of(location))
 }
 
-fn same_boot_id(header: &Header, world: &dyn World) -> bool {
-    match (&header.boot_id, world.boot_id()) {
+fn same_boot_id(header: &Header, system: &dyn System) -> bool {
+    match (&header.boot_id, system.boot_id()) {
         (Some(then), Some(now)) => *then == now,
         _ => true,
     }
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(read(&line(2, r#"{"kind":"told"}"#)), Err(Damage::Version(2)));
         let orphan = r#"{"kind":"undone","n":7,"control":null}"#;
         assert_eq!(read(&line(1, orphan)), Err(Damage::Record(2, "no intent 7".into())));
-        assert!(read(&line(1, r#"{"kind":"told"}"#)).unwrap().0.told);
+        assert!(read(&line(1, r#"{"kind":"told"}"#)).unwrap().0.reported);
     }
 
     /// A journal of the first version, byte for byte as it was written: it stays readable for ever.

@@ -41,7 +41,7 @@ impl Lock {
     pub fn wait(tools: &Tools, what: &str, at_most: Duration) -> Result<Option<Self>> {
         let mut taken = Self::try_take(tools, what)?;
         let mut failed = None;
-        tools.world.wait_until(at_most, &mut || {
+        tools.system.wait_until(at_most, &mut || {
             if taken.is_none() {
                 match Self::try_take(tools, what) {
                     Ok(lock) => taken = lock,
@@ -59,7 +59,7 @@ impl Lock {
         private_directory(tools.disk.as_ref(), tools.state.root())?;
         let locked = tools.disk.lock(&path).map_err(|error| io_error("lock", path.display(), &error))?;
         let Some(mut file) = locked else { return Ok(None) };
-        let holder = Holder { process: tools.world.this_process()?, what: what.to_owned() };
+        let holder = Holder { process: tools.system.this_process()?, what: what.to_owned() };
         // The name of the holder is a courtesy: a full disk must not keep a rollback from its lock.
         if let Ok(text) = serde_json::to_string(&holder) {
             let _ = file.write(text.as_bytes());

@@ -53,23 +53,23 @@ pub struct Owner {
 impl Journal {
     /// Begins the journal of a new session. The caller holds the lock, so that no other one begins at the same time.
     pub fn create(tools: &Tools, owner: &Owner) -> Result<Self> {
-        let Tools { state, disk, world, .. } = tools;
+        let Tools { state, disk, system, .. } = tools;
         let all = read_all(tools)?;
         prune(&all, disk.as_ref());
         let newest =
             all.iter().filter_map(|(_, read)| read.as_ref().ok()?.header.as_ref().map(|header| header.order));
-        let now = jiff::Timestamp::from_microsecond(world.now_us()).unwrap_or_default();
-        let agent = world.this_process()?;
+        let now = jiff::Timestamp::from_microsecond(system.now_us()).unwrap_or_default();
+        let agent = system.this_process()?;
         let header = Header {
             id: format!("{}-{}", now.strftime("%Y%m%dT%H%M%S%.6fZ"), agent.pid),
             order: newest.max().unwrap_or(0) + 1,
             started_at_us: u64::try_from(now.as_microsecond()).unwrap_or(0),
-            boot_id: world.boot_id(),
-            machine_id: world.machine_id(),
+            boot_id: system.boot_id(),
+            machine_id: system.machine_id(),
             tool: owner.tool,
             agent,
             what: owner.what.clone(),
-            location: world.location(state.root(), tools.server.as_deref()),
+            location: system.location(state.root(), tools.server.as_deref()),
         };
         let path = state.journal(&header.id);
         let told = |error: io::Error| state_error("write the journal", &path, &error);
@@ -219,7 +219,9 @@ pub fn read_all(tools: &Tools) -> Result<Vec<(PathBuf, Result<History>)>> {
 /// [`read_all`] without the journals of other machines.
 pub fn read_here(tools: &Tools) -> Result<Vec<(PathBuf, Result<History>)>> {
     let mut all = read_all(tools)?;
-    all.retain(|(_, read)| !read.as_ref().is_ok_and(|history| history.is_elsewhere(tools.world.as_ref())));
+    all.retain(|(_, read)| {
+        !read.as_ref().is_ok_and(|history| history.is_of_other_machine(tools.system.as_ref()))
+    });
     Ok(all)
 }
 
@@ -257,7 +259,7 @@ fn prune(all: &[(PathBuf, Result<History>)], disk: &dyn Disk) {
     let is_over = |history: &History| {
         history.closed.is_some()
             && history.is_settled()
-            && (history.closed != Some(history::ClosedBy::Guardian) || history.told)
+            && (history.closed != Some(history::ClosedBy::Guardian) || history.reported)
     };
     let settled: Vec<_> = all.iter().filter(|(_, read)| read.as_ref().is_ok_and(is_over)).collect();
     for (path, _) in settled.iter().take(settled.len().saturating_sub(SETTLED_COUNT_MAX)) {

@@ -1,8 +1,8 @@
 //! Reading where this process is, what else there is on the machine, and where journals belong.
 
-use super::standing::{Sight, Standing, standing};
 use crate::change::action::Action;
 use crate::change::journal::history::{Entry, Header, History, served};
+use crate::change::location::location_match::{LocationMatch, MachineView, location_match};
 use crate::change::seams::Tools;
 use crate::change::seams::session_location::directories;
 use crate::os::process::ProcessName;
@@ -30,7 +30,7 @@ impl Machine {
     }
 }
 
-impl Sight for Machine {
+impl MachineView for Machine {
     fn old_processes(&self) -> &[u32] {
         &self.old
     }
@@ -47,28 +47,28 @@ impl Sight for Machine {
         file_id(path)
     }
 
-    fn sees_all(&self) -> bool {
+    fn has_full_view(&self) -> bool {
         rustix::process::geteuid().is_root()
     }
 }
 
 /// Where a journal belongs, seen from here. An error when that cannot be reached: nothing of it may be touched.
-pub fn of_journal(history: &History, tools: &Tools) -> Result<Standing, UserError> {
-    // A pretended world is one place.
-    let Some(now) = tools.world.location(tools.state.root(), None) else { return Ok(Standing::Here) };
-    let Some(header) = &history.header else { return Ok(Standing::Here) };
-    let same_boot = history.is_same_boot_of_machine(tools.world.as_ref());
+pub fn of_journal(history: &History, tools: &Tools) -> Result<LocationMatch, UserError> {
+    // A simulated system is one place.
+    let Some(now) = tools.system.location(tools.state.root(), None) else { return Ok(LocationMatch::Here) };
+    let Some(header) = &history.header else { return Ok(LocationMatch::Here) };
+    let same_boot = history.is_same_boot_of_machine(tools.system.as_ref());
     let Some(then) = &header.location else {
         return match same_boot {
-            true => of_old_journal(history, tools).map(|()| Standing::Here),
-            false => Ok(Standing::Here),
+            true => of_old_journal(history, tools).map(|()| LocationMatch::Here),
+            false => Ok(LocationMatch::Here),
         };
     };
     let services: Vec<ProcessName> = history.controls.values().map(ProcessName::from).collect();
     let sight = Machine::since(header.agent, &services);
-    match standing(then, &now, same_boot, &folders(history), &sight) {
-        Standing::Unreachable(what) => Err(unreachable(header, what, &then.command())),
-        Standing::There(entrance) if tools.helper.is_none() => Err(unreachable(
+    match location_match(then, &now, same_boot, &folders(history), &sight) {
+        LocationMatch::Unreachable(what) => Err(unreachable(header, what, &then.command())),
+        LocationMatch::There(entrance) if tools.helper.is_none() => Err(unreachable(
             header,
             if entrance.process.is_some() {
                 "its files are those of another root"
@@ -77,7 +77,7 @@ pub fn of_journal(history: &History, tools: &Tools) -> Result<Standing, UserErro
             },
             &then.command(),
         )),
-        standing => Ok(standing),
+        other => Ok(other),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where sessions belong: the table of what was, what is, and what is seen of the machine.
 
-use super::standing::{Sight, Standing, standing};
+use crate::change::location::location_match::{LocationMatch, MachineView, location_match};
 use crate::change::seams::helper::Entrance;
 use crate::change::seams::session_location::SessionLocation;
 use std::collections::BTreeMap;
@@ -66,14 +66,14 @@ fn container_anew() -> SessionLocation {
 
 /// What is seen: processes that are old enough, each where one of these locations is, and files.
 #[derive(Default)]
-struct Seen {
+struct PretendedView {
     pids: Vec<u32>,
     processes: BTreeMap<u32, SessionLocation>,
     files: BTreeMap<String, FileId>,
     blind: bool,
 }
 
-impl Seen {
+impl PretendedView {
     fn process(mut self, pid: u32, location: SessionLocation) -> Self {
         self.pids.push(pid);
         let network = location.namespaces["net"];
@@ -87,7 +87,7 @@ impl Seen {
     }
 }
 
-impl Sight for Seen {
+impl MachineView for PretendedView {
     fn old_processes(&self) -> &[u32] {
         &self.pids
     }
@@ -104,38 +104,38 @@ impl Sight for Seen {
         self.files.get(path).copied()
     }
 
-    fn sees_all(&self) -> bool {
+    fn has_full_view(&self) -> bool {
         !self.blind
     }
 }
 
-fn enter(process: Option<(u32, u64)>, network: Option<(&str, u64)>) -> Standing {
-    Standing::There(Box::new(Entrance {
+fn enter(process: Option<(u32, u64)>, network: Option<(&str, u64)>) -> LocationMatch {
+    LocationMatch::There(Box::new(Entrance {
         process: process.map(|(pid, pids)| (pid, id(pids))),
         network: network.map(|(path, inode)| (path.to_owned(), id(inode))),
         state: "/var/lib/webdyno".into(),
     }))
 }
 
-fn unreachable(standing: &Standing) -> bool {
-    matches!(standing, Standing::Unreachable(_))
+fn unreachable(standing: &LocationMatch) -> bool {
+    matches!(standing, LocationMatch::Unreachable(_))
 }
 
 #[test]
 fn what_was_on_the_machine_is_undone_on_the_machine() {
-    let nothing = Seen::default();
-    assert_eq!(standing(&machine(), &machine(), true, &[], &nothing), Standing::Here);
+    let nothing = PretendedView::default();
+    assert_eq!(location_match(&machine(), &machine(), true, &[], &nothing), LocationMatch::Here);
     // After a boot, also when disks got other numbers, or an update of the kernel gave its first network another one.
     let mut later = SessionLocation { directories: disk(9, [2, 20]), first_process: Some(2), ..machine() };
     later.namespaces.insert("net".into(), id(11));
-    assert_eq!(standing(&machine(), &later, false, &[], &nothing), Standing::Here);
+    assert_eq!(location_match(&machine(), &later, false, &[], &nothing), LocationMatch::Here);
     // Others may not even look at process 1.
     let without = |of: SessionLocation| SessionLocation { with_first_process: [].into(), ..of };
-    let blind = Seen { blind: true, ..Seen::default() };
+    let blind = PretendedView { blind: true, ..PretendedView::default() };
     for same_boot in [true, false] {
         assert_eq!(
-            standing(&without(machine()), &without(machine()), same_boot, &[], &blind),
-            Standing::Here
+            location_match(&without(machine()), &without(machine()), same_boot, &[], &blind),
+            LocationMatch::Here
         );
     }
     // A shell in a mount namespace with the same files, but for a folder that is covered there.
@@ -143,87 +143,106 @@ fn what_was_on_the_machine_is_undone_on_the_machine() {
     covered.namespaces.insert("mnt".into(), id(30));
     let folders = [("/srv/conf".to_owned(), id(40))];
     for (now, expected) in [(40, false), (41, true)] {
-        let seen = Seen::default().file("/srv/conf", now);
-        assert_eq!(unreachable(&standing(&machine(), &covered, true, &folders, &seen)), expected, "{now}");
+        let seen = PretendedView::default().file("/srv/conf", now);
+        assert_eq!(
+            unreachable(&location_match(&machine(), &covered, true, &folders, &seen)),
+            expected,
+            "{now}"
+        );
     }
 }
 
 #[test]
 fn a_network_namespace_is_entered_by_a_process_or_by_its_name() {
-    let process = || Seen::default().process(7, in_network());
+    let process = || PretendedView::default().process(7, in_network());
     let through_process = enter(None, Some(("/proc/7/ns/net", 50)));
     let through_name = |inode| enter(None, Some((NAMED, inode)));
     for (now, seen, expected) in [
         (machine(), process(), through_process),
-        (machine(), Seen::default().file(NAMED, 50), through_name(50)),
-        (in_network(), Seen::default().file(NAMED, 50), Standing::Here),
-        (in_network(), process(), Standing::Here),
+        (machine(), PretendedView::default().file(NAMED, 50), through_name(50)),
+        (in_network(), PretendedView::default().file(NAMED, 50), LocationMatch::Here),
+        (in_network(), process(), LocationMatch::Here),
         // Made anew under its name.
-        (machine(), Seen::default().file(NAMED, 55), through_name(55)),
-        (machine(), Seen::default(), Standing::FilesOnly),
+        (machine(), PretendedView::default().file(NAMED, 55), through_name(55)),
+        (machine(), PretendedView::default(), LocationMatch::FilesOnly),
         (
             machine(),
-            Seen { blind: true, ..Seen::default() },
-            Standing::Unreachable("its network is another namespace"),
+            PretendedView { blind: true, ..PretendedView::default() },
+            LocationMatch::Unreachable("its network is another namespace"),
         ),
     ] {
-        assert_eq!(standing(&in_network(), &now, true, &[], &seen), expected);
+        assert_eq!(location_match(&in_network(), &now, true, &[], &seen), expected);
     }
     // Its number is another one's now: nothing in there is as old as the session.
-    assert_eq!(standing(&in_network(), &in_network(), true, &[], &Seen::default()), Standing::FilesOnly);
-    let unnamed = |of: SessionLocation| SessionLocation { network_file: None, ..of };
-    let named_elsewhere = Seen::default().file("/run/netns/other", 50);
     assert_eq!(
-        standing(&unnamed(in_network()), &machine(), true, &[], &named_elsewhere),
-        Standing::FilesOnly
+        location_match(&in_network(), &in_network(), true, &[], &PretendedView::default()),
+        LocationMatch::FilesOnly
+    );
+    let unnamed = |of: SessionLocation| SessionLocation { network_file: None, ..of };
+    let named_elsewhere = PretendedView::default().file("/run/netns/other", 50);
+    assert_eq!(
+        location_match(&unnamed(in_network()), &machine(), true, &[], &named_elsewhere),
+        LocationMatch::FilesOnly
     );
     // After a boot only its name leads there.
-    assert_eq!(standing(&in_network(), &machine(), false, &[], &Seen::default()), Standing::FilesOnly);
     assert_eq!(
-        standing(&in_network(), &machine(), false, &[], &Seen::default().file(NAMED, 9)),
+        location_match(&in_network(), &machine(), false, &[], &PretendedView::default()),
+        LocationMatch::FilesOnly
+    );
+    assert_eq!(
+        location_match(&in_network(), &machine(), false, &[], &PretendedView::default().file(NAMED, 9)),
         through_name(9)
     );
     // The file that the namespace was mounted on.
-    let mut file = Seen::default();
+    let mut file = PretendedView::default();
     file.files.insert(NAMED.into(), FileId { device: 8, inode: 50 });
-    assert_eq!(standing(&in_network(), &machine(), true, &[], &file), Standing::FilesOnly);
+    assert_eq!(location_match(&in_network(), &machine(), true, &[], &file), LocationMatch::FilesOnly);
     // What was on the machine is not undone from in there, but entered through process 1.
-    let first = Seen::default().process(1, machine());
+    let first = PretendedView::default().process(1, machine());
     assert_eq!(
-        standing(&machine(), &in_network(), true, &[], &first),
+        location_match(&machine(), &in_network(), true, &[], &first),
         enter(None, Some(("/proc/1/ns/net", 1)))
     );
 }
 
 #[test]
 fn a_container_is_entered_or_left_alone() {
-    let alive = || Seen::default().process(500, container());
+    let alive = || PretendedView::default().process(500, container());
     let entered = enter(Some((500, 62)), Some(("/proc/500/ns/net", 60)));
-    assert_eq!(standing(&container(), &machine(), true, &[], &alive()), entered);
-    assert_eq!(standing(&container(), &container(), true, &[], &Seen::default()), Standing::Here);
+    assert_eq!(location_match(&container(), &machine(), true, &[], &alive()), entered);
+    assert_eq!(
+        location_match(&container(), &container(), true, &[], &PretendedView::default()),
+        LocationMatch::Here
+    );
     // Another one, which has the same numbers now that the first one is gone, and another disk.
     let reused =
         SessionLocation { directories: disk(91, [300, 320]), first_process: Some(9000), ..container() };
     for now in [machine(), reused.clone()] {
         for same_boot in [true, false] {
-            assert!(unreachable(&standing(&container(), &now, same_boot, &[], &Seen::default())), "{now:?}");
+            assert!(
+                unreachable(&location_match(&container(), &now, same_boot, &[], &PretendedView::default())),
+                "{now:?}"
+            );
         }
     }
-    let other = Seen::default().process(500, reused);
-    assert!(unreachable(&standing(&container(), &machine(), true, &[], &other)));
+    let other = PretendedView::default().process(500, reused);
+    assert!(unreachable(&location_match(&container(), &machine(), true, &[], &other)));
     // What was on the machine is not undone in a container that shares its journals, whatever it sees.
-    assert!(unreachable(&standing(&machine(), &container(), true, &[], &Seen::default())));
+    assert!(unreachable(&location_match(&machine(), &container(), true, &[], &PretendedView::default())));
 }
 
 #[test]
 fn a_container_that_was_started_anew_is_the_same_one() {
     let now = container_anew();
     for same_boot in [true, false] {
-        assert_eq!(standing(&container(), &now, same_boot, &[], &Seen::default()), Standing::Here);
+        assert_eq!(
+            location_match(&container(), &now, same_boot, &[], &PretendedView::default()),
+            LocationMatch::Here
+        );
     }
     // The journal of a directory that several share says nothing of the root.
     let shared = |of: SessionLocation| SessionLocation { root_of_journal: None, ..of };
-    let standing = standing(&shared(container()), &shared(now), true, &[], &Seen::default());
+    let standing = location_match(&shared(container()), &shared(now), true, &[], &PretendedView::default());
     assert!(unreachable(&standing));
 }
 
@@ -263,5 +282,8 @@ fn it_is_kept_in_journals() {
     let here = SessionLocation::of_this_process(std::path::Path::new("/var/lib/webdyno"), Some("local"));
     let folders = std::path::Path::new("/");
     assert!(here.has_our_pids() && here.directories.contains_key(folders.to_str().unwrap()));
-    assert_eq!(standing(&here, &here, true, &[], &Seen { blind: true, ..Seen::default() }), Standing::Here);
+    assert_eq!(
+        location_match(&here, &here, true, &[], &PretendedView { blind: true, ..PretendedView::default() }),
+        LocationMatch::Here
+    );
 }

@@ -5,8 +5,7 @@
 //! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
 
 use crate::change::action::{OldFile, in_base64};
-use crate::change::seams::tree;
-use crate::change::seams::tree::{PASSABLE, Tree, set_mode};
+use crate::change::seams::tree::{self, PASSABLE, Tree, set_mode};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -53,7 +52,7 @@ pub trait Disk: Send + Sync {
     }
 
     /// What is at a path, symbolic links not followed; `None` when nothing is.
-    fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
+    fn path_info(&self, path: &Path) -> io::Result<Option<PathInfo>>;
     /// Where a path leads with all symbolic links followed; `None` when that is nowhere.
     fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let _ = path;
@@ -112,7 +111,7 @@ pub trait LockedFile: Send {
 
 /// What was seen at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct PathInfo {
     /// What it is.
     pub kind: Kind,
     /// How many names it has.
@@ -215,7 +214,7 @@ impl Disk for RealDisk {
         }
     }
 
-    fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
+    fn path_info(&self, path: &Path) -> io::Result<Option<PathInfo>> {
         let found = match std::fs::symlink_metadata(path) {
             Ok(found) => found,
             Err(error) if is_nothing(&error) => return Ok(None),
@@ -227,7 +226,7 @@ impl Disk for RealDisk {
             kind if kind.is_symlink() => Kind::SymbolicLink,
             _ => Kind::Other,
         };
-        Ok(Some(Seen { kind, links_count: found.nlink() }))
+        Ok(Some(PathInfo { kind, links_count: found.nlink() }))
     }
 
     fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {

@@ -19,7 +19,7 @@ pub struct Entrance {
 /// Undoes journals from where their sessions were.
 pub trait Helper: Send + Sync {
     /// Undoes one journal there: all of it, or what was never kept. The caller does not hold the lock.
-    fn undo(&self, entrance: &Entrance, journal: &str, only_unkept: bool) -> Result<Interrupted>;
+    fn undo(&self, entrance: &Entrance, journal: &str, only_unkept: bool) -> Result<RollbackOutcome>;
 }
 
 impl Entrance {
@@ -32,7 +32,7 @@ impl Entrance {
 
 /// What became of sessions that were cut off.
 #[derive(Debug, Default)]
-pub struct Interrupted {
+pub struct RollbackOutcome {
     /// One line for each thing that was done.
     pub lines: Vec<String>,
     /// What could not be done, or was left alone.

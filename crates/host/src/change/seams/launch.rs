@@ -8,9 +8,8 @@
 
 use crate::change::action::{Launch, Launched};
 use crate::change::seams::processes;
-use crate::os::cancellation::Abandoned;
-use crate::os::process;
-use crate::os::process::{ProcessName, wait_until};
+use crate::os::cancellation::Cancellation;
+use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::spawn::spawn;
 use crate::os::{procfs, timeouts};
 use std::io::Read;
@@ -24,17 +23,17 @@ use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
 /// How much of a program's complaints is kept.
-const COMPLAINT_BYTES_MAX: usize = 4096;
+const STDERR_BYTES_MAX: usize = 4096;
 
 /// How often it is looked whether it answers.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A program that was started here.
 pub struct Running {
     /// The process that was started; the program may have left it.
     child: Child,
-    complaints: Arc<Mutex<Vec<u8>>>,
-    abandoned: Abandoned,
+    stderr_text: Arc<Mutex<Vec<u8>>>,
+    cancellation: Cancellation,
 }
 
 /// Refuses what cannot be launched, before anything is written or started.
@@ -86,12 +85,12 @@ pub fn start(launch: &Launch) -> Result<Running> {
     }
     let inherited = launch.surroundings.as_ref().and_then(|surroundings| surroundings.inherited.as_ref());
     let mut child = spawn(&mut command, inherited).map_err(|error| io_error("run", program, &error))?;
-    let complaints = Arc::new(Mutex::new(vec![]));
+    let stderr_text = Arc::new(Mutex::new(vec![]));
     if let Some(stderr) = child.stderr.take() {
-        let complaints = Arc::clone(&complaints);
-        std::thread::spawn(move || collect(stderr, &complaints));
+        let stderr_text = Arc::clone(&stderr_text);
+        std::thread::spawn(move || collect(stderr, &stderr_text));
     }
-    Ok(Running { child, complaints, abandoned: Abandoned::default() })
+    Ok(Running { child, stderr_text, cancellation: Cancellation::default() })
 }
 
 fn wait_until_ready(
@@ -123,8 +122,8 @@ fn wait_until_ready(
         if is_gone || start.elapsed() > timeouts::LAUNCH {
             return Err(running.not_ready(launch, known.is_some()));
         }
-        running.abandoned.check()?;
-        std::thread::sleep(LOOK_EVERY);
+        running.cancellation.check()?;
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -190,12 +189,12 @@ fn answers(port: u16) -> bool {
 }
 
 /// Reads to the end, and keeps the beginning.
-fn collect(mut stderr: ChildStderr, complaints: &Mutex<Vec<u8>>) {
+fn collect(mut stderr: ChildStderr, stderr_text: &Mutex<Vec<u8>>) {
     let mut buffer = [0_u8; 1024];
     while let Ok(count) = stderr.read(&mut buffer) {
         let Some(read) = buffer.get(..count).filter(|read| !read.is_empty()) else { return };
-        let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = COMPLAINT_BYTES_MAX.saturating_sub(kept.len());
+        let mut kept = stderr_text.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = STDERR_BYTES_MAX.saturating_sub(kept.len());
         kept.extend(read.iter().take(room));
     }
 }
@@ -203,8 +202,8 @@ fn collect(mut stderr: ChildStderr, complaints: &Mutex<Vec<u8>>) {
 impl Running {
     fn failed(&self, launch: &Launch, status: ExitStatus) -> UserError {
         // What it wrote last may still be on its way through the pipe.
-        wait_until(Duration::from_millis(200), || self.said().is_some());
-        self.told(format!("`{}` did not start: {status}", launch.command.join(" ")))
+        wait_until(Duration::from_millis(200), || self.stderr_so_far().is_some());
+        self.with_stderr(format!("`{}` did not start: {status}", launch.command.join(" ")))
     }
 
     fn not_ready(&self, launch: &Launch, known: bool) -> UserError {
@@ -212,27 +211,27 @@ impl Running {
             true => format!("does not answer on port {}", launch.port),
             false => format!("did not write {}", launch.pid_file),
         };
-        self.told(format!("`{}` {what}", launch.command.join(" ")))
+        self.with_stderr(format!("`{}` {what}", launch.command.join(" ")))
     }
 
-    fn told(&self, message: String) -> UserError {
+    fn with_stderr(&self, message: String) -> UserError {
         let error = UserError::cannot_run(message);
-        match self.said() {
+        match self.stderr_so_far() {
             Some(text) => error.hint(format!("it says: {text}")),
             None => error,
         }
     }
 
-    fn said(&self) -> Option<String> {
-        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+    fn stderr_so_far(&self) -> Option<String> {
+        let kept = self.stderr_text.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept).trim().to_owned();
         (!text.is_empty()).then_some(text)
     }
 }
 
 impl processes::Running for Running {
-    fn give_up_when(&mut self, abandoned: &Abandoned) {
-        self.abandoned = abandoned.clone();
+    fn cancel_with(&mut self, cancellation: &Cancellation) {
+        self.cancellation = cancellation.clone();
     }
 
     fn wait_until_ready(
@@ -243,8 +242,8 @@ impl processes::Running for Running {
         wait_until_ready(launch, self, found)
     }
 
-    fn complaint(&self) -> Option<String> {
-        self.said()
+    fn stderr_text(&self) -> Option<String> {
+        self.stderr_so_far()
     }
 
     fn end(&mut self) -> bool {
@@ -267,25 +266,16 @@ mod tests {
     use crate::change::seams::processes::Running as _;
     use std::net::TcpListener;
 
-    fn header() -> Header {
-        Header {
-            id: "x".into(),
-            order: 1,
-            started_at_us: 0,
-            boot_id: None,
-            machine_id: None,
-            tool: None,
-            agent: ProcessName::this().unwrap(),
-            what: "test".into(),
-            location: None,
-        }
-    }
-
     /// A program that writes its pid, and a port that answers (held by the test, as shells cannot listen).
     fn launch(folder: &Path, script: &str, port: u16) -> Launch {
         let pid_file = folder.join("pid").to_str().unwrap().to_owned();
         let script = script.replace("PID", &pid_file);
         Launch::new(vec!["/bin/sh".into(), "-c".into(), script], pid_file, port)
+    }
+
+    /// A session that began before everything that is launched here.
+    fn session_agent() -> ProcessName {
+        ProcessName::this().unwrap()
     }
 
     #[test]
@@ -303,10 +293,13 @@ mod tests {
         .unwrap();
         let found = found.unwrap();
         assert_eq!(found.group, Some(found.process.pid));
-        assert!(stop(&launch, Some(found), &header()).unwrap());
+        assert!(stop(&launch, Some(found), session_agent()).unwrap());
         running.end();
         assert!(!found.process.is_alive());
-        assert!(!stop(&launch, Some(found), &header()).unwrap(), "the second time there is nothing to stop");
+        assert!(
+            !stop(&launch, Some(found), session_agent()).unwrap(),
+            "the second time there is nothing to stop"
+        );
     }
 
     #[test]
@@ -315,12 +308,13 @@ mod tests {
         let launch = launch(folder.path(), "while :; do sleep 0.1; done", 1);
         let mut running = start(&launch).unwrap();
         let name = ProcessName::of(running.child.id()).unwrap();
-        assert!(wait_until(Duration::from_secs(5), || !search(&launch, &header()).is_empty()));
-        let found: Vec<_> = search(&launch, &header()).into_iter().map(|launched| launched.process).collect();
+        assert!(wait_until(Duration::from_secs(5), || !search(&launch, session_agent()).is_empty()));
+        let found: Vec<_> =
+            search(&launch, session_agent()).into_iter().map(|launched| launched.process).collect();
         assert_eq!(found, [name]);
-        let younger = Header { agent: ProcessName { start_ticks: u64::MAX, ..header().agent }, ..header() };
-        assert_eq!(search(&launch, &younger), [], "what ran before the session is not its own");
-        assert!(stop(&launch, None, &header()).unwrap());
+        let younger = ProcessName { start_ticks: u64::MAX, ..session_agent() };
+        assert_eq!(search(&launch, younger), [], "what ran before the session is not its own");
+        assert!(stop(&launch, None, session_agent()).unwrap());
         running.end();
         assert!(!name.is_alive());
     }

@@ -14,7 +14,7 @@ pub mod tree;
 
 use crate::change::seams::disk::{Disk, RealDisk};
 use crate::change::seams::helper::Helper;
-use crate::change::seams::processes::World;
+use crate::change::seams::processes::System;
 use crate::change::seams::services::Programs;
 use crate::change::seams::state_dir::StateDir;
 use crate::change::seams::this_machine::ThisMachine;
@@ -30,7 +30,7 @@ pub struct Tools {
     /// The seam to the services.
     pub programs: Arc<dyn Programs>,
     /// The seam to processes and clocks.
-    pub world: Arc<dyn World>,
+    pub system: Arc<dyn System>,
     /// Undoes what belongs to other namespaces; `None` where these are not entered.
     pub helper: Option<Arc<dyn Helper>>,
     /// With which words of `--server` this agent was reached; `None` when nobody said so.
@@ -49,7 +49,7 @@ impl Tools {
             state,
             disk: Arc::new(RealDisk),
             programs,
-            world: Arc::new(ThisMachine),
+            system: Arc::new(ThisMachine),
             helper: None,
             server: None,
         }

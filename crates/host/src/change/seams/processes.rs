@@ -1,14 +1,14 @@
 //! The seam to processes and clocks: who runs, which boot this is, what time it is, and programs that are started for a
-//! session. Tests bring a pretended world, in which waiting takes no time and anything may end.
+//! session. Tests bring a simulated system, in which waiting takes no time and anything may end.
 
 use crate::change::action::{Launch, Launched};
 use crate::change::seams::claim::Claimed;
 use crate::change::seams::init_system::Booting;
 use crate::change::seams::session_location::SessionLocation;
 use crate::change::seams::state_dir::StateDir;
-use crate::os::cancellation::Abandoned;
+use crate::os::cancellation::Cancellation;
 use crate::os::process::ProcessName;
-use crate::probes::site::{Answer, Asker};
+use crate::probes::site::{Answer, SiteClient};
 use crate::services::sysctl::space::NetSpace;
 use std::io;
 use std::net::SocketAddr;
@@ -19,10 +19,10 @@ use webdyno_model::change::SiteProbe;
 use webdyno_model::service::FileId;
 
 /// How often something is looked at while it is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Processes and clocks.
-pub trait World: Send + Sync {
+pub trait System: Send + Sync {
     /// This process.
     fn this_process(&self) -> Result<ProcessName>;
     /// Whether a process of this boot still runs.
@@ -79,7 +79,7 @@ pub trait World: Send + Sync {
     fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, agent: ProcessName) -> Result<bool>;
 
     /// Asks a site something, as its clients do. Where there is no network nothing answers.
-    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+    fn request_site(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
         let _ = (address, probe, at_most);
         Err(io::ErrorKind::ConnectionRefused.into())
     }
@@ -112,25 +112,25 @@ pub trait World: Send + Sync {
             if self.monotonic().saturating_sub(start) >= at_most {
                 return false;
             }
-            self.pause(LOOK_EVERY);
+            self.pause(POLL_INTERVAL);
         }
     }
 }
 
 /// What compares a site's responses through this network and by this clock.
-pub fn site_asker(world: &dyn World) -> Asker<'_> {
-    Asker::new(
-        |address, probe, at_most| world.ask(address, probe, at_most),
-        || world.monotonic(),
-        |time| world.pause(time),
+pub fn site_client(system: &dyn System) -> SiteClient<'_> {
+    SiteClient::new(
+        |address, probe, at_most| system.request_site(address, probe, at_most),
+        || system.monotonic(),
+        |time| system.pause(time),
     )
 }
 
 /// A program that was started here.
 pub trait Running: Send {
     /// Waiting ends with an error once this is set.
-    fn give_up_when(&mut self, abandoned: &Abandoned) {
-        let _ = abandoned;
+    fn cancel_with(&mut self, cancellation: &Cancellation) {
+        let _ = cancellation;
     }
     /// Waits until the program has written its pid file and answers; `found` hears of its process as soon as it is known.
     fn wait_until_ready(
@@ -139,7 +139,7 @@ pub trait Running: Send {
         found: &mut dyn FnMut(Launched) -> Result<()>,
     ) -> Result<()>;
     /// What it said on its standard error so far; `None` for nothing.
-    fn complaint(&self) -> Option<String> {
+    fn stderr_text(&self) -> Option<String> {
         None
     }
     /// Ends and reaps the process that was started; the program may have left it. Whether it still ran.

@@ -154,7 +154,7 @@ pub fn private_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
     let told = |error: io::Error| state_error("create the directory", path, &error);
     let mut missing = vec![];
     for folder in path.ancestors() {
-        if disk.look(folder).map_err(told)?.is_some() {
+        if disk.path_info(folder).map_err(told)?.is_some() {
             break;
         }
         missing.push(folder);

@@ -4,7 +4,7 @@ use crate::change::action::{Launch, Launched, Served};
 use crate::change::seams::claim::{self, Claimed};
 use crate::change::seams::init_system::Booting;
 use crate::change::seams::launch;
-use crate::change::seams::processes::{Running, World};
+use crate::change::seams::processes::{Running, System};
 use crate::change::seams::services::Programs;
 use crate::change::seams::session_location::SessionLocation;
 use crate::change::seams::state_dir::StateDir;
@@ -54,7 +54,7 @@ impl Programs for ThisMachine {
     }
 }
 
-impl World for ThisMachine {
+impl System for ThisMachine {
     fn this_process(&self) -> Result<ProcessName> {
         ProcessName::this()
     }
@@ -120,8 +120,8 @@ impl World for ThisMachine {
         launch::stop(launch, launched, agent)
     }
 
-    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
-        site::ask(address, probe, at_most)
+    fn request_site(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+        site::request(address, probe, at_most)
     }
 
     fn sysctl_space(&self, name: &str) -> Option<NetSpace> {

@@ -11,8 +11,7 @@ pub(super) mod sysctl;
 
 use crate::change::action::{Action, Launch, OldFile, WriteFile};
 use crate::change::boot;
-use crate::change::file;
-use crate::change::file::Replaced;
+use crate::change::file::{self, Replaced};
 use crate::change::journal::Journal;
 use crate::change::journal::history::{Entry, Header, Record, served};
 use crate::change::seams::Tools;
@@ -62,7 +61,7 @@ pub struct Report {
 /// Undoes what is outstanding in a journal, from an action on.
 pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut RunningPrograms) -> Report {
     let mut undo = Undo::new(journal, tools, scope);
-    undo.ask();
+    undo.refuse_harmful();
     undo.files();
     undo.sysctls();
     undo.temporaries();
@@ -126,7 +125,7 @@ impl Undo<'_> {
     }
 
     fn is_same_boot(&self) -> bool {
-        self.journal.history().is_same_boot(self.tools.world.as_ref())
+        self.journal.history().is_same_boot(self.tools.system.as_ref())
     }
 
     fn touched(&mut self, write: &WriteFile) -> &mut Touched {
@@ -370,7 +369,7 @@ impl Undo<'_> {
         // After a boot nothing of it runs, and its pids are others' by now.
         let mut stopped = false;
         if self.is_same_boot() {
-            stopped = self.tools.world.stop_launched(launch, entry.launched, header.agent)?;
+            stopped = self.tools.system.stop_launched(launch, entry.launched, header.agent)?;
             stopped |= running.is_some_and(|mut running| running.end());
         }
         let program = launch.command.first().map_or("a program", String::as_str);

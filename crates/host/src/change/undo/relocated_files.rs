@@ -8,8 +8,7 @@
 //! package's that waits beside it), rpm(8) (`.rpmsave`, `.rpmorig`, `.rpmnew`), pacman(8) (`.pacsave`, `.pacorig`).
 
 use crate::change::action::WriteFile;
-use crate::change::seams::disk::folder_of;
-use crate::change::seams::disk::{Disk, Kind};
+use crate::change::seams::disk::{Disk, Kind, folder_of};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
@@ -97,7 +96,7 @@ impl Known<'_> {
 
 /// Looks for the file of a path. An error when the disk cannot be read.
 pub fn find(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Found> {
-    match disk.look(path)?.map(|seen| seen.kind) {
+    match disk.path_info(path)?.map(|seen| seen.kind) {
         Some(Kind::SymbolicLink) => return behind_link(disk, path, known),
         Some(Kind::File) | None => {}
         Some(Kind::Directory | Kind::Other) => return Ok(lost("is no file any more")),
@@ -108,8 +107,8 @@ pub fn find(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Found
         Err(error) => return Err(error),
     };
     let here = Found { files: vec![(path.to_owned(), now.clone())], ..Found::default() };
-    if now.is_none() && disk.look(folder_of(path))?.is_none() {
-        return moved(disk, path, known).map(|moved| moved.unwrap_or(here));
+    if now.is_none() && disk.path_info(folder_of(path))?.is_none() {
+        return find_relocated(disk, path, known).map(|moved| moved.unwrap_or(here));
     }
     if known.is_known(now.as_deref()) {
         return Ok(here);
@@ -142,7 +141,7 @@ fn behind_link(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Fo
 
 /// The directory is gone: it may have another name, or be a part of another one. All files of the same name that hold what
 /// we wrote stand for it; else one that holds the original, which then is restored already.
-fn moved(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Option<Found>> {
+fn find_relocated(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Option<Found>> {
     let (Some(start), Some(name)) = (existing(disk, path)?, path.file_name()) else { return Ok(None) };
     let mut queue = VecDeque::from([(start, 0)]);
     let (mut ours, mut restored) = (vec![], vec![]);
@@ -153,7 +152,7 @@ fn moved(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Option<F
         for entry in names {
             entries_count += 1;
             let here = folder.join(&entry);
-            let Some(seen) = disk.look(&here).ok().flatten() else { continue };
+            let Some(seen) = disk.path_info(&here).ok().flatten() else { continue };
             if seen.kind == Kind::Directory && depth < DEPTH_MAX {
                 queue.push_back((here, depth + 1));
                 continue;
@@ -177,7 +176,7 @@ fn moved(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Option<F
 /// The innermost directory of a path that is still there. Not the root: who lost all of `/etc` is not searched for.
 fn existing(disk: &dyn Disk, path: &Path) -> io::Result<Option<PathBuf>> {
     for folder in path.ancestors().skip(1) {
-        if disk.look(folder)?.is_some_and(|seen| seen.kind == Kind::Directory) {
+        if disk.path_info(folder)?.is_some_and(|seen| seen.kind == Kind::Directory) {
             return Ok((folder.parent().is_some()).then(|| folder.to_owned()));
         }
     }
@@ -190,7 +189,7 @@ fn set_aside(disk: &dyn Disk, path: &Path, known: &Known<'_>) -> io::Result<Opti
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         let aside = PathBuf::from(name);
-        let is_file = disk.look(&aside)?.is_some_and(|seen| seen.kind == Kind::File);
+        let is_file = disk.path_info(&aside)?.is_some_and(|seen| seen.kind == Kind::File);
         if is_file && disk.read(&aside).ok().flatten().is_some_and(|file| known.is_ours(&file.sha256)) {
             return Ok(Some(aside));
         }

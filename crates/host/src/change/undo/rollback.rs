@@ -6,13 +6,12 @@
 use crate::change::action::Action;
 use crate::change::journal::claim::Claims;
 use crate::change::journal::history::{ClosedBy, Entry, History, Record, served};
-use crate::change::journal::lock;
-use crate::change::journal::lock::Lock;
+use crate::change::journal::lock::{self, Lock};
 use crate::change::journal::{self, Journal};
-use crate::change::location::{self, Standing};
+use crate::change::location::{self, LocationMatch};
 use crate::change::seams::Tools;
-use crate::change::seams::helper::Interrupted;
-use crate::change::seams::processes::World;
+use crate::change::seams::helper::RollbackOutcome;
+use crate::change::seams::processes::System;
 use crate::change::seams::state_dir::StateDir;
 use crate::change::undo::relocated_files::{CHANGED, left_alone};
 use crate::change::undo::{Scope, stop_launched, sysctl, undo};
@@ -56,12 +55,12 @@ pub fn pending(state: &StateDir) -> Result<Vec<PendingJournal>> {
 pub fn pending_with(tools: &Tools) -> Result<Vec<PendingJournal>> {
     let mut found = vec![];
     for (path, read) in journal::read_here(tools)? {
-        found.extend(pending_in(path, &read?, tools.world.as_ref()));
+        found.extend(pending_in(path, &read?, tools.system.as_ref()));
     }
     Ok(found)
 }
 
-fn pending_in(path: PathBuf, history: &History, world: &dyn World) -> Option<PendingJournal> {
+fn pending_in(path: PathBuf, history: &History, system: &dyn System) -> Option<PendingJournal> {
     let header = history.header.as_ref()?;
     (!history.is_settled()).then(|| PendingJournal {
         id: header.id.clone(),
@@ -69,8 +68,8 @@ fn pending_in(path: PathBuf, history: &History, world: &dyn World) -> Option<Pen
         what: header.what.clone(),
         started_at_us: header.started_at_us,
         kept: !history.has_unkept(),
-        tool_is_alive: history.tool_is_alive(world),
-        guardian_is_alive: history.guardian_is_alive(world),
+        tool_is_alive: history.tool_is_alive(system),
+        guardian_is_alive: history.guardian_is_alive(system),
     })
 }
 
@@ -84,7 +83,7 @@ pub fn rollback_all(state: &StateDir) -> Result<Vec<String>> {
 /// [`rollback_all`] with given seams.
 pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
     let is_over = |history: &History| history.is_settled() && !history.is_open();
-    let is_done = |history: &History| is_over(history) && !has_untold_conflicts(history);
+    let is_done = |history: &History| is_over(history) && !has_unreported_conflicts(history);
     if journal::read_here(tools)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
         return Ok(vec![]);
     }
@@ -96,7 +95,7 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
     for (path, read) in journal::read_here(tools)?.into_iter().rev() {
         match read {
             Ok(history) if is_done(&history) => {}
-            Ok(history) if is_over(&history) => problems.push(tell_conflicts(&path, &history, tools)),
+            Ok(history) if is_over(&history) => problems.push(conflicts_error(&path, &history, tools)),
             Ok(history) if !waiting.is_disjoint(&files_of(&history)) => {
                 waiting.extend(files_of(&history));
                 problems.push(after_a_later_one(&history));
@@ -139,20 +138,20 @@ fn after_a_later_one(history: &History) -> UserError {
 
 /// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. A session
 /// that is at work, be it on its own end, is left to itself.
-pub fn undo_interrupted(state: &StateDir) -> Result<Interrupted> {
+pub fn undo_interrupted(state: &StateDir) -> Result<RollbackOutcome> {
     undo_interrupted_with(&Tools::of_this_machine(state.clone()))
 }
 
 /// [`undo_interrupted`] with given seams.
-pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
-    let world = tools.world.as_ref();
-    let is_cut_off = |history: &History| history.is_open() && !history.guardian_is_alive(world);
+pub fn undo_interrupted_with(tools: &Tools) -> Result<RollbackOutcome> {
+    let system = tools.system.as_ref();
+    let is_cut_off = |history: &History| history.is_open() && !history.guardian_is_alive(system);
     if !journal::read_here(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
-        return Ok(Interrupted::default());
+        return Ok(RollbackOutcome::default());
     }
-    let mut lock = take_unless_at_work(tools)?;
+    let mut lock = lock_unless_busy(tools)?;
     if lock.is_none() {
-        return Ok(Interrupted::default());
+        return Ok(RollbackOutcome::default());
     }
     let mut lines = vec![];
     let mut problems = vec![];
@@ -170,16 +169,16 @@ pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
         unfinished |= journal::read(&path, tools.disk.as_ref()).is_ok_and(|history| history.has_unkept());
     }
     let problem = problems.split_first().map(|(first, more)| joined(first, more, &[]));
-    Ok(Interrupted { lines, problem, unfinished })
+    Ok(RollbackOutcome { lines, problem, unfinished })
 }
 
 /// A guardian has nobody to tell what it left alone.
-fn has_untold_conflicts(history: &History) -> bool {
-    history.closed == Some(ClosedBy::Guardian) && !history.told && !history.conflicts.is_empty()
+fn has_unreported_conflicts(history: &History) -> bool {
+    history.closed == Some(ClosedBy::Guardian) && !history.reported && !history.conflicts.is_empty()
 }
 
 /// The error that tells, once, what a guardian left alone.
-fn tell_conflicts(path: &Path, history: &History, tools: &Tools) -> UserError {
+fn conflicts_error(path: &Path, history: &History, tools: &Tools) -> UserError {
     // That it is told again next time, when this cannot be written, harms nobody.
     let _ = Journal::open(path, &tools.disk).and_then(|mut journal| journal.append(Record::Told));
     UserError::cannot_run(joined_conflicts(history))
@@ -230,10 +229,10 @@ fn placed(
         *lock = Some(Lock::take(tools, WHAT)?);
     }
     let entrance = match location::of_journal(history, tools)? {
-        Standing::Here => return one(path, tools, extent, true),
-        Standing::FilesOnly => return one(path, tools, extent, false),
-        Standing::There(entrance) => entrance,
-        Standing::Unreachable(what) => return Err(UserError::cannot_run(what)),
+        LocationMatch::Here => return one(path, tools, extent, true),
+        LocationMatch::FilesOnly => return one(path, tools, extent, false),
+        LocationMatch::There(entrance) => entrance,
+        LocationMatch::Unreachable(what) => return Err(UserError::cannot_run(what)),
     };
     let Some(helper) = &tools.helper else {
         return Err(UserError::cannot_run("nobody enters other namespaces"));
@@ -254,7 +253,7 @@ fn placed(
 }
 
 /// Undoes one journal for somebody who came here for it.
-pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<Interrupted> {
+pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<RollbackOutcome> {
     let path = tools.state.journal(id);
     let mut lock = Some(take_over(tools)?);
     let history = journal::read(&path, tools.disk.as_ref())?;
@@ -263,7 +262,7 @@ pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<Interrupte
     let tools = Tools { helper: None, ..tools.clone() };
     let (lines, problem) = placed(&path, &history, &tools, extent, &mut lock)?;
     let unfinished = journal::read(&path, tools.disk.as_ref()).is_ok_and(|history| history.has_unkept());
-    Ok(Interrupted { lines, problem, unfinished })
+    Ok(RollbackOutcome { lines, problem, unfinished })
 }
 
 /// Undoes one journal, and closes it if nothing is left that a further attempt could do. Without `services` only its
@@ -330,11 +329,11 @@ fn joined(first: &UserError, more: &[UserError], lines: &[String]) -> UserError 
 
 /// Takes the lock unless somebody is at work. A killed process is seen as ended before the kernel drops its lock, with
 /// its last thread and with the child that it was just starting.
-fn take_unless_at_work(tools: &Tools) -> Result<Option<Lock>> {
+fn lock_unless_busy(tools: &Tools) -> Result<Option<Lock>> {
     if let Some(lock) = Lock::try_take(tools, WHAT)? {
         return Ok(Some(lock));
     }
-    let lives = lock::holder(tools).is_none_or(|holder| tools.world.is_running(holder.process));
+    let lives = lock::holder(tools).is_none_or(|holder| tools.system.is_running(holder.process));
     Lock::wait(tools, WHAT, if lives { lock::HANDOVER } else { ENDING_TIME_MAX })
 }
 
@@ -344,13 +343,13 @@ fn take_over(tools: &Tools) -> Result<Lock> {
         return Ok(lock);
     }
     let holder = lock::holder(tools);
-    let world = tools.world.as_ref();
+    let system = tools.system.as_ref();
     let orphan = || {
         let all = journal::read_here(tools).ok()?;
         let histories = all.into_iter().filter_map(|(_, read)| read.ok());
         let mut alive =
-            histories.filter(|history| history.closed.is_none() && history.guardian_is_alive(world));
-        alive.find(|history| !history.tool_is_alive(world)).and_then(|history| history.header)
+            histories.filter(|history| history.closed.is_none() && history.guardian_is_alive(system));
+        alive.find(|history| !history.tool_is_alive(system)).and_then(|history| history.header)
     };
     if orphan().is_none() {
         // The tool lives: its session goes on, and ends in good order.
@@ -362,7 +361,7 @@ fn take_over(tools: &Tools) -> Result<Lock> {
     if let Some(header) =
         orphan().filter(|header| holder.is_some_and(|holder| holder.process == header.agent))
     {
-        world.end_process(header.agent, None, Duration::from_secs(2))?;
+        system.end_process(header.agent, None, Duration::from_secs(2))?;
     }
     Lock::wait(tools, WHAT, ENDING_TIME_MAX)?.ok_or_else(|| lock::held_by(lock::holder(tools).as_ref()))
 }
@@ -410,20 +409,20 @@ pub fn notice_with(tools: &Tools) -> Option<String> {
             ));
         }
     }
-    let untold = |history: &History| history.closed == Some(ClosedBy::Guardian) && !history.told;
+    let untold = |history: &History| history.closed == Some(ClosedBy::Guardian) && !history.reported;
     let (path, _) = all.iter().find(|(_, read)| read.as_ref().is_ok_and(untold))?;
-    tell(tools, path)
+    guardian_report(tools, path)
 }
 
 /// Whether the guardian of a session still lives. One in another pid namespace is not seen, but for the lock that it holds.
 fn may_be_at_work(history: &History, tools: &Tools) -> bool {
-    let world = tools.world.as_ref();
-    history.guardian_is_alive(world)
-        || history.has_other_pids(world) && Lock::try_take(tools, WHAT).is_ok_and(|lock| lock.is_none())
+    let system = tools.system.as_ref();
+    history.guardian_is_alive(system)
+        || history.has_other_pids(system) && Lock::try_take(tools, WHAT).is_ok_and(|lock| lock.is_none())
 }
 
 /// Tells of a guardian's work, and remembers that it was told; not while a session is at work on the journals.
-fn tell(tools: &Tools, path: &Path) -> Option<String> {
+fn guardian_report(tools: &Tools, path: &Path) -> Option<String> {
     let _lock = Lock::try_take(tools, "webdyno").ok()??;
     let mut journal = Journal::open(path, &tools.disk).ok()?;
     journal.append(Record::Told).ok()?;

@@ -4,8 +4,7 @@
 //! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before;
 //! only what it surely never read is put back without.
 
-use crate::change::action::is_read_at_boot_only;
-use crate::change::action::{Action, Activate, Served, WriteFile};
+use crate::change::action::{Action, Activate, Served, WriteFile, is_read_at_boot_only};
 use crate::change::journal::history::{Entry, Record, served};
 use crate::change::live_traffic_policy;
 use crate::change::undo::{Chain, Undo};
@@ -47,7 +46,7 @@ impl Undo<'_> {
 
     /// Asks each service whether it can be put back without harm to those who use it; else it is left as it is, and stays
     /// to be undone.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn refuse_harmful(&mut self) {
         if !self.scope.services {
             return;
         }
@@ -240,7 +239,7 @@ impl Undo<'_> {
             ApplyClass::Restart => "restarted",
             _ => "reloaded",
         };
-        self.report.lines.push(format!("{how} {service} {}", told(&activated)));
+        self.report.lines.push(format!("{how} {service} {}", activation_text(&activated)));
         if class != as_planned {
             let left = live_traffic_policy::left(known, &running, &touched.activations);
             self.report.lines.extend(left.iter().cloned());
@@ -294,7 +293,7 @@ fn missed(outage_us: Option<u64>) -> String {
 }
 
 /// What runs now, and what came of it, as the end of a line.
-fn told(activated: &Activation) -> String {
+fn activation_text(activated: &Activation) -> String {
     let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
     format!("(pid {}){}{unsettled}", activated.control.pid, missed(activated.outage_us))
 }

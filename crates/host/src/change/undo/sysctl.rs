@@ -38,10 +38,10 @@ impl Undo<'_> {
         if self.is_gone_with_boot(chain) {
             return self.sysctl_undone(chain);
         }
-        let world = Arc::clone(&self.tools.world);
+        let system = Arc::clone(&self.tools.system);
         let told =
             |error| io_error("restore", name, &error).hint("remove the cause, then run `webdyno rollback`");
-        let Some(now) = world.read_sysctl(name, space.as_ref()).map_err(told)? else {
+        let Some(now) = system.read_sysctl(name, space.as_ref()).map_err(told)? else {
             self.report.lines.push(format!("{name} is gone with its network namespace"));
             return self.sysctl_undone(chain);
         };
@@ -54,7 +54,7 @@ impl Undo<'_> {
                     UserError::cannot_run(why).hint("run `webdyno rollback` when less of it is in use")
                 );
             }
-            world.write_sysctl(name, space.as_ref(), target).map_err(told)?;
+            system.write_sysctl(name, space.as_ref(), target).map_err(told)?;
             self.report.lines.push(format!("restored {name} to {target}"));
         }
         if target == before {
@@ -83,7 +83,7 @@ impl Undo<'_> {
         space: Option<&sysctl::space::NetSpace>,
     ) -> Option<String> {
         let (used, words) = sysctl::in_use(name).filter(|_| self.scope.live_traffic)?;
-        let used: f64 = self.tools.world.read_sysctl(used, space).ok()??.parse().ok()?;
+        let used: f64 = self.tools.system.read_sysctl(used, space).ok()??.parse().ok()?;
         (back.parse::<f64>().ok()? < used).then(|| format!("{used} {words}"))
     }
 

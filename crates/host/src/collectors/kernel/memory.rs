@@ -5,7 +5,7 @@
 //! memory.oom_control). A group is limited by each group above it as well: the smallest limit binds, and usage is
 //! read where that limit is. `/proc/vmstat` counts pages.
 
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::control_group::{Controller, Finder, Group, by_hand};
 use crate::os::key_values::{meminfo_bytes, value_of};
 use crate::os::procfs;
@@ -258,7 +258,7 @@ impl Collector for Memory {
         match target.service_pid.map_or(Ok(GroupMemory::default()), |pid| self.group(pid, total)) {
             Ok(group) => group_values(group, total, &mut reading),
             // Without its group the limit is not known: the machine's would be a guess.
-            Err(error) => reading.problem(told("read", "the control group of the service", &error)),
+            Err(error) => reading.problem(io_error_text("read", "the control group of the service", &error)),
         }
         reading
     }

@@ -5,7 +5,7 @@
 //! is not read; for a group it is time in which all of it waited, for other groups or for its quota. Groups have the same files in version 2 (cgroup-v2.rst: cpu.pressure, memory.pressure, io.pressure).
 //! Kernels before 4.20, and those started with psi=0, have none.
 
-use crate::collectors::{Collector, Metric, Reading, Target, counter, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, io_error_text};
 use crate::os::control_group::Finder;
 use crate::os::procfs;
 use std::io;
@@ -107,7 +107,7 @@ impl Collector for Pressure {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     reading.lacks(format!("pressure.{resource}"), "it is switched off", SWITCHED_OFF);
                 }
-                Err(error) => reading.problem(told("read", &path, &error)),
+                Err(error) => reading.problem(io_error_text("read", &path, &error)),
             }
         }
         if let Some(pid) = target.service_pid {

@@ -90,7 +90,7 @@ impl Collector for Softnet {
         self.changes.only(reading, |name| name.matches('.').count() > 1)
     }
 
-    fn unheard(&mut self) {
+    fn mark_undelivered(&mut self) {
         self.changes = Changes::default();
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::collectors::network::{Place, Whereabouts};
 use crate::collectors::on_change::{Changes, on_change};
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::procfs;
 use std::io;
 
@@ -102,7 +102,7 @@ fn read(place: Place, prefix: &str, reading: &mut Reading) {
                 "a kernel with CONFIG_NF_CONNTRACK_PROCFS",
             );
         }
-        Err(error) => reading.problem(told("read", &path, &error)),
+        Err(error) => reading.problem(io_error_text("read", &path, &error)),
     }
 }
 
@@ -150,7 +150,7 @@ impl Collector for Conntrack {
         self.changes.only(reading, |name| !name.ends_with("entries_count"))
     }
 
-    fn unheard(&mut self) {
+    fn mark_undelivered(&mut self) {
         self.changes = Changes::default();
     }
 }
@@ -190,7 +190,7 @@ entries  clashres found new invalid ignore delete chainlength insert insert_fail
     #[test]
     fn of_a_service_that_is_gone_nothing_is_told() {
         let mut conntrack = Conntrack::default();
-        conntrack.whereabouts.elsewhere = Some(u32::MAX);
+        conntrack.whereabouts.other_namespace_pid = Some(u32::MAX);
         let target = Target { service_pid: Some(u32::MAX), ..Target::default() };
         let reading = conntrack.read(&target);
         assert!(reading.values.iter().all(|(name, _)| !name.contains("service")), "{reading:?}");

@@ -50,7 +50,7 @@ impl Counters {
             let path = format!("{net}/{file}");
             match procfs::read_text(&path) {
                 Ok(text) => parse(&text, &mut counters.all),
-                Err(error) => counters.problems.push(super::super::told("read", &path, &error)),
+                Err(error) => counters.problems.push(super::super::io_error_text("read", &path, &error)),
             }
         }
         counters

@@ -55,7 +55,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Whereabouts {
     /// The last service seen in another network namespace: once it is gone, ours says nothing about it.
-    pub elsewhere: Option<u32>,
+    pub other_namespace_pid: Option<u32>,
 }
 
 impl Whereabouts {
@@ -68,10 +68,10 @@ impl Whereabouts {
         let namespaces = procfs::net_namespace(pid).ok().zip(procfs::net_namespace(std::process::id()).ok());
         match namespaces {
             Some((theirs, ours)) if theirs != ours => {
-                self.elsewhere = Some(pid);
+                self.other_namespace_pid = Some(pid);
                 Ok(Place::Of(pid))
             }
-            None if self.elsewhere == Some(pid) => {
+            None if self.other_namespace_pid == Some(pid) => {
                 Err(format!("process {pid} is gone, and its network namespace with it"))
             }
             _ => Ok(Place::Own),

@@ -11,7 +11,7 @@ use crate::collectors::network::route;
 use crate::collectors::network::route::Link;
 use crate::collectors::network::{Place, SERVICE, Whereabouts};
 use crate::collectors::on_change::{Changes, on_change};
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::procfs;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -94,7 +94,7 @@ impl Interfaces {
     }
 
     /// Asks for links now and then, and for speeds more rarely, or when a link came or went.
-    fn ask(&mut self, place: Place) {
+    fn query(&mut self, place: Place) {
         let mut changed = false;
         if self.readings_count.is_multiple_of(LINKS_EVERY) {
             let links = place.within(route::links);
@@ -115,9 +115,9 @@ impl Interfaces {
         let path = format!("{}/dev", place.net());
         let all = match procfs::read_text(&path) {
             Ok(text) => parse(&text),
-            Err(error) => return reading.problem(told("read", &path, &error)),
+            Err(error) => return reading.problem(io_error_text("read", &path, &error)),
         };
-        self.ask(place);
+        self.query(place);
         let (chosen, left_out) = self.choose(&all);
         for name in &chosen {
             let counters = all.get(name).into_iter().flatten();
@@ -198,7 +198,7 @@ pub struct Nic {
 }
 
 /// Whether a value always changes: bytes and packets.
-fn always_told(name: &str) -> bool {
+fn is_always_reported(name: &str) -> bool {
     ["_bytes", "_packets_count"].iter().any(|end| name.ends_with(end))
 }
 
@@ -216,7 +216,7 @@ impl Collector for Nic {
                 let column = column + 1;
                 let show = format!("sed -n 's/^ *INSTANCE: *//p' {source} | awk '{{print ${column}}}'");
                 let metric = counter(format!("nic.{prefix}*.{what}"), &source, show);
-                metrics.push(if always_told(what) { metric } else { on_change(metric) });
+                metrics.push(if is_always_reported(what) { metric } else { on_change(metric) });
             }
             let modes = |section: &str| {
                 let end = if section == "Supported" { "pause" } else { "pause frame use\\|auto-neg" };
@@ -251,10 +251,10 @@ impl Collector for Nic {
         for (place, prefix) in places {
             self.known.entry(place).or_default().read(place, prefix, &mut reading);
         }
-        self.changes.only(reading, |name| !always_told(name))
+        self.changes.only(reading, |name| !is_always_reported(name))
     }
 
-    fn unheard(&mut self) {
+    fn mark_undelivered(&mut self) {
         self.changes = Changes::default();
     }
 }

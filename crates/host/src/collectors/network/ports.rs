@@ -9,7 +9,7 @@
 use crate::collectors::network::socket_table::{LOCAL_PORTS as RANGE, Table, range as local_ports};
 use crate::collectors::network::{Place, Shared, Whereabouts};
 use crate::collectors::on_change::{Changes, on_change};
-use crate::collectors::{Collector, Metric, Reading, Target, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, gauge, io_error_text};
 use crate::os::procfs;
 use std::io;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct Ports {
     shared: Shared,
     changes: Changes,
     /// The table that was told last.
-    told: Option<Arc<Table>>,
+    reported: Option<Arc<Table>>,
 }
 
 impl Ports {
@@ -62,14 +62,14 @@ impl Ports {
 
     fn used(&mut self, place: Place, reading: &mut Reading) -> io::Result<()> {
         let table = self.shared.lock().table.of(place)?;
-        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) {
+        if self.reported.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) {
             return Ok(());
         }
         for (peer, used) in table.busiest(CONNECTIONS_MIN, DESTINATIONS_MAX) {
             reading.push(format!("ports.{peer}.used_count"), used.all as f64);
             reading.push(format!("ports.{peer}.time_wait_count"), used.time_wait as f64);
         }
-        self.told = Some(table);
+        self.reported = Some(table);
         Ok(())
     }
 }
@@ -115,7 +115,9 @@ impl Collector for Ports {
                 reading.push_some(AVAILABLE, available.map(|count| count as f64));
                 reading.push_some(REUSED, reuse.map(|mode| mode as f64));
             }
-            Err(error) => reading.lacks(AVAILABLE, told("read", RANGE, &error), "run webdyno as root"),
+            Err(error) => {
+                reading.lacks(AVAILABLE, io_error_text("read", RANGE, &error), "run webdyno as root")
+            }
         }
         if let Err(error) = self.used(place, &mut reading) {
             let why = format!("the kernel does not list the sockets of the service: {error}");
@@ -124,8 +126,8 @@ impl Collector for Ports {
         self.changes.only(reading, |name| [AVAILABLE, REUSED].contains(&name))
     }
 
-    fn unheard(&mut self) {
-        (self.changes, self.told) = (Changes::default(), None);
+    fn mark_undelivered(&mut self) {
+        (self.changes, self.reported) = (Changes::default(), None);
     }
 }
 

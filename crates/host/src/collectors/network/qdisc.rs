@@ -215,7 +215,7 @@ impl Collector for Qdisc {
         self.changes.only(reading, |_| true)
     }
 
-    fn unheard(&mut self) {
+    fn mark_undelivered(&mut self) {
         self.changes = Changes::default();
     }
 }

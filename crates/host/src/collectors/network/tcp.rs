@@ -49,7 +49,7 @@ impl Collector for Tcp {
         self.changes.only(reading, |_| true)
     }
 
-    fn unheard(&mut self) {
+    fn mark_undelivered(&mut self) {
         self.changes = Changes::default();
     }
 }

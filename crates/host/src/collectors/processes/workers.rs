@@ -34,7 +34,7 @@ pub struct Workers {
     last_read: u32,
     started_count: u64,
     ended_count: u64,
-    reaped_faults: crate::collectors::monotonic_counter::Rising,
+    reaped_faults: crate::collectors::monotonic_counter::MonotonicCounter,
 }
 
 /// A child of the main process.
@@ -49,7 +49,7 @@ struct Worker {
 
 impl Workers {
     /// Takes note of who is there now; the first look counts nobody as new.
-    fn meet(&mut self, children: &[u32], counts: bool) {
+    fn update(&mut self, children: &[u32], counts: bool) {
         let is_there = |pid: &u32| children.binary_search(pid).is_ok();
         let before = self.known.len();
         self.known.retain(|pid, _| is_there(pid));
@@ -200,7 +200,7 @@ impl Collector for Workers {
             self.known.clear();
         }
         self.main = Some((main_pid, main.start_ticks));
-        self.meet(&children, is_same);
+        self.update(&children, is_same);
         self.refresh();
         let mut reading = Reading::default();
         self.push(now, &mut reading);

@@ -96,9 +96,9 @@ pub fn tcp(with_closed: bool) -> io::Result<Vec<Tcp>> {
         SockDiagMessage::InetResponse(answer) => Some(of_inet(&answer)),
         _ => None,
     };
-    let mut found = ask(&socket, request(AF_INET, SocketId::new_v4()), &read)?;
+    let mut found = query(&socket, request(AF_INET, SocketId::new_v4()), &read)?;
     // A kernel without IPv6 refuses the second question.
-    found.extend(ask(&socket, request(AF_INET6, SocketId::new_v6()), &read).unwrap_or_default());
+    found.extend(query(&socket, request(AF_INET6, SocketId::new_v6()), &read).unwrap_or_default());
     Ok(found)
 }
 
@@ -112,7 +112,7 @@ pub fn unix() -> io::Result<Vec<Unix>> {
         show_flags: show | ShowFlags::from_bits_retain(1 << UNIX_DIAG_UID),
         cookie: [0xff; 8],
     });
-    ask(&socket, request, &|message| match message {
+    query(&socket, request, &|message| match message {
         SockDiagMessage::UnixResponse(answer) => of_unix(&answer),
         _ => None,
     })
@@ -127,7 +127,7 @@ fn connect() -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn ask<T>(
+fn query<T>(
     socket: &Socket,
     request: SockDiagMessage,
     read: &impl Fn(SockDiagMessage) -> Option<T>,

@@ -55,7 +55,7 @@ pub struct Contact {
     /// The sockets of the server: those that listen, and its end of the connection; none when it is elsewhere.
     pub server: Vec<u64>,
     /// The address on another machine.
-    pub elsewhere: Option<SocketAddr>,
+    pub remote: Option<SocketAddr>,
 }
 
 impl<'a> View<'a> {
@@ -172,7 +172,7 @@ impl<'a> View<'a> {
             for socket in space.tcp.iter().filter(|socket| socket.state == TcpState::Connected) {
                 let held = party.sockets.contains(&socket.inode);
                 if held || (party.users.contains(&socket.uid) && is_lost(socket.inode, processes)) {
-                    add(self.by_tcp(space.id, socket).filter(|contact| held || contact.elsewhere.is_none()));
+                    add(self.by_tcp(space.id, socket).filter(|contact| held || contact.remote.is_none()));
                 }
             }
         }
@@ -198,13 +198,13 @@ impl<'a> View<'a> {
         // A namespace of this machine that has the other end: a container's.
         let server_space = if is_here { Some(space) } else { ends.first().map(|(space, _)| *space) };
         let Some(server_space) = server_space else {
-            return Some(Contact { by, server: vec![], elsewhere: Some(socket.peer) });
+            return Some(Contact { by, server: vec![], remote: Some(socket.peer) });
         };
         let mut server = self.listening_at(server_space, socket.peer);
         if server.is_empty() {
             server.extend(ends.iter().map(|(_, inode)| *inode).filter(|inode| *inode != 0));
         }
-        Some(Contact { by, server, elsewhere: None })
+        Some(Contact { by, server, remote: None })
     }
 
     /// `None` for the server's end of a connection, and for a pair that was never bound.
@@ -223,7 +223,7 @@ impl<'a> View<'a> {
         if server.is_empty() {
             server.extend(end);
         }
-        Some(Contact { by: format!("unix:{name}"), server, elsewhere: None })
+        Some(Contact { by: format!("unix:{name}"), server, remote: None })
     }
 
     /// The addresses on this machine to which connections went that are closed now, with their number: who had them is not

@@ -1,7 +1,7 @@
 //! Tests of who serves whom, on pretended sockets and processes.
 
 use super::*;
-use crate::discovery::processes::Seen;
+use crate::discovery::processes::ProcessSample;
 use proptest::prelude::*;
 
 const HERE: u64 = 1;
@@ -29,14 +29,14 @@ fn unix(inode: u64, name: Option<&str>, peer: Option<u64>, listening: bool) -> U
 
 /// The contacts of a party that holds these sockets, as `address -> sockets of the server x connections`.
 fn contacts(spaces: &[Space], held: &[u64], users: &[u32], held_by_others: &[u64]) -> Vec<String> {
-    let process = |sockets: &[u64]| Seen { sockets: sockets.to_vec(), ..Seen::default() };
+    let process = |sockets: &[u64]| ProcessSample { sockets: sockets.to_vec(), ..ProcessSample::default() };
     let processes = Processes::of([(10, process(held)), (20, process(held_by_others))]);
     let party = Party {
         sockets: held.iter().copied().collect(),
         users: users.iter().copied().collect(),
         spaces: [HERE].into(),
     };
-    let told = |(contact, count): (Contact, u64)| match contact.elsewhere {
+    let told = |(contact, count): (Contact, u64)| match contact.remote {
         Some(_) => format!("{} elsewhere x{count}", contact.by),
         None => format!("{} -> {:?} x{count}", contact.by, contact.server),
     };

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Most bytes that one look reads: 50,000 lines of 100 bytes a second.
-pub const LOOK_BYTES_MAX: u64 = 1 << 20;
+pub const READ_BYTES_MAX: u64 = 1 << 20;
 
 /// Of a longer line only so much is kept and given.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -46,7 +46,7 @@ pub enum Part {
 
 /// What a look found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct TailRead {
     /// Bytes that were added since the last look, as far as it can be told.
     pub grown_bytes: u64,
     /// Of these, those that were not read.
@@ -65,7 +65,7 @@ pub struct Looked {
     pub is_refused: bool,
 }
 
-impl Looked {
+impl TailRead {
     /// Adds what another look found.
     pub fn add(&mut self, other: Self) {
         self.grown_bytes += other.grown_bytes;
@@ -117,13 +117,13 @@ impl Tail {
     }
 
     /// Gives each line that was added since, without its end; of a flood the last part.
-    pub fn look(&mut self, see: impl FnMut(&[u8])) -> Looked {
-        self.look_within(LOOK_BYTES_MAX, Part::Last, see)
+    pub fn read(&mut self, see: impl FnMut(&[u8])) -> TailRead {
+        self.read_within(READ_BYTES_MAX, Part::Last, see)
     }
 
     /// The same with a bound on what is read of each file.
-    pub fn look_within(&mut self, bytes_max: u64, part: Part, mut see: impl FnMut(&[u8])) -> Looked {
-        let mut looked = Looked::default();
+    pub fn read_within(&mut self, bytes_max: u64, part: Part, mut see: impl FnMut(&[u8])) -> TailRead {
+        let mut looked = TailRead::default();
         if let Some((former, since)) = &mut self.former {
             looked.add(former.read_on(bytes_max, part, &mut see));
             if since.elapsed() > FORMER_KEPT {
@@ -221,8 +221,8 @@ impl Stream {
         self.file.read_exact_at(found, from).is_ok() && found == self.mark
     }
 
-    fn read_on(&mut self, bytes_max: u64, part: Part, see: &mut impl FnMut(&[u8])) -> Looked {
-        let mut looked = Looked::default();
+    fn read_on(&mut self, bytes_max: u64, part: Part, see: &mut impl FnMut(&[u8])) -> TailRead {
+        let mut looked = TailRead::default();
         let Ok(length) = self.file.metadata().map(|found| found.len()) else { return looked };
         if length < self.offset || (length > self.offset && !self.is_marked()) {
             self.offset = 0;
@@ -255,7 +255,7 @@ impl Stream {
         self.torn = torn;
     }
 
-    fn read_to(&mut self, end: u64, looked: &mut Looked, see: &mut impl FnMut(&[u8])) {
+    fn read_to(&mut self, end: u64, looked: &mut TailRead, see: &mut impl FnMut(&[u8])) {
         let mut chunk = vec![0; usize::try_from(end - self.offset).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
         while self.offset < end {
             let wanted = usize::try_from(end - self.offset).unwrap_or(CHUNK_BYTES).min(chunk.len());
@@ -270,7 +270,7 @@ impl Stream {
         }
     }
 
-    fn lines(&mut self, bytes: &[u8], looked: &mut Looked, see: &mut impl FnMut(&[u8])) {
+    fn lines(&mut self, bytes: &[u8], looked: &mut TailRead, see: &mut impl FnMut(&[u8])) {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             let line = &rest[..end];

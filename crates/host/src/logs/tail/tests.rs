@@ -33,7 +33,7 @@ impl Log {
 
 fn look(tail: &mut Tail) -> Vec<String> {
     let mut lines = vec![];
-    tail.look(|line| lines.push(String::from_utf8_lossy(line).into_owned()));
+    tail.read(|line| lines.push(String::from_utf8_lossy(line).into_owned()));
     lines
 }
 
@@ -77,7 +77,7 @@ fn of_a_flood_the_last_part_is_read() {
     log.add(&lines);
     let seen = look(&mut tail);
     assert_eq!(seen.last().unwrap(), "line 99999");
-    assert!(seen.iter().map(|line| line.len() as u64 + 1).sum::<u64>() < LOOK_BYTES_MAX);
+    assert!(seen.iter().map(|line| line.len() as u64 + 1).sum::<u64>() < READ_BYTES_MAX);
     assert!(lines.ends_with(&format!("\n{}\n", seen.join("\n"))), "a torn line: {}", seen[0]);
 }
 
@@ -94,7 +94,7 @@ fn workers_that_finish_go_on_writing_to_the_old_file() {
     let mut log = Log::with("");
     let mut tail = Tail::of(&log.path()).unwrap();
     std::fs::rename(log.path(), log.folder.path().join("log.1")).unwrap();
-    assert!(tail.look(|_| ()).is_gone);
+    assert!(tail.read(|_| ()).is_gone);
     let mut new = Log::file(&log.path());
     new.write_all(b"new\n").unwrap();
     assert_eq!(look(&mut tail), ["new"]);
@@ -110,7 +110,7 @@ fn a_log_that_was_cut_and_grew_past_its_old_length_is_read_from_its_beginning() 
     log.file.set_len(0).unwrap();
     log.add("10:00:02 GET /a\n10:00:03 GET /b\n");
     let mut lines = 0;
-    let looked = tail.look(|_| lines += 1);
+    let looked = tail.read(|_| lines += 1);
     assert!(looked.is_cut && lines == 2, "{looked:?}");
     // A program that does not append leaves a hole; what is behind it is read.
     let hole = 100_000;
@@ -118,7 +118,7 @@ fn a_log_that_was_cut_and_grew_past_its_old_length_is_read_from_its_beginning() 
     log.file.set_len(hole).unwrap();
     log.add("x\n10:00:04 GET /c\n");
     let mut last = vec![];
-    let looked = tail.look(|line| last = line.to_vec());
+    let looked = tail.read(|line| last = line.to_vec());
     assert!(looked.is_cut && looked.grown_bytes == hole + 18, "{looked:?}");
     assert_eq!(last, b"10:00:04 GET /c");
 }
@@ -132,7 +132,7 @@ fn of_a_flood_what_was_not_read_is_told_and_samples_come_from_all_of_it() {
         log.add(&text);
         let mut numbers: Vec<u64> = vec![];
         let number = |line: &[u8]| std::str::from_utf8(line).unwrap().parse().unwrap();
-        let looked = tail.look_within(80_000, part, |line| numbers.push(number(line)));
+        let looked = tail.read_within(80_000, part, |line| numbers.push(number(line)));
         assert_eq!((looked.grown_bytes, looked.unread_bytes), (800_000, 720_000));
         assert_eq!(looked.lines_count, numbers.len() as u64);
         assert!(looked.lines_bytes <= 80_000 && looked.lines_bytes > 79_000, "{looked:?}");
@@ -150,15 +150,15 @@ fn a_line_without_end_takes_bounded_memory() {
     let mut log = Log::with("");
     let mut tail = Tail::of(&log.path()).unwrap();
     for _ in 0..10 {
-        log.add(&"x".repeat(LOOK_BYTES_MAX as usize));
+        log.add(&"x".repeat(READ_BYTES_MAX as usize));
         assert_eq!(look(&mut tail), Vec::<String>::new());
         assert!(tail.current.begun.capacity() <= 2 * LINE_BYTES_MAX);
     }
     log.add("\nb\n");
     let mut lengths = vec![];
-    let looked = tail.look(|line| lengths.push(line.len()));
+    let looked = tail.read(|line| lengths.push(line.len()));
     assert_eq!(lengths, [LINE_BYTES_MAX, 1]);
-    assert_eq!(looked.lines_bytes, 10 * LOOK_BYTES_MAX + 3);
+    assert_eq!(looked.lines_bytes, 10 * READ_BYTES_MAX + 3);
     assert!(tail.current.begun.capacity() <= BEGUN_BYTES_KEPT);
 }
 
@@ -168,7 +168,7 @@ fn a_file_that_may_not_be_read_any_more_is_told() {
     let mut tail = Tail::of(&log.path()).unwrap();
     std::fs::remove_file(log.path()).unwrap();
     std::fs::create_dir(log.path()).unwrap();
-    assert!(tail.look(|_| ()).is_refused);
+    assert!(tail.read(|_| ()).is_refused);
 }
 
 proptest! {
@@ -182,7 +182,7 @@ proptest! {
         let (mut seen, mut grown) = (vec![], 0);
         for piece in &pieces {
             log.file.write_all(piece).unwrap();
-            let looked = tail.look(|line| seen.push(line.to_vec()));
+            let looked = tail.read(|line| seen.push(line.to_vec()));
             prop_assert!(!looked.is_cut && looked.unread_bytes == 0);
             grown += looked.grown_bytes;
         }

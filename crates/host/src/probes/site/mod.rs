@@ -6,7 +6,7 @@
 //!
 //! The question is HTTP/1.0 (RFC 1945) with a `Host` header, so that the body ends with the connection.
 
-use crate::os::cancellation::Abandoned;
+use crate::os::cancellation::Cancellation;
 use crate::os::timeouts;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -51,37 +51,37 @@ pub struct Answer {
 }
 
 /// Asks an address something within a time.
-type Ask<'a> = Box<dyn Fn(SocketAddr, &SiteProbe, Duration) -> io::Result<Answer> + 'a>;
+type SiteRequest<'a> = Box<dyn Fn(SocketAddr, &SiteProbe, Duration) -> io::Result<Answer> + 'a>;
 
 /// Who asks: the network and a clock.
-pub struct Asker<'a> {
-    ask: Ask<'a>,
+pub struct SiteClient<'a> {
+    request: SiteRequest<'a>,
     clock: Box<dyn Fn() -> Duration + 'a>,
     pause: Box<dyn Fn(Duration) + 'a>,
 }
 
-impl<'a> Asker<'a> {
+impl<'a> SiteClient<'a> {
     /// Through this network, and by this clock.
     pub fn new(
-        ask: impl Fn(SocketAddr, &SiteProbe, Duration) -> io::Result<Answer> + 'a,
+        request: impl Fn(SocketAddr, &SiteProbe, Duration) -> io::Result<Answer> + 'a,
         clock: impl Fn() -> Duration + 'a,
         pause: impl Fn(Duration) + 'a,
     ) -> Self {
-        Self { ask: Box::new(ask), clock: Box::new(clock), pause: Box::new(pause) }
+        Self { request: Box::new(request), clock: Box::new(clock), pause: Box::new(pause) }
     }
 
     /// The same until the tool is gone: from then on nothing answers, and nothing is waited for.
-    pub fn until(self, abandoned: &'a Abandoned) -> Self {
-        let Self { ask, clock, pause } = self;
+    pub fn until(self, cancellation: &'a Cancellation) -> Self {
+        let Self { request, clock, pause } = self;
         let gone = || io::Error::new(io::ErrorKind::Interrupted, "the tool is gone");
         Self {
-            ask: Box::new(move |address, probe, at_most| match abandoned.is_set() {
+            request: Box::new(move |address, probe, at_most| match cancellation.is_set() {
                 true => Err(gone()),
-                false => ask(address, probe, at_most),
+                false => request(address, probe, at_most),
             }),
             clock,
             pause: Box::new(move |time| {
-                if !abandoned.is_set() {
+                if !cancellation.is_set() {
                     pause(time)
                 }
             }),
@@ -89,17 +89,17 @@ impl<'a> Asker<'a> {
     }
 
     /// Asks before a deadline, and for at most as long as one answer may take.
-    fn ask(&self, address: SocketAddr, probe: &SiteProbe, deadline: Duration) -> io::Result<Answer> {
+    fn request(&self, address: SocketAddr, probe: &SiteProbe, deadline: Duration) -> io::Result<Answer> {
         let left = deadline.saturating_sub((self.clock)()).min(timeouts::SITE_ANSWER);
         if left.is_zero() {
             return Err(too_slow());
         }
-        (self.ask)(address, probe, left)
+        (self.request)(address, probe, left)
     }
 
     /// The same as long as the site was not silent for too long in all: one that hangs does so whatever it is asked, and
     /// what made it hang is to be undone soon.
-    fn ask_silent(
+    fn request_within_silence(
         &self,
         address: SocketAddr,
         probe: &SiteProbe,
@@ -108,7 +108,7 @@ impl<'a> Asker<'a> {
     ) -> io::Result<Answer> {
         let began = (self.clock)();
         let patience = timeouts::SITE_SILENCE.saturating_sub(silence.get());
-        let answer = self.ask(address, probe, deadline.min(began + patience));
+        let answer = self.request(address, probe, deadline.min(began + patience));
         if answer.is_err() {
             silence.set(silence.get() + (self.clock)().saturating_sub(began));
         }
@@ -118,7 +118,7 @@ impl<'a> Asker<'a> {
 
 /// How a site answers one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usual {
+pub struct Baseline {
     probe: SiteProbe,
     statuses: BTreeSet<u16>,
     length_min_bytes: u64,
@@ -129,12 +129,12 @@ pub struct Usual {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     address: SocketAddr,
-    usual: Vec<Usual>,
+    usual: Vec<Baseline>,
 }
 
 /// What was learnt of a site, and what could not be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Learnt {
+pub struct LearnedSite {
     /// `None` when it answered nothing.
     pub site: Option<Site>,
     /// In words.
@@ -155,30 +155,30 @@ pub fn probes(given: &[SiteProbe]) -> Vec<SiteProbe> {
 }
 
 /// Learns how a site answers at the first of the addresses that answers.
-pub fn learn(asker: &Asker<'_>, addresses: &[SocketAddr], given: &[SiteProbe]) -> Learnt {
+pub fn learn(client: &SiteClient<'_>, addresses: &[SocketAddr], given: &[SiteProbe]) -> LearnedSite {
     let probes = probes(given);
-    let deadline = (asker.clock)() + timeouts::SITE_LEARN;
+    let deadline = (client.clock)() + timeouts::SITE_LEARN;
     for &address in addresses {
-        let answers = answers(asker, address, &probes, deadline);
+        let answers = answers(client, address, &probes, deadline);
         let known = probes.iter().zip(&answers);
-        let usual: Vec<Usual> =
-            known.clone().filter_map(|(probe, answers)| Usual::of(probe, answers)).collect();
+        let usual: Vec<Baseline> =
+            known.clone().filter_map(|(probe, answers)| Baseline::of(probe, answers)).collect();
         if usual.is_empty() {
             continue;
         }
         let silent = known.filter(|(_, answers)| answers.is_empty()).map(|(probe, _)| {
             format!("{} was not answered before the change, so it is not compared", shown(probe))
         });
-        return Learnt { warnings: silent.collect(), site: Some(Site { address, usual }) };
+        return LearnedSite { warnings: silent.collect(), site: Some(Site { address, usual }) };
     }
     let warning = "the site did not answer before the change, so its answers are not compared";
-    Learnt { site: None, warnings: vec![warning.to_owned()] }
+    LearnedSite { site: None, warnings: vec![warning.to_owned()] }
 }
 
 /// Several answers to each request, in turns. A request that is not answered at first is not asked again, as that would
 /// take its whole time again.
 fn answers(
-    asker: &Asker<'_>,
+    client: &SiteClient<'_>,
     address: SocketAddr,
     probes: &[SiteProbe],
     deadline: Duration,
@@ -187,7 +187,7 @@ fn answers(
     for round in 0..LEARNING_COUNT {
         for (probe, answers) in probes.iter().zip(&mut answers) {
             if answers.len() == round {
-                answers.extend(asker.ask(address, probe, deadline).ok());
+                answers.extend(client.request(address, probe, deadline).ok());
             }
         }
     }
@@ -196,39 +196,40 @@ fn answers(
 
 impl Site {
     /// Looks a few times whether all answers are as before. The error tells what differs.
-    pub fn answers_as_before(&self, asker: &Asker<'_>) -> Result<()> {
-        self.compare(asker, self.address, &|probe| vec![probe.clone()])
+    pub fn answers_as_before(&self, client: &SiteClient<'_>) -> Result<()> {
+        self.compare(client, self.address, &|probe| vec![probe.clone()])
     }
 
     /// The same of a second instance on another port of 127.0.0.1. Its virtual hosts have that port: where the site goes
     /// by its port, the `Host` header tells it the one of the original.
-    pub fn is_answered_alike(&self, asker: &Asker<'_>, port: u16) -> Result<()> {
+    pub fn is_answered_alike(&self, client: &SiteClient<'_>, port: u16) -> Result<()> {
         let forms = |probe: &SiteProbe| {
             let told = SiteProbe { host: with_port(&probe.host, self.address.port()), ..probe.clone() };
             let mut forms = vec![probe.clone(), told];
             forms.dedup();
             forms
         };
-        self.compare(asker, own_address(port), &forms)
+        self.compare(client, own_address(port), &forms)
     }
 
     fn compare(
         &self,
-        asker: &Asker<'_>,
+        client: &SiteClient<'_>,
         address: SocketAddr,
         forms: &dyn Fn(&SiteProbe) -> Vec<SiteProbe>,
     ) -> Result<()> {
-        let deadline = (asker.clock)() + timeouts::SITE_CHECK;
+        let deadline = (client.clock)() + timeouts::SITE_CHECK;
         let silence = Cell::new(Duration::ZERO);
-        let mut left: Vec<&Usual> = self.usual.iter().collect();
+        let mut left: Vec<&Baseline> = self.usual.iter().collect();
         for round in 0..TRIES_COUNT {
             let mut first = None;
             left.retain(|usual| {
-                let ask =
-                    |form: SiteProbe| usual.difference(&asker.ask_silent(address, &form, deadline, &silence));
+                let difference_of = |form: SiteProbe| {
+                    usual.difference(&client.request_within_silence(address, &form, deadline, &silence))
+                };
                 let mut forms = forms(&usual.probe).into_iter();
-                let difference = forms.next().and_then(ask);
-                let differs = difference.is_some() && forms.all(|form| ask(form).is_some());
+                let difference = forms.next().and_then(difference_of);
+                let differs = difference.is_some() && forms.all(|form| difference_of(form).is_some());
                 first = first.take().or(difference.filter(|_| differs));
                 differs
             });
@@ -236,19 +237,19 @@ impl Site {
                 None => return Ok(()),
                 Some(told)
                     if round + 1 == TRIES_COUNT
-                        || (asker.clock)() >= deadline
+                        || (client.clock)() >= deadline
                         || silence.get() >= timeouts::SITE_SILENCE =>
                 {
                     return Err(UserError::cannot_run(told));
                 }
-                Some(_) => (asker.pause)(PAUSE),
+                Some(_) => (client.pause)(PAUSE),
             }
         }
         Ok(())
     }
 }
 
-impl Usual {
+impl Baseline {
     /// `None` without an answer.
     fn of(probe: &SiteProbe, answers: &[Answer]) -> Option<Self> {
         let lengths = answers.iter().map(|answer| answer.length_bytes);
@@ -278,7 +279,7 @@ impl Usual {
     }
 }
 
-impl fmt::Display for Usual {
+impl fmt::Display for Baseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let statuses: Vec<String> = self.statuses.iter().map(u16::to_string).collect();
         let (min, max) = (grouped(self.length_min_bytes), grouped(self.length_max_bytes));
@@ -320,7 +321,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// Asks through the network, within a time.
-pub fn ask(address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+pub fn request(address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
     let deadline = Instant::now() + at_most;
     let (target, host) = (plain(&probe.target)?, plain(&probe.host)?);
     let mut stream = TcpStream::connect_timeout(&address, at_most)?;

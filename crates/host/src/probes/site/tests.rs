@@ -15,8 +15,8 @@ fn answer(status: u16, length_bytes: u64) -> Answer {
     Answer { status, length_bytes }
 }
 
-fn usual(answers: &[Answer]) -> Usual {
-    Usual::of(&probe("/x"), answers).unwrap()
+fn usual(answers: &[Answer]) -> Baseline {
+    Baseline::of(&probe("/x"), answers).unwrap()
 }
 
 /// A site of which each question takes a second, and that answers by host, port and target.
@@ -31,9 +31,9 @@ impl<'a> Pretended<'a> {
         Self { now: Cell::default(), asked: RefCell::default(), answer }
     }
 
-    fn asker(&self) -> Asker<'_> {
-        Asker {
-            ask: Box::new(|address, probe, at_most| {
+    fn client(&self) -> SiteClient<'_> {
+        SiteClient {
+            request: Box::new(|address, probe, at_most| {
                 let text = format!("{}:{}{}", address.port(), probe.host, probe.target);
                 let answer = (self.answer)(&text);
                 let slow = answer.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
@@ -75,7 +75,7 @@ fn an_answer_is_as_before_by_status_and_length() {
             .contains("200 or 503 with 0 to 1,234,567 bytes before")
     );
     // What a query holds is nobody's business.
-    let secret = Usual::of(&probe("/x?token=hunter2"), &[answer(200, 1)]).unwrap();
+    let secret = Baseline::of(&probe("/x?token=hunter2"), &[answer(200, 1)]).unwrap();
     assert!(secret.difference(&Ok(answer(500, 1))).unwrap().starts_with("GET /x?.. answered 200 "));
 }
 
@@ -105,23 +105,23 @@ fn a_site_is_learnt_from_several_answers_and_compared() {
     let pretended = Pretended::new(&answers);
     let addresses = [SocketAddr::from(([127, 0, 0, 1], 79)), SocketAddr::from(ADDRESS)];
     let probes = ["/", "/none", "/slow"].map(probe);
-    let learnt = learn(&pretended.asker(), &addresses[1..], &probes);
+    let learnt = learn(&pretended.client(), &addresses[1..], &probes);
     assert_eq!(learnt.warnings, ["GET /slow was not answered before the change, so it is not compared"]);
     let site = learnt.site.unwrap();
     assert_eq!((site.usual[0].length_min_bytes, site.usual[0].length_max_bytes), (1100, 1300));
     assert_eq!(pretended.asked.borrow().iter().filter(|text| text.ends_with("/slow")).count(), 1);
-    assert_eq!(site.answers_as_before(&pretended.asker()), Ok(()));
+    assert_eq!(site.answers_as_before(&pretended.client()), Ok(()));
     broken.set(true);
     let began = pretended.now.get();
-    let error = site.answers_as_before(&pretended.asker()).unwrap_err();
+    let error = site.answers_as_before(&pretended.client()).unwrap_err();
     assert_eq!(
         error.message,
         "GET / answered 200 with 1,100 to 1,300 bytes before, and 500 with 530 bytes now"
     );
     assert!(pretended.now.get() - began <= timeouts::SITE_CHECK);
     // Another address answers; where none does, nothing is known.
-    assert!(learn(&pretended.asker(), &addresses, &probes[..1]).site.is_some());
-    let silent = learn(&pretended.asker(), &addresses[..1], &probes);
+    assert!(learn(&pretended.client(), &addresses, &probes[..1]).site.is_some());
+    let silent = learn(&pretended.client(), &addresses[..1], &probes);
     assert_eq!(silent.site, None);
     assert_eq!(
         silent.warnings,
@@ -138,9 +138,9 @@ fn a_failure_that_passes_is_none() {
         Ok(if [4, 5].contains(&count.get()) { answer(503, 300) } else { answer(200, 10) })
     };
     let pretended = Pretended::new(&answers);
-    let site = learn(&pretended.asker(), &[SocketAddr::from(ADDRESS)], &[]).site.unwrap();
+    let site = learn(&pretended.client(), &[SocketAddr::from(ADDRESS)], &[]).site.unwrap();
     assert_eq!(site.usual[0].probe, SiteProbe { host: "localhost".into(), target: "/".into() });
-    assert_eq!(site.answers_as_before(&pretended.asker()), Ok(()));
+    assert_eq!(site.answers_as_before(&pretended.client()), Ok(()));
     assert_eq!(count.get(), 6);
 }
 
@@ -157,14 +157,14 @@ fn a_site_that_hangs_is_told_soon_and_one_slow_answer_is_none() {
     };
     let pretended = Pretended::new(&answers);
     let probes = ["/a", "/b", "/c", "/d", "/e"].map(probe);
-    let site = learn(&pretended.asker(), &[SocketAddr::from(ADDRESS)], &probes).site.unwrap();
+    let site = learn(&pretended.client(), &[SocketAddr::from(ADDRESS)], &probes).site.unwrap();
     hangs_from.set(count.get() + 1);
     hangs_until.set(count.get() + 2);
-    assert_eq!(site.answers_as_before(&pretended.asker()), Ok(()), "the second try was answered");
+    assert_eq!(site.answers_as_before(&pretended.client()), Ok(()), "the second try was answered");
     hangs_from.set(count.get() + 1);
     hangs_until.set(u32::MAX);
     let began = pretended.now.get();
-    let error = site.answers_as_before(&pretended.asker()).unwrap_err();
+    let error = site.answers_as_before(&pretended.client()).unwrap_err();
     assert!(error.message.contains("GET /a answered 200 with 10 bytes before, and not at all"), "{error}");
     let took = pretended.now.get() - began;
     assert!(took <= timeouts::SITE_SILENCE + PAUSE * 2, "{took:?}");
@@ -180,10 +180,10 @@ fn a_second_instance_may_be_told_the_port_of_the_original() {
     let pretended = Pretended::new(&answers);
     let site = |targets: &[&str]| {
         let probes: Vec<_> = targets.iter().map(|target| probe(target)).collect();
-        learn(&pretended.asker(), &[SocketAddr::from(ADDRESS)], &probes).site.unwrap()
+        learn(&pretended.client(), &[SocketAddr::from(ADDRESS)], &probes).site.unwrap()
     };
-    assert_eq!(site(&["/", "/plain"]).is_answered_alike(&pretended.asker(), 5080), Ok(()));
-    let other = site(&["/plain"]).is_answered_alike(&pretended.asker(), 5081).unwrap_err();
+    assert_eq!(site(&["/", "/plain"]).is_answered_alike(&pretended.client(), 5080), Ok(()));
+    let other = site(&["/plain"]).is_answered_alike(&pretended.client(), 5081).unwrap_err();
     assert_eq!(other.message, "GET /plain answered 200 with 20 bytes before, and 404 with 10 bytes now");
 }
 
@@ -225,21 +225,21 @@ fn serve(answer: &'static [u8]) -> (SocketAddr, std::thread::JoinHandle<String>)
 #[test]
 fn a_real_answer_is_read_to_its_end() {
     let (address, served) = serve(b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n0123456789");
-    assert_eq!(ask(address, &probe("/a?b"), Duration::from_secs(5)).unwrap(), answer(302, 10));
+    assert_eq!(request(address, &probe("/a?b"), Duration::from_secs(5)).unwrap(), answer(302, 10));
     let asked = served.join().unwrap();
     assert!(asked.starts_with("GET /a?b HTTP/1.0\r\nHost: example.org\r\n"), "{asked}");
     let (address, served) = serve(b"SSH-2.0-x\r\n\r\n");
     assert_eq!(
-        ask(address, &probe("/"), Duration::from_secs(5)).unwrap_err().kind(),
+        request(address, &probe("/"), Duration::from_secs(5)).unwrap_err().kind(),
         io::ErrorKind::InvalidData
     );
     served.join().unwrap();
     let (address, served) = serve(b"");
     assert_eq!(
-        ask(address, &probe("/"), Duration::from_millis(50)).unwrap_err().kind(),
+        request(address, &probe("/"), Duration::from_millis(50)).unwrap_err().kind(),
         io::ErrorKind::TimedOut
     );
     served.join().unwrap();
-    let header = ask(address, &probe("/ HTTP/1.0\r\nX: y"), Duration::from_secs(1)).unwrap_err();
+    let header = request(address, &probe("/ HTTP/1.0\r\nX: y"), Duration::from_secs(1)).unwrap_err();
     assert_eq!(header.kind(), io::ErrorKind::InvalidInput);
 }

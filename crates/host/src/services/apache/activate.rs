@@ -10,7 +10,7 @@ use super::control::Apache;
 use super::snapshot;
 use super::start::{found, launch, place_of, unit_command};
 use super::status::{self, near};
-use crate::os::process::{ProcessName, wait_looking_every};
+use crate::os::process::{ProcessName, wait_polling};
 use crate::os::timeouts;
 use crate::services::Activation;
 use crate::services::common::probe::Probe;
@@ -59,7 +59,7 @@ fn reload(control: &Control, port: u16) -> Result<Activation> {
 /// held, new children must do as a proof.
 fn wait_for_generation(main: MainProcess, url: &str, before: u64, old: &[ProcessName]) -> Result<()> {
     let mut shown = None;
-    let risen = wait_looking_every(PAUSE, timeouts::RELOAD, || {
+    let risen = wait_polling(PAUSE, timeouts::RELOAD, || {
         // Workers of the old generation may answer for a moment.
         shown = status::read(url).ok().and_then(|page| page.generation);
         shown.is_some_and(|generation| generation > before) || !main.name.is_alive()
@@ -83,7 +83,7 @@ fn settle(apache: &Apache, url: &str, old: &[ProcessName]) -> Result<Option<Stri
     let main = MainProcess::of("Apache", &apache.control);
     let configured = snapshot::workers_on_disk(&apache.evaluation, &apache.compiled);
     let mut shown = None;
-    let settled = wait_looking_every(PAUSE * 5, timeouts::SETTLE, || {
+    let settled = wait_polling(PAUSE * 5, timeouts::SETTLE, || {
         if old.iter().all(|worker| !worker.exists()) || !main.name.is_alive() {
             return true;
         }
@@ -117,7 +117,7 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
         None => {
             MainProcess::of("Apache", control).stop()?;
             // A small server is back in milliseconds: make sure that the gap is seen.
-            probe.look();
+            probe.probe_once();
             launch(control, &place)?;
         }
     }

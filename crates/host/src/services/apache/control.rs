@@ -6,12 +6,10 @@
 use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
 use super::imprint;
-use super::program;
-use super::program::Compiled;
+use super::program::{self, Compiled};
 use crate::os::program::Invocation;
 use crate::os::{procfs, spawn, timeouts};
-use crate::visibility::listeners;
-use crate::visibility::mount_namespace;
+use crate::visibility::{listeners, mount_namespace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;
@@ -175,7 +173,7 @@ impl Apache {
 
     fn read(control: Control, overlay: BTreeMap<PathBuf, String>, keeps_sources: bool) -> Result<Self> {
         let options = Options::parse(&control.arguments);
-        let is_elsewhere = mount_namespace::is_elsewhere(control.pid);
+        let is_elsewhere = mount_namespace::has_other_root(control.pid);
         let compiled = match is_elsewhere {
             true => imprint::compiled(control.pid, &control.executable)?,
             false => program::compiled(&invocation(&control, options.arguments()))?,
@@ -235,20 +233,20 @@ pub fn invocation(control: &Control, arguments: Vec<String>) -> Invocation<'_> {
 pub fn validate(control: &Control) -> Result<()> {
     let mut arguments = Options::parse(&control.arguments).arguments();
     arguments.push("-t".into());
-    let tested = crate::os::program::run(&invocation(control, arguments), timeouts::ASK)?;
+    let tested = crate::os::program::run(&invocation(control, arguments), timeouts::QUERY)?;
     if tested.success {
         return Ok(());
     }
-    let said = said(&tested.stderr);
+    let said = stderr_summary(&tested.stderr);
     Err(UserError::cannot_run(format!("apache rejects its configuration: {said}"))
         .hint(format!("test it by hand: {} -t", control.executable)))
 }
 
 /// What stands for messages where there are none.
-const SAID_NOTHING: &str = "it said nothing";
+const NO_MESSAGE: &str = "it said nothing";
 
 /// Apache's own messages in one line, bounded, without the reminder to set ServerName.
-pub fn said(stderr: &str) -> String {
+pub fn stderr_summary(stderr: &str) -> String {
     const LINES_MAX: usize = 6;
     const CHARACTERS_MAX: usize = 300;
     let telling = |line: &&str| !line.trim().is_empty() && !line.contains("AH00558");
@@ -258,12 +256,12 @@ pub fn said(stderr: &str) -> String {
         .take(LINES_MAX)
         .map(|line| line.trim().chars().take(CHARACTERS_MAX).collect())
         .collect();
-    if lines.is_empty() { SAID_NOTHING.into() } else { lines.join("; ") }
+    if lines.is_empty() { NO_MESSAGE.into() } else { lines.join("; ") }
 }
 
 /// What Apache says of a start that failed: on its terminal, or once it has left that, as errors in its log. Empty when
 /// it said nothing.
-pub fn said_at_start(complaint: &str, log: &str) -> String {
+pub fn start_failure(stderr: &str, log: &str) -> String {
     const LAST_COUNT: usize = 2;
     // `[time] [core:emerg] [pid 1] (2)No such file: AH00023: ..`
     let is_error = |line: &&str| {
@@ -277,15 +275,15 @@ pub fn said_at_start(complaint: &str, log: &str) -> String {
         }
         rest.to_owned()
     };
-    let mut all: Vec<String> = complaint.lines().map(str::to_owned).collect();
+    let mut all: Vec<String> = stderr.lines().map(str::to_owned).collect();
     all.extend(log.lines().filter(is_error).map(message));
-    if said(&all.join("\n")) == SAID_NOTHING {
+    if stderr_summary(&all.join("\n")) == NO_MESSAGE {
         // Its log may have a format of its own: what ended it stands last.
         all.extend(log.lines().rev().take(LAST_COUNT).map(message));
     }
-    match said(&all.join("\n")) {
-        nothing if nothing == SAID_NOTHING => String::new(),
-        said => said,
+    match stderr_summary(&all.join("\n")) {
+        nothing if nothing == NO_MESSAGE => String::new(),
+        summary => summary,
     }
 }
 
@@ -302,7 +300,7 @@ fn unit(pid: u32) -> Option<String> {
     }
     let unit = unit_of(&procfs::read_text(format!("/proc/{pid}/cgroup")).ok()?)?;
     let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
-    let finished = crate::os::program::run(&asked, timeouts::ASK).ok()?;
+    let finished = crate::os::program::run(&asked, timeouts::QUERY).ok()?;
     (finished.stdout.trim() == pid.to_string()).then_some(unit)
 }
 
@@ -416,22 +414,22 @@ mod tests {
     fn a_failed_start_is_told_from_terminal_and_log() {
         let log = "[Sat Nov 21 23:40:12.1 2026] [mpm_event:notice] [pid 7:tid 8] AH00489: Apache configured\n\
                    [Sat Nov 21 23:40:12.2 2026] [core:emerg] [pid 7:tid 8] (2)No such file: AH00023: no [mutex] made\n";
-        for (complaint, log, expected) in [
+        for (stderr, log, expected) in [
             ("AH00558: no ServerName\n", log, "(2)No such file: AH00023: no [mutex] made"),
             ("AH00015: Unable to open logs\n", "", "AH00015: Unable to open logs"),
             ("AH00558: no ServerName\n", "first\nemerg: AH00023\n[\n", "[; emerg: AH00023"),
             ("", "\n", ""),
         ] {
-            assert_eq!(said_at_start(complaint, log), expected);
+            assert_eq!(start_failure(stderr, log), expected);
         }
     }
 
     #[test]
     fn messages_are_joined_and_bounded() {
         let stderr = "AH00558: apache2: Could not reliably determine\nAH00526: Syntax error on line 3 of /x:\nInvalid command 'Foo'\n";
-        assert_eq!(said(stderr), "AH00526: Syntax error on line 3 of /x:; Invalid command 'Foo'");
-        assert_eq!(said(""), "it said nothing");
-        assert!(said(&"x\n".repeat(100)).len() < 100);
-        assert!(said(&"x".repeat(10_000)).len() <= 300);
+        assert_eq!(stderr_summary(stderr), "AH00526: Syntax error on line 3 of /x:; Invalid command 'Foo'");
+        assert_eq!(stderr_summary(""), "it said nothing");
+        assert!(stderr_summary(&"x\n".repeat(100)).len() < 100);
+        assert!(stderr_summary(&"x".repeat(10_000)).len() <= 300);
     }
 }

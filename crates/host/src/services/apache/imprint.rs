@@ -84,7 +84,12 @@ mod tests {
             eprintln!("SKIPPED: {executable} is missing; install apache2-bin");
             return;
         }
-        let asked = program::Invocation { executable, arguments: vec![], environment: None, directory: None };
+        let asked = crate::os::program::Invocation {
+            executable,
+            arguments: vec![],
+            environment: None,
+            directory: None,
+        };
         let asked = program::compiled(&asked).unwrap();
         let read = compiled(std::process::id(), executable).unwrap();
         let names = |compiled: &Compiled| {

@@ -45,7 +45,7 @@ fn present_unit(unit: &str, control: &Control) -> Option<String> {
     let others: Vec<String> = Apache.init_names().iter().map(|name| format!("{name}.service")).collect();
     let units = std::iter::once(unit).chain(others.iter().map(String::as_str));
     let asked: Vec<&str> = ["show", "--property=Id,LoadState,MainPID"].into_iter().chain(units).collect();
-    let Ok(answer) = crate::os::program::run(&systemctl(&asked), timeouts::ASK) else {
+    let Ok(answer) = crate::os::program::run(&systemctl(&asked), timeouts::QUERY) else {
         return Some(unit.to_owned());
     };
     let main = ProcessName::from(control);

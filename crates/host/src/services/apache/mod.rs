@@ -145,8 +145,8 @@ impl Tunable for Apache {
         shadow::shadow(control, edits, port, folder).map(Some)
     }
 
-    fn said(&self, complaint: &str, log: &str) -> String {
-        control::said_at_start(complaint, log)
+    fn start_failure(&self, stderr: &str, log: &str) -> String {
+        control::start_failure(stderr, log)
     }
 
     /// MaxRequestWorkers needs a restart only to grow beyond ServerLimit, not to shrink again.

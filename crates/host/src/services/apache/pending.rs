@@ -96,7 +96,7 @@ fn replaced(pid: u32) -> Vec<PendingChange> {
 /// When the running generation had read its configuration: no file that is newer is in force.
 fn read_at(main: ProcessName, pid_file: Option<&Path>) -> Option<SystemTime> {
     let started = procfs::started_at(main.start_ticks)?;
-    told_by_file(main, started, pid_file).or_else(|| {
+    time_of_pid_file(main, started, pid_file).or_else(|| {
         let oldest = main.children().into_iter().map(|child| child.start_ticks).min();
         Some(procfs::started_at(oldest.unwrap_or(main.start_ticks))? + START_SLACK)
     })
@@ -111,11 +111,11 @@ pub fn read_since(main: ProcessName, pid_file: Option<&Path>, time: SystemTime) 
     }
     let started = procfs::started_at(main.start_ticks)?;
     // Files are stamped in ticks of the kernel's clock: the stamp may be older than what it stands for.
-    told_by_file(main, started, pid_file).map(|read_at| read_at + START_SLACK >= time)
+    time_of_pid_file(main, started, pid_file).map(|read_at| read_at + START_SLACK >= time)
 }
 
 /// When the configuration was read, by a pid file that is believable.
-fn told_by_file(main: ProcessName, started: SystemTime, pid_file: Option<&Path>) -> Option<SystemTime> {
+fn time_of_pid_file(main: ProcessName, started: SystemTime, pid_file: Option<&Path>) -> Option<SystemTime> {
     let lives =
         |time: &SystemTime| *time + PID_FILE_SLACK >= started && *time <= SystemTime::now() + PID_FILE_SLACK;
     pid_file.and_then(|path| written_for(path, main.pid)).filter(lives)
@@ -158,7 +158,7 @@ impl Sources {
 
     /// Those that were changed after a time.
     fn newer(&self, read_at: SystemTime, now: SystemTime, own: &[PathBuf]) -> Vec<PendingChange> {
-        let look = Look { read_at, now, own };
+        let look = FileTimes { read_at, now, own };
         let files = self.files.iter().filter_map(|path| look.file(path));
         let mut found: Vec<PendingChange> = files.collect();
         for path in &self.directories {
@@ -181,13 +181,13 @@ fn commands(evaluation: &Evaluation) -> Vec<String> {
     evaluation.all(&["SSLOpenSSLConfCmd"]).filter_map(file).collect()
 }
 
-struct Look<'a> {
+struct FileTimes<'a> {
     read_at: SystemTime,
     now: SystemTime,
     own: &'a [PathBuf],
 }
 
-impl Look<'_> {
+impl FileTimes<'_> {
     /// What about a file is newer: the file, or a link on the way to it.
     fn file(&self, path: &Path) -> Option<PendingChange> {
         let (links, end) = way(path);

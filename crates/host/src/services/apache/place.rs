@@ -179,13 +179,13 @@ mod tests {
         });
         let places = places(&evaluation, &main_file, find(setting).unwrap(), Mpm::Prefork, port);
         let told: Vec<String> = match places {
-            Ok(places) => places.iter().map(|place| tell(place, root.path())).collect(),
+            Ok(places) => places.iter().map(|place| describe(place, root.path())).collect(),
             Err(error) => vec![error.message],
         };
         assert_eq!(told, expected, "{files:?}");
     }
 
-    fn tell(place: &Place, root: &Path) -> String {
+    fn describe(place: &Place, root: &Path) -> String {
         let name = place.file().strip_prefix(root).unwrap().display();
         match place {
             Place::DropIn(_) => format!("drop-in {name}"),

@@ -33,7 +33,7 @@ pub fn compiled(invocation: &Invocation<'_>) -> Result<Compiled> {
     let asked = |option: &str| {
         let mut asked = invocation.clone();
         asked.arguments.push(option.to_owned());
-        run(&asked, timeouts::ASK)
+        run(&asked, timeouts::QUERY)
     };
     let mut compiled = parse_defaults(&asked("-V")?.stdout);
     compiled.modules = parse_modules(&asked("-l")?.stdout);

@@ -152,7 +152,7 @@ pub fn read(
     warnings.extend(board.and_then(|board| ghosts(board, effective?, children as u64)));
     warnings.extend(overridden(evaluation, port));
     // Files of a container are not looked at by paths of ours.
-    let is_here = !mount_namespace::is_elsewhere(main.pid);
+    let is_here = !mount_namespace::has_other_root(main.pid);
     let pending = if is_here { pending(evaluation, main, pid_file, &[]) } else { vec![] };
     let pending: Vec<_> = pending.iter().take(PENDING_MAX).map(ToString::to_string).collect();
     let waits = |told: &String| format!("{told}: a reload puts that in force, too");

@@ -1,15 +1,13 @@
 //! Starts an Apache again as it was started before, and finds its new main process.
 
 use super::config::Evaluation;
-use super::control::{Apache, Options, invocation, said, systemctl};
+use super::control::{Apache, Options, invocation, stderr_summary, systemctl};
 use super::status::near;
-use crate::os;
-use crate::os::process::{ProcessName, wait_looking_every};
-use crate::os::process_location;
-use crate::os::process_location::Held;
+use crate::os::process::{ProcessName, wait_polling};
+use crate::os::process_location::{self, Held};
 use crate::os::program::Invocation;
 use crate::os::spawn::spawn_in;
-use crate::os::{procfs, timeouts};
+use crate::os::{self, procfs, timeouts};
 use crate::services::Activation;
 use crate::services::common::probe::answers;
 use crate::services::common::taking_effect::PAUSE;
@@ -57,7 +55,7 @@ pub fn place_of(control: &Control) -> Result<Held> {
 /// Ends the workers of a main process that is gone, and waits until nothing is in the way of a start.
 fn end_orphans(control: &Control) -> Result<()> {
     let mut in_the_way = None;
-    wait_looking_every(PAUSE * 5, timeouts::ORPHANS, || {
+    wait_polling(PAUSE * 5, timeouts::ORPHANS, || {
         let left: Vec<ProcessName> =
             procfs::pids().into_iter().filter_map(|pid| orphan(control, pid)).collect();
         in_the_way = left.first().map(|worker| worker.pid).or_else(|| zombie(control));
@@ -114,7 +112,7 @@ pub fn launch(control: &Control, place: &Held) -> Result<()> {
     }
     Err(UserError::cannot_run(format!(
         "apache does not start: {}",
-        said(&format!("{}\n{}", started.stderr, started.stdout))
+        stderr_summary(&format!("{}\n{}", started.stderr, started.stdout))
     ))
     .hint(format!("test its configuration by hand: {} -t", control.executable)))
 }
@@ -126,7 +124,7 @@ pub fn unit_command(arguments: &[&str]) -> Result<()> {
         return Ok(());
     }
     let command = arguments.join(" ");
-    Err(UserError::cannot_run(format!("systemctl {command} failed: {}", said(&finished.stderr)))
+    Err(UserError::cannot_run(format!("systemctl {command} failed: {}", stderr_summary(&finished.stderr)))
         .hint(format!("journalctl -u {} says why", arguments.last().copied().unwrap_or_default())))
 }
 
@@ -162,7 +160,7 @@ fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>, place: &
 pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Control> {
     let near = near(evaluation, port);
     let mut control = None;
-    wait_looking_every(PAUSE, timeouts::START, || {
+    wait_polling(PAUSE, timeouts::START, || {
         control = main_process(old, port).filter(|_| answers(&near));
         control.is_some()
     });

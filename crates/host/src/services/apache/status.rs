@@ -135,7 +135,7 @@ pub fn listens(evaluation: &Evaluation, port: u16) -> bool {
 /// The addresses on which Apache listens with this port.
 pub fn near(evaluation: &Evaluation, port: u16) -> Vec<SocketAddr> {
     let of_port = addresses(evaluation, port).into_iter().filter(|address| address.port() == port);
-    of_port.take(timeouts::LOOK_ADDRESSES_COUNT_MAX).collect()
+    of_port.take(timeouts::PROBE_ADDRESSES_COUNT_MAX).collect()
 }
 
 /// `80`, `1.2.3.4:80`, `[::1]:80`, `*:80`. A host name is not looked up.

@@ -8,8 +8,7 @@
 use super::EXECUTABLES;
 use super::config::{self, Evaluation, Input, condition::parse_version};
 use super::control::{Options, pid_file};
-use super::program;
-use super::program::Compiled;
+use super::program::{self, Compiled};
 use super::settings::Mpm;
 use super::snapshot::{Parts, Reading, mpm_of, read};
 use super::status::listens;
@@ -28,7 +27,7 @@ use webdyno_model::{Result, UserError};
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/apache2/bin", "/usr/bin"];
 
 /// What can be told of the process without rights on it.
-struct Outside {
+struct UnprivilegedView {
     main: ProcessName,
     /// The program as its name or first argument says.
     program: String,
@@ -40,7 +39,7 @@ struct Outside {
 
 /// Reads an Apache that we may not look into.
 pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
-    let outside = Outside::of(pid)?;
+    let outside = UnprivilegedView::of(pid)?;
     let mut warnings = vec![format!(
         "process {pid} belongs to another user: its executable, environment and directory cannot be read, so its settings \
          are those of the files that its command line names, and none can be changed; {NEEDS_RIGHTS}"
@@ -82,7 +81,7 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
 
 /// Whether its configuration says that it listens on a port; `None` when we may not read that.
 pub fn listens_on(pid: u32, port: u16) -> Option<bool> {
-    let outside = Outside::of(pid).ok()?;
+    let outside = UnprivilegedView::of(pid).ok()?;
     outside.is_readable().then(|| listens(&outside.evaluation, port))
 }
 
@@ -95,7 +94,7 @@ pub fn refusal(snapshot: &ServiceSnapshot) -> UserError {
     .hint(NEEDS_RIGHTS)
 }
 
-impl Outside {
+impl UnprivilegedView {
     fn of(pid: u32) -> Result<Self> {
         let stat =
             procfs::stat(pid).map_err(|_| UserError::cannot_run(format!("process {pid} does not run")))?;

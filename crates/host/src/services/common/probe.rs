@@ -20,11 +20,11 @@ const PAUSE_GENTLE: Duration = Duration::from_millis(25);
 
 /// Whether anything answers in HTTP at one of the addresses.
 pub fn answers(addresses: &[SocketAddr]) -> bool {
-    addresses.iter().any(|&address| ask(address, timeouts::LOOK))
+    addresses.iter().any(|&address| request(address, timeouts::PROBE))
 }
 
 /// Asks `HEAD /` once. True when the answer begins as HTTP does.
-fn ask(address: SocketAddr, timeout: Duration) -> bool {
+fn request(address: SocketAddr, timeout: Duration) -> bool {
     let answer = || -> std::io::Result<bool> {
         let deadline = Instant::now() + timeout;
         let mut stream = TcpStream::connect_timeout(&address, timeout)?;
@@ -42,7 +42,7 @@ fn ask(address: SocketAddr, timeout: Duration) -> bool {
 
 /// One question and its outcome, in microseconds since the measurement began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct ProbeResult {
     sent_us: u64,
     done_us: u64,
     answered: bool,
@@ -58,7 +58,7 @@ struct Gap {
 }
 
 impl Gap {
-    fn see(&mut self, seen: Seen) {
+    fn record(&mut self, seen: ProbeResult) {
         if !seen.answered {
             // Before the first answer it is not known whether the port ever answered.
             self.began_us = self.began_us.or(self.last_answered_us);
@@ -93,11 +93,11 @@ struct Watch {
 }
 
 impl Watch {
-    fn look(&self) {
+    fn probe_once(&self) {
         let sent_us = self.now_us();
-        let answered = ask(self.address, timeouts::LOOK);
-        let seen = Seen { sent_us, done_us: self.now_us(), answered };
-        self.gap.lock().unwrap_or_else(PoisonError::into_inner).see(seen);
+        let answered = request(self.address, timeouts::PROBE);
+        let seen = ProbeResult { sent_us, done_us: self.now_us(), answered };
+        self.gap.lock().unwrap_or_else(PoisonError::into_inner).record(seen);
     }
 
     fn now_us(&self) -> u64 {
@@ -123,17 +123,17 @@ impl Probe {
     }
 
     fn every(pause: Duration, addresses: &[SocketAddr]) -> Self {
-        let address = addresses.iter().copied().find(|&address| ask(address, timeouts::LOOK));
+        let address = addresses.iter().copied().find(|&address| request(address, timeouts::PROBE));
         let Some(address) = address else {
             return Self { watch: None, thread: None };
         };
         let (began, gap, stop) = (Instant::now(), Mutex::default(), AtomicBool::new(false));
         let watch = Arc::new(Watch { address, began, gap, stop });
-        watch.look();
+        watch.probe_once();
         let shared = Arc::clone(&watch);
         let ask_on = move || {
             while !shared.stop.load(Ordering::Relaxed) {
-                shared.look();
+                shared.probe_once();
                 std::thread::sleep(pause);
             }
         };
@@ -142,9 +142,9 @@ impl Probe {
     }
 
     /// Asks once more from here: for moments that the thread could sleep through.
-    pub fn look(&self) {
+    pub fn probe_once(&self) {
         if let Some(watch) = &self.watch {
-            watch.look();
+            watch.probe_once();
         }
     }
 
@@ -155,7 +155,7 @@ impl Probe {
         watch.stop.store(true, Ordering::Relaxed);
         self.thread.take()?.join().ok()?;
         // One more question closes a gap that has just ended.
-        watch.look();
+        watch.probe_once();
         let gap = *watch.gap.lock().unwrap_or_else(PoisonError::into_inner);
         gap.outage_us()
     }
@@ -177,7 +177,8 @@ mod tests {
     /// Questions as `(sent, done, answered)`.
     fn check(seen: &[(u64, u64, bool)], expected: Option<u64>) {
         let mut gap = Gap::default();
-        seen.iter().for_each(|&(sent_us, done_us, answered)| gap.see(Seen { sent_us, done_us, answered }));
+        seen.iter()
+            .for_each(|&(sent_us, done_us, answered)| gap.record(ProbeResult { sent_us, done_us, answered }));
         assert_eq!(gap.outage_us(), expected, "{seen:?}");
     }
 
@@ -200,7 +201,7 @@ mod tests {
     fn a_server_that_goes_and_comes_back_is_seen() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        assert!(!ask(address, Duration::from_millis(50)));
+        assert!(!request(address, Duration::from_millis(50)));
         let gone = Arc::new(AtomicBool::new(false));
         let serve = |listener: TcpListener, until: Arc<AtomicBool>| {
             listener.set_nonblocking(true).unwrap();

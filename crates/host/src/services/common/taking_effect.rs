@@ -2,7 +2,7 @@
 //!
 //! A configuration that passes the program's own test may still end the main process when it is read, so it is watched.
 
-use crate::os::process::{ProcessName, wait_looking_every};
+use crate::os::process::{ProcessName, wait_polling};
 use crate::os::timeouts;
 use rustix::process::Signal;
 use std::time::Duration;
@@ -54,14 +54,14 @@ impl MainProcess {
 
     /// Watches it for a moment: it may end while it sets up what it read.
     pub fn watch(self) -> Result<()> {
-        wait_looking_every(PAUSE, timeouts::WATCH, || !self.name.is_alive());
+        wait_polling(PAUSE, timeouts::WATCH, || !self.name.is_alive());
         self.alive()
     }
 
     /// Waits for a child that was not there before, and a moment more.
     pub fn wait_for_children(self, old: &[ProcessName]) -> Result<()> {
         let is_new = |child: &ProcessName| !old.contains(child);
-        wait_looking_every(PAUSE, timeouts::CHILDREN, || {
+        wait_polling(PAUSE, timeouts::CHILDREN, || {
             !self.name.is_alive() || self.name.children().iter().any(is_new)
         });
         self.alive()
@@ -70,7 +70,7 @@ impl MainProcess {
     /// Stops it with TERM and waits. It is never killed: a worker in the middle of a write would leave half of it.
     pub fn stop(self) -> Result<()> {
         self.signal(Signal::TERM)?;
-        if wait_looking_every(PAUSE, timeouts::STOP, || !self.name.is_alive()) {
+        if wait_polling(PAUSE, timeouts::STOP, || !self.name.is_alive()) {
             return Ok(());
         }
         Err(UserError::cannot_run(format!(

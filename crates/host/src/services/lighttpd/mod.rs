@@ -9,7 +9,7 @@ mod syntax;
 use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
-use crate::visibility::program_query::asked;
+use crate::visibility::program_query::query_program;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::{Result, UserError};
@@ -72,7 +72,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     };
     let root = Root::of(pid);
     let executable = procfs::executable(pid).ok();
-    let (version, mut missing) = match asked(NAME, pid, executable.as_ref(), || vec!["-v".into()]) {
+    let (version, mut missing) = match query_program(NAME, pid, executable.as_ref(), || vec!["-v".into()]) {
         Ok(finished) => (parse_version(&finished.stdout), vec![]),
         Err(missing) => (None, vec![missing]),
     };

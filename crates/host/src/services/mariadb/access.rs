@@ -61,10 +61,10 @@ pub fn connect(snapshot: &ServiceSnapshot, access: &Access) -> Result<Conn, Refu
     let endpoint = endpoint
         .ok_or_else(|| Refusal::Failed(format!("{} listens nowhere that can be seen", snapshot.service)))?;
     let root = Root::of(snapshot.pid);
-    let is_ours = !mount_namespace::is_elsewhere(snapshot.pid);
+    let is_ours = !mount_namespace::has_other_root(snapshot.pid);
     let mut last = Refusal::Failed("no account to try".into());
     for account in accounts(access, is_ours)? {
-        let way = Way::of(endpoint, &root, &account)?;
+        let way = ConnectOptions::of(endpoint, &root, &account)?;
         match within_time(way, snapshot.pid) {
             Err(denied @ Refusal::Denied(_)) => last = denied,
             other => return other,
@@ -74,13 +74,13 @@ pub fn connect(snapshot: &ServiceSnapshot, access: &Access) -> Result<Conn, Refu
 }
 
 /// How to connect.
-struct Way {
+struct ConnectOptions {
     options: Opts,
     /// The unix socket, whose path in `options` is good as long as this is there.
     socket: Option<SocketPlace>,
 }
 
-impl Way {
+impl ConnectOptions {
     fn of(endpoint: &Endpoint, root: &Root, account: &Account) -> Result<Self, Refusal> {
         let builder = OptsBuilder::new()
             .user(Some(&account.user))
@@ -104,7 +104,7 @@ impl Way {
 
 /// Connecting to a unix socket has no time limit of its own: the thread that hangs there ends by itself, once the
 /// database goes on. There are never many of them.
-fn within_time(way: Way, pid: u32) -> Result<Conn, Refusal> {
+fn within_time(way: ConnectOptions, pid: u32) -> Result<Conn, Refusal> {
     if CONNECTING.fetch_add(1, Ordering::Relaxed) >= HANGING_MAX {
         CONNECTING.fetch_sub(1, Ordering::Relaxed);
         return Err(Refusal::Failed("connections that were begun before still hang".into()));

@@ -58,7 +58,7 @@ impl Observe for Mariadb {
     }
 
     fn with_access(&self, snapshot: &mut ServiceSnapshot, access: &Access) {
-        ask(snapshot, access);
+        query(snapshot, access);
     }
 }
 
@@ -196,7 +196,7 @@ fn unix_listeners(text: &str, inodes: &[u64]) -> Vec<String> {
 }
 
 /// Asks the server for what is in force. What cannot be had is told.
-fn ask(snapshot: &mut ServiceSnapshot, access: &Access) {
+fn query(snapshot: &mut ServiceSnapshot, access: &Access) {
     let mut conn = match access::connect(snapshot, access) {
         Ok(conn) => conn,
         Err(refusal) => return snapshot.missing.push(lacking(&refusal)),
@@ -218,7 +218,7 @@ fn ask(snapshot: &mut ServiceSnapshot, access: &Access) {
         Err(missing) => {
             snapshot.missing.push(missing);
             // Who may not see them sees none.
-            snapshot.statements = running::seen(&mut conn).unwrap_or_default();
+            snapshot.statements = running::running_statements(&mut conn).unwrap_or_default();
         }
     }
 }

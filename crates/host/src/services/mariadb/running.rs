@@ -11,7 +11,7 @@ use std::time::Duration;
 use webdyno_model::service::Statement;
 
 /// How often it is looked, and the pause between two looks: a tenth of a second in all.
-const LOOKS: u32 = 6;
+const SAMPLES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How much of a text is read.
@@ -19,13 +19,13 @@ const TEXT_MAX: usize = 1000;
 
 /// The forms of statements that were seen to run, those that were seen most often first. How often is told as the number of
 /// executions; nothing names or counts them otherwise.
-pub fn seen(conn: &mut Conn) -> Result<Vec<Statement>, Refusal> {
+pub fn running_statements(conn: &mut Conn) -> Result<Vec<Statement>, Refusal> {
     let query = format!(
         "SELECT LEFT(INFO, {TEXT_MAX}) FROM information_schema.PROCESSLIST \
          WHERE COMMAND IN ('Query', 'Execute') AND INFO IS NOT NULL AND ID <> CONNECTION_ID()"
     );
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for look in 0..LOOKS {
+    for look in 0..SAMPLES {
         if look > 0 {
             std::thread::sleep(PAUSE);
         }

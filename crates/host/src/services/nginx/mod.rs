@@ -9,7 +9,7 @@ mod syntax;
 use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
-use crate::visibility::program_query::asked;
+use crate::visibility::program_query::query_program;
 use webdyno_model::Result;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{Endpoint, LogFile, LogKind, ServiceSnapshot};
@@ -95,7 +95,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let title = procfs::arguments(pid)?;
     let root = Root::of(pid);
     let executable = procfs::executable(pid).ok();
-    let (compiled, mut missing) = match asked(NAME, pid, executable.as_ref(), || vec!["-V".into()]) {
+    let (compiled, mut missing) = match query_program(NAME, pid, executable.as_ref(), || vec!["-V".into()]) {
         Ok(finished) => (parse_compiled(&finished.stderr), vec![]),
         Err(missing) => (Compiled::default(), vec![missing]),
     };

@@ -80,7 +80,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let executable = procfs::executable(pid).ok();
     let prefix = php::prefix(executable.as_ref().map(|(path, _)| path.as_str()));
     let config = config::read(&root, main_file, &prefix);
-    let php = php::ask(pid, executable.as_ref());
+    let php = php::query_version(pid, executable.as_ref());
     let endpoints = pools::endpoints(&config, &prefix);
     let listens: Vec<String> = endpoints.iter().map(|endpoint| endpoint.address.clone()).collect();
     let mut settings = pools::global(&config);
@@ -114,7 +114,7 @@ fn port_of(address: &str) -> Option<u16> {
 /// The pools that do not tell about themselves.
 fn without_status(config: &config::Config) -> Option<MissingSignal> {
     let silent = config.pools.iter().filter(|pool| pool.value("pm.status_path").is_none());
-    let names: Vec<_> = silent.map(|pool| pool.name.as_str()).take(POOLS_TOLD_MAX).collect();
+    let names: Vec<_> = silent.map(|pool| pool.name.as_str()).take(POOLS_REPORTED_MAX).collect();
     (!names.is_empty()).then(|| MissingSignal {
         signal: "php_fpm".into(),
         why: format!("pm.status_path is not set for the pool {}", names.join(", ")),
@@ -123,7 +123,7 @@ fn without_status(config: &config::Config) -> Option<MissingSignal> {
 }
 
 /// So many pools are named.
-const POOLS_TOLD_MAX: usize = 8;
+const POOLS_REPORTED_MAX: usize = 8;
 
 /// How a pool is made to tell about itself.
 pub const HOW_TO_ENABLE: &str = "set `pm.status_path = /fpm-status` in the pool and reload php-fpm; with \

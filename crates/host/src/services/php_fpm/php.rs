@@ -6,7 +6,7 @@
 use super::config::{Line, Placed, lines};
 use super::pools::{PHP, in_force};
 use crate::visibility::process_view::Root;
-use crate::visibility::program_query::asked;
+use crate::visibility::program_query::query_program;
 use crate::visibility::scratch::Scratch;
 use std::collections::BTreeMap;
 use webdyno_model::sample::MissingSignal;
@@ -32,7 +32,7 @@ pub fn prefix(executable: Option<&str>) -> String {
 }
 
 /// Asks the program.
-pub fn ask(pid: u32, executable: Option<&(String, bool)>) -> Php {
+pub fn query_version(pid: u32, executable: Option<&(String, bool)>) -> Php {
     // OPcache makes a file to lock by, in `/tmp` unless it is told another place.
     let mut scratch = None;
     let arguments = || {
@@ -41,7 +41,7 @@ pub fn ask(pid: u32, executable: Option<&(String, bool)>) -> Php {
         let place = place.into_iter().flat_map(|place| ["-d".to_owned(), place]);
         ["-i".to_owned()].into_iter().chain(place).collect()
     };
-    match asked("php-fpm", pid, executable, arguments) {
+    match query_program("php-fpm", pid, executable, arguments) {
         Ok(finished) => parse(&finished.stdout, |file| Root::ours().read_text(file).ok()),
         Err(missing) => Php { missing: vec![missing], ..Php::default() },
     }

@@ -84,7 +84,7 @@ pub fn in_use(name: &str) -> Option<(&'static str, &'static str)> {
 
 /// What is seen of a setting where it is to be changed.
 #[derive(Debug)]
-struct Seen {
+struct SettingState {
     /// Its value; `None` when it is not there.
     now: Option<String>,
     /// Whether it may be written here.
@@ -94,7 +94,7 @@ struct Seen {
     memory_bytes: Option<u64>,
 }
 
-impl Seen {
+impl SettingState {
     fn here(name: &str) -> Self {
         Self {
             now: space::read_here(name).ok(),
@@ -108,7 +108,7 @@ impl Seen {
 /// The value that a change replaces; else why the change is not one that webdyno makes here.
 fn replaced(
     change: &SettingChange,
-    seen: &Seen,
+    seen: &SettingState,
 ) -> std::result::Result<SettingValue, (String, Option<String>)> {
     let name = &change.setting.name;
     let Some(known) = find(name) else {
@@ -160,7 +160,7 @@ pub fn prepare(changes: &[SettingChange]) -> Result<Preparation> {
     let mut wanted: Vec<Change> = vec![];
     for change in changes {
         let SettingChange { setting, to } = change;
-        let from = match replaced(change, &Seen::here(&setting.name)) {
+        let from = match replaced(change, &SettingState::here(&setting.name)) {
             Ok(from) => from,
             Err((why, hint)) => return Ok(Preparation::NotPreparable { why, hint }),
         };
@@ -212,9 +212,9 @@ mod tests {
         SettingChange { setting: SettingId::sysctl(name), to: SettingValue::parse(to) }
     }
 
-    fn seen(now: Option<&str>, writable: Option<io::ErrorKind>, is_initial: bool) -> Seen {
+    fn setting_state(now: Option<&str>, writable: Option<io::ErrorKind>, is_initial: bool) -> SettingState {
         let writable = writable.map_or(Ok(()), |kind| Err(kind.into()));
-        Seen { now: now.map(str::to_owned), writable, is_initial, memory_bytes: Some(1 << 30) }
+        SettingState { now: now.map(str::to_owned), writable, is_initial, memory_bytes: Some(1 << 30) }
     }
 
     const SYN: &str = "net.ipv4.tcp_max_syn_backlog";
@@ -224,46 +224,66 @@ mod tests {
     fn what_can_be_set_here_and_what_is_for_a_person() {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         for (name, to, seen, expected) in [
-            (SYN, "4096", seen(Some("512"), None, false), Ok("512")),
-            (TRACKED, "200000", seen(Some("65536"), None, true), Ok("65536")),
+            (SYN, "4096", setting_state(Some("512"), None, false), Ok("512")),
+            (TRACKED, "200000", setting_state(Some("65536"), None, true), Ok("65536")),
             (
                 "net.ipv4.ip_local_port_range",
                 "1024 65535",
-                seen(Some("32768 60999"), None, false),
+                setting_state(Some("32768 60999"), None, false),
                 Ok("32768 60999"),
             ),
             (
                 "kernel.pid_max",
                 "99999",
-                seen(Some("32768"), None, true),
+                setting_state(Some("32768"), None, true),
                 Err("is not a setting of the kernel that"),
             ),
-            (SYN, "many", seen(Some("512"), None, true), Err("cannot be `many`")),
-            (SYN, "0", seen(Some("512"), None, true), Err("cannot be `0`")),
-            ("net.ipv4.ip_local_port_range", "9 8", seen(Some("1 2"), None, true), Err("cannot be `9 8`")),
+            (SYN, "many", setting_state(Some("512"), None, true), Err("cannot be `many`")),
+            (SYN, "0", setting_state(Some("512"), None, true), Err("cannot be `0`")),
+            (
+                "net.ipv4.ip_local_port_range",
+                "9 8",
+                setting_state(Some("1 2"), None, true),
+                Err("cannot be `9 8`"),
+            ),
             // The machine's: shown and read-only in other namespaces, or not shown at all.
             (
                 TRACKED,
                 "200000",
-                seen(Some("65536"), Some(PermissionDenied), false),
+                setting_state(Some("65536"), Some(PermissionDenied), false),
                 Err("belongs to the whole machine"),
             ),
             (
                 "net.core.netdev_max_backlog",
                 "9000",
-                seen(None, None, false),
+                setting_state(None, None, false),
                 Err("belongs to the whole machine"),
             ),
-            (TRACKED, "200000", seen(None, None, true), Err("this kernel has no net.netfilter")),
-            (SYN, "4096", seen(Some("512"), Some(PermissionDenied), false), Err("may not be written")),
-            (SYN, "4096", seen(Some("512"), Some(ReadOnlyFilesystem), false), Err("the host has to set it")),
+            (TRACKED, "200000", setting_state(None, None, true), Err("this kernel has no net.netfilter")),
+            (
+                SYN,
+                "4096",
+                setting_state(Some("512"), Some(PermissionDenied), false),
+                Err("may not be written"),
+            ),
+            (
+                SYN,
+                "4096",
+                setting_state(Some("512"), Some(ReadOnlyFilesystem), false),
+                Err("the host has to set it"),
+            ),
             // An eighth of 1 GiB holds 419,430 entries of 320 bytes.
-            (TRACKED, "500000", seen(Some("65536"), None, true), Err("more than an eighth of the memory")),
-            (TRACKED, "500000", seen(Some("600000"), None, true), Ok("600000")),
+            (
+                TRACKED,
+                "500000",
+                setting_state(Some("65536"), None, true),
+                Err("more than an eighth of the memory"),
+            ),
+            (TRACKED, "500000", setting_state(Some("600000"), None, true), Ok("600000")),
             (
                 "net.core.somaxconn",
                 "8192",
-                seen(Some("4096"), None, true),
+                setting_state(Some("4096"), None, true),
                 Err("is not enough: a listening socket"),
             ),
         ] {

@@ -98,7 +98,7 @@ fn find(space: &NetSpace) -> io::Result<Option<File>> {
         procfs::pids().into_iter().find(is_in_it).map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
     match process.or_else(|| mounted(&procfs::read_text("/proc/self/mountinfo").ok()?, link)) {
         Some(path) => File::open(path).map(Some),
-        None if sees_all() => Ok(None),
+        None if has_full_view() => Ok(None),
         None => Err(io::Error::other(format!("its network namespace ({link}) is not seen from here"))),
     }
 }
@@ -113,7 +113,7 @@ fn mounted(mounts: &str, link: &str) -> Option<PathBuf> {
 }
 
 /// Whether no process is hidden from us.
-fn sees_all() -> bool {
+fn has_full_view() -> bool {
     let pids = std::fs::read_link("/proc/self/ns/pid");
     rustix::process::geteuid().is_root() && pids.is_ok_and(|pids| pids == Path::new(INITIAL_PIDS))
 }

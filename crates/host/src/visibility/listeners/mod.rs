@@ -67,7 +67,7 @@ pub struct Hidden {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// A process.
-    Seen(Listener),
+    Process(Listener),
     /// Somebody: only the user that a process runs as, and root, may look at its descriptors.
     Hidden(Hidden),
 }
@@ -111,7 +111,7 @@ fn found(port: u16, sockets: &[ListenSocket]) -> Result<Found> {
     };
     let main = procfs::process(main_pid)?;
     let addresses: BTreeSet<IpAddr> = sockets.iter().map(|socket| socket.address).collect();
-    Ok(Found::Seen(Listener {
+    Ok(Found::Process(Listener {
         port,
         addresses: addresses.into_iter().collect(),
         main_pid,
@@ -125,7 +125,7 @@ fn found(port: u16, sockets: &[ListenSocket]) -> Result<Found> {
 /// Finds who listens on a port in our network namespace. An error when nobody does, and when we may not see who.
 pub fn listener(port: u16) -> Result<Listener> {
     match find_here(port)? {
-        Found::Seen(listener) => Ok(listener),
+        Found::Process(listener) => Ok(listener),
         Found::Hidden(hidden) => Err(hidden.error()),
     }
 }

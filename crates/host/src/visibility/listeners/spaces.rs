@@ -35,7 +35,7 @@ pub fn listening(port: u16) -> Vec<Result<Found>> {
 /// The error for a port that is served in several of them.
 pub fn several(port: u16, all: Vec<Result<Found>>) -> UserError {
     let told = |found: Result<Found>| match found {
-        Ok(Found::Seen(listener)) => format!("{} (process {})", listener.name, listener.main_pid),
+        Ok(Found::Process(listener)) => format!("{} (process {})", listener.name, listener.main_pid),
         _ => "a process that cannot be seen".into(),
     };
     let all: Vec<String> = all.into_iter().map(told).collect();

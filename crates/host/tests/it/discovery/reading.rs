@@ -18,7 +18,7 @@ use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
 use webdyno_host::change::StateDir;
 use webdyno_host::change::seams::this_machine::ThisMachine;
-use webdyno_host::discovery::survey::{Effort, survey};
+use webdyno_host::discovery::survey::{SurveyBudget, survey};
 use webdyno_host::services::{self, snapshot_unknown};
 use webdyno_model::topology::{Access, Topology};
 
@@ -163,7 +163,7 @@ fn processes_that_vanish_disturb_nothing() {
     let (own, port) = (std::process::id(), listener.local_addr().unwrap().port());
     let look = |pid: u32| {
         let front = snapshot_unknown(pid, port, Some("/x".into()));
-        survey(Some(front), services::all(), (&Topology::default(), &Access::default()), Effort::ONCE)
+        survey(Some(front), services::all(), (&Topology::default(), &Access::default()), SurveyBudget::ONCE)
     };
     const LOOKS_COUNT: usize = 20;
     let (done, mut listens) = (AtomicBool::new(false), vec![]);

@@ -18,7 +18,9 @@ use webdyno_lab::build::BuildOptions;
 use webdyno_lab::hosts::host_init;
 use webdyno_lab::preconditions::check_root;
 use webdyno_lab::scenario::{Catalogue, ScenarioFolder, did_you_mean};
-use webdyno_lab::{Lab, SERVER, build, page, remove};
+use webdyno_lab::«¦up::Options;
+use webdyno_lab::¦up::{self, Options};
+use webdyno_lab::»{Lab, SERVER, build, page«, remove¦, up¦»};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 

@@ -10,7 +10,7 @@
 
 mod read;
 
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::control_group::{Controller, Finder, Group, Groups, by_hand};
 use read::{Cpu, Memory, Tasks};
 
@@ -146,7 +146,7 @@ impl Collector for Cgroup {
                 memory_values(groups, &mut reading);
                 task_values(groups, &mut reading);
             }
-            Err(error) => reading.problem(told("read", &format!("/proc/{pid}/cgroup"), &error)),
+            Err(error) => reading.problem(io_error_text("read", &format!("/proc/{pid}/cgroup"), &error)),
         }
         reading
     }

@@ -37,7 +37,7 @@ impl Places {
         let changed = self.target.as_ref() != Some(target);
         if changed || self.readings_count.is_multiple_of(READINGS) {
             self.target = Some(target.clone());
-            self.look(target);
+            self.refresh(target);
         }
         self.readings_count += 1;
         if self.by_disk.is_empty() && self.unknown_count == 0 {
@@ -53,7 +53,7 @@ impl Places {
         self.by_disk.clone()
     }
 
-    fn look(&mut self, target: &Target) {
+    fn refresh(&mut self, target: &Target) {
         self.by_disk.clear();
         self.unknown_count = 0;
         let mounts = procfs::read_text("/proc/self/mountinfo").unwrap_or_default();

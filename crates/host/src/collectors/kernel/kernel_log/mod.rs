@@ -9,10 +9,9 @@
 
 mod kinds;
 
-use crate::collectors::{Collector, Metric, Reading, Target, counter, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, io_error_text};
 use crate::os::control_group;
-use crate::os::kernel_log;
-use crate::os::kernel_log::KernelLog;
+use crate::os::kernel_log::{self, KernelLog};
 use kinds::{About, KINDS};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -55,7 +54,7 @@ impl State {
                     }
                     _ => "`dmesg` shows whether the log can be read at all",
                 };
-                Self::Closed(told("open", kernel_log::DEVICE, &error), how.into())
+                Self::Closed(io_error_text("open", kernel_log::DEVICE, &error), how.into())
             }
         }
     }
@@ -129,7 +128,7 @@ impl Collector for KernelMessages {
             }
         });
         if let Err(error) = taken {
-            reading.problem(told("read", kernel_log::DEVICE, &error));
+            reading.problem(io_error_text("read", kernel_log::DEVICE, &error));
         }
         for kind in KINDS {
             let count = self.counts.get(kind.name).copied().unwrap_or(0);

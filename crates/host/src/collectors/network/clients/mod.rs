@@ -18,10 +18,9 @@
 //! others as long as no load of ours runs.
 
 use crate::collectors::network::{Place, Whereabouts, thread_cpu};
-use crate::collectors::{Collector, Metric, Reading, Target, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, gauge, io_error_text};
 use crate::os::procfs;
-use crate::os::sockets::netlink;
-use crate::os::sockets::netlink::End;
+use crate::os::sockets::netlink::{self, End};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
@@ -60,12 +59,12 @@ impl Clients {
 }
 
 /// The ends of all connections at one time.
-struct Look {
+struct ConnectionEnds {
     servers: Vec<End>,
     clients: Vec<End>,
 }
 
-impl Look {
+impl ConnectionEnds {
     fn at(port: u16) -> Result<Self, String> {
         let refused = |error: io::Error| format!("netlink does not tell the connections: {error}");
         Ok(Self {
@@ -86,7 +85,7 @@ struct Connection {
 }
 
 /// The connections that were open from the first look to the second one.
-fn open_throughout(first: &Look, second: &Look) -> Vec<Connection> {
+fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Connection> {
     let cookies = |ends: &[End]| -> HashSet<[u8; 8]> {
         ends.iter().filter(|end| end.open).map(|end| end.cookie).collect()
     };
@@ -116,7 +115,7 @@ fn without(connections: &[Connection], inodes: &BTreeSet<u64>) -> Vec<Connection
 
 fn inodes(pid: u32) -> Result<BTreeSet<u64>, String> {
     let inodes = procfs::socket_inodes(pid);
-    inodes.map(BTreeSet::from_iter).map_err(|error| told("read", &format!("/proc/{pid}/fd"), &error))
+    inodes.map(BTreeSet::from_iter).map_err(|error| io_error_text("read", &format!("/proc/{pid}/fd"), &error))
 }
 
 /// The sockets of a service's processes, as far as they may be looked into.
@@ -126,7 +125,7 @@ fn service_inodes(main_pid: u32) -> BTreeSet<u64> {
 }
 
 /// What was seen of a port.
-struct Seen {
+struct PortConnections {
     /// The connections that are not the agent's nor, if it was asked, the service's own.
     all: Vec<Connection>,
     /// Those of them that are not the generator's either; an error when its descriptors cannot be read, `None` when it
@@ -135,7 +134,7 @@ struct Seen {
     left_count: usize,
 }
 
-impl Seen {
+impl PortConnections {
     /// A look, then whose sockets are whose, then a second look if need be. `service_pid` is given when the service's are asked for.
     fn at(
         port: u16,
@@ -143,7 +142,7 @@ impl Seen {
         client_pid: Option<u32>,
         service_pid: Option<u32>,
     ) -> Result<Self, String> {
-        let first = Look::at(port)?;
+        let first = ConnectionEnds::at(port)?;
         let mut own = inodes(agent_pid)?;
         own.extend(service_pid.into_iter().flat_map(service_inodes));
         let generator = client_pid.map(inodes);
@@ -154,7 +153,7 @@ impl Seen {
         };
         // Whose descriptor was there after the first look was open until then: only of the others it has to be seen.
         if !without(&connections, &ours).is_empty() {
-            connections = open_throughout(&first, &Look::at(port)?);
+            connections = open_throughout(&first, &ConnectionEnds::at(port)?);
         }
         let all = without(&connections, &own);
         let others = generator.map(|known| known.map(|generator| without(&all, &generator)));
@@ -174,10 +173,10 @@ impl Seen {
 
 /// Reads whose connections there are. `agent_pid` is this program: what it asks of the service is nobody's traffic.
 fn read(port: u16, agent_pid: u32, target: &Target) -> Result<Reading, String> {
-    let mut seen = Seen::at(port, agent_pid, target.client_pid, None)?;
+    let mut seen = PortConnections::at(port, agent_pid, target.client_pid, None)?;
     // It rarely comes to that, and reading the descriptors of hundreds of workers takes its time.
     if target.service_pid.is_some() && seen.has_local_strangers() {
-        seen = Seen::at(port, agent_pid, target.client_pid, target.service_pid)?;
+        seen = PortConnections::at(port, agent_pid, target.client_pid, target.service_pid)?;
     }
     let mut reading = Reading::default();
     reading.push("clients.connections_count", seen.all.len() as f64);

@@ -18,7 +18,10 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
     // The same ports at another address are another connection.
     let clients =
         [end(4, "10.0.0.1:6000", "10.0.0.1:80", true, 20), end(5, "10.0.0.2:5000", "10.0.0.1:80", true, 21)];
-    let look = |servers: &[End], clients: &[End]| Look { servers: servers.into(), clients: clients.into() };
+    let look = |servers: &[End], clients: &[End]| ConnectionEnds {
+        servers: servers.into(),
+        clients: clients.into(),
+    };
     let first = look(&servers, &clients);
     let open = open_throughout(&first, &first);
     let inode = |cookie: u8| open.iter().find(|c| c.cookie == [cookie; 8]).map(|c| c.client_inode);

@@ -10,10 +10,9 @@
 
 use crate::collectors::network::socket_table::Table;
 use crate::collectors::network::{Place, Shared, Whereabouts};
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::procfs;
-use crate::os::sock_diag;
-use crate::os::sock_diag::Query;
+use crate::os::sock_diag::{self, Query};
 use crate::os::sockets::{ListenSocket, listening};
 use std::collections::BTreeMap;
 use std::io;
@@ -85,7 +84,7 @@ const STATES: [(&str, u8, &str); 7] = [
 const DNS: u16 = 53;
 
 /// UDP sockets that are connected to a name server: look-ups under way.
-fn look_ups() -> io::Result<u64> {
+fn dns_lookups_count() -> io::Result<u64> {
     let mut count = 0;
     let states = sock_diag::states([sock_diag::state::ESTABLISHED]);
     let query = Query { protocol: sock_diag::UDP, states, peer_port: DNS, ..Query::default() };
@@ -117,7 +116,7 @@ pub struct Sockets {
     whereabouts: Whereabouts,
     shared: Shared,
     /// The table that was told last.
-    told: Option<Arc<Table>>,
+    reported: Option<Arc<Table>>,
 }
 
 impl Sockets {
@@ -153,7 +152,7 @@ impl Sockets {
                 reading.push_some("sockets.accept_queue_max_count", limit.map(|limit| limit as f64));
             }
             Ok(None) => reading.problem(format!("nothing listens on port {port}")),
-            Err(error) => reading.problem(told("read", &format!("{net}/tcp"), &error)),
+            Err(error) => reading.problem(io_error_text("read", &format!("{net}/tcp"), &error)),
         }
     }
 
@@ -171,7 +170,7 @@ impl Sockets {
     fn states(&mut self, place: Place, reading: &mut Reading) {
         let table = self.shared.lock().table.of(place);
         match table {
-            Ok(table) if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) => {}
+            Ok(table) if self.reported.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) => {}
             Ok(table) => {
                 for (name, state, _) in STATES {
                     reading.push(name, table.in_state(state) as f64);
@@ -179,18 +178,18 @@ impl Sockets {
                 // The kernel counts both states in one (RFC 4022, tcpCurrEstab).
                 let close_wait = table.in_state(sock_diag::state::CLOSE_WAIT) as f64;
                 reading.push_some(ESTABLISHED, reading.value(OPEN).map(|open| (open - close_wait).max(0.0)));
-                self.told = Some(table);
+                self.reported = Some(table);
             }
             Err(error) => {
                 let why = format!("the kernel does not list the sockets of the service: {error}");
                 reading.lacks(ESTABLISHED, why, "run webdyno as root");
             }
         }
-        match place.within(look_ups) {
-            Ok(count) => reading.push(LOOK_UPS, count as f64),
+        match place.within(dns_lookups_count) {
+            Ok(count) => reading.push(DNS_LOOKUPS, count as f64),
             Err(error) => {
                 let why = format!("the kernel does not list UDP sockets: {error}");
-                reading.lacks(LOOK_UPS, why, "modprobe udp_diag, and run webdyno as root");
+                reading.lacks(DNS_LOOKUPS, why, "modprobe udp_diag, and run webdyno as root");
             }
         }
     }
@@ -198,7 +197,7 @@ impl Sockets {
 
 const OPEN: &str = "sockets.open_count";
 const ESTABLISHED: &str = "sockets.established_count";
-const LOOK_UPS: &str = "sockets.look_ups_count";
+const DNS_LOOKUPS: &str = "sockets.look_ups_count";
 
 impl Collector for Sockets {
     fn name(&self) -> &'static str {
@@ -234,7 +233,7 @@ impl Collector for Sockets {
         let in_state = |state: &str| format!("ss -tanH state {state} | wc -l");
         metrics.push(gauge(ESTABLISHED, "/proc/net/snmp, sock_diag(7)", in_state("established")));
         metrics.extend(STATES.map(|(name, _, state)| gauge(name, "sock_diag(7)", in_state(state))));
-        metrics.push(gauge(LOOK_UPS, "sock_diag(7)", "ss -uanH state established 'dport = :53' | wc -l"));
+        metrics.push(gauge(DNS_LOOKUPS, "sock_diag(7)", "ss -uanH state established 'dport = :53' | wc -l"));
         metrics.extend(TABLES.map(|(name, file)| gauge(name, file, format!("cat {file}"))));
         metrics
     }
@@ -262,8 +261,8 @@ impl Collector for Sockets {
         reading
     }
 
-    fn unheard(&mut self) {
-        self.told = None;
+    fn mark_undelivered(&mut self) {
+        self.reported = None;
     }
 }
 

@@ -91,7 +91,7 @@ fn a_port_without_listener_is_told_and_the_counters_stay() {
 #[test]
 fn a_vanished_service_in_another_namespace_gives_nothing() {
     let mut sockets = Sockets::default();
-    sockets.whereabouts.elsewhere = Some(u32::MAX);
+    sockets.whereabouts.other_namespace_pid = Some(u32::MAX);
     let target = Target { port: Some(80), service_pid: Some(u32::MAX), ..Target::default() };
     let reading = sockets.read(&target);
     assert_eq!(reading.values, vec![]);

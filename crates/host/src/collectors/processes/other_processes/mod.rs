@@ -34,14 +34,14 @@ const MEMORY_MIN_BYTES: u64 = 32 << 20;
 
 /// The collector.
 #[derive(Debug, Default)]
-pub struct Foreign {
+pub struct OtherProcesses {
     table: Table,
     shown: BTreeSet<String>,
     /// The processor time of each name at the look before.
     before_ns: BTreeMap<String, u64>,
 }
 
-impl Foreign {
+impl OtherProcesses {
     /// The roots of all trees that are not foreign.
     fn known_roots(target: &Target) -> BTreeSet<u32> {
         let backends = target.backends.iter().map(|backend| backend.pid).filter(|pid| *pid != 0);
@@ -82,7 +82,7 @@ fn push(reading: &mut Reading, prefix: &str, used: &Used) {
     reading.push(format!("foreign.{prefix}processes_count"), used.processes_count as f64);
 }
 
-impl Collector for Foreign {
+impl Collector for OtherProcesses {
     fn name(&self) -> &'static str {
         "foreign"
     }
@@ -130,13 +130,13 @@ impl Collector for Foreign {
 
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
-        let look = self.table.look(&Self::known_roots(target), target.service_pid);
+        let look = self.table.sample(&Self::known_roots(target), target.service_pid);
         if look.groups_count(Group::Foreign) + look.groups_count(Group::Known) == 0 {
             reading.problem("no process is visible: is /proc mounted?");
             return reading;
         }
         self.choose(&look.names);
-        push(&mut reading, "", &look.foreign);
+        push(&mut reading, "", &look.others);
         for name in &self.shown {
             // A name whose processes have all ended goes on with what they had used.
             push(&mut reading, &format!("{name}."), look.names.get(name).unwrap_or(&Used::default()));

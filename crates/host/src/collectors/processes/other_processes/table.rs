@@ -1,7 +1,6 @@
 //! All processes of the machine, from look to look.
 
-use crate::os::procfs;
-use crate::os::procfs::Stat;
+use crate::os::procfs::{self, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Bound;
@@ -63,14 +62,14 @@ struct Known {
     disk_bytes: Option<u64>,
     user: Option<u32>,
     /// How often its files were read: right after it was started it has the name of its parent.
-    looks_count: u64,
+    samples_count: u64,
 }
 
 /// What one look at all processes gives.
 #[derive(Debug, Default, Clone)]
-pub struct Look {
+pub struct TableSample {
     /// All foreign processes.
-    pub foreign: Used,
+    pub others: Used,
     /// By name.
     pub names: BTreeMap<String, Used>,
     /// Since the first look; `None` where the kernel's threads are not visible (in containers).
@@ -84,7 +83,7 @@ pub struct Look {
     counts: BTreeMap<Group, u64>,
 }
 
-impl Look {
+impl TableSample {
     /// How many processes there are of a group.
     pub fn groups_count(&self, group: Group) -> u64 {
         self.counts.get(&group).copied().unwrap_or(0)
@@ -111,7 +110,7 @@ pub struct Table {
 
 impl Table {
     /// Looks at all processes. `roots` are those whose trees are not foreign.
-    pub fn look(&mut self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> Look {
+    pub fn sample(&mut self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> TableSample {
         let pids = procfs::pids();
         let alive: BTreeSet<u32> = pids.iter().copied().take(PROCESSES_MAX).collect();
         self.known.retain(|pid, _| alive.contains(pid));
@@ -141,7 +140,7 @@ impl Table {
         let former = self.known.get(&pid);
         // A clock that went back is that of another process with the same number.
         let same = former.is_some_and(|known| clock_ns.is_some_and(|ns| ns >= known.cpu_ns));
-        let young = former.is_some_and(|known| known.looks_count < 2);
+        let young = former.is_some_and(|known| known.samples_count < 2);
         if same && !due && !young {
             let known = self.known.get_mut(&pid)?;
             let rise = clock_ns?.saturating_sub(known.cpu_ns);
@@ -162,7 +161,7 @@ impl Table {
     /// Reads the files of a process. The kernel's threads have neither memory nor files of their own.
     fn read(&mut self, pid: u32, stat: Stat, clock_ns: Option<u64>, former: Option<&Known>) -> Known {
         let kernel = stat.ppid == KTHREADD || pid == KTHREADD;
-        let looks_count = former.map_or(0, |former| former.looks_count) + 1;
+        let looks_count = former.map_or(0, |former| former.samples_count) + 1;
         let text = |file: &str| (!kernel).then(|| procfs::read_text(format!("/proc/{pid}/{file}")));
         let memory = text("statm").and_then(|text| parse_own_bytes(&text.ok()?));
         let disk = match text("io") {
@@ -173,7 +172,7 @@ impl Table {
             }
             None => None,
         };
-        let user = former.filter(|known| known.looks_count > 2).and_then(|known| known.user);
+        let user = former.filter(|known| known.samples_count > 2).and_then(|known| known.user);
         let user = user.or_else(|| (!kernel).then(|| procfs::real_user(pid)).flatten());
         Known {
             parent: stat.ppid,
@@ -185,7 +184,7 @@ impl Table {
             memory_bytes: memory.unwrap_or(0),
             disk_bytes: disk.or(former.and_then(|known| known.disk_bytes)),
             user,
-            looks_count,
+            samples_count: looks_count,
             name: instance_of(&stat.name),
         }
     }
@@ -241,15 +240,14 @@ impl Table {
         Group::Foreign
     }
 
-    fn sum_up(&self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> Look {
-        let mut look = Look { io_refused: self.io_refused, ..Look::default() };
+    fn sum_up(&self, roots: &BTreeSet<u32>, service_pid: Option<u32>) -> TableSample {
+        let mut look = TableSample { io_refused: self.io_refused, ..TableSample::default() };
         for (name, total) in &self.totals {
             let used = Used { cpu_ns: total.cpu_ns, disk_bytes: total.disk_bytes, ..Used::default() };
             look.names.insert(name.clone(), used);
-            look.foreign.cpu_ns += total.cpu_ns;
-            let disk =
-                look.foreign.disk_bytes.into_iter().chain(total.disk_bytes).reduce(u64::saturating_add);
-            look.foreign.disk_bytes = disk;
+            look.others.cpu_ns += total.cpu_ns;
+            let disk = look.others.disk_bytes.into_iter().chain(total.disk_bytes).reduce(u64::saturating_add);
+            look.others.disk_bytes = disk;
         }
         let user = self.user_of_workers(service_pid);
         look.user_tasks_count = user.map(|_| 0);
@@ -260,7 +258,7 @@ impl Table {
                 continue;
             }
             let name = if look.names.contains_key(&known.name) { known.name.as_str() } else { OTHERS };
-            for used in [Some(&mut look.foreign), look.names.get_mut(name)].into_iter().flatten() {
+            for used in [Some(&mut look.others), look.names.get_mut(name)].into_iter().flatten() {
                 used.memory_bytes = used.memory_bytes.saturating_add(known.memory_bytes);
                 used.processes_count += 1;
             }

@@ -34,7 +34,7 @@ fn target(service: &Busy) -> Target {
 
 /// The agent's own processes are not foreign, but these are its children: they are told as if it were another.
 fn roots(target: &Target) -> BTreeSet<u32> {
-    let mut roots = Foreign::known_roots(target);
+    let mut roots = OtherProcesses::known_roots(target);
     assert!(roots.remove(&std::process::id()));
     roots
 }
@@ -55,16 +55,16 @@ fn who_else_works_is_named_and_the_service_is_not() {
     let (service, other) = (Busy::start("own-worker"), Busy::start("other-worker"));
     let target = target(&service);
     let roots = roots(&target);
-    let mut foreign = Foreign::default();
+    let mut foreign = OtherProcesses::default();
     // Other work goes on beside: who is chosen depends on it. Until the name is that of the program, and the time is enough to be told.
     let named = until(|| {
-        let look = foreign.table.look(&roots, target.service_pid);
+        let look = foreign.table.sample(&roots, target.service_pid);
         let used = look.names.get(&other.name).copied().unwrap_or_default();
         let enough = used.cpu_ns > 100_000_000;
         if enough {
             assert_eq!(used.processes_count, 1);
             assert!(!look.names.contains_key(&service.name), "{:?}", look.names);
-            assert!(look.foreign.cpu_ns >= used.cpu_ns);
+            assert!(look.others.cpu_ns >= used.cpu_ns);
         }
         enough
     });
@@ -72,14 +72,14 @@ fn who_else_works_is_named_and_the_service_is_not() {
     // What it used stays when it has ended.
     let name = other.name.clone();
     drop(other);
-    let after = foreign.table.look(&roots, target.service_pid);
+    let after = foreign.table.sample(&roots, target.service_pid);
     let used = after.names[&name];
     assert!(used.processes_count == 0 && used.cpu_ns > 100_000_000, "{used:?}");
 }
 
 #[test]
 fn names_are_few_and_stay() {
-    let mut foreign = Foreign::default();
+    let mut foreign = OtherProcesses::default();
     let used = |cpu_ns, memory_bytes| Used { cpu_ns, memory_bytes, ..Used::default() };
     let mut names: BTreeMap<String, Used> =
         (0..40).map(|n| (format!("p{n:02}"), used(n * 1_000_000_000, 0))).collect();
@@ -105,7 +105,7 @@ fn names_are_few_and_stay() {
 #[test]
 fn this_machine_is_read() {
     let busy = Busy::start("agents-child");
-    let mut foreign = Foreign::default();
+    let mut foreign = OtherProcesses::default();
     let first = foreign.read(&Target::default());
     let second = foreign.read(&Target::default());
     assert!(second.value("foreign.processes_count").is_some(), "{second:?}");

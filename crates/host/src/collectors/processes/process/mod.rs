@@ -13,8 +13,8 @@
 mod tree;
 
 use crate::collectors::kernel::cpu;
-use crate::collectors::monotonic_counter::Rising;
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, told};
+use crate::collectors::monotonic_counter::MonotonicCounter;
+use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::procfs;
 use std::collections::BTreeMap;
 use tree::{Tracker, Tree, cpu_ns, identity, ns_of};
@@ -28,11 +28,11 @@ const NS_PER_S: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub struct Process {
     service: Tracker,
-    service_cpu: Rising,
-    client_cpu: Rising,
-    foreign_cpu: Rising,
+    service_cpu: MonotonicCounter,
+    client_cpu: MonotonicCounter,
+    other_cpu: MonotonicCounter,
     /// By the main process.
-    backends: BTreeMap<u32, (Tracker, Rising)>,
+    backends: BTreeMap<u32, (Tracker, MonotonicCounter)>,
 }
 
 /// Processor time in nanoseconds, all read at one instant; `None` where there is no such process. Those of processes
@@ -65,7 +65,7 @@ impl Process {
         if let (Some(machine), Some(service), Some(client)) = (times.machine_ns, service, client) {
             // Which processes are taken off names the source: with other ones it goes on where it was.
             let source = times.service_ns.map_or(0, |(id, _)| id) ^ times.client_ns.map_or(0, |(id, _)| !id);
-            let foreign = self.foreign_cpu.update(source, machine as f64 - service - client);
+            let foreign = self.other_cpu.update(source, machine as f64 - service - client);
             reading.push("process.foreign_cpu_s", seconds(foreign));
         }
     }

@@ -15,7 +15,7 @@
 //! against its own mean), which also tells when all are of one age. What a worker that is only warming up gains is in
 //! both, too: a growth that goes on is one that the oldest workers still have.
 
-use crate::collectors::{Collector, Metric, Reading, Target, gauge, told};
+use crate::collectors::{Collector, Metric, Reading, Target, gauge, io_error_text};
 use crate::os::procfs;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ impl WorkerMemory {
             match read {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     let file = format!("/proc/{pid}/smaps_rollup");
-                    return Some(format!("{}: run as root", told("read", &file, &error)));
+                    return Some(format!("{}: run as root", io_error_text("read", &file, &error)));
                 }
                 // It ended meanwhile, or has no memory of its own.
                 _ => {}

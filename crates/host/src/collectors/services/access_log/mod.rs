@@ -9,9 +9,9 @@
 //! scaled by size: counters are estimates then, and `access_log.unread_bytes` rises.
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
-use crate::logs::followed::{Event, Followed, Place};
+use crate::logs::followed::{Event, FollowedLogs, LogLocation};
 use crate::logs::line::{Line, LineFormat};
-use crate::logs::tail::{Looked, Part};
+use crate::logs::tail::{Part, TailRead};
 use crate::services::apache::access_log::line_format;
 use crate::services::php_fpm;
 use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
@@ -23,7 +23,7 @@ const READING_BYTES_MAX: u64 = 256 << 10;
 const SLOW_US: u64 = 1_000_000;
 
 /// Most logs of which it is told one by one why they are not read.
-const TOLD_COUNT_MAX: usize = 8;
+const REPORTED_COUNT_MAX: usize = 8;
 
 /// The formats that have names everywhere, as Debian, Red Hat and nginx define them.
 const NAMED: [(&str, &str); 3] = [
@@ -35,7 +35,7 @@ const NAMED: [(&str, &str); 3] = [
 /// The collector.
 #[derive(Debug)]
 pub struct AccessLog {
-    followed: Followed<Kept>,
+    followed: FollowedLogs<Kept>,
     total: Counted,
     written_bytes: u64,
     unread_bytes: u64,
@@ -43,7 +43,7 @@ pub struct AccessLog {
 
 impl Default for AccessLog {
     fn default() -> Self {
-        let followed = Followed::of(LogKind::Access);
+        let followed = FollowedLogs::of(LogKind::Access);
         Self { followed, total: Counted::default(), written_bytes: 0, unread_bytes: 0 }
     }
 }
@@ -53,7 +53,7 @@ impl Default for AccessLog {
 struct Kept {
     format: Option<LineFormat>,
     /// What the lines of the present look tell.
-    look: Counted,
+    counted: Counted,
 }
 
 /// Sums over requests; of samples they have fractions.
@@ -74,7 +74,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn see(&mut self, line: Option<Line<'_>>) {
+    fn record_line(&mut self, line: Option<Line<'_>>) {
         let Some(line) = line else {
             self.unparsed += 1.0;
             return;
@@ -150,8 +150,8 @@ fn choose(logs: &[LogFile]) -> Vec<LogFile> {
     chosen.into_iter().map(|(log, _)| log).collect()
 }
 
-fn kept(place: &Place) -> Kept {
-    Kept { format: format_of(&place.log), look: Counted::default() }
+fn kept(place: &LogLocation) -> Kept {
+    Kept { format: format_of(&place.log), counted: Counted::default() }
 }
 
 impl AccessLog {
@@ -160,20 +160,20 @@ impl AccessLog {
         let front = target.service.as_deref().filter(|service| has_access_log(service));
         let backends = target.backends.iter().filter(|_| front.is_none());
         let backends = backends.filter(|service| service.service != php_fpm::NAME && has_access_log(service));
-        self.followed.meet(front.into_iter().chain(backends), choose, |place, _| kept(place));
+        self.followed.follow_services(front.into_iter().chain(backends), choose, |place, _| kept(place));
     }
 
-    fn look(&mut self) -> Looked {
-        let mut all = Looked::default();
+    fn read_logs(&mut self) -> TailRead {
+        let mut all = TailRead::default();
         let total = &mut self.total;
-        self.followed.look(READING_BYTES_MAX, Part::Spread, |kept, event| match event {
+        self.followed.read(READING_BYTES_MAX, Part::Spread, |kept, event| match event {
             Event::Line(line) => {
                 if let Some(format) = &kept.format {
-                    kept.look.see(format.read(line));
+                    kept.counted.record_line(format.read(line));
                 }
             }
-            Event::Looked(looked) => {
-                total.add(&std::mem::take(&mut kept.look), times(looked));
+            Event::Read(looked) => {
+                total.add(&std::mem::take(&mut kept.counted), times(looked));
                 all.add(looked);
             }
         });
@@ -208,18 +208,18 @@ impl AccessLog {
     }
 
     /// Which logs are not counted although they can be read.
-    fn tell_formats(&self, reading: &mut Reading) {
+    fn report_formats(&self, reading: &mut Reading) {
         const HOW: &str = "let the log have a format with the status, such as combined: \
                            CustomLog PATH \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{Referer}i\\\" \\\"%{User-Agent}i\\\" %D\"";
-        let unknown = self.followed.ones().filter(|one| one.with.format.is_none());
-        for one in unknown.take(TOLD_COUNT_MAX) {
+        let unknown = self.followed.logs().filter(|one| one.with.format.is_none());
+        for one in unknown.take(REPORTED_COUNT_MAX) {
             let why = format!("{}: webdyno cannot read the status from its format", one.place.path.display());
             reading.lacks("access_log", why, HOW);
         }
-        let has_times = |one: &crate::logs::followed::One<Kept>| {
+        let has_times = |one: &crate::logs::followed::FollowedLog<Kept>| {
             one.with.format.as_ref().is_some_and(LineFormat::tells_times)
         };
-        if self.followed.open_count() > 0 && !self.followed.ones().any(has_times) {
+        if self.followed.open_count() > 0 && !self.followed.logs().any(has_times) {
             let why = "no access log tells how long requests took";
             reading.lacks("access_log.time_us", why, "add %D, the microseconds, to its LogFormat");
         }
@@ -231,7 +231,7 @@ fn has_access_log(service: &ServiceSnapshot) -> bool {
 }
 
 /// For how many lines each line stands that was read.
-fn times(looked: Looked) -> f64 {
+fn times(looked: TailRead) -> f64 {
     match looked.unread_bytes {
         0 => 1.0,
         _ => looked.grown_bytes as f64 / looked.lines_bytes.max(1) as f64,
@@ -276,13 +276,13 @@ impl Collector for AccessLog {
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
         self.follow(target);
-        let looked = self.look();
+        let looked = self.read_logs();
         if target.service.is_none() && target.backends.is_empty() {
             return reading;
         }
         reading.missing.extend(self.followed.missing("access_log", "no access log of the site is known"));
-        self.tell_formats(&mut reading);
-        if self.followed.ones().any(|one| one.with.format.is_some() && one.is_open()) {
+        self.report_formats(&mut reading);
+        if self.followed.logs().any(|one| one.with.format.is_some() && one.is_open()) {
             self.push(&mut reading);
         }
         if looked.is_cut {

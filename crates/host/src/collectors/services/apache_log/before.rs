@@ -6,7 +6,7 @@
 //! it serves counts.
 
 use super::codes::RESUMES;
-use super::line::{self, Told};
+use super::line::{self, ParsedLine};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -24,7 +24,13 @@ const START_SLACK_S: i64 = 3;
 
 /// Reads the lines that a main process and its children wrote so far, of those in the last `bytes_max` bytes before a
 /// place in a log.
-pub fn look(path: &Path, end: u64, bytes_max: u64, is_custom: bool, main: Main) -> io::Result<Vec<Told>> {
+pub fn read_before(
+    path: &Path,
+    end: u64,
+    bytes_max: u64,
+    is_custom: bool,
+    main: Main,
+) -> io::Result<Vec<ParsedLine>> {
     // Of what is no file nothing was read up to there: opening a pipe would wait for somebody who writes to it.
     if end == 0 {
         return Ok(vec![]);
@@ -54,7 +60,7 @@ fn since_start(
     is_custom: bool,
     main: Main,
     changed: Option<SystemTime>,
-) -> Vec<Told> {
+) -> Vec<ParsedLine> {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     if is_torn && !lines.is_empty() {
         lines.remove(0);
@@ -74,8 +80,9 @@ fn since_start(
         return times.iter().position(begins).map_or_else(Vec::new, |first| read(&lines[first..]));
     }
     let told = read(&lines);
-    let serves =
-        |told: &Told| told.pid == Some(main.pid) && told.code.is_some_and(|code| RESUMES.contains(&code));
+    let serves = |told: &ParsedLine| {
+        told.pid == Some(main.pid) && told.code.is_some_and(|code| RESUMES.contains(&code))
+    };
     told.iter().position(serves).map_or_else(Vec::new, |first| told[first..].to_vec())
 }
 

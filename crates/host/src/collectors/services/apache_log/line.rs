@@ -50,7 +50,7 @@ pub enum Sign {
 
 /// What a line tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ParsedLine {
     /// Index in [`LEVELS`]; `None` for what a program wrote to its standard error, and in unknown formats.
     pub level: Option<usize>,
     /// The number of the code: 161 for AH00161.
@@ -62,8 +62,8 @@ pub struct Told {
 }
 
 /// Reads a line. `is_custom` says that the operator chose the format.
-pub fn read(line: &[u8], is_custom: bool) -> Told {
-    let (mut told, mut rest) = (Told::default(), line);
+pub fn read(line: &[u8], is_custom: bool) -> ParsedLine {
+    let (mut told, mut rest) = (ParsedLine::default(), line);
     groups(&mut rest, &mut told);
     if told.level.is_some() {
         if let Some(after) = source_file(rest) {
@@ -103,7 +103,7 @@ fn client(rest: &[u8]) -> Option<&[u8]> {
 }
 
 /// Takes the groups in brackets that Apache writes before a message. The first one is the time.
-fn groups(rest: &mut &[u8], told: &mut Told) {
+fn groups(rest: &mut &[u8], told: &mut ParsedLine) {
     let mut is_first = true;
     while let Some(inside) = rest.strip_prefix(b"[") {
         let Some(end) = memchr::memchr(b']', inside) else { return };
@@ -116,7 +116,7 @@ fn groups(rest: &mut &[u8], told: &mut Told) {
 }
 
 /// Whether it is one that tells something.
-fn group(inside: &[u8], told: &mut Told) -> bool {
+fn group(inside: &[u8], told: &mut ParsedLine) -> bool {
     if let Some(pid) = inside.strip_prefix(b"pid ") {
         let digits = pid.split(|byte| *byte == b':').next().unwrap_or_default();
         told.pid = told.pid.or_else(|| number(digits));
@@ -188,7 +188,7 @@ fn bits(is: impl Fn(Sign) -> bool) -> u32 {
 }
 
 /// A line of which it is not known where things stand.
-fn custom(line: &[u8]) -> Told {
+fn custom(line: &[u8]) -> ParsedLine {
     let line = &line[..line.len().min(CODE_WITHIN_BYTES)];
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric();
     let words = line.split(|byte| !is_word(byte)).filter(|word| !word.is_empty());
@@ -198,7 +198,7 @@ fn custom(line: &[u8]) -> Told {
     });
     let before = &line[..code_at.unwrap_or(line.len())];
     let system = memchr::memchr_iter(b'(', before).find_map(|at| system_error(&line[at..]));
-    Told {
+    ParsedLine {
         level: words.clone().find_map(level),
         code: code_at.and_then(|at| code(&line[at..])),
         known: system.map_or(0, |(number, _)| by_number(number)),

@@ -11,15 +11,15 @@
 //! A look is bounded. Of a log that grows faster its last part is read, and what was not read is told in bytes: counts
 //! are then of what was read. So is a log that was cut (rotation by copying): lines of its last moment may be lost.
 
-use crate::collectors::observer::SAID_AGAIN_COUNT;
+use crate::collectors::observer::REPEAT_COUNT;
 use crate::collectors::on_change::on_change;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
-use crate::logs::followed::{Event, Followed, Place};
-use crate::logs::tail::{Looked, Part};
+use crate::logs::followed::{Event, FollowedLogs, LogLocation};
+use crate::logs::tail::{Part, TailRead};
 use crate::os::procfs;
 use before::Main;
 use codes::CODES;
-use line::{KNOWN, LEVELS, Sign, Told};
+use line::{KNOWN, LEVELS, ParsedLine, Sign};
 use std::collections::BTreeMap;
 use webdyno_model::service::{LogKind, ServiceSnapshot};
 
@@ -40,7 +40,7 @@ const OTHER_CODES_COUNT_MAX: usize = 40;
 /// The collector.
 #[derive(Debug)]
 pub struct ApacheLog {
-    followed: Followed<Kept>,
+    followed: FollowedLogs<Kept>,
     counted: Counted,
     written_bytes: u64,
     unread_bytes: u64,
@@ -50,7 +50,7 @@ pub struct ApacheLog {
 impl Default for ApacheLog {
     fn default() -> Self {
         Self {
-            followed: Followed::of(LogKind::Error),
+            followed: FollowedLogs::of(LogKind::Error),
             counted: Counted::default(),
             written_bytes: 0,
             unread_bytes: 0,
@@ -80,7 +80,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn see(&mut self, told: Told) {
+    fn record_line(&mut self, told: ParsedLine) {
         self.lines_count += 1;
         match told.level.and_then(|level| self.levels.get_mut(level)) {
             Some(count) => *count += 1,
@@ -111,14 +111,14 @@ impl Counted {
 }
 
 /// What was said before observing began.
-fn before(place: &Place, end: u64, is_custom: bool, logs_count: usize) -> Kept {
+fn before(place: &LogLocation, end: u64, is_custom: bool, logs_count: usize) -> Kept {
     let started = procfs::stat(place.pid).ok().and_then(|stat| procfs::started_at(stat.start_ticks));
     let bytes_max = (BEFORE_BYTES_MAX / logs_count.max(1) as u64).max(BEFORE_BYTES_MIN);
     let main = Main { pid: place.pid, started };
     let mut before = Counted::default();
     // One that cannot be read is told where it is followed.
-    let told = before::look(&place.path, end, bytes_max, is_custom, main).unwrap_or_default();
-    told.into_iter().for_each(|told| before.see(told));
+    let told = before::read_before(&place.path, end, bytes_max, is_custom, main).unwrap_or_default();
+    told.into_iter().for_each(|told| before.record_line(told));
     Kept { is_custom, main_pid: place.pid, before }
 }
 
@@ -128,18 +128,18 @@ impl ApacheLog {
             |service: &ServiceSnapshot| service.logs.iter().filter(|log| log.kind == LogKind::Error).count();
         let logs_count = target.services("apache").map(is_error).sum();
         let choose = |logs: &[_]| logs.to_vec();
-        self.followed.meet(target.services("apache"), choose, |place, end| {
+        self.followed.follow_services(target.services("apache"), choose, |place, end| {
             before(place, end, place.log.format.is_some(), logs_count)
         });
     }
 
     /// Reads what was written since; gives what went wrong.
-    fn look(&mut self) -> Looked {
-        let mut all = Looked::default();
+    fn read_logs(&mut self) -> TailRead {
+        let mut all = TailRead::default();
         let counted = &mut self.counted;
-        self.followed.look(READING_BYTES_MAX, Part::Last, |kept, event| match event {
-            Event::Line(line) => counted.see(line::read(line, kept.is_custom)),
-            Event::Looked(looked) => all.add(looked),
+        self.followed.read(READING_BYTES_MAX, Part::Last, |kept, event| match event {
+            Event::Line(line) => counted.record_line(line::read(line, kept.is_custom)),
+            Event::Read(looked) => all.add(looked),
         });
         self.written_bytes += all.grown_bytes;
         self.unread_bytes += all.unread_bytes;
@@ -151,7 +151,7 @@ impl ApacheLog {
         reading.push("apache_log.lines_count", self.counted.lines_count as f64);
         reading.push("apache_log.written_bytes", self.written_bytes as f64);
         reading.push("apache_log.unread_bytes", self.unread_bytes as f64);
-        let says_all = self.readings_count.is_multiple_of(SAID_AGAIN_COUNT);
+        let says_all = self.readings_count.is_multiple_of(REPEAT_COUNT);
         let is_told = |count: u64| says_all || count > 0;
         for (name, count) in self.counted.messages().into_iter().filter(|(_, count)| is_told(*count)) {
             reading.push(format!("apache_log.{name}.messages_count"), count as f64);
@@ -163,7 +163,7 @@ impl ApacheLog {
         }
         let mut before: BTreeMap<String, u64> = BTreeMap::new();
         // Of a process that has ended it says nothing any more.
-        for one in self.followed.ones().filter(|one| one.with.main_pid == one.place.pid) {
+        for one in self.followed.logs().filter(|one| one.with.main_pid == one.place.pid) {
             for (name, count) in one.with.before.messages() {
                 *before.entry(name).or_default() += count;
             }
@@ -174,7 +174,7 @@ impl ApacheLog {
     }
 }
 
-fn tell(looked: Looked, reading: &mut Reading) {
+fn report_unread(looked: TailRead, reading: &mut Reading) {
     if looked.unread_bytes > 0 {
         reading.problem(format!(
             "{} of {} bytes that were written to error logs were not read: counts are of the rest",
@@ -233,13 +233,13 @@ impl Collector for ApacheLog {
             return reading;
         }
         self.follow(target);
-        let looked = self.look();
+        let looked = self.read_logs();
         reading.missing.extend(self.followed.missing("apache_log", "no error log of Apache is known"));
         if self.followed.open_count() > 0 {
             self.push(&mut reading);
             self.readings_count += 1;
         }
-        tell(looked, &mut reading);
+        report_unread(looked, &mut reading);
         reading
     }
 }

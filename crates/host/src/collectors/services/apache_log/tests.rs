@@ -29,7 +29,7 @@ impl Log {
         file.write_all(text.as_ref()).unwrap();
     }
 
-    fn say(&self, level: &str, message: &str) {
+    fn write_message(&self, level: &str, message: &str) {
         self.add(format!("{BEGIN} [core:{level}] [pid 1:tid 2] {message}\n"));
     }
 
@@ -62,9 +62,9 @@ fn what_is_said_is_counted_from_the_start_on() {
     let mut collector = ApacheLog::default();
     let first = collector.read(&log.target());
     check(&first, &[("lines_count", 0.0), ("AH00161.messages_count", 0.0), ("error.lines_count", 0.0)]);
-    log.say("error", "AH00161: server reached MaxRequestWorkers setting");
-    log.say("info", "AH00128: File does not exist: /x");
-    log.say("error", "(24)Too many open files: AH00056: connect");
+    log.write_message("error", "AH00161: server reached MaxRequestWorkers setting");
+    log.write_message("info", "AH00128: File does not exist: /x");
+    log.write_message("error", "(24)Too many open files: AH00056: connect");
     log.add([0xff, 0xfe, b'\n']);
     let second = collector.read(&log.target());
     check(
@@ -96,7 +96,7 @@ fn what_is_left_out_is_said_to_be_unchanged() {
     };
     let mut told = collector.read(&log.target());
     for round in 0..3 {
-        log.say("error", "AH00161: server reached MaxRequestWorkers setting");
+        log.write_message("error", "AH00161: server reached MaxRequestWorkers setting");
         let reading = collector.read(&log.target());
         assert_eq!(reading.error, None);
         for (name, value) in &told.values {
@@ -113,9 +113,9 @@ fn any_number_of_codes_takes_bounded_room() {
     let mut collector = ApacheLog::default();
     collector.read(&log.target());
     for code in 20_000..21_000 {
-        log.say("error", &format!("AH{code}: x"));
+        log.write_message("error", &format!("AH{code}: x"));
     }
-    log.say("error", "AH03490: scoreboard is full");
+    log.write_message("error", "AH03490: scoreboard is full");
     let reading = collector.read(&log.target());
     check(&reading, &[("other.messages_count", 960.0), ("AH03490.messages_count", 1.0)]);
     assert!(reading.values.len() < 60, "{}", reading.values.len());
@@ -128,12 +128,12 @@ fn of_a_flood_it_is_told_how_much_was_not_read() {
     collector.read(&log.target());
     let line = format!("{BEGIN} [core:debug] [pid 1] file.c(1): {}\n", "x".repeat(10_000));
     log.add(line.repeat(1000));
-    log.say("error", "AH00161: reached");
+    log.write_message("error", "AH00161: reached");
     let reading = collector.read(&log.target());
     let unread = reading.value("apache_log.unread_bytes").unwrap();
     assert!(unread > 8e6 && reading.error.as_ref().unwrap().contains("not read"), "{:?}", reading.error);
     check(&reading, &[("AH00161.messages_count", 1.0)]);
-    log.say("error", "AH00161: reached");
+    log.write_message("error", "AH00161: reached");
     let quiet = collector.read(&log.target());
     check(&quiet, &[("AH00161.messages_count", 2.0), ("unread_bytes", unread)]);
     assert_eq!(quiet.error, None);
@@ -144,15 +144,15 @@ fn rotation_is_followed_and_cutting_is_told() {
     let log = Log::new();
     let mut collector = ApacheLog::default();
     collector.read(&log.target());
-    log.say("error", "AH00161: reached");
+    log.write_message("error", "AH00161: reached");
     fs::rename(log.path(), log.folder.path().join("error.log.1")).unwrap();
     let gone = collector.read(&log.target());
     check(&gone, &[("AH00161.messages_count", 1.0)]);
     assert!(gone.error.unwrap().contains("no name"));
-    log.say("error", "AH00161: reached");
+    log.write_message("error", "AH00161: reached");
     check(&collector.read(&log.target()), &[("AH00161.messages_count", 2.0)]);
     fs::write(log.path(), "").unwrap();
-    log.say("warn", "AH00514: x");
+    log.write_message("warn", "AH00514: x");
     let cut = collector.read(&log.target());
     check(&cut, &[("AH00161.messages_count", 2.0), ("AH00514.messages_count", 1.0)]);
     assert!(cut.error.unwrap().contains("cut"));

@@ -14,7 +14,7 @@
 //! then stays where it is, in the accept queue, and the next readings go on waiting for it: a new one each time would
 //! fill the queue that is measured. The wait of the page that comes at last is that of any new connection.
 
-use crate::collectors::monotonic_counter::Rising;
+use crate::collectors::monotonic_counter::MonotonicCounter;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::probes::apache_status::{Scoreboard, ServerStatus, fetch, parse_status};
 use crate::visibility::process_view::in_network_of;
@@ -35,7 +35,7 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 pub struct ApacheStatus {
     /// A request that was not answered in the time of a reading.
     pending: Option<fetch::Request>,
-    totals: [Rising; TOTALS_COUNT],
+    totals: [MonotonicCounter; TOTALS_COUNT],
     /// The life that totals are of: it rises when they begin anew.
     life: u64,
     accesses_before: Option<u64>,
@@ -96,7 +96,7 @@ impl ApacheStatus {
 
     /// Looks at the table of processes now and then, where there is one and workers are free. What it showed before is
     /// not told again: it may have changed since.
-    fn look_at_processes(&mut self, asked: Asked<'_>, status: &ServerStatus, reading: &mut Reading) {
+    fn read_processes(&mut self, asked: PageRequest<'_>, status: &ServerStatus, reading: &mut Reading) {
         let has_free = status.scoreboard.is_some_and(|board| board.idle_count > 0);
         if status.processes_count.is_none() {
             self.has_table = false;
@@ -127,7 +127,7 @@ impl ApacheStatus {
 
 /// What is asked for a page, and how long that may take.
 #[derive(Debug, Clone, Copy)]
-struct Asked<'a> {
+struct PageRequest<'a> {
     url: &'a str,
     service_pid: Option<u32>,
     timeout: Duration,
@@ -295,8 +295,9 @@ impl Collector for ApacheStatus {
                 self.rise(&status, &mut reading);
                 self.own_requests_count += 1;
                 let left = TIMEOUT.saturating_sub(begun.elapsed()).max(TABLE_TIMEOUT_MIN);
-                let asked = Asked { url, service_pid: target.service_pid, timeout: left.min(TABLE_TIMEOUT) };
-                self.look_at_processes(asked, &status, &mut reading);
+                let asked =
+                    PageRequest { url, service_pid: target.service_pid, timeout: left.min(TABLE_TIMEOUT) };
+                self.read_processes(asked, &status, &mut reading);
                 reading
             }
             Err(error) => {

@@ -9,7 +9,7 @@
 //! a scan, too. Counters that stand still are left out, see
 //! [`crate::collectors::on_change`].
 
-use crate::collectors::monotonic_counter::Rising;
+use crate::collectors::monotonic_counter::MonotonicCounter;
 use crate::collectors::on_change::Changes;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::os::procfs;
@@ -55,7 +55,7 @@ pub struct Mariadb {
     refused_count: u64,
     readings_count: u64,
     changes: Changes,
-    cpu: Rising,
+    cpu: MonotonicCounter,
 }
 
 impl Mariadb {
@@ -78,7 +78,7 @@ impl Mariadb {
     }
 
     /// Asks for what the server tells.
-    fn ask(
+    fn query(
         &mut self,
         target: &Target,
         service: &ServiceSnapshot,
@@ -122,8 +122,8 @@ impl Mariadb {
     }
 
     /// Asks, and says why that did not go.
-    fn ask_or_tell(&mut self, target: &Target, service: &ServiceSnapshot, reading: &mut Reading) {
-        let Err(refusal) = self.ask(target, service, reading) else {
+    fn query_or_report(&mut self, target: &Target, service: &ServiceSnapshot, reading: &mut Reading) {
+        let Err(refusal) = self.query(target, service, reading) else {
             self.was_let_in = true;
             return;
         };
@@ -239,7 +239,7 @@ impl Collector for Mariadb {
         }
         // Who listens at its socket by now is another one, with totals of its own.
         match self.process(service.pid, &mut reading) {
-            true => self.ask_or_tell(target, service, &mut reading),
+            true => self.query_or_report(target, service, &mut reading),
             false => self.conn = None,
         }
         reading.push("mariadb.refused_count", self.refused_count as f64);
@@ -247,7 +247,7 @@ impl Collector for Mariadb {
         self.changes.only(reading, tables::may_miss)
     }
 
-    fn unheard(&mut self) {
+    fn mark_undelivered(&mut self) {
         self.changes = Changes::default();
     }
 }

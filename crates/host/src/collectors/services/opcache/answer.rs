@@ -2,7 +2,7 @@
 
 use super::refusal::{self, Refusal};
 use crate::collectors::Reading;
-use crate::collectors::monotonic_counter::Rising;
+use crate::collectors::monotonic_counter::MonotonicCounter;
 use crate::probes::fastcgi::Answer;
 use std::collections::BTreeMap;
 
@@ -36,17 +36,17 @@ pub const TOTALS: [(&str, &str); 5] = [
 
 /// The numbers by field.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told(BTreeMap<String, f64>);
+pub struct OpcacheValues(BTreeMap<String, f64>);
 
 /// Reads an answer; an error when it is not that of the script.
-pub fn parse(answer: &Answer) -> Result<Told, Refusal> {
+pub fn parse(answer: &Answer) -> Result<OpcacheValues, Refusal> {
     let text = String::from_utf8_lossy(&answer.body);
     let number = |line: &str| {
         let (name, value) = line.split_once(' ')?;
         let value: f64 = value.trim().parse().ok()?;
         (value.is_finite() && value >= 0.0).then(|| (name.to_owned(), value))
     };
-    let told = Told(text.lines().filter_map(number).collect());
+    let told = OpcacheValues(text.lines().filter_map(number).collect());
     if told.get("webdyno.end").is_none() {
         return Err(refusal::of_answer(answer));
     }
@@ -59,7 +59,7 @@ pub fn parse(answer: &Answer) -> Result<Told, Refusal> {
     Ok(told)
 }
 
-impl Told {
+impl OpcacheValues {
     fn get(&self, field: &str) -> Option<f64> {
         self.0.get(field).copied()
     }
@@ -69,7 +69,12 @@ impl Told {
     }
 
     /// Adds the values. Where OPcache is not loaded, or off, that is known, and all else is missing.
-    pub fn values(&self, instance: &str, totals: &mut [Rising; TOTALS.len()], reading: &mut Reading) {
+    pub fn values(
+        &self,
+        instance: &str,
+        totals: &mut [MonotonicCounter; TOTALS.len()],
+        reading: &mut Reading,
+    ) {
         let name = |what: &str| format!("opcache.{instance}.{what}");
         if !self.is("opcache_enabled") {
             reading.push(name("enabled_count"), 0.0);
@@ -108,10 +113,10 @@ mod tests {
         opcache_statistics.start_time 1763456544\nopcache_statistics.last_restart_time 0\nwebdyno.end 1\n";
 
     fn answer(body: &str) -> Answer {
-        Answer { status: 200, body: body.into(), complaint: vec![] }
+        Answer { status: 200, body: body.into(), stderr: vec![] }
     }
 
-    fn read(body: &str, totals: &mut [Rising; TOTALS.len()]) -> Reading {
+    fn read(body: &str, totals: &mut [MonotonicCounter; TOTALS.len()]) -> Reading {
         let mut reading = Reading::default();
         parse(&answer(body)).unwrap().values("www", totals, &mut reading);
         reading

@@ -9,11 +9,10 @@
 //! in the site's error log.
 
 use super::php_fpm::{pool_value, pools};
-use crate::collectors::monotonic_counter::Rising;
+use crate::collectors::monotonic_counter::MonotonicCounter;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::probes::fastcgi::{Request, wait_for_any};
-use crate::visibility::process_view;
-use crate::visibility::process_view::Root;
+use crate::visibility::process_view::{self, Root};
 use crate::visibility::scratch::Scratch;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ use webdyno_model::service::{Endpoint, ServiceSnapshot};
 mod answer;
 mod refusal;
 
-use answer::Told;
+use answer::OpcacheValues;
 use refusal::Refusal;
 
 /// How long a reading waits for the pools to answer.
@@ -47,11 +46,11 @@ const SCRIPT: &str = include_str!("status.php");
 /// What is kept of one pool.
 #[derive(Debug, Default)]
 struct Pool {
-    asked: Option<(Request, Scratch)>,
+    pending: Option<(Request, Scratch)>,
     refused: Option<Refusal>,
     /// It has no children, and being asked would start one.
     rests: bool,
-    totals: [Rising; answer::TOTALS.len()],
+    totals: [MonotonicCounter; answer::TOTALS.len()],
 }
 
 /// The collector.
@@ -62,15 +61,15 @@ pub struct Opcache {
 
 impl Opcache {
     /// Sends the request, unless one is under way or it was refused.
-    fn ask(&mut self, service: &ServiceSnapshot, endpoint: &Endpoint) {
+    fn query(&mut self, service: &ServiceSnapshot, endpoint: &Endpoint) {
         let pool = self.pools.entry((service.pid, endpoint.name.clone())).or_default();
-        let is_under_way = pool.asked.as_ref().is_some_and(|(request, _)| request.age() < GIVE_UP);
+        let is_under_way = pool.pending.as_ref().is_some_and(|(request, _)| request.age() < GIVE_UP);
         if pool.refused.is_some() || is_under_way {
             return;
         }
-        pool.asked = None;
+        pool.pending = None;
         pool.refused = refusal::beforehand(service, &endpoint.name);
-        pool.rests = rests(service, &endpoint.name);
+        pool.rests = is_idle(service, &endpoint.name);
         if pool.refused.is_some() || pool.rests {
             return;
         }
@@ -93,18 +92,18 @@ impl Opcache {
         ];
         let stream = process_view::connect(service.pid, &root, &endpoint.address, CONNECT);
         // One that cannot be connected to now may be asked later; php_fpm tells of it.
-        pool.asked = stream
+        pool.pending = stream
             .and_then(|stream| Request::send(stream, &parameters))
             .ok()
             .map(|request| (request, scratch));
     }
 
     /// Takes the answers that come before `deadline`.
-    fn receive(&mut self, deadline: Instant) -> BTreeMap<(u32, String), Told> {
+    fn receive(&mut self, deadline: Instant) -> BTreeMap<(u32, String), OpcacheValues> {
         let mut answers = BTreeMap::new();
         loop {
             for (key, pool) in &mut self.pools {
-                let Some((request, _)) = &mut pool.asked else { continue };
+                let Some((request, _)) = &mut pool.pending else { continue };
                 match request.wait(Instant::now()) {
                     Ok(None) => continue,
                     Ok(Some(answer)) => match answer::parse(&answer) {
@@ -114,10 +113,10 @@ impl Opcache {
                     // A reload: the next reading asks anew.
                     Err(_) => {}
                 }
-                pool.asked = None;
+                pool.pending = None;
             }
             let waiting: Vec<&Request> =
-                self.pools.values().filter_map(|pool| Some(&pool.asked.as_ref()?.0)).collect();
+                self.pools.values().filter_map(|pool| Some(&pool.pending.as_ref()?.0)).collect();
             let left = deadline.saturating_duration_since(Instant::now());
             if waiting.is_empty() || left.is_zero() || wait_for_any(waiting.into_iter(), left).is_err() {
                 return answers;
@@ -126,7 +125,13 @@ impl Opcache {
     }
 
     /// Adds what one pool told, or why it did not.
-    fn tell(&mut self, key: &(u32, String), instance: &str, told: Option<Told>, reading: &mut Reading) {
+    fn report(
+        &mut self,
+        key: &(u32, String),
+        instance: &str,
+        told: Option<OpcacheValues>,
+        reading: &mut Reading,
+    ) {
         let Some(pool) = self.pools.get_mut(key) else { return };
         match (told, &pool.refused) {
             (Some(told), _) => told.values(instance, &mut pool.totals, reading),
@@ -144,7 +149,7 @@ impl Opcache {
 }
 
 /// Whether a pool has children only while it is asked for something, and none now.
-fn rests(service: &ServiceSnapshot, pool: &str) -> bool {
+fn is_idle(service: &ServiceSnapshot, pool: &str) -> bool {
     let is_of_pool = |child: u32| crate::services::php_fpm::pool_of(child).as_deref() == Some(pool);
     pool_value(service, pool, "pm") == Some("ondemand")
         && !crate::os::procfs::children_of(service.pid).into_iter().any(is_of_pool)
@@ -210,13 +215,13 @@ impl Collector for Opcache {
             return reading;
         }
         for (service, endpoint, _) in &pools {
-            self.ask(service, endpoint);
+            self.query(service, endpoint);
         }
         let mut answers = self.receive(Instant::now() + WAIT);
         for (service, endpoint, instance) in &pools {
             let key = (service.pid, endpoint.name.clone());
             let told = answers.remove(&key);
-            self.tell(&key, instance, told, &mut reading);
+            self.report(&key, instance, told, &mut reading);
         }
         reading
     }

@@ -79,10 +79,9 @@ pub fn script_name(extensions: Option<&str>) -> String {
 
 /// What an answer means that is not that of the script.
 pub fn of_answer(answer: &Answer) -> Refusal {
-    let complaint = String::from_utf8_lossy(&answer.complaint);
+    let stderr = String::from_utf8_lossy(&answer.stderr);
     let body = String::from_utf8_lossy(&answer.body);
-    if [&complaint, &body].iter().any(|text| text.contains("open_basedir")) || body.contains("No input file")
-    {
+    if [&stderr, &body].iter().any(|text| text.contains("open_basedir")) || body.contains("No input file") {
         return because("open_basedir keeps scripts to other folders than /tmp");
     }
     match answer.status {
@@ -152,11 +151,8 @@ mod tests {
 
     #[test]
     fn answers_of_fpm_are_understood() {
-        let answer = |status, body: &str, complaint: &str| Answer {
-            status,
-            body: body.into(),
-            complaint: complaint.into(),
-        };
+        let answer =
+            |status, body: &str, stderr: &str| Answer { status, body: body.into(), stderr: stderr.into() };
         for (answer, expected) in [
             (answer(403, "Access denied.\n", ""), "limit_extensions"),
             (answer(404, "File not found.\n", "Primary script unknown"), "does not find"),

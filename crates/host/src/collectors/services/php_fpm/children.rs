@@ -9,7 +9,7 @@ use crate::services;
 use std::collections::BTreeMap;
 
 /// Children that are looked at in one reading: some 10 us each.
-const LOOKED_AT_MAX: usize = 64;
+const CHILDREN_READ_MAX: usize = 64;
 
 /// What is known of a child.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,7 +45,7 @@ pub struct Children {
 
 impl Children {
     /// Looks which ones there are.
-    pub fn look(&mut self, main_pid: u32) {
+    pub fn read(&mut self, main_pid: u32) {
         let pids = procfs::children_of(main_pid);
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
         for pid in pids {
@@ -58,8 +58,8 @@ impl Children {
     }
 
     /// Looks which ones are at work; when they are many, some of them, in turn.
-    pub fn look_at_work(&mut self) {
-        for pid in self.turn(0, LOOKED_AT_MAX) {
+    pub fn read_work(&mut self) {
+        for pid in self.turn(0, CHILDREN_READ_MAX) {
             let busy = is_busy(&procfs::read_text(format!("/proc/{pid}/syscall")).unwrap_or_default());
             if let Some(child) = self.known.get_mut(&pid) {
                 child.busy = busy;
@@ -68,7 +68,7 @@ impl Children {
     }
 
     /// Reads the memory of one child, in turn.
-    pub fn look_at_memory(&mut self) {
+    pub fn read_memory(&mut self) {
         for pid in self.turn(1, 1) {
             if let Some(child) = self.known.get_mut(&pid) {
                 child.memory = read_smaps(pid).ok().flatten().or(child.memory);

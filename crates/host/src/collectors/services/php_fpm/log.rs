@@ -39,7 +39,7 @@ pub struct Log {
 
 impl Log {
     /// Reads what was added. An error says why it cannot be followed, and what helps.
-    pub fn look(&mut self, snapshot: &ServiceSnapshot, root: &Root) -> Result<(), (String, String)> {
+    pub fn read(&mut self, snapshot: &ServiceSnapshot, root: &Root) -> Result<(), (String, String)> {
         if hides_warnings(snapshot) {
             let why = "log_level leaves out the warnings of php-fpm";
             return Err((why.into(), "set `log_level = warning` or notice in [global]".into()));
@@ -58,7 +58,7 @@ impl Log {
         }
         let counts = &mut self.counts;
         if let Some(tail) = &mut self.tail {
-            tail.look(|line| {
+            tail.read(|line| {
                 let Some((pool, event)) = event(line) else { return };
                 if counts.len() < POOLS_MAX || counts.contains_key(&pool) {
                     counts.entry(pool).or_default()[event] += 1;
@@ -144,19 +144,19 @@ mod tests {
         let file = LogFile { path: path.to_string_lossy().into_owned(), ..LogFile::default() };
         let mut snapshot = ServiceSnapshot { logs: vec![file], ..ServiceSnapshot::default() };
         let mut log = Log::default();
-        log.look(&snapshot, &Root::ours()).unwrap();
+        log.read(&snapshot, &Root::ours()).unwrap();
         assert_eq!(log.counts("www"), Some([0; 4]));
         std::fs::File::options().append(true).open(&path).unwrap().write_all(line.as_bytes()).unwrap();
-        log.look(&snapshot, &Root::ours()).unwrap();
+        log.read(&snapshot, &Root::ours()).unwrap();
         assert_eq!((log.counts("www"), log.counts("other")), (Some([1, 0, 0, 0]), Some([0; 4])));
         snapshot.logs[0].path = "/no/such/log".into();
-        let (why, _) = log.look(&snapshot, &Root::ours()).unwrap_err();
+        let (why, _) = log.read(&snapshot, &Root::ours()).unwrap_err();
         assert_eq!(
             (why.as_str(), log.counts("www")),
             ("cannot follow /no/such/log: no such file or directory", None)
         );
         snapshot.logs.clear();
-        assert!(log.look(&snapshot, &Root::ours()).unwrap_err().0.contains("syslog"));
+        assert!(log.read(&snapshot, &Root::ours()).unwrap_err().0.contains("syslog"));
     }
 
     proptest! {

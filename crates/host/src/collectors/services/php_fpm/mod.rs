@@ -6,10 +6,9 @@
 //!
 //! A request for the status counts as one of the accepted connections, and stands in the pool's access log.
 
-use crate::collectors::monotonic_counter::Rising;
+use crate::collectors::monotonic_counter::MonotonicCounter;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
-use crate::visibility::process_view;
-use crate::visibility::process_view::Root;
+use crate::visibility::process_view::{self, Root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
@@ -21,7 +20,7 @@ mod status;
 
 use children::Children;
 use queue::Queues;
-use status::{Asked, Asker, Status};
+use status::{PollResult, Status, StatusPoller};
 
 /// How long a reading waits for the pools to answer.
 const WAIT: Duration = Duration::from_millis(700);
@@ -46,10 +45,10 @@ struct Master {
 /// What is kept of one pool.
 #[derive(Debug, Default)]
 struct Pool {
-    asker: Asker,
-    accepted: Rising,
-    max_children_reached: Rising,
-    slow_requests: Rising,
+    poller: StatusPoller,
+    accepted: MonotonicCounter,
+    max_children_reached: MonotonicCounter,
+    slow_requests: MonotonicCounter,
 }
 
 /// The collector.
@@ -118,7 +117,7 @@ impl Master {
     }
 
     /// Sends requests to the chosen pools that have a status page.
-    fn ask(&mut self, snapshot: &ServiceSnapshot) {
+    fn poll(&mut self, snapshot: &ServiceSnapshot) {
         for pool in snapshot.endpoints.iter().filter(|pool| self.chosen.contains(&pool.name)) {
             let Some(path) = &pool.path else { continue };
             // A request would start a child where there is none.
@@ -128,7 +127,7 @@ impl Master {
             let own = pool_value(snapshot, &pool.name, "pm.status_listen");
             let own = own.map(|listen| crate::services::php_fpm::pools::address("/usr", listen));
             let address = own.as_ref().unwrap_or(&pool.address);
-            self.pools.entry(pool.name.clone()).or_default().asker.begin(
+            self.pools.entry(pool.name.clone()).or_default().poller.begin(
                 snapshot.pid,
                 &self.root,
                 address,
@@ -156,7 +155,7 @@ impl Named<'_> {
     /// Adds what a pool says of itself.
     fn status(&mut self, pool: &mut Pool, is_tcp: bool, status: &Status, waited: Duration) {
         let started = status.start_time.unwrap_or(0);
-        let rising = |counter: &mut Rising, value: Option<u64>| {
+        let rising = |counter: &mut MonotonicCounter, value: Option<u64>| {
             value.map(|value| counter.update(started, value as f64))
         };
         self.push("accepted_count", rising(&mut pool.accepted, status.accepted_count));
@@ -211,26 +210,28 @@ impl PhpFpm {
         let state = master.pools.entry(pool.name.clone()).or_default();
         let rests = is_on_demand(service, pool) && master.children.sums(&pool.name).count == 0;
         let asked = match &pool.path {
-            Some(_) if rests && !state.asker.is_waiting() => Asked::Rests,
-            Some(_) => state.asker.take(),
-            None => Asked::Never("pm.status_path is not set".into(), crate::services::php_fpm::HOW_TO_ENABLE),
+            Some(_) if rests && !state.poller.is_waiting() => PollResult::Idle,
+            Some(_) => state.poller.take(),
+            None => {
+                PollResult::Never("pm.status_path is not set".into(), crate::services::php_fpm::HOW_TO_ENABLE)
+            }
         };
-        let answered = matches!(asked, Asked::Status(..));
+        let answered = matches!(asked, PollResult::Status(..));
         if !answered {
-            master.children.look_at_work();
+            master.children.read_work();
         }
         match asked {
-            Asked::Status(status, waited) => {
+            PollResult::Status(status, waited) => {
                 let is_tcp = !pool.address.starts_with("unix:");
                 Named { instance, reading }.status(state, is_tcp, &status, waited);
             }
-            Asked::Rests => {
+            PollResult::Idle => {
                 let mut named = Named { instance, reading };
                 named.count("idle_count", Some(0));
                 named.count("active_count", Some(0));
             }
-            Asked::NotNow(why) => reading.problem(format!("the pool {} {why}", pool.name)),
-            Asked::Never(why, how) => {
+            PollResult::NotNow(why) => reading.problem(format!("the pool {} {why}", pool.name)),
+            PollResult::Never(why, how) => {
                 reading.lacks(format!("php_fpm.{instance}"), format!("pool {}: {why}", pool.name), how)
             }
         }
@@ -248,12 +249,12 @@ impl PhpFpm {
     }
 
     /// Looks at the processes and the log of one FPM.
-    fn look(&mut self, service: &ServiceSnapshot, reading: &mut Reading) {
+    fn read_service(&mut self, service: &ServiceSnapshot, reading: &mut Reading) {
         let master = self.masters.entry(service.pid).or_insert_with(|| Master::new(service.pid));
-        master.children.look(service.pid);
+        master.children.read(service.pid);
         master.choose(service);
-        master.children.look_at_memory();
-        if let Err((why, how)) = master.log.look(service, &master.root) {
+        master.children.read_memory();
+        if let Err((why, how)) = master.log.read(service, &master.root) {
             reading.lacks("php_fpm.log", why, how);
         }
     }
@@ -262,7 +263,7 @@ impl PhpFpm {
     fn waits_at(&self, service: &ServiceSnapshot, pool: &Endpoint) -> bool {
         let state = self.masters.get(&service.pid).and_then(|master| master.pools.get(&pool.name));
         let of_its_own = pool_value(service, &pool.name, "pm.status_listen").is_some();
-        !of_its_own && state.is_some_and(|state| state.asker.is_waiting())
+        !of_its_own && state.is_some_and(|state| state.poller.is_waiting())
     }
 }
 
@@ -290,7 +291,7 @@ impl Collector for PhpFpm {
         for service in &services {
             // Of a process that is gone there are not none, but nothing is known.
             if crate::os::procfs::stat(service.pid).is_ok_and(|stat| !stat.has_ended()) {
-                self.look(service, &mut reading);
+                self.read_service(service, &mut reading);
             } else {
                 self.masters.remove(&service.pid);
                 reading.problem(format!("php-fpm, process {}, is gone", service.pid));
@@ -310,12 +311,12 @@ impl Collector for PhpFpm {
         self.queues(&pools, &mut reading);
         for service in &services {
             if let Some(master) = self.masters.get_mut(&service.pid) {
-                master.ask(service);
+                master.poll(service);
             }
         }
         let deadline = Instant::now() + WAIT;
         let states = self.masters.values_mut().flat_map(|master| master.pools.values_mut());
-        status::wait_for(states.map(|state| &mut state.asker), deadline);
+        status::wait_for(states.map(|state| &mut state.poller), deadline);
         for (service, pool, instance) in &pools {
             self.pool(service, pool, instance, &mut reading);
         }

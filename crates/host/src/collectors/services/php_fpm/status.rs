@@ -5,8 +5,7 @@
 //! value here.
 
 use crate::probes::fastcgi::{Answer, Request, wait_for_any};
-use crate::visibility::process_view;
-use crate::visibility::process_view::Root;
+use crate::visibility::process_view::{self, Root};
 use serde::Deserialize;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -58,11 +57,11 @@ pub fn parse(body: &[u8]) -> Option<Status> {
 
 /// What asking came to.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum PollResult {
     /// The status, and how long it took.
     Status(Status, Duration),
     /// It has no children, and was not asked, as that would start one.
-    Rests,
+    Idle,
     /// It has not answered yet, or cannot now: why.
     NotNow(&'static str),
     /// It never will as it is: why, and what helps.
@@ -72,13 +71,13 @@ pub enum Asked {
 /// Asks one pool again and again. A request that is not answered in time stays where it is: a new one each second would
 /// fill the queue that is measured.
 #[derive(Debug, Default)]
-pub struct Asker {
+pub struct StatusPoller {
     pending: Option<Request>,
     /// What came of the last request, until it is taken.
-    came: Option<(io::Result<Answer>, Duration)>,
+    result: Option<(io::Result<Answer>, Duration)>,
 }
 
-impl Asker {
+impl StatusPoller {
     /// Sends a request unless one is under way.
     pub fn begin(&mut self, pid: u32, root: &Root, address: &str, path: &str) {
         if self.pending.as_ref().is_some_and(|request| request.age() < GIVE_UP) {
@@ -94,7 +93,7 @@ impl Asker {
         let stream = process_view::connect(pid, root, address, CONNECT);
         match stream.and_then(|stream| Request::send(stream, &parameters)) {
             Ok(request) => self.pending = Some(request),
-            Err(error) => self.came = Some((Err(error), Duration::ZERO)),
+            Err(error) => self.result = Some((Err(error), Duration::ZERO)),
         }
     }
 
@@ -106,7 +105,7 @@ impl Asker {
     /// Takes in what came of the answer.
     fn receive(&mut self) {
         let Some(mut request) = self.pending.take() else { return };
-        self.came = match request.wait(Instant::now()) {
+        self.result = match request.wait(Instant::now()) {
             Ok(None) => {
                 self.pending = Some(request);
                 return;
@@ -117,61 +116,61 @@ impl Asker {
     }
 
     /// What came since it was last taken.
-    pub fn take(&mut self) -> Asked {
-        match self.came.take() {
-            Some((Ok(answer), age)) => told(&answer, age),
+    pub fn take(&mut self) -> PollResult {
+        match self.result.take() {
+            Some((Ok(answer), age)) => poll_result(&answer, age),
             Some((Err(error), _)) => refused(&error),
-            None => Asked::NotNow("does not answer in time: all its children may be busy"),
+            None => PollResult::NotNow("does not answer in time: all its children may be busy"),
         }
     }
 }
 
 /// Waits for all answers that are under way, at most until `deadline`.
-pub fn wait_for<'a>(askers: impl Iterator<Item = &'a mut Asker>, deadline: Instant) {
-    let mut askers: Vec<&mut Asker> = askers.collect();
+pub fn wait_for<'a>(askers: impl Iterator<Item = &'a mut StatusPoller>, deadline: Instant) {
+    let mut askers: Vec<&mut StatusPoller> = askers.collect();
     loop {
-        for asker in &mut askers {
-            asker.receive();
+        for poller in &mut askers {
+            poller.receive();
         }
-        askers.retain(|asker| asker.pending.is_some());
+        askers.retain(|poller| poller.pending.is_some());
         let left = deadline.saturating_duration_since(Instant::now());
         if askers.is_empty() || left.is_zero() {
             return;
         }
-        let pending = askers.iter().filter_map(|asker| asker.pending.as_ref());
+        let pending = askers.iter().filter_map(|poller| poller.pending.as_ref());
         if wait_for_any(pending, left).is_err() {
             return;
         }
     }
 }
 
-fn told(answer: &Answer, age: Duration) -> Asked {
+fn poll_result(answer: &Answer, age: Duration) -> PollResult {
     const CHECK: &str = "reload php-fpm if pm.status_path was set after it was started";
     match parse(&answer.body) {
-        Some(status) => Asked::Status(status, age),
+        Some(status) => PollResult::Status(status, age),
         None if answer.status == 200 => {
-            Asked::Never("the status page does not answer with the status".into(), CHECK)
+            PollResult::Never("the status page does not answer with the status".into(), CHECK)
         }
-        None => Asked::Never(format!("the status page answers {}", answer.status), CHECK),
+        None => PollResult::Never(format!("the status page answers {}", answer.status), CHECK),
     }
 }
 
-fn refused(error: &io::Error) -> Asked {
+fn refused(error: &io::Error) -> PollResult {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            Asked::NotNow("cannot be asked: the accept queue of its socket is full")
+            PollResult::NotNow("cannot be asked: the accept queue of its socket is full")
         }
         ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
-            Asked::NotNow("cannot be asked: nobody listens there")
+            PollResult::NotNow("cannot be asked: nobody listens there")
         }
-        ErrorKind::PermissionDenied => Asked::Never(
+        ErrorKind::PermissionDenied => PollResult::Never(
             "its socket may not be connected to: permission denied".into(),
             crate::visibility::listeners::NEEDS_RIGHTS,
         ),
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            Asked::NotNow("closed the connection: a reload, or listen.allowed_clients without 127.0.0.1")
+            PollResult::NotNow("closed the connection: a reload, or listen.allowed_clients without 127.0.0.1")
         }
-        _ => Asked::Never(
+        _ => PollResult::Never(
             format!("its status cannot be asked for: {error}"),
             "look at the setting `listen` of the pool",
         ),
@@ -209,18 +208,20 @@ mod tests {
 
     #[test]
     fn a_pool_that_does_not_answer_is_told_with_what_helps() {
-        let answer = |status, body: &str| Answer { status, body: body.into(), complaint: vec![] };
-        let asked = told(&answer(404, "File not found.\n"), Duration::ZERO);
-        assert!(matches!(asked, Asked::Never(ref why, how) if why.contains("404") && how.contains("reload")));
+        let answer = |status, body: &str| Answer { status, body: body.into(), stderr: vec![] };
+        let asked = poll_result(&answer(404, "File not found.\n"), Duration::ZERO);
+        assert!(
+            matches!(asked, PollResult::Never(ref why, how) if why.contains("404") && how.contains("reload"))
+        );
         for (kind, word) in [
             (ErrorKind::WouldBlock, "queue of its socket is full"),
             (ErrorKind::UnexpectedEof, "allowed_clients"),
             (ErrorKind::NotFound, "nobody listens"),
         ] {
-            assert!(matches!(refused(&kind.into()), Asked::NotNow(why) if why.contains(word)));
+            assert!(matches!(refused(&kind.into()), PollResult::NotNow(why) if why.contains(word)));
         }
         assert!(
-            matches!(refused(&ErrorKind::PermissionDenied.into()), Asked::Never(_, how) if how.contains("sudo"))
+            matches!(refused(&ErrorKind::PermissionDenied.into()), PollResult::Never(_, how) if how.contains("sudo"))
         );
     }
 

@@ -4,8 +4,7 @@
 //! `start_cond_section` in httpd's server/core.c and `start_ifversion` in modules/metadata/mod_version.c.
 
 use super::syntax::words;
-use crate::services::apache::config::section_kind;
-use crate::services::apache::config::{known, pattern};
+use crate::services::apache::config::{known, pattern, section_kind};
 
 /// The program's version, as `<IfVersion>` compares it.
 pub type Version = [u32; 3];

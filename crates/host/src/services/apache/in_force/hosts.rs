@@ -74,7 +74,7 @@ pub struct Hosts<'a> {
     pub list: Vec<Host<'a>>,
     chains: HashMap<(Option<IpAddr>, u16), Chain>,
     /// What is not known of them, in words.
-    pub untold: Vec<String>,
+    pub undetermined: Vec<String>,
 }
 
 impl<'a> Hosts<'a> {
@@ -89,7 +89,7 @@ impl<'a> Hosts<'a> {
             let host = host(opened, &inside(opened.section.id), earlier.map_or(0, |(_, port)| *port));
             let unknown = opened.section.words.len() - host.addresses.len();
             if unknown > 0 {
-                hosts.untold.push(format!(
+                hosts.undetermined.push(format!(
                     "{unknown} of the addresses of the virtual host at {} are names, which are not looked up",
                     opened.place()
                 ));

@@ -6,8 +6,7 @@
 
 use super::{InForce, Site};
 use crate::services::apache::config::Placed;
-use crate::services::apache::config::known;
-use crate::services::apache::config::known::Merge;
+use crate::services::apache::config::known::{self, Merge};
 use crate::services::apache::in_force::site::named;
 use std::collections::BTreeMap;
 

@@ -24,7 +24,7 @@ pub use merge::Value;
 pub use site::Site;
 use site::named;
 use std::net::IpAddr;
-use walk::{Asked, Walk, alias_rest, ancestors};
+use walk::{RequestTarget, Walk, alias_rest, ancestors};
 
 /// What decides which sections count.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,9 +72,9 @@ pub fn of_host<'a, 's>(
 ) -> InForce<'a, 's> {
     let id = host.map(|host| host.opened.section.id);
     let mapped = Mapped::of(site, id, path);
-    let asked = Asked { path, file: mapped.file.as_deref(), passed_to: mapped.url.as_deref() };
+    let asked = RequestTarget { path, file: mapped.file.as_deref(), passed_to: mapped.url.as_deref() };
     let mut walk = Walk::of(site, id, asked);
-    walk.untold.extend(mapped.untold);
+    walk.undetermined.extend(mapped.undetermined);
     InForce { site, host, first, file: mapped.file, passed: mapped.passed, walk }
 }
 
@@ -115,7 +115,7 @@ impl<'a> InForce<'a, '_> {
     }
 
     /// What could not be told of a directive, in words: conditions that may set it.
-    pub fn untold(&self, name: &str) -> Vec<String> {
+    pub fn undetermined(&self, name: &str) -> Vec<String> {
         let set = |id| named(self.site.inside(id), &[name]).map(Placed::place).collect::<Vec<_>>();
         let undecided = self.walk.undecided.iter().flat_map(|opened| set(opened.section.id));
         undecided
@@ -164,7 +164,7 @@ struct Mapped<'a> {
     file: Option<String>,
     url: Option<String>,
     passed: Option<&'a Placed>,
-    untold: Vec<String>,
+    undetermined: Vec<String>,
 }
 
 impl<'a> Mapped<'a> {
@@ -173,7 +173,7 @@ impl<'a> Mapped<'a> {
         let mut mapped = Self::default();
         let bases: Vec<usize> = [0].into_iter().chain(host).collect();
         let passing = ["ProxyPass", "ProxyPassMatch"];
-        let asked = Asked { path, file: None, passed_to: None };
+        let asked = RequestTarget { path, file: None, passed_to: None };
         let locations = Walk::of(site, host, asked).sections;
         let by_location = locations.iter().rev().find_map(|opened| {
             let placed = named(site.inside(opened.section.id), &passing).next_back()?;
@@ -209,7 +209,7 @@ impl<'a> Mapped<'a> {
             if placed.name.to_ascii_lowercase().ends_with("match") {
                 match crate::services::apache::config::pattern::expression(alias) {
                     Ok(expression) if expression.is_match(path) => {
-                        self.untold.push(format!(
+                        self.undetermined.push(format!(
                             "{} at {} decides the file, which is not followed",
                             placed.name,
                             placed.place()
@@ -217,7 +217,7 @@ impl<'a> Mapped<'a> {
                         return None;
                     }
                     Ok(_) => {}
-                    Err(why) => self.untold.push(format!("{why} ({})", placed.place())),
+                    Err(why) => self.undetermined.push(format!("{why} ({})", placed.place())),
                 }
             } else if let Some(rest) = alias_rest(alias, path) {
                 return Some(joined(&site.evaluation.path(real).to_string_lossy(), rest));
@@ -234,7 +234,7 @@ impl<'a> Mapped<'a> {
         if let (Some(on), Some(rule)) = (on, rule)
             && on.arguments.trim().eq_ignore_ascii_case("on")
         {
-            self.untold.push(format!("RewriteRule at {} may send it elsewhere", rule.place()));
+            self.undetermined.push(format!("RewriteRule at {} may send it elsewhere", rule.place()));
         }
     }
 }

@@ -2,8 +2,7 @@
 //! the directives that hold in a part only. Bounded, and only of directives that are known to be harmless.
 
 use super::{Host, InForce, Site, at_root, backends, certificate, harmless};
-use crate::services::apache::config::known;
-use crate::services::apache::config::known::Merge;
+use crate::services::apache::config::known::{self, Merge};
 use crate::services::apache::config::section_kind::{Kind, kind};
 use crate::services::apache::config::{Placed, Section};
 use crate::services::apache::settings;
@@ -80,7 +79,7 @@ pub fn scoped(site: &Site<'_>, port: u16) -> Scoped {
             hosts.len()
         ));
     }
-    scoped.notes.extend(site.hosts.untold.iter().cloned());
+    scoped.notes.extend(site.hosts.undetermined.iter().cloned());
     let chosen = chosen(site, port);
     let total_count = chosen.len();
     for placed in chosen {
@@ -109,7 +108,9 @@ impl Scoped {
 
     /// The values at the root of a host, and the directories in which `.htaccess` is looked up.
     fn root(&mut self, at: &InForce<'_, '_>) {
-        let Some(file) = at.file.as_deref() else { return self.notes.extend(at.walk.untold.iter().cloned()) };
+        let Some(file) = at.file.as_deref() else {
+            return self.notes.extend(at.walk.undetermined.iter().cloned());
+        };
         let host: Vec<String> = at.host.iter().map(|host| cut(&host.scope())).collect();
         let scope: Vec<String> = [host.as_slice(), &[cut(&format!("DocumentRoot {file}"))]].concat();
         for name in AT_ROOT {
@@ -126,9 +127,9 @@ impl Scoped {
                 file: value.placed.and_then(file_of),
                 line: value.placed.and_then(line_of),
             });
-            self.notes.extend(at.untold(name));
+            self.notes.extend(at.undetermined(name));
         }
-        self.notes.extend(at.walk.untold.iter().cloned());
+        self.notes.extend(at.walk.undetermined.iter().cloned());
         self.lookups(at, &host);
     }
 
@@ -167,7 +168,7 @@ impl Scoped {
     /// The kinds of keys of certificates.
     fn certificates(&mut self, site: &Site<'_>, scopes: &mut Scopes, port: u16) {
         let all = site.evaluation.all(&["SSLCertificateFile"]);
-        let on_port = |placed: &&Placed| !is_elsewhere(site, placed, port);
+        let on_port = |placed: &&Placed| !is_on_other_port(site, placed, port);
         for placed in all.filter(on_port).take(CERTIFICATES_MAX) {
             let Some(path) = placed.words().into_iter().next().map(|word| site.evaluation.path(&word)) else {
                 continue;
@@ -226,7 +227,7 @@ fn chosen<'a>(site: &Site<'a>, port: u16) -> Vec<&'a Placed> {
         let is_new = url
             .and_then(|url| backends::address(&url))
             .is_some_and(|address| addresses.len() < BACKENDS_MAX && addresses.insert(address));
-        match (is_new, placed.is_global(), is_elsewhere(site, placed, port)) {
+        match (is_new, placed.is_global(), is_on_other_port(site, placed, port)) {
             (true, ..) => 0,
             (_, true, _) => 1,
             (_, _, false) => 2,
@@ -241,7 +242,7 @@ fn chosen<'a>(site: &Site<'a>, port: u16) -> Vec<&'a Placed> {
 }
 
 /// Whether a directive is in a virtual host that is not for a port.
-fn is_elsewhere(site: &Site<'_>, placed: &Placed, port: u16) -> bool {
+fn is_on_other_port(site: &Site<'_>, placed: &Placed, port: u16) -> bool {
     let outer = placed.scope.first().filter(|section| kind(&section.name) == Kind::Host);
     let Some(outer) = outer else { return false };
     site.hosts.by_id(outer.id).is_none_or(|host| !host.is_on(port))

@@ -139,8 +139,12 @@ fn what_is_not_evaluated_is_told() {
     let site = Site::of(&evaluation);
     let at = in_force(&site, &Request { path: "/", port: 80, ..Request::default() });
     assert_eq!(at.value("HostnameLookups").unwrap().text, "Off");
-    assert_eq!(at.untold("HostnameLookups").len(), 2, "{:?}", at.untold("HostnameLookups"));
-    assert!(at.walk.untold[0].contains("is not one that webdyno evaluates"), "{:?}", at.walk.untold);
+    assert_eq!(at.undetermined("HostnameLookups").len(), 2, "{:?}", at.undetermined("HostnameLookups"));
+    assert!(
+        at.walk.undetermined[0].contains("is not one that webdyno evaluates"),
+        "{:?}",
+        at.walk.undetermined
+    );
 }
 
 #[test]

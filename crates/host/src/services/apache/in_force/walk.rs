@@ -25,12 +25,12 @@ pub struct Walk<'a> {
     /// Sections whose condition is not evaluated.
     pub undecided: Vec<&'a Opened>,
     /// What could not be told, in words.
-    pub untold: Vec<String>,
+    pub undetermined: Vec<String>,
 }
 
 /// What a request asks for, as the walks see it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RequestTarget<'a> {
     /// The path of the URL.
     pub path: &'a str,
     /// The file; one that ends with a slash is a directory. `None` when it is not one of the server's files.
@@ -53,7 +53,7 @@ pub fn matched_by(opened: &Opened) -> Option<(&str, bool)> {
 
 impl<'a> Walk<'a> {
     /// Walks the sections of the server and of a virtual host.
-    pub fn of(site: &Site<'a>, host: Option<usize>, asked: Asked<'_>) -> Self {
+    pub fn of(site: &Site<'a>, host: Option<usize>, asked: RequestTarget<'_>) -> Self {
         let mut walk = Self::default();
         let bases: Vec<usize> = [0].into_iter().chain(host).collect();
         match (asked.passed_to, asked.file) {
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         match pattern::expression(expression) {
             Ok(expression) => expression.is_match(text),
             Err(why) => {
-                self.untold.push(format!("{why} ({})", opened.place()));
+                self.undetermined.push(format!("{why} ({})", opened.place()));
                 self.undecided.push(opened);
                 false
             }

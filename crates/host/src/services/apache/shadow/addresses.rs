@@ -16,7 +16,7 @@ const HTTPS: u16 = 443;
 pub struct Addresses {
     /// The port of each port of the original.
     ports: BTreeMap<u16, u16>,
-    asked: IpAddr,
+    requested: IpAddr,
     stand_ins: BTreeMap<IpAddr, Ipv4Addr>,
     /// What is listened on, with the address of the original.
     taken: BTreeMap<(IpAddr, u16), String>,
@@ -48,7 +48,7 @@ pub fn port_of(word: &str) -> Option<u16> {
 impl Addresses {
     /// With the ports by port of the original; `asked` is the address at which the original is asked.
     pub fn new(ports: BTreeMap<u16, u16>, asked: IpAddr) -> Self {
-        Self { ports, asked, stand_ins: BTreeMap::new(), taken: BTreeMap::new() }
+        Self { ports, requested: asked, stand_ins: BTreeMap::new(), taken: BTreeMap::new() }
     }
 
     /// The arguments of a `Listen`; `None` when another one listens there already, although the original's addresses
@@ -76,7 +76,7 @@ impl Addresses {
     fn host_of_listener(&mut self, host: Option<&str>, own: u16) -> IpAddr {
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         match host.map(ip) {
-            Some(Some(ip)) if !ip.is_unspecified() => self.stand_in(ip),
+            Some(Some(ip)) if !ip.is_unspecified() => self.substitute(ip),
             Some(Some(ip)) if ip.is_ipv6() && self.taken.contains_key(&(loopback, own)) => {
                 Ipv6Addr::LOCALHOST.into()
             }
@@ -99,7 +99,7 @@ impl Addresses {
 
     fn host(&mut self, host: &str) -> String {
         match ip(host) {
-            Some(ip) if !ip.is_unspecified() => match self.stand_in(ip) {
+            Some(ip) if !ip.is_unspecified() => match self.substitute(ip) {
                 IpAddr::V6(ip) => format!("[{ip}]"),
                 IpAddr::V4(ip) => ip.to_string(),
             },
@@ -108,8 +108,8 @@ impl Addresses {
     }
 
     /// The address that stands for one of the original.
-    fn stand_in(&mut self, ip: IpAddr) -> IpAddr {
-        if ip == self.asked {
+    fn substitute(&mut self, ip: IpAddr) -> IpAddr {
+        if ip == self.requested {
             return Ipv4Addr::LOCALHOST.into();
         }
         if ip.is_loopback() && ip != IpAddr::from(Ipv4Addr::LOCALHOST) {

@@ -29,7 +29,7 @@ const DETAILS_COUNT: usize = 4;
 const DETAILS_TURNS: u64 = 16;
 
 /// Children are listed by thread: so many threads are asked in one reading, on average.
-const THREADS_ASKED_COUNT: u64 = 64;
+const THREADS_READ_COUNT: u64 = 64;
 
 /// Once in so many readings all processes are looked at, where the kernel lists no children.
 const ALL_READINGS: u64 = 10;
@@ -133,7 +133,7 @@ impl Tracker {
             self.known.clear();
         }
         self.readings_count += 1;
-        self.look_at_all(main_pid);
+        self.read_all(main_pid);
         let (in_turn, processes_count) = (self.in_turn(), self.known.len() as u64);
         let mut tree = Tree { identity: identity(&main), ..Tree::default() };
         let mut seen = BTreeMap::new();
@@ -159,7 +159,7 @@ impl Tracker {
     }
 
     /// Reads the parents of all processes now and then, where that is the only way.
-    fn look_at_all(&mut self, main_pid: u32) {
+    fn read_all(&mut self, main_pid: u32) {
         if self.of_all.is_none() && procfs::listed_children(main_pid).is_ok() {
             return;
         }
@@ -199,7 +199,7 @@ impl Tracker {
         let mut clock_ns = procfs::run_time_ns(pid);
         // Where nobody's clock can be read, all depends on the files.
         if due || is_parent || clock_ns.is_none() || known.is_none() {
-            let mut looked = self.look(pid, known, is_parent)?;
+            let mut looked = self.read_process(pid, known, is_parent)?;
             looked.open_files = open_files(pid, tree);
             (known, clock_ns) = (Some(looked), procfs::run_time_ns(pid));
         } else if let Some(known) = known.as_mut().filter(|_| self.files_are_due(pid, processes_count)) {
@@ -218,11 +218,11 @@ impl Tracker {
     }
 
     /// Reads the files of a process.
-    fn look(&self, pid: u32, former: Option<Known>, is_parent: bool) -> Option<Known> {
+    fn read_process(&self, pid: u32, former: Option<Known>, is_parent: bool) -> Option<Known> {
         let stat = procfs::stat(pid).ok()?;
         let former = former.filter(|former| former.stat.start_ticks == stat.start_ticks);
-        let every = self.threads_count / THREADS_ASKED_COUNT;
-        let few_threads = stat.threads_count <= THREADS_ASKED_COUNT;
+        let every = self.threads_count / THREADS_READ_COUNT;
+        let few_threads = stat.threads_count <= THREADS_READ_COUNT;
         let is_due = |former: &Known| {
             is_parent && few_threads
                 || self.readings_count - former.listed_at >= every
@@ -301,7 +301,7 @@ fn open_files(pid: u32, tree: &mut Tree) -> Option<u64> {
         Err(error) => {
             // Any other error is that of a process that ended meanwhile.
             if error.kind() == ErrorKind::PermissionDenied && tree.refused.is_none() {
-                tree.refused = Some(super::told("read", &format!("/proc/{pid}/fd"), &error));
+                tree.refused = Some(super::io_error_text("read", &format!("/proc/{pid}/fd"), &error));
             }
             None
         }

@@ -26,7 +26,7 @@ use webdyno_host::harm_guard::LoadWatch;
 use webdyno_host::harm_guard::reading::MemorySource;
 use webdyno_host::logs::AccessLogs;
 use webdyno_host::os::clock::clock_us;
-use webdyno_host::os::process::{wait_looking_every, wait_until};
+use webdyno_host::os::process::{wait_polling, wait_until};
 use webdyno_host::services::by_name;
 use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip, SiteUnderLoad};
 
@@ -163,7 +163,7 @@ fn a_kill_in_the_services_group_is_told_within_a_second() {
         watch.begin(&site);
         tell(&mut shell, TAKE_ALL_MEMORY);
         let look = || killed_count() > before;
-        assert!(wait_looking_every(Duration::from_millis(1), PATIENCE, look));
+        assert!(wait_polling(Duration::from_millis(1), PATIENCE, look));
         let killed_us = clock_us();
         let (told_us, brake) = pulled.recv_timeout(PATIENCE).unwrap();
         let told = (brake.cause, brake.metric.as_str());
@@ -171,7 +171,7 @@ fn a_kill_in_the_services_group_is_told_within_a_second() {
         std::thread::sleep(Duration::from_millis(500));
         assert!(pulled.try_recv().is_err(), "once a load");
         watch.end();
-        assert!(watch.unrest().is_some(), "it was not watched yet");
+        assert!(watch.disturbance().is_some(), "it was not watched yet");
         told_us.saturating_sub(killed_us)
     });
     end(shell);
@@ -351,7 +351,7 @@ fn a_site_that_is_killed_under_load_is_unreachable_within_a_second() {
     assert_eq!((brake.cause, brake.value.0 >= 2.0), (HarmCause::Unreachable, true), "{brake:?}");
     watch.end();
     std::thread::sleep(Duration::from_millis(2500));
-    assert!(watch.unrest().unwrap().contains("answered nothing"));
+    assert!(watch.disturbance().unwrap().contains("answered nothing"));
 }
 
 /// Eight workers, a hundred clients at once, answers after two and a half seconds: that is what is to be measured.
@@ -370,8 +370,8 @@ fn a_saturated_site_is_not_harmed() {
     assert!(told.is_err(), "{told:?}");
     assert!(answers > 100, "{answers} answers: it was not loaded");
     watch.end();
-    let quiet = || watch.unrest().is_none();
-    assert!(wait_until(PATIENCE, quiet), "{:?}", watch.unrest());
+    let quiet = || watch.disturbance().is_none();
+    assert!(wait_until(PATIENCE, quiet), "{:?}", watch.disturbance());
 }
 
 #[test]

@@ -6,9 +6,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use webdyno_host::agent::host::{LoadBrake, Watch};
+use webdyno_host::agent::host::{HarmGuard, Watch};
 use webdyno_host::collectors::Target;
-use webdyno_host::harm_guard::watch::Pull;
+use webdyno_host::harm_guard::watch::BrakeHandler;
 use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip, SiteUnderLoad};
 use webdyno_model::number::Number;
 use webdyno_model::sample::MissingSignal;
@@ -21,22 +21,22 @@ impl Watch for NoWatch {
 }
 
 /// The brake.
-pub struct FakeBrake {
+pub struct FakeHarmGuard {
     folder: PathBuf,
-    pull: Mutex<Pull>,
+    pull: Mutex<BrakeHandler>,
 }
 
-impl FakeBrake {
-    pub fn in_folder(folder: &Path, pull: Pull) -> Self {
+impl FakeHarmGuard {
+    pub fn in_folder(folder: &Path, pull: BrakeHandler) -> Self {
         Self { folder: folder.to_owned(), pull: Mutex::new(pull) }
     }
 }
 
-impl LoadBrake for FakeBrake {
+impl HarmGuard for FakeHarmGuard {
     fn set_target(&self, _: &Target) {}
 
     fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {
-        if self.unrest().is_some() {
+        if self.disturbance().is_some() {
             let brake = HarmGuardTrip {
                 cause: HarmCause::Swapping,
                 metric: "memory.swapped_out_pages".into(),
@@ -51,7 +51,7 @@ impl LoadBrake for FakeBrake {
 
     fn end(&self) {}
 
-    fn unrest(&self) -> Option<String> {
+    fn disturbance(&self) -> Option<String> {
         self.folder.join("harm").exists().then(|| "it swaps".into())
     }
 }

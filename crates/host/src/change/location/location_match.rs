@@ -10,7 +10,7 @@ const INITIAL_PIDS: u64 = 4_026_531_836;
 
 /// What a session's location is to us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum LocationMatch {
     /// We are there.
     Here,
     /// Its files are here; the network that its service ran in is gone, and so is the service.
@@ -22,7 +22,7 @@ pub enum Standing {
 }
 
 /// What can be seen of the machine.
-pub trait Sight {
+pub trait MachineView {
     /// The living processes that were there before the session began, and those of its services.
     fn old_processes(&self) -> &[u32];
     /// A namespace of a process; `None` when it may not be seen.
@@ -32,30 +32,30 @@ pub trait Sight {
     /// The file, directory or namespace that a path of ours leads to.
     fn file(&self, path: &str) -> Option<FileId>;
     /// Whether we may look into the processes of others.
-    fn sees_all(&self) -> bool;
+    fn has_full_view(&self) -> bool;
 }
 
 /// Decides for a session that was at work `then`, when we are `now`. `folders` are those that it wrote to, as they were.
-pub fn standing(
+pub fn location_match(
     then: &SessionLocation,
     now: &SessionLocation,
     same_boot: bool,
     folders: &[(String, FileId)],
-    sight: &dyn Sight,
-) -> Standing {
-    let question = Question { then, now, same_boot, folders, sight };
+    sight: &dyn MachineView,
+) -> LocationMatch {
+    let question = Comparison { then, now, same_boot, folders, sight };
     question.processes_and_files().unwrap_or_else(|| question.network())
 }
 
-struct Question<'a> {
+struct Comparison<'a> {
     then: &'a SessionLocation,
     now: &'a SessionLocation,
     same_boot: bool,
     folders: &'a [(String, FileId)],
-    sight: &'a dyn Sight,
+    sight: &'a dyn MachineView,
 }
 
-impl Question<'_> {
+impl Comparison<'_> {
     fn is_same(&self, name: &str) -> bool {
         let pair = self.then.namespace(name).zip(self.now.namespace(name));
         pair.is_none_or(|(then, now)| then == now)
@@ -111,10 +111,10 @@ impl Question<'_> {
     }
 
     /// Says where its processes and files are when that is not here; `None` when it is.
-    fn processes_and_files(&self) -> Option<Standing> {
+    fn processes_and_files(&self) -> Option<LocationMatch> {
         let has_files = self.has_the_files();
         if !self.same_boot {
-            return (!has_files).then_some(Standing::Unreachable("its files are those of another root"));
+            return (!has_files).then_some(LocationMatch::Unreachable("its files are those of another root"));
         }
         let is_initial = self.then.namespace("pid").is_some_and(|pids| pids.inode == INITIAL_PIDS);
         let pids_are_gone =
@@ -133,25 +133,25 @@ impl Question<'_> {
         };
         Some(match self.old_process(is_there) {
             Some(pid) => self.enter(Some(pid)),
-            None if !has_files => Standing::Unreachable("its files are those of another root"),
-            None => Standing::Unreachable("its processes are those of another pid or user namespace"),
+            None if !has_files => LocationMatch::Unreachable("its files are those of another root"),
+            None => LocationMatch::Unreachable("its processes are those of another pid or user namespace"),
         })
     }
 
     /// Where its network is, when all else is here.
-    fn network(&self) -> Standing {
+    fn network(&self) -> LocationMatch {
         if self.then.namespace("net").is_none() {
-            return Standing::Here;
+            return LocationMatch::Here;
         }
         let is_proved = || {
             self.is_same_life() && self.are_with_first(&["net"])
                 || self.named_network() == self.then.namespace("net")
                 || self.old_process(|pid| self.is_in(pid, "net")).is_some()
                 // Who may not look into other processes cannot be in another network than his own either.
-                || !self.sight.sees_all()
+                || !self.sight.has_full_view()
         };
         if self.same_boot && self.is_same("net") && is_proved() {
-            return Standing::Here;
+            return LocationMatch::Here;
         }
         if self.same_boot && self.network_path().is_some() {
             return self.enter(None);
@@ -160,16 +160,16 @@ impl Question<'_> {
         let is_unseen = [self.then, self.now].iter().all(|location| location.with_first_process.is_empty());
         let has_number = !self.same_boot && is_unseen && self.is_same("net");
         if !self.is_same_life() && (self.are_with_first(&["net"]) || has_number) {
-            return Standing::Here;
+            return LocationMatch::Here;
         }
         // The one that has its name now.
         match self.named_network() {
-            Some(named) if Some(named) == self.now.namespace("net") => Standing::Here,
+            Some(named) if Some(named) == self.now.namespace("net") => LocationMatch::Here,
             Some(_) => self.enter(None),
-            None if self.same_boot && !self.sight.sees_all() => {
-                Standing::Unreachable("its network is another namespace")
+            None if self.same_boot && !self.sight.has_full_view() => {
+                LocationMatch::Unreachable("its network is another namespace")
             }
-            None => Standing::FilesOnly,
+            None => LocationMatch::FilesOnly,
         }
     }
 
@@ -191,7 +191,7 @@ impl Question<'_> {
         }
     }
 
-    fn enter(&self, process: Option<u32>) -> Standing {
+    fn enter(&self, process: Option<u32>) -> LocationMatch {
         let through_it =
             process.filter(|pid| self.is_in(*pid, "net")).map(|pid| format!("/proc/{pid}/ns/net"));
         let named = || self.named_network().and(self.then.network_file.clone());
@@ -199,7 +199,7 @@ impl Question<'_> {
         let found = path.and_then(|path| Some((self.sight.file(&path)?, path)));
         let network = found.filter(|(id, _)| self.now.namespace("net") != Some(*id));
         let expected = network.as_ref().map(|(id, _)| *id);
-        Standing::There(Box::new(Entrance {
+        LocationMatch::There(Box::new(Entrance {
             process: process.and_then(|pid| Some((pid, self.sight.namespace(pid, "pid")?))),
             network: network.map(|(_, path)| path).zip(expected),
             state: self.then.state.clone(),

@@ -25,7 +25,7 @@ use webdyno_model::setting::SettingId;
 
 /// The environment variable that makes the test below the user without rights: `PORT|PID`, pid 0 when none is to be
 /// seen.
-const OUTSIDER: &str = "WEBDYNO_TEST_OUTSIDER";
+const UNPRIVILEGED: &str = "WEBDYNO_TEST_OUTSIDER";
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
 
@@ -33,9 +33,9 @@ const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    Ma
 /// [`OUTSIDER`]: nobody.
 #[test]
 fn a_user_without_rights_sees_what_anyone_may_see() {
-    if let Ok(order) = std::env::var(OUTSIDER) {
+    if let Ok(order) = std::env::var(UNPRIVILEGED) {
         let (port, pid) = order.split_once('|').unwrap();
-        return outsider(port.parse().unwrap(), pid.parse().unwrap());
+        return unprivileged_agent(port.parse().unwrap(), pid.parse().unwrap());
     }
     if !apache_is_installed() {
         return;
@@ -54,10 +54,10 @@ fn a_user_without_rights_sees_what_anyone_may_see() {
 /// Runs this test as nobody. Its program comes as a descriptor: nobody may not go where it lies.
 fn as_nobody(port: u16, pid: u32) {
     let setpriv = "exec setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/0 \
-        --exact outsider::a_user_without_rights_sees_what_anyone_may_see --nocapture";
+        --exact unprivileged::a_user_without_rights_sees_what_anyone_may_see --nocapture";
     let output = Command::new("sh")
         .args(["-c", setpriv])
-        .env(OUTSIDER, format!("{port}|{pid}"))
+        .env(UNPRIVILEGED, format!("{port}|{pid}"))
         .stdin(Stdio::from(File::open(std::env::current_exe().unwrap()).unwrap()))
         .current_dir("/")
         .output()
@@ -67,7 +67,7 @@ fn as_nobody(port: u16, pid: u32) {
     assert!(output.status.success() && told.contains("1 passed"), "{told}");
 }
 
-fn outsider(port: u16, pid: u32) {
+fn unprivileged_agent(port: u16, pid: u32) {
     assert!(!rustix::process::geteuid().is_root());
     let folder = tempfile::tempdir().unwrap();
     let options = Options {

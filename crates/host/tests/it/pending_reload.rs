@@ -182,7 +182,7 @@ fn a_managed_file_is_never_written() {
 }
 
 /// A real Apache and a session at it.
-struct Stand {
+struct Fixture {
     server: Server,
     changer: Changer,
     state: tempfile::TempDir,
@@ -192,7 +192,7 @@ const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    Mi
                        MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
 
 /// With a module, a certificate and a program of its own, so that each can be replaced.
-fn stand() -> Stand {
+fn fixture() -> Fixture {
     let mut server = Server::debian("prefork", PREFORK);
     server.executable = server.path("bin/apache2");
     server.write("tls/cert.pem", "no certificate: nothing is served with it\n");
@@ -212,7 +212,7 @@ fn stand() -> Stand {
     // Files are stamped in ticks of the kernel's clock: what comes now must not have the time of the start.
     std::thread::sleep(Duration::from_millis(50));
     let state = tempfile::tempdir().unwrap();
-    Stand { server, changer: changer(&state), state }
+    Fixture { server, changer: changer(&state), state }
 }
 
 fn changer(state: &tempfile::TempDir) -> Changer {
@@ -220,7 +220,7 @@ fn changer(state: &tempfile::TempDir) -> Changer {
     Changer::new(StateDir::at(state.path()), Arc::new(ThisMachine), owner)
 }
 
-impl Stand {
+impl Fixture {
     fn raise(&mut self, workers: i64, options: &ApplyOptions) -> Result<Applied> {
         let snapshot = self.server.snapshot();
         let to = SettingValue::Integer(workers);
@@ -290,15 +290,15 @@ fn a_fresh_apache_waits_for_nothing_and_rounds_follow_each_other() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = stand();
-    assert_eq!(stand.server.snapshot().pending, Vec::<String>::new());
-    let first = stand.raise(12, &ApplyOptions::default()).unwrap();
+    let mut fixture = fixture();
+    assert_eq!(fixture.server.snapshot().pending, Vec::<String>::new());
+    let first = fixture.raise(12, &ApplyOptions::default()).unwrap();
     assert_eq!(first.others, Vec::<String>::new());
-    stand.raise(15, &ApplyOptions::default()).unwrap();
-    stand.changer.revert(first.mark, false).unwrap();
-    stand.raise(8, &ApplyOptions::default()).unwrap();
-    assert_eq!(stand.server.snapshot().pending, Vec::<String>::new());
-    stand.end();
+    fixture.raise(15, &ApplyOptions::default()).unwrap();
+    fixture.changer.revert(first.mark, false).unwrap();
+    fixture.raise(8, &ApplyOptions::default()).unwrap();
+    assert_eq!(fixture.server.snapshot().pending, Vec::<String>::new());
+    fixture.end();
 }
 
 /// What a session wrote and put back without a reload is newer than what runs, and nobody else's for the next one.
@@ -307,31 +307,31 @@ fn a_session_that_was_put_back_stands_in_nobodys_way() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = stand();
-    stand.killed_before_the_reload();
-    let mut seen = stand.server.snapshot();
+    let mut fixture = fixture();
+    fixture.killed_before_the_reload();
+    let mut seen = fixture.server.snapshot();
     assert!(seen.pending.len() == 1 && seen.warnings.iter().any(|told| told.starts_with(&seen.pending[0])));
-    stand.changer.forget_ours(&mut seen);
+    fixture.changer.forget_ours(&mut seen);
     assert_eq!(seen.pending, Vec::<String>::new());
     let puts_in_force = |told: &String| told.contains("a reload puts that in force");
     assert!(!seen.warnings.iter().any(puts_in_force), "{:?}", seen.warnings);
-    let applied = stand.raise(12, &ApplyOptions::default()).unwrap();
+    let applied = fixture.raise(12, &ApplyOptions::default()).unwrap();
     assert_eq!(applied.others, Vec::<String>::new());
-    stand.changer.revert(0, false).unwrap();
+    fixture.changer.revert(0, false).unwrap();
     // What somebody does there after that is his.
-    stand.killed_before_the_reload();
+    fixture.killed_before_the_reload();
     std::thread::sleep(Duration::from_millis(50));
-    stand.server.write("conf-enabled/mine.conf", "# mine\n");
-    let mut seen = stand.server.snapshot();
-    stand.changer.forget_ours(&mut seen);
+    fixture.server.write("conf-enabled/mine.conf", "# mine\n");
+    let mut seen = fixture.server.snapshot();
+    fixture.changer.forget_ours(&mut seen);
     assert!(
         seen.pending.len() == 1 && seen.pending[0].contains("mine.conf was changed"),
         "{:?}",
         seen.pending
     );
-    let refused = stand.raise(12, &ApplyOptions::default()).unwrap_err();
+    let refused = fixture.raise(12, &ApplyOptions::default()).unwrap_err();
     assert!(refused.message.contains("mine.conf was changed"), "{refused}");
-    stand.end();
+    fixture.end();
 }
 
 #[test]
@@ -339,15 +339,15 @@ fn a_touched_site_and_a_removed_link_are_named() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = stand();
-    stand.server.write("sites-available/b.conf", "# another\n");
-    stand.refused(&[("sites-enabled/b.conf", "was changed ")]);
-    fs::remove_file(stand.server.path("sites-enabled/b.conf")).unwrap();
-    stand.refused(&[("sites-enabled", "got or lost files ")]);
+    let mut fixture = fixture();
+    fixture.server.write("sites-available/b.conf", "# another\n");
+    fixture.refused(&[("sites-enabled/b.conf", "was changed ")]);
+    fs::remove_file(fixture.server.path("sites-enabled/b.conf")).unwrap();
+    fixture.refused(&[("sites-enabled", "got or lost files ")]);
     // Accepted, it is done, and told.
-    let applied = stand.raise(12, &ACCEPTED).unwrap();
+    let applied = fixture.raise(12, &ACCEPTED).unwrap();
     assert!(applied.others[0].contains("sites-enabled got or lost files"), "{:?}", applied.others);
-    stand.end();
+    fixture.end();
 }
 
 #[test]
@@ -355,15 +355,15 @@ fn a_newer_certificate_and_a_replaced_module_are_named() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = stand();
-    replace(&stand.server.path("mod_status.so"));
-    stand.refused(&[("mod_status.so", "was replaced since Apache loaded it")]);
-    stand.server.write("tls/cert.pem", "renewed\n");
-    stand.refused(&[
+    let mut fixture = fixture();
+    replace(&fixture.server.path("mod_status.so"));
+    fixture.refused(&[("mod_status.so", "was replaced since Apache loaded it")]);
+    fixture.server.write("tls/cert.pem", "renewed\n");
+    fixture.refused(&[
         ("mod_status.so", "was replaced since Apache loaded it"),
         ("tls/cert.pem", "was changed less than 1 s after Apache last read its configuration"),
     ]);
-    stand.end();
+    fixture.end();
 }
 
 #[test]
@@ -371,10 +371,10 @@ fn a_replaced_program_is_named() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = stand();
-    replace(&stand.server.path("bin/apache2"));
-    stand.refused(&[("bin/apache2", "was replaced since Apache started it")]);
-    stand.end();
+    let mut fixture = fixture();
+    replace(&fixture.server.path("bin/apache2"));
+    fixture.refused(&[("bin/apache2", "was replaced since Apache started it")]);
+    fixture.end();
 }
 
 /// A reload by somebody else, with a request of the old generation still at work, and all workers taken.
@@ -383,23 +383,23 @@ fn workers_that_finish_do_not_make_a_reload_look_old() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = stand();
-    let mut held = TcpStream::connect(("127.0.0.1", stand.server.port)).unwrap();
+    let mut fixture = fixture();
+    let mut held = TcpStream::connect(("127.0.0.1", fixture.server.port)).unwrap();
     held.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    let is_read = || scoreboard(&stand.server).contains('R');
-    assert!(wait_until(Duration::from_secs(10), is_read), "{}", scoreboard(&stand.server));
-    let workers = || webdyno_host::os::procfs::children_of(stand.server.pid().unwrap());
-    let (old, pid_file) = (workers(), stand.server.path("run/apache2.pid"));
-    stand.server.write("sites-available/b.conf", "# another\n");
+    let is_read = || scoreboard(&fixture.server).contains('R');
+    assert!(wait_until(Duration::from_secs(10), is_read), "{}", scoreboard(&fixture.server));
+    let workers = || webdyno_host::os::procfs::children_of(fixture.server.pid().unwrap());
+    let (old, pid_file) = (workers(), fixture.server.path("run/apache2.pid"));
+    fixture.server.write("sites-available/b.conf", "# another\n");
     let written = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
     let before = written(&pid_file);
-    assert!(stand.server.run(&["-k", "graceful"]).status.success());
+    assert!(fixture.server.run(&["-k", "graceful"]).status.success());
     assert!(wait_until(Duration::from_secs(10), || written(&pid_file) > before));
-    assert_eq!(stand.server.snapshot().pending, Vec::<String>::new());
+    assert_eq!(fixture.server.snapshot().pending, Vec::<String>::new());
     assert!(old.iter().any(|old| workers().contains(old)), "no worker was held: nothing was tested");
     drop(held);
-    stand.raise(12, &ApplyOptions::default()).unwrap();
-    stand.end();
+    fixture.raise(12, &ApplyOptions::default()).unwrap();
+    fixture.end();
 }
 
 #[test]
@@ -407,11 +407,11 @@ fn a_rollback_is_not_refused_by_what_others_changed() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = stand();
-    stand.raise(12, &ApplyOptions::default()).unwrap();
-    stand.server.write("sites-available/b.conf", "# another\n");
-    stand.changer.revert(0, false).unwrap();
-    assert!(!stand.server.path("conf-enabled/zzz-webdyno.conf").exists());
-    assert_eq!(stand.server.snapshot().number("MaxRequestWorkers"), Some(5.0));
-    stand.end();
+    let mut fixture = fixture();
+    fixture.raise(12, &ApplyOptions::default()).unwrap();
+    fixture.server.write("sites-available/b.conf", "# another\n");
+    fixture.changer.revert(0, false).unwrap();
+    assert!(!fixture.server.path("conf-enabled/zzz-webdyno.conf").exists());
+    assert_eq!(fixture.server.snapshot().number("MaxRequestWorkers"), Some(5.0));
+    fixture.end();
 }

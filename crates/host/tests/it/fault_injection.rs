@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use webdyno_host::change::action::OldFile;
-use webdyno_host::change::seams::disk::{Disk, LockedFile, RealDisk, Seen};
+use webdyno_host::change::seams::disk::{Disk, LockedFile, PathInfo, RealDisk};
 use webdyno_host::change::seams::tree::Tree;
-use webdyno_host::os::cancellation::Abandoned;
+use webdyno_host::os::cancellation::Cancellation;
 
 /// When acts are counted, and what happens at the chosen one.
 #[derive(Clone, Default)]
-pub struct Fate(Arc<FateState>);
+pub struct FaultInjection(Arc<FaultState>);
 
 #[derive(Default)]
-struct FateState {
+struct FaultState {
     acts: AtomicU64,
     /// The act at which it happens, from 1; 0 never.
     at: AtomicU64,
@@ -29,7 +29,7 @@ struct FateState {
     /// The length of what was written by the act at which it happened.
     length_bytes: AtomicU64,
     label: Label,
-    gone: Abandoned,
+    gone: Cancellation,
 }
 
 /// Whether files have a security label.
@@ -60,21 +60,21 @@ pub enum What {
     ToolGone,
 }
 
-impl Fate {
+impl FaultInjection {
     pub fn at(at: u64, what: What) -> Self {
-        let fate = Self::default();
-        fate.0.at.store(at, Ordering::SeqCst);
-        *fate.0.what.lock().unwrap() = what;
-        fate
+        let fault = Self::default();
+        fault.0.at.store(at, Ordering::SeqCst);
+        *fault.0.what.lock().unwrap() = what;
+        fault
     }
 
     /// Nothing happens, but files have labels.
     pub fn labelling(label: Label) -> Self {
-        Self(Arc::new(FateState { label, ..FateState::default() }))
+        Self(Arc::new(FaultState { label, ..FaultState::default() }))
     }
 
     /// Whether the tool is gone.
-    pub fn gone(&self) -> Abandoned {
+    pub fn gone(&self) -> Cancellation {
         self.0.gone.clone()
     }
 
@@ -123,9 +123,9 @@ impl Fate {
 }
 
 /// The real disk, with a fate.
-pub struct FatefulDisk(pub Fate);
+pub struct FaultyDisk(pub FaultInjection);
 
-impl Disk for FatefulDisk {
+impl Disk for FaultyDisk {
     fn read(&self, path: &Path) -> io::Result<Option<OldFile>> {
         let mut file = RealDisk.read(path)?;
         if let Some(file) = file.as_mut().filter(|_| self.0.0.label != Label::None) {
@@ -168,8 +168,8 @@ impl Disk for FatefulDisk {
         self.0.act(|| RealDisk.sync_directory(path), |_| ())
     }
 
-    fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
-        RealDisk.look(path)
+    fn path_info(&self, path: &Path) -> io::Result<Option<PathInfo>> {
+        RealDisk.path_info(path)
     }
 
     fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {

@@ -6,7 +6,7 @@
 
 use crate::apache::server::{EXECUTABLE, Server, apache_is_installed};
 use crate::booting::booted;
-use crate::fake::{FakeServer, Fate, FatefulDisk, Label, What, empty_folder};
+use crate::fake::{FakeServer, FaultInjection, FaultyDisk, Label, What, empty_folder};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -235,9 +235,9 @@ fn a_kill_while_moved_files_are_put_back_is_completed() {
             let folder = empty_folder();
             let server = killed_session(folder.path());
             case.1(&server);
-            let fate = Fate::at(act, What::Dead(usize::try_from(act % 3).unwrap()));
-            let first = rolled_back(&server.tools(Arc::new(FatefulDisk(fate.clone()))));
-            if fate.acts() < act {
+            let fault = FaultInjection::at(act, What::Dead(usize::try_from(act % 3).unwrap()));
+            let first = rolled_back(&server.tools(Arc::new(FaultyDisk(fault.clone()))));
+            if fault.acts() < act {
                 break;
             }
             kills += 1;
@@ -254,7 +254,7 @@ fn a_kill_while_moved_files_are_put_back_is_completed() {
 fn a_label_that_cannot_be_set_is_told_and_no_obstacle() {
     let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
-    let labelled = |label: Label| server.tools(Arc::new(FatefulDisk(Fate::labelling(label))));
+    let labelled = |label: Label| server.tools(Arc::new(FaultyDisk(FaultInjection::labelling(label))));
     let owner = Owner { tool: None, what: "webdyno tune".into() };
     let original = server.picture();
     let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
