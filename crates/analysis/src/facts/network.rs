@@ -42,6 +42,13 @@ pub(crate) struct LinkFacts {
     spread_fraction: FactId,
 }
 
+impl LinkFacts {
+    /// What a finding cites of it.
+    pub(crate) const fn cited(&self) -> [FactId; 3] {
+        [self.bits_per_s, self.limit_bits_per_s, self.fraction]
+    }
+}
+
 pub(crate) const NIC_SENT: LinkFacts = LinkFacts {
     bits_per_s: FactId::nic_sent_bits_per_s,
     limit_bits_per_s: FactId::nic_sent_limit_bits_per_s,

@@ -1,6 +1,6 @@
 //! What is registered of a limit: `LIMIT` in the `mod.rs` of its folder. What is left out has the value of [`Limit::new`].
 
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling};
 use crate::limits::config_check::ConfigFinding;
@@ -14,6 +14,8 @@ pub struct Limit {
     pub id: LimitId,
     /// The source of its `mod.rs`; the manual's text is the `//!` head.
     pub(crate) source: &'static str,
+    /// Facts that the code in its folder reads or cites; what computations that it shares with others read is not listed again.
+    pub reads: &'static [&'static [FactId]],
     /// The finding, where these facts prove that it binds.
     pub check: fn(&Facts) -> Option<Finding>,
     /// Limits that bind because of this one: they are listed behind it, as they go with it.
@@ -87,6 +89,7 @@ impl Limit {
         Self {
             id,
             source,
+            reads: &[],
             check,
             causes: &[],
             ceilings: &[],

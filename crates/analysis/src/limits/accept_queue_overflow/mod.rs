@@ -28,11 +28,18 @@ pub(crate) mod ceiling;
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_limit, accept_queue_max, accept_queue_mean, ahead_accept_queue_allowed,
+        connect_time_max_us, connect_timeouts, connecting_fraction, listen_overflows, listen_overflows_per_s,
+        listen_queue_worst_fraction, lost_syn_connections, lost_syn_fraction, new_connections_per_s,
+        response_time_p99_us, scoreboard_full_fraction,
+    }],
     ceilings: &[ceiling::ceiling],
     config_checks: &[config_check::cut_by_the_kernel, config_check::raised_in_vain],
     keeps_hold_times: true,

@@ -24,6 +24,7 @@ use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&crate::resources::file_cost::FACTS],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::CpuThrottled,

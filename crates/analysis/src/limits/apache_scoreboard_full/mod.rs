@@ -20,12 +20,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, apache_processes_mean, config_generation, in_flight_mean, processes_stopping_mean,
+        rate, response_time_mean_us, scoreboard_full_messages, scoreboard_full_messages_worker,
+        service_processes_mean, workers_busy_mean, workers_finishing_mean, workers_idle_mean, workers_limit,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::AcceptQueueOverflow,

@@ -23,11 +23,17 @@
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, clamp_messages, cpu_busy_fraction, in_flight_mean, processes_at_limit_fraction,
+        rate, requests_in_workers_mean, response_time_mean_us, scoreboard_full_fraction,
+        service_processes_mean, workers_busy_mean, workers_limit,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::ApacheScoreboardFull,

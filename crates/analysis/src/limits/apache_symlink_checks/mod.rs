@@ -19,11 +19,13 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! { path_parts_mean }, &crate::resources::file_cost::FACTS],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::CpuThrottled,

@@ -20,11 +20,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, connections_opened_per_s, forks_per_s, new_connections_per_s, rate,
+        response_time_mean_us, service_cpu_cores, service_processes_mean, worker_growth_by_age_bytes,
+        worker_oldest_mean_s, worker_processes_ended_per_s, worker_processes_mean,
+        worker_processes_started_per_s, workers_startable_mean,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::ApacheSpawnLag,

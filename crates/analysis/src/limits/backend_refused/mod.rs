@@ -20,11 +20,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        answers_logged_per_s, backend_connections_failed_logged, backend_dispatch_failed_logged,
+        backend_unreachable_logged, bad_gateway_fraction, connections_refused_logged, ended_per_s,
+        failed_fraction, no_address_logged, no_descriptors_logged, proxy_connections_failed_logged, rate,
+        server_errors_answered_per_s,
+    }],
     gain: Some(Gain::Failures),
     makes_errors: true,
     incidents: INCIDENTS,

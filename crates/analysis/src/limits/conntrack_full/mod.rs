@@ -27,11 +27,20 @@ pub(crate) mod ceiling;
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        ahead_ports_available, ahead_tracked_limit, ahead_tracked_max, ahead_tracked_rise_per_s,
+        ahead_tracked_service_limit, ahead_tracked_service_max, ahead_tracked_service_rise_per_s,
+        connect_timeouts, connecting_fraction, connection_attempts_per_s, conntrack_buckets,
+        conntrack_closed_life_s, conntrack_drops, conntrack_drops_per_s, conntrack_early_drops,
+        conntrack_entries_max, conntrack_full_fraction, conntrack_full_messages, conntrack_limit,
+        lost_syn_connections, lost_syn_fraction, new_connections_peak_per_s, new_connections_per_s, rate,
+    }],
     causes: &[LimitId::LostSyns],
     ceilings: &[ceiling::ceiling],
     config_checks: &[config_check::below_ports],

@@ -29,11 +29,22 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[
+        &fact_ids! {
+            ahead_backend_cpu_cores, ahead_database_scanned_rows_per_s, ahead_database_selects_per_s,
+            ahead_group_cores, ahead_group_cpu_cores, ahead_group_quota_cores, backend_cpu_cores,
+            client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us, cpu_steal_fraction,
+            db_statements_per_s, fpm_queue_mean, offered_rate, opcache_enabled, rate, rate_ci95_fraction,
+            response_time_mean_us,
+        },
+        &crate::resources::processors::FACTS,
+    ],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::PhpFpmWorkersExhausted,

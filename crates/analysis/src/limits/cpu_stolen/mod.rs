@@ -22,11 +22,17 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cores, cpu_busy_fraction, cpu_steal_fraction, pressure_cpu_some_fraction,
+        pressure_group_cpu_some_fraction, rate, run_queue_mean, service_cpu_cores, throttled_fraction,
+        usable_busy_fraction, usable_cores,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::ForeignLoad,

@@ -19,12 +19,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate,
+        pressure_group_cpu_full_fraction, rate, response_time_mean_us, service_cpu_cores, throttled_cores,
+        throttled_fraction, throttled_periods, usable_cores,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::ForeignLoad,

@@ -18,11 +18,17 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cpu_busy_fraction, cpu_iowait_fraction, db_cache_disk_reads, db_cache_disk_reads_per_s,
+        db_cache_filled, db_cache_limit_bytes, db_cache_requests_per_s, db_cpu_cores, db_threads_running_mean,
+        in_flight_mean, memory_available_min_bytes, rate,
+    }],
     causes: &[
         LimitId::WorkingSetExceedsMemory,
         LimitId::PhpFpmWorkersExhausted,

@@ -21,11 +21,25 @@
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        ahead_database_binlog_cache_bytes, ahead_database_buffer_pool_bytes, ahead_database_join_buffer_bytes,
+        ahead_database_key_buffer_bytes, ahead_database_limit, ahead_database_read_buffer_bytes,
+        ahead_database_read_rnd_buffer_bytes, ahead_database_sort_buffer_bytes,
+        ahead_database_thread_stack_bytes, database_binlog_cache_bytes, database_buffer_pool_bytes,
+        database_connected_max, database_connections_limit, database_join_buffer_bytes,
+        database_key_buffer_bytes, database_query_cache_bytes, database_read_buffer_bytes,
+        database_read_rnd_buffer_bytes, database_resident_max_bytes, database_sort_buffer_bytes,
+        database_thread_stack_bytes, group_oom_kills, group_swap_used_max_bytes, memory_limit_bytes,
+        memory_used_in_limit_max_bytes, pool_children_busy_mean, pool_memory_mean_bytes,
+        pressure_group_memory_full_fraction, pressure_memory_full_fraction, rate, swapped_in_pages_per_s,
+        swapped_out_pages_per_s, worker_memory_sum_bytes,
+    }],
     causes: &[
         LimitId::MemoryExhausted,
         LimitId::WorkerMemoryGrowth,

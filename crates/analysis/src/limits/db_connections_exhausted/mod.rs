@@ -24,11 +24,20 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 pub(crate) mod remedy;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        ahead_database_attempts_per_s, ahead_database_connected_ci95_fraction, ahead_database_connected_mean,
+        ahead_database_limit, answers_logged_per_s, db_connection_memory_bytes, db_connections_failed_per_s,
+        db_connections_limit, db_connections_max, db_connections_per_s, db_connections_refused,
+        db_connections_used_max, db_own_connections_refused, db_refusals_logged, db_refusals_logged_per_s,
+        ended_per_s, failed_fraction, fpm_processes_max, memory_available_min_bytes, offered_rate, rate,
+        rate_ci95_fraction, server_error_fraction, server_errors_answered_per_s, workers_limit,
+    }],
     causes: &[LimitId::BackendRefused],
     ceilings: &[ceiling::ceiling],
     config_checks: &[config_check::fewer_connections_than_workers],

@@ -25,10 +25,16 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cpu_busy_fraction, db_cpu_cores, db_lock_waiting_mean, db_row_lock_time_fraction,
+        db_row_lock_waiting_mean, db_row_lock_waits_per_s, db_table_lock_waits_per_s, db_threads_running_mean,
+        ended_per_s, in_flight_mean, rate, response_time_mean_us,
+    }],
     causes: &[
         LimitId::PhpFpmWorkersExhausted,
         LimitId::ApacheWorkersExhausted,

@@ -29,11 +29,18 @@
 pub(crate) mod finding;
 pub(crate) mod named;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cores, cpu_busy_fraction, db_cpu_cores, db_full_joins_per_s, db_rows_read_in_order_per_s,
+        db_rows_scanned_per_s, db_scans_per_s, db_selects_per_s, db_sort_merges_per_s, db_statement_per_s,
+        db_statement_rows_per_s, db_statement_running_mean, db_statements_per_s, db_threads_running_mean,
+        in_flight_mean, rate, site_cpu_cores,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::PhpFpmWorkersExhausted,

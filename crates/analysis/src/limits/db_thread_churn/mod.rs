@@ -16,11 +16,16 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cores, cpu_busy_fraction, db_connections_limit, db_connections_per_s, db_connections_used_max,
+        db_cpu_cores, db_thread_cache_limit, db_threads_created_per_s, rate,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::PhpFpmWorkersExhausted,

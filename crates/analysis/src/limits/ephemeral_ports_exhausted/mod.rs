@@ -22,10 +22,16 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        ahead_ports_available, ahead_ports_reuse_mode, ahead_ports_time_wait_max, ahead_ports_time_wait_per_s,
+        ahead_ports_used_max, failed_fraction, no_port_messages, no_port_messages_of_program, ports_available,
+        ports_time_wait_max, ports_used_max, proxy_refused_messages, rate,
+    }],
     causes: &[LimitId::BackendRefused],
     ceilings: &[ceiling::ceiling],
     gain: Some(Gain::Failures),

@@ -20,11 +20,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[
+        &fact_ids! {
+            foreign_program_cpu_cores, offered_rate, rate, response_time_mean_us,
+        },
+        &crate::resources::processors::FACTS,
+    ],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::ApacheWorkersExhausted,

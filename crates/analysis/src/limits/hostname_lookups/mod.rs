@@ -20,11 +20,16 @@
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        ended_per_s, in_flight_mean, look_ups_mean, rate, response_time_mean_us, server_requests_per_s,
+        workers_busy_mean, workers_logging_mean, workers_writing_mean,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::AcceptQueueOverflow,

@@ -25,11 +25,19 @@
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, connections_opened_per_s, connections_reused_fraction, cpu_busy_fraction,
+        in_flight_mean, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_p50_us,
+        response_time_p99_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
+        status_unanswered_fraction, worker_private_mean_bytes, workers_busy_mean, workers_keepalive_mean,
+        workers_limit, workers_writing_mean,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::AcceptQueueOverflow,

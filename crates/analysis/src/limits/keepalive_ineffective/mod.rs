@@ -22,11 +22,17 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        connect_time_max_us, connect_time_mean_us, connections_opened_per_s, connections_reused_fraction,
+        cpu_busy_fraction, cpu_per_request_us, ended_per_s, handshake_mean_us, plain_requests_reused_fraction,
+        rate, requests_per_connection, response_time_mean_us, resumed_fraction, service_cpu_cores,
+    }],
     causes: &[LimitId::TlsHandshakes, LimitId::CpuSaturated],
     relieves: &[Resource::Processors],
     ..Limit::new(LimitId::KeepaliveIneffective, include_str!("mod.rs"), finding::check)

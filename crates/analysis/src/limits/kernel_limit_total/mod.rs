@@ -24,10 +24,15 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        connect_time_max_us, connections_opened_per_s, connections_opened_total, failed_fraction,
+        kernel_limit, rate,
+    }],
     invalidates_run: true,
     meaning: Some(
         "The load filled a table of the kernel, whose size divided by the length of the run looks like a rate. \

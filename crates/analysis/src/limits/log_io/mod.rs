@@ -21,10 +21,17 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        access_log_bytes_per_s, cpu_busy_fraction, log_disk_await_us, log_disk_busy_fraction,
+        log_disk_reads_per_s, log_disk_writes_per_s, log_disk_written_bytes_per_s, look_ups_mean,
+        pressure_group_io_some_fraction, pressure_group_memory_full_fraction, pressure_io_some_fraction, rate,
+        response_time_mean_us, swapped_in_pages_per_s, workers_busy_mean, workers_logging_mean,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::AcceptQueueOverflow,

@@ -19,11 +19,16 @@
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cores, cpu_per_request_us, error_log_bytes_per_s, log_disk_busy_fraction,
+        pressure_group_cpu_some_fraction, rate, service_cores_limit, service_cpu_cores,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::CpuThrottled,

@@ -20,10 +20,16 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_max, connect_time_max_us, connect_time_p99_us, connect_timeouts, connecting_fraction,
+        conntrack_drops, listen_drops, listen_overflows, lost_syn_connections, lost_syn_fraction,
+        packets_dropped_unread, response_time_p99_us, syn_queue_drops,
+    }],
     kind: Some(Kind::Connections),
     gain: Some(Gain::Waiting),
     ..Limit::new(LimitId::LostSyns, include_str!("mod.rs"), finding::check)

@@ -34,12 +34,25 @@ pub(crate) mod ceiling;
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::incident::{Figure, IncidentRule, KILLED, SHARE, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        ahead_fpm_busy_mean, ahead_fpm_child_bytes, ahead_fpm_processes_max, brake_limit, brake_reading,
+        database_resident_max_bytes, failed_fraction, group_anonymous_refaults_per_s,
+        group_file_refaults_per_s, group_limit_hits_per_s, group_memory_used_max_bytes, group_oom_kills,
+        group_swap_limit_hits_per_s, group_swap_used_max_bytes, memory_available_min_bytes,
+        memory_limit_bytes, memory_used_in_limit_max_bytes, oom_kills, pool_child_largest_bytes,
+        pool_children_killed, pool_children_max, pool_children_mean, pool_memory_max_bytes,
+        pool_memory_mean_bytes, pool_swap_mean_bytes, pressure_group_memory_full_fraction,
+        pressure_memory_full_fraction, rate, refaults_per_s, service_processes_fell_max,
+        service_processes_mean, swapped_in_pages_per_s, swapped_out_pages_per_s, worker_memory_sum_bytes,
+        worker_private_mean_bytes, worker_swap_sum_bytes, workers_limit,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::ApacheWorkersExhausted,

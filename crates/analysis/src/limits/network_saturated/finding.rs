@@ -48,8 +48,7 @@ impl Full {
     }
 
     pub(crate) fn cite(&self, facts: &Facts) -> Vec<Fact> {
-        let names = [self.names.bits_per_s, self.names.limit_bits_per_s, self.names.fraction];
-        let mut cited = facts.cite_of(&names, &self.link);
+        let mut cited = facts.cite_of(&self.names.cited(), &self.link);
         let queue =
             [FactId::shaper_backlog_mean_bytes, FactId::shaper_waiting_fraction, FactId::shaper_drops];
         cited.extend(facts.cite_of(&queue, &self.link));

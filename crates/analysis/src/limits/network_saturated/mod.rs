@@ -18,11 +18,25 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
+use crate::facts::network::{NIC_RECEIVED, NIC_SENT, SHAPER_SENT};
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[
+        &fact_ids! {
+            ahead_link_sent_bytes_per_s, ahead_link_shaped_bits_per_s, ahead_link_speed_bits_per_s,
+            ahead_service_link_sent_bytes_per_s, ahead_service_link_shaped_bits_per_s,
+            ahead_service_link_speed_bits_per_s, rate, rate_ci95_fraction, received_bytes_per_answer,
+            received_bytes_per_s, response_time_inflation, retransmits_per_s, shaper_backlog_mean_bytes,
+            shaper_drops, shaper_waiting_fraction,
+        },
+        &NIC_SENT.cited(),
+        &NIC_RECEIVED.cited(),
+        &SHAPER_SENT.cited(),
+    ],
     causes: &[LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Link],

@@ -17,11 +17,16 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        nic_full_duplex, nic_partner_bits_per_s, nic_received_fraction, nic_sent_bits_per_s,
+        nic_sent_fraction, nic_sent_limit_bits_per_s, nic_supported_bits_per_s, rate, response_time_inflation,
+    }],
     causes: &[LimitId::NetworkSaturated, LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     relieves: &[Resource::Link],
     kind: Some(Kind::Transfer),

@@ -18,12 +18,19 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cores, cpu_busy_fraction, ended_per_s, fpm_cpu_cores, opcache_enabled, opcache_full,
+        opcache_hash_restarts, opcache_keys, opcache_keys_limit, opcache_memory_free_bytes,
+        opcache_memory_used_bytes, opcache_memory_wasted_bytes, opcache_misses, opcache_misses_per_s,
+        opcache_oom_restarts, opcache_scripts, opcache_scripts_added, rate, server_requests_per_s,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::PhpFpmWorkersExhausted,

@@ -19,11 +19,16 @@
 pub(crate) mod config_check;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        cores, cpu_busy_fraction, cpu_per_request_us, ended_per_s, fpm_cpu_cores, in_flight_mean,
+        opcache_enabled, rate, service_cpu_cores,
+    }],
     causes: &[
         LimitId::CpuSaturated,
         LimitId::PhpFpmWorkersExhausted,

@@ -26,11 +26,21 @@ pub(crate) mod finding;
 pub(crate) mod pool;
 pub(crate) mod remedy;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, ahead_fpm_busy_mean, ahead_fpm_processes_max, ahead_fpm_queue_mean,
+        ahead_yielding_cpu_cores, backend_queue_mean, backend_waiting_fraction, client_cpu_cores,
+        connections_cap, cores, cpu_busy_fraction, fpm_active_mean, fpm_at_most_fraction, fpm_cpu_cores,
+        fpm_full_fraction, fpm_limit_logged, fpm_limit_reached, fpm_process_memory_bytes,
+        fpm_processes_busy_mean, fpm_processes_max, fpm_processes_mean, fpm_program_processes, fpm_queue_mean,
+        fpm_waiting_fraction, in_flight_mean, memory_available_min_bytes, offered_rate, rate,
+        response_time_mean_us, site_cpu_cores, workers_busy_mean, workers_writing_mean,
+    }],
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::BackendRefused, LimitId::AcceptQueueOverflow],
     ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,

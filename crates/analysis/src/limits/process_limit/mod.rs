@@ -20,11 +20,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{EACH, Figure, IncidentRule, LOGGED, row};
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, failed_fraction, fork_failed_messages, kernel_process_limit_messages,
+        machine_threads_limit, machine_threads_max, no_processes_left_messages, rate, service_processes_mean,
+        tasks_limit, tasks_max, tasks_refused, user_tasks_limit, user_tasks_max, workers_busy_mean,
+        workers_limit, workers_startable_mean,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::ApacheSpawnLag,

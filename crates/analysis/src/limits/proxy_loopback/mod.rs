@@ -18,10 +18,17 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, active_opens_per_s, cpu_busy_fraction, ended_per_s, in_flight_mean,
+        new_connections_per_s, processes_at_limit_fraction, rate, requests_at_server_mean,
+        response_time_mean_us, scoreboard_full_fraction, server_requests_per_s, workers_busy_mean,
+        workers_limit,
+    }],
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
     gain: Some(Gain::Waiting),
     ..Limit::new(LimitId::ProxyLoopback, include_str!("mod.rs"), finding::check)

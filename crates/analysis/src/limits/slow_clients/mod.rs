@@ -22,11 +22,20 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, answer_bytes_mean, cpu_busy_fraction, ended_per_s, in_flight_mean,
+        network_sent_bytes_per_s, new_connections_per_s, other_connections_mean, processes_at_limit_fraction,
+        rate, received_bytes_per_s, requests_at_server_mean, requests_in_workers_mean,
+        requests_per_connection, response_time_mean_us, scoreboard_full_fraction, sending_connections_mean,
+        server_requests_per_s, service_cpu_cores, workers_busy_mean, workers_of_ended_mean,
+        workers_writing_mean,
+    }],
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
     relieves: &[Resource::Workers],
     kind: Some(Kind::Transfer),

@@ -22,12 +22,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        core_busy_fraction, core_softirq_fraction, cpu_busy_fraction, cpu_softirq_fraction,
+        packets_dropped_per_s, packets_squeezed_per_s, rate, received_packets_per_s, service_cpu_cores,
+        service_received_packets_per_s,
+    }],
     causes: &[LimitId::CpuSaturated, LimitId::AcceptQueueOverflow],
     relieves: &[Resource::Processors],
     kind: Some(Kind::Concurrency),

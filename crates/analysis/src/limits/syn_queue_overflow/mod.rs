@@ -21,11 +21,17 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{EACH, Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_limit, accept_queue_max, connect_timeouts, connecting_fraction, half_open_max,
+        listen_drops, listen_drops_without_overflow, listen_overflows, lost_syn_fraction, syn_backlog_limit,
+        syn_cookies, syn_cookies_mode, syn_flooding_messages, syn_queue_drops,
+    }],
     causes: &[LimitId::LostSyns],
     keeps_hold_times: true,
     kind: Some(Kind::Connections),

@@ -18,11 +18,16 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::incident::{Figure, IncidentRule, row};
 use crate::limits::{Gain, Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        ahead_time_wait_limit, ahead_time_wait_max, ahead_time_wait_rise_per_s, time_wait_limit,
+        time_wait_mean, time_wait_overflows, time_wait_overflows_per_s,
+    }],
     ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
     kind: Some(Kind::Connections),

@@ -17,11 +17,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Kind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, listen_drops_per_s, nic_sent_bits_per_s, nic_sent_spread_fraction, rate,
+        received_bytes_per_answer, received_bytes_per_s, received_spread_fraction, receiving_fraction,
+        response_time_inflation, retransmits, retransmits_per_s, retransmitted_fraction, round_trip_mean_us,
+        round_trip_min_us, workers_idle_mean,
+    }],
     causes: &[LimitId::LostSyns, LimitId::SlowClients],
     relieves: &[Resource::Link],
     kind: Some(Kind::Transfer),

@@ -20,11 +20,19 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        connections_opened_per_s, failed_fraction, group_oom_kills, memory_limit_bytes,
+        memory_used_in_limit_max_bytes, new_connections_per_s, oom_kills, rate, server_requests_per_s,
+        swapped_in_pages_per_s, worker_age_mean_s, worker_count_mean, worker_growth_by_age_bytes,
+        worker_growth_by_age_explained, worker_growth_within_bytes, worker_largest_rise_bytes,
+        worker_memory_largest_bytes, worker_memory_mean_bytes,
+    }],
     causes: &[
         LimitId::MemoryExhausted,
         LimitId::CpuSaturated,

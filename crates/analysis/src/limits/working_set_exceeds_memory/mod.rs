@@ -20,10 +20,18 @@
 
 pub(crate) mod finding;
 
+use crate::facts::fact_ids;
 use crate::limits::{Gain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        disk_busy_fraction, disk_read_bytes_per_s, file_refaults_per_s, group_anonymous_refaults_per_s,
+        group_file_refaults_per_s, group_memory_used_max_bytes, group_oom_kills, group_page_cache_mean_bytes,
+        memory_available_min_bytes, memory_limit_bytes, memory_used_in_limit_max_bytes, offered_rate,
+        pressure_group_io_some_fraction, pressure_io_some_fraction, rate, response_time_inflation,
+        served_bytes_log_per_s, served_bytes_per_s, served_bytes_status_per_s, swapped_in_pages_per_s,
+    }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::ApacheAsyncCap,
