@@ -50,13 +50,13 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// How scenarios are built and run.
-struct Runner {
+struct ScenarioRunner {
     program: PathBuf,
     state: PathBuf,
     interrupted: Arc<AtomicBool>,
 }
 
-impl Runner {
+impl ScenarioRunner {
     /// With this program, or with the `webdyno` beside ours.
     fn new(webdyno: Option<PathBuf>) -> Result<Self> {
         let beside = || {

@@ -15,7 +15,7 @@ const SETTLE_S: u32 = 10;
 /// Makes the experiments that tell the first two explanations apart, as long as two remain. The recording has each as a
 /// load, so that a diagnosis of it says the same.
 pub fn make(session: &mut LiveSession, load: &MeasuredLoad, servers: &Servers) -> Result<()> {
-    let possible = experiments::possible(&load.workload, load.could_be_local());
+    let possible = experiments::possible(&load.workload, load.is_this_machine_by_network());
     for _ in 0..MOST {
         let recording = session.recording();
         let made = recording.experiments();

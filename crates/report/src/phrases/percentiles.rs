@@ -33,7 +33,7 @@ pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 
 
 /// What the mark in a table means, and what the percentiles of the response time would take that the run is too short
 /// for; `None` when nothing is marked.
-pub(crate) fn too_short(run: &RunReport, rows: &[Vec<String>]) -> Option<String> {
+pub(crate) fn too_short_note(run: &RunReport, rows: &[Vec<String>]) -> Option<String> {
     let marked = rows.iter().flatten().any(|cell| cell.ends_with(MARK));
     let shown = [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p999", "p99.9")];
     let told = |what: &str, needs: &BTreeMap<String, PercentileNeed>, have: u64| -> String {

@@ -6,7 +6,7 @@
 use webdyno_analysis::limits;
 
 /// An error class for people.
-pub(crate) struct ErrorWords {
+pub(crate) struct ErrorText {
     /// What happened.
     pub(crate) what: &'static str,
     /// What usually causes it.
@@ -16,12 +16,12 @@ pub(crate) struct ErrorWords {
 }
 
 /// The words for a class of `ErrorCounts::named()`; `None` for a class that is not known here.
-pub(crate) fn error(class: &str) -> Option<ErrorWords> {
+pub(crate) fn error(class: &str) -> Option<ErrorText> {
     connection_error(class).or_else(|| answer_error(class))
 }
 
 /// Failures before a connection stood.
-fn connection_error(class: &str) -> Option<ErrorWords> {
+fn connection_error(class: &str) -> Option<ErrorText> {
     let (what, usually, advice) = match class {
         "dns" => (
             "the name did not resolve",
@@ -66,11 +66,11 @@ fn connection_error(class: &str) -> Option<ErrorWords> {
         ),
         _ => return None,
     };
-    Some(ErrorWords { what, usually, advice })
+    Some(ErrorText { what, usually, advice })
 }
 
 /// Failures of a request whose connection stood.
-fn answer_error(class: &str) -> Option<ErrorWords> {
+fn answer_error(class: &str) -> Option<ErrorText> {
     let (what, usually, advice) = match class {
         "reset" => (
             "the server cut the connection (reset)",
@@ -113,7 +113,7 @@ fn answer_error(class: &str) -> Option<ErrorWords> {
         ),
         _ => return None,
     };
-    Some(ErrorWords { what, usually, advice })
+    Some(ErrorText { what, usually, advice })
 }
 
 /// What it means for the reader that this limit remains.

@@ -18,28 +18,28 @@ pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table, exp
 pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
-    binds_at, certainty, check_headline, class, fact_name, fact_value, fact_window, machine, next_limit,
-    parts, predicted, remedy, sure,
+    apply_class_phrase, check_headline, confidence_percent, confidence_text, fact_name, fact_value,
+    fact_window, machine, next_limit, parts, predicted, remedy, saturation_rate_text,
 };
 pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
 pub use observation::level;
 pub(crate) use observation::{
-    COLLECTOR_TITLES, LEVEL_TITLES, LOOK_S_MAX, collector_row, fact_row, incident, layers, level_now,
-    level_row, links, never_happened_count, observation_headline, observed_service, scoped_settings,
-    setting_rows, troubles,
+    COLLECTOR_TITLES, LEVEL_TITLES, LOOK_S_MAX, collector_problems, collector_row, current_level, fact_row,
+    incident, layers, level_row, links, observation_headline, observed_service, scoped_settings,
+    setting_rows, zero_total_count,
 };
 pub(crate) use pages::{
-    CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, Rest, captures_missed, pages_by_count, part_failure,
-    parts_shown, rates, requests_by_count, sessions, trace_summary, traces,
+    CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, RemainingParts, missed_captures, pages_by_count,
+    part_failure, parts_shown, rates, requests_by_count, sessions, trace_summary, traces,
 };
 use pages::{page_headline, session_headline};
-pub(crate) use percentiles::{percentiles, too_short};
+pub(crate) use percentiles::{percentiles, too_short_note};
 pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_invalid, repeats_spread, repeats_table};
 pub(crate) use site::site;
 pub(crate) use tune::{
-    change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_brake,
-    round_outcome, took_effect, tune_headline, will_take_effect,
+    applied_text, apply_effect, change, files, gain_text, goal, guard_stop_text, is_proposal, owners,
+    plans_for_limit, reverted, round_outcome, tune_headline, will_apply_text,
 };
 use webdyno_model::distribution::Dist;
 use webdyno_model::live_traffic::LiveTraffic;
@@ -49,7 +49,7 @@ use webdyno_model::workload::{Arrival, Clock};
 use webdyno_session::view::{SessionEnd, View};
 
 /// What was sent besides the requests themselves, and the handshakes, a sentence each; none where nothing was.
-pub(crate) fn sent_besides(run: &RunReport) -> Vec<String> {
+pub(crate) fn extra_requests(run: &RunReport) -> Vec<String> {
     let followed = (run.redirects > 0).then(|| {
         let redirects = plural(run.redirects, "redirect");
         format!("{redirects} followed: status codes and the table of times count each chain as one request")
@@ -96,11 +96,11 @@ pub(crate) fn run_headline(run: &RunReport) -> String {
     if requests.completed == 0 {
         return format!("no good answer: all {} failed", plural(requests.failed, "request"));
     }
-    format!("{}, {}", good_answers(run.rate), failures(run))
+    format!("{}, {}", good_response_rate(run.rate), failures(run))
 }
 
 /// `2,190 good answers a second`.
-pub(crate) fn good_answers(per_second: Option<f64>) -> String {
+pub(crate) fn good_response_rate(per_second: Option<f64>) -> String {
     match per_second {
         Some(value) => format!("{} good answers a second", number(value)),
         None => "the rate of good answers is unknown".into(),
@@ -255,7 +255,7 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
         Some(longest) => format!(", one of them for {} already", time_us(longest as f64)),
         None => String::new(),
     };
-    let unsent = unsent(run).map_or_else(String::new, |(requests, connections)| {
+    let unsent = unsent_requests(run).map_or_else(String::new, |(requests, connections)| {
         format!(
             ". Of these, {} for a connection and never sent: {} in use. More connections (-c) tell whether \
              the server or their number limits",
@@ -277,7 +277,7 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
 }
 
 /// How many requests of an open load waited for one of so many connections at its end; `None` when none did.
-fn unsent(run: &RunReport) -> Option<(u64, u64)> {
+fn unsent_requests(run: &RunReport) -> Option<(u64, u64)> {
     // The parts of a page wait for a connection of their visitor.
     let workload = run.workload.as_ref().filter(|workload| workload.visits.is_none())?;
     let connections = u64::from(workload.connections);
@@ -286,7 +286,7 @@ fn unsent(run: &RunReport) -> Option<(u64, u64)> {
 }
 
 /// That the longest response times may be the generator's own doing; `None` when its share of them is small.
-pub(crate) fn own_tail(run: &RunReport) -> Option<String> {
+pub(crate) fn generator_tail_note(run: &RunReport) -> Option<String> {
     let (own, all) = (run.client_delay_us.p99?, run.response_time_us.p99?);
     (own > TAIL_US_MIN && own * 10 > all).then(|| {
         format!(
@@ -306,7 +306,7 @@ pub(crate) fn value(value: Option<&SettingValue>) -> String {
 }
 
 /// How a session ended, when it did not end in order.
-pub(crate) fn end(view: &View) -> Option<String> {
+pub(crate) fn session_end_note(view: &View) -> Option<String> {
     match &view.end {
         SessionEnd::Done(_) => None,
         SessionEnd::Failed(130, _) => {
@@ -326,7 +326,7 @@ pub(crate) const MAY_BE_IN_FORCE: &str =
     "A change may still be in force: webdyno rollback puts the original configuration back.";
 
 /// A summary's percentiles for a sentence: `half within 23 ms, 99% within 60 ms`.
-pub(crate) fn within(what: &str, dist: &Dist) -> String {
+pub(crate) fn percentile_phrase(what: &str, dist: &Dist) -> String {
     format!("half of the {what} within {}, 99% within {}", time(dist.p50), time(dist.p99))
 }
 
@@ -382,10 +382,10 @@ mod tests {
         ] {
             workload.arrival = arrival;
             run.workload = Some(workload.clone());
-            assert_eq!(unsent(&run), expected, "{arrival:?}");
+            assert_eq!(unsent_requests(&run), expected, "{arrival:?}");
         }
         run.workload = Some(Workload { connections: 241, arrival: OPEN, ..workload });
-        assert_eq!(unsent(&run), None);
+        assert_eq!(unsent_requests(&run), None);
     }
 
     const OPEN: Arrival = Arrival::Open { rate_per_s: 100.0, poisson: false };
@@ -397,7 +397,7 @@ mod tests {
         {
             let mut run = RunReport::default();
             (run.client_delay_us.p99, run.response_time_us.p99) = (Some(own_us), Some(all_us));
-            assert_eq!(own_tail(&run).is_some(), told, "{own_us} of {all_us}");
+            assert_eq!(generator_tail_note(&run).is_some(), told, "{own_us} of {all_us}");
         }
     }
 }

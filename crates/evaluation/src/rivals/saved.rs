@@ -1,7 +1,7 @@
 //! What advisers said, in a file: a line of JSON for each scenario, with what it is worth.
 
-use super::advice::{Advice, Verdict};
-use super::{Asked, Heard};
+use super::advice::{Advice, AdviceVerdict};
+use super::{AdviserResult, ScenarioAdvice};
 use serde::Serialize;
 use std::path::Path;
 use webdyno_lab::scenario::{Catalogue, ExpectedRemedy};
@@ -10,52 +10,57 @@ use webdyno_model::{Result, UserError};
 
 /// One adviser's words, judged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Judged {
+pub struct JudgedAdviser {
     /// What it says, short, a line each.
     pub says: Vec<String>,
     /// How many settings it wants changed.
     pub changes: usize,
     /// What that is worth.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: AdviceVerdict,
     /// Whether it was asked and answered.
     pub answered: bool,
 }
 
-impl Judged {
-    fn of(heard: &Heard, remedy: Option<&ExpectedRemedy>, advice: &[Advice], says: Vec<String>) -> Self {
+impl JudgedAdviser {
+    fn of(
+        heard: &ScenarioAdvice,
+        remedy: Option<&ExpectedRemedy>,
+        advice: &[Advice],
+        says: Vec<String>,
+    ) -> Self {
         let changes = advice.iter().filter(|one| one.is_change()).count();
-        Self { says, changes, verdict: Verdict::of(&heard.answer, remedy, advice), answered: true }
+        Self { says, changes, verdict: AdviceVerdict::of(&heard.answer, remedy, advice), answered: true }
     }
 
-    fn unanswered(why: &str) -> Self {
+    fn without_response(why: &str) -> Self {
         Self { says: vec![why.to_owned()], ..Self::default() }
     }
 }
 
-impl Heard {
+impl ScenarioAdvice {
     /// What apache2buddy's words are worth. `remedy` is the scenario's.
-    pub fn apache2buddy(&self, remedy: Option<&ExpectedRemedy>) -> Judged {
+    pub fn apache2buddy(&self, remedy: Option<&ExpectedRemedy>) -> JudgedAdviser {
         match &self.apache2buddy {
-            Asked::Skipped { why } => Judged::unanswered(&format!("skipped: {why}")),
-            Asked::Failed { why } => Judged::unanswered(&format!("no answer: {why}")),
-            Asked::Answered(seen) => {
+            AdviserResult::Skipped { why } => JudgedAdviser::without_response(&format!("skipped: {why}")),
+            AdviserResult::Failed { why } => JudgedAdviser::without_response(&format!("no answer: {why}")),
+            AdviserResult::Answered(seen) => {
                 let advice = seen.advice();
                 let mut says: Vec<String> = advice.iter().map(|one| one.text.clone()).collect();
                 if !advice.iter().any(Advice::is_change) {
-                    says.push(seen.otherwise());
+                    says.push(seen.no_advice_text());
                 }
-                Judged::of(self, remedy, &advice, says)
+                JudgedAdviser::of(self, remedy, &advice, says)
             }
         }
     }
 
     /// What MySQLTuner's words are worth; `None` where there is no database.
-    pub fn mysqltuner(&self, remedy: Option<&ExpectedRemedy>) -> Option<Judged> {
+    pub fn mysqltuner(&self, remedy: Option<&ExpectedRemedy>) -> Option<JudgedAdviser> {
         Some(match self.mysqltuner.as_ref()? {
-            Asked::Skipped { why } => Judged::unanswered(&format!("skipped: {why}")),
-            Asked::Failed { why } => Judged::unanswered(&format!("no answer: {why}")),
-            Asked::Answered(said) => Judged::of(self, remedy, &said.advice(), said.short()),
+            AdviserResult::Skipped { why } => JudgedAdviser::without_response(&format!("skipped: {why}")),
+            AdviserResult::Failed { why } => JudgedAdviser::without_response(&format!("no answer: {why}")),
+            AdviserResult::Answered(said) => JudgedAdviser::of(self, remedy, &said.advice(), said.short()),
         })
     }
 
@@ -72,7 +77,7 @@ pub fn remedy(catalogue: &Catalogue, scenario: &str) -> Result<Option<ExpectedRe
 }
 
 /// What is in a file; nothing where there is none.
-pub fn read(path: &Path) -> Result<Vec<Heard>> {
+pub fn read(path: &Path) -> Result<Vec<ScenarioAdvice>> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
         read => read.map_err(|error| io_error("read", path.display(), &error))?,
@@ -87,7 +92,7 @@ pub fn read(path: &Path) -> Result<Vec<Heard>> {
 }
 
 /// Puts what was heard into a file, in place of what is there of the same scenarios.
-pub fn write(path: &Path, new: &[Heard], catalogue: &Catalogue) -> Result<()> {
+pub fn write(path: &Path, new: &[ScenarioAdvice], catalogue: &Catalogue) -> Result<()> {
     let mut all = read(path)?;
     all.retain(|one| new.iter().all(|other| other.scenario != one.scenario));
     all.extend_from_slice(new);
@@ -97,24 +102,24 @@ pub fn write(path: &Path, new: &[Heard], catalogue: &Catalogue) -> Result<()> {
 }
 
 /// A line of such a file.
-pub fn line(heard: &Heard, catalogue: &Catalogue) -> Result<String> {
+pub fn line(heard: &ScenarioAdvice, catalogue: &Catalogue) -> Result<String> {
     #[derive(Serialize)]
-    struct Worth {
-        apache2buddy: Judged,
-        mysqltuner: Option<Judged>,
+    struct AdviceCounts {
+        apache2buddy: JudgedAdviser,
+        mysqltuner: Option<JudgedAdviser>,
     }
     #[derive(Serialize)]
-    struct Line<'a> {
+    struct KeptLine<'a> {
         #[serde(flatten)]
-        heard: &'a Heard,
-        worth: Worth,
+        heard: &'a ScenarioAdvice,
+        worth: AdviceCounts,
     }
     let remedy = remedy(catalogue, &heard.scenario)?;
-    let worth = Worth {
+    let worth = AdviceCounts {
         apache2buddy: heard.apache2buddy(remedy.as_ref()),
         mysqltuner: heard.mysqltuner(remedy.as_ref()),
     };
-    let line = serde_json::to_string(&Line { heard, worth }).map_err(|error| {
+    let line = serde_json::to_string(&KeptLine { heard, worth }).map_err(|error| {
         UserError::cannot_run(format!("what was said cannot be written as JSON: {error}"))
     })?;
     Ok(line + "\n")
@@ -123,20 +128,21 @@ pub fn line(heard: &Heard, catalogue: &Catalogue) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rivals::apache2buddy::Seen;
-    use crate::rivals::mysqltuner::Recommended;
+    use crate::rivals::apache2buddy::ScriptInput;
+    use crate::rivals::mysqltuner::Recommendations;
 
-    fn heard(scenario: &str) -> Heard {
-        let seen = Seen { mpm: "event".into(), max_request_workers: 150.0, ..Seen::default() };
-        let said = Recommended { adjust: vec!["max_connections (> 20)".into()], ..Recommended::default() };
-        Heard {
+    fn heard(scenario: &str) -> ScenarioAdvice {
+        let seen = ScriptInput { mpm: "event".into(), max_request_workers: 150.0, ..ScriptInput::default() };
+        let said =
+            Recommendations { adjust: vec!["max_connections (> 20)".into()], ..Recommendations::default() };
+        ScenarioAdvice {
             scenario: scenario.into(),
             answer: "db-connections-exhausted".into(),
             found: "db-connections-exhausted".into(),
             confidence: 0.95,
             remedy_is_right: true,
-            apache2buddy: Asked::Answered(seen),
-            mysqltuner: Some(Asked::Answered(said)),
+            apache2buddy: AdviserResult::Answered(seen),
+            mysqltuner: Some(AdviserResult::Answered(said)),
         }
     }
 
@@ -148,7 +154,8 @@ mod tests {
         let (one, other) = (heard("db-connections-exhausted"), heard("s5-lamp"));
         write(&path, &[other.clone(), one.clone()], &Catalogue::BuiltIn).unwrap();
         assert_eq!(read(&path).unwrap(), [one.clone(), other.clone()]);
-        let newer = Heard { apache2buddy: Asked::Failed { why: "no worker_kib".into() }, ..other };
+        let newer =
+            ScenarioAdvice { apache2buddy: AdviserResult::Failed { why: "no worker_kib".into() }, ..other };
         write(&path, std::slice::from_ref(&newer), &Catalogue::BuiltIn).unwrap();
         assert_eq!(read(&path).unwrap(), [one, newer]);
         std::fs::write(&path, "\n{}\n").unwrap();
@@ -166,8 +173,8 @@ mod tests {
         let tuner = one.mysqltuner(remedy.as_ref()).unwrap();
         assert!(tuner.verdict.names && tuner.changes == 1);
         assert_eq!(tuner.says, ["max_connections (> 20)"]);
-        let skipped = Asked::Skipped { why: "the package mysqltuner is not installed".into() };
-        let one = Heard { mysqltuner: Some(skipped), ..one };
+        let skipped = AdviserResult::Skipped { why: "the package mysqltuner is not installed".into() };
+        let one = ScenarioAdvice { mysqltuner: Some(skipped), ..one };
         let tuner = one.mysqltuner(remedy.as_ref()).unwrap();
         assert_eq!(tuner.says, ["skipped: the package mysqltuner is not installed"]);
         assert!(!tuner.answered && !tuner.verdict.names);

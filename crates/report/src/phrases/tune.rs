@@ -1,6 +1,6 @@
 //! Sentences about changes, rounds and tuning sessions.
 
-use super::{class, value};
+use super::{apply_class_phrase, value};
 use crate::human::{UNKNOWN, number, rate, rate_or_unknown, time_us, times, times_interval};
 use webdyno_model::change::{ApplyClass, Change, ManagedFile};
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
@@ -19,8 +19,8 @@ pub(crate) fn files(round: &Round) -> Vec<&str> {
 }
 
 /// How the changes of a round will take effect: as the most disruptive of them does.
-pub(crate) fn will_take_effect(round: &Round) -> &'static str {
-    round.changes.iter().map(|change| change.class).max().map_or("nothing is written", class)
+pub(crate) fn will_apply_text(round: &Round) -> &'static str {
+    round.changes.iter().map(|change| change.class).max().map_or("nothing is written", apply_class_phrase)
 }
 
 /// Whether a round's change is left to others, whose files it would change.
@@ -38,15 +38,15 @@ pub(crate) fn owners(round: &Round) -> Vec<String> {
 }
 
 /// How the changes of a round took effect, and for how long nobody was answered.
-pub(crate) fn took_effect(round: &Round) -> String {
+pub(crate) fn applied_text(round: &Round) -> String {
     if is_proposal(round) {
         return "was proposed, and not written".into();
     }
-    effect(round.changes.iter().map(|change| change.class).max(), round.outage_us)
+    apply_effect(round.changes.iter().map(|change| change.class).max(), round.outage_us)
 }
 
 /// How changes of a class took effect, and for how long nobody was answered.
-pub(crate) fn effect(class: Option<ApplyClass>, outage_us: Option<u64>) -> String {
+pub(crate) fn apply_effect(class: Option<ApplyClass>, outage_us: Option<u64>) -> String {
     let how = match class {
         Some(ApplyClass::Live) if outage_us.is_none() => return "took effect at once".into(),
         Some(ApplyClass::Live) => "took effect at once",
@@ -77,17 +77,17 @@ pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
 }
 
 /// Why the load after a round's change was stopped; `None` when it was not.
-pub(crate) fn round_brake(round: &Round) -> Option<String> {
+pub(crate) fn guard_stop_text(round: &Round) -> Option<String> {
     let brake = round.brake.as_ref()?;
     Some(format!("the load after this change had to be stopped because {}", brake.text))
 }
 
 /// `750 -> 2,190 good answers a second: 2.9 times, 95% interval 2.8 to 3.0`.
-pub(crate) fn gain(tune: &TuneReport) -> String {
-    format!("{}: {}", gained(tune), ratio(&tune.improvement))
+pub(crate) fn gain_text(tune: &TuneReport) -> String {
+    format!("{}: {}", gained_text(tune), ratio(&tune.improvement))
 }
 
-fn gained(tune: &TuneReport) -> String {
+fn gained_text(tune: &TuneReport) -> String {
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), number);
     format!("{} -> {} good answers a second", known(tune.baseline.rate), known(tune.best.rate))
 }
@@ -108,7 +108,7 @@ pub(crate) fn tune_headline(tune: &TuneReport) -> String {
     match tune.state {
         TuneState::Applied => {
             let ratio = tune.improvement.ratio.map(|ratio| format!(", {} as many", times(ratio)));
-            format!("{}{}", gained(tune), ratio.unwrap_or_default())
+            format!("{}{}", gained_text(tune), ratio.unwrap_or_default())
         }
         TuneState::Planned if tune.rounds.is_empty() => {
             "nothing to change was found, and nothing was changed".into()
@@ -166,6 +166,6 @@ pub(crate) fn goal(tune: &TuneReport) -> String {
 }
 
 /// Whether a planned round is about this limit.
-pub(crate) fn plan_is_for(tune: &TuneReport, limit: Option<&str>) -> bool {
+pub(crate) fn plans_for_limit(tune: &TuneReport, limit: Option<&str>) -> bool {
     tune.state == TuneState::Planned && tune.rounds.iter().any(|round| Some(round.finding.as_str()) == limit)
 }

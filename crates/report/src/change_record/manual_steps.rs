@@ -5,14 +5,18 @@
 
 use super::markdown::Markdown;
 use super::quoted;
-use super::rounds::Attempted;
+use super::rounds::AttemptedChange;
 use webdyno_model::change::Change;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::setting::SettingId;
 
 /// The commands, each with what it shows then. Of a setting that was changed twice the last
 /// value counts.
-pub(super) fn section(page: &mut Markdown, service: Option<&ServiceSnapshot>, stayed: &[&Attempted<'_>]) {
+pub(super) fn section(
+    page: &mut Markdown,
+    service: Option<&ServiceSnapshot>,
+    stayed: &[&AttemptedChange<'_>],
+) {
     let mut last: Vec<&Change> = vec![];
     for change in stayed.iter().flat_map(|attempt| attempt.changes) {
         last.retain(|other| other.setting != change.setting);
@@ -23,7 +27,7 @@ pub(super) fn section(page: &mut Markdown, service: Option<&ServiceSnapshot>, st
     }
     page.heading("How to see by hand that it is in force");
     let in_file = last.iter().map(|change| in_file(change));
-    let running = last.iter().filter_map(|change| running(change, service?));
+    let running = last.iter().filter_map(|change| running_value(change, service?));
     let lines: Vec<String> = in_file.chain(running).collect();
     page.code("", lines.iter().map(String::as_str));
 }
@@ -34,7 +38,7 @@ fn in_file(change: &Change) -> String {
 }
 
 /// What the running program shows of a setting; `None` when it shows nothing of it.
-fn running(change: &Change, service: &ServiceSnapshot) -> Option<String> {
+fn running_value(change: &Change, service: &ServiceSnapshot) -> Option<String> {
     let url = service.status_url.as_ref().filter(|_| service.service == change.setting.target.name())?;
     let of_workers = change.setting == SettingId::of_service("apache", "MaxRequestWorkers");
     of_workers.then(|| {

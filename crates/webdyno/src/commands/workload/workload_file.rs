@@ -26,7 +26,7 @@ pub fn new_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Resu
 }
 
 /// The path by which a workload file, whose paths are relative to itself, names another file.
-pub fn beside(workload: &Path, file: &Path) -> PathBuf {
+pub fn relative_path(workload: &Path, file: &Path) -> PathBuf {
     let folder = workload.parent().unwrap_or(Path::new(""));
     match file.strip_prefix(folder) {
         Ok(rest) => rest.to_owned(),
@@ -35,7 +35,7 @@ pub fn beside(workload: &Path, file: &Path) -> PathBuf {
 }
 
 /// A text as TOML writes it.
-pub fn quoted(text: &str) -> String {
+pub fn toml_string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
         match letter {
@@ -60,9 +60,13 @@ mod tests {
             ("/a/w.toml", "/a/b/c", "b/c"),
             ("/a/w.toml", "/b/c", "/b/c"),
         ] {
-            assert_eq!(beside(Path::new(workload), Path::new(file)), Path::new(named), "{workload} {file}");
+            assert_eq!(
+                relative_path(Path::new(workload), Path::new(file)),
+                Path::new(named),
+                "{workload} {file}"
+            );
         }
-        assert!(beside(Path::new("a/w.toml"), Path::new("c")).is_absolute());
-        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
+        assert!(relative_path(Path::new("a/w.toml"), Path::new("c")).is_absolute());
+        assert_eq!(toml_string("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
     }
 }

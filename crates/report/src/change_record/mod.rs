@@ -4,19 +4,19 @@
 //! how to see by hand that it is in force; the whole difference at the end. A pure function of the view, so that
 //! `webdyno report` writes the same bytes again.
 
-mod by_hand;
+mod manual_steps;
 mod markdown;
 mod rounds;
 
 use crate::human::{plural, times, times_interval};
-use crate::say;
+use crate::phrases;
 use markdown::Markdown;
-use rounds::{Attempted, attempted};
+use rounds::{AttemptedChange, attempted};
 use webdyno_model::tune::{TuneReport, TuneState};
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
 /// How much is told: this is a page, and the report has the rest.
-struct Most {
+struct ItemLimits {
     /// Facts of each change that stayed.
     facts: usize,
     /// Attempts that did not stay.
@@ -25,9 +25,9 @@ struct Most {
     notes: usize,
 }
 
-impl Most {
+impl ItemLimits {
     /// The more stayed, the less of all else.
-    fn beside(stayed_count: usize) -> Self {
+    fn for_kept_count(stayed_count: usize) -> Self {
         match stayed_count {
             0 | 1 => Self { facts: 4, tried: 3, notes: 3 },
             2 => Self { facts: 2, tried: 1, notes: 1 },
@@ -38,7 +38,7 @@ impl Most {
 
 /// What became of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum ServerState {
     /// Changes that were verified better stay.
     Stayed,
     /// It is as it was.
@@ -51,59 +51,59 @@ enum Fate {
 pub fn record(view: &View) -> Option<String> {
     let Outcome::Tune(tune) = &view.outcome else { return None };
     let attempts = attempted(view, tune);
-    let was_applied = attempts.iter().any(Attempted::was_applied);
+    let was_applied = attempts.iter().any(AttemptedChange::was_applied);
     let is_due = match view.end {
         SessionEnd::Done(_) => tune.state != TuneState::Planned,
         _ => was_applied,
     };
-    (view.command == "tune" && is_due).then(|| whole(view, tune, &attempts))
+    (view.command == "tune" && is_due).then(|| write_change_record(view, tune, &attempts))
 }
 
-fn whole(view: &View, tune: &TuneReport, attempts: &[Attempted<'_>]) -> String {
-    let fate = fate(view, tune, attempts);
-    let stays = |attempt: &&Attempted<'_>| match fate {
-        Fate::Stayed => attempt.was_kept(),
-        Fate::Unchanged => false,
-        Fate::Unknown => attempt.may_be_in_force(),
+fn write_change_record(view: &View, tune: &TuneReport, attempts: &[AttemptedChange<'_>]) -> String {
+    let fate = server_state(view, tune, attempts);
+    let stays = |attempt: &&AttemptedChange<'_>| match fate {
+        ServerState::Stayed => attempt.was_kept(),
+        ServerState::Unchanged => false,
+        ServerState::Unknown => attempt.may_be_in_force(),
     };
     let (stayed, tried): (Vec<_>, Vec<_>) = attempts.iter().partition(stays);
     let mut page = Markdown::default();
     head(&mut page, view, tune, fate, stayed.len());
-    let most = Most::beside(stayed.len());
-    stayed.iter().for_each(|attempt| rounds::in_full(&mut page, attempt, most.facts));
-    put_back(&mut page, &tried, most.tried);
+    let most = ItemLimits::for_kept_count(stayed.len());
+    stayed.iter().for_each(|attempt| rounds::write_in_full(&mut page, attempt, most.facts));
+    write_reverted(&mut page, &tried, most.tried);
     notes(&mut page, view, most.notes);
-    if fate != Fate::Unchanged {
+    if fate != ServerState::Unchanged {
         undo(&mut page, view);
-        by_hand::section(&mut page, view.service.as_ref(), &stayed);
+        manual_steps::section(&mut page, view.service.as_ref(), &stayed);
         difference(&mut page, &stayed);
     }
     page.finish()
 }
 
-fn fate(view: &View, tune: &TuneReport, attempts: &[Attempted<'_>]) -> Fate {
+fn server_state(view: &View, tune: &TuneReport, attempts: &[AttemptedChange<'_>]) -> ServerState {
     match (tune.state, &view.end) {
-        (TuneState::Applied, SessionEnd::Done(_)) => Fate::Stayed,
-        (TuneState::Applied, _) | (_, SessionEnd::Torn) => Fate::Unknown,
-        _ if attempts.iter().any(Attempted::may_be_in_force) => Fate::Unknown,
-        _ => Fate::Unchanged,
+        (TuneState::Applied, SessionEnd::Done(_)) => ServerState::Stayed,
+        (TuneState::Applied, _) | (_, SessionEnd::Torn) => ServerState::Unknown,
+        _ if attempts.iter().any(AttemptedChange::may_be_in_force) => ServerState::Unknown,
+        _ => ServerState::Unchanged,
     }
 }
 
 /// The title, the result in a sentence, and who did it where and when.
-fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: Fate, stayed_count: usize) {
+fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: ServerState, stayed_count: usize) {
     let service = view.service.as_ref().map_or("the server", |service| service.service.as_str());
     let host = tune.environment.hostname.as_deref().unwrap_or("a host of unknown name");
     page.title(&format!("Change record: {service} on {host}"));
     page.gap();
-    page.para(&match fate {
-        Fate::Stayed => format!(
+    page.paragraph(&match fate {
+        ServerState::Stayed => format!(
             "{} made and kept. {}.",
             if stayed_count == 1 { "1 change was".into() } else { format!("{stayed_count} changes were") },
-            say::gain(tune)
+            phrases::gain_text(tune)
         ),
-        Fate::Unchanged => "Nothing was changed: the server has its original configuration.".into(),
-        Fate::Unknown => {
+        ServerState::Unchanged => "Nothing was changed: the server has its original configuration.".into(),
+        ServerState::Unknown => {
             "The session broke off after a change took effect. Its guardian puts everything back \
                           that was not kept; when that could not be done, a change is still in force. \
                           See below how to undo it, which is safe in any case."
@@ -112,14 +112,16 @@ fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: Fate, stayed_
     });
     match &view.end {
         SessionEnd::Done(_) => {}
-        SessionEnd::Failed(130, _) => page.para("The session was interrupted."),
-        SessionEnd::Failed(_, error) => page.para(&format!("The session ended with an error: {error}.")),
-        SessionEnd::Torn => page.para("The recording stops in the middle: it was killed, or it still runs."),
+        SessionEnd::Failed(130, _) => page.paragraph("The session was interrupted."),
+        SessionEnd::Failed(_, error) => page.paragraph(&format!("The session ended with an error: {error}.")),
+        SessionEnd::Torn => {
+            page.paragraph("The recording stops in the middle: it was killed, or it still runs.")
+        }
     }
     page.gap();
-    page.item("Server", &say::machine(&tune.environment));
+    page.item("Server", &phrases::machine(&tune.environment));
     if let Some(service) = &view.service {
-        page.item("Service", &say::service(service));
+        page.item("Service", &phrases::service(service));
     }
     let by = view.operator.as_deref().map(|by| format!(", by {by}")).unwrap_or_default();
     // Whole seconds: the log has the rest.
@@ -127,7 +129,7 @@ fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: Fate, stayed_
         view.started_at.split_once('.').map_or((view.started_at.as_str(), ""), |(s, _)| (s, "Z"));
     let with = format!("with `webdyno tune --apply` of webdyno {}", view.webdyno_version);
     page.item("When", &format!("{second}{zone}{by}, {with}"));
-    page.item("Goal", &say::goal(tune));
+    page.item("Goal", &phrases::goal(tune));
     if let Some(directory) = &view.directory {
         page.item("Recording", &format!("`{directory}`"));
     }
@@ -137,12 +139,12 @@ fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: Fate, stayed_
     }
 }
 
-fn put_back(page: &mut Markdown, tried: &[&Attempted<'_>], most: usize) {
+fn write_reverted(page: &mut Markdown, tried: &[&AttemptedChange<'_>], most: usize) {
     if tried.is_empty() {
         return;
     }
     page.heading("Tried and not kept");
-    tried.iter().take(most).for_each(|attempt| rounds::in_short(page, attempt));
+    tried.iter().take(most).for_each(|attempt| rounds::write_in_short(page, attempt));
     let more = tried.len().saturating_sub(most);
     if more > 0 {
         page.item("And", &format!("{} in the report", plural(more as u64, "more attempt")));
@@ -163,7 +165,7 @@ fn notes(page: &mut Markdown, view: &View, most: usize) {
 
 fn undo(page: &mut Markdown, view: &View) {
     page.heading("How to undo it");
-    page.para(
+    page.paragraph(
         "On the server, as the same user. Every file gets its content, mode and owner of before back, and the \
          service takes them over; while others use the site nothing is restarted for it, and what only a \
          restart brings back is told. It undoes what other sessions have kept there as well.",
@@ -172,15 +174,15 @@ fn undo(page: &mut Markdown, view: &View) {
 }
 
 /// The whole difference, original to now: where two changes touch one file, one after the other.
-fn difference(page: &mut Markdown, stayed: &[&Attempted<'_>]) {
+fn difference(page: &mut Markdown, stayed: &[&AttemptedChange<'_>]) {
     page.heading("The whole difference");
     let diffs: Vec<_> = stayed.iter().map(|attempt| attempt.diff).filter(|diff| !diff.is_empty()).collect();
     if diffs.is_empty() {
-        page.para("No file was written.");
+        page.paragraph("No file was written.");
         return;
     }
     if diffs.len() > 1 {
-        page.para("In the order in which it was made: where a file comes twice, the second starts where the first ends.");
+        page.paragraph("In the order in which it was made: where a file comes twice, the second starts where the first ends.");
     }
     for diff in diffs {
         page.code("diff", diff.lines());

@@ -3,7 +3,7 @@
 use super::markdown::Markdown;
 use super::ratio;
 use crate::human::{UNKNOWN, rate_or_unknown, share, time, time_us};
-use crate::say;
+use crate::phrases;
 use std::collections::BTreeSet;
 use webdyno_model::change::{ApplyClass, Change};
 use webdyno_model::fact::Fact;
@@ -14,7 +14,7 @@ use webdyno_session::recording::{PlanAttempt, Reverted};
 use webdyno_session::view::View;
 
 /// A plan with what the recording has of it: the attempt itself, and the round, where it came to its end.
-pub(super) struct Attempted<'a> {
+pub(super) struct AttemptedChange<'a> {
     pub(super) n: u32,
     /// What was to change.
     pub(super) changes: &'a [Change],
@@ -27,7 +27,7 @@ pub(super) struct Attempted<'a> {
 }
 
 /// All attempts of a session, in order.
-pub(super) fn attempted<'a>(view: &'a View, tune: &'a TuneReport) -> Vec<Attempted<'a>> {
+pub(super) fn attempted<'a>(view: &'a View, tune: &'a TuneReport) -> Vec<AttemptedChange<'a>> {
     let mut numbers: Vec<u32> = tune.rounds.iter().map(|round| round.n).collect();
     numbers.extend(view.attempts.iter().map(|attempt| attempt.n));
     numbers.sort_unstable();
@@ -39,7 +39,7 @@ pub(super) fn attempted<'a>(view: &'a View, tune: &'a TuneReport) -> Vec<Attempt
         let (changes, diff) =
             round.map(|round| (round.changes.as_slice(), round.diff.as_str())).or(of_attempt)?;
         let (before, after) = runs(view, tune, n);
-        Some(Attempted { n, changes, diff, attempt, round, before, after })
+        Some(AttemptedChange { n, changes, diff, attempt, round, before, after })
     };
     numbers.into_iter().filter_map(of).collect()
 }
@@ -53,7 +53,7 @@ fn runs<'a>(view: &'a View, tune: &TuneReport, n: u32) -> (Option<&'a RunReport>
     (kept.map_or_else(baseline, |round| of_round(round.n)), of_round(n))
 }
 
-impl Attempted<'_> {
+impl AttemptedChange<'_> {
     /// Whether it was ever in force. Only what was in force was measured.
     pub(super) fn was_applied(&self) -> bool {
         self.attempt.is_some_and(|attempt| attempt.applied.is_some())
@@ -78,7 +78,7 @@ impl Attempted<'_> {
         self.round.and_then(|round| round.outage_us).or(applied.and_then(|applied| applied.outage_us))
     }
 
-    fn class(&self) -> Option<ApplyClass> {
+    fn apply_class(&self) -> Option<ApplyClass> {
         self.changes.iter().map(|change| change.class).max()
     }
 
@@ -102,30 +102,30 @@ impl Attempted<'_> {
     }
 
     fn settings(&self) -> String {
-        let all: Vec<_> = self.changes.iter().map(say::change).collect();
+        let all: Vec<_> = self.changes.iter().map(phrases::change).collect();
         if all.is_empty() { "nothing that could be written".into() } else { all.join(", ") }
     }
 }
 
 /// One change that stayed.
-pub(super) fn in_full(page: &mut Markdown, of: &Attempted<'_>, facts_max: usize) {
+pub(super) fn write_in_full(page: &mut Markdown, of: &AttemptedChange<'_>, facts_max: usize) {
     page.heading(&format!("Change {}: {}", of.n, of.settings()));
-    let class = of.class().map_or("nothing", ApplyClass::name);
+    let class = of.apply_class().map_or("nothing", ApplyClass::name);
     for (service, file) in of.files() {
         page.item("File", &format!("`{file}` of {service}, by {class}"));
     }
     page.item("Why", &format!("{} ({})", of.summary(), of.finding()));
     for fact in of.facts().iter().take(facts_max) {
-        let (name, value) = (say::fact_name(fact), say::fact_value(fact));
-        page.item("Fact", &format!("{name} {value} ({}, {})", fact.source, say::fact_window(fact)));
+        let (name, value) = (phrases::fact_name(fact), phrases::fact_value(fact));
+        page.item("Fact", &format!("{name} {value} ({}, {})", fact.source, phrases::fact_window(fact)));
     }
     page.item("Proof", &proof(of));
     page.item("Risk", of.round.and_then(|round| round.risk.as_deref()).unwrap_or("not recorded"));
-    page.item("Outage", &say::effect(of.class(), of.outage_us()));
+    page.item("Outage", &phrases::apply_effect(of.apply_class(), of.outage_us()));
 }
 
 /// Rate, failures and response times before and after, and the verdict on them.
-fn proof(of: &Attempted<'_>) -> String {
+fn proof(of: &AttemptedChange<'_>) -> String {
     let Some(round) = of.round.filter(|round| round.verdict.is_some()) else {
         return "none: the session ended before it was measured".into();
     };
@@ -142,11 +142,13 @@ fn proof(of: &Attempted<'_>) -> String {
 }
 
 /// One attempt that did not stay.
-pub(super) fn in_short(page: &mut Markdown, of: &Attempted<'_>) {
+pub(super) fn write_in_short(page: &mut Markdown, of: &AttemptedChange<'_>) {
     let label = format!("Change {}", of.n);
     let what = format!("{} ({})", of.settings(), of.finding());
-    if let Some(round) = of.round.filter(|round| say::is_proposal(round)) {
-        return say::owners(round).iter().for_each(|owner| page.item(&label, &format!("{what}: {owner}")));
+    if let Some(round) = of.round.filter(|round| phrases::is_proposal(round)) {
+        return phrases::owners(round)
+            .iter()
+            .for_each(|owner| page.item(&label, &format!("{what}: {owner}")));
     }
     if !of.was_applied() {
         return page.item(&label, &format!("{what}: planned, and not done"));
@@ -165,5 +167,8 @@ pub(super) fn in_short(page: &mut Markdown, of: &Attempted<'_>) {
         }
         _ => "put back".into(),
     };
-    page.item(&label, &format!("{what}: {verdict}; {}; {back}", say::effect(of.class(), of.outage_us())));
+    page.item(
+        &label,
+        &format!("{what}: {verdict}; {}; {back}", phrases::apply_effect(of.apply_class(), of.outage_us())),
+    );
 }

@@ -1,6 +1,6 @@
 //! A page of Markdown that reads well as plain text, 100 columns wide (CommonMark 0.31: headings, lists, fenced code).
 
-use crate::plain::{clean, wrap};
+use crate::plain::{sanitize, wrap};
 
 /// The width of prose; commands, paths and diffs stay whole.
 const COLUMNS: usize = 100;
@@ -19,18 +19,18 @@ impl Markdown {
 
     /// The one title.
     pub(super) fn title(&mut self, text: &str) {
-        self.line(&format!("# {}", prose(text)));
+        self.line(&format!("# {}", escape_text(text)));
     }
 
     /// A heading, with an empty line above it.
     pub(super) fn heading(&mut self, text: &str) {
         self.line("");
-        self.line(&format!("## {}", prose(text)));
+        self.line(&format!("## {}", escape_text(text)));
     }
 
     /// A wrapped paragraph. Under a heading there is no empty line: a page is short.
-    pub(super) fn para(&mut self, text: &str) {
-        for line in wrap(&prose(text), COLUMNS) {
+    pub(super) fn paragraph(&mut self, text: &str) {
+        for line in wrap(&escape_text(text), COLUMNS) {
             self.line(&line);
         }
     }
@@ -42,7 +42,7 @@ impl Markdown {
 
     /// An item of a list: a label, then the text.
     pub(super) fn item(&mut self, label: &str, text: &str) {
-        let text = format!("{label}: {}", prose(text));
+        let text = format!("{label}: {}", escape_text(text));
         for (index, line) in wrap(&text, COLUMNS - 2).iter().enumerate() {
             self.line(&format!("{}{line}", if index == 0 { "- " } else { "  " }));
         }
@@ -55,7 +55,7 @@ impl Markdown {
         self.line(&format!("{fence}{language}"));
         for line in lines {
             // A configuration may be set with tabs.
-            let tabbed: Vec<String> = line.split('\t').map(clean).collect();
+            let tabbed: Vec<String> = line.split('\t').map(sanitize).collect();
             self.out.push_str(&tabbed.join("\t"));
             self.out.push('\n');
         }
@@ -69,8 +69,8 @@ impl Markdown {
 }
 
 /// Text without control characters and without the beginning of an HTML tag (CommonMark 0.31, 6.6).
-fn prose(text: &str) -> String {
-    let clean = clean(text);
+fn escape_text(text: &str) -> String {
+    let clean = sanitize(text);
     let mut out = String::with_capacity(clean.len());
     for (at, letter) in clean.char_indices() {
         let next = clean[at + letter.len_utf8()..].chars().next();
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn nothing_within_ends_a_block_or_becomes_a_tag() {
         let mut page = Markdown::default();
-        page.para("p99<200ms, <script> and </b>");
+        page.paragraph("p99<200ms, <script> and </b>");
         page.code("diff", "+```\n+\t\u{1b}[2J\n ".lines());
         assert_eq!(
             page.finish(),

@@ -86,7 +86,7 @@ pub(crate) fn level_row(series: &Series) -> Vec<String> {
 }
 
 /// Name and last value of a level.
-pub(crate) fn level_now(series: &Series) -> Vec<String> {
+pub(crate) fn current_level(series: &Series) -> Vec<String> {
     let last = series.points.iter().map(|(_, value)| *value).rfind(|value| value.is_finite());
     vec![series.name.clone(), last.map_or_else(|| UNKNOWN.into(), |value| level(value, &series.unit))]
 }
@@ -104,26 +104,26 @@ pub fn level(value: f64, unit: &str) -> String {
 pub(crate) const LEVEL_TITLES: [&str; 5] = ["", "mean", "least", "most", "last"];
 
 /// Whether a fact says that nothing of the kind ever happened: a total that stands at zero.
-fn never_happened(fact: &ObservedFact) -> bool {
+fn is_zero_total(fact: &ObservedFact) -> bool {
     fact.kind == MetricKind::Counter && fact.value.is_some_and(|value| value.0 == 0.0)
 }
 
 /// How many totals stand at zero.
-pub(crate) fn never_happened_count(host: &ObservedHost) -> usize {
-    host.facts.iter().filter(|fact| never_happened(fact)).count()
+pub(crate) fn zero_total_count(host: &ObservedHost) -> usize {
+    host.facts.iter().filter(|fact| is_zero_total(fact)).count()
 }
 
 /// The facts that have a value by layer, in the order of the catalogue, without totals that stand at zero.
 pub(crate) fn layers(host: &ObservedHost) -> Vec<(&'static str, Vec<&ObservedFact>)> {
-    let known = || host.facts.iter().filter(|fact| fact.value.is_some() && !never_happened(fact));
-    let of = |names: &[&str]| known().filter(|fact| is_of(fact, names)).collect::<Vec<_>>();
-    let rest = known().filter(|fact| !LAYERS.iter().any(|(_, names)| is_of(fact, names))).collect();
+    let known = || host.facts.iter().filter(|fact| fact.value.is_some() && !is_zero_total(fact));
+    let of = |names: &[&str]| known().filter(|fact| has_name_prefix(fact, names)).collect::<Vec<_>>();
+    let rest = known().filter(|fact| !LAYERS.iter().any(|(_, names)| has_name_prefix(fact, names))).collect();
     let named = LAYERS.iter().map(|(layer, names)| (*layer, of(names)));
     named.chain([("Other", rest)]).filter(|(_, facts)| !facts.is_empty()).collect()
 }
 
 /// Whether a fact's first word is one of these, or begins with one and an underscore.
-fn is_of(fact: &ObservedFact, names: &[&str]) -> bool {
+fn has_name_prefix(fact: &ObservedFact, names: &[&str]) -> bool {
     let first = fact.name.split('.').next().unwrap_or_default();
     names
         .iter()
@@ -132,20 +132,20 @@ fn is_of(fact: &ObservedFact, names: &[&str]) -> bool {
 
 /// Name, value and rate of a fact.
 pub(crate) fn fact_row(fact: &ObservedFact) -> Vec<String> {
-    let value = fact.value.map_or_else(|| UNKNOWN.into(), |value| quantity_of(value.0, &fact.unit));
+    let value = fact.value.map_or_else(|| UNKNOWN.into(), |value| quantity_text(value.0, &fact.unit));
     let rate = match (fact.kind, fact.rate_per_s) {
         (MetricKind::Counter, Some(rate)) => match fact.unit.as_str() {
             // Seconds in a second are a share of time.
             "s" => format!("{} of a core", quantity(rate.0, "fraction")),
             "us" => format!("{} of the time", quantity(rate.0 / 1e6, "fraction")),
-            unit => format!("{}/s", quantity_of(rate.0, unit)),
+            unit => format!("{}/s", quantity_text(rate.0, unit)),
         },
         _ => String::new(),
     };
     vec![fact.name.clone(), value, rate]
 }
 
-fn quantity_of(value: f64, unit: &str) -> String {
+fn quantity_text(value: f64, unit: &str) -> String {
     // Units of metrics; milliseconds are told as they are counted.
     match unit {
         "ms" => time_us(value * 1e3),
@@ -156,7 +156,7 @@ fn quantity_of(value: f64, unit: &str) -> String {
 }
 
 /// Collectors whose readings failed or came late, a line each.
-pub(crate) fn troubles(host: &ObservedHost) -> Vec<String> {
+pub(crate) fn collector_problems(host: &ObservedHost) -> Vec<String> {
     let line = |state: &CollectorState| {
         let late = state.late_us_max.filter(|late_us| *late_us > LATE_US);
         let late = late.map(|late_us| format!("a reading was {} late", time_us(late_us as f64)));

@@ -4,7 +4,7 @@ use crate::human::{UNKNOWN, count, number, percent, plural, time, time_us};
 use webdyno_model::repeats::{RepeatedRun, Repeats, Spread};
 
 /// Writes a figure in its unit.
-type Show = fn(f64) -> String;
+type FormatFigure = fn(f64) -> String;
 
 /// What the table means.
 pub(crate) const REPEATS_MEAN: &str = "The report is of the run marked with *, whose rate is the median of the valid ones. \
@@ -33,16 +33,16 @@ fn has_pages(repeats: &Repeats) -> bool {
 }
 
 /// A figure of each run, and its spread.
-struct Figure {
+struct RepeatedFigure {
     title: &'static str,
     of: fn(&RepeatedRun) -> String,
     spread: Option<Spread>,
-    show: Show,
+    show: FormatFigure,
 }
 
 /// What is told of each run: of pages first, where there are some.
-fn figures(repeats: &Repeats) -> Vec<Figure> {
-    let of_requests = Figure {
+fn figures(repeats: &Repeats) -> Vec<RepeatedFigure> {
+    let of_requests = RepeatedFigure {
         title: "requests/s",
         of: |run| run.rate.map_or(UNKNOWN.into(), number),
         spread: repeats.rate,
@@ -50,19 +50,19 @@ fn figures(repeats: &Repeats) -> Vec<Figure> {
     };
     if has_pages(repeats) {
         return vec![
-            Figure {
+            RepeatedFigure {
                 title: "pages/s",
                 of: |run| run.page_rate.map_or(UNKNOWN.into(), number),
                 spread: repeats.page_rate,
                 show: number,
             },
-            Figure {
+            RepeatedFigure {
                 title: "page p50",
                 of: |run| time(run.page_p50_us),
                 spread: repeats.page_p50_us,
                 show: time_us,
             },
-            Figure {
+            RepeatedFigure {
                 title: "page p99",
                 of: |run| time(run.page_p99_us),
                 spread: repeats.page_p99_us,
@@ -73,8 +73,8 @@ fn figures(repeats: &Repeats) -> Vec<Figure> {
     }
     vec![
         of_requests,
-        Figure { title: "p50", of: |run| time(run.p50_us), spread: repeats.p50_us, show: time_us },
-        Figure { title: "p99", of: |run| time(run.p99_us), spread: repeats.p99_us, show: time_us },
+        RepeatedFigure { title: "p50", of: |run| time(run.p50_us), spread: repeats.p50_us, show: time_us },
+        RepeatedFigure { title: "p99", of: |run| time(run.p99_us), spread: repeats.p99_us, show: time_us },
     ]
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn repeats_table(repeats: &Repeats) -> Vec<Vec<String>> {
         let rest = [failed, warmup, if run.valid { "yes" } else { "NO" }.into()];
         std::iter::once(format!("run {}{mark}", run.run)).chain(told).chain(rest).collect::<Vec<_>>()
     };
-    let row = |name: &str, of: fn(&Spread, Show) -> Option<String>| {
+    let row = |name: &str, of: fn(&Spread, FormatFigure) -> Option<String>| {
         let told = figures.iter().map(|figure| of(&figure.spread?, figure.show));
         let cells = told.map(|cell| cell.unwrap_or_else(|| UNKNOWN.into()));
         std::iter::once(name.to_owned()).chain(cells).chain([const { String::new() }; 3]).collect::<Vec<_>>()

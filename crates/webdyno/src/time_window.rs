@@ -22,7 +22,7 @@ pub fn window(recording: &Recording, text: &str, zone: &TimeZone) -> Result<(u64
     let Some((first, last)) = found else {
         return Err(UserError::usage("the recording does not say when anything was read"));
     };
-    let windows = meant(text, (first, last), zone).ok_or_else(|| {
+    let windows = candidate_windows(text, (first, last), zone).ok_or_else(|| {
         UserError::usage(format!("`{text}` is no time"))
             .hint("write the time of day as 03:12 or 03:12:30, or a whole time as 2026-11-21T03:12:30Z")
     })?;
@@ -38,7 +38,7 @@ pub fn window(recording: &Recording, text: &str, zone: &TimeZone) -> Result<(u64
 }
 
 /// The windows that a text may mean, the most likely first; `None` when it is no time.
-fn meant(
+fn candidate_windows(
     text: &str,
     (first, last): (Timestamp, Timestamp),
     zone: &TimeZone,
@@ -77,7 +77,7 @@ mod tests {
     fn a_moment_is_told_in_several_ways() {
         let zone = TimeZone::fixed(jiff::tz::offset(1));
         let recorded = (at("2026-11-20T22:30:00Z"), at("2026-11-21T03:00:00Z"));
-        let windows = |text: &str| meant(text, recorded, &zone);
+        let windows = |text: &str| candidate_windows(text, recorded, &zone);
         let minute = (at("2026-11-21T02:12:00Z"), at("2026-11-21T02:13:00Z"));
         // By the clock of the place the recording begins and ends on the 21st too.
         assert_eq!(windows("03:12").unwrap()[0], minute);

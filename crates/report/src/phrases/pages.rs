@@ -1,7 +1,7 @@
 //! Pages and visitors in words: what text and HTML share.
 
 use crate::human::{bytes, count, number, percent, plural, quantity, rate_or_unknown, share, time_us};
-use crate::words;
+use crate::wording;
 use webdyno_model::page::{NamedPageReport, PageReport, PageTrace, PartTrace, VisitCounts};
 use webdyno_model::run::{NamedReport, RunReport};
 
@@ -105,12 +105,12 @@ pub(crate) fn sessions(run: &RunReport) -> Vec<String> {
         let steps = plural(without_value, "step");
         format!("{steps} skipped, as a value that they need was not found in an answer before")
     }));
-    lines.extend((elsewhere > 0).then(|| not_loaded(visits, elsewhere)));
+    lines.extend((elsewhere > 0).then(|| foreign_links_text(visits, elsewhere)));
     lines
 }
 
 /// That links led away from the servers that are loaded, and where to.
-fn not_loaded(visits: &VisitCounts, steps: u64) -> String {
+fn foreign_links_text(visits: &VisitCounts, steps: u64) -> String {
     let mut servers: Vec<(&String, u64)> =
         visits.links_not_loaded.iter().map(|(server, steps)| (server, *steps)).collect();
     servers.sort_by_key(|(_, steps)| std::cmp::Reverse(*steps));
@@ -145,7 +145,7 @@ fn cache(run: &RunReport, visits: &VisitCounts) -> Option<String> {
 }
 
 /// Captures that matched nothing, the most frequent first: the step, the value, and how often.
-pub(crate) fn captures_missed(run: &RunReport) -> Vec<String> {
+pub(crate) fn missed_captures(run: &RunReport) -> Vec<String> {
     let Some(visits) = &run.visits else { return vec![] };
     let mut missed: Vec<(&String, u64)> =
         visits.captures_missed.iter().map(|(name, count)| (name, *count)).collect();
@@ -197,13 +197,13 @@ pub(crate) fn part_failure(part: &PartTrace) -> String {
     let class = part.failure.as_deref().unwrap_or_default();
     match (class, part.status) {
         ("status", Some(status)) => format!("status {status}"),
-        _ => words::error(class).map_or(class.to_owned(), |words| format!("{} ({class})", words.what)),
+        _ => wording::error(class).map_or(class.to_owned(), |words| format!("{} ({class})", words.what)),
     }
 }
 
 /// The parts of a page that are summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rest {
+pub(crate) struct RemainingParts {
     /// How many.
     pub(crate) count: usize,
     /// When the first of them was known.
@@ -216,7 +216,7 @@ pub(crate) struct Rest {
 
 /// At most so many parts, in their order: the document, the one that ended last and those that failed before all
 /// others. The rest is summed up.
-pub(crate) fn parts_shown(trace: &PageTrace, most: usize) -> (Vec<&PartTrace>, Option<Rest>) {
+pub(crate) fn parts_shown(trace: &PageTrace, most: usize) -> (Vec<&PartTrace>, Option<RemainingParts>) {
     if trace.parts.len() <= most {
         return (trace.parts.iter().collect(), None);
     }
@@ -232,7 +232,7 @@ pub(crate) fn parts_shown(trace: &PageTrace, most: usize) -> (Vec<&PartTrace>, O
     let mut shown = shown.to_vec();
     shown.sort_unstable();
     let rest: Vec<&PartTrace> = rest.iter().map(|&index| &trace.parts[index]).collect();
-    let summed = Rest {
+    let summed = RemainingParts {
         count: rest.len(),
         known_us: rest.iter().map(|part| part.known_us).min().unwrap_or(0),
         ended_us: rest.iter().map(|part| part.ended_us).max().unwrap_or(0),
@@ -273,7 +273,7 @@ mod tests {
         let trace = PageTrace { parts, ..PageTrace::default() };
         let (shown, rest) = parts_shown(&trace, 5);
         assert_eq!(shown.iter().map(|part| part.known_us).collect::<Vec<_>>(), [0, 1, 33, 35]);
-        assert_eq!(rest, Some(Rest { count: 36, known_us: 2, ended_us: 98, bytes: 360 }));
+        assert_eq!(rest, Some(RemainingParts { count: 36, known_us: 2, ended_us: 98, bytes: 360 }));
         assert_eq!(parts_shown(&trace, 40), (trace.parts.iter().collect(), None));
     }
 }

@@ -8,7 +8,7 @@ use webdyno_model::service::ServiceSnapshot;
 
 /// A source of signals that a host may not give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum SignalSource {
     /// No mod_status, or it does not answer.
     StatusPage,
     /// No logs can be read, the kernel's neither.
@@ -21,7 +21,7 @@ pub enum Source {
     Database,
 }
 
-impl Source {
+impl SignalSource {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::StatusPage, Self::Logs, Self::Root, Self::Processes, Self::Database];
 
@@ -91,13 +91,13 @@ impl Source {
 }
 
 /// A measurement without what these sources tell.
-pub fn without(sources: &[Source], of: &Measurement) -> Measurement {
+pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
     let mut measurement = of.clone();
     for timed in &mut measurement.samples {
         timed.sample.values.retain(|metric, _| !sources.iter().any(|source| source.hides(metric)));
     }
     measurement.samples.retain(|timed| !timed.sample.values.is_empty() || timed.sample.error.is_some());
-    let sees_backends = !sources.contains(&Source::Processes);
+    let sees_backends = !sources.contains(&SignalSource::Processes);
     if let Some(topology) = &mut measurement.topology {
         if !sees_backends {
             topology.backends.clear();
@@ -113,12 +113,11 @@ pub fn without(sources: &[Source], of: &Measurement) -> Measurement {
 }
 
 /// Each source, and each pair of them.
-pub fn sets() -> Vec<Vec<Source>> {
-    let singles = Source::ALL.iter().map(|source| vec![*source]);
-    let pairs = Source::ALL
-        .iter()
-        .enumerate()
-        .flat_map(|(index, first)| Source::ALL[index + 1..].iter().map(move |second| vec![*first, *second]));
+pub fn source_sets() -> Vec<Vec<SignalSource>> {
+    let singles = SignalSource::ALL.iter().map(|source| vec![*source]);
+    let pairs = SignalSource::ALL.iter().enumerate().flat_map(|(index, first)| {
+        SignalSource::ALL[index + 1..].iter().map(move |second| vec![*first, *second])
+    });
     singles.chain(pairs).collect()
 }
 
@@ -140,19 +139,19 @@ mod tests {
             service: Some(service),
             ..Measurement::default()
         };
-        let left = |sources: &[Source]| {
-            let without = without(sources, &of);
+        let left = |sources: &[SignalSource]| {
+            let without = hide_sources(sources, &of);
             let names: Vec<String> = without.samples[0].sample.values.keys().cloned().collect();
             (names.join(" "), without.service.unwrap().status_url.is_some())
         };
         assert_eq!(
-            left(&[Source::StatusPage]),
+            left(&[SignalSource::StatusPage]),
             ("cpu.user_s mariadb.x php_fpm.www.log_timeouts_count".to_owned(), false)
         );
         assert_eq!(
-            left(&[Source::Logs, Source::Database]),
+            left(&[SignalSource::Logs, SignalSource::Database]),
             ("apache.slots_count cpu.user_s".to_owned(), true)
         );
-        assert_eq!(sets().len(), 15);
+        assert_eq!(source_sets().len(), 15);
     }
 }

@@ -30,14 +30,14 @@ const IN_A_LINE: [(&str, &str); 7] = [
 ];
 
 /// A watcher that shows the observation, as the output flags ask for it. One look shows only what is missing, at its end.
-pub fn watcher(output: &OutputArgs, once: bool) -> EventObserver {
+pub fn observer(output: &OutputArgs, once: bool) -> EventObserver {
     if output.quiet || once {
         return Box::new(|_| {});
     }
-    let rewrites = terminal::is_watched() && !output.no_tui && !output.verbose;
-    let mut shown = Shown { rewrites, ..Shown::default() };
+    let rewrites = terminal::is_stderr_terminal() && !output.no_tui && !output.verbose;
+    let mut shown = ObserveView { rewrites, ..ObserveView::default() };
     Box::new(move |event| {
-        let text = shown.next(event);
+        let text = shown.render_event(event);
         if !text.is_empty() {
             let mut stderr = std::io::stderr().lock();
             // A closed stderr is nobody's loss.
@@ -47,7 +47,7 @@ pub fn watcher(output: &OutputArgs, once: bool) -> EventObserver {
 }
 
 #[derive(Default)]
-struct Shown {
+struct ObserveView {
     rewrites: bool,
     /// The last readings by the role of the host.
     recent: BTreeMap<Option<String>, Vec<(u64, Sample)>>,
@@ -60,9 +60,9 @@ struct Shown {
     told: BTreeSet<String>,
 }
 
-impl Shown {
+impl ObserveView {
     /// What is written for the next event.
-    fn next(&mut self, event: &Event) -> String {
+    fn render_event(&mut self, event: &Event) -> String {
         match &event.body {
             EventBody::Server { host, collectors, .. } => {
                 self.collectors.insert(host.clone(), collectors.clone());
@@ -86,9 +86,9 @@ impl Shown {
             }
             EventBody::Incident { host, what, .. } => {
                 let role = host.as_ref().map_or(String::new(), |role| format!("{role}: "));
-                self.above(&format!("incident: {role}{what}"))
+                self.line_above_table(&format!("incident: {role}{what}"))
             }
-            EventBody::Note { text } => self.above(&format!("note: {text}")),
+            EventBody::Note { text } => self.line_above_table(&format!("note: {text}")),
             _ => String::new(),
         }
     }
@@ -101,7 +101,7 @@ impl Shown {
         let helped = |missing: &&MissingSignal| !missing.how_to_enable.starts_with("nothing");
         for missing in sample.missing.iter().flatten().filter(helped) {
             if self.told.insert(format!("{role}{}", missing.signal)) {
-                text += &self.above(&format!(
+                text += &self.line_above_table(&format!(
                     "missing: {role}{}: {} ({})",
                     missing.signal, missing.why, missing.how_to_enable
                 ));
@@ -111,7 +111,7 @@ impl Shown {
     }
 
     /// A line that stays, above the table.
-    fn above(&mut self, line: &str) -> String {
+    fn line_above_table(&mut self, line: &str) -> String {
         let clear = self.clear();
         self.lines = 0;
         format!("{clear}{line}\n")
@@ -128,7 +128,7 @@ impl Shown {
     fn levels(&mut self, second: u64) -> String {
         let hosts = self.recent.iter().map(|(host, samples)| {
             let collectors = self.collectors.get(host).cloned().unwrap_or_default();
-            (host.clone(), latest(samples, collectors))
+            (host.clone(), latest_levels(samples, collectors))
         });
         let hosts: Vec<_> = hosts.collect();
         if !self.rewrites {
@@ -143,7 +143,7 @@ impl Shown {
 }
 
 /// The last value of each level that has one.
-fn latest(samples: &[(u64, Sample)], collectors: Vec<CollectorInfo>) -> Vec<(&'static Level, f64)> {
+fn latest_levels(samples: &[(u64, Sample)], collectors: Vec<CollectorInfo>) -> Vec<(&'static Level, f64)> {
     let timed =
         |(t_us, sample): &(u64, Sample)| TimedSample { t_s: *t_us as f64 / 1e6, sample: sample.clone() };
     let samples_timed = samples.iter().map(timed).collect();
@@ -158,7 +158,7 @@ fn latest(samples: &[(u64, Sample)], collectors: Vec<CollectorInfo>) -> Vec<(&'s
     MAIN.iter().filter_map(last).collect()
 }
 
-fn shown(level: &Level, value: f64) -> String {
+fn level_text(level: &Level, value: f64) -> String {
     webdyno_report::level(value, level.unit)
 }
 
@@ -170,7 +170,7 @@ fn line(second: u64, host: Option<&str>, levels: &[(&Level, f64)]) -> String {
     let figures: Vec<String> = IN_A_LINE
         .iter()
         .filter_map(of)
-        .map(|(level, value)| format!("{} {} {}", level.group, level.name, shown(level, *value)))
+        .map(|(level, value)| format!("{} {} {}", level.group, level.name, level_text(level, *value)))
         .collect();
     let host = host.map_or(String::new(), |host| format!("{host}: "));
     format!("{second:4} s  {host}{}\n", figures.join(", "))
@@ -184,7 +184,7 @@ fn table(second: u64, host: Option<&str>, levels: &[(&Level, f64)]) -> Vec<Strin
     for group in groups {
         let own = levels.iter().filter(|(level, _)| level.group == group);
         let figures: Vec<String> =
-            own.map(|(level, value)| format!("{} {}", level.name, shown(level, *value))).collect();
+            own.map(|(level, value)| format!("{} {}", level.name, level_text(level, *value))).collect();
         let mut row = format!("  {group:<13}");
         for figure in figures {
             if row.chars().count() + figure.chars().count() + 2 > 79 {
@@ -219,29 +219,32 @@ mod tests {
                 how_to_enable: "on".into(),
             }])
         };
-        let mut shown = Shown::default();
-        assert_eq!(shown.next(&sample(100, &[(QUEUE, 3.0)], lack())), "missing: mod_status: off (on)\n");
+        let mut shown = ObserveView::default();
+        assert_eq!(
+            shown.render_event(&sample(100, &[(QUEUE, 3.0)], lack())),
+            "missing: mod_status: off (on)\n"
+        );
         let none =
             MissingSignal { signal: "x".into(), why: "none".into(), how_to_enable: "nothing: none".into() };
-        assert_eq!(shown.next(&sample(150, &[], Some(vec![none]))), "");
-        assert_eq!(shown.next(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
-        let line = shown.next(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));
+        assert_eq!(shown.render_event(&sample(150, &[], Some(vec![none]))), "");
+        assert_eq!(shown.render_event(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
+        let line = shown.render_event(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));
         assert_eq!(line, "   0 s  accept queue waiting 4, workers busy 7\n");
-        assert_eq!(shown.next(&sample(1_002_000, &[], None)), "");
+        assert_eq!(shown.render_event(&sample(1_002_000, &[], None)), "");
     }
 
     #[test]
     fn a_table_is_rewritten_and_lines_above_it_stay() {
-        let mut shown = Shown { rewrites: true, ..Shown::default() };
-        shown.next(&sample(0, &[(QUEUE, 3.0)], None));
-        let first = shown.next(&sample(1_000_000, &[(QUEUE, 4.0)], None));
+        let mut shown = ObserveView { rewrites: true, ..ObserveView::default() };
+        shown.render_event(&sample(0, &[(QUEUE, 3.0)], None));
+        let first = shown.render_event(&sample(1_000_000, &[(QUEUE, 4.0)], None));
         assert_eq!(first, "   0 s\n  accept queue   waiting 4\n");
-        let second = shown.next(&sample(2_000_000, &[(QUEUE, 5.0)], None));
+        let second = shown.render_event(&sample(2_000_000, &[(QUEUE, 5.0)], None));
         assert!(second.starts_with("\x1b[2A\r\x1b[J   1 s\n"), "{second:?}");
         let body = EventBody::Incident { host: Some("db".into()), metric: "m".into(), what: "full".into() };
-        let above = shown.next(&Event { v: 1, seq: 0, t_us: 2_500_000, body });
+        let above = shown.render_event(&Event { v: 1, seq: 0, t_us: 2_500_000, body });
         assert_eq!(above, "\x1b[2A\r\x1b[Jincident: db: full\n");
-        assert!(shown.next(&sample(3_000_000, &[(QUEUE, 5.0)], None)).starts_with("   2 s\n"));
+        assert!(shown.render_event(&sample(3_000_000, &[(QUEUE, 5.0)], None)).starts_with("   2 s\n"));
     }
 
     #[test]

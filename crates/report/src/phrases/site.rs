@@ -12,7 +12,7 @@ const PATH_LETTERS_MAX: usize = 32;
 /// Each thing that could be told; empty when nothing could.
 pub(crate) fn site(site: &Site) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> =
-        site.urls.iter().take(URLS_MAX).map(|url| (short(&url.path), answers(url))).collect();
+        site.urls.iter().take(URLS_MAX).map(|url| (short_path(&url.path), url_responses(url))).collect();
     if let Some(left) = site.urls.len().checked_sub(URLS_MAX).filter(|left| *left > 0) {
         lines.push(("and".into(), format!("{left} more")));
     }
@@ -27,7 +27,7 @@ pub(crate) fn site(site: &Site) -> Vec<(String, String)> {
 }
 
 /// A path, its middle left out where it is long.
-fn short(path: &str) -> String {
+fn short_path(path: &str) -> String {
     let letters: Vec<char> = path.chars().collect();
     if letters.len() <= PATH_LETTERS_MAX {
         return path.to_owned();
@@ -37,7 +37,7 @@ fn short(path: &str) -> String {
     format!("{}...{}", part(&letters[..half]), part(&letters[letters.len() - half..]))
 }
 
-fn answers(url: &SiteUrl) -> String {
+fn url_responses(url: &SiteUrl) -> String {
     let kind = match url.kind {
         Some(SiteKind::Static) => "a file",
         Some(SiteKind::Dynamic) => "made by a program",
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_known_is_told_and_the_rest_left_out() {
         assert_eq!(site(&Site::default()), []);
-        assert_eq!(short(&"/ab".repeat(20)), "/ab/ab/ab/ab/ab/...b/ab/ab/ab/ab/ab");
+        assert_eq!(short_path(&"/ab".repeat(20)), "/ab/ab/ab/ab/ab/...b/ab/ab/ab/ab/ab");
         let url = SiteUrl {
             path: "/a".into(),
             kind: Some(SiteKind::Static),

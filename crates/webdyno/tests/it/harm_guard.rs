@@ -114,6 +114,6 @@ fn only_the_servers_own_addresses_are_loaded() {
     for command in ["diagnose", "tune"] {
         let ended = run(place.webdyno().args([command, &apache.url(), "--server", &elsewhere]).args(load));
         let told = format!("127.0.0.1 means another machine there than here, and --server is `{elsewhere}`");
-        ended.with_code(2).told(&told, "hint: `webdyno run` loads any server");
+        ended.with_code(2).assert_error(&told, "hint: `webdyno run` loads any server");
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn load(workload: &Workload) -> Vec<String> {
         let most = plural(u64::from(workload.redirects_max), "redirect");
         lines.push(format!("up to {most} in a row are followed, as one request"));
     }
-    lines.extend(workload.visits.iter().flat_map(|visits| habits(visits)));
+    lines.extend(workload.visits.iter().flat_map(|visits| visitor_behaviour(visits)));
     lines.extend(transport::transport(&workload.transport));
     lines
 }
@@ -55,11 +55,11 @@ fn sessions(workload: &Workload, visits: &Visits) -> Vec<String> {
     let steps: Vec<&StepSpec> = visits.sessions.iter().flat_map(|session| &session.steps).collect();
     let pages: Vec<&PageSpec> = steps.iter().filter_map(|step| step.page.as_ref()).collect();
     let mut lines = match steps.as_slice() {
-        [only] => vec![one_step(workload, only)],
+        [only] => vec![step_text(workload, only)],
         _ => {
             let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
             let shown = visits.sessions.iter().take(LINES_MAX);
-            shown.map(|session| one_session(workload, session, total)).collect()
+            shown.map(|session| session_text(workload, session, total)).collect()
         }
     };
     if let Some(more) = visits.sessions.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
@@ -72,13 +72,13 @@ fn sessions(workload: &Workload, visits: &Visits) -> Vec<String> {
     lines
 }
 
-fn one_step(workload: &Workload, step: &StepSpec) -> String {
+fn step_text(workload: &Workload, step: &StepSpec) -> String {
     let kind = if step.page.is_some() { "page: " } else { "" };
     let request = workload.requests.get(step.request);
     request.map_or_else(|| "a step".into(), |request| format!("{kind}{} {}", request.method, request.url))
 }
 
-fn one_session(workload: &Workload, session: &SessionSpec, total: f64) -> String {
+fn session_text(workload: &Workload, session: &SessionSpec, total: f64) -> String {
     let name = |step: &StepSpec| {
         let request = workload.requests.get(step.request).map_or("?", |request| request.name.as_str());
         if step.page.is_some() { format!("page {request}") } else { request.to_owned() }
@@ -149,14 +149,14 @@ fn arrival(workload: &Workload) -> String {
 fn stages(workload: &Workload) -> Option<String> {
     let unit = if workload.arrival == Arrival::Closed { "" } else { "/s" };
     let all = workload.stages.as_slice();
-    let mut told: Vec<String> = all.iter().take(LINES_MAX).map(|stage| one_stage(stage, unit)).collect();
+    let mut told: Vec<String> = all.iter().take(LINES_MAX).map(|stage| stage_text(stage, unit)).collect();
     if let Some(more) = all.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
         told.push(format!("and {}", plural(more as u64, "other stage")));
     }
     (!told.is_empty()).then(|| format!("in stages: {}", told.join("; ")))
 }
 
-fn one_stage(stage: &Stage, unit: &str) -> String {
+fn stage_text(stage: &Stage, unit: &str) -> String {
     let level = |level: f64| number(level) + unit;
     let shape = match stage.shape {
         Shape::Hold { level: held } => level(held),
@@ -176,8 +176,8 @@ fn one_stage(stage: &Stage, unit: &str) -> String {
 }
 
 /// What visitors do besides asking.
-fn habits(visits: &Visits) -> Vec<String> {
-    let mut lines: Vec<String> = think(visits).into_iter().collect();
+fn visitor_behaviour(visits: &Visits) -> Vec<String> {
+    let mut lines: Vec<String> = think_time_text(visits).into_iter().collect();
     if visits.cache {
         lines.push("each user keeps answers as a browser's cache does".into());
     }
@@ -196,24 +196,26 @@ fn habits(visits: &Visits) -> Vec<String> {
     lines
 }
 
-fn think(visits: &Visits) -> Option<String> {
+fn think_time_text(visits: &Visits) -> Option<String> {
     let own =
         visits.sessions.iter().flat_map(|session| &session.steps).filter_map(|step| step.think.as_ref());
     let own = own.filter(|think| **think != visits.think).count() as u64;
-    let general = thinks(visits.think);
+    let general = think_text(visits.think);
     match (general, own) {
         (None, 0) => None,
         (Some(told), 0) => Some(format!("think time after each step: {told}")),
-        (Some(told), own) => Some(format!("think time after a step: {told}; {} of their own", having(own))),
-        (None, own) => Some(format!("{} a think time", having(own))),
+        (Some(told), own) => {
+            Some(format!("think time after a step: {told}; {} of their own", with_steps(own)))
+        }
+        (None, own) => Some(format!("{} a think time", with_steps(own))),
     }
 }
 
-fn having(steps: u64) -> String {
+fn with_steps(steps: u64) -> String {
     if steps == 1 { "1 step has one".into() } else { format!("{} steps have one", count(steps)) }
 }
 
-fn thinks(think: Think) -> Option<String> {
+fn think_text(think: Think) -> Option<String> {
     let time = |us: u64| time_us(us as f64);
     match think {
         Think::None => None,

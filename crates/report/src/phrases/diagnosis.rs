@@ -40,7 +40,7 @@ pub(crate) fn fact_window(fact: &Fact) -> String {
 }
 
 /// `95% sure; it explains 80% of the lost time`.
-pub(crate) fn certainty(confidence: f64, explains: Option<f64>) -> String {
+pub(crate) fn confidence_text(confidence: f64, explains: Option<f64>) -> String {
     let sure = format!("{} sure", percent(confidence));
     match explains {
         Some(explained) => format!("{sure}; it explains {} of the lost time", percent(explained)),
@@ -59,12 +59,12 @@ pub(crate) fn remedy(remedy: &Remedy) -> String {
     let with: Vec<_> =
         remedy.together_with.iter().map(|change| format!("{} {}", change.setting.name, change.to)).collect();
     let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
-    let sizes = sizes(remedy).map_or(String::new(), |sizes| format!(" ({sizes})"));
+    let sizes = size_change(remedy).map_or(String::new(), |sizes| format!(" ({sizes})"));
     format!("{}: {} -> {to}{sizes}{with}", remedy.setting.full_name(), value(remedy.from.as_ref()))
 }
 
 /// Bytes of a size in units that are read at a glance: `184 MB -> 220 MB`.
-fn sizes(remedy: &Remedy) -> Option<String> {
+fn size_change(remedy: &Remedy) -> Option<String> {
     const READ_AT_A_GLANCE: f64 = 100_000.0;
     let (target, setting) = (remedy.setting.target.name(), remedy.setting.name.as_str());
     let is_size = (target == "hardware" && setting == "memory")
@@ -75,7 +75,7 @@ fn sizes(remedy: &Remedy) -> Option<String> {
 }
 
 /// How a change takes effect, as the end of a sentence.
-pub(crate) fn class(class: ApplyClass) -> &'static str {
+pub(crate) fn apply_class_phrase(class: ApplyClass) -> &'static str {
     match class {
         ApplyClass::Live => "takes effect at once",
         ApplyClass::Reload => "takes effect by a graceful reload: requests being answered are not cut",
@@ -122,7 +122,7 @@ pub(crate) fn parts(time: &TimeBreakdown) -> [(&'static str, Option<f64>); 7] {
 }
 
 /// Where a limit binds, with its interval where that is known: `1,900/s (1,800 to 2,000)`.
-pub(crate) fn binds_at(ceiling: &Ceiling) -> String {
+pub(crate) fn saturation_rate_text(ceiling: &Ceiling) -> String {
     let rate = rate_or_unknown(ceiling.binds_at_rate);
     match ceiling.binds_at_ci95 {
         Some([low, high]) => format!("{rate} ({} to {})", number(low), number(high)),
@@ -131,7 +131,7 @@ pub(crate) fn binds_at(ceiling: &Ceiling) -> String {
 }
 
 /// How sure a finding is.
-pub(crate) fn sure(confidence: f64) -> String {
+pub(crate) fn confidence_percent(confidence: f64) -> String {
     percent(confidence)
 }
 
