@@ -248,7 +248,7 @@ impl FactSource<'_> {
 
     /// Why a metric has no value, and what helps.
     fn reason(&self, info: &CollectorInfo, metric: &Metric, state: &CollectorState) -> MissingSignal {
-        if let Some(lack) = missing::lack_of(self.missing, &info.name, &metric.name) {
+        if let Some(lack) = missing::missing_reason(self.missing, &info.name, &metric.name) {
             return lack.clone();
         }
         let lack = |why: String, how: &str| MissingSignal {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
-use webdyno_analysis::run_report::levels::{Level, MAIN};
+use webdyno_analysis::run_report::levels::{HostLevel, MAIN};
 use webdyno_model::event::{Event, EventBody};
 use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_session::log::writer::EventObserver;
@@ -143,7 +143,10 @@ impl ObserveView {
 }
 
 /// The last value of each level that has one.
-fn latest_levels(samples: &[(u64, Sample)], collectors: Vec<CollectorInfo>) -> Vec<(&'static Level, f64)> {
+fn latest_levels(
+    samples: &[(u64, Sample)],
+    collectors: Vec<CollectorInfo>,
+) -> Vec<(&'static HostLevel, f64)> {
     let timed =
         |(t_us, sample): &(u64, Sample)| TimedSample { t_s: *t_us as f64 / 1e6, sample: sample.clone() };
     let samples_timed = samples.iter().map(timed).collect();
@@ -151,19 +154,19 @@ fn latest_levels(samples: &[(u64, Sample)], collectors: Vec<CollectorInfo>) -> V
     let series = SeriesSet::of(&measurement);
     let now_s = samples.iter().map(|(t_us, _)| *t_us).max().map_or(0.0, |t_us| t_us as f64 / 1e6);
     // A server that does not tell any more is not as it was when it told last.
-    let last = |level: &'static Level| {
+    let last = |level: &'static HostLevel| {
         let (t_s, value) = *level.points(&series).last()?;
         (now_s - t_s < STALE_S).then_some((level, value))
     };
     MAIN.iter().filter_map(last).collect()
 }
 
-fn level_text(level: &Level, value: f64) -> String {
+fn level_text(level: &HostLevel, value: f64) -> String {
     webdyno_report::level(value, level.unit)
 }
 
 /// `  12 s  CPU busy 12%, memory available 3.2 GB, ...`.
-fn line(second: u64, host: Option<&str>, levels: &[(&Level, f64)]) -> String {
+fn line(second: u64, host: Option<&str>, levels: &[(&HostLevel, f64)]) -> String {
     let of = |(group, name): &(&str, &str)| {
         levels.iter().find(|(level, _)| level.group == *group && level.name == *name)
     };
@@ -177,7 +180,7 @@ fn line(second: u64, host: Option<&str>, levels: &[(&Level, f64)]) -> String {
 }
 
 /// A line for each group: `CPU            busy 12%  softirq 0.1%`, within 80 columns.
-fn table(second: u64, host: Option<&str>, levels: &[(&Level, f64)]) -> Vec<String> {
+fn table(second: u64, host: Option<&str>, levels: &[(&HostLevel, f64)]) -> Vec<String> {
     let mut rows = vec![format!("{second:4} s{}", host.map_or(String::new(), |host| format!("  {host}")))];
     let mut groups: Vec<&str> = levels.iter().map(|(level, _)| level.group).collect();
     groups.dedup();
@@ -249,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_table_stays_within_eighty_columns() {
-        let levels: Vec<(&Level, f64)> = MAIN.iter().map(|level| (level, 123_456.789)).collect();
+        let levels: Vec<(&HostLevel, f64)> = MAIN.iter().map(|level| (level, 123_456.789)).collect();
         for row in table(3, Some("db"), &levels) {
             assert!(row.chars().count() < 80, "{row}");
         }

@@ -4,7 +4,7 @@
 
 use crate::measurement::Measurement;
 use crate::measurement::series::SeriesSet;
-use crate::settings::in_force::RequestTarget;
+use crate::settings::effective::RequestTarget;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::client::KernelLimitTotal;
@@ -230,7 +230,10 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
     let spoiled = fault.filter(|_| kernel_limit_total.is_none());
     // What is late without a cost has no part in what limits; that its times are wrong is told with them.
-    let late = spoiled.map(|run| crate::run_report::generator::late(measurement, run)).transpose()?.flatten();
+    let late = spoiled
+        .map(|run| crate::run_report::generator::late_generator(measurement, run))
+        .transpose()?
+        .flatten();
     let without_cost = late.is_some_and(|late| late.is_without_cost) && builder.none_waits_in_generator();
     let generator_fault = spoiled.filter(|_| !without_cost).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
@@ -302,7 +305,7 @@ impl Builder<'_> {
             From::Max => self.series.max(metric),
             From::Min => self.series.min(metric),
             From::Latest => self.series.latest(metric),
-            From::Rise => self.series.rise(metric).map(|(rise, _)| rise),
+            From::Rise => self.series.increase(metric).map(|(rise, _)| rise),
             From::Rate(factor) => self.series.rate(metric).map(|rate| rate * factor),
         };
         self.add_from(name, unit, value, (metric, how));

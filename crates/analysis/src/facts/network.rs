@@ -61,9 +61,11 @@ impl Builder<'_> {
     /// Of the segments that were sent, the share that had to be sent again; and how much what an interface sends differs from
     /// one second to the other.
     pub(super) fn retransmissions(&mut self) {
-        let again =
-            self.series.rise("tcp.TcpRetransSegs.count").or(self.series.rise("sockets.retransmits_count"));
-        let sent = self.series.rise("tcp.TcpOutSegs.count").filter(|(sent, _)| *sent > 0.0);
+        let again = self
+            .series
+            .increase("tcp.TcpRetransSegs.count")
+            .or(self.series.increase("sockets.retransmits_count"));
+        let sent = self.series.increase("tcp.TcpOutSegs.count").filter(|(sent, _)| *sent > 0.0);
         let share = again.zip(sent).map(|((again, _), (sent, _))| again / sent);
         self.add_from("retransmitted_fraction", "fraction", share, ("tcp.TcpOutSegs.count", From::Rate(1.0)));
     }
@@ -89,7 +91,7 @@ impl Builder<'_> {
                 (!levels.is_empty()).then(|| waiting as f64 / levels.len() as f64)
             };
             let mean = |series: &SeriesSet<'_>, name: &str| series.mean(name);
-            let rise = |series: &SeriesSet<'_>, name: &str| series.rise(name).map(|(rise, _)| rise);
+            let rise = |series: &SeriesSet<'_>, name: &str| series.increase(name).map(|(rise, _)| rise);
             let backlog = "backlog_bytes";
             self.derive_of(prefix, "shaper_backlog_mean_bytes", "bytes", backlog, mean, From::Mean);
             self.derive_of(prefix, "shaper_waiting_fraction", "fraction", backlog, share, From::Mean);

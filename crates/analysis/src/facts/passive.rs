@@ -61,8 +61,8 @@ impl Builder<'_> {
     /// way.
     fn answers(&mut self) {
         let logged = |metric: &str, of: &str| {
-            let (rise, _) = self.series.rise(metric)?;
-            self.series.rise(of).filter(|(count, _)| *count >= 1.0).map(|(count, _)| rise / count)
+            let (rise, _) = self.series.increase(metric)?;
+            self.series.increase(of).filter(|(count, _)| *count >= 1.0).map(|(count, _)| rise / count)
         };
         let own = (APACHE_BYTES, APACHE_COUNT);
         let (size, metric) = match logged(LOG_BYTES, LOG) {
@@ -130,8 +130,8 @@ impl Builder<'_> {
 
     /// The mean time of a request by the log, where its format has it.
     fn logged_time_us(&self) -> Option<f64> {
-        let (timed, _) = self.series.rise(LOG_TIMED).filter(|(timed, _)| *timed >= 1.0)?;
-        self.series.rise(LOG_TIME).map(|(time_us, _)| time_us / timed)
+        let (timed, _) = self.series.increase(LOG_TIMED).filter(|(timed, _)| *timed >= 1.0)?;
+        self.series.increase(LOG_TIME).map(|(time_us, _)| time_us / timed)
     }
 
     /// A counter's rise per second from each reading in the window to the next.

@@ -3,7 +3,7 @@
 
 use super::{Builder, From};
 use crate::measurement::Measurement;
-use crate::settings::in_force::RequestTarget;
+use crate::settings::effective::RequestTarget;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::RequestSpec;
 

@@ -53,7 +53,7 @@ impl Builder<'_> {
         const ACCESSES: &str = "apache.accesses_count";
         let writing =
             self.series.mean("apache.workers_writing_count").map(|writing| (writing - 1.0).max(0.0));
-        let rate = self.series.span(ACCESSES).zip(self.series.rise(ACCESSES)).map(
+        let rate = self.series.span(ACCESSES).zip(self.series.increase(ACCESSES)).map(
             |((first, last), (accesses, seconds))| {
                 let between = |time: f64| time > first.0 && time <= last.0;
                 let own = self.series.all(ACCESSES).iter().filter(|(time, _)| between(*time)).count();

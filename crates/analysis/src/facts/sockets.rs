@@ -47,8 +47,8 @@ impl Builder<'_> {
         let peak = seconds.reduce(f64::max);
         self.add_from("new_connections_peak_per_s", "connections/s", peak, (OPENED, From::Rate(1.0)));
         const DROPS: &str = "sockets.listen_drops_count";
-        let overflows = self.series.rise("sockets.listen_overflows_count");
-        let others = self.series.rise(DROPS).zip(overflows);
+        let overflows = self.series.increase("sockets.listen_overflows_count");
+        let others = self.series.increase(DROPS).zip(overflows);
         let others = others.map(|((drops, _), (overflows, _))| (drops - overflows).max(0.0));
         self.add_from("listen_drops_without_overflow", "connections", others, (DROPS, From::Rise));
     }

@@ -7,19 +7,19 @@ use webdyno_model::sample::{Metric, MetricKind};
 
 /// One level that is followed.
 #[derive(Debug, Clone, Copy)]
-pub struct Level {
+pub struct HostLevel {
     /// What it belongs to: `CPU`, `memory`.
     pub group: &'static str,
     /// What it is called.
     pub name: &'static str,
     /// `fraction`, `bytes`, `requests/s`.
     pub unit: &'static str,
-    of: Of,
+    of: LevelSource,
 }
 
 /// How a level follows from readings. A star in the name of a metric means the sum over all that there are of it.
 #[derive(Debug, Clone, Copy)]
-enum Of {
+enum LevelSource {
     /// The share of processor time that was spent in these kinds.
     Processors(&'static [&'static str]),
     /// A gauge as it is.
@@ -35,50 +35,50 @@ const SHARE: f64 = 1e-6;
 
 /// What is followed, in the order in which it is shown.
 #[rustfmt::skip] // a table, one row a line
-pub const MAIN: &[Level] = &[
-    level("CPU", "busy", "fraction", Of::Processors(BUSY)),
-    level("CPU", "softirq", "fraction", Of::Processors(&["softirq"])),
-    level("CPU", "stolen", "fraction", Of::Processors(&["steal"])),
-    level("CPU", "waiting for disks", "fraction", Of::Processors(&["iowait"])),
-    level("CPU", "run queue", "processes", Of::Gauge("cpu.run_queue_count")),
-    level("CPU", "of the service", "cores", Of::Rate("process.cpu_s", 1.0)),
-    level("CPU", "of other programs", "cores", Of::Rate("process.foreign_cpu_s", 1.0)),
-    level("memory", "available", "bytes", Of::Gauge("memory.available_bytes")),
-    level("memory", "used in the group's limit", "bytes", Of::Gauge("memory.used_in_limit_bytes")),
-    level("memory", "swapped in", "pages/s", Of::Rate("memory.swapped_in_pages", 1.0)),
-    level("memory", "swapped out", "pages/s", Of::Rate("memory.swapped_out_pages", 1.0)),
-    level("pressure", "some wait for a processor", "fraction", Of::Rate("pressure.cpu_some_us", SHARE)),
-    level("pressure", "some wait for memory", "fraction", Of::Rate("pressure.memory_some_us", SHARE)),
-    level("pressure", "all wait for memory", "fraction", Of::Rate("pressure.memory_full_us", SHARE)),
-    level("pressure", "all wait for disks", "fraction", Of::Rate("pressure.io_full_us", SHARE)),
-    level("accept queue", "waiting", "connections", Of::Gauge("sockets.accept_queue_count")),
-    level("accept queue", "turned away", "connections/s", Of::Rate("sockets.listen_overflows_count", 1.0)),
-    level("workers", "busy", "workers", Of::Gauge("apache.workers_busy_count")),
-    level("workers", "places", "workers", Of::Gauge("apache.slots_count")),
-    level("requests", "served", "requests/s", Of::Rate("apache.accesses_count", 1.0)),
-    level("requests", "errors (5xx)", "requests/s", Of::Rate("access_log.status_5xx_count", 1.0)),
-    level("connections", "open", "connections", Of::Gauge("sockets.established_count")),
-    level("connections", "new", "connections/s", Of::Rate("sockets.passive_opens_count", 1.0)),
-    level("connections", "in TIME_WAIT", "sockets", Of::Gauge("sockets.time_wait_count")),
-    level("network", "received", "bytes/s", Of::Rate("nic.*.received_bytes", 1.0)),
-    level("network", "sent", "bytes/s", Of::Rate("nic.*.sent_bytes", 1.0)),
-    level("network", "segments sent again", "segments/s", Of::Rate("sockets.retransmits_count", 1.0)),
-    level("backends", "busy children of PHP-FPM", "processes", Of::Gauge("php_fpm.*.processes_busy_count")),
-    level("backends", "requests waiting for PHP-FPM", "requests", Of::Gauge("php_fpm.*.listen_queue_count")),
-    level("backends", "threads of the database at work", "threads", Of::Gauge("mariadb.threads_running_count")),
-    level("backends", "connections of the database", "connections", Of::Gauge("mariadb.threads_connected_count")),
+pub const MAIN: &[HostLevel] = &[
+    level("CPU", "busy", "fraction", LevelSource::Processors(BUSY)),
+    level("CPU", "softirq", "fraction", LevelSource::Processors(&["softirq"])),
+    level("CPU", "stolen", "fraction", LevelSource::Processors(&["steal"])),
+    level("CPU", "waiting for disks", "fraction", LevelSource::Processors(&["iowait"])),
+    level("CPU", "run queue", "processes", LevelSource::Gauge("cpu.run_queue_count")),
+    level("CPU", "of the service", "cores", LevelSource::Rate("process.cpu_s", 1.0)),
+    level("CPU", "of other programs", "cores", LevelSource::Rate("process.foreign_cpu_s", 1.0)),
+    level("memory", "available", "bytes", LevelSource::Gauge("memory.available_bytes")),
+    level("memory", "used in the group's limit", "bytes", LevelSource::Gauge("memory.used_in_limit_bytes")),
+    level("memory", "swapped in", "pages/s", LevelSource::Rate("memory.swapped_in_pages", 1.0)),
+    level("memory", "swapped out", "pages/s", LevelSource::Rate("memory.swapped_out_pages", 1.0)),
+    level("pressure", "some wait for a processor", "fraction", LevelSource::Rate("pressure.cpu_some_us", SHARE)),
+    level("pressure", "some wait for memory", "fraction", LevelSource::Rate("pressure.memory_some_us", SHARE)),
+    level("pressure", "all wait for memory", "fraction", LevelSource::Rate("pressure.memory_full_us", SHARE)),
+    level("pressure", "all wait for disks", "fraction", LevelSource::Rate("pressure.io_full_us", SHARE)),
+    level("accept queue", "waiting", "connections", LevelSource::Gauge("sockets.accept_queue_count")),
+    level("accept queue", "turned away", "connections/s", LevelSource::Rate("sockets.listen_overflows_count", 1.0)),
+    level("workers", "busy", "workers", LevelSource::Gauge("apache.workers_busy_count")),
+    level("workers", "places", "workers", LevelSource::Gauge("apache.slots_count")),
+    level("requests", "served", "requests/s", LevelSource::Rate("apache.accesses_count", 1.0)),
+    level("requests", "errors (5xx)", "requests/s", LevelSource::Rate("access_log.status_5xx_count", 1.0)),
+    level("connections", "open", "connections", LevelSource::Gauge("sockets.established_count")),
+    level("connections", "new", "connections/s", LevelSource::Rate("sockets.passive_opens_count", 1.0)),
+    level("connections", "in TIME_WAIT", "sockets", LevelSource::Gauge("sockets.time_wait_count")),
+    level("network", "received", "bytes/s", LevelSource::Rate("nic.*.received_bytes", 1.0)),
+    level("network", "sent", "bytes/s", LevelSource::Rate("nic.*.sent_bytes", 1.0)),
+    level("network", "segments sent again", "segments/s", LevelSource::Rate("sockets.retransmits_count", 1.0)),
+    level("backends", "busy children of PHP-FPM", "processes", LevelSource::Gauge("php_fpm.*.processes_busy_count")),
+    level("backends", "requests waiting for PHP-FPM", "requests", LevelSource::Gauge("php_fpm.*.listen_queue_count")),
+    level("backends", "threads of the database at work", "threads", LevelSource::Gauge("mariadb.threads_running_count")),
+    level("backends", "connections of the database", "connections", LevelSource::Gauge("mariadb.threads_connected_count")),
 ];
 
-const fn level(group: &'static str, name: &'static str, unit: &'static str, of: Of) -> Level {
-    Level { group, name, unit, of }
+const fn level(group: &'static str, name: &'static str, unit: &'static str, of: LevelSource) -> HostLevel {
+    HostLevel { group, name, unit, of }
 }
 
-impl Level {
+impl HostLevel {
     /// The metrics that it follows from.
     pub fn metrics(&self) -> Vec<String> {
         match self.of {
-            Of::Processors(_) => ALL_KINDS.iter().map(|kind| format!("cpu.{kind}_s")).collect(),
-            Of::Gauge(metric) | Of::Rate(metric, _) => vec![metric.to_owned()],
+            LevelSource::Processors(_) => ALL_KINDS.iter().map(|kind| format!("cpu.{kind}_s")).collect(),
+            LevelSource::Gauge(metric) | LevelSource::Rate(metric, _) => vec![metric.to_owned()],
         }
     }
 
@@ -86,10 +86,12 @@ impl Level {
     /// two readings that they come from; where a counter was set back, none is told.
     pub fn points(&self, series: &SeriesSet<'_>) -> Vec<(f64, f64)> {
         match self.of {
-            Of::Processors(kinds) => processors(series, kinds),
-            Of::Gauge(metric) => summed(series, metric, <[(f64, f64)]>::to_vec),
+            LevelSource::Processors(kinds) => processors(series, kinds),
+            LevelSource::Gauge(metric) => summed(series, metric, <[(f64, f64)]>::to_vec),
             // Of each apart: one that appears brings all that it counted before.
-            Of::Rate(metric, factor) => summed(series, metric, |readings| rises(readings, factor)),
+            LevelSource::Rate(metric, factor) => {
+                summed(series, metric, |readings| rates_of_increase(readings, factor))
+            }
         }
     }
 }
@@ -137,7 +139,7 @@ fn summed(
     sums.into_values().collect()
 }
 
-fn rises(readings: &[(f64, f64)], factor: f64) -> Vec<(f64, f64)> {
+fn rates_of_increase(readings: &[(f64, f64)], factor: f64) -> Vec<(f64, f64)> {
     let rise = |pair: &[(f64, f64)]| {
         let (seconds, rise) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
         (seconds > 0.0 && rise >= 0.0).then(|| (pair[1].0, rise / seconds * factor))
@@ -177,13 +179,13 @@ mod tests {
             ..Measurement::default()
         };
         let series = SeriesSet::of(&measurement);
-        let points = |of: Of| level("", "", "", of).points(&series);
-        assert_eq!(points(Of::Processors(BUSY)), [(1.0, 0.75), (2.0, 0.0)]);
-        assert_eq!(points(Of::Gauge("a.*.n_count")), [(0.0, 3.0), (1.0, 4.0), (2.0, 1e9)]);
-        assert_eq!(points(Of::Rate("t_us", SHARE)), [(1.0, 0.25)], "what was set back is not told");
+        let points = |of: LevelSource| level("", "", "", of).points(&series);
+        assert_eq!(points(LevelSource::Processors(BUSY)), [(1.0, 0.75), (2.0, 0.0)]);
+        assert_eq!(points(LevelSource::Gauge("a.*.n_count")), [(0.0, 3.0), (1.0, 4.0), (2.0, 1e9)]);
+        assert_eq!(points(LevelSource::Rate("t_us", SHARE)), [(1.0, 0.25)], "what was set back is not told");
         // What appears, and what is gone, is no rise: y counted 2 before.
-        assert_eq!(points(Of::Rate("a.*.n_count", 1.0)), [(1.0, 3.0)]);
-        assert_eq!(points(Of::Gauge("none")), []);
-        assert_eq!(Level::points(&MAIN[0], &SeriesSet::of(&Measurement::default())), []);
+        assert_eq!(points(LevelSource::Rate("a.*.n_count", 1.0)), [(1.0, 3.0)]);
+        assert_eq!(points(LevelSource::Gauge("none")), []);
+        assert_eq!(HostLevel::points(&MAIN[0], &SeriesSet::of(&Measurement::default())), []);
     }
 }

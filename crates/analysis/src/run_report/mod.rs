@@ -36,7 +36,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     run.requests_by_name = by_name(measurement)?;
     run.pages = pages::report(measurement, run.elapsed_s)?;
     run.visits = pages::visits(measurement);
-    run.percentiles_need = percentiles::of_requests(measurement, &run);
+    run.percentiles_need = percentiles::request_needs(measurement, &run);
     run.unsupported_percentiles = run.percentiles_need.keys().cloned().collect();
     run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
     generator::verdict(measurement, &mut run)?;
@@ -85,7 +85,7 @@ fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     run.response_time_us = dist(|interval| &interval.response_time)?;
     run.service_time_us = dist(|interval| &interval.service_time)?;
     run.connect_time_us = dist(|interval| &interval.connect_time)?;
-    run.connect_peaks = network::peaks_of(measurement)?;
+    run.connect_peaks = network::connect_peaks_of(measurement)?;
     run.first_byte_us = dist(|interval| &interval.first_byte)?;
     run.client_delay_us = dist(|interval| &interval.client_delay)?;
     run.tls_handshake_us = dist(|interval| &interval.tls_handshake)?;

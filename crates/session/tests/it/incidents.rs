@@ -21,7 +21,7 @@ fn every_incident_and_level_follows_from_metrics_that_are_read() {
             assert!(is_read(whole), "{whole}");
         }
     }
-    for name in levels::MAIN.iter().flat_map(levels::Level::metrics) {
+    for name in levels::MAIN.iter().flat_map(levels::HostLevel::metrics) {
         assert!(is_read(&name), "{name}");
     }
 }

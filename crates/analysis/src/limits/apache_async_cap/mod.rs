@@ -21,7 +21,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{LimitGain, LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -32,7 +32,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::SynQueueOverflow,
     ],
     relieves: &[Resource::Workers],
-    kind: Some(Kind::IdleConnections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::IdleConnections),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ApacheAsyncCap, include_str!("mod.rs"), finding::check)
 };

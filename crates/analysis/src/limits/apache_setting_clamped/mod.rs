@@ -24,7 +24,7 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{LimitGain, LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -38,7 +38,7 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::clamped],
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
-    kind: Some(Kind::Concurrency),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Concurrency),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ApacheSettingClamped, include_str!("mod.rs"), finding::check)
 };

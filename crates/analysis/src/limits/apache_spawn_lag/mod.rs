@@ -21,13 +21,13 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{LimitGain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     causes: &[LimitId::AcceptQueueOverflow, LimitId::LostSyns, LimitId::SynQueueOverflow],
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
-    gain: Some(Gain::Waiting),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ApacheSpawnLag, include_str!("mod.rs"), finding::check)
 };

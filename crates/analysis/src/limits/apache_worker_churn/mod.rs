@@ -21,7 +21,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{LimitGain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -33,6 +33,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::CpuSaturated,
     ],
     relieves: &[Resource::Workers, Resource::Processors],
-    gain: Some(Gain::Waiting),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ApacheWorkerChurn, include_str!("mod.rs"), finding::check)
 };

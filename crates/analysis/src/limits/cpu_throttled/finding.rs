@@ -41,7 +41,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             periods * 100.0
         ),
         confidence: if lost.is_some() { 0.95 } else { 0.8 },
-        explains_fraction: Some(explains(facts, periods)),
+        explains_fraction: Some(explained_share(facts, periods)),
         facts: facts.cite(&[
             "throttled_fraction",
             "throttled_periods",
@@ -62,7 +62,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// What is asked for and not given, or the time that is no work, whichever is more; where neither is known the share of
 /// periods that ended early.
-fn explains(facts: &Facts, periods: f64) -> f64 {
+fn explained_share(facts: &Facts, periods: f64) -> f64 {
     let rates = facts.value("rate").zip(facts.value("offered_rate").filter(|offered| *offered > 0.0));
     let refused = rates.map(|(rate, offered)| 1.0 - rate / offered);
     let work_us =

@@ -22,7 +22,7 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{LimitGain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -47,6 +47,6 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::buffers_beyond_memory],
     relieves: &[Resource::Memory],
-    gain: Some(Gain::Cost),
+    gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::DbConnectionMemory, include_str!("mod.rs"), finding::check)
 };

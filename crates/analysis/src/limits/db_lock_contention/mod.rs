@@ -25,7 +25,7 @@
 
 pub(crate) mod finding;
 
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -35,7 +35,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::DbConnectionsExhausted,
         LimitId::AcceptQueueOverflow,
     ],
-    kind: Some(Kind::Documents),
+    kind: Some(LimitKind::Documents),
     meaning: Some(
         "The database spends the time. That is changed in its queries and indexes, not in a setting.",
     ),

@@ -17,7 +17,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -28,6 +28,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::Documents),
+    kind: Some(LimitKind::Documents),
     ..Limit::new(LimitId::DbThreadChurn, include_str!("mod.rs"), finding::check)
 };

@@ -22,12 +22,12 @@
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{LimitGain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     causes: &[LimitId::BackendRefused],
     ceilings: &[ceiling::ceiling],
-    gain: Some(Gain::Failures),
+    gain: Some(LimitGain::Failures),
     ..Limit::new(LimitId::EphemeralPortsExhausted, include_str!("mod.rs"), finding::check)
 };

@@ -21,7 +21,7 @@
 
 pub(crate) mod finding;
 
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{LimitGain, LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -31,7 +31,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheScoreboardFull,
         LimitId::SlowClients,
     ],
-    kind: Some(Kind::RequestCost),
-    gain: Some(Gain::Cost),
+    kind: Some(LimitKind::RequestCost),
+    gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::LogIo, include_str!("mod.rs"), finding::check)
 };

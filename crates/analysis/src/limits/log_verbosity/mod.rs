@@ -20,7 +20,7 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{LimitGain, LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -33,7 +33,7 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::verbose_log],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::RequestCost),
-    gain: Some(Gain::Cost),
+    kind: Some(LimitKind::RequestCost),
+    gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::LogVerbosity, include_str!("mod.rs"), finding::check)
 };

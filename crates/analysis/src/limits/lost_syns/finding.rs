@@ -24,7 +24,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     // Packets of all kinds are lost where a queue on the way is full: that is the line's finding.
-    if crate::limits::network_saturated::finding::fullest(facts).is_some() {
+    if crate::limits::network_saturated::finding::fullest_link(facts).is_some() {
         return None;
     }
     let seen = facts.value("listen_drops").is_some();
@@ -41,7 +41,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(lost)
         ),
         confidence,
-        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        explains_fraction: crate::limits::common::connect_time_share(facts),
         facts: facts.cite(&[
             "lost_syn_connections",
             "lost_syn_fraction",

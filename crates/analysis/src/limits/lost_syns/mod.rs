@@ -20,11 +20,11 @@
 
 pub(crate) mod finding;
 
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{LimitGain, LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
-    kind: Some(Kind::Connections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Connections),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::LostSyns, include_str!("mod.rs"), finding::check)
 };

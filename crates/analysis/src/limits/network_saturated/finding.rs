@@ -30,7 +30,7 @@ const EXPLAINS: f64 = 0.9;
 
 /// A link that is full.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Full {
+pub(crate) struct FullLink {
     /// The beginning of the names of its facts: `nic_sent`, `nic_received`, `shaper_sent`.
     pub(crate) kind: &'static str,
     /// Which link.
@@ -41,8 +41,8 @@ pub(crate) struct Full {
     pub(crate) is_waited_for: bool,
 }
 
-impl Full {
-    fn word(&self) -> &'static str {
+impl FullLink {
+    fn direction(&self) -> &'static str {
         if self.kind == "nic_received" { "receives" } else { "sends" }
     }
 
@@ -69,13 +69,13 @@ impl Full {
 }
 
 /// The name of a link as a reader knows it.
-pub(crate) fn plain(link: &str) -> &str {
+pub(crate) fn link_name(link: &str) -> &str {
     let link = link.strip_prefix("service.").unwrap_or(link);
     link.strip_prefix("part.").unwrap_or(link)
 }
 
 /// The link that is fullest, if one is full.
-pub(crate) fn fullest(facts: &Facts) -> Option<Full> {
+pub(crate) fn fullest_link(facts: &Facts) -> Option<FullLink> {
     let kinds = ["nic_sent", "nic_received", "shaper_sent"];
     let links = kinds.into_iter().flat_map(|kind| {
         let name = format!("{kind}_fraction");
@@ -92,14 +92,14 @@ pub(crate) fn fullest(facts: &Facts) -> Option<Full> {
             || of("shaper_drops").is_some_and(|drops| drops > 0.0)
             || at_least("retransmits_per_s", RETRANSMITS_PER_S_MIN)
             || at_least("response_time_inflation", INFLATION_MIN);
-        (share >= min).then_some(Full { kind, link, share, is_waited_for })
+        (share >= min).then_some(FullLink { kind, link, share, is_waited_for })
     });
     full.max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
 /// Fires when a link is full.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let full = fullest(facts)?;
+    let full = fullest_link(facts)?;
     let (rate, limit) = (full.value(facts, "bits_per_s")?, full.value(facts, "limit_bits_per_s")?);
     let size = facts.value("received_bytes_per_answer");
     let per_answer = size.map_or(String::new(), |size| {
@@ -116,8 +116,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::NetworkSaturated.into(),
         summary: format!(
             "The link {} is full: it {} {} Mbit/s of the {} Mbit/s that it can carry ({:.0}%){waits}.{per_answer}",
-            plain(&full.link),
-            full.word(),
+            link_name(&full.link),
+            full.direction(),
             format_number(rate / 1e6),
             format_number(limit / 1e6),
             full.share * 100.0,
@@ -138,7 +138,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
                    module that compresses";
         all.push(Remedy {
             class: ApplyClass::Manual,
-            predicted: with_less(facts),
+            predicted: rate_with_compression(facts),
             ..manual(
                 SettingId::of_service("apache", "mod_deflate"),
                 "about a millisecond of a processor for each 50 kB of text; a reload",
@@ -169,7 +169,7 @@ fn lacks_compression(facts: &Facts) -> bool {
 }
 
 /// The rate at which the link would be full with compressed text, if the processors allow it.
-fn with_less(facts: &Facts) -> Option<Predicted> {
+fn rate_with_compression(facts: &Facts) -> Option<Predicted> {
     let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
     let least = rate / COMPRESSED_FRACTION;
     // Compressed to a third at worst, to an eighth at best; more than the processors can do is not promised.

@@ -19,14 +19,14 @@ pub(crate) mod ceiling;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     causes: &[LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Link],
-    kind: Some(Kind::Transfer),
+    kind: Some(LimitKind::Transfer),
     meaning: Some(
         "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
     ),

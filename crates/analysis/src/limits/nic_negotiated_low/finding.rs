@@ -15,7 +15,7 @@ const EXPLAINS: f64 = 0.95;
 
 /// Fires when a link that could be faster is full.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let (link, kind) = slow_and_full(facts)?;
+    let (link, kind) = full_slow_link(facts)?;
     let of = |name: &str| facts.value_of(name, &link);
     let speed = of("nic_sent_limit_bits_per_s")?;
     let supported = of("nic_supported_bits_per_s");
@@ -36,7 +36,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::NicNegotiatedLow.into(),
         summary: format!(
             "The interface {} runs at {} Mbit/s{duplex}{could}{partner}. It is {:.0}% full at that, and answers wait for it.",
-            network_saturated::finding::plain(&link),
+            network_saturated::finding::link_name(&link),
             format_number(speed / 1e6),
             of(&format!("{kind}_fraction")).unwrap_or(0.0) * 100.0,
         ),
@@ -67,9 +67,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// The link, and in which direction it is fullest.
-fn slow_and_full(facts: &Facts) -> Option<(String, &'static str)> {
+fn full_slow_link(facts: &Facts) -> Option<(String, &'static str)> {
     if let Some(full) =
-        network_saturated::finding::fullest(facts).filter(|full| full.kind.starts_with("nic_"))
+        network_saturated::finding::fullest_link(facts).filter(|full| full.kind.starts_with("nic_"))
     {
         let speed = full.value(facts, "limit_bits_per_s")?;
         let supported = facts.value_of("nic_supported_bits_per_s", &full.link);

@@ -18,12 +18,12 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     causes: &[LimitId::NetworkSaturated, LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     relieves: &[Resource::Link],
-    kind: Some(Kind::Transfer),
+    kind: Some(LimitKind::Transfer),
     ..Limit::new(LimitId::NicNegotiatedLow, include_str!("mod.rs"), finding::check)
 };

@@ -20,7 +20,7 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -32,6 +32,6 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::opcache_off],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::DocumentCost),
+    kind: Some(LimitKind::DocumentCost),
     ..Limit::new(LimitId::OpcacheOff, include_str!("mod.rs"), finding::check)
 };

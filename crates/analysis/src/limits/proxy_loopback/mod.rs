@@ -18,11 +18,11 @@
 
 pub(crate) mod finding;
 
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{LimitGain, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
-    gain: Some(Gain::Waiting),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ProxyLoopback, include_str!("mod.rs"), finding::check)
 };

@@ -33,9 +33,9 @@
 //! `nginx -T | grep limit_`.
 
 pub(crate) mod finding;
-pub(crate) mod turned_away;
+pub(crate) mod rejected;
 
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -45,6 +45,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::UpstreamBandwidth,
         LimitId::BackendRefused,
     ],
-    kind: Some(Kind::RequestCost),
+    kind: Some(LimitKind::RequestCost),
     ..Limit::new(LimitId::RateLimited, include_str!("mod.rs"), finding::check)
 };

@@ -22,7 +22,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{LimitKind, Limit, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -34,6 +34,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::Connections),
+    kind: Some(LimitKind::Connections),
     ..Limit::new(LimitId::TlsHandshakes, include_str!("mod.rs"), finding::check)
 };

@@ -159,7 +159,7 @@ fn scaled(
     (is_rate && bound.is_valid() && other.is_valid()).then_some(())?;
     // What binds there may change what a request costs: then it says nothing of this limit.
     (remaining_limit(there, &other.case.round.finding).map(LimitId::as_str) == Some(finding)).then_some(())?;
-    let rate = there.binds_at_size(here.ceiling.max?)?;
+    let rate = there.rate_at_size(here.ceiling.max?)?;
     let why_not = legitimate::incomparable_reason(other, bound, Some((there, here)));
     Some(why_not.map_or_else(|| Ok(prediction(other, bound, PredictionKind::Ceiling, rate)), Err))
 }

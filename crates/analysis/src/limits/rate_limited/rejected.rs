@@ -23,7 +23,7 @@ const ERROR: (&str, &str) = ("server_error_fraction", "500");
 const UNAVAILABLE: (&str, &str) = ("unavailable_fraction", "503");
 
 /// A protection that turns requests away.
-struct Kind {
+struct Protection {
     service: &'static str,
     name: &'static str,
     /// The module of Apache that must be loaded.
@@ -35,8 +35,8 @@ struct Kind {
     answers: &'static [(&'static str, &'static str)],
 }
 
-const KINDS: [Kind; 8] = [
-    Kind {
+const KINDS: [Protection; 8] = [
+    Protection {
         service: "nginx",
         name: "limit_req of nginx",
         module: None,
@@ -44,7 +44,7 @@ const KINDS: [Kind; 8] = [
         off: Some(("limit_req_dry_run", "on")),
         answers: &[UNAVAILABLE, TOO_MANY],
     },
-    Kind {
+    Protection {
         service: "nginx",
         name: "limit_conn of nginx",
         module: None,
@@ -52,7 +52,7 @@ const KINDS: [Kind; 8] = [
         off: Some(("limit_conn_dry_run", "on")),
         answers: &[UNAVAILABLE, TOO_MANY],
     },
-    Kind {
+    Protection {
         service: "apache",
         name: "mod_qos",
         module: Some("qos_module"),
@@ -75,7 +75,7 @@ const KINDS: [Kind; 8] = [
         off: Some(("QS_LogOnly", "on")),
         answers: &[ERROR, UNAVAILABLE, TOO_MANY],
     },
-    Kind {
+    Protection {
         service: "apache",
         name: "mod_evasive",
         module: Some("evasive20_module"),
@@ -83,7 +83,7 @@ const KINDS: [Kind; 8] = [
         off: Some(("DOSEnabled", "false")),
         answers: &[FORBIDDEN, TOO_MANY],
     },
-    Kind {
+    Protection {
         service: "apache",
         name: "mod_limitipconn",
         module: Some("limitipconn_module"),
@@ -91,7 +91,7 @@ const KINDS: [Kind; 8] = [
         off: None,
         answers: &[UNAVAILABLE, TOO_MANY],
     },
-    Kind {
+    Protection {
         service: "apache",
         name: "mod_bw",
         module: Some("bw_module"),
@@ -99,7 +99,7 @@ const KINDS: [Kind; 8] = [
         off: None,
         answers: &[UNAVAILABLE],
     },
-    Kind {
+    Protection {
         service: "apache",
         name: "ModSecurity",
         module: Some("security2_module"),
@@ -107,7 +107,7 @@ const KINDS: [Kind; 8] = [
         off: Some(("SecRuleEngine", "off")),
         answers: &[FORBIDDEN, TOO_MANY],
     },
-    Kind {
+    Protection {
         service: "apache",
         name: "mod_reqtimeout",
         module: Some("reqtimeout_module"),
@@ -118,7 +118,7 @@ const KINDS: [Kind; 8] = [
 ];
 
 /// Requests that a limit turns away.
-pub(crate) struct TurnedAway {
+pub(crate) struct RejectedRequests {
     /// What limits, with the place where it is set.
     pub words: String,
     /// Its setting.
@@ -131,12 +131,12 @@ pub(crate) struct TurnedAway {
 }
 
 /// The limit that turns most requests away.
-pub(crate) fn turned_away(facts: &Facts) -> Option<TurnedAway> {
-    let known = KINDS.iter().filter_map(|kind| of_kind(facts, kind));
-    known.max_by(|a, b| a.share.total_cmp(&b.share)).or_else(|| of_answers(facts))
+pub(crate) fn turned_away(facts: &Facts) -> Option<RejectedRequests> {
+    let known = KINDS.iter().filter_map(|kind| rejected_by(facts, kind));
+    known.max_by(|a, b| a.share.total_cmp(&b.share)).or_else(|| rejected_by_status(facts))
 }
 
-fn of_kind(facts: &Facts, kind: &Kind) -> Option<TurnedAway> {
+fn rejected_by(facts: &Facts, kind: &Protection) -> Option<RejectedRequests> {
     let service = facts.service.as_ref().filter(|service| service.service == kind.service)?;
     let has = |module: &str| service.modules.iter().any(|known| known == module);
     let is_off = kind.off.is_some_and(|(setting, off)| {
@@ -150,11 +150,11 @@ fn of_kind(facts: &Facts, kind: &Kind) -> Option<TurnedAway> {
     let share = |(fact, _): &(&str, &str)| facts.value(fact).unwrap_or(0.0);
     let answer = kind.answers.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
     let share = share(answer);
-    if share < TURNED_FRACTION_MIN || is_told_otherwise(facts, answer.1) {
+    if share < TURNED_FRACTION_MIN || has_other_cause(facts, answer.1) {
         return None;
     }
     let at = set.at.map_or(String::new(), |at| format!(", set in {at}"));
-    Some(TurnedAway {
+    Some(RejectedRequests {
         words: format!("{}: {} {}{at}", kind.name, set.setting, set.value),
         setting: SettingId::of_service(kind.service, set.setting),
         value: Some(set.value.to_owned()),
@@ -165,9 +165,9 @@ fn of_kind(facts: &Facts, kind: &Kind) -> Option<TurnedAway> {
 }
 
 /// Too Many Requests means nothing but a limit, whoever has it: the application, or something in front.
-fn of_answers(facts: &Facts) -> Option<TurnedAway> {
+fn rejected_by_status(facts: &Facts) -> Option<RejectedRequests> {
     let share = facts.value(TOO_MANY.0).filter(|share| *share >= TURNED_FRACTION_MIN)?;
-    Some(TurnedAway {
+    Some(RejectedRequests {
         words: "answers of 429, Too Many Requests, say so; which program does it is not known, perhaps the application or something in front of it".into(),
         setting: SettingId::external("protection", "limit"),
         value: None,
@@ -197,7 +197,7 @@ fn confidence(facts: &Facts, status: &str, rate: Option<f64>) -> f64 {
 }
 
 /// Whether the log says where such answers come from: a backend that is not to be had, a database that refuses.
-fn is_told_otherwise(facts: &Facts, status: &str) -> bool {
+fn has_other_cause(facts: &Facts, status: &str) -> bool {
     const BACKEND: [&str; 3] = [
         "backend_unreachable_logged",
         "backend_connections_failed_logged",
@@ -212,22 +212,22 @@ fn is_told_otherwise(facts: &Facts, status: &str) -> bool {
 }
 
 /// A setting where it is written.
-struct Set<'a> {
+struct WrittenSetting<'a> {
     setting: &'a str,
     value: String,
     at: Option<String>,
 }
 
-fn value<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Option<Set<'a>> {
+fn value<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Option<WrittenSetting<'a>> {
     let place = |file: &Option<String>, line: Option<u32>| {
         Some(format!("{}{}", file.as_ref()?, line.map_or(String::new(), |line| format!(":{line}"))))
     };
     let scoped = service.scoped.iter().find(|one| one.setting.eq_ignore_ascii_case(setting));
-    let scoped = scoped.map(|one| Set { setting, value: one.value.clone(), at: place(&one.file, one.line) });
+    let scoped = scoped.map(|one| WrittenSetting { setting, value: one.value.clone(), at: place(&one.file, one.line) });
     scoped.or_else(|| {
         let one = service.settings.get(setting)?;
         let value = one.configured.as_ref()?.to_string();
-        Some(Set { setting, value, at: place(&one.file, one.line) })
+        Some(WrittenSetting { setting, value, at: place(&one.file, one.line) })
     })
 }
 
@@ -245,7 +245,7 @@ fn configured_rate(service: &ServiceSnapshot) -> Option<f64> {
     zones.chain(general.map(ToString::to_string)).filter_map(rate).min_by(f64::total_cmp)
 }
 
-impl TurnedAway {
+impl RejectedRequests {
     /// A sentence.
     pub(crate) fn summary(&self, facts: &Facts) -> String {
         let good = facts

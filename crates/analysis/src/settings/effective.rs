@@ -58,7 +58,7 @@ impl RequestTarget {
 
 /// A value, and where it is written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InForce {
+pub struct EffectiveSetting {
     /// As in the file; of `Options` with signs, what they come to.
     pub value: String,
     /// The innermost part of the site that it is of: `Directory /srv/shop`.
@@ -67,7 +67,7 @@ pub struct InForce {
     pub written_at: Option<String>,
 }
 
-impl InForce {
+impl EffectiveSetting {
     /// Whether one of the words of the value is this, in any case.
     pub fn has(&self, word: &str) -> bool {
         self.value.split_whitespace().any(|own| own.eq_ignore_ascii_case(word))
@@ -85,9 +85,13 @@ impl InForce {
 
 /// The value of a setting where a request goes; of any host of the port when nothing is known of the request. `None` when
 /// the snapshot does not tell it.
-pub fn value(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<InForce> {
+pub fn value(
+    service: &ServiceSnapshot,
+    setting: &str,
+    target: Option<&RequestTarget>,
+) -> Option<EffectiveSetting> {
     let root = root(service, setting, target)?;
-    let mut found = InForce::of(root);
+    let mut found = EffectiveSetting::of(root);
     let Some(target) = target else { return Some(found) };
     let folder = document_root(root).map(|root| format!("{}{}", root.trim_end_matches('/'), target.path));
     let mut sections: Vec<_> = service.scoped.iter().filter(|one| one.setting == setting).collect();
@@ -102,7 +106,7 @@ pub fn value(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTa
     sections.sort_by_key(|one| folder_of(one).map_or(0, str::len));
     for section in sections {
         let before = found.value;
-        found = InForce::of(section);
+        found = EffectiveSetting::of(section);
         if setting == "Options" {
             found.value = merged_options(&before, &found.value);
         }
@@ -111,7 +115,7 @@ pub fn value(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTa
 }
 
 /// The words of a value of a setting wherever it is told: of the hosts of the port, and of the parts written in files.
-pub fn anywhere<'a>(
+pub fn values_anywhere<'a>(
     service: &'a ServiceSnapshot,
     setting: &'a str,
 ) -> impl Iterator<Item = &'a ScopedSetting> {
@@ -121,7 +125,7 @@ pub fn anywhere<'a>(
 /// A setting of the server or of the host that is asked.
 pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<String> {
     let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host] if host.starts_with("VirtualHost ") && is_host_of(host, target));
-    let of_host = anywhere(service, setting).find(is_host).map(|one| one.value.clone());
+    let of_host = values_anywhere(service, setting).find(is_host).map(|one| one.value.clone());
     let of_server = || {
         let found = service.settings.get(setting)?;
         found
@@ -131,13 +135,14 @@ pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&Request
             .or(found.default.as_ref())
             .map(ToString::to_string)
     };
-    let written = || anywhere(service, setting).find(|one| one.scope.is_empty()).map(|one| one.value.clone());
+    let written =
+        || values_anywhere(service, setting).find(|one| one.scope.is_empty()).map(|one| one.value.clone());
     of_host.or_else(of_server).or_else(written)
 }
 
 /// In how many folders on the way to what is asked for `.htaccess` is looked up, and one of the files, where one is known.
 pub fn htaccess(service: &ServiceSnapshot, target: &RequestTarget) -> (usize, Option<String>) {
-    let own = anywhere(service, "AccessFileName").filter(|one| {
+    let own = values_anywhere(service, "AccessFileName").filter(|one| {
         one.line.is_none()
             && folder_of(one).is_some()
             && (one.scope.len() == 1 || one.scope.first().is_some_and(|host| is_host_of(host, Some(target))))

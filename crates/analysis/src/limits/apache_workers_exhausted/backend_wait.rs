@@ -15,7 +15,7 @@ const WAITING_FRACTION_MIN: f64 = 0.5;
 
 /// What the workers wait for, in a sentence; `None` where nothing shows that they wait in turn. The queues of PHP-FPM are told
 /// apart by rules of their own.
-pub(crate) fn in_turn(facts: &Facts, workers: f64) -> Option<String> {
+pub(crate) fn serialized_wait(facts: &Facts, workers: f64) -> Option<String> {
     if facts.value("fpm_queue_behind_mean").is_some() {
         return None;
     }
@@ -61,7 +61,7 @@ mod tests {
         let queue = |queue: f64, share: f64| {
             let app = "127.0.0.1:8000";
             let seen = [("backend_queue_mean", app, queue), ("backend_waiting_fraction", app, share)];
-            super::in_turn(&facts_of_several(&[], &seen), 40.0)
+            super::serialized_wait(&facts_of_several(&[], &seen), 40.0)
         };
         let told = queue(38.0, 1.0).unwrap();
         assert!(told.contains("38 connections wait behind them in the queue of 127.0.0.1:8000"), "{told}");
@@ -69,9 +69,9 @@ mod tests {
             assert_eq!(queue(waiting, share), None, "{waiting} in {share}");
         }
         let first = [("worker_time_first_us", 25_000.0), ("rate", 45.0)];
-        let told = super::in_turn(&facts(&first, &[]), 40.0).unwrap();
+        let told = super::serialized_wait(&facts(&first, &[]), 40.0).unwrap();
         assert!(told.contains("in something that lets 45 requests a second through"), "{told}");
         let pool = [&first[..], &[("fpm_queue_behind_mean", 30.0)]].concat();
-        assert_eq!(super::in_turn(&facts(&pool, &[]), 40.0), None, "PHP-FPM has a rule");
+        assert_eq!(super::serialized_wait(&facts(&pool, &[]), 40.0), None, "PHP-FPM has a rule");
     }
 }

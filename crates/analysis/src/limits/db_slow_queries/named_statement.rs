@@ -10,19 +10,19 @@ use crate::wording::format_time;
 use webdyno_model::service::{LogKind, Statement};
 
 /// What names the statement.
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedStatement<'a> {
     /// What the database calls its form; empty where it was only seen to run.
     digest: &'a str,
     /// Its text without values, where that was read.
     text: Option<String>,
     /// What it did while the load ran.
-    did: Option<Did>,
+    did: Option<StatementRates>,
     /// How often it was seen to run, where nobody counts.
     seen_count: Option<u64>,
 }
 
 /// What a statement did in each second.
-struct Did {
+struct StatementRates {
     per_s: f64,
     rows: f64,
     time_us: Option<f64>,
@@ -30,18 +30,18 @@ struct Did {
 
 /// The statement that examined most rows in this window; where nobody counted them, the one that did so far, or that was
 /// seen to run most.
-pub(crate) fn statement(facts: &Facts) -> Option<Named<'_>> {
+pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
     let known = || facts.backends("mariadb").flat_map(|database| &database.statements);
     let now = facts.each("db_statement_rows_per_s").filter(|(_, rows)| *rows > 0.0);
     if let Some((digest, rows)) = now.max_by(|a, b| a.1.total_cmp(&b.1)) {
-        let text = known().find(|statement| statement.digest == digest).map(|known| shown(&known.text));
-        return Some(Named { digest, text, did: did(facts, digest, rows), seen_count: None });
+        let text = known().find(|statement| statement.digest == digest).map(|known| shortened_statement(&known.text));
+        return Some(NamedStatement { digest, text, did: statement_rates(facts, digest, rows), seen_count: None });
     }
     let counted = known().filter(|one| one.rows_examined_count > 0).max_by_key(|one| one.rows_examined_count);
-    let seen = || known().filter(|one| is_seen(one)).max_by_key(|one| one.executions_count);
+    let seen = || known().filter(|one| is_observed_only(one)).max_by_key(|one| one.executions_count);
     let statement = counted.or_else(seen)?;
-    let seen_count = is_seen(statement).then_some(statement.executions_count);
-    Some(Named { digest: &statement.digest, text: Some(shown(&statement.text)), did: None, seen_count })
+    let seen_count = is_observed_only(statement).then_some(statement.executions_count);
+    Some(NamedStatement { digest: &statement.digest, text: Some(shortened_statement(&statement.text)), did: None, seen_count })
 }
 
 /// The text of the statement that is under way most of the time: of those that are counted in this window, else of those that
@@ -50,24 +50,24 @@ pub(crate) fn busiest(facts: &Facts) -> Option<String> {
     let known = || facts.backends("mariadb").flat_map(|database| &database.statements);
     let now = facts.each("db_statement_running_mean").max_by(|a, b| a.1.total_cmp(&b.1));
     let counted = now.and_then(|(digest, _)| known().find(|statement| statement.digest == digest));
-    let seen = || known().filter(|one| is_seen(one)).max_by_key(|one| one.executions_count);
-    counted.or_else(seen).map(|statement| shown(&statement.text))
+    let seen = || known().filter(|one| is_observed_only(one)).max_by_key(|one| one.executions_count);
+    counted.or_else(seen).map(|statement| shortened_statement(&statement.text))
 }
 
 /// Whether it was only seen to run: nobody counted its rows.
-fn is_seen(statement: &Statement) -> bool {
+fn is_observed_only(statement: &Statement) -> bool {
     statement.digest.is_empty()
 }
 
-fn did(facts: &Facts, digest: &str, rows_per_s: f64) -> Option<Did> {
+fn statement_rates(facts: &Facts, digest: &str, rows_per_s: f64) -> Option<StatementRates> {
     let per_s = facts.value_of("db_statement_per_s", digest).filter(|rate| *rate > 0.0)?;
     let running = facts.value_of("db_statement_running_mean", digest).filter(|running| *running > 0.0);
-    Some(Did { per_s, rows: rows_per_s / per_s, time_us: running.map(|running| running / per_s * 1e6) })
+    Some(StatementRates { per_s, rows: rows_per_s / per_s, time_us: running.map(|running| running / per_s * 1e6) })
 }
 
-impl Named<'_> {
+impl NamedStatement<'_> {
     /// A sentence for the summary.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let did = self.did.as_ref().map_or(String::new(), |did| {
             let time = did.time_us.map_or(String::new(), |us| format!(" and takes {}", format_time(us)));
             format!(
@@ -88,7 +88,7 @@ impl Named<'_> {
 const INDEX: &str = "an index on what the statement compares, so that it finds its rows without reading all: `EXPLAIN` of the statement says `type: ALL` now, and `ref` with the right index";
 
 /// Why an index, and how the statement is found where it is not known yet.
-pub(crate) fn how_to_find(facts: &Facts, named: Option<&Named<'_>>) -> String {
+pub(crate) fn how_to_find(facts: &Facts, named: Option<&NamedStatement<'_>>) -> String {
     if named.is_some_and(|named| named.text.is_some()) {
         return INDEX.into();
     }
@@ -110,7 +110,7 @@ pub(crate) fn how_to_find(facts: &Facts, named: Option<&Named<'_>>) -> String {
 
 /// A statement as it stands in a sentence: of a long one the begin and the end, as conditions come last. `performance_schema`
 /// puts a space around each sign.
-fn shown(text: &str) -> String {
+fn shortened_statement(text: &str) -> String {
     const LENGTH_MAX: usize = 320;
     const PART: usize = 150;
     let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -167,7 +167,7 @@ mod tests {
         let facts = with(&now, &before);
         let named = statement(&facts).unwrap();
         assert_eq!(
-            named.words(),
+            named.to_text(),
             " The statement, which runs 50 times a second, looks at 12,000 rows each time and takes 80 ms: SELECT stars FROM review WHERE article = ?"
         );
         assert!(how_to_find(&facts, Some(&named)).ends_with("with the right index"));
@@ -177,14 +177,14 @@ mod tests {
     fn what_ran_before_is_not_taken_for_what_runs() {
         let facts = with(&[("db_statement_rows_per_s", "d7", 6e6)], &[("d1", "LOAD", 1, 9_999_999)]);
         let named = statement(&facts).unwrap();
-        assert!(named.words().contains("digest d7"), "{}", named.words());
+        assert!(named.to_text().contains("digest d7"), "{}", named.to_text());
         assert!(how_to_find(&facts, Some(&named)).contains("DIGEST = 'd7'"));
     }
 
     #[test]
     fn without_counts_those_that_were_seen_to_run_tell_and_else_the_way_is_told() {
         let facts = with(&[], &[("", "SELECT a FROM t WHERE b = ?", 7, 0), ("", "SELECT 1", 2, 0)]);
-        let words = statement(&facts).unwrap().words();
+        let words = statement(&facts).unwrap().to_text();
         assert!(words.contains("seen to run most: SELECT a FROM t"), "{words}");
         assert_eq!(busiest(&facts).unwrap(), "SELECT a FROM t WHERE b = ?");
         let waits =
@@ -201,9 +201,9 @@ mod tests {
 
     #[test]
     fn long_statements_are_cut() {
-        assert_eq!(shown("SELECT  1\n FROM t"), "SELECT 1 FROM t");
-        assert_eq!(shown("SELECT COUNT ( * ) , `a` . `b` FROM t"), "SELECT COUNT(*), `a`.`b` FROM t");
-        let long = shown(&format!("SELECT {} WHERE b = ?", "ä".repeat(400)));
+        assert_eq!(shortened_statement("SELECT  1\n FROM t"), "SELECT 1 FROM t");
+        assert_eq!(shortened_statement("SELECT COUNT ( * ) , `a` . `b` FROM t"), "SELECT COUNT(*), `a`.`b` FROM t");
+        let long = shortened_statement(&format!("SELECT {} WHERE b = ?", "ä".repeat(400)));
         assert!(long.chars().count() == 304 && long.ends_with("ä WHERE b = ?"), "{long}");
     }
 }
