@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
-use webdyno_analysis::run_report::levels::{HostLevel, MAIN};
+use webdyno_analysis::run_report::host_levels::{HostLevel, MAIN};
 use webdyno_model::event::{Event, EventBody};
 use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_session::log::writer::EventObserver;

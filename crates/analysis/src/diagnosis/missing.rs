@@ -2,7 +2,7 @@
 //! silent.
 
 use crate::measurement::Measurement;
-use crate::measurement::silence::{CADENCE_S_MAX, cadence_s, is_late, times};
+use crate::measurement::silent_collectors::{CADENCE_S_MAX, cadence_s, is_late, times};
 use crate::wording::format_number;
 use webdyno_model::sample::{MissingSignal, Sample};
 
@@ -83,7 +83,7 @@ fn readings<'a>(measurement: &'a Measurement, name: &'a str) -> impl Iterator<It
 mod tests {
     use super::*;
     use crate::facts::testing::sample;
-    use crate::measurement::silence::all_stopped;
+    use crate::measurement::silent_collectors::all_stopped;
     use webdyno_model::sample::CollectorInfo;
 
     /// A measurement of this length, with the readings of collectors at these times; `lost` never spoke.

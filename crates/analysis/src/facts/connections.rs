@@ -1,12 +1,12 @@
 //! Facts of the way to the server and back, as the load engine saw it: connecting, lost packets, bytes.
 
-use super::Builder;
+use super::FactBuilder;
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
 use webdyno_model::distribution::Dist;
 use webdyno_model::run::RunReport;
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     pub(super) fn connections(&mut self, measurement: &Measurement, run: &RunReport) {
         let opened = run.connections.opened as f64;
         let timeouts = run.errors.connect_timeout as f64;
@@ -27,7 +27,7 @@ impl Builder<'_> {
             ("connection_attempts_per_s", "connections/s", attempts_per_s(measurement, run)),
             ("received_bytes_per_s", "bytes/s", per_s(run.bytes.received)),
             ("received_bytes_per_answer", "bytes", per_answer),
-            ("received_spread_fraction", "fraction", spread(measurement)),
+            ("received_spread_fraction", "fraction", relative_deviation(measurement)),
             ("receiving_fraction", "fraction", receiving(run)),
             ("round_trip_mean_us", "us", run.round_trip_us.mean),
             ("round_trip_p90_us", "us", run.round_trip_us.p90.map(|us| us as f64)),
@@ -87,7 +87,7 @@ fn attempts_per_s(measurement: &Measurement, run: &RunReport) -> Option<f64> {
 }
 
 /// How much the bytes of a second differ from those of another: the standard deviation as a share of the mean.
-fn spread(measurement: &Measurement) -> Option<f64> {
+fn relative_deviation(measurement: &Measurement) -> Option<f64> {
     let whole = measurement.measured().filter(|interval| interval.length_us >= 900_000);
     let rates: Vec<f64> =
         whole.map(|second| second.bytes_received as f64 * 1e6 / second.length_us as f64).collect();

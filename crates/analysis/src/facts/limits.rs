@@ -2,28 +2,28 @@
 //!
 //! Sources: the collectors `process`, `files`, `cgroup`, `kernel_log` and `apache_log` (docs/metrics.md).
 
-use super::{Builder, From, Row};
+use super::{Derivation, FactBuilder, FactRow};
 
 /// What follows from one metric each.
 #[rustfmt::skip] // a table, one row a line
-pub(super) const ROWS: &[Row] = &[
-    ("tasks_max", "tasks", "cgroup.tasks_count", From::Max),
-    ("tasks_limit", "tasks", "cgroup.tasks_limit_count", From::Latest),
-    ("tasks_refused", "tasks", "cgroup.tasks_refused_count", From::Rise),
-    ("user_tasks_max", "tasks", "process.user_tasks_count", From::Max),
-    ("user_tasks_limit", "tasks", "process.user_tasks_limit_count", From::Latest),
-    ("machine_threads_max", "threads", "files.threads_count", From::Max),
-    ("machine_threads_limit", "threads", "files.threads_max_count", From::Latest),
-    ("fork_failed_messages", "messages", "apache_log.AH00159.messages_count", From::Rise),
-    ("no_processes_left_messages", "messages", "apache_log.no_processes_left.messages_count", From::Rise),
-    ("kernel_process_limit_messages", "messages", "kernel_log.process_limit.messages_count", From::Rise),
-    ("open_files_messages", "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
-    ("open_files_program_messages", "messages", "apache_log.too_many_open_files_in_program.messages_count", From::Rise),
-    ("open_files_system_messages", "messages", "apache_log.too_many_open_files_in_system.messages_count", From::Rise),
-    ("resource_short_exits", "messages", "apache_log.AH02324.messages_count", From::Rise),
-    ("kernel_file_max_messages", "messages", "kernel_log.file_max.messages_count", From::Rise),
-    ("system_open_files_max", "files", "files.open_count", From::Max),
-    ("system_open_files_limit", "files", "files.max_count", From::Latest),
+pub(super) const ROWS: &[FactRow] = &[
+    ("tasks_max", "tasks", "cgroup.tasks_count", Derivation::Max),
+    ("tasks_limit", "tasks", "cgroup.tasks_limit_count", Derivation::Latest),
+    ("tasks_refused", "tasks", "cgroup.tasks_refused_count", Derivation::Rise),
+    ("user_tasks_max", "tasks", "process.user_tasks_count", Derivation::Max),
+    ("user_tasks_limit", "tasks", "process.user_tasks_limit_count", Derivation::Latest),
+    ("machine_threads_max", "threads", "files.threads_count", Derivation::Max),
+    ("machine_threads_limit", "threads", "files.threads_max_count", Derivation::Latest),
+    ("fork_failed_messages", "messages", "apache_log.AH00159.messages_count", Derivation::Rise),
+    ("no_processes_left_messages", "messages", "apache_log.no_processes_left.messages_count", Derivation::Rise),
+    ("kernel_process_limit_messages", "messages", "kernel_log.process_limit.messages_count", Derivation::Rise),
+    ("open_files_messages", "messages", "apache_log.too_many_open_files.messages_count", Derivation::Rise),
+    ("open_files_program_messages", "messages", "apache_log.too_many_open_files_in_program.messages_count", Derivation::Rise),
+    ("open_files_system_messages", "messages", "apache_log.too_many_open_files_in_system.messages_count", Derivation::Rise),
+    ("resource_short_exits", "messages", "apache_log.AH02324.messages_count", Derivation::Rise),
+    ("kernel_file_max_messages", "messages", "kernel_log.file_max.messages_count", Derivation::Rise),
+    ("system_open_files_max", "files", "files.open_count", Derivation::Max),
+    ("system_open_files_limit", "files", "files.max_count", Derivation::Latest),
 ];
 
 /// The two values are of one reading.
@@ -32,7 +32,7 @@ const SAME_TIME_S: f64 = 0.01;
 const OPEN: &str = "fullest_open_files_count";
 const LIMIT: &str = "fullest_open_files_limit_count";
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// Of the service and of each backend: the process that came nearest to its limit of open files.
     pub(super) fn open_files(&mut self) {
         // Workers inherit the limit of the main process: which of the two is nearer to it, as not all are read each time.
@@ -41,16 +41,16 @@ impl Builder<'_> {
             ("process.open_files_max_count".into(), "process.open_files_limit_count".into()),
         ];
         for (open, limit) in pairs {
-            self.fullest(&open, &limit, None);
+            self.fullest_limit(&open, &limit, None);
         }
         let Some(template) = self.series.template(&format!("process.*.{OPEN}")) else { return };
         let found: Vec<_> = self.series.instances(template).collect();
         for (backend, open) in found {
-            self.fullest(open, &format!("process.{backend}.{LIMIT}"), Some(backend));
+            self.fullest_limit(open, &format!("process.{backend}.{LIMIT}"), Some(backend));
         }
     }
 
-    fn fullest(&mut self, open: &str, limit: &str, backend: Option<&str>) {
+    fn fullest_limit(&mut self, open: &str, limit: &str, backend: Option<&str>) {
         let (from_s, to_s) = self.series.window();
         let in_window = self.series.all(open).iter().filter(|(time, _)| (from_s..=to_s).contains(time));
         let pairs = in_window.filter_map(|(time, count)| {
@@ -67,10 +67,14 @@ impl Builder<'_> {
         for ((name, unit), value) in names.into_iter().zip(units).zip([count, most, count / most]) {
             let metric = if name == "open_files_limit" { limit } else { open };
             match backend {
-                None => self.add_from(name, unit, Some(value), (metric, From::Max)),
-                Some(backend) => {
-                    self.add_of(&format!("backend_{name}"), unit, Some(value), (metric, From::Max), backend)
-                }
+                None => self.add_from(name, unit, Some(value), (metric, Derivation::Max)),
+                Some(backend) => self.add_of(
+                    &format!("backend_{name}"),
+                    unit,
+                    Some(value),
+                    (metric, Derivation::Max),
+                    backend,
+                ),
             }
         }
     }

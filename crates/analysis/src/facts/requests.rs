@@ -1,7 +1,7 @@
 //! Facts of what was asked for: how large answers are, what connections and TLS handshakes they took, and how much
 //! processor time of the service each request took.
 
-use super::{Builder, From};
+use super::{Derivation, FactBuilder};
 use crate::measurement::Measurement;
 use crate::settings::effective::RequestTarget;
 use webdyno_model::run::RunReport;
@@ -22,7 +22,7 @@ pub(super) fn request_targets(measurement: &Measurement) -> Vec<RequestTarget> {
     requests.iter().take(ASKED_MAX).filter_map(of).collect()
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// What answers and connections were like, as the generator saw them.
     pub(super) fn requests(&mut self, measurement: &Measurement, run: &RunReport) {
         let ended = (run.requests.completed + run.requests.failed) as f64;
@@ -51,7 +51,7 @@ impl Builder<'_> {
         let cores = self.series.rate("process.cpu_s");
         // A few requests tell nothing: the service also does work that is nobody's.
         let us = cores.zip(rate.filter(|rate| *rate >= 5.0)).map(|(cores, rate)| cores / rate * 1e6);
-        self.add_from("cpu_per_request_us", "us", us, ("process.cpu_s", From::Rate(1.0)));
+        self.add_from("cpu_per_request_us", "us", us, ("process.cpu_s", Derivation::Rate(1.0)));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Source: the documentation of mod_status, and what prefork, worker and event of Apache 2.4 were seen to do under load.
 
-use super::{Builder, From};
+use super::{Derivation, FactBuilder};
 use crate::measurement::series::SeriesSet;
 use crate::measurement::statistics::mean;
 use webdyno_model::sample::Sample;
@@ -16,7 +16,7 @@ const IDLE_FRACTION_MAX: f64 = 0.35;
 /// Readings of the scoreboard and of the accept queue belong together when they are at most this far apart.
 const SAME_TIME_S: f64 = 1.0;
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// In which share of its readings the scoreboard was full ([`ScoreboardReading`]), how many workers there were then, and in
     /// which share of the attempts the status page did not answer at all.
     pub(super) fn scoreboard(&mut self) {
@@ -36,10 +36,10 @@ impl Builder<'_> {
         let has_page = self.service.is_some_and(|service| service.status_url.is_some());
         let unanswered =
             (has_page && !readings.is_empty()).then(|| unanswered as f64 / readings.len() as f64);
-        let idle = ("apache.workers_idle_count", From::Mean);
+        let idle = ("apache.workers_idle_count", Derivation::Mean);
         self.add_from("scoreboard_full_fraction", "fraction", full_fraction, idle);
-        self.add_from("workers_when_full", "workers", mean(&live), ("apache.slots_count", From::Mean));
-        let wait = ("apache.status_wait_us", From::Mean);
+        self.add_from("workers_when_full", "workers", mean(&live), ("apache.slots_count", Derivation::Mean));
+        let wait = ("apache.status_wait_us", Derivation::Mean);
         self.add_from("status_unanswered_fraction", "fraction", unanswered, wait);
     }
 
@@ -62,11 +62,16 @@ impl Builder<'_> {
         );
         let queue = self.series.mean("sockets.accept_queue_count");
         let at_server = writing.zip(queue).map(|(writing, queue)| writing + queue);
-        let metric = ("apache.workers_writing_count", From::Mean);
+        let metric = ("apache.workers_writing_count", Derivation::Mean);
         self.add_from("requests_at_server_mean", "requests", at_server, metric);
         let time_us =
             writing.zip(rate.filter(|rate| *rate >= 1.0)).map(|(writing, rate)| writing / rate * 1e6);
-        self.add_from("worker_time_mean_us", "us", time_us, ("apache.workers_writing_count", From::Mean));
+        self.add_from(
+            "worker_time_mean_us",
+            "us",
+            time_us,
+            ("apache.workers_writing_count", Derivation::Mean),
+        );
     }
 
     /// The view from outside: in which share of the readings as many processes ran as hold all the workers that
@@ -82,7 +87,7 @@ impl Builder<'_> {
             (at.len() >= 2).then(|| mean(&at)).flatten()
         };
         let fell = counts.windows(2).map(|pair| (pair[0] - pair[1]).max(0.0)).reduce(f64::max);
-        let from = ("process.count", From::Mean);
+        let from = ("process.count", Derivation::Mean);
         self.add_from("processes_at_limit_fraction", "fraction", limit.and_then(at_limit), from);
         self.add_from("service_processes_fell_max", "processes", fell, from);
     }

@@ -3,7 +3,7 @@
 pub mod clock;
 pub mod documents_only;
 pub mod generator;
-pub mod levels;
+pub mod host_levels;
 pub mod network;
 pub mod pages;
 pub mod percentiles;

@@ -210,7 +210,7 @@ impl TrafficSignals<'_> {
             from_s: significant(window.0, 6),
             to_s: significant(window.1, 6),
             source,
-            reproduce: repro_command::filled_in(from.1, self.measurement.service.as_ref(), None),
+            reproduce: repro_command::with_service_values(from.1, self.measurement.service.as_ref(), None),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! the other answers the first of them soon, the next ones later, as many a second as ever after. What takes its time without
 //! waiting answers none of them soon, and what runs in step (all at the next tick of a clock) answers all of them soon.
 
-use super::Builder;
+use super::FactBuilder;
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use webdyno_model::Result;
@@ -23,14 +23,14 @@ const SOON_MIN: u64 = 3;
 /// slow one, they are the quick ones of what takes its time.
 const SOON_SPREAD_MAX: f64 = 0.8;
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// `response_time_first_us`: the quick tenth of the soon answers of the first second, if they show that later ones wait for
     /// others. There is no such fact where they do not.
     ///
     /// `service_time_first_us`: at a rate, the quick tenth of the times from sending to the answer in the first second,
     /// before all connections were in use.
-    pub(super) fn first_answers(&mut self, measurement: &Measurement) -> Result<()> {
-        if let Some(first) = measurement.intervals.first().filter(|_| is_at_a_rate(measurement)) {
+    pub(super) fn first_responses(&mut self, measurement: &Measurement) -> Result<()> {
+        if let Some(first) = measurement.intervals.first().filter(|_| is_open_arrival(measurement)) {
             let quick = merged(first.service_time.iter())?.quantile_us(0.1).map(|us| us as f64);
             self.add_client(measurement, "service_time_first_us", "us", quick);
         }
@@ -66,7 +66,7 @@ impl Builder<'_> {
     }
 }
 
-fn is_at_a_rate(measurement: &Measurement) -> bool {
+fn is_open_arrival(measurement: &Measurement) -> bool {
     measurement.workload.as_ref().is_some_and(|workload| workload.arrival != Arrival::Closed)
 }
 

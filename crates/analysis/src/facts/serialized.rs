@@ -4,7 +4,7 @@
 //! other give the first answers after the time that each is held for ever after (workers / rate, Little's law). Those that wait
 //! in turn, for a lock or for a program behind them that serves only so many, give them from the beginning on as fast as later.
 
-use super::Builder;
+use super::FactBuilder;
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use crate::run_report::{named_times, response_times};
@@ -29,10 +29,10 @@ const MEAN_MAX: f64 = 0.6;
 /// With fewer workers or answers than this it may be chance.
 const LEAST: f64 = 8.0;
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// `worker_time_first_us`: the quick tenth of the first answers, where they show that workers wait in turn. Requests for
     /// several things may take differently long: of one alone it is told.
-    pub(super) fn held_in_turn(&mut self, measurement: &Measurement) -> Result<()> {
+    pub(super) fn serialized_worker_time(&mut self, measurement: &Measurement) -> Result<()> {
         let known = |name: &str| self.facts.get(name).map(|fact| fact.value);
         let configured = || self.service?.configured_number("MaxRequestWorkers");
         let workers = known("workers_when_full").or(known("workers_limit")).or_else(configured);
@@ -49,13 +49,14 @@ impl Builder<'_> {
         if named_times(measurement)?.len() > 1 {
             return Ok(());
         }
-        let start = Start { times: merged(first.response_time.iter())?, length_us: first.length_us as f64 };
+        let start =
+            FirstSecond { times: merged(first.response_time.iter())?, length_us: first.length_us as f64 };
         let held_us = workers / rate * 1e6;
         let spread_us = response_times(measurement)?.dist().stdev.unwrap_or(f64::MAX);
         let quick = match load.arrival {
             Arrival::Closed if spread_us > SPREAD_MAX * held_us => None,
-            Arrival::Closed => start.all_at_once(held_us, rate),
-            _ => start.at_a_rate(held_us, rate),
+            Arrival::Closed => start.worker_time_closed(held_us, rate),
+            _ => start.worker_time_open(held_us, rate),
         };
         self.add_client(measurement, "worker_time_first_us", "us", quick);
         Ok(())
@@ -67,18 +68,18 @@ fn is_in(share: f64, [least, most]: [f64; 2]) -> bool {
 }
 
 /// The answers of the first second.
-struct Start {
+struct FirstSecond {
     times: TimeHistogram,
     length_us: f64,
 }
 
-impl Start {
+impl FirstSecond {
     fn quantile(&self, share: f64) -> f64 {
         self.times.quantile_us(share).map_or(f64::MAX, |us| us as f64)
     }
 
     /// All users begin at once: the answers' times are the times at which they came.
-    fn all_at_once(&self, held_us: f64, rate: f64) -> Option<f64> {
+    fn worker_time_closed(&self, held_us: f64, rate: f64) -> Option<f64> {
         let until_us = held_us.min(self.length_us);
         // The first one has nothing to wait for: until it is there, none is.
         let first_us = self.quantile(0.0);
@@ -93,7 +94,7 @@ impl Start {
     }
 
     /// Requests come one by one.
-    fn at_a_rate(&self, held_us: f64, rate: f64) -> Option<f64> {
+    fn worker_time_open(&self, held_us: f64, rate: f64) -> Option<f64> {
         let in_turn = rate * (self.length_us - self.quantile(0.0)).max(0.0) / 1e6;
         let ended = self.times.count() as f64;
         let is_so = ended >= LEAST

@@ -3,27 +3,29 @@
 //! By Little's law: requests that are there at once / requests per second. Where PHP-FPM is, the database's time is within
 //! its own.
 
-use super::{Builder, From};
+use super::{Derivation, FactBuilder};
 
 const POOL_BUSY: &str = "php_fpm.*.processes_busy_count";
 const POOL_ACTIVE: &str = "php_fpm.*.active_count";
 const POOL_QUEUE: &str = "php_fpm.*.listen_queue_count";
 const DATABASE: &str = "mariadb.threads_running_count";
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// How many requests were with a backend at once, and how long each request of the load was there on average. It comes
     /// after the facts of the load.
-    pub(super) fn behind(&mut self) {
-        let Some((count, metric)) = self.in_pools().or_else(|| self.in_database()) else { return };
-        self.add_from("requests_behind_workers_mean", "requests", Some(count), (&metric, From::Mean));
+    pub(super) fn backend_concurrency(&mut self) {
+        let Some((count, metric)) = self.fpm_concurrency().or_else(|| self.database_concurrency()) else {
+            return;
+        };
+        self.add_from("requests_behind_workers_mean", "requests", Some(count), (&metric, Derivation::Mean));
         let ended = ["ended_per_s", "rate"].iter().find_map(|name| self.facts.get(*name));
         let ended_per_s = ended.map(|fact| fact.value).filter(|rate| *rate > 0.0);
         let time_us = ended_per_s.map(|rate| count / rate * 1e6);
-        self.add_from("backend_time_mean_us", "us", time_us, (&metric, From::Mean));
+        self.add_from("backend_time_mean_us", "us", time_us, (&metric, Derivation::Mean));
     }
 
     /// In the children of all pools, and in their queues.
-    fn in_pools(&self) -> Option<(f64, String)> {
+    fn fpm_concurrency(&self) -> Option<(f64, String)> {
         let busy = self.sum(POOL_BUSY).or_else(|| {
             // The request for the status page is one of those that are active.
             self.sum(POOL_ACTIVE).map(|(active, metric)| ((active - 1.0).max(0.0), metric))
@@ -34,7 +36,7 @@ impl Builder<'_> {
     }
 
     /// In the database's threads, without the one that answers us.
-    fn in_database(&self) -> Option<(f64, String)> {
+    fn database_concurrency(&self) -> Option<(f64, String)> {
         let running = self.series.mean(DATABASE)?;
         Some(((running - 1.0).max(0.0), DATABASE.to_owned()))
     }
