@@ -4,13 +4,13 @@
 mod sample;
 
 use std::path::PathBuf;
-use webdyno_report::{Paths, html, text};
+use webdyno_report::{ResultPaths, html, text};
 
 fn main() -> std::io::Result<()> {
     let directory = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     std::fs::create_dir_all(&directory)?;
     for (name, view) in sample::all() {
-        std::fs::write(directory.join(format!("{name}.txt")), text(&view, &Paths::default()))?;
+        std::fs::write(directory.join(format!("{name}.txt")), text(&view, &ResultPaths::default()))?;
         std::fs::write(directory.join(format!("{name}.html")), html(&view))?;
     }
     println!("written to {}", directory.display());

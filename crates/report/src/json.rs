@@ -15,14 +15,14 @@ pub fn json(view: &View) -> Result<String> {
         Outcome::Diagnosis(diagnosis) => serde_json::to_string_pretty(diagnosis),
         Outcome::Tune(tune) => serde_json::to_string_pretty(tune),
         Outcome::Observation(observation) => serde_json::to_string_pretty(observation),
-        Outcome::Nothing => return Err(nothing(view)),
+        Outcome::Nothing => return Err(no_result_error(view)),
     };
     rendered
         .map(|text| text + "\n")
         .map_err(|error| UserError::cannot_run(format!("cannot write the {} as json: {error}", view.command)))
 }
 
-fn nothing(view: &View) -> UserError {
+fn no_result_error(view: &View) -> UserError {
     UserError::cannot_run(format!(
         "the `{}` of {} ended before there was anything to report",
         view.command, view.started_at

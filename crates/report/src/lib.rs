@@ -5,31 +5,31 @@
 //! text and HTML share are in `say` and `words`, the way numbers are written in `model::number::human`. The JSON is the schema of
 //! docs/contract.md.
 
+mod change_record;
 mod chapters;
 mod exports;
 mod html;
 mod json;
+mod phrases;
 mod plain;
-mod record;
-mod say;
 mod text;
-mod words;
+mod wording;
 
 pub use chapters::CHAPTERS;
-pub use exports::{Form, csv, hdr, junit};
+pub use exports::{HdrFormat, csv, hdr, junit};
 pub use html::html;
 
+pub use change_record::record;
 pub use json::json;
+pub use phrases::level;
 pub use plain::ascii;
-pub use record::record;
-pub use say::level;
 pub use text::text;
 use webdyno_model::number::human;
 use webdyno_session::view::View;
 
 /// Where the results lie and which commands act on them: the last lines of the text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Paths {
+pub struct ResultPaths {
     /// The run directory.
     pub directory: Option<String>,
     /// The HTML report.
@@ -45,11 +45,11 @@ pub struct Paths {
 /// The command that restores the original configuration; `None` when there is nothing to restore. Quickstart's server
 /// is its own and is gone.
 pub fn rollback(view: &View) -> Option<String> {
-    (may_have_changed(view) && view.command != "quickstart").then(|| record::rollback(view))
+    (may_have_changed_server(view) && view.command != "quickstart").then(|| change_record::rollback(view))
 }
 
 /// Whether this session left changes on the server, or may have.
-fn may_have_changed(view: &View) -> bool {
+fn may_have_changed_server(view: &View) -> bool {
     use webdyno_model::tune::TuneState;
     use webdyno_session::view::{Outcome, SessionEnd};
     match &view.outcome {

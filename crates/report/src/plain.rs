@@ -4,7 +4,7 @@
 //! could rewrite the screen).
 
 /// Blanks and line ends become single blanks, control characters a mark.
-pub(crate) fn clean(text: &str) -> String {
+pub(crate) fn sanitize(text: &str) -> String {
     text.chars()
         .map(|letter| match letter {
             '\n' | '\r' | '\t' => ' ',
@@ -48,7 +48,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 const GAP: &str = "...";
 
 /// The beginning and the end of a text that is longer than so many letters: of names and URLs both ends tell them apart.
-pub(crate) fn shortened(text: &str, width: usize) -> String {
+pub(crate) fn shorten_middle(text: &str, width: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     let Some(kept) = width.checked_sub(GAP.len()).filter(|_| letters.len() > width) else {
         return letters.iter().take(width).collect();
@@ -85,7 +85,7 @@ mod tests {
             (2, "/s"),
             (0, ""),
         ] {
-            assert_eq!(shortened("/shop/articles/1.jpg", width), expected);
+            assert_eq!(shorten_middle("/shop/articles/1.jpg", width), expected);
         }
     }
 
@@ -93,7 +93,7 @@ mod tests {
         // Invariant: nothing is longer than it may be, nor cut where it need not be; and ASCII keeps every width.
         #[test]
         fn widths_hold(text in any::<String>(), width in 0usize..60) {
-            let (short, letters) = (shortened(&text, width), text.chars().count());
+            let (short, letters) = (shorten_middle(&text, width), text.chars().count());
             prop_assert!(short.chars().count() == letters.min(width));
             prop_assert!(letters > width || short == text);
             let plain = ascii(&text);

@@ -8,7 +8,7 @@ use webdyno_analysis::facts::repro_command;
 use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::measurement::statistics;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
-use webdyno_analysis::run_report::levels::MAIN;
+use webdyno_analysis::run_report::host_levels::MAIN;
 use webdyno_model::environment::Environment;
 use webdyno_model::number::{Number, significant};
 use webdyno_model::observation::{
@@ -222,7 +222,7 @@ impl FactSource<'_> {
     /// The command that shows the same figure, run where the figure is read.
     fn repro_command(&self, info: &CollectorInfo, metric: &Metric, instance: Option<&str>) -> String {
         let service = self.service(info, instance);
-        let command = repro_command::filled_in(&metric.reproduce, service, instance);
+        let command = repro_command::with_service_values(&metric.reproduce, service, instance);
         let enters = metric.reproduce.starts_with("nsenter ");
         let elsewhere = service.filter(|service| service.pid != 0 && self.is_in_foreign_namespace());
         match elsewhere.filter(|_| !enters && IN_ITS_NETWORK.contains(&info.name.as_str())) {
@@ -248,7 +248,7 @@ impl FactSource<'_> {
 
     /// Why a metric has no value, and what helps.
     fn reason(&self, info: &CollectorInfo, metric: &Metric, state: &CollectorState) -> MissingSignal {
-        if let Some(lack) = missing::lack_of(self.missing, &info.name, &metric.name) {
+        if let Some(lack) = missing::missing_reason(self.missing, &info.name, &metric.name) {
             return lack.clone();
         }
         let lack = |why: String, how: &str| MissingSignal {

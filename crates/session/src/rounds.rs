@@ -6,7 +6,7 @@ use crate::tuning_target::{LoadMeasurement, TuningTarget};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
-use webdyno_analysis::tuning::planner::{Choice, Policy, Stop, choose};
+use webdyno_analysis::tuning::planner::{NoRemedy, RemedyChoice, TuningPolicy, choose_remedy};
 use webdyno_analysis::tuning::verdict::{Comparison, judge};
 use webdyno_model::change::{ApplyClass, ManagedFile, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::diagnosis::Diagnosis;
@@ -122,16 +122,18 @@ impl Tuning {
         if let Some(why) = self.stop_reason(&diagnosis) {
             return Ok(NextStep::Stop(why));
         }
-        let policy = Policy { allow_restart: self.options.allow_restart || !self.options.apply };
-        let choice = match choose(&diagnosis, &self.tried, policy) {
+        let policy = TuningPolicy { allow_restart: self.options.allow_restart || !self.options.apply };
+        let choice = match choose_remedy(&diagnosis, &self.tried, policy) {
             Ok(choice) => choice,
-            Err(Stop::NoRemedy | Stop::AllTried) if self.restart_refused => {
+            Err(NoRemedy::NoRemedy | NoRemedy::AllTried) if self.restart_refused => {
                 return Ok(NextStep::Stop(StopReason::NeedsRestart));
             }
-            Err(Stop::NoRemedy | Stop::AllTried) if !self.proposed.is_empty() => {
+            Err(NoRemedy::NoRemedy | NoRemedy::AllTried) if !self.proposed.is_empty() => {
                 return Ok(NextStep::Stop(StopReason::Proposed));
             }
-            Err(Stop::NoRemedy | Stop::AllTried) => return Ok(NextStep::Stop(StopReason::NothingHelps)),
+            Err(NoRemedy::NoRemedy | NoRemedy::AllTried) => {
+                return Ok(NextStep::Stop(StopReason::NothingHelps));
+            }
         };
         if self.n >= ROUNDS_MAX || stand.elapsed_us() > self.options.budget_us {
             return Ok(NextStep::Stop(StopReason::OutOfTime));
@@ -208,7 +210,7 @@ impl Tuning {
     fn propose_change(
         &mut self,
         stand: &mut dyn TuningTarget,
-        choice: &Choice,
+        choice: &RemedyChoice,
         plan: &RenderedPlan,
     ) -> Result<NextStep> {
         for ManagedFile { path, by, why } in &plan.managed {
@@ -226,7 +228,7 @@ impl Tuning {
     fn change_and_verify(
         &mut self,
         stand: &mut dyn TuningTarget,
-        choice: &Choice,
+        choice: &RemedyChoice,
         plan: &RenderedPlan,
     ) -> Result<NextStep> {
         self.ordered = true;
@@ -289,7 +291,7 @@ impl Tuning {
         if again && stand.elapsed_us() <= self.options.budget_us { look(stand) } else { Ok(first) }
     }
 
-    fn describe(&self, choice: &Choice, plan: &RenderedPlan) -> Round {
+    fn describe(&self, choice: &RemedyChoice, plan: &RenderedPlan) -> Round {
         Round {
             n: self.n,
             finding: choice.finding.id.clone(),

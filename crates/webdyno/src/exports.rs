@@ -5,7 +5,7 @@ use crate::terminal;
 use std::path::Path;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
-use webdyno_report::Form;
+use webdyno_report::HdrFormat;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::View;
 
@@ -14,7 +14,7 @@ pub fn write(exports: &ExportArgs, recording: &Recording, view: &View) -> Result
     let written = exports.given().map(|(flag, path)| {
         let text = match flag {
             "--csv" => webdyno_report::csv(recording)?,
-            "--hdr" => webdyno_report::hdr(recording, view, form(path))?,
+            "--hdr" => webdyno_report::hdr(recording, view, hdr_format(path))?,
             "--junit" => webdyno_report::junit(view)?,
             _ => webdyno_report::json(view)?,
         };
@@ -25,9 +25,9 @@ pub fn write(exports: &ExportArgs, recording: &Recording, view: &View) -> Result
     written.into_iter().collect()
 }
 
-fn form(path: &Path) -> Form {
+fn hdr_format(path: &Path) -> HdrFormat {
     let is_log = path.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("hlog"));
-    if is_log { Form::Log } else { Form::Percentiles }
+    if is_log { HdrFormat::Log } else { HdrFormat::Percentiles }
 }
 
 /// Whatever happens to it, the recording is whole by then.

@@ -8,7 +8,7 @@ use webdyno_model::error::io_error;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
-use webdyno_report::Paths;
+use webdyno_report::ResultPaths;
 use webdyno_session::live::LiveSession;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
@@ -35,7 +35,7 @@ pub fn finish(
         None => exit_code(&View::of(session.recording())?.outcome, fail_on_fault),
     };
     let recording = session.end(code, error.as_ref())?;
-    let shown = show(&recording, &directory, output);
+    let shown = write_outputs(&recording, &directory, output);
     match error {
         // An interrupted session shows what it has; that it was interrupted is known to who did it.
         Some(error) if error.kind == ErrorKind::Interrupted => shown.map(|()| code),
@@ -56,7 +56,7 @@ pub fn finish_from_disk(
     let failed = error.as_ref().map_or(0, UserError::exit_code);
     session.end(failed, error.as_ref())?;
     let recording = Recording::read(&directory)?;
-    let shown = show(&recording, &directory, output);
+    let shown = write_outputs(&recording, &directory, output);
     match error {
         Some(error) if error.kind == ErrorKind::Interrupted => shown.map(|()| failed),
         Some(error) => Err(error),
@@ -66,9 +66,9 @@ pub fn finish_from_disk(
 
 /// Writes what lies beside the recording, what the flags say for other programs, and the text unless one of these takes
 /// stdout.
-fn show(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<()> {
+fn write_outputs(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<()> {
     let view = View::of(recording)?;
-    write_beside(&view, directory)?;
+    write_reports(&view, directory)?;
     let written = match view.outcome {
         Outcome::Nothing => Ok(()),
         _ => exports::write(&output.exports, recording, &view),
@@ -80,7 +80,7 @@ fn show(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<
 }
 
 /// Writes report.html, and for a session that was to change something its change record, into the run directory.
-pub fn write_beside(view: &View, directory: &Path) -> Result<()> {
+pub fn write_reports(view: &View, directory: &Path) -> Result<()> {
     // First what matters more, on a disk that may be full.
     if let Some(record) = webdyno_report::record(view) {
         write(&directory.join(RECORD), &record)?;
@@ -100,7 +100,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// The last lines of the text: where things lie and what acts on them.
-pub fn paths(view: &View, directory: &Path) -> Paths {
+pub fn paths(view: &View, directory: &Path) -> ResultPaths {
     let state = match &view.outcome {
         Outcome::Tune(tune) => Some(tune.state),
         _ => None,
@@ -108,7 +108,7 @@ pub fn paths(view: &View, directory: &Path) -> Paths {
     // The private Apache of the quickstart is gone: there is nothing to roll back or to apply.
     let lasting = view.command == "tune";
     let inside = |name: &str| directory.join(name).display().to_string();
-    Paths {
+    ResultPaths {
         directory: Some(directory.display().to_string()),
         html: Some(inside(HTML)),
         record: webdyno_report::record(view).map(|_| inside(RECORD)),
@@ -120,19 +120,19 @@ pub fn paths(view: &View, directory: &Path) -> Paths {
 /// The exit code that an outcome deserves.
 pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
     let met = match outcome {
-        Outcome::Run(run) => run_is_good(run),
+        Outcome::Run(run) => is_run_successful(run),
         Outcome::Diagnosis(diagnosis) => {
             let sound = diagnosis.bottleneck == LimitId::Healthy;
-            (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(run_is_good)
+            (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(is_run_successful)
         }
-        Outcome::Tune(tune) => tune_is_good(tune),
+        Outcome::Tune(tune) => is_tune_successful(tune),
         Outcome::Observation(_) => true,
         Outcome::Nothing => false,
     };
     if met { 0 } else { NOT_MET }
 }
 
-fn run_is_good(run: &RunReport) -> bool {
+fn is_run_successful(run: &RunReport) -> bool {
     // Of pages that all lack a part, nobody has seen one.
     let pages_fail = run.pages.as_ref().is_some_and(|pages| pages.completed == 0 && pages.failed > 0);
     // Nor has anybody done what such sessions do.
@@ -145,7 +145,7 @@ fn run_is_good(run: &RunReport) -> bool {
 }
 
 /// A session that only plans has no goal to meet yet; `max` is done when it ended.
-fn tune_is_good(tune: &TuneReport) -> bool {
+fn is_tune_successful(tune: &TuneReport) -> bool {
     let believable = tune.best.client.valid && tune.best.requests.completed > 0 && tune.best.brake.is_none();
     let goal = tune.goal == Goal::Max || tune.goal_met;
     let objectives = tune.best.objectives.iter().all(|objective| objective.met);
@@ -153,7 +153,7 @@ fn tune_is_good(tune: &TuneReport) -> bool {
 }
 
 /// What a session without any result says.
-pub fn nothing(directory: &Path) -> UserError {
+pub fn no_result_error(directory: &Path) -> UserError {
     UserError::cannot_run(format!("{} holds no load and no observation", directory.display()))
         .hint("the session ended before anything was measured")
 }

@@ -6,13 +6,13 @@ mod exports;
 mod finish;
 mod helpers;
 mod measuring;
-mod moment;
+mod observe_view;
 mod output;
-mod place;
 mod process;
 mod progress;
+mod run_directory;
 mod terminal;
-mod watching;
+mod time_window;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -22,13 +22,13 @@ use webdyno_model::Result;
 fn main() -> ExitCode {
     webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
     let command = Cli::parse().command;
-    let begins_a_session = command.needs_the_original();
-    let ended = commands::rollback::put_back_first(&command).and_then(|()| run(command));
+    let begins_a_session = command.needs_reverted_server();
+    let ended = commands::rollback::revert_interrupted_before(&command).and_then(|()| run(command));
     if begins_a_session && ended != Ok(0) {
-        commands::rollback::put_back_after();
+        commands::rollback::revert_interrupted_after();
     }
     let code = ended.unwrap_or_else(|error| {
-        terminal::tell_error(&error);
+        terminal::print_error(&error);
         error.exit_code()
     });
     ExitCode::from(code)

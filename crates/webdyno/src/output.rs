@@ -28,9 +28,9 @@ pub fn check(command: &Command) -> Result<()> {
 fn check_files(exports: &ExportArgs, html: Option<&Path>, out: Option<&Path>) -> Result<()> {
     let files: Vec<(&str, &Path)> = exports.given().chain(html.map(|path| ("--html", path))).collect();
     for (index, (flag, path)) in files.iter().enumerate() {
-        let same = |(_, other): &&(&str, &Path)| is_same(path, other);
+        let same = |(_, other): &&(&str, &Path)| is_same_file(path, other);
         if let Some((other, _)) = files[..index].iter().find(same) {
-            return Err(both_go_to(other, flag, path));
+            return Err(same_file_error(other, flag, path));
         }
         if is_stdout(path) {
             continue;
@@ -43,20 +43,20 @@ fn check_files(exports: &ExportArgs, html: Option<&Path>, out: Option<&Path>) ->
             .hint(format!("give another name than {RECORDING}")));
         }
         if !is_inside(path, out) {
-            try_to_write(flag, path)?;
+            check_writable(flag, path)?;
         }
     }
     Ok(())
 }
 
 /// A pipe or a device (/dev/null) may take several.
-fn is_same(path: &Path, other: &Path) -> bool {
+fn is_same_file(path: &Path, other: &Path) -> bool {
     let whole = |path: &Path| fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok();
     let is_file = fs::metadata(path).map_or(true, |found| found.is_file());
     is_file && (path == other || (!is_stdout(path) && !is_stdout(other) && whole(path) == whole(other)))
 }
 
-fn both_go_to(first: &str, second: &str, path: &Path) -> UserError {
+fn same_file_error(first: &str, second: &str, path: &Path) -> UserError {
     let (place, hint) = match is_stdout(path) {
         true => ("stdout".to_owned(), "only one of them can be `-`: give the other one a file"),
         false => (path.display().to_string(), "give each its own file"),
@@ -71,13 +71,17 @@ fn is_inside(path: &Path, run_directory: Option<&Path>) -> bool {
     absolute(path).zip(directory).is_some_and(|(path, directory)| path.starts_with(directory))
 }
 
-fn try_to_write(flag: &str, path: &Path) -> Result<()> {
+fn check_writable(flag: &str, path: &Path) -> Result<()> {
     let found = fs::metadata(path);
     // Opening a pipe or a device may wait for somebody, or do something.
     if found.as_ref().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return Ok(());
     }
-    OpenOptions::new().append(true).create(true).open(path).map_err(|error| told(flag, path, &error))?;
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| write_error(flag, path, &error))?;
     match found {
         // What was made for the check goes again. Through a dangling link it would be another file than the link.
         Err(_) => {
@@ -88,7 +92,7 @@ fn try_to_write(flag: &str, path: &Path) -> Result<()> {
     }
 }
 
-fn told(flag: &str, path: &Path, error: &io::Error) -> UserError {
+fn write_error(flag: &str, path: &Path, error: &io::Error) -> UserError {
     let told = io_error("write", path.display(), error);
     match told.hint {
         Some(_) => told,

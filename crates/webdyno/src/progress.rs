@@ -19,7 +19,7 @@ const CHANGE_S: f64 = 3.0;
 
 /// How the time left is estimated.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct ProgressPlan {
     /// Seconds that each load measures, or lasts.
     pub measure_s: f64,
     /// Whether loads settle first.
@@ -29,11 +29,11 @@ pub struct Pace {
 }
 
 /// A watcher that writes progress, as the output flags ask for it.
-pub fn watcher(output: &OutputArgs, pace: Pace) -> EventObserver {
+pub fn observer(output: &OutputArgs, pace: ProgressPlan) -> EventObserver {
     if output.quiet {
         return Box::new(|_| {});
     }
-    let rewrite = terminal::is_watched() && !output.no_tui && !output.verbose;
+    let rewrite = terminal::is_stderr_terminal() && !output.no_tui && !output.verbose;
     let every_s = if rewrite || output.verbose { 1 } else { LINE_EVERY_S };
     let mut progress = Progress::new(pace);
     Box::new(move |event| {
@@ -55,7 +55,7 @@ fn write(line: &str, rewrite: bool, passing: bool) {
 }
 
 struct Progress {
-    pace: Pace,
+    pace: ProgressPlan,
     doing: String,
     left_s: f64,
     began_us: u64,
@@ -69,7 +69,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(pace: Pace) -> Self {
+    fn new(pace: ProgressPlan) -> Self {
         let doing = String::new();
         let (requests, rate_per_s) = (None, None);
         Self { pace, doing, left_s: 0.0, began_us: 0, written_s: None, requests, rate_per_s, ended: 0 }
@@ -87,7 +87,7 @@ impl Progress {
                     (Arrival::Open { rate_per_s, .. }, None) => Some(rate_per_s),
                     _ => None,
                 };
-                Some(self.told(event.t_us, &crowd(workload)))
+                Some(self.progress_line(event.t_us, &concurrency_text(workload)))
             }
             EventBody::Interval { interval, .. } => {
                 self.ended += interval.completed + interval.failed;
@@ -96,7 +96,7 @@ impl Progress {
                     return None;
                 }
                 self.written_s = Some(second);
-                Some(self.told(event.t_us, &ended(interval)))
+                Some(self.progress_line(event.t_us, &ended_text(interval)))
             }
             EventBody::Planned { n, finding, changes, .. } => {
                 let change = |change: &webdyno_model::change::Change| {
@@ -138,13 +138,14 @@ impl Progress {
         }
     }
 
-    fn told(&self, t_us: u64, what: &str) -> String {
-        let left = self.left_s(t_us).map_or(String::new(), |left_s| format!("; about {left_s:.0} s left"));
+    fn progress_line(&self, t_us: u64, what: &str) -> String {
+        let left =
+            self.remaining_s(t_us).map_or(String::new(), |left_s| format!("; about {left_s:.0} s left"));
         format!("{:4.0} s  {}: {what}{left}", t_us as f64 / 1e6, self.doing)
     }
 
     /// Seconds left; `None` where nothing tells that yet.
-    fn left_s(&self, t_us: u64) -> Option<f64> {
+    fn remaining_s(&self, t_us: u64) -> Option<f64> {
         let lasted_s = t_us.saturating_sub(self.began_us) as f64 / 1e6;
         let Some(requests) = self.requests else {
             return Some((self.left_s - lasted_s).max(1.0));
@@ -156,7 +157,7 @@ impl Progress {
 }
 
 /// How many there are at most: `50 connections`, `400 users`.
-fn crowd(workload: &Workload) -> String {
+fn concurrency_text(workload: &Workload) -> String {
     match (&workload.visits, workload.arrival) {
         (Some(visits), Arrival::Closed) => format!("{} users", visits.users),
         _ => format!("{} connections", workload.connections),
@@ -164,19 +165,19 @@ fn crowd(workload: &Workload) -> String {
 }
 
 /// What ended in an interval: pages, where there are some, and answers.
-fn ended(interval: &Interval) -> String {
+fn ended_text(interval: &Interval) -> String {
     let failed = |failed: u64| if failed > 0 { format!(", {failed} failed") } else { String::new() };
     match &interval.pages {
         Some(pages) if interval.length_us >= 900_000 => {
             let rate = pages.completed as f64 * 1e6 / interval.length_us as f64;
-            format!("{rate:.0} pages/s{}, {}", failed(pages.failed), answers(interval))
+            format!("{rate:.0} pages/s{}, {}", failed(pages.failed), response_rate_text(interval))
         }
-        _ => answers(interval) + &failed(interval.failed),
+        _ => response_rate_text(interval) + &failed(interval.failed),
     }
 }
 
 /// The rate of a second; of a part of one the answers themselves, as its rate would be of next to nothing.
-fn answers(interval: &Interval) -> String {
+fn response_rate_text(interval: &Interval) -> String {
     match (interval.completed, interval.length_us) {
         (1, ..900_000) => "1 good answer".into(),
         (completed, ..900_000) => format!("{completed} good answers"),
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn every_line_says_what_is_left() {
-        let pace = Pace { measure_s: 10.0, settles: true, changes: true };
+        let pace = ProgressPlan { measure_s: 10.0, settles: true, changes: true };
         let mut progress = Progress::new(pace);
         (progress.doing, progress.left_s) = progress.load(Purpose::Baseline);
         assert_eq!(
@@ -221,18 +222,18 @@ mod tests {
             (pages(2), "40 pages/s, 2 failed, 800 good answers/s"),
             (None, "800 good answers/s, 3 failed"),
         ] {
-            assert_eq!(ended(&Interval { pages, ..second.clone() }), expected);
+            assert_eq!(ended_text(&Interval { pages, ..second.clone() }), expected);
         }
         let visits = Some(Box::new(Visits { users: 400, ..Visits::default() }));
         let mut workload = Workload { visits, ..Workload::default() };
-        assert_eq!(crowd(&workload), "400 users");
+        assert_eq!(concurrency_text(&workload), "400 users");
         workload.arrival = Arrival::Open { rate_per_s: 5.0, poisson: false };
-        assert_eq!(crowd(&workload), "50 connections");
+        assert_eq!(concurrency_text(&workload), "50 connections");
     }
 
     #[test]
     fn a_number_of_requests_tells_what_is_left() {
-        let pace = Pace { measure_s: 1.0, settles: false, changes: false };
+        let pace = ProgressPlan { measure_s: 1.0, settles: false, changes: false };
         let begun = |arrival: Arrival| {
             let stop = Stop { duration_us: None, requests: Some(7500) };
             let workload = Workload { arrival, stop, ..Workload::default() };
@@ -255,6 +256,9 @@ mod tests {
         let line = progress.line(&interval(3_000_000), 1).unwrap();
         assert!(line.ends_with("750 good answers/s"), "{line}");
         let one = |completed| Interval { length_us: 78, completed, ..Interval::default() };
-        assert_eq!((answers(&one(1)), answers(&one(2))), ("1 good answer".into(), "2 good answers".into()));
+        assert_eq!(
+            (response_rate_text(&one(1)), response_rate_text(&one(2))),
+            ("1 good answer".into(), "2 good answers".into())
+        );
     }
 }

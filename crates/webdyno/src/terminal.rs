@@ -33,20 +33,20 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 /// Writes one line to stderr.
-pub fn tell(line: &str) {
+pub fn print_status(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// An error in one line, and its hint in the next.
-pub fn tell_error(error: &UserError) {
-    tell(&format!("webdyno: {}", error.message));
+pub fn print_error(error: &UserError) {
+    print_status(&format!("webdyno: {}", error.message));
     if let Some(hint) = &error.hint {
-        tell(&format!("  hint: {hint}"));
+        print_status(&format!("  hint: {hint}"));
     }
 }
 
 /// Whether somebody watches stderr.
-pub fn is_watched() -> bool {
+pub fn is_stderr_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 

@@ -13,7 +13,7 @@ pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
     let facts = facts::facts(measurement, None)?;
     let mut findings = config_findings(&facts);
     if findings.is_empty() {
-        findings.push(sound());
+        findings.push(no_config_findings());
     }
     Ok(Diagnosis {
         schema: CHECK_SCHEMA.into(),
@@ -34,7 +34,7 @@ pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
 /// How sure it is that what was read contradicts nothing: what was not read is listed beside it.
 const CONFIDENCE: f64 = 0.7;
 
-fn sound() -> Finding {
+fn no_config_findings() -> Finding {
     Finding {
         id: LimitId::Healthy.into(),
         summary: "Nothing was found to mend: no settings contradict each other, and memory and tables hold what they allow, \

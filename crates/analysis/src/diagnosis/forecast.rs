@@ -5,7 +5,7 @@
 
 use crate::diagnosis::next_limit;
 use crate::facts::{FactId, Facts};
-use crate::limits::{Gain, LimitId, by_id};
+use crate::limits::{LimitGain, LimitId, by_id};
 use crate::resources::time_breakdown::accept_queue_wait_us;
 use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::number::significant;
@@ -22,11 +22,11 @@ const LEAST_US: f64 = 1.0;
 const GAINED_FRACTION: [f64; 2] = [0.5, 0.9];
 
 /// Completes the best remedy of the first finding: with what is expected where nothing is, and never past the next limit.
-pub(crate) fn complete(facts: &Facts, finding: &mut Finding) {
+pub(crate) fn complete_remedy(facts: &Facts, finding: &mut Finding) {
     let id = finding.id.clone();
     let Some(remedy) = finding.remedies.first_mut() else { return };
     remedy.predicted = match remedy.predicted.take() {
-        Some(predicted) => Some(bounded(facts, &id, predicted)),
+        Some(predicted) => Some(bounded_by_next_limit(facts, &id, predicted)),
         None => of(facts, &id),
     };
 }
@@ -36,44 +36,45 @@ fn of(facts: &Facts, id: &str) -> Option<Predicted> {
     let rate = facts.value(FactId::rate).filter(|_| facts.loaded)?;
     let gain = by_id(id)?.gain?;
     let offered = facts.value(FactId::offered_rate);
-    if let Some(offered) = offered.filter(|offered| *offered > rate && gain == Gain::Cost) {
+    if let Some(offered) = offered.filter(|offered| *offered > rate && gain == LimitGain::Cost) {
         let [least, likely] = GAINED_FRACTION.map(|share| significant(rate + share * (offered - rate), 3));
         return Some(Predicted { rate: likely, ci95: [least, significant(offered, 3)] });
     }
-    (gain != Gain::Cost).then_some(())?;
-    let asked = offered.or_else(|| by_users(facts, gain))?;
+    (gain != LimitGain::Cost).then_some(())?;
+    let asked = offered.or_else(|| rate_by_users(facts, gain))?;
     let most = offered.unwrap_or(f64::INFINITY);
     let at = |error: f64| significant((asked * (1.0 + error)).min(most), 3);
     let told = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
-    Some(bounded(facts, id, told)).filter(|told| told.rate > rate)
+    Some(bounded_by_next_limit(facts, id, told)).filter(|told| told.rate > rate)
 }
 
 /// What users ask for when nobody waits for what is lifted.
-fn by_users(facts: &Facts, gain: Gain) -> Option<f64> {
+fn rate_by_users(facts: &Facts, gain: LimitGain) -> Option<f64> {
     let (users, in_flight) = (facts.value(FactId::users)?, facts.value(FactId::in_flight_mean)?);
     // Who has several requests at once asks in another way, and a page that fails is left without its parts.
     let fails = facts.value(FactId::pages_failed_per_s).is_some_and(|failed| failed > 0.0);
     (!fails).then_some(())?;
     let thinking = Some(users - in_flight).filter(|thinking| *thinking >= -0.02 * users - 1.0)?.max(0.0);
     let think_us = thinking / facts.ended_per_s()? * 1e6;
-    Some(users * 1e6 / (think_us + left_us(facts, gain)?))
+    Some(users * 1e6 / (think_us + remaining_response_time_us(facts, gain)?))
 }
 
 /// What is left of the response time: the least of what is known of it, as each may hold something else that queued. The
 /// fast tenth of the answers; what lies between the request and the answer; and what workers hold.
-fn left_us(facts: &Facts, gain: Gain) -> Option<f64> {
+fn remaining_response_time_us(facts: &Facts, gain: LimitGain) -> Option<f64> {
     let mean = facts.value(FactId::response_time_mean_us)?;
     let quick = facts.value(FactId::response_time_excess_us).map(|excess| (mean - excess).max(LEAST_US));
     let served = facts.value(FactId::service_time_mean_us).zip(accept_queue_wait_us(facts));
     let served = served.map(|(served, waits)| (served - waits).max(LEAST_US));
     let few_failed = facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX);
-    let held = facts.value(FactId::worker_time_mean_us).filter(|_| few_failed && gain != Gain::SlowClients);
+    let held =
+        facts.value(FactId::worker_time_mean_us).filter(|_| few_failed && gain != LimitGain::SlowClients);
     [quick, served, held].into_iter().flatten().filter(|us| *us > 0.0).reduce(f64::min)
 }
 
 /// No more than what binds next, where that is known and more than today's rate. A table of connections binds only after
 /// minutes.
-fn bounded(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
+fn bounded_by_next_limit(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
     let rate = facts.value(FactId::rate).unwrap_or(0.0);
     let next = next_limit::after(facts, id).filter(|next| next.id != LimitId::ConntrackFull);
     let next = next.and_then(|next| next.rate).filter(|next| *next < predicted.rate && *next > rate);
@@ -161,7 +162,7 @@ mod tests {
         );
         let before = Some(Predicted { rate: 500.0, ci95: [400.0, 600.0] });
         finding.remedies = vec![webdyno_model::diagnosis::Remedy { predicted: before, ..remedy }];
-        complete(&facts(&[&CLOSED[..], &workers[..]].concat(), &[]), &mut finding);
+        complete_remedy(&facts(&[&CLOSED[..], &workers[..]].concat(), &[]), &mut finding);
         assert_eq!(finding.remedies[0].predicted, Some(Predicted { rate: 80.0, ci95: [64.0, 96.0] }));
     }
 }

@@ -2,7 +2,7 @@
 //! silent.
 
 use crate::measurement::Measurement;
-use crate::measurement::silence::{CADENCE_S_MAX, cadence_s, is_late, times};
+use crate::measurement::silent_collectors::{CADENCE_S_MAX, cadence_s, is_late, times};
 use crate::wording::format_number;
 use webdyno_model::sample::{MissingSignal, Sample};
 
@@ -21,7 +21,7 @@ pub fn missing(measurement: &Measurement) -> Vec<MissingSignal> {
     }
     for collector in &measurement.collectors {
         let named = all.iter().any(|missing| is_of(&missing.signal, &collector.name));
-        if let Some((why, how)) = silence(measurement, &collector.name).filter(|_| !named) {
+        if let Some((why, how)) = silence_reason(measurement, &collector.name).filter(|_| !named) {
             all.push(MissingSignal { signal: collector.name.clone(), why, how_to_enable: how.into() });
         }
     }
@@ -35,26 +35,30 @@ fn is_of(signal: &str, collector: &str) -> bool {
 }
 
 /// Why a metric of a collector has no value, as the most telling of these signals says; `None` when none is about it.
-pub fn lack_of<'a>(missing: &'a [MissingSignal], collector: &str, metric: &str) -> Option<&'a MissingSignal> {
+pub fn missing_reason<'a>(
+    missing: &'a [MissingSignal],
+    collector: &str,
+    metric: &str,
+) -> Option<&'a MissingSignal> {
     let is_about = |signal: &str| {
         is_of(signal, collector)
             || metric == signal
             || metric.strip_prefix(signal).is_some_and(|rest| rest.starts_with(['.', '_']))
-            || beside_the_star(metric, signal)
+            || matches_template(metric, signal)
     };
     // The whole name says more than its beginning.
     missing.iter().filter(|missing| is_about(&missing.signal)).max_by_key(|missing| missing.signal.len())
 }
 
 /// Whether a signal names one of several: `php_fpm.www.status` of `php_fpm.*.active_count`.
-fn beside_the_star(metric: &str, signal: &str) -> bool {
+fn matches_template(metric: &str, signal: &str) -> bool {
     metric
         .split_once('*')
         .is_some_and(|(before, _)| signal.strip_prefix(before).is_some_and(|rest| !rest.is_empty()))
 }
 
 /// Why a collector's signals are missing, and what helps; `None` when it spoke to the end.
-fn silence(measurement: &Measurement, name: &str) -> Option<(String, &'static str)> {
+fn silence_reason(measurement: &Measurement, name: &str) -> Option<(String, &'static str)> {
     const MESSAGE: &str = "see the message; some signals need root";
     const AGAIN: &str = "measure again; if it stays so, see whether the agent on the server runs to the end";
     let times = times(measurement, name);
@@ -79,7 +83,7 @@ fn readings<'a>(measurement: &'a Measurement, name: &'a str) -> impl Iterator<It
 mod tests {
     use super::*;
     use crate::facts::testing::sample;
-    use crate::measurement::silence::all_stopped;
+    use crate::measurement::silent_collectors::all_stopped;
     use webdyno_model::sample::CollectorInfo;
 
     /// A measurement of this length, with the readings of collectors at these times; `lost` never spoke.
@@ -145,7 +149,7 @@ mod tests {
             ("nic", "nic.*.speed_bits_per_s", Some("nic.eth0.speed")),
             ("cpu", "cpu.idle_s", None),
         ] {
-            let found = lack_of(&all, collector, metric).map(|missing| missing.signal.as_str());
+            let found = missing_reason(&all, collector, metric).map(|missing| missing.signal.as_str());
             assert_eq!(found, signal, "{metric}");
         }
     }

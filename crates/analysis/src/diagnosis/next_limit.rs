@@ -24,7 +24,7 @@ pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
     }
     let all = resource_ceilings(&after);
     let next = |late: bool| {
-        let those = all.iter().filter(move |one| is_passed(facts, one) == late);
+        let those = all.iter().filter(move |one| is_already_exceeded(facts, one) == late);
         let rates =
             those.filter_map(|one| Some((one, remaining_limit(one, first)?, one.ceiling.binds_at_rate?)));
         rates.min_by(|a, b| a.2.total_cmp(&b.2))
@@ -32,13 +32,13 @@ pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
     let (at_once, late) = (next(false), next(true));
     // By how much the rate can rise until something else stops it.
     let times = at_once.zip(rate(facts)).map_or(f64::INFINITY, |((_, _, then), now)| then / now);
-    let fills = |one: &ResourceCeiling| one.fills.is_some_and(|fills| fills.is_filled_by(times));
+    let fills = |one: &ResourceCeiling| one.fills.is_some_and(|fills| fills.fills_at(times));
     let (_, id, rate) = late.filter(|(one, ..)| fills(one)).or(at_once).or(late)?;
     Some(NextLimit { id: id.into(), rate: Some(rate) })
 }
 
 /// Whether more is served than a table can take for long, which is not full yet: it binds by time, and not by a rate.
-fn is_passed(facts: &Facts, one: &ResourceCeiling) -> bool {
+fn is_already_exceeded(facts: &Facts, one: &ResourceCeiling) -> bool {
     let passed = one.ceiling.binds_at_rate.zip(rate(facts)).is_some_and(|(binds, now)| now >= binds);
     passed && one.fills.is_some_and(|fills| fills.entries < fills.max)
 }

@@ -24,17 +24,17 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     if found.is_empty() {
         found.extend((LimitId::Unknown.limit().check)(facts));
     }
-    let of_server = found.iter_mut().filter(|finding| !spoils(finding));
+    let of_server = found.iter_mut().filter(|finding| !invalidates_run(finding));
     for finding in of_server.filter(|_| facts.readings_stopped) {
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
     let mut ranked = ranked(found, memory_evidence::is_proven(facts));
     errors_first(facts, &mut ranked);
-    doubt_symptoms(&mut ranked);
-    if let Some(first) = ranked.first_mut().filter(|first| !spoils(first)) {
-        forecast::complete(facts, first);
+    lower_symptom_confidence(&mut ranked);
+    if let Some(first) = ranked.first_mut().filter(|first| !invalidates_run(first)) {
+        forecast::complete_remedy(facts, first);
     }
-    setting_source::cite_sources(facts, &mut ranked);
+    setting_source::add_sources(facts, &mut ranked);
     ranked
 }
 
@@ -51,7 +51,7 @@ fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
             && finding.confidence >= ERRORS_CONFIDENCE_MIN
     };
     let spoiled = ranked.first().is_some_and(|first| first.id == LimitId::GeneratorSaturated);
-    if !spoiled || !concurrency::answers_errors(facts) {
+    if !spoiled || !concurrency::is_mostly_errors(facts) {
         return;
     }
     match ranked.iter().position(is_cause) {
@@ -61,14 +61,14 @@ fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
 }
 
 /// Whether the figures of the run cannot be believed by it.
-fn spoils(finding: &Finding) -> bool {
+fn invalidates_run(finding: &Finding) -> bool {
     limits::by_id(&finding.id).is_some_and(|limit| limit.invalidates_run)
 }
 
 /// What decides the place of a finding: how sure it is, and how much of the lost time it explains.
 pub(crate) fn weight(finding: &Finding) -> f64 {
     match finding.explains_fraction {
-        _ if spoils(finding) => f64::INFINITY,
+        _ if invalidates_run(finding) => f64::INFINITY,
         Some(share) => finding.confidence * (0.5 + share / 2.0),
         // What cannot tell its share is taken at its word: half of it.
         None => finding.confidence * 0.75,
@@ -113,7 +113,7 @@ const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
 
 /// A finding in front of one that would bring it about, if only that were proven, is half sure; and so is one that stands
 /// behind a proven one that does: what is left of it shows when that is mended.
-fn doubt_symptoms(found: &mut [Finding]) {
+fn lower_symptom_confidence(found: &mut [Finding]) {
     let causes: Vec<(usize, &Limit, bool)> = found
         .iter()
         .enumerate()
@@ -256,7 +256,7 @@ mod tests {
         {
             let found = vec![finding("cpu-saturated", 0.9), finding("log-verbosity", cause)];
             let mut ranked = ranked(found, false);
-            doubt_symptoms(&mut ranked);
+            lower_symptom_confidence(&mut ranked);
             assert_eq!(ranked[0].id, first);
             let symptom = ranked.iter().find(|finding| finding.id == "cpu-saturated").unwrap();
             assert_eq!(symptom.confidence, seen, "{cause}");

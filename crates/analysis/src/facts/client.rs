@@ -1,6 +1,6 @@
 //! Facts of the load engine: what was asked of the server, and what came back.
 
-use super::{Builder, FactId, repro_command};
+use super::{FactBuilder, FactId, repro_command};
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
 use webdyno_model::Result;
@@ -25,7 +25,7 @@ fact_table! {
     "bytes": received_bytes_per_request;
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     pub(super) fn client(&mut self, measurement: &Measurement, run: &RunReport) -> Result<()> {
         let queueing = queueing(measurement)?;
         let ended = (run.requests.completed + run.requests.failed) as f64;
@@ -36,12 +36,15 @@ impl Builder<'_> {
             (FactId::ended_per_s, per_s(ended)),
             (FactId::rate_ci95_fraction, relative_ci95(&measurement.measured_rates())),
             (FactId::failed_fraction, (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
-            (FactId::bad_gateway_fraction, (ended > 0.0).then(|| answers(run, &BAD_GATEWAY) / ended)),
-            (FactId::forbidden_fraction, (ended > 0.0).then(|| answers(run, &["403"]) / ended)),
-            (FactId::request_timeout_fraction, (ended > 0.0).then(|| answers(run, &["408"]) / ended)),
-            (FactId::too_many_requests_fraction, (ended > 0.0).then(|| answers(run, &["429"]) / ended)),
-            (FactId::unavailable_fraction, (ended > 0.0).then(|| answers(run, &["503"]) / ended)),
-            (FactId::server_error_fraction, (ended > 0.0).then(|| answers(run, &["500"]) / ended)),
+            (FactId::bad_gateway_fraction, (ended > 0.0).then(|| response_count(run, &BAD_GATEWAY) / ended)),
+            (FactId::forbidden_fraction, (ended > 0.0).then(|| response_count(run, &["403"]) / ended)),
+            (FactId::request_timeout_fraction, (ended > 0.0).then(|| response_count(run, &["408"]) / ended)),
+            (
+                FactId::too_many_requests_fraction,
+                (ended > 0.0).then(|| response_count(run, &["429"]) / ended),
+            ),
+            (FactId::unavailable_fraction, (ended > 0.0).then(|| response_count(run, &["503"]) / ended)),
+            (FactId::server_error_fraction, (ended > 0.0).then(|| response_count(run, &["500"]) / ended)),
             (FactId::response_time_mean_us, run.response_time_us.mean),
             (FactId::response_time_p99_us, run.response_time_us.p99.map(|us| us as f64)),
             (FactId::response_time_inflation, queueing.map(|queueing| queueing.ratio)),
@@ -65,7 +68,7 @@ impl Builder<'_> {
             (FactId::round_trip_min_us, run.tcp.round_trip_min_us.map(|us| us as f64)),
             (FactId::received_bytes_per_request, (ended > 0.0).then(|| run.bytes.received as f64 / ended)),
         ];
-        for (name, value) in facts.into_iter().chain(asked(measurement)) {
+        for (name, value) in facts.into_iter().chain(requested_load(measurement)) {
             self.add_client(measurement, name, value);
         }
         self.connections(measurement, run);
@@ -73,7 +76,7 @@ impl Builder<'_> {
     }
 
     /// Whether no request that was due waited for one of the generator's own connections.
-    pub(super) fn none_waits_in_generator(&self) -> bool {
+    pub(super) fn has_no_generator_queue(&self) -> bool {
         let waiting = self.facts.get(&FactId::waiting_in_generator_mean);
         waiting.is_none_or(|fact| fact.value < WAITING_MIN)
     }
@@ -91,16 +94,16 @@ const WAITING_MIN: f64 = 0.5;
 /// What a proxy answers when what stands behind it does not.
 const BAD_GATEWAY: [&str; 2] = ["502", "503"];
 
-fn answers(run: &RunReport, status: &[&str]) -> f64 {
+fn response_count(run: &RunReport, status: &[&str]) -> f64 {
     status.iter().filter_map(|status| run.status.get(*status)).sum::<u64>() as f64
 }
 
-type Row = (FactId, Option<f64>);
+type ClientRow = (FactId, Option<f64>);
 
 /// What the load asked for. In open arrival requests that are due wait in the generator while all its connections are
 /// in use; the engine counts them as in flight, without bound. They are told apart here, so that what is in flight is
 /// what the server could have: never more than one request per connection.
-fn asked(measurement: &Measurement) -> Vec<Row> {
+fn requested_load(measurement: &Measurement) -> Vec<ClientRow> {
     let sums = measurement.measured().fold((0u64, 0u64, 0u64), |sums, interval| {
         (sums.0 + interval.length_us, sums.1 + interval.in_flight_us, sums.2 + interval.started)
     });
@@ -140,7 +143,7 @@ pub(super) fn relative_ci95(rates: &[f64]) -> Option<f64> {
 
 /// How much longer answers took than they can.
 #[derive(Clone, Copy)]
-struct Queueing {
+struct QueueingDelay {
     /// The mean response time as a multiple of the fast tenth of each request's own answers: about one to two where
     /// nothing queues, more where requests wait for something.
     ratio: f64,
@@ -173,7 +176,7 @@ fn drift(measurement: &Measurement) -> Result<Option<f64>> {
 }
 
 /// Requests are told apart by name, so that a mix of quick and slow pages is not taken for queueing.
-fn queueing(measurement: &Measurement) -> Result<Option<Queueing>> {
+fn queueing(measurement: &Measurement) -> Result<Option<QueueingDelay>> {
     let named = crate::run_report::named_times(measurement)?;
     let mut groups: Vec<_> = named.into_values().map(|(_, _, times)| times).collect();
     if groups.is_empty() {
@@ -187,7 +190,7 @@ fn queueing(measurement: &Measurement) -> Result<Option<Queueing>> {
             count += times.count() as f64;
         }
     }
-    let queueing = Queueing { ratio: all / quickest, excess_us: (all - quickest) / count };
+    let queueing = QueueingDelay { ratio: all / quickest, excess_us: (all - quickest) / count };
     Ok((quickest > 0.0).then_some(queueing))
 }
 

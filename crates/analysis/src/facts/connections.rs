@@ -1,6 +1,6 @@
 //! Facts of the way to the server and back, as the load engine saw it: connecting, lost packets, bytes.
 
-use super::{Builder, FactId};
+use super::{FactBuilder, FactId};
 use crate::measurement::Measurement;
 use crate::measurement::statistics;
 use webdyno_model::distribution::Dist;
@@ -16,7 +16,7 @@ fact_table! {
     "bytes": received_bytes_per_answer;
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     pub(super) fn connections(&mut self, measurement: &Measurement, run: &RunReport) {
         let opened = run.connections.opened as f64;
         let timeouts = run.errors.connect_timeout as f64;
@@ -37,7 +37,7 @@ impl Builder<'_> {
             (FactId::connection_attempts_per_s, attempts_per_s(measurement, run)),
             (FactId::received_bytes_per_s, per_s(run.bytes.received)),
             (FactId::received_bytes_per_answer, per_answer),
-            (FactId::received_spread_fraction, spread(measurement)),
+            (FactId::received_spread_fraction, relative_deviation(measurement)),
             (FactId::receiving_fraction, receiving(run)),
             (FactId::round_trip_mean_us, run.round_trip_us.mean),
             (FactId::round_trip_p90_us, run.round_trip_us.p90.map(|us| us as f64)),
@@ -97,7 +97,7 @@ fn attempts_per_s(measurement: &Measurement, run: &RunReport) -> Option<f64> {
 }
 
 /// How much the bytes of a second differ from those of another: the standard deviation as a share of the mean.
-fn spread(measurement: &Measurement) -> Option<f64> {
+fn relative_deviation(measurement: &Measurement) -> Option<f64> {
     let whole = measurement.measured().filter(|interval| interval.length_us >= 900_000);
     let rates: Vec<f64> =
         whole.map(|second| second.bytes_received as f64 * 1e6 / second.length_us as f64).collect();

@@ -2,43 +2,43 @@
 //!
 //! Sources: the collectors `mariadb`, `process` and `apache_log` (docs/metrics.md).
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 
 fact_table! {
-    (db_cpu_cores, "cores", "process.mariadb.cpu_s", From::Rate(1.0)),
-    (db_connections_limit, "connections", "mariadb.connections_limit_count", From::Latest),
-    (db_connections_used_max, "connections", "mariadb.connections_used_max_count", From::Latest),
-    (db_connections_mean, "connections", "mariadb.threads_connected_count", From::Mean),
-    (db_connections_max, "connections", "mariadb.threads_connected_count", From::Max),
-    (db_connections_per_s, "connections/s", "mariadb.connections_attempted_count", From::Rate(1.0)),
-    (db_connections_failed_per_s, "connections/s", "mariadb.connections_failed_count", From::Rate(1.0)),
-    (db_connections_refused, "connections", "mariadb.connections_refused_count", From::Rise),
-    (db_own_connections_refused, "connections", "mariadb.refused_count", From::Rise),
-    (db_refusals_logged, "messages", "apache_log.database_refuses.messages_count", From::Rise),
-    (db_refusals_logged_per_s, "messages/s", "apache_log.database_refuses.messages_count", From::Rate(1.0)),
-    (db_threads_created_per_s, "threads/s", "mariadb.threads_created_count", From::Rate(1.0)),
-    (db_thread_cache_limit, "threads", "mariadb.thread_cache_limit_count", From::Latest),
-    (db_threads_running_mean, "threads", "mariadb.threads_running_count", From::Mean),
-    (db_statements_per_s, "statements/s", "mariadb.questions_count", From::Rate(1.0)),
-    (db_selects_per_s, "statements/s", "mariadb.selects_count", From::Rate(1.0)),
-    (db_scans_per_s, "statements/s", "mariadb.select_scans_count", From::Rate(1.0)),
-    (db_full_joins_per_s, "statements/s", "mariadb.select_full_joins_count", From::Rate(1.0)),
-    (db_rows_scanned_per_s, "rows/s", "mariadb.rows_read_in_scans_count", From::Rate(1.0)),
-    (db_rows_read_in_order_per_s, "rows/s", "mariadb.rows_read_in_order_count", From::Rate(1.0)),
-    (db_sort_merges_per_s, "merges/s", "mariadb.sort_merge_passes_count", From::Rate(1.0)),
-    (db_lock_waiting_mean, "statements", "mariadb.lock_waiting_count", From::Mean),
-    (db_table_lock_waits_per_s, "waits/s", "mariadb.table_lock_waits_count", From::Rate(1.0)),
-    (db_row_lock_waiting_mean, "statements", "mariadb.row_lock_waiting_count", From::Mean),
-    (db_row_lock_time_fraction, "s/s", "mariadb.row_lock_time_ms", From::Rate(1e-3)),
-    (db_row_lock_waits_per_s, "waits/s", "mariadb.row_lock_waits_count", From::Rate(1.0)),
-    (db_cache_disk_reads, "pages", "mariadb.buffer_pool_disk_reads_count", From::Rise),
-    (db_cache_disk_reads_per_s, "pages/s", "mariadb.buffer_pool_disk_reads_count", From::Rate(1.0)),
-    (db_cache_requests_per_s, "pages/s", "mariadb.buffer_pool_read_requests_count", From::Rate(1.0)),
-    (db_cache_limit_bytes, "bytes", "mariadb.buffer_pool_limit_bytes", From::Latest),
-    (db_statement_running_mean, "statements", "mariadb.*.time_us", From::Rate(1e-6)),
-    (db_statement_rows_per_s, "rows/s", "mariadb.*.rows_examined_count", From::Rate(1.0)),
-    (db_statement_lock_wait_mean, "statements", "mariadb.*.lock_time_us", From::Rate(1e-6)),
-    (db_statement_per_s, "statements/s", "mariadb.*.executions_count", From::Rate(1.0)),
+    (db_cpu_cores, "cores", "process.mariadb.cpu_s", Derivation::Rate(1.0)),
+    (db_connections_limit, "connections", "mariadb.connections_limit_count", Derivation::Latest),
+    (db_connections_used_max, "connections", "mariadb.connections_used_max_count", Derivation::Latest),
+    (db_connections_mean, "connections", "mariadb.threads_connected_count", Derivation::Mean),
+    (db_connections_max, "connections", "mariadb.threads_connected_count", Derivation::Max),
+    (db_connections_per_s, "connections/s", "mariadb.connections_attempted_count", Derivation::Rate(1.0)),
+    (db_connections_failed_per_s, "connections/s", "mariadb.connections_failed_count", Derivation::Rate(1.0)),
+    (db_connections_refused, "connections", "mariadb.connections_refused_count", Derivation::Rise),
+    (db_own_connections_refused, "connections", "mariadb.refused_count", Derivation::Rise),
+    (db_refusals_logged, "messages", "apache_log.database_refuses.messages_count", Derivation::Rise),
+    (db_refusals_logged_per_s, "messages/s", "apache_log.database_refuses.messages_count", Derivation::Rate(1.0)),
+    (db_threads_created_per_s, "threads/s", "mariadb.threads_created_count", Derivation::Rate(1.0)),
+    (db_thread_cache_limit, "threads", "mariadb.thread_cache_limit_count", Derivation::Latest),
+    (db_threads_running_mean, "threads", "mariadb.threads_running_count", Derivation::Mean),
+    (db_statements_per_s, "statements/s", "mariadb.questions_count", Derivation::Rate(1.0)),
+    (db_selects_per_s, "statements/s", "mariadb.selects_count", Derivation::Rate(1.0)),
+    (db_scans_per_s, "statements/s", "mariadb.select_scans_count", Derivation::Rate(1.0)),
+    (db_full_joins_per_s, "statements/s", "mariadb.select_full_joins_count", Derivation::Rate(1.0)),
+    (db_rows_scanned_per_s, "rows/s", "mariadb.rows_read_in_scans_count", Derivation::Rate(1.0)),
+    (db_rows_read_in_order_per_s, "rows/s", "mariadb.rows_read_in_order_count", Derivation::Rate(1.0)),
+    (db_sort_merges_per_s, "merges/s", "mariadb.sort_merge_passes_count", Derivation::Rate(1.0)),
+    (db_lock_waiting_mean, "statements", "mariadb.lock_waiting_count", Derivation::Mean),
+    (db_table_lock_waits_per_s, "waits/s", "mariadb.table_lock_waits_count", Derivation::Rate(1.0)),
+    (db_row_lock_waiting_mean, "statements", "mariadb.row_lock_waiting_count", Derivation::Mean),
+    (db_row_lock_time_fraction, "s/s", "mariadb.row_lock_time_ms", Derivation::Rate(1e-3)),
+    (db_row_lock_waits_per_s, "waits/s", "mariadb.row_lock_waits_count", Derivation::Rate(1.0)),
+    (db_cache_disk_reads, "pages", "mariadb.buffer_pool_disk_reads_count", Derivation::Rise),
+    (db_cache_disk_reads_per_s, "pages/s", "mariadb.buffer_pool_disk_reads_count", Derivation::Rate(1.0)),
+    (db_cache_requests_per_s, "pages/s", "mariadb.buffer_pool_read_requests_count", Derivation::Rate(1.0)),
+    (db_cache_limit_bytes, "bytes", "mariadb.buffer_pool_limit_bytes", Derivation::Latest),
+    (db_statement_running_mean, "statements", "mariadb.*.time_us", Derivation::Rate(1e-6)),
+    (db_statement_rows_per_s, "rows/s", "mariadb.*.rows_examined_count", Derivation::Rate(1.0)),
+    (db_statement_lock_wait_mean, "statements", "mariadb.*.lock_time_us", Derivation::Rate(1e-6)),
+    (db_statement_per_s, "statements/s", "mariadb.*.executions_count", Derivation::Rate(1.0)),
     "bytes": db_connection_memory_bytes;
     "pages": db_cache_filled;
     "cores": site_cpu_cores;
@@ -55,21 +55,21 @@ const PER_CONNECTION: [&str; 6] = [
 ];
 const FREE_PAGES: &str = "mariadb.buffer_pool_free_pages";
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// What one connection may take, by how much the free part of the cache shrank, and what the processors spend on the
     /// whole site: the service and all that stands behind it.
     pub(super) fn database(&mut self) {
         let parts: Option<f64> = PER_CONNECTION.iter().map(|metric| self.series.latest(metric)).sum();
-        let sort = ("mariadb.sort_buffer_bytes", From::Latest);
+        let sort = ("mariadb.sort_buffer_bytes", Derivation::Latest);
         self.add_from(FactId::db_connection_memory_bytes, parts, sort);
         let fell = self.series.span(FREE_PAGES).map(|(first, last)| (first.1 - last.1).max(0.0));
-        self.add_from(FactId::db_cache_filled, fell, (FREE_PAGES, From::Rate(1.0)));
+        self.add_from(FactId::db_cache_filled, fell, (FREE_PAGES, Derivation::Rate(1.0)));
         if !self.facts.contains_key(&FactId::db_cpu_cores) {
-            self.derive(FactId::db_cpu_cores, "mariadb.cpu_s", From::Rate(1.0));
+            self.derive(FactId::db_cpu_cores, "mariadb.cpu_s", Derivation::Rate(1.0));
         }
         let known = [FactId::service_cpu_cores, FactId::fpm_cpu_cores, FactId::db_cpu_cores];
         let parts: Vec<f64> = known.iter().filter_map(|name| Some(self.facts.get(name)?.value)).collect();
         let site = (!parts.is_empty()).then(|| parts.iter().sum());
-        self.add_from(FactId::site_cpu_cores, site, ("process.cpu_s", From::Rate(1.0)));
+        self.add_from(FactId::site_cpu_cores, site, ("process.cpu_s", Derivation::Rate(1.0)));
     }
 }

@@ -41,7 +41,7 @@ impl PartialEq<FactId> for String {
 
 /// How a fact follows from the readings of one metric.
 #[derive(Clone, Copy)]
-pub(super) enum From {
+pub(super) enum Derivation {
     /// Mean of the levels in the window.
     Mean,
     /// Largest level in the window.
@@ -58,9 +58,9 @@ pub(super) enum From {
 
 /// What follows from one metric: `(fact, metric, how)`. A star in the metric stands for several things, such as the pools of
 /// PHP-FPM: the fact is that of the largest value, and each one's own is kept beside it ([`super::Facts::each`]).
-pub(super) type Row = (FactId, &'static str, From);
+pub(super) type FactRow = (FactId, &'static str, Derivation);
 
-/// Declares the facts of a file: `(name, unit, metric, how),` for what follows from one metric ([`Row`], in `ROWS`), then
+/// Declares the facts of a file: `(name, unit, metric, how),` for what follows from one metric ([`FactRow`], in `ROWS`), then
 /// `unit: names;` for what the file computes. A name that two tables declare does not compile.
 macro_rules! fact_table {
     ($($unit:literal: $($name:ident),+;)*) => {
@@ -79,7 +79,7 @@ macro_rules! fact_table {
         #[expect(non_upper_case_globals, reason = "as in findings and files")]
         impl $crate::facts::FactId {
             $(
-                #[doc = concat!("From `", $metric, "`.")]
+                #[doc = concat!("Derivation `", $metric, "`.")]
                 pub const $name: Self = Self::new(stringify!($name), $unit);
             )+
             $($(
@@ -89,7 +89,7 @@ macro_rules! fact_table {
         }
 
         /// What follows from one metric each.
-        pub(super) const ROWS: &[$crate::facts::id::Row] =
+        pub(super) const ROWS: &[$crate::facts::id::FactRow] =
             &[$(($crate::facts::FactId::$name, $metric, $how),)+];
     };
 }

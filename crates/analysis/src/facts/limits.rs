@@ -2,26 +2,26 @@
 //!
 //! Sources: the collectors `process`, `files`, `cgroup`, `kernel_log` and `apache_log` (docs/metrics.md).
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 
 fact_table! {
-    (tasks_max, "tasks", "cgroup.tasks_count", From::Max),
-    (tasks_limit, "tasks", "cgroup.tasks_limit_count", From::Latest),
-    (tasks_refused, "tasks", "cgroup.tasks_refused_count", From::Rise),
-    (user_tasks_max, "tasks", "process.user_tasks_count", From::Max),
-    (user_tasks_limit, "tasks", "process.user_tasks_limit_count", From::Latest),
-    (machine_threads_max, "threads", "files.threads_count", From::Max),
-    (machine_threads_limit, "threads", "files.threads_max_count", From::Latest),
-    (fork_failed_messages, "messages", "apache_log.AH00159.messages_count", From::Rise),
-    (no_processes_left_messages, "messages", "apache_log.no_processes_left.messages_count", From::Rise),
-    (kernel_process_limit_messages, "messages", "kernel_log.process_limit.messages_count", From::Rise),
-    (open_files_messages, "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
-    (open_files_program_messages, "messages", "apache_log.too_many_open_files_in_program.messages_count", From::Rise),
-    (open_files_system_messages, "messages", "apache_log.too_many_open_files_in_system.messages_count", From::Rise),
-    (resource_short_exits, "messages", "apache_log.AH02324.messages_count", From::Rise),
-    (kernel_file_max_messages, "messages", "kernel_log.file_max.messages_count", From::Rise),
-    (system_open_files_max, "files", "files.open_count", From::Max),
-    (system_open_files_limit, "files", "files.max_count", From::Latest),
+    (tasks_max, "tasks", "cgroup.tasks_count", Derivation::Max),
+    (tasks_limit, "tasks", "cgroup.tasks_limit_count", Derivation::Latest),
+    (tasks_refused, "tasks", "cgroup.tasks_refused_count", Derivation::Rise),
+    (user_tasks_max, "tasks", "process.user_tasks_count", Derivation::Max),
+    (user_tasks_limit, "tasks", "process.user_tasks_limit_count", Derivation::Latest),
+    (machine_threads_max, "threads", "files.threads_count", Derivation::Max),
+    (machine_threads_limit, "threads", "files.threads_max_count", Derivation::Latest),
+    (fork_failed_messages, "messages", "apache_log.AH00159.messages_count", Derivation::Rise),
+    (no_processes_left_messages, "messages", "apache_log.no_processes_left.messages_count", Derivation::Rise),
+    (kernel_process_limit_messages, "messages", "kernel_log.process_limit.messages_count", Derivation::Rise),
+    (open_files_messages, "messages", "apache_log.too_many_open_files.messages_count", Derivation::Rise),
+    (open_files_program_messages, "messages", "apache_log.too_many_open_files_in_program.messages_count", Derivation::Rise),
+    (open_files_system_messages, "messages", "apache_log.too_many_open_files_in_system.messages_count", Derivation::Rise),
+    (resource_short_exits, "messages", "apache_log.AH02324.messages_count", Derivation::Rise),
+    (kernel_file_max_messages, "messages", "kernel_log.file_max.messages_count", Derivation::Rise),
+    (system_open_files_max, "files", "files.open_count", Derivation::Max),
+    (system_open_files_limit, "files", "files.max_count", Derivation::Latest),
     "files": open_files_max, open_files_limit, backend_open_files_max, backend_open_files_limit;
     "fraction": open_files_fraction, backend_open_files_fraction;
 }
@@ -36,7 +36,7 @@ const SERVICE: [FactId; 3] = [FactId::open_files_max, FactId::open_files_limit, 
 const BACKEND: [FactId; 3] =
     [FactId::backend_open_files_max, FactId::backend_open_files_limit, FactId::backend_open_files_fraction];
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// Of the service and of each backend: the process that came nearest to its limit of open files.
     pub(super) fn open_files(&mut self) {
         // Workers inherit the limit of the main process: which of the two is nearer to it, as not all are read each time.
@@ -45,16 +45,16 @@ impl Builder<'_> {
             ("process.open_files_max_count".into(), "process.open_files_limit_count".into()),
         ];
         for (open, limit) in pairs {
-            self.fullest(&open, &limit, None);
+            self.fullest_limit(&open, &limit, None);
         }
         let Some(template) = self.series.template(&format!("process.*.{OPEN}")) else { return };
         let found: Vec<_> = self.series.instances(template).collect();
         for (backend, open) in found {
-            self.fullest(open, &format!("process.{backend}.{LIMIT}"), Some(backend));
+            self.fullest_limit(open, &format!("process.{backend}.{LIMIT}"), Some(backend));
         }
     }
 
-    fn fullest(&mut self, open: &str, limit: &str, backend: Option<&str>) {
+    fn fullest_limit(&mut self, open: &str, limit: &str, backend: Option<&str>) {
         let (from_s, to_s) = self.series.window();
         let in_window = self.series.all(open).iter().filter(|(time, _)| (from_s..=to_s).contains(time));
         let pairs = in_window.filter_map(|(time, count)| {
@@ -67,7 +67,7 @@ impl Builder<'_> {
             return;
         }
         let names = if backend.is_some() { BACKEND } else { SERVICE };
-        let from = [open, limit, open].map(|metric| (metric, From::Max));
+        let from = [open, limit, open].map(|metric| (metric, Derivation::Max));
         for ((name, value), from) in names.into_iter().zip([count, most, count / most]).zip(from) {
             match backend {
                 None => self.add_from(name, Some(value), from),

@@ -2,28 +2,28 @@
 //!
 //! Sources: the collectors `apache_log`, `access_log`, `kernel_log`, `disk` (docs/metrics.md).
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 
 fact_table! {
-    (error_log_bytes_per_s, "bytes/s", "apache_log.written_bytes", From::Rate(1.0)),
-    (error_log_lines_per_s, "lines/s", "apache_log.lines_count", From::Rate(1.0)),
-    (access_log_bytes_per_s, "bytes/s", "access_log.written_bytes", From::Rate(1.0)),
-    (access_log_requests_per_s, "requests/s", "access_log.requests_count", From::Rate(1.0)),
-    (look_ups_mean, "look-ups", "sockets.look_ups_count", From::Mean),
-    (service_cores_limit, "cores", "cgroup.cores_count", From::Latest),
-    (service_group_cpu_cores, "cores", "cgroup.cpu_s", From::Rate(1.0)),
-    (cpu_system_cores, "cores", "cpu.system_s", From::Rate(1.0)),
-    (cpu_user_cores, "cores", "cpu.user_s", From::Rate(1.0)),
-    (backend_unreachable_logged, "messages", "apache_log.AH00957.messages_count", From::Rise),
-    (backend_unreachable_logged_per_s, "messages/s", "apache_log.AH00957.messages_count", From::Rate(1.0)),
-    (backend_connections_failed_logged, "messages", "apache_log.AH01079.messages_count", From::Rise),
-    (backend_dispatch_failed_logged, "messages", "apache_log.AH01075.messages_count", From::Rise),
-    (proxy_connections_failed_logged, "messages", "apache_log.AH01114.messages_count", From::Rise),
-    (connections_refused_logged, "messages", "apache_log.connection_refused.messages_count", From::Rise),
-    (no_address_logged, "messages", "apache_log.cannot_assign_address.messages_count", From::Rise),
-    (no_descriptors_logged, "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
-    (server_errors_answered_per_s, "answers/s", "access_log.status_5xx_count", From::Rate(1.0)),
-    (answers_logged_per_s, "answers/s", "access_log.requests_count", From::Rate(1.0)),
+    (error_log_bytes_per_s, "bytes/s", "apache_log.written_bytes", Derivation::Rate(1.0)),
+    (error_log_lines_per_s, "lines/s", "apache_log.lines_count", Derivation::Rate(1.0)),
+    (access_log_bytes_per_s, "bytes/s", "access_log.written_bytes", Derivation::Rate(1.0)),
+    (access_log_requests_per_s, "requests/s", "access_log.requests_count", Derivation::Rate(1.0)),
+    (look_ups_mean, "look-ups", "sockets.look_ups_count", Derivation::Mean),
+    (service_cores_limit, "cores", "cgroup.cores_count", Derivation::Latest),
+    (service_group_cpu_cores, "cores", "cgroup.cpu_s", Derivation::Rate(1.0)),
+    (cpu_system_cores, "cores", "cpu.system_s", Derivation::Rate(1.0)),
+    (cpu_user_cores, "cores", "cpu.user_s", Derivation::Rate(1.0)),
+    (backend_unreachable_logged, "messages", "apache_log.AH00957.messages_count", Derivation::Rise),
+    (backend_unreachable_logged_per_s, "messages/s", "apache_log.AH00957.messages_count", Derivation::Rate(1.0)),
+    (backend_connections_failed_logged, "messages", "apache_log.AH01079.messages_count", Derivation::Rise),
+    (backend_dispatch_failed_logged, "messages", "apache_log.AH01075.messages_count", Derivation::Rise),
+    (proxy_connections_failed_logged, "messages", "apache_log.AH01114.messages_count", Derivation::Rise),
+    (connections_refused_logged, "messages", "apache_log.connection_refused.messages_count", Derivation::Rise),
+    (no_address_logged, "messages", "apache_log.cannot_assign_address.messages_count", Derivation::Rise),
+    (no_descriptors_logged, "messages", "apache_log.too_many_open_files.messages_count", Derivation::Rise),
+    (server_errors_answered_per_s, "answers/s", "access_log.status_5xx_count", Derivation::Rate(1.0)),
+    (answers_logged_per_s, "answers/s", "access_log.requests_count", Derivation::Rate(1.0)),
     "fraction": log_disk_busy_fraction;
     "requests": log_disk_queue_mean;
     "writes/s": log_disk_writes_per_s;
@@ -32,7 +32,7 @@ fact_table! {
     "us": log_disk_await_us;
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// What the disk that holds the logs does: the busiest of them where several do.
     pub(super) fn log_disk(&mut self) {
         let Some(template) = self.series.template("disk.*.logs_count") else { return };
@@ -56,7 +56,7 @@ impl Builder<'_> {
             (FactId::log_disk_await_us, await_us.map(|(s, writes)| s / writes * 1e6), "writing_s"),
         ];
         for (name, value, metric) in facts {
-            self.add_from(name, value, (&format!("disk.{disk}.{metric}"), From::Rate(1.0)));
+            self.add_from(name, value, (&format!("disk.{disk}.{metric}"), Derivation::Rate(1.0)));
         }
     }
 }

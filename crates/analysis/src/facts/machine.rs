@@ -2,40 +2,40 @@
 //!
 //! Sources: the collectors `cpu`, `process`, `pressure`, `cgroup`, `softnet`, `foreign` (docs/metrics.md).
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 
 fact_table! {
-    (cores, "cores", "cpu.cores_count", From::Latest),
-    (run_queue_mean, "processes", "cpu.run_queue_count", From::Mean),
-    (load_average_max, "processes", "cpu.load1_count", From::Max),
-    (forks_per_s, "processes/s", "cpu.forks_count", From::Rate(1.0)),
-    (service_cpu_cores, "cores", "process.cpu_s", From::Rate(1.0)),
-    (client_cpu_cores, "cores", "process.client_cpu_s", From::Rate(1.0)),
-    (foreign_cpu_cores, "cores", "process.foreign_cpu_s", From::Rate(1.0)),
-    (service_processes_mean, "processes", "process.count", From::Mean),
-    (service_processes_max, "processes", "process.count", From::Max),
-    (service_processes_min, "processes", "process.count", From::Min),
-    (pressure_cpu_some_fraction, "fraction", "pressure.cpu_some_us", From::Rate(1e-6)),
-    (pressure_io_full_fraction, "fraction", "pressure.io_full_us", From::Rate(1e-6)),
-    (pressure_group_cpu_some_fraction, "fraction", "pressure.group_cpu_some_us", From::Rate(1e-6)),
-    (pressure_group_cpu_full_fraction, "fraction", "pressure.group_cpu_full_us", From::Rate(1e-6)),
-    (service_running_mean, "processes", "process.running_count", From::Mean),
-    (backend_cpu_cores, "cores", "process.*.cpu_s", From::Rate(1.0)),
-    (agent_cpu_cores, "cores", "process.agent_cpu_s", From::Rate(1.0)),
-    (foreign_program_cpu_cores, "cores", "foreign.*.cpu_s", From::Rate(1.0)),
-    (kernel_threads_cpu_cores, "cores", "foreign.kernel_threads_cpu_s", From::Rate(1.0)),
-    (cpus_allowed, "cores", "cgroup.cpus_count", From::Latest),
-    (cpu_quota_cores, "cores", "cgroup.quota_cores_count", From::Latest),
-    (group_cpu_cores, "cores", "cgroup.cpu_s", From::Rate(1.0)),
-    (cpu_periods, "periods", "cgroup.periods_count", From::Rise),
-    (throttled_periods, "periods", "cgroup.throttled_periods_count", From::Rise),
-    (throttled_cores, "cores", "cgroup.throttled_s", From::Rate(1.0)),
-    (core_busy_fraction, "fraction", "cpu.*.busy_s", From::Rate(1.0)),
-    (core_usable, "cores", "cgroup.*.usable_count", From::Latest),
-    (core_softirq_fraction, "fraction", "cpu.*.softirq_s", From::Rate(1.0)),
-    (softirq_max_core_fraction, "fraction", "cpu.softirq_max_fraction", From::Mean),
-    (packets_squeezed_per_s, "looks/s", "softnet.squeezed_count", From::Rate(1.0)),
-    (packets_dropped_per_s, "packets/s", "softnet.dropped_count", From::Rate(1.0)),
+    (cores, "cores", "cpu.cores_count", Derivation::Latest),
+    (run_queue_mean, "processes", "cpu.run_queue_count", Derivation::Mean),
+    (load_average_max, "processes", "cpu.load1_count", Derivation::Max),
+    (forks_per_s, "processes/s", "cpu.forks_count", Derivation::Rate(1.0)),
+    (service_cpu_cores, "cores", "process.cpu_s", Derivation::Rate(1.0)),
+    (client_cpu_cores, "cores", "process.client_cpu_s", Derivation::Rate(1.0)),
+    (foreign_cpu_cores, "cores", "process.foreign_cpu_s", Derivation::Rate(1.0)),
+    (service_processes_mean, "processes", "process.count", Derivation::Mean),
+    (service_processes_max, "processes", "process.count", Derivation::Max),
+    (service_processes_min, "processes", "process.count", Derivation::Min),
+    (pressure_cpu_some_fraction, "fraction", "pressure.cpu_some_us", Derivation::Rate(1e-6)),
+    (pressure_io_full_fraction, "fraction", "pressure.io_full_us", Derivation::Rate(1e-6)),
+    (pressure_group_cpu_some_fraction, "fraction", "pressure.group_cpu_some_us", Derivation::Rate(1e-6)),
+    (pressure_group_cpu_full_fraction, "fraction", "pressure.group_cpu_full_us", Derivation::Rate(1e-6)),
+    (service_running_mean, "processes", "process.running_count", Derivation::Mean),
+    (backend_cpu_cores, "cores", "process.*.cpu_s", Derivation::Rate(1.0)),
+    (agent_cpu_cores, "cores", "process.agent_cpu_s", Derivation::Rate(1.0)),
+    (foreign_program_cpu_cores, "cores", "foreign.*.cpu_s", Derivation::Rate(1.0)),
+    (kernel_threads_cpu_cores, "cores", "foreign.kernel_threads_cpu_s", Derivation::Rate(1.0)),
+    (cpus_allowed, "cores", "cgroup.cpus_count", Derivation::Latest),
+    (cpu_quota_cores, "cores", "cgroup.quota_cores_count", Derivation::Latest),
+    (group_cpu_cores, "cores", "cgroup.cpu_s", Derivation::Rate(1.0)),
+    (cpu_periods, "periods", "cgroup.periods_count", Derivation::Rise),
+    (throttled_periods, "periods", "cgroup.throttled_periods_count", Derivation::Rise),
+    (throttled_cores, "cores", "cgroup.throttled_s", Derivation::Rate(1.0)),
+    (core_busy_fraction, "fraction", "cpu.*.busy_s", Derivation::Rate(1.0)),
+    (core_usable, "cores", "cgroup.*.usable_count", Derivation::Latest),
+    (core_softirq_fraction, "fraction", "cpu.*.softirq_s", Derivation::Rate(1.0)),
+    (softirq_max_core_fraction, "fraction", "cpu.softirq_max_fraction", Derivation::Mean),
+    (packets_squeezed_per_s, "looks/s", "softnet.squeezed_count", Derivation::Rate(1.0)),
+    (packets_dropped_per_s, "packets/s", "softnet.dropped_count", Derivation::Rate(1.0)),
     "fraction": cpu_busy_fraction, cpu_softirq_fraction, cpu_steal_fraction, cpu_iowait_fraction,
         usable_busy_fraction, throttled_fraction;
     "cores": usable_cores;
@@ -47,7 +47,7 @@ const CPU_BY_HAND: &str = "vmstat 5 2 | sed -n '2p;$p'";
 /// What ran between two looks that are nearer to each other says nothing about a load.
 const NAMED_AFTER_MIN_S: f64 = 2.0;
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// Shares of the machine's CPU time by kind.
     pub(super) fn cpu(&mut self) {
         const BUSY: [&str; 6] = ["user", "nice", "system", "irq", "softirq", "steal"];
@@ -63,7 +63,7 @@ impl Builder<'_> {
             (FactId::cpu_iowait_fraction, share(Some(iowait))),
         ];
         for (name, value) in shares {
-            self.add_from(name, value, ("cpu.idle_s", From::Rate(1.0)));
+            self.add_from(name, value, ("cpu.idle_s", Derivation::Rate(1.0)));
             if let Some(fact) = self.facts.get_mut(&name) {
                 fact.reproduce = CPU_BY_HAND.into();
             }
@@ -74,7 +74,7 @@ impl Builder<'_> {
 
     /// Programs that were named only once, as the load was short: all of them are counted from the first look on, which names
     /// none yet.
-    pub(super) fn programs_named_late(&mut self) {
+    pub(super) fn late_named_programs(&mut self) {
         const TEMPLATE: &str = "foreign.*.cpu_s";
         const NAME: FactId = FactId::foreign_program_cpu_cores;
         let Some(begin) = self.series.all("foreign.cpu_s").first().copied().filter(|(_, used)| *used == 0.0)
@@ -87,7 +87,7 @@ impl Builder<'_> {
             let [(time, used)] = *self.series.all(metric) else { continue };
             let seconds = time - begin.0;
             let cores = (seconds >= NAMED_AFTER_MIN_S).then(|| used / seconds);
-            self.add_instance(program, (NAME, cores), (metric, From::Latest));
+            self.add_instance(program, (NAME, cores), (metric, Derivation::Latest));
         }
     }
 
@@ -97,23 +97,23 @@ impl Builder<'_> {
         let Some(cores) = self.number(FactId::cores) else { return };
         let allowed = self.number(FactId::cpus_allowed).filter(|allowed| *allowed >= 1.0);
         let usable = allowed.map_or(cores, |allowed| allowed.min(cores));
-        let limited = ("cgroup.cpus_count", From::Latest);
-        let whole = ("cpu.cores_count", From::Latest);
+        let limited = ("cgroup.cpus_count", Derivation::Latest);
+        let whole = ("cpu.cores_count", Derivation::Latest);
         let source = if usable < cores { limited } else { whole };
         self.add_from(FactId::usable_cores, Some(usable), source);
         let busy = match usable < cores {
             true => self
-                .of_usable()
+                .usable_cores_busy()
                 .or_else(|| self.busiest(usable))
                 .or_else(|| self.number(FactId::group_cpu_cores).map(|used| used / usable)),
             false => self.number(FactId::cpu_busy_fraction),
         };
         let busy = busy.map(|busy| busy.min(1.0));
-        self.add_from(FactId::usable_busy_fraction, busy, ("cpu.idle_s", From::Rate(1.0)));
+        self.add_from(FactId::usable_busy_fraction, busy, ("cpu.idle_s", Derivation::Rate(1.0)));
     }
 
     /// How busy the cores were that the service may use, where all of them are known.
-    fn of_usable(&self) -> Option<f64> {
+    fn usable_cores_busy(&self) -> Option<f64> {
         let (which, each) =
             (self.each.get(&FactId::core_usable)?, self.each.get(&FactId::core_busy_fraction)?);
         let busy: Option<Vec<f64>> = which.keys().map(|core| each.get(core).map(|fact| fact.value)).collect();
@@ -136,7 +136,7 @@ impl Builder<'_> {
             .number(FactId::throttled_periods)
             .zip(periods)
             .map(|(stopped, all)| (stopped / all).min(1.0));
-        let stopped = ("cgroup.throttled_periods_count", From::Rise);
+        let stopped = ("cgroup.throttled_periods_count", Derivation::Rise);
         self.add_from(FactId::throttled_fraction, share, stopped);
     }
 

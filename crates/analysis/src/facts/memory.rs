@@ -3,80 +3,80 @@
 //! Sources: the collectors `memory`, `pressure`, `cgroup`, `worker_memory`, and of `php_fpm`, `mariadb` and `disk` what
 //! they hold and read (docs/metrics.md).
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 use crate::measurement::statistics::mean;
 
 fact_table! {
-    (memory_available_min_bytes, "bytes", "memory.available_bytes", From::Min),
-    (memory_limit_bytes, "bytes", "memory.limit_bytes", From::Latest),
-    (memory_total_bytes, "bytes", "memory.total_bytes", From::Latest),
-    (memory_used_in_limit_max_bytes, "bytes", "memory.used_in_limit_bytes", From::Max),
-    (swapped_in_pages_per_s, "pages/s", "memory.swapped_in_pages", From::Rate(1.0)),
-    (swapped_out_pages_per_s, "pages/s", "memory.swapped_out_pages", From::Rate(1.0)),
-    (refaults_per_s, "pages/s", "memory.refaults_count", From::Rate(1.0)),
-    (major_faults_per_s, "faults/s", "memory.major_faults_count", From::Rate(1.0)),
-    (oom_kills, "processes", "memory.oom_kills_count", From::Rise),
-    (group_oom_kills, "processes", "memory.group_oom_kills_count", From::Rise),
-    (pressure_memory_some_fraction, "fraction", "pressure.memory_some_us", From::Rate(1e-6)),
-    (pressure_memory_full_fraction, "fraction", "pressure.memory_full_us", From::Rate(1e-6)),
-    (pressure_group_memory_full_fraction, "fraction", "pressure.group_memory_full_us", From::Rate(1e-6)),
-    (worker_memory_sum_bytes, "bytes", "worker_memory.pss_sum_bytes", From::Latest),
-    (worker_swap_sum_bytes, "bytes", "worker_memory.swap_pss_sum_bytes", From::Latest),
-    (worker_memory_mean_bytes, "bytes", "worker_memory.pss_mean_bytes", From::Latest),
-    (worker_private_mean_bytes, "bytes", "worker_memory.private_mean_bytes", From::Latest),
-    (group_memory_limit_bytes, "bytes", "cgroup.memory_limit_bytes", From::Latest),
-    (group_memory_used_max_bytes, "bytes", "cgroup.memory_used_bytes", From::Max),
-    (group_swap_used_max_bytes, "bytes", "cgroup.swap_used_bytes", From::Max),
-    (group_swap_limit_hits_per_s, "hits/s", "cgroup.swap_limit_hits_count", From::Rate(1.0)),
-    (group_limit_hits_per_s, "hits/s", "cgroup.memory_limit_hits_count", From::Rate(1.0)),
-    (group_file_refaults_per_s, "pages/s", "memory.group_file_refaults_count", From::Rate(1.0)),
-    (group_anonymous_refaults_per_s, "pages/s", "memory.group_anonymous_refaults_count", From::Rate(1.0)),
-    (file_refaults_per_s, "pages/s", "memory.file_refaults_count", From::Rate(1.0)),
-    (swap_total_bytes, "bytes", "memory.swap_total_bytes", From::Latest),
-    (pressure_group_memory_some_fraction, "fraction", "pressure.group_memory_some_us", From::Rate(1e-6)),
-    (pressure_io_some_fraction, "fraction", "pressure.io_some_us", From::Rate(1e-6)),
-    (pressure_group_io_some_fraction, "fraction", "pressure.group_io_some_us", From::Rate(1e-6)),
-    (pressure_group_io_full_fraction, "fraction", "pressure.group_io_full_us", From::Rate(1e-6)),
-    (worker_memory_largest_bytes, "bytes", "worker_memory.pss_max_bytes", From::Max),
-    (worker_growth_within_bytes, "bytes/1000 s", "worker_memory.growth_within_bytes", From::Latest),
-    (worker_growth_by_age_bytes, "bytes/1000 s", "worker_memory.growth_by_age_bytes", From::Latest),
-    (worker_growth_by_age_explained, "fraction", "worker_memory.growth_by_age_explained_fraction", From::Latest),
-    (worker_age_mean_s, "s", "workers.mean_age_s", From::Latest),
-    (worker_count_mean, "workers", "worker_memory.workers_count", From::Mean),
-    (pool_memory_mean_bytes, "bytes", "php_fpm.*.pss_mean_bytes", From::Mean),
-    (pool_memory_max_bytes, "bytes", "php_fpm.*.pss_mean_bytes", From::Max),
-    (pool_child_largest_bytes, "bytes", "php_fpm.*.pss_max_bytes", From::Max),
-    (pool_swap_mean_bytes, "bytes", "php_fpm.*.swap_pss_mean_bytes", From::Mean),
-    (pool_children_max, "processes", "php_fpm.*.processes_count", From::Max),
-    (pool_children_mean, "processes", "php_fpm.*.processes_count", From::Mean),
-    (pool_children_busy_mean, "processes", "php_fpm.*.processes_busy_count", From::Mean),
-    (pool_children_killed, "processes", "php_fpm.*.log_signal_exits_count", From::Rise),
-    (database_resident_max_bytes, "bytes", "mariadb.resident_bytes", From::Max),
-    (database_buffer_pool_bytes, "bytes", "mariadb.buffer_pool_limit_bytes", From::Latest),
-    (database_key_buffer_bytes, "bytes", "mariadb.key_buffer_limit_bytes", From::Latest),
-    (database_query_cache_bytes, "bytes", "mariadb.query_cache_limit_bytes", From::Latest),
-    (database_sort_buffer_bytes, "bytes", "mariadb.sort_buffer_bytes", From::Latest),
-    (database_join_buffer_bytes, "bytes", "mariadb.join_buffer_bytes", From::Latest),
-    (database_read_buffer_bytes, "bytes", "mariadb.read_buffer_bytes", From::Latest),
-    (database_read_rnd_buffer_bytes, "bytes", "mariadb.read_rnd_buffer_bytes", From::Latest),
-    (database_thread_stack_bytes, "bytes", "mariadb.thread_stack_bytes", From::Latest),
-    (database_binlog_cache_bytes, "bytes", "mariadb.binlog_cache_bytes", From::Latest),
-    (database_connections_limit, "connections", "mariadb.connections_limit_count", From::Latest),
-    (database_connected_mean, "connections", "mariadb.threads_connected_count", From::Mean),
-    (database_connected_max, "connections", "mariadb.threads_connected_count", From::Max),
-    (database_disk_read_bytes_per_s, "bytes/s", "mariadb.disk_read_bytes", From::Rate(1.0)),
-    (database_buffer_pool_misses_per_s, "pages/s", "mariadb.buffer_pool_disk_reads_count", From::Rate(1.0)),
-    (disk_read_bytes_per_s, "bytes/s", "disk.*.read_bytes", From::Rate(1.0)),
-    (served_bytes_status_per_s, "bytes/s", "apache.bytes_served_bytes", From::Rate(1.0)),
-    (served_bytes_log_per_s, "bytes/s", "access_log.sent_bytes", From::Rate(1.0)),
-    (disk_busy_fraction, "fraction", "disk.*.busy_s", From::Rate(1.0)),
+    (memory_available_min_bytes, "bytes", "memory.available_bytes", Derivation::Min),
+    (memory_limit_bytes, "bytes", "memory.limit_bytes", Derivation::Latest),
+    (memory_total_bytes, "bytes", "memory.total_bytes", Derivation::Latest),
+    (memory_used_in_limit_max_bytes, "bytes", "memory.used_in_limit_bytes", Derivation::Max),
+    (swapped_in_pages_per_s, "pages/s", "memory.swapped_in_pages", Derivation::Rate(1.0)),
+    (swapped_out_pages_per_s, "pages/s", "memory.swapped_out_pages", Derivation::Rate(1.0)),
+    (refaults_per_s, "pages/s", "memory.refaults_count", Derivation::Rate(1.0)),
+    (major_faults_per_s, "faults/s", "memory.major_faults_count", Derivation::Rate(1.0)),
+    (oom_kills, "processes", "memory.oom_kills_count", Derivation::Rise),
+    (group_oom_kills, "processes", "memory.group_oom_kills_count", Derivation::Rise),
+    (pressure_memory_some_fraction, "fraction", "pressure.memory_some_us", Derivation::Rate(1e-6)),
+    (pressure_memory_full_fraction, "fraction", "pressure.memory_full_us", Derivation::Rate(1e-6)),
+    (pressure_group_memory_full_fraction, "fraction", "pressure.group_memory_full_us", Derivation::Rate(1e-6)),
+    (worker_memory_sum_bytes, "bytes", "worker_memory.pss_sum_bytes", Derivation::Latest),
+    (worker_swap_sum_bytes, "bytes", "worker_memory.swap_pss_sum_bytes", Derivation::Latest),
+    (worker_memory_mean_bytes, "bytes", "worker_memory.pss_mean_bytes", Derivation::Latest),
+    (worker_private_mean_bytes, "bytes", "worker_memory.private_mean_bytes", Derivation::Latest),
+    (group_memory_limit_bytes, "bytes", "cgroup.memory_limit_bytes", Derivation::Latest),
+    (group_memory_used_max_bytes, "bytes", "cgroup.memory_used_bytes", Derivation::Max),
+    (group_swap_used_max_bytes, "bytes", "cgroup.swap_used_bytes", Derivation::Max),
+    (group_swap_limit_hits_per_s, "hits/s", "cgroup.swap_limit_hits_count", Derivation::Rate(1.0)),
+    (group_limit_hits_per_s, "hits/s", "cgroup.memory_limit_hits_count", Derivation::Rate(1.0)),
+    (group_file_refaults_per_s, "pages/s", "memory.group_file_refaults_count", Derivation::Rate(1.0)),
+    (group_anonymous_refaults_per_s, "pages/s", "memory.group_anonymous_refaults_count", Derivation::Rate(1.0)),
+    (file_refaults_per_s, "pages/s", "memory.file_refaults_count", Derivation::Rate(1.0)),
+    (swap_total_bytes, "bytes", "memory.swap_total_bytes", Derivation::Latest),
+    (pressure_group_memory_some_fraction, "fraction", "pressure.group_memory_some_us", Derivation::Rate(1e-6)),
+    (pressure_io_some_fraction, "fraction", "pressure.io_some_us", Derivation::Rate(1e-6)),
+    (pressure_group_io_some_fraction, "fraction", "pressure.group_io_some_us", Derivation::Rate(1e-6)),
+    (pressure_group_io_full_fraction, "fraction", "pressure.group_io_full_us", Derivation::Rate(1e-6)),
+    (worker_memory_largest_bytes, "bytes", "worker_memory.pss_max_bytes", Derivation::Max),
+    (worker_growth_within_bytes, "bytes/1000 s", "worker_memory.growth_within_bytes", Derivation::Latest),
+    (worker_growth_by_age_bytes, "bytes/1000 s", "worker_memory.growth_by_age_bytes", Derivation::Latest),
+    (worker_growth_by_age_explained, "fraction", "worker_memory.growth_by_age_explained_fraction", Derivation::Latest),
+    (worker_age_mean_s, "s", "workers.mean_age_s", Derivation::Latest),
+    (worker_count_mean, "workers", "worker_memory.workers_count", Derivation::Mean),
+    (pool_memory_mean_bytes, "bytes", "php_fpm.*.pss_mean_bytes", Derivation::Mean),
+    (pool_memory_max_bytes, "bytes", "php_fpm.*.pss_mean_bytes", Derivation::Max),
+    (pool_child_largest_bytes, "bytes", "php_fpm.*.pss_max_bytes", Derivation::Max),
+    (pool_swap_mean_bytes, "bytes", "php_fpm.*.swap_pss_mean_bytes", Derivation::Mean),
+    (pool_children_max, "processes", "php_fpm.*.processes_count", Derivation::Max),
+    (pool_children_mean, "processes", "php_fpm.*.processes_count", Derivation::Mean),
+    (pool_children_busy_mean, "processes", "php_fpm.*.processes_busy_count", Derivation::Mean),
+    (pool_children_killed, "processes", "php_fpm.*.log_signal_exits_count", Derivation::Rise),
+    (database_resident_max_bytes, "bytes", "mariadb.resident_bytes", Derivation::Max),
+    (database_buffer_pool_bytes, "bytes", "mariadb.buffer_pool_limit_bytes", Derivation::Latest),
+    (database_key_buffer_bytes, "bytes", "mariadb.key_buffer_limit_bytes", Derivation::Latest),
+    (database_query_cache_bytes, "bytes", "mariadb.query_cache_limit_bytes", Derivation::Latest),
+    (database_sort_buffer_bytes, "bytes", "mariadb.sort_buffer_bytes", Derivation::Latest),
+    (database_join_buffer_bytes, "bytes", "mariadb.join_buffer_bytes", Derivation::Latest),
+    (database_read_buffer_bytes, "bytes", "mariadb.read_buffer_bytes", Derivation::Latest),
+    (database_read_rnd_buffer_bytes, "bytes", "mariadb.read_rnd_buffer_bytes", Derivation::Latest),
+    (database_thread_stack_bytes, "bytes", "mariadb.thread_stack_bytes", Derivation::Latest),
+    (database_binlog_cache_bytes, "bytes", "mariadb.binlog_cache_bytes", Derivation::Latest),
+    (database_connections_limit, "connections", "mariadb.connections_limit_count", Derivation::Latest),
+    (database_connected_mean, "connections", "mariadb.threads_connected_count", Derivation::Mean),
+    (database_connected_max, "connections", "mariadb.threads_connected_count", Derivation::Max),
+    (database_disk_read_bytes_per_s, "bytes/s", "mariadb.disk_read_bytes", Derivation::Rate(1.0)),
+    (database_buffer_pool_misses_per_s, "pages/s", "mariadb.buffer_pool_disk_reads_count", Derivation::Rate(1.0)),
+    (disk_read_bytes_per_s, "bytes/s", "disk.*.read_bytes", Derivation::Rate(1.0)),
+    (served_bytes_status_per_s, "bytes/s", "apache.bytes_served_bytes", Derivation::Rate(1.0)),
+    (served_bytes_log_per_s, "bytes/s", "access_log.sent_bytes", Derivation::Rate(1.0)),
+    (disk_busy_fraction, "fraction", "disk.*.busy_s", Derivation::Rate(1.0)),
     "bytes": group_page_cache_mean_bytes, worker_largest_rise_bytes;
 }
 
 /// What the group holds of files, and what it holds besides, must be of one moment: at most this far apart.
 const SAME_TIME_S: f64 = 0.6;
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// How much of the group's memory pages of files have that could be dropped, on average: what is used, less what cannot
     /// be dropped.
     pub(super) fn page_cache(&mut self) {
@@ -89,7 +89,7 @@ impl Builder<'_> {
                 Some((used - held).max(0.0))
             })
             .collect();
-        self.add_from(FactId::group_page_cache_mean_bytes, mean(&files), (USED, From::Mean));
+        self.add_from(FactId::group_page_cache_mean_bytes, mean(&files), (USED, Derivation::Mean));
     }
 
     /// By how much the largest worker grew, from the first third of the readings to the last one, if it went on all the time:
@@ -108,7 +108,7 @@ impl Builder<'_> {
         // Half of it in each half of the time, give or take.
         let goes_on = rise > 0.0 && (0.25..=0.75).contains(&((middle - first) / rise));
         let rise = if goes_on { rise } else { 0.0 };
-        self.add_from(FactId::worker_largest_rise_bytes, Some(rise), (LARGEST, From::Mean));
+        self.add_from(FactId::worker_largest_rise_bytes, Some(rise), (LARGEST, Derivation::Mean));
     }
 }
 

@@ -3,7 +3,7 @@
 //! A command that names the process of the service in front where that of PHP-FPM is meant shows another figure, or none.
 //! Where nothing is known of the program, the words that only it could fill in are given by name.
 
-use super::repro_command::filled_in;
+use super::repro_command::with_service_values;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::topology::Topology;
 
@@ -26,7 +26,7 @@ pub(super) fn command(
 ) -> String {
     let first = metric.split('.').next().unwrap_or_default();
     let Some((_, program, process)) = PROGRAMS.iter().find(|(collector, _, _)| *collector == first) else {
-        return filled_in(command, front, instance);
+        return with_service_values(command, front, instance);
     };
     let behind = topology.iter().flat_map(|topology| topology.services());
     let own: Vec<&ServiceSnapshot> =
@@ -35,14 +35,14 @@ pub(super) fn command(
         service.endpoints.iter().any(|endpoint| Some(endpoint.name.as_str()) == instance)
     };
     match own.iter().find(has_it).or(own.first()) {
-        Some(service) => filled_in(command, Some(service), instance),
-        None => by_name(command, (program, process), front, instance),
+        Some(service) => with_service_values(command, Some(service), instance),
+        None => program_command(command, (program, process), front, instance),
     }
 }
 
 /// The same where nothing is known of the program: it is found by its name, a database where its client looks by itself, and a
 /// pool where the service in front hands requests over, if that is one place.
-fn by_name(
+fn program_command(
     command: &str,
     (program, process): (&str, &str),
     front: Option<&ServiceSnapshot>,
@@ -64,12 +64,13 @@ fn by_name(
         _ => vec![],
     };
     let known = ServiceSnapshot { endpoints, ..ServiceSnapshot::default() };
-    let filled = filled_in(command, Some(&known), instance).replace("mariadb DATABASE ", "mariadb ");
+    let filled =
+        with_service_values(command, Some(&known), instance).replace("mariadb DATABASE ", "mariadb ");
     filled.split("PID").collect::<Vec<_>>().join(process)
 }
 
 /// A command that shows a total: what counts is by how much it rises.
-pub(super) fn twice(command: String) -> String {
+pub(super) fn repeated(command: String) -> String {
     if command.is_empty() { command } else { format!("{command} # run it twice: the difference counts") }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::measurement::Measurement;
 use crate::measurement::series::SeriesSet;
-use crate::settings::in_force::RequestTarget;
+use crate::settings::effective::RequestTarget;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::client::KernelLimitTotal;
@@ -20,13 +20,12 @@ use webdyno_model::tune::Goal;
 #[macro_use]
 mod id;
 
-mod ahead;
 mod apache;
-mod behind;
+mod backend_concurrency;
 mod client;
 mod connections;
 mod database;
-mod in_turn;
+mod first_responses;
 mod limits;
 mod logs;
 mod machine;
@@ -37,16 +36,17 @@ mod passive;
 mod php;
 pub mod repro_command;
 mod requests;
+mod resource_usage;
 mod scoreboard;
+mod serialized;
 mod sockets;
-mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 mod workers;
 
 pub use id::FactId;
 pub(crate) use id::fact_ids;
-use id::{From, Row};
+use id::{Derivation, FactRow};
 
 fact_table! {
     // Of the metric that stopped the load: with its unit.
@@ -174,7 +174,7 @@ impl Facts {
 }
 
 /// What follows from one metric each: a family is a file.
-const FAMILIES: &[&[Row]] = &[
+const FAMILIES: &[&[FactRow]] = &[
     machine::ROWS,
     memory::ROWS,
     limits::ROWS,
@@ -184,7 +184,7 @@ const FAMILIES: &[&[Row]] = &[
     php::ROWS,
     database::ROWS,
     logs::ROWS,
-    ahead::ROWS,
+    resource_usage::ROWS,
 ];
 
 /// Everything that the measurement says.
@@ -192,25 +192,26 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let series = SeriesSet::of(measurement);
     let service = measurement.service.as_ref();
     let topology = measurement.topology.as_ref();
-    let mut builder = Builder { series, service, topology, facts: BTreeMap::new(), each: BTreeMap::new() };
-    builder.of_server();
+    let mut builder =
+        FactBuilder { series, service, topology, facts: BTreeMap::new(), each: BTreeMap::new() };
+    builder.server_facts();
     match run {
         Some(run) => {
             builder.client(measurement, run)?;
-            builder.first_answers(measurement)?;
-            builder.held_in_turn(measurement)?;
+            builder.first_responses(measurement)?;
+            builder.serialized_worker_time(measurement)?;
             builder.kept_connections(measurement, run);
             builder.requests(measurement, run);
         }
         None => builder.passive(),
     }
-    builder.held_workers(run.is_some());
+    builder.worker_holders(run.is_some());
     builder.log_disk();
     builder.work_per_request();
-    builder.behind();
+    builder.backend_concurrency();
     let brake = measurement.brake.clone();
     if let Some(brake) = &brake {
-        builder.brake(brake);
+        builder.harm_guard(brake);
     }
     let loaded = run.is_some();
     // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
@@ -220,11 +221,14 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
     let spoiled = fault.filter(|_| kernel_limit_total.is_none());
     // What is late without a cost has no part in what limits; that its times are wrong is told with them.
-    let late = spoiled.map(|run| crate::run_report::generator::late(measurement, run)).transpose()?.flatten();
-    let without_cost = late.is_some_and(|late| late.is_without_cost) && builder.none_waits_in_generator();
+    let late = spoiled
+        .map(|run| crate::run_report::generator::late_generator(measurement, run))
+        .transpose()?
+        .flatten();
+    let without_cost = late.is_some_and(|late| late.is_without_cost) && builder.has_no_generator_queue();
     let generator_fault = spoiled.filter(|_| !without_cost).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
-    let readings_stopped = crate::measurement::silence::all_stopped(measurement);
+    let readings_stopped = crate::measurement::silent_collectors::all_stopped(measurement);
     let machine = measurement.server.as_ref();
     Ok(Facts {
         facts: builder.facts,
@@ -245,7 +249,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     })
 }
 
-struct Builder<'a> {
+struct FactBuilder<'a> {
     series: SeriesSet<'a>,
     service: Option<&'a ServiceSnapshot>,
     topology: Option<&'a Topology>,
@@ -253,9 +257,9 @@ struct Builder<'a> {
     each: BTreeMap<FactId, BTreeMap<String, Fact>>,
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// What the server alone tells.
-    fn of_server(&mut self) {
+    fn server_facts(&mut self) {
         for &(fact, metric, how) in FAMILIES.iter().copied().flatten() {
             match metric.contains('*') {
                 true => self.derive_each(fact, metric, how),
@@ -263,12 +267,12 @@ impl Builder<'_> {
             }
         }
         self.cpu();
-        self.programs_named_late();
+        self.late_named_programs();
         self.scoreboard();
         self.worker_time();
         self.processes();
         self.pools();
-        self.queues_behind();
+        self.backend_queues();
         self.database();
         self.page_cache();
         self.largest_worker();
@@ -305,20 +309,20 @@ impl Builder<'_> {
         self.add(name, fact);
     }
 
-    fn derive(&mut self, name: FactId, metric: &str, how: From) {
+    fn derive(&mut self, name: FactId, metric: &str, how: Derivation) {
         let value = match how {
-            From::Mean => self.series.mean(metric),
-            From::Max => self.series.max(metric),
-            From::Min => self.series.min(metric),
-            From::Latest => self.series.latest(metric),
-            From::Rise => self.series.rise(metric).map(|(rise, _)| rise),
-            From::Rate(factor) => self.series.rate(metric).map(|rate| rate * factor),
+            Derivation::Mean => self.series.mean(metric),
+            Derivation::Max => self.series.max(metric),
+            Derivation::Min => self.series.min(metric),
+            Derivation::Latest => self.series.latest(metric),
+            Derivation::Rise => self.series.increase(metric).map(|(rise, _)| rise),
+            Derivation::Rate(factor) => self.series.rate(metric).map(|rate| rate * factor),
         };
         self.add_from(name, value, (metric, how));
     }
 
     /// The same of a metric that there are several of.
-    fn derive_each(&mut self, name: FactId, template: &str, how: From) {
+    fn derive_each(&mut self, name: FactId, template: &str, how: Derivation) {
         let Some(template) = self.series.template(template) else { return };
         let found: Vec<_> = self.series.instances(template).collect();
         let mut largest: Option<Fact> = None;
@@ -335,19 +339,21 @@ impl Builder<'_> {
     }
 
     /// A fact that follows from a metric: source and command are the metric's, the window is that of the readings.
-    fn add_from(&mut self, name: FactId, value: Option<f64>, (metric, how): (&str, From)) {
+    fn add_from(&mut self, name: FactId, value: Option<f64>, (metric, how): (&str, Derivation)) {
         let Some(value) = value else { return };
         let window = match how {
-            From::Mean | From::Max | From::Min => self.series.extent(metric),
-            From::Latest => self.series.latest_at(metric).map(|time| (time, time)),
-            From::Rise | From::Rate(_) => self.series.span(metric).map(|(first, last)| (first.0, last.0)),
+            Derivation::Mean | Derivation::Max | Derivation::Min => self.series.extent(metric),
+            Derivation::Latest => self.series.latest_at(metric).map(|time| (time, time)),
+            Derivation::Rise | Derivation::Rate(_) => {
+                self.series.span(metric).map(|(first, last)| (first.0, last.0))
+            }
         };
         let known = self.series.metric(metric);
         let reproduce = known.map_or(String::new(), |known| self.repro_command(metric, known));
-        let is_total = matches!(how, From::Rise | From::Rate(_));
+        let is_total = matches!(how, Derivation::Rise | Derivation::Rate(_));
         let (from_s, to_s) = window.unwrap_or(self.series.window());
         let source = known.map_or(String::new(), |metric| metric.source.clone());
-        let reproduce = if is_total { metric_command::twice(reproduce) } else { reproduce };
+        let reproduce = if is_total { metric_command::repeated(reproduce) } else { reproduce };
         self.add_within(name, value, (from_s, to_s), (source, reproduce));
     }
 
@@ -356,8 +362,8 @@ impl Builder<'_> {
         metric_command::command((name, metric.instance(name)), &metric.reproduce, self.service, self.topology)
     }
 
-    /// [`Builder::add_from`] of one of several things; the fact itself is that of the largest value.
-    fn add_of(&mut self, name: FactId, value: Option<f64>, from: (&str, From), instance: &str) {
+    /// [`FactBuilder::add_from`] of one of several things; the fact itself is that of the largest value.
+    fn add_of(&mut self, name: FactId, value: Option<f64>, from: (&str, Derivation), instance: &str) {
         let before = self.facts.remove(&name);
         self.add_from(name, value, from);
         let Some(fact) = self.facts.remove(&name) else {
@@ -371,7 +377,7 @@ impl Builder<'_> {
 
     /// What stopped the load, and from which value on it is stopped. The brake reads more often than the collectors, so
     /// that its reading may be in no sample.
-    fn brake(&mut self, brake: &HarmGuardTrip) {
+    fn harm_guard(&mut self, brake: &HarmGuardTrip) {
         let Some(metric) = self.series.metric(&brake.metric) else { return };
         let at_s = significant(self.series.window().1, 6);
         let reproduce = self.repro_command(&brake.metric, metric);

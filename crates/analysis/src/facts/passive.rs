@@ -4,7 +4,7 @@
 //! source says where they come from. What only a client sees stays unknown: connect times, answers that never came, and
 //! how much more was asked for than was given.
 
-use super::{Builder, FactId, From, client};
+use super::{Derivation, FactBuilder, FactId, client};
 use webdyno_model::fact::Fact;
 use webdyno_model::number::significant;
 
@@ -41,34 +41,34 @@ fact_table! {
     "parts": path_parts_mean;
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// Adds what the server itself tells of its clients' requests.
     pub(super) fn passive(&mut self) {
         let counted = self.counted();
         if let Some((metric, per_s)) = counted {
-            self.add_seen(FactId::ended_per_s, Some(per_s), (metric, From::Rate(1.0)));
+            self.add_seen(FactId::ended_per_s, Some(per_s), (metric, Derivation::Rate(1.0)));
             let failed = self.failed_fraction();
             let good = per_s * (1.0 - failed.unwrap_or(0.0));
-            self.add_seen(FactId::rate, Some(good), (metric, From::Rate(1.0)));
-            self.add_seen(FactId::failed_fraction, failed, (LOG_FAILED, From::Rate(1.0)));
+            self.add_seen(FactId::rate, Some(good), (metric, Derivation::Rate(1.0)));
+            self.add_seen(FactId::failed_fraction, failed, (LOG_FAILED, Derivation::Rate(1.0)));
             let spread = client::relative_ci95(&self.increments(metric));
-            self.add_seen(FactId::rate_ci95_fraction, spread, (metric, From::Rate(1.0)));
+            self.add_seen(FactId::rate_ci95_fraction, spread, (metric, Derivation::Rate(1.0)));
         }
-        let own_per_s = self.own_per_s();
+        let own_per_s = self.own_requests_per_s();
         let opened = self.series.rate(OPENS).map(|per_s| (per_s - own_per_s).max(0.0));
-        self.add_seen(FactId::connections_opened_per_s, opened, (OPENS, From::Rate(1.0)));
+        self.add_seen(FactId::connections_opened_per_s, opened, (OPENS, Derivation::Rate(1.0)));
         let connections = self.series.mean(CONNECTIONS);
-        self.add_seen(FactId::client_connections_mean, connections, (CONNECTIONS, From::Mean));
+        self.add_seen(FactId::client_connections_mean, connections, (CONNECTIONS, Derivation::Mean));
         self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
-        self.answers();
+        self.logged_responses();
     }
 
     /// What an answer is like: its size and the parts of its path by the log, and the pace at which those arrive that are under
     /// way.
-    fn answers(&mut self) {
+    fn logged_responses(&mut self) {
         let logged = |metric: &str, of: &str| {
-            let (rise, _) = self.series.rise(metric)?;
-            self.series.rise(of).filter(|(count, _)| *count >= 1.0).map(|(count, _)| rise / count)
+            let (rise, _) = self.series.increase(metric)?;
+            self.series.increase(of).filter(|(count, _)| *count >= 1.0).map(|(count, _)| rise / count)
         };
         let own = (APACHE_BYTES, APACHE_COUNT);
         let (size, metric) = match logged(LOG_BYTES, LOG) {
@@ -78,9 +78,9 @@ impl Builder<'_> {
         let parts = logged(LOG_PARTS, LOG_PATHS);
         let pace = size.zip(self.facts.get(&FactId::service_time_mean_us).map(|fact| fact.value));
         let pace = pace.filter(|(_, us)| *us > 0.0).map(|(bytes, us)| bytes / us * 1e6);
-        self.add_seen(FactId::answer_bytes_mean, size, (metric, From::Mean));
-        self.add_seen(FactId::request_bytes_per_s, pace, (metric, From::Mean));
-        self.add_seen(FactId::path_parts_mean, parts, (LOG_PARTS, From::Mean));
+        self.add_seen(FactId::answer_bytes_mean, size, (metric, Derivation::Mean));
+        self.add_seen(FactId::request_bytes_per_s, pace, (metric, Derivation::Mean));
+        self.add_seen(FactId::path_parts_mean, parts, (LOG_PARTS, Derivation::Mean));
     }
 
     /// Requests in the server at once, and by Little's law how long each was in it.
@@ -92,21 +92,21 @@ impl Builder<'_> {
         let outside = || self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
         let log_us = self.logged_time_us();
         if let Some((in_server, metric)) = told.or_else(outside) {
-            self.add_seen(FactId::in_flight_mean, Some(in_server), (metric, From::Mean));
+            self.add_seen(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
         }
         let worker_us = self.facts.get(&FactId::worker_time_mean_us).map(|fact| (fact.value, WRITING));
         let service = log_us.map(|us| (us, LOG_TIME)).or(worker_us);
         let Some((service_us, metric)) = service else { return };
-        self.add_seen(FactId::service_time_mean_us, Some(service_us), (metric, From::Mean));
+        self.add_seen(FactId::service_time_mean_us, Some(service_us), (metric, Derivation::Mean));
         // The service's clock begins when a worker has the connection: before, it waits in the kernel's queue.
         let queue_us = self.series.mean(QUEUE).zip(per_s).map_or(0.0, |(queue, per_s)| queue / per_s * 1e6);
         let response = Some(service_us + queue_us);
-        self.add_seen(FactId::response_time_mean_us, response, (metric, From::Mean));
+        self.add_seen(FactId::response_time_mean_us, response, (metric, Derivation::Mean));
     }
 
     /// Requests per second of the clients, and the metric that they are counted by.
     fn counted(&self) -> Option<(&'static str, f64)> {
-        let own = self.own_per_s();
+        let own = self.own_requests_per_s();
         let rate = |metric: &'static str| Some((metric, (self.series.rate(metric)? - own).max(0.0)));
         let is_front = |program: &str| self.service.is_none_or(|service| service.service == program);
         let program = COUNTS.iter().find(|(program, _)| is_front(program)).and_then(|(_, count)| rate(count));
@@ -118,7 +118,7 @@ impl Builder<'_> {
     }
 
     /// Our own requests for status pages per second: each of them needs a connection of its own.
-    fn own_per_s(&self) -> f64 {
+    fn own_requests_per_s(&self) -> f64 {
         let readings = || {
             let (from_s, to_s) = self.series.window();
             let read = self.series.samples_of("apache_status");
@@ -130,14 +130,15 @@ impl Builder<'_> {
 
     /// The share that the server itself says it could not answer (5xx): what others ask wrongly (4xx) is not its failure.
     fn failed_fraction(&self) -> Option<f64> {
-        let total = self.series.rate(LOG).map(|rate| rate - self.own_per_s()).filter(|rate| *rate > 0.0)?;
+        let total =
+            self.series.rate(LOG).map(|rate| rate - self.own_requests_per_s()).filter(|rate| *rate > 0.0)?;
         self.series.rate(LOG_FAILED).map(|failed| (failed / total).min(1.0))
     }
 
     /// The mean time of a request by the log, where its format has it.
     fn logged_time_us(&self) -> Option<f64> {
-        let (timed, _) = self.series.rise(LOG_TIMED).filter(|(timed, _)| *timed >= 1.0)?;
-        self.series.rise(LOG_TIME).map(|(time_us, _)| time_us / timed)
+        let (timed, _) = self.series.increase(LOG_TIMED).filter(|(timed, _)| *timed >= 1.0)?;
+        self.series.increase(LOG_TIME).map(|(time_us, _)| time_us / timed)
     }
 
     /// A counter's rise per second from each reading in the window to the next.
@@ -150,7 +151,7 @@ impl Builder<'_> {
     }
 
     /// A fact of the server's side in place of the engine's.
-    fn add_seen(&mut self, name: FactId, value: Option<f64>, from: (&str, From)) {
+    fn add_seen(&mut self, name: FactId, value: Option<f64>, from: (&str, Derivation)) {
         // What a measurement knows better stays.
         if value.is_none() || self.facts.contains_key(&name) {
             return;

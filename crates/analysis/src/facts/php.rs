@@ -2,39 +2,39 @@
 //!
 //! Sources: the collectors `php_fpm`, `opcache` and `process` (docs/metrics.md).
 
-use super::{Builder, FactId, Facts, From};
+use super::{Derivation, FactBuilder, FactId, Facts};
 use crate::measurement::statistics::mean;
 use crate::settings::backends;
 use webdyno_model::fact::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 fact_table! {
-    (fpm_queue_mean, "connections", "php_fpm.*.listen_queue_count", From::Mean),
-    (fpm_queue_limit, "connections", "php_fpm.*.listen_queue_max_count", From::Latest),
-    (fpm_processes_mean, "processes", "php_fpm.*.processes_count", From::Mean),
-    (fpm_processes_max, "processes", "php_fpm.*.processes_count", From::Max),
-    (fpm_processes_busy_mean, "processes", "php_fpm.*.processes_busy_count", From::Mean),
-    (fpm_active_mean, "processes", "php_fpm.*.active_count", From::Mean),
-    (fpm_accepted_per_s, "requests/s", "php_fpm.*.accepted_count", From::Rate(1.0)),
-    (fpm_limit_reached, "times", "php_fpm.*.max_children_reached_count", From::Rise),
-    (fpm_limit_logged, "messages", "php_fpm.*.log_max_children_count", From::Rise),
-    (fpm_process_memory_bytes, "bytes", "php_fpm.*.pss_mean_bytes", From::Latest),
-    (fpm_cpu_cores, "cores", "process.php_fpm.cpu_s", From::Rate(1.0)),
-    (fpm_program_processes, "processes", "process.php_fpm.count", From::Max),
-    (opcache_enabled, "count", "opcache.*.enabled_count", From::Latest),
-    (opcache_full, "count", "opcache.*.full_count", From::Latest),
-    (opcache_misses_per_s, "scripts/s", "opcache.*.misses_count", From::Rate(1.0)),
-    (opcache_misses, "scripts", "opcache.*.misses_count", From::Rise),
-    (opcache_hits_per_s, "scripts/s", "opcache.*.hits_count", From::Rate(1.0)),
-    (opcache_scripts, "scripts", "opcache.*.scripts_count", From::Latest),
-    (opcache_scripts_added, "scripts", "opcache.*.scripts_count", From::Rise),
-    (opcache_keys, "keys", "opcache.*.keys_count", From::Latest),
-    (opcache_keys_limit, "keys", "opcache.*.keys_max_count", From::Latest),
-    (opcache_memory_used_bytes, "bytes", "opcache.*.memory_used_bytes", From::Latest),
-    (opcache_memory_free_bytes, "bytes", "opcache.*.memory_free_bytes", From::Latest),
-    (opcache_memory_wasted_bytes, "bytes", "opcache.*.memory_wasted_bytes", From::Latest),
-    (opcache_oom_restarts, "restarts", "opcache.*.oom_restarts_count", From::Rise),
-    (opcache_hash_restarts, "restarts", "opcache.*.hash_restarts_count", From::Rise),
+    (fpm_queue_mean, "connections", "php_fpm.*.listen_queue_count", Derivation::Mean),
+    (fpm_queue_limit, "connections", "php_fpm.*.listen_queue_max_count", Derivation::Latest),
+    (fpm_processes_mean, "processes", "php_fpm.*.processes_count", Derivation::Mean),
+    (fpm_processes_max, "processes", "php_fpm.*.processes_count", Derivation::Max),
+    (fpm_processes_busy_mean, "processes", "php_fpm.*.processes_busy_count", Derivation::Mean),
+    (fpm_active_mean, "processes", "php_fpm.*.active_count", Derivation::Mean),
+    (fpm_accepted_per_s, "requests/s", "php_fpm.*.accepted_count", Derivation::Rate(1.0)),
+    (fpm_limit_reached, "times", "php_fpm.*.max_children_reached_count", Derivation::Rise),
+    (fpm_limit_logged, "messages", "php_fpm.*.log_max_children_count", Derivation::Rise),
+    (fpm_process_memory_bytes, "bytes", "php_fpm.*.pss_mean_bytes", Derivation::Latest),
+    (fpm_cpu_cores, "cores", "process.php_fpm.cpu_s", Derivation::Rate(1.0)),
+    (fpm_program_processes, "processes", "process.php_fpm.count", Derivation::Max),
+    (opcache_enabled, "count", "opcache.*.enabled_count", Derivation::Latest),
+    (opcache_full, "count", "opcache.*.full_count", Derivation::Latest),
+    (opcache_misses_per_s, "scripts/s", "opcache.*.misses_count", Derivation::Rate(1.0)),
+    (opcache_misses, "scripts", "opcache.*.misses_count", Derivation::Rise),
+    (opcache_hits_per_s, "scripts/s", "opcache.*.hits_count", Derivation::Rate(1.0)),
+    (opcache_scripts, "scripts", "opcache.*.scripts_count", Derivation::Latest),
+    (opcache_scripts_added, "scripts", "opcache.*.scripts_count", Derivation::Rise),
+    (opcache_keys, "keys", "opcache.*.keys_count", Derivation::Latest),
+    (opcache_keys_limit, "keys", "opcache.*.keys_max_count", Derivation::Latest),
+    (opcache_memory_used_bytes, "bytes", "opcache.*.memory_used_bytes", Derivation::Latest),
+    (opcache_memory_free_bytes, "bytes", "opcache.*.memory_free_bytes", Derivation::Latest),
+    (opcache_memory_wasted_bytes, "bytes", "opcache.*.memory_wasted_bytes", Derivation::Latest),
+    (opcache_oom_restarts, "restarts", "opcache.*.oom_restarts_count", Derivation::Rise),
+    (opcache_hash_restarts, "restarts", "opcache.*.hash_restarts_count", Derivation::Rise),
     "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction;
     "connections": backend_queue_mean;
 }
@@ -46,23 +46,23 @@ const UNIX_QUEUE: &str = "sockets.unix.*.listen_queue_count";
 const TCP_QUEUE: &str = "sockets.*.listen_queue_count";
 const BUSY: &str = "php_fpm.*.processes_busy_count";
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// Of each pool, in which share of the readings connections waited for a process, no process was free, and there were
     /// as many processes as there ever were: a pool that still grows has not reached its limit.
     pub(super) fn pools(&mut self) {
         let is = |holds: bool| f64::from(u8::from(holds));
         let share = |of: Vec<f64>| (of.len() >= 2).then(|| mean(&of)).flatten();
         let waiting = |queue: &[f64]| share(queue.iter().map(|waiting| is(*waiting >= 1.0)).collect());
-        self.of_pools(FactId::fpm_waiting_fraction, QUEUE, |builder, pool| {
+        self.derive_for_pools(FactId::fpm_waiting_fraction, QUEUE, |builder, pool| {
             waiting(&builder.series.levels(&QUEUE.replace('*', pool)))
         });
-        self.of_pools(FactId::fpm_full_fraction, BUSY, |builder, pool| {
+        self.derive_for_pools(FactId::fpm_full_fraction, BUSY, |builder, pool| {
             let busy = builder.series.levels(&BUSY.replace('*', pool));
             let all = builder.series.levels(&PROCESSES.replace('*', pool));
             let pairs = busy.iter().zip(&all).filter(|_| busy.len() == all.len());
             share(pairs.map(|(busy, all)| is(busy >= all)).collect())
         });
-        self.of_pools(FactId::fpm_at_most_fraction, PROCESSES, |builder, pool| {
+        self.derive_for_pools(FactId::fpm_at_most_fraction, PROCESSES, |builder, pool| {
             let all = builder.series.levels(&PROCESSES.replace('*', pool));
             let most = all.iter().copied().fold(0.0, f64::max);
             share(all.iter().map(|count| is(*count >= most)).collect())
@@ -72,7 +72,7 @@ impl Builder<'_> {
     /// Of each socket to which the service hands requests over, or to which its connections go, how many connections wait there:
     /// the view from outside, which takes no rights. It is only told while there are any. Other programs of the machine have
     /// queues that are none of its business.
-    pub(super) fn queues_behind(&mut self) {
+    pub(super) fn backend_queues(&mut self) {
         let (service, topology) = (self.service, self.topology);
         let is_behind = |at: &str| service.is_none_or(|service| backends::is_behind(service, topology, at));
         let readings = self.series.levels(ALL_QUEUES).len() as f64;
@@ -88,7 +88,7 @@ impl Builder<'_> {
                 for (fact, value) in
                     [(FactId::backend_queue_mean, mean), (FactId::backend_waiting_fraction, share)]
                 {
-                    self.add_instance(&format!("{prefix}{name}"), (fact, value), (metric, From::Mean));
+                    self.add_instance(&format!("{prefix}{name}"), (fact, value), (metric, Derivation::Mean));
                 }
             }
         }
@@ -99,7 +99,7 @@ impl Builder<'_> {
         &mut self,
         instance: &str,
         (name, value): (FactId, Option<f64>),
-        from: (&str, From),
+        from: (&str, Derivation),
     ) {
         let former = self.facts.remove(&name);
         self.add_from(name, value, from);
@@ -112,12 +112,17 @@ impl Builder<'_> {
         }
     }
 
-    fn of_pools(&mut self, name: FactId, template: &str, value: impl Fn(&Builder<'_>, &str) -> Option<f64>) {
+    fn derive_for_pools(
+        &mut self,
+        name: FactId,
+        template: &str,
+        value: impl Fn(&FactBuilder<'_>, &str) -> Option<f64>,
+    ) {
         let Some(known) = self.series.template(template) else { return };
         let pools: Vec<_> = self.series.instances(known).collect();
         for (pool, metric) in pools {
             let found = value(self, pool);
-            self.add_instance(pool, (name, found), (metric, From::Mean));
+            self.add_instance(pool, (name, found), (metric, Derivation::Mean));
         }
     }
 }

@@ -11,7 +11,11 @@ use webdyno_model::workload::{Arrival, Workload};
 /// PHP-FPM: LOG) and ACCESS_LOGS, of a pool ADDRESS and STATUS, of a database DATABASE, the load generator's process in that
 /// of CLIENT, and the name of the disk, interface, pool.. in that of INSTANCE. What is not known stays, and a name that a
 /// shell would read as something else: the reader has to fill it in.
-pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Option<&str>) -> String {
+pub fn with_service_values(
+    command: &str,
+    service: Option<&ServiceSnapshot>,
+    instance: Option<&str>,
+) -> String {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let value = |word: &str| -> Option<String> {
         match word {
@@ -104,7 +108,7 @@ pub(super) fn load(measurement: &Measurement) -> String {
         }
     }
     match &workload.visits {
-        Some(visits) => command = of_visitors(workload, visits),
+        Some(visits) => command = visitor_command(workload, visits),
         None => command.push_str(&format!(" -c {}", workload.connections)),
     }
     if let Arrival::Open { rate_per_s, .. } = workload.arrival {
@@ -113,13 +117,13 @@ pub(super) fn load(measurement: &Measurement) -> String {
     if !workload.keepalive {
         command.push_str(" --no-keepalive");
     }
-    command.push_str(&ways(&workload.transport));
+    command.push_str(&transport_flags(&workload.transport));
     command
 }
 
 /// The beginning of the command that repeats a load of visitors. What flags cannot say is in a workload file, whose name the
 /// reader has to fill in.
-fn of_visitors(workload: &Workload, visits: &Visits) -> String {
+fn visitor_command(workload: &Workload, visits: &Visits) -> String {
     let found = |page: &PageSpec| matches!(page.resources, Resources::Found);
     let by_flags = |session: &SessionSpec| {
         let [step] = session.steps.as_slice() else { return false };
@@ -154,7 +158,7 @@ fn of_visitors(workload: &Workload, visits: &Visits) -> String {
 }
 
 /// The flags that say how connections come about; those of files keep their quotes.
-fn ways(transport: &Transport) -> String {
+fn transport_flags(transport: &Transport) -> String {
     let mut flags = String::new();
     let tls = &transport.tls;
     let files = [("cacert", &tls.ca_file), ("cert", &tls.certificate_file), ("key", &tls.key_file)];
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_load_is_repeated_the_way_it_went() {
-        assert_eq!(ways(&Transport::default()), "");
+        assert_eq!(transport_flags(&Transport::default()), "");
         let mut transport = Transport {
             source_ips: vec!["127.0.0.2".parse().unwrap()],
             connect_to: vec![ConnectTo {
@@ -241,7 +245,7 @@ mod tests {
         };
         transport.tls.ca_file = Some("my ca.pem".into());
         assert_eq!(
-            ways(&transport),
+            transport_flags(&transport),
             " --cacert 'my ca.pem' --source-ip 127.0.0.2 --connect-to ':443:[::1]:' --resolve each -6"
         );
     }
@@ -258,9 +262,9 @@ mod tests {
             ("cat /proc/CLIENT/stat", "cat /proc/$(pgrep -x webdyno | head -n 1)/stat"),
             ("", ""),
         ] {
-            assert_eq!(filled_in(command, Some(&service), None), expected);
+            assert_eq!(with_service_values(command, Some(&service), None), expected);
         }
-        assert_eq!(filled_in("ps PID", None, None), "ps PID");
+        assert_eq!(with_service_values("ps PID", None, None), "ps PID");
         let endpoint = |name: &str, address: &str, path: Option<&str>| Endpoint {
             name: name.into(),
             address: address.into(),
@@ -277,18 +281,18 @@ mod tests {
             // What a shell would read as two words is left to the reader.
             ("ask ADDRESS STATUS", Some("shop"), "ask ADDRESS /s"),
         ] {
-            assert_eq!(filled_in(command, Some(&service), instance), expected);
+            assert_eq!(with_service_values(command, Some(&service), instance), expected);
         }
         service.endpoints = vec![endpoint("server", "[::1]:3306", None)];
-        let command = filled_in("mariadb DATABASE", Some(&service), None);
+        let command = with_service_values("mariadb DATABASE", Some(&service), None);
         assert_eq!(command, "mariadb --protocol=tcp --host=::1 --port=3306");
         assert_eq!(in_network_of(7, "echo 'a'"), r"nsenter -t 7 -n sh -c 'echo '\''a'\'''");
         let command = "cat /sys/class/net/INSTANCE/speed # INSTANCES";
         for (instance, shown) in [("eth0.100", "eth0.100"), ("a b", "INSTANCE"), ("$(x)", "INSTANCE")] {
             let expected = command.replacen("INSTANCE", shown, 1);
-            assert_eq!(filled_in(command, None, Some(instance)), expected);
+            assert_eq!(with_service_values(command, None, Some(instance)), expected);
         }
         (service.pid, service.port) = (0, 0);
-        assert_eq!(filled_in("ps PID PORT", Some(&service), None), "ps PID PORT");
+        assert_eq!(with_service_values("ps PID PORT", Some(&service), None), "ps PID PORT");
     }
 }

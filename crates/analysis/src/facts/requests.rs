@@ -1,9 +1,9 @@
 //! Facts of what was asked for: how large answers are, what connections and TLS handshakes they took, and how much
 //! processor time of the service each request took.
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 use crate::measurement::Measurement;
-use crate::settings::in_force::RequestTarget;
+use crate::settings::effective::RequestTarget;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::RequestSpec;
 
@@ -28,7 +28,7 @@ fact_table! {
     "us": tls_handshake_mean_us, cpu_per_request_us;
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// What answers and connections were like, as the generator saw them.
     pub(super) fn requests(&mut self, measurement: &Measurement, run: &RunReport) {
         let ended = (run.requests.completed + run.requests.failed) as f64;
@@ -60,7 +60,7 @@ impl Builder<'_> {
         let cores = self.series.rate("process.cpu_s");
         // A few requests tell nothing: the service also does work that is nobody's.
         let us = cores.zip(rate.filter(|rate| *rate >= 5.0)).map(|(cores, rate)| cores / rate * 1e6);
-        self.add_from(FactId::cpu_per_request_us, us, ("process.cpu_s", From::Rate(1.0)));
+        self.add_from(FactId::cpu_per_request_us, us, ("process.cpu_s", Derivation::Rate(1.0)));
     }
 }
 

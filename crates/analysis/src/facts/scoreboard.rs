@@ -2,7 +2,7 @@
 //!
 //! Source: the documentation of mod_status, and what prefork, worker and event of Apache 2.4 were seen to do under load.
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 use crate::measurement::series::SeriesSet;
 use crate::measurement::statistics::mean;
 use webdyno_model::sample::Sample;
@@ -24,7 +24,7 @@ fact_table! {
     "processes": service_processes_fell_max;
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// In which share of its readings the scoreboard was full ([`ScoreboardReading`]), how many workers there were then, and in
     /// which share of the attempts the status page did not answer at all.
     pub(super) fn scoreboard(&mut self) {
@@ -44,10 +44,10 @@ impl Builder<'_> {
         let has_page = self.service.is_some_and(|service| service.status_url.is_some());
         let unanswered =
             (has_page && !readings.is_empty()).then(|| unanswered as f64 / readings.len() as f64);
-        let idle = ("apache.workers_idle_count", From::Mean);
+        let idle = ("apache.workers_idle_count", Derivation::Mean);
         self.add_from(FactId::scoreboard_full_fraction, full_fraction, idle);
-        self.add_from(FactId::workers_when_full, mean(&live), ("apache.slots_count", From::Mean));
-        let wait = ("apache.status_wait_us", From::Mean);
+        self.add_from(FactId::workers_when_full, mean(&live), ("apache.slots_count", Derivation::Mean));
+        let wait = ("apache.status_wait_us", Derivation::Mean);
         self.add_from(FactId::status_unanswered_fraction, unanswered, wait);
     }
 
@@ -61,7 +61,7 @@ impl Builder<'_> {
         const ACCESSES: &str = "apache.accesses_count";
         let writing =
             self.series.mean("apache.workers_writing_count").map(|writing| (writing - 1.0).max(0.0));
-        let rate = self.series.span(ACCESSES).zip(self.series.rise(ACCESSES)).map(
+        let rate = self.series.span(ACCESSES).zip(self.series.increase(ACCESSES)).map(
             |((first, last), (accesses, seconds))| {
                 let between = |time: f64| time > first.0 && time <= last.0;
                 let own = self.series.all(ACCESSES).iter().filter(|(time, _)| between(*time)).count();
@@ -70,11 +70,15 @@ impl Builder<'_> {
         );
         let queue = self.series.mean("sockets.accept_queue_count");
         let at_server = writing.zip(queue).map(|(writing, queue)| writing + queue);
-        let metric = ("apache.workers_writing_count", From::Mean);
+        let metric = ("apache.workers_writing_count", Derivation::Mean);
         self.add_from(FactId::requests_at_server_mean, at_server, metric);
         let time_us =
             writing.zip(rate.filter(|rate| *rate >= 1.0)).map(|(writing, rate)| writing / rate * 1e6);
-        self.add_from(FactId::worker_time_mean_us, time_us, ("apache.workers_writing_count", From::Mean));
+        self.add_from(
+            FactId::worker_time_mean_us,
+            time_us,
+            ("apache.workers_writing_count", Derivation::Mean),
+        );
     }
 
     /// The view from outside: in which share of the readings as many processes ran as hold all the workers that
@@ -90,7 +94,7 @@ impl Builder<'_> {
             (at.len() >= 2).then(|| mean(&at)).flatten()
         };
         let fell = counts.windows(2).map(|pair| (pair[0] - pair[1]).max(0.0)).reduce(f64::max);
-        let from = ("process.count", From::Mean);
+        let from = ("process.count", Derivation::Mean);
         self.add_from(FactId::processes_at_limit_fraction, limit.and_then(at_limit), from);
         self.add_from(FactId::service_processes_fell_max, fell, from);
     }

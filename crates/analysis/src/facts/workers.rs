@@ -1,6 +1,6 @@
 //! Facts on what workers are held by: requests, connections that are kept, or nothing that this load asked for.
 
-use super::{Builder, FactId, From};
+use super::{Derivation, FactBuilder, FactId};
 use crate::measurement::Measurement;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::Arrival;
@@ -25,33 +25,33 @@ fact_table! {
     "us": response_time_p50_us, handshake_mean_us;
 }
 
-impl Builder<'_> {
+impl FactBuilder<'_> {
     /// How far requests and connections explain that workers are taken.
-    pub(super) fn held_workers(&mut self, loaded: bool) {
+    pub(super) fn worker_holders(&mut self, loaded: bool) {
         const QUEUE: &str = "sockets.accept_queue_count";
         let queue = self.series.mean(QUEUE);
         let less_queue = |all: Option<f64>| all.zip(queue).map(|(all, queue)| (all - queue).max(0.0));
         // Connections that wait to be accepted are connections of the port, too.
         let held = less_queue(self.series.mean("clients.connections_count"));
-        self.add_from(FactId::connections_held_mean, held, ("clients.connections_count", From::Mean));
+        self.add_from(FactId::connections_held_mean, held, ("clients.connections_count", Derivation::Mean));
         // A request that is under way and not in the queue is with a worker, or on its way.
         let in_flight = self.facts.get(&FactId::in_flight_mean).map(|fact| fact.value).filter(|_| loaded);
-        let in_workers = match self.beyond_full_queue(queue) {
+        let in_workers = match self.requests_beyond_full_queue(queue) {
             Some(most) => less_queue(in_flight).map(|requests| requests.min(most)),
             None => less_queue(in_flight),
         };
-        self.add_from(FactId::requests_in_workers_mean, in_workers, (QUEUE, From::Mean));
+        self.add_from(FactId::requests_in_workers_mean, in_workers, (QUEUE, Derivation::Mean));
         let slots = self.series.mean("apache.slots_count").zip(self.series.mean("apache.slots_open_count"));
         let live = slots.map(|(slots, open)| (slots - open).max(0.0));
-        self.add_from(FactId::workers_live_mean, live, ("apache.slots_count", From::Mean));
-        self.growth();
+        self.add_from(FactId::workers_live_mean, live, ("apache.slots_count", Derivation::Mean));
+        self.process_growth();
         self.clamps();
     }
 
     /// Where the queue is full all the time, requests are also under way outside of the server: they try to connect again and
     /// again. With workers there are then at most those that were answered, and those that had been sent and were given up,
     /// less the ones in the queue.
-    fn beyond_full_queue(&self, queue: Option<f64>) -> Option<f64> {
+    fn requests_beyond_full_queue(&self, queue: Option<f64>) -> Option<f64> {
         let (queue, limit) = queue.zip(self.series.latest("sockets.accept_queue_max_count"))?;
         let known = |name: FactId| self.facts.get(&name).map(|fact| fact.value);
         let (answered, given_up) =
@@ -61,13 +61,13 @@ impl Builder<'_> {
     }
 
     /// How the number of processes and the queue went on: from the first reading of the window to the last.
-    fn growth(&mut self) {
+    fn process_growth(&mut self) {
         let processes = self.series.levels("process.count");
         let grew = processes.first().zip(processes.last()).map(|(first, last)| last - first);
-        self.add_from(FactId::service_processes_grew, grew, ("process.count", From::Max));
+        self.add_from(FactId::service_processes_grew, grew, ("process.count", Derivation::Max));
         let queue = self.series.levels("sockets.accept_queue_count");
         let last = queue.last().copied();
-        self.add_from(FactId::accept_queue_last, last, ("sockets.accept_queue_count", From::Latest));
+        self.add_from(FactId::accept_queue_last, last, ("sockets.accept_queue_count", Derivation::Latest));
     }
 
     /// How often the log says that a setting was taken for less, since it was begun.
@@ -80,7 +80,7 @@ impl Builder<'_> {
         let named = CLAMPS.iter().map(|id| format!("apache_log.{id}.before_count"));
         let mut named = named.filter(|name| self.series.latest(name).is_some_and(|count| count > 0.0));
         let metric = named.next().unwrap_or_else(|| "apache_log.AH00516.messages_count".into());
-        self.add_from(FactId::clamp_messages, said, (&metric, From::Latest));
+        self.add_from(FactId::clamp_messages, said, (&metric, Derivation::Latest));
     }
 
     /// What the load engine saw of connections and of the parts of its answers.

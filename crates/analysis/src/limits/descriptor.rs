@@ -34,9 +34,9 @@ pub struct Limit {
     /// What the facts become when it is lifted, beyond its own.
     pub after_lifting: Option<fn(&mut Facts)>,
     /// How a load with one thing changed fares while it binds; `None` where that is not known.
-    pub kind: Option<Kind>,
+    pub kind: Option<LimitKind>,
     /// How the rate that is expected when it is lifted is computed; `None` where arithmetic does not give one.
-    pub gain: Option<Gain>,
+    pub gain: Option<LimitGain>,
     /// Whether it explains why responses are errors.
     pub makes_errors: bool,
     /// Whether the figures of a run in which it is found cannot be believed.
@@ -49,7 +49,7 @@ pub struct Limit {
 
 /// Kinds of limits, by what they are a limit on: the experiments' table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LimitKind {
     /// On new connections.
     Connections,
     /// On workers or slots that idle kept connections hold.
@@ -70,7 +70,7 @@ pub enum Kind {
 
 /// What a limit costs, and so what is expected when it is lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gain {
+pub enum LimitGain {
     /// Only that requests wait for a place, or for a connection: what they take when they have it stays.
     Waiting,
     /// Answers: those that fail would take as long as the good ones. Who waits for a connection meanwhile is a good answer that

@@ -3,7 +3,7 @@
 
 /// What of a metric is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figure {
+pub enum IncidentFigure {
     /// The level as it is.
     Level,
     /// By how much a counter rose since the reading before.
@@ -20,7 +20,7 @@ pub struct IncidentRule {
     /// The metric; a star for what there are several of.
     pub metric: &'static str,
     /// What of it.
-    pub figure: Figure,
+    pub figure: IncidentFigure,
     /// From here on,
     pub from: f64,
     /// for so many readings in a row, it is an incident.
@@ -37,14 +37,14 @@ impl IncidentRule {
     /// The metric that it is compared with, if it is a share of one.
     pub fn whole(&self) -> Option<&'static str> {
         match self.figure {
-            Figure::ShareOf(whole) => Some(whole),
+            IncidentFigure::ShareOf(whole) => Some(whole),
             _ => None,
         }
     }
 }
 
 /// A share of the time, of a counter of microseconds.
-pub const SHARE: Figure = Figure::Rate(1e-6);
+pub const SHARE: IncidentFigure = IncidentFigure::Rate(1e-6);
 /// Why one suffices.
 pub const EACH: &str = "each one is a client or a request that got nothing";
 /// Why one suffices.
@@ -55,7 +55,7 @@ pub const KILLED: &str = "a process was ended in the midst of its work: one is e
 /// A rule: from which figure on for how many readings in a row, and below which it is over.
 pub const fn row(
     metric: &'static str,
-    figure: Figure,
+    figure: IncidentFigure,
     (from, readings): (f64, u32),
     until: f64,
     words: &'static str,

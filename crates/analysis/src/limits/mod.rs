@@ -12,7 +12,7 @@ mod descriptor;
 pub mod incident;
 pub(crate) mod manual_remedy;
 
-pub use descriptor::{Gain, Kind, Limit};
+pub use descriptor::{Limit, LimitGain, LimitKind};
 
 use crate::facts::Facts;
 use ceiling::ResourceCeiling;

@@ -36,15 +36,15 @@ pub fn lower_head(values: &[f64]) -> usize {
         return 0;
     }
     let tail = LEVEL / heads as f64;
-    let splits = (1..=heads).filter_map(|head| Split::of(values, head));
-    let beyond = |split: &Split| split.difference / statistics::t_above(tail, split.freedom);
+    let splits = (1..=heads).filter_map(|head| HeadSplit::of(values, head));
+    let beyond = |split: &HeadSplit| split.difference / statistics::t_above(tail, split.freedom);
     let clearest = splits.max_by(|a, b| beyond(a).total_cmp(&beyond(b)));
     clearest.filter(|split| beyond(split) > 1.0).map_or(0, |split| end_of_head(values, heads, &split))
 }
 
 /// Where the head ends, once it is sure that there is one: the cut at which the means on both sides differ most, each
 /// counted by its length (the CUSUM estimator).
-fn end_of_head(values: &[f64], heads: usize, split: &Split) -> usize {
+fn end_of_head(values: &[f64], heads: usize, split: &HeadSplit) -> usize {
     let bounded: Vec<f64> = values.iter().map(|value| split.bounded(*value, PLACE_BOUND)).collect();
     let (count, total) = (values.len() as f64, bounded.iter().sum::<f64>());
     let (mut sum, mut best) = (0.0, (0, 0.0));
@@ -61,7 +61,7 @@ fn end_of_head(values: &[f64], heads: usize, split: &Split) -> usize {
 }
 
 /// A head and the rest, and how they differ.
-struct Split {
+struct HeadSplit {
     /// Degrees of freedom of what is known of the rest.
     freedom: f64,
     /// In standard errors, by the median of the head, which no single value moves.
@@ -72,7 +72,7 @@ struct Split {
     unit: f64,
 }
 
-impl Split {
+impl HeadSplit {
     fn of(values: &[f64], head: usize) -> Option<Self> {
         let (first, rest) = values.split_at(head);
         let (centre, unit) = centre_and_unit(rest)?;

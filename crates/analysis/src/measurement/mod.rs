@@ -4,7 +4,7 @@ pub mod change_point;
 pub(crate) mod forward_fill;
 pub mod histograms;
 pub mod series;
-pub(crate) mod silence;
+pub(crate) mod silent_collectors;
 pub mod statistics;
 pub mod warmup;
 

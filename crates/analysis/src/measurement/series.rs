@@ -10,7 +10,7 @@ use webdyno_model::sample::Metric;
 #[derive(Debug)]
 pub struct SeriesSet<'a> {
     points: BTreeMap<&'a str, Vec<(f64, f64)>>,
-    catalogue: Catalogue<'a>,
+    catalogue: MetricCatalogue<'a>,
     /// What describes the values that there are, by their names: asked for each of them again and again.
     described: BTreeMap<&'a str, &'a Metric>,
     samples: &'a [TimedSample],
@@ -27,10 +27,10 @@ impl<'a> SeriesSet<'a> {
                 points.entry(name).or_default().push((timed.t_s, value.0));
             }
         }
-        let catalogue = Catalogue::of(measurement);
+        let catalogue = MetricCatalogue::of(measurement);
         let names = points.keys().copied();
         let described: BTreeMap<&str, &Metric> =
-            names.filter_map(|name| Some((name, catalogue.describing(name)?))).collect();
+            names.filter_map(|name| Some((name, catalogue.metric_of(name)?))).collect();
         let may_miss = |name: &str| described.get(name).is_some_and(|metric| metric.on_change);
         for (name, point) in forward_fill::values(measurement, may_miss) {
             points.entry(name).or_default().push(point);
@@ -58,7 +58,7 @@ impl<'a> SeriesSet<'a> {
 
     /// What a metric is, if the catalogue of the recording knows it.
     pub fn metric(&self, name: &str) -> Option<&'a Metric> {
-        self.described.get(name).copied().or_else(|| self.catalogue.describing(name))
+        self.described.get(name).copied().or_else(|| self.catalogue.metric_of(name))
     }
 
     /// The metric of several things that the catalogue of the recording has under this name: `disk.*.read_bytes`.
@@ -113,16 +113,16 @@ impl<'a> SeriesSet<'a> {
     /// By how much a counter rose, and over how many seconds: between the last reading at or before the start of the
     /// window (or the first in it) and the last reading in it. A counter that fell was set back: unknown, also when it
     /// has passed its old value since.
-    pub fn rise(&self, name: &str) -> Option<(f64, f64)> {
+    pub fn increase(&self, name: &str) -> Option<(f64, f64)> {
         let (first, last) = self.span(name)?;
         let (seconds, rise) = (last.0 - first.0, last.1 - first.1);
         let readings = self.all(name).iter().filter(|(time, _)| (first.0..=last.0).contains(time));
         let values: Vec<f64> = readings.map(|(_, value)| *value).collect();
-        let was_set_back = values.windows(2).any(|pair| is_set_back(name, pair[0], pair[1]));
+        let was_set_back = values.windows(2).any(|pair| is_reset(name, pair[0], pair[1]));
         (seconds > 0.0 && rise >= 0.0 && !was_set_back).then_some((rise, seconds))
     }
 
-    /// The two readings `(time, value)` between which [`SeriesSet::rise`] is taken.
+    /// The two readings `(time, value)` between which [`SeriesSet::increase`] is taken.
     pub fn span(&self, name: &str) -> Option<((f64, f64), (f64, f64))> {
         let readings = self.all(name);
         let last = readings.iter().rev().find(|(time, _)| *time <= self.to_s + 0.0005)?;
@@ -156,7 +156,7 @@ impl<'a> SeriesSet<'a> {
 
     /// A counter's rise per second.
     pub fn rate(&self, name: &str) -> Option<f64> {
-        self.rise(name).map(|(rise, seconds)| rise / seconds)
+        self.increase(name).map(|(rise, seconds)| rise / seconds)
     }
 
     /// The readings of one collector in the window.
@@ -167,7 +167,7 @@ impl<'a> SeriesSet<'a> {
 
 /// Whether a counter began anew between two readings. Some step back a little and go on: the kernel adds up the time in
 /// which a core waits for a disk anew each time, from parts that are not of the same moment (proc_stat(5), iowait).
-fn is_set_back(name: &str, before: f64, after: f64) -> bool {
+fn is_reset(name: &str, before: f64, after: f64) -> bool {
     const STEP_SHARE_MAX: f64 = 0.01;
     const STEP_S_MAX: f64 = 1.0;
     let step_max = (before * STEP_SHARE_MAX).max(if name.ends_with("_s") { STEP_S_MAX } else { 0.0 });
@@ -176,13 +176,13 @@ fn is_set_back(name: &str, before: f64, after: f64) -> bool {
 
 /// What the catalogue of a recording describes.
 #[derive(Debug)]
-struct Catalogue<'a> {
+struct MetricCatalogue<'a> {
     metrics: BTreeMap<&'a str, &'a Metric>,
     /// Those of several things, by what stands before the star: the longest last.
     of_several: Vec<(&'a str, Vec<&'a Metric>)>,
 }
 
-impl<'a> Catalogue<'a> {
+impl<'a> MetricCatalogue<'a> {
     fn of(measurement: &'a Measurement) -> Self {
         let metrics = measurement.collectors.iter().flat_map(|collector| &collector.metrics);
         let metrics: BTreeMap<&str, &Metric> = metrics.map(|metric| (metric.name.as_str(), metric)).collect();
@@ -198,7 +198,7 @@ impl<'a> Catalogue<'a> {
     }
 
     /// The metric that describes a value: the one of its name, else that of several with the longest name before the star.
-    fn describing(&self, name: &str) -> Option<&'a Metric> {
+    fn metric_of(&self, name: &str) -> Option<&'a Metric> {
         let described = || {
             let near = self.of_several.iter().rev().filter(|(before, _)| name.starts_with(before));
             near.flat_map(|(_, metrics)| metrics.iter().rev()).find(|metric| metric.describes(name))
@@ -234,17 +234,17 @@ mod tests {
     #[test]
     fn counters_rise_within_the_window_only() {
         let all = measurement(&[(0.0, 0.0), (1.5, 10.0), (3.0, 20.0), (4.5, 40.0), (6.0, 99.0)]);
-        assert_eq!(SeriesSet::of(&all).rise("x.total"), Some((30.0, 3.0)));
+        assert_eq!(SeriesSet::of(&all).increase("x.total"), Some((30.0, 3.0)));
         let set_back = measurement(&[(1.9, 10.0), (4.9, 4.0)]);
-        assert_eq!(SeriesSet::of(&set_back).rise("x.total"), None);
+        assert_eq!(SeriesSet::of(&set_back).increase("x.total"), None);
         // It has passed its old value by the end of the window: how much it rose is unknown all the same.
         let passed = measurement(&[(1.9, 10.0), (2.9, 1.0), (3.9, 20.0), (4.9, 40.0)]);
-        assert_eq!(SeriesSet::of(&passed).rise("x.total"), None);
+        assert_eq!(SeriesSet::of(&passed).increase("x.total"), None);
         let before_it = measurement(&[(0.5, 90.0), (2.0, 10.0), (5.0, 40.0), (6.0, 1.0)]);
-        assert_eq!(SeriesSet::of(&before_it).rise("x.total"), Some((30.0, 3.0)));
-        assert!(!is_set_back("cpu.iowait_s", 0.05, 0.04) && !is_set_back("x.total", 1000.0, 999.0));
-        assert!(is_set_back("mariadb.row_lock_time_ms", 5.0, 0.0) && is_set_back("x_s", 5.0, 0.2));
-        assert_eq!(SeriesSet::of(&all).rise("y"), None);
+        assert_eq!(SeriesSet::of(&before_it).increase("x.total"), Some((30.0, 3.0)));
+        assert!(!is_reset("cpu.iowait_s", 0.05, 0.04) && !is_reset("x.total", 1000.0, 999.0));
+        assert!(is_reset("mariadb.row_lock_time_ms", 5.0, 0.0) && is_reset("x_s", 5.0, 0.2));
+        assert_eq!(SeriesSet::of(&all).increase("y"), None);
         assert_eq!(SeriesSet::of(&all).span("x.total"), Some(((1.5, 10.0), (4.5, 40.0))));
     }
 
@@ -270,9 +270,9 @@ mod tests {
         all.samples[0].sample.values.extend(still.map(|name| (name.to_owned(), Number(5.0))));
         all.collectors = vec![webdyno_model::sample::CollectorInfo { name: "x".into(), metrics }];
         let series = SeriesSet::of(&all);
-        assert_eq!(series.rise("x.total"), Some((2.0, 2.0)));
+        assert_eq!(series.increase("x.total"), Some((2.0, 2.0)));
         assert_eq!(series.levels("x.total"), [7.0, 9.0, 9.0]);
-        assert_eq!(still.map(|name| series.rise(name)), [Some((0.0, 2.0)); 2]);
+        assert_eq!(still.map(|name| series.increase(name)), [Some((0.0, 2.0)); 2]);
         assert_eq!(series.metric("x.service.eth0.total").unwrap().name, "x.service.*.total");
     }
 

@@ -1,7 +1,7 @@
 //! What several rules ask of the work under way: how much of it there is at once, and whether it waits for a processor.
 
 use crate::facts::{FactId, Facts};
-use crate::settings::backends::{addresses, hand_over, targets_of};
+use crate::settings::backends::{addresses, forwarding_settings, targets_of};
 use webdyno_model::diagnosis::Predicted;
 use webdyno_model::number::significant;
 use webdyno_model::service::ScopedSetting;
@@ -14,7 +14,7 @@ const BUSY_FRACTION_MIN: f64 = 0.95;
 const SITE_FRACTION_MIN: f64 = 0.3;
 
 /// Requests that are under way at once, on the way and in queues too.
-pub(crate) fn at_once(facts: &Facts) -> Option<f64> {
+pub(crate) fn requests_in_flight(facts: &Facts) -> Option<f64> {
     let sum = |name: FactId| {
         let all: Vec<f64> = facts.each(name).map(|(_, value)| value).collect();
         (!all.is_empty()).then(|| all.iter().sum::<f64>())
@@ -32,7 +32,7 @@ const ERRORS_FRACTION_MIN: f64 = 0.5;
 
 /// Whether most answers are errors that the server gives (500, 502, 503): whatever is full of making them is so because of
 /// what brings them about.
-pub(crate) fn answers_errors(facts: &Facts) -> bool {
+pub(crate) fn is_mostly_errors(facts: &Facts) -> bool {
     let shares = [FactId::server_error_fraction, FactId::bad_gateway_fraction].map(|name| facts.value(name));
     shares.iter().flatten().sum::<f64>() >= ERRORS_FRACTION_MIN
 }
@@ -41,7 +41,7 @@ pub(crate) fn answers_errors(facts: &Facts) -> bool {
 const MOST_FRACTION_MIN: f64 = 0.4;
 /// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating
 /// scripts look like honest work from outside.
-pub(crate) fn hides_its_work(facts: &Facts) -> bool {
+pub(crate) fn has_unexplained_cpu(facts: &Facts) -> bool {
     let takes_most = |cores: FactId| {
         let share = facts.value(cores).and_then(|cores| share_of_full_processors(facts, cores, 0.0));
         share.is_some_and(|share| share >= MOST_FRACTION_MIN)
@@ -59,8 +59,8 @@ pub(crate) fn targets(facts: &Facts) -> Vec<(String, bool)> {
 }
 
 /// The setting that hands requests over to this address.
-pub(crate) fn set_in<'a>(facts: &'a Facts, address: &str) -> Option<&'a ScopedSetting> {
-    let mut all = facts.service.iter().flat_map(hand_over);
+pub(crate) fn forwarding_setting<'a>(facts: &'a Facts, address: &str) -> Option<&'a ScopedSetting> {
+    let mut all = facts.service.iter().flat_map(forwarding_settings);
     all.find(|setting| addresses(&setting.value).iter().any(|(at, _)| at == address))
 }
 
@@ -71,7 +71,7 @@ const NAMED_MAX: usize = 3;
 
 /// What so many workers or processes may be waiting for, as a part of a sentence: where the connections went that were open
 /// when it was looked. Of a chain of programs its end.
-pub(crate) fn waits_for(facts: &Facts, waiting: f64) -> Option<String> {
+pub(crate) fn wait_cause_text(facts: &Facts, waiting: f64) -> Option<String> {
     let links: Vec<&Link> = facts.topology.iter().flat_map(|topology| &topology.links).collect();
     let count = |link: &Link| link.connections_count.unwrap_or(0) as f64;
     let is_open = |link: &Link| count(link) >= CONNECTED_FRACTION_MIN * waiting && count(link) >= 1.0;
@@ -90,7 +90,7 @@ pub(crate) fn waits_for(facts: &Facts, waiting: f64) -> Option<String> {
 
 /// Whether the processors are full with the site's own work: then more of it at once only queues for a core. Where they
 /// are full of other programs' work, those who hardly need one still get it.
-pub(crate) fn waits_for_processors(facts: &Facts) -> bool {
+pub(crate) fn is_cpu_bound(facts: &Facts) -> bool {
     let Some((busy, cores)) = processors(facts) else { return false };
     let share = facts.value(FactId::site_cpu_cores).zip(cores).map(|(site, cores)| site / cores);
     busy >= BUSY_FRACTION_MIN && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
@@ -150,9 +150,9 @@ mod tests {
         for (busy, site, full) in [(0.99, 1.6, true), (0.99, 0.2, false), (0.9, 1.6, false)] {
             let seen =
                 [(FactId::cpu_busy_fraction, busy), (FactId::site_cpu_cores, site), (FactId::cores, 2.0)];
-            assert_eq!(waits_for_processors(&facts(&seen, &[])), full, "{busy} {site}");
+            assert_eq!(is_cpu_bound(&facts(&seen, &[])), full, "{busy} {site}");
         }
-        assert!(waits_for_processors(&facts(&[(FactId::cpu_busy_fraction, 0.99)], &[])));
+        assert!(is_cpu_bound(&facts(&[(FactId::cpu_busy_fraction, 0.99)], &[])));
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
             let mut facts = facts(&[], &[]);
             facts.topology =
                 Some(webdyno_model::topology::Topology { links: links.to_vec(), ..Default::default() });
-            waits_for(&facts, waiting)
+            wait_cause_text(&facts, waiting)
         };
         let chain = [
             link(1, Some(2), "php_fpm", "unix:/run/x.sock", Some(25)),
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn work_that_nobody_saw_is_not_taken_for_honest() {
         let seen = [(FactId::cpu_busy_fraction, 1.0), (FactId::cores, 2.0), (FactId::service_cpu_cores, 0.1)];
-        let with = |more: &[(FactId, f64)]| hides_its_work(&facts(&[&seen[..], more].concat(), &[]));
+        let with = |more: &[(FactId, f64)]| has_unexplained_cpu(&facts(&[&seen[..], more].concat(), &[]));
         assert!(with(&[(FactId::db_cpu_cores, 1.5)]) && with(&[(FactId::fpm_cpu_cores, 1.5)]));
         assert!(!with(&[(FactId::db_cpu_cores, 1.5), (FactId::db_rows_scanned_per_s, 500.0)]));
         assert!(

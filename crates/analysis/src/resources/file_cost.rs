@@ -47,7 +47,7 @@ pub struct FileCost {
 pub fn file_cost(facts: &Facts) -> Option<FileCost> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
     let work = request_cost::request_cost(facts)?;
-    let mut doubt = match site_profile::sends_files(facts) {
+    let mut doubt = match site_profile::serves_files_only(facts) {
         Some(true) => 0.0,
         Some(false) => return None,
         None => 0.35,
@@ -80,7 +80,7 @@ pub fn file_cost(facts: &Facts) -> Option<FileCost> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use crate::settings::in_force::RequestTarget;
+    use crate::settings::effective::RequestTarget;
 
     #[test]
     fn what_else_may_cost_time_is_doubt() {

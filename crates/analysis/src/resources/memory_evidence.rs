@@ -21,7 +21,7 @@ pub(crate) fn is_proven(facts: &Facts) -> bool {
 }
 
 /// What proves that memory is short.
-pub(crate) struct Evidence {
+pub(crate) struct MemoryEvidence {
     /// In words, with figures.
     pub words: String,
     /// How sure that is.
@@ -35,19 +35,19 @@ const CONFIDENCE_MACHINE: f64 = 0.7;
 pub(crate) const CONFIDENCE_ELSEWHERE: f64 = 0.5;
 
 /// How many of the service's processes the kernel killed for want of memory.
-pub(crate) fn killed(facts: &Facts) -> Option<f64> {
+pub(crate) fn oom_kills(facts: &Facts) -> Option<f64> {
     facts.value(FactId::group_oom_kills).filter(|killed| *killed >= 1.0)
 }
 
 /// What proves that memory is short; `None` when nothing does.
-pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
-    let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
+pub(crate) fn evidence(facts: &Facts) -> Option<MemoryEvidence> {
+    let proven = |words: String| MemoryEvidence { words, confidence: CONFIDENCE };
     if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_memory()) {
         return Some(proven(format!("the load was stopped because {}", brake.text)));
     }
     let processes =
         |killed: f64| format!("{} process{}", format_number(killed), if killed == 1.0 { "" } else { "es" });
-    if let Some(killed) = killed(facts) {
+    if let Some(killed) = oom_kills(facts) {
         return Some(proven(format!("the kernel killed {} of its control group", processes(killed))));
     }
     // Where the group's own counter was read and stands still, the kernel killed elsewhere.
@@ -60,8 +60,8 @@ pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
             processes(killed)
         )));
     }
-    thrashing(facts).or_else(|| {
-        of_machine.map(|killed| Evidence {
+    thrashing_evidence(facts).or_else(|| {
+        of_machine.map(|killed| MemoryEvidence {
             words: format!(
                 "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
                 processes(killed)
@@ -72,7 +72,7 @@ pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
 }
 
 /// What pages travel, if everything stalls for them.
-fn thrashing(facts: &Facts) -> Option<Evidence> {
+fn thrashing_evidence(facts: &Facts) -> Option<MemoryEvidence> {
     let full = memory_pressure::stalled_fraction(facts).filter(|full| *full >= FULL_FRACTION_MIN)?;
     let (is_full, is_short) = (memory_pressure::is_full(facts), memory_pressure::is_short(facts));
     if is_full == Some(false) || is_short == Some(false) {
@@ -83,12 +83,15 @@ fn thrashing(facts: &Facts) -> Option<Evidence> {
     if swapped_in >= 1.0 && has_swapped(facts) {
         let swapped = swapped_in + facts.value(FactId::swapped_out_pages_per_s).unwrap_or(0.0);
         let words = format!("{} pages a second travel to and from swap", format_number(swapped));
-        return Some(Evidence { words, confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE } });
+        return Some(MemoryEvidence {
+            words,
+            confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE },
+        });
     }
     let refaults =
         facts.value(FactId::group_file_refaults_per_s).or_else(|| facts.value(FactId::refaults_per_s));
     let refaults = refaults.filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
-    (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| Evidence {
+    (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| MemoryEvidence {
         words: format!(
             "{} pages a second are read again that had just been given up",
             format_number(refaults)
@@ -108,6 +111,6 @@ fn has_swapped(facts: &Facts) -> bool {
 /// What the lack of memory costs: the time in which nobody could run, or the requests that ended with their worker.
 pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
     let stalled = memory_pressure::stalled_fraction(facts);
-    let failed = facts.value(FactId::failed_fraction).filter(|_| killed(facts).is_some());
+    let failed = facts.value(FactId::failed_fraction).filter(|_| oom_kills(facts).is_some());
     stalled.into_iter().chain(failed).reduce(f64::max).map(|share| significant(share.min(1.0), 3))
 }

@@ -66,7 +66,7 @@ pub fn stall_is_of_machine(facts: &Facts) -> bool {
 
 /// Who holds memory.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Holder {
+pub enum MemoryHolder {
     /// The workers of the service.
     Workers,
     /// The children of this pool of PHP-FPM.
@@ -76,22 +76,24 @@ pub enum Holder {
 }
 
 /// Who holds how much, what is swapped included; the largest first.
-pub fn holders(facts: &Facts) -> Vec<(Holder, f64)> {
+pub fn memory_holders(facts: &Facts) -> Vec<(MemoryHolder, f64)> {
     let value = |name: FactId| facts.value(name);
     let swapped = value(FactId::worker_swap_sum_bytes).unwrap_or(0.0);
     let mut all = vec![];
-    all.extend(value(FactId::worker_memory_sum_bytes).map(|bytes| (Holder::Workers, bytes + swapped)));
+    all.extend(value(FactId::worker_memory_sum_bytes).map(|bytes| (MemoryHolder::Workers, bytes + swapped)));
     let mut swapped_by_known = swapped;
     for (pool, each) in facts.each(FactId::pool_memory_mean_bytes) {
         let swapped = facts.value_of(FactId::pool_swap_mean_bytes, pool).unwrap_or(0.0);
         let children = facts.value_of(FactId::pool_children_max, pool).unwrap_or(0.0);
         swapped_by_known += swapped * children;
-        all.push((Holder::Pool(pool.to_owned()), (each + swapped) * children));
+        all.push((MemoryHolder::Pool(pool.to_owned()), (each + swapped) * children));
     }
     // Of the database only what is in memory is told: what is swapped and nobody else's is its own.
     let others =
         value(FactId::group_swap_used_max_bytes).map_or(0.0, |all| (all - swapped_by_known).max(0.0));
-    all.extend(value(FactId::database_resident_max_bytes).map(|bytes| (Holder::Database, bytes + others)));
+    all.extend(
+        value(FactId::database_resident_max_bytes).map(|bytes| (MemoryHolder::Database, bytes + others)),
+    );
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all
 }
@@ -100,9 +102,9 @@ pub fn holders(facts: &Facts) -> Vec<(Holder, f64)> {
 const MOST_FRACTION_MIN: f64 = 0.3;
 
 /// Who holds most, if it is known to be enough of all that is held; `None` where processes could not be seen.
-pub fn largest_holder(facts: &Facts) -> Option<Holder> {
+pub fn largest_holder(facts: &Facts) -> Option<MemoryHolder> {
     let all = limit_bytes(facts)? + facts.value(FactId::group_swap_used_max_bytes).unwrap_or(0.0);
-    let (holder, bytes) = holders(facts).into_iter().next()?;
+    let (holder, bytes) = memory_holders(facts).into_iter().next()?;
     (bytes >= MOST_FRACTION_MIN * all).then_some(holder)
 }
 
@@ -181,12 +183,12 @@ mod tests {
             ],
             &[],
         );
-        assert_eq!(holders(&seen), [(Holder::Database, 380e6), (Holder::Workers, 30e6)]);
+        assert_eq!(memory_holders(&seen), [(MemoryHolder::Database, 380e6), (MemoryHolder::Workers, 30e6)]);
         let largest = |limit| {
             let mut limited = seen.clone();
             set(&mut limited, FactId::memory_limit_bytes, limit);
             largest_holder(&limited)
         };
-        assert_eq!((largest(200e6), largest(2e9)), (Some(Holder::Database), None));
+        assert_eq!((largest(200e6), largest(2e9)), (Some(MemoryHolder::Database), None));
     }
 }

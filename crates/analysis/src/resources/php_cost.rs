@@ -31,8 +31,11 @@ pub(crate) fn cost_of(facts: &Facts, cores: f64) -> Option<PhpCost> {
         return None;
     }
     let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
-    let of_requests =
-        || concurrency::at_once(facts).filter(|count| *count >= 1.0).map(|count| (cores / count).min(1.0));
+    let of_requests = || {
+        concurrency::requests_in_flight(facts)
+            .filter(|count| *count >= 1.0)
+            .map(|count| (cores / count).min(1.0))
+    };
     let share = of_processors.or_else(of_requests).filter(|share| *share >= SHARE_MIN)?;
     Some(PhpCost { cores, share, each_us })
 }

@@ -15,7 +15,7 @@ const CONTROL_TIMEOUT: &str = "10s";
 const CONTROL_TIMEOUT_SETTING: &str = "process_control_timeout";
 
 /// How a change takes effect.
-pub(crate) struct Takeover {
+pub(crate) struct ApplyMethod {
     /// A reload that ends requests is as bad as a restart, and is called one.
     pub class: ApplyClass,
     /// What it costs, as a part of a sentence.
@@ -25,15 +25,16 @@ pub(crate) struct Takeover {
 }
 
 /// How PHP-FPM takes a change over, in words for the pool that it is of.
-pub(crate) fn takeover(facts: &Facts, pool: Option<&str>) -> Takeover {
-    let of_pool = pool.and_then(|pool| setting_source::of_pool(facts, pool, CONTROL_TIMEOUT_SETTING));
+pub(crate) fn apply_method(facts: &Facts, pool: Option<&str>) -> ApplyMethod {
+    let of_pool =
+        pool.and_then(|pool| setting_source::pool_setting_source(facts, pool, CONTROL_TIMEOUT_SETTING));
     let known = of_pool.or_else(|| setting_source::of(facts, "php_fpm", CONTROL_TIMEOUT_SETTING));
     let busy = pool
         .and_then(|pool| facts.value_of(FactId::fpm_processes_busy_mean, pool))
         .filter(|busy| *busy >= 1.0);
     let busy = busy.map_or(String::new(), |busy| format!(" (about {} at a time)", format_number(busy)));
     match known {
-        Some(timeout) if is_time(&timeout.value) => Takeover {
+        Some(timeout) if is_time(&timeout.value) => ApplyMethod {
             class: ApplyClass::Reload,
             risk: format!(
                 "the reload waits up to {CONTROL_TIMEOUT_SETTING} = {} for the requests under way, and new ones wait meanwhile",
@@ -41,18 +42,18 @@ pub(crate) fn takeover(facts: &Facts, pool: Option<&str>) -> Takeover {
             ),
             together_with: vec![],
         },
-        Some(timeout) => Takeover {
+        Some(timeout) => ApplyMethod {
             class: ApplyClass::Restart,
             risk: format!(
                 "{CONTROL_TIMEOUT_SETTING} is 0 ({}), so that the reload that takes this over ends the requests under way{busy}: choose a quiet moment. With {CONTROL_TIMEOUT_SETTING} = {CONTROL_TIMEOUT} beside it, later reloads wait for them",
-                timeout.words()
+                timeout.to_text()
             ),
             together_with: vec![SettingChange {
                 setting: SettingId::of_service("php_fpm", CONTROL_TIMEOUT_SETTING),
                 to: SettingValue::Text(CONTROL_TIMEOUT.into()),
             }],
         },
-        None => Takeover {
+        None => ApplyMethod {
             class: ApplyClass::Restart,
             risk: format!(
                 "where {CONTROL_TIMEOUT_SETTING} is 0, its default, a reload ends the requests under way{busy}: choose a quiet moment"
@@ -70,10 +71,11 @@ fn is_time(value: &SettingValue) -> bool {
 /// The processes that all pools together may have must be raised, too, where a pool gets so many.
 pub(crate) fn processes_of_all(facts: &Facts, pool: &str, to: f64) -> Option<SettingChange> {
     const SETTING: &str = "process.max";
-    let most = setting_source::of_pool(facts, pool, SETTING)?.number().filter(|most| *most >= 1.0)?;
+    let most =
+        setting_source::pool_setting_source(facts, pool, SETTING)?.number().filter(|most| *most >= 1.0)?;
     let others = setting_source::pools(facts).into_iter().filter(|other| other != pool);
-    let others =
-        others.filter_map(|other| setting_source::of_pool(facts, &other, "pm.max_children")?.number());
+    let others = others
+        .filter_map(|other| setting_source::pool_setting_source(facts, &other, "pm.max_children")?.number());
     let wanted = others.sum::<f64>() + to;
     (wanted > most).then(|| SettingChange {
         setting: SettingId::of_service("php_fpm", SETTING),
@@ -89,7 +91,7 @@ pub(crate) mod tests {
     use webdyno_model::topology::Topology;
 
     /// PHP-FPM behind the service, with settings of all pools, and of the pools `www` and `api`.
-    pub(crate) fn behind(facts: &mut Facts, general: &[(&str, &str)], pools: &[(&str, &str, &str)]) {
+    pub(crate) fn add_fpm_backend(facts: &mut Facts, general: &[(&str, &str)], pools: &[(&str, &str, &str)]) {
         let general = general.iter().map(|(name, value)| {
             let configured = Some(SettingValue::parse(value));
             let file = Some("/etc/php/fpm.conf".to_owned());
@@ -121,9 +123,13 @@ pub(crate) mod tests {
             let mut facts = facts(&[], &[]);
             of_pool(&mut facts, "www", &[(FactId::fpm_processes_busy_mean, 5.0)]);
             if let Some(timeout) = timeout {
-                behind(&mut facts, &[("process_control_timeout", timeout)], &[("www", "pm", "static")]);
+                add_fpm_backend(
+                    &mut facts,
+                    &[("process_control_timeout", timeout)],
+                    &[("www", "pm", "static")],
+                );
             }
-            takeover(&facts, Some("www"))
+            apply_method(&facts, Some("www"))
         };
         for (timeout, class, part, changes_count) in [
             (Some("0"), ApplyClass::Restart, "about 5 at a time", 1),
@@ -143,7 +149,7 @@ pub(crate) mod tests {
         let pools = [("www", "pm.max_children", "5"), ("api", "pm.max_children", "20")];
         for (most, wanted) in [("0", None), ("80", None), ("30", Some(72))] {
             let mut facts = facts(&[], &[]);
-            behind(&mut facts, &[("process.max", most)], &pools);
+            add_fpm_backend(&mut facts, &[("process.max", most)], &pools);
             let change = processes_of_all(&facts, "www", 52.0);
             assert_eq!(change.map(|change| change.to), wanted.map(SettingValue::Integer), "{most}");
         }

@@ -29,7 +29,7 @@ const INFLATION_SMALL: f64 = 1.5;
 
 /// That processors are short.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shortage {
+pub struct CpuShortage {
     /// Cores that the service may use.
     pub usable: f64,
     /// How busy they were.
@@ -41,20 +41,20 @@ pub struct Shortage {
 }
 
 /// That the service waits for processors, all that it may use being busy; `None` when it does not, or it is not proven.
-pub fn shortage(facts: &Facts) -> Option<Shortage> {
+pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let has_room = busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true);
-    if busy < BUSY_FRACTION_MIN || has_room || others_wait(facts, usable) {
+    if busy < BUSY_FRACTION_MIN || has_room || are_others_short(facts, usable) {
         return None;
     }
     let (wait, confidence) = waits(facts, usable)?;
-    Some(Shortage { usable, busy, wait, confidence })
+    Some(CpuShortage { usable, busy, wait, confidence })
 }
 
 /// Whether others fill the processors and wait for each other, and not the service: it uses a small part of them, answers all
 /// that clients ask for at their rate, and no answer takes much longer than the quick ones. Its control group may be theirs, too.
-pub fn others_wait(facts: &Facts, usable: f64) -> bool {
+pub fn are_others_short(facts: &Facts, usable: f64) -> bool {
     let own = own_cores(facts).is_some_and(|own| own < OWN_FRACTION_SMALL * usable);
     let quick = facts.value(FactId::response_time_inflation).is_some_and(|ratio| ratio <= INFLATION_SMALL)
         && facts.value(FactId::failed_fraction) == Some(0.0);
@@ -63,7 +63,7 @@ pub fn others_wait(facts: &Facts, usable: f64) -> bool {
 
 /// Whether processors are known to be what is short: nothing else that is full is then the limit.
 pub fn are_short(facts: &Facts) -> bool {
-    shortage(facts).is_some_and(|shortage| shortage.confidence > 0.5)
+    cpu_shortage(facts).is_some_and(|shortage| shortage.confidence > 0.5)
 }
 
 /// In which share of the time the service waits for a processor, and how sure that is.
@@ -102,7 +102,7 @@ fn backend_cores(facts: &Facts) -> f64 {
 
 /// Cores of those that the service may use which programs take that are neither its own, nor its backends', nor ours.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Foreign {
+pub struct OtherProcesses {
     /// How many.
     pub cores: f64,
     /// The part of it whose programs are known.
@@ -115,7 +115,7 @@ pub struct Foreign {
 const NAMED_CORES_MIN: f64 = 0.02;
 
 /// What other programs take; `None` where it is not known.
-pub fn foreign(facts: &Facts) -> Option<Foreign> {
+pub fn other_processes(facts: &Facts) -> Option<OtherProcesses> {
     let value = |name: FactId| facts.value(name).unwrap_or(0.0);
     // The generator is taken off even if it may run elsewhere: what is left is surely others'.
     let generator = if facts.value(FactId::client_cpu_cores).is_some() {
@@ -138,7 +138,7 @@ pub fn foreign(facts: &Facts) -> Option<Foreign> {
         .collect();
     programs.sort_by(|a, b| b.1.total_cmp(&a.1));
     let named: f64 = programs.iter().map(|(_, cores)| cores).sum();
-    Some(Foreign { cores, named_cores: named.min(cores), programs })
+    Some(OtherProcesses { cores, named_cores: named.min(cores), programs })
 }
 
 /// Who uses the processors, in words: `in cores: apache 0.4, mariadb 1.3`.
@@ -153,7 +153,7 @@ pub fn users(facts: &Facts) -> String {
     all.extend(facts.each(FactId::backend_cpu_cores).map(|(name, cores)| (name.to_owned(), cores)));
     all.extend(one(FactId::client_cpu_cores, "the load generator"));
     all.retain(|(_, cores)| worth_telling(cores));
-    if let Some(foreign) = foreign(facts).filter(|foreign| worth_telling(&foreign.cores)) {
+    if let Some(foreign) = other_processes(facts).filter(|foreign| worth_telling(&foreign.cores)) {
         let names: Vec<&str> = foreign.programs.iter().take(3).map(|(name, _)| name.as_str()).collect();
         let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
         all.push((format!("other programs{names}"), foreign.cores));
@@ -215,11 +215,11 @@ mod tests {
         (FactId::service_cpu_cores, 0.9),
     ];
 
-    fn sure(more: &[(FactId, f64)]) -> Option<f64> {
+    fn confidence(more: &[(FactId, f64)]) -> Option<f64> {
         let mut values: Vec<_> =
             BUSY.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name)).collect();
         values.extend(more);
-        shortage(&facts(&values, &[])).map(|shortage| shortage.confidence)
+        cpu_shortage(&facts(&values, &[])).map(|shortage| shortage.confidence)
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             (&[(FactId::usable_busy_fraction, 0.7), (FactId::pressure_group_cpu_some_fraction, 0.9)], None),
             (&[], None),
         ] {
-            assert_eq!(sure(more), expected, "{more:?}");
+            assert_eq!(confidence(more), expected, "{more:?}");
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
                 (FactId::rate, rate),
                 (FactId::offered_rate, 100.0),
             ];
-            assert_eq!(sure(&seen).is_some(), is_short, "{busy} at {rate}");
+            assert_eq!(confidence(&seen).is_some(), is_short, "{busy} at {rate}");
         }
     }
 
@@ -276,12 +276,12 @@ mod tests {
         );
         of_pool(&mut seen, "mariadb", &[(FactId::backend_cpu_cores, 0.9)]);
         of_pool(&mut seen, "gzip", &[(FactId::foreign_program_cpu_cores, 0.6)]);
-        let others = foreign(&seen).unwrap();
+        let others = other_processes(&seen).unwrap();
         assert!((others.cores - 0.75).abs() < 1e-9 && (others.named_cores - 0.6).abs() < 1e-9, "{others:?}");
         assert_eq!(users(&seen), "in cores: apache 0.2, mariadb 0.9, other programs (gzip) 0.75");
         // On cores of its own nobody else is.
         set(&mut seen, FactId::usable_cores, 1.0);
         set(&mut seen, FactId::service_cpu_cores, 0.97);
-        assert_eq!(foreign(&seen).unwrap().cores, 0.0);
+        assert_eq!(other_processes(&seen).unwrap().cores, 0.0);
     }
 }

@@ -4,7 +4,7 @@
 //! those of its group come first.
 
 use crate::facts::{FactId, Facts};
-use crate::resources::syscall_cost::on_this_machine_us;
+use crate::resources::syscall_cost::scaled_to_machine_us;
 
 /// Somebody of the group waited for a processor this share of the time: there is no room.
 const GROUP_WAITS_MIN: f64 = 0.5;
@@ -51,7 +51,7 @@ impl RequestCost {
     }
 
     /// How sure a finding may be that would be this sure if it is known whose time it is.
-    pub fn sure(&self, confidence: f64) -> f64 {
+    pub fn scaled_confidence(&self, confidence: f64) -> f64 {
         if self.seen { confidence } else { confidence.min(CONFIDENCE_MAX_UNSEEN) }
     }
 
@@ -67,7 +67,9 @@ pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
     let machine = facts.value(FactId::cores);
     let own_limit = facts.value(FactId::service_cores_limit);
     let cores_limit = own_limit.into_iter().chain(machine).reduce(f64::min)?;
-    let Some(cores) = facts.value(FactId::service_cpu_cores) else { return unseen(facts, cores_limit) };
+    let Some(cores) = facts.value(FactId::service_cpu_cores) else {
+        return machine_request_cost(facts, cores_limit);
+    };
     let waits =
         facts.value(FactId::pressure_group_cpu_some_fraction).is_some_and(|some| some >= GROUP_WAITS_MIN);
     let busy = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_MIN);
@@ -79,7 +81,7 @@ pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
 
 /// Where the service's own time cannot be read: all that the machine did, if one of its cores is full, which may be the
 /// one that the service runs on.
-fn unseen(facts: &Facts, cores_limit: f64) -> Option<RequestCost> {
+fn machine_request_cost(facts: &Facts, cores_limit: f64) -> Option<RequestCost> {
     let cores = facts.value(FactId::cpu_busy_fraction)? * facts.value(FactId::cores)?;
     let fullest = facts.value(FactId::core_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
     let rate =
@@ -107,13 +109,13 @@ fn file_us(facts: &Facts) -> f64 {
     let compressed = facts.request_targets.iter().any(|asked| asked.compressed);
     let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
     let opened = crate::resources::site_profile::reused(facts).map_or(1.0, |reused| 1.0 - reused);
-    let file_us = on_this_machine_us(facts, FILE_US) + connection_us(facts) * opened;
+    let file_us = scaled_to_machine_us(facts, FILE_US) + connection_us(facts) * opened;
     file_us + byte_us * facts.value(FactId::answer_bytes_mean).unwrap_or(0.0)
 }
 
 /// What a connection of its own costs Apache, at most, in processor time.
 pub fn connection_us(facts: &Facts) -> f64 {
-    on_this_machine_us(facts, CONNECTION_US)
+    scaled_to_machine_us(facts, CONNECTION_US)
 }
 
 #[cfg(test)]
@@ -163,7 +165,10 @@ mod tests {
             (FactId::ended_per_s, 400.0),
         ];
         let unseen = of(&unseen).unwrap();
-        assert_eq!((unseen.request_us, unseen.sure(0.9), unseen.sure(0.4)), (3000.0, 0.5, 0.4));
+        assert_eq!(
+            (unseen.request_us, unseen.scaled_confidence(0.9), unseen.scaled_confidence(0.4)),
+            (3000.0, 0.5, 0.4)
+        );
         let work = of(&[(FactId::service_cpu_cores, 3.9), (FactId::answer_bytes_mean, 50_000.0)]).unwrap();
         assert_eq!((work.file_us, work.excess()), (200.0, 0.9));
     }

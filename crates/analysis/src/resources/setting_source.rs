@@ -25,11 +25,11 @@ impl SettingSource {
         let in_files = setting.configured.as_ref().or(setting.default.as_ref());
         let value = setting.running.as_ref().or(in_files)?.clone();
         let other = setting.configured.clone().filter(|configured| *configured != value);
-        Some(Self { value, in_files: other, at: place(setting.file.as_deref(), setting.line) })
+        Some(Self { value, in_files: other, at: location(setting.file.as_deref(), setting.line) })
     }
 
     fn of_scoped(setting: &ScopedSetting) -> Self {
-        let at = place(setting.file.as_deref(), setting.line);
+        let at = location(setting.file.as_deref(), setting.line);
         Self { value: SettingValue::parse(&setting.value), in_files: None, at }
     }
 
@@ -44,7 +44,7 @@ impl SettingSource {
     }
 
     /// Where it is written, as a part of a sentence.
-    pub fn words(&self) -> String {
+    pub fn to_text(&self) -> String {
         match (&self.at, &self.in_files) {
             (Some(at), Some(other)) => format!("{at} sets it to {other}, which is not in force"),
             (Some(at), None) => format!("it is set in {at}"),
@@ -53,7 +53,7 @@ impl SettingSource {
     }
 }
 
-fn place(file: Option<&str>, line: Option<u32>) -> Option<String> {
+fn location(file: Option<&str>, line: Option<u32>) -> Option<String> {
     Some(format!("{}{}", file?, line.map_or(String::new(), |line| format!(":{line}"))))
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn of(facts: &Facts, program: &str, setting: &str) -> Option<SettingS
 }
 
 /// A setting of a pool of PHP-FPM: its own, else that of all pools.
-pub(crate) fn of_pool(facts: &Facts, pool: &str, setting: &str) -> Option<SettingSource> {
-    let service = facts.backends("php_fpm").find(|service| of_pools(service, pool).next().is_some())?;
-    let own = of_pools(service, pool).find(|one| one.setting == setting).map(SettingSource::of_scoped);
+pub(crate) fn pool_setting_source(facts: &Facts, pool: &str, setting: &str) -> Option<SettingSource> {
+    let service = facts.backends("php_fpm").find(|service| pool_settings(service, pool).next().is_some())?;
+    let own = pool_settings(service, pool).find(|one| one.setting == setting).map(SettingSource::of_scoped);
     own.or_else(|| service.settings.get(setting).and_then(SettingSource::of))
 }
 
-fn of_pools<'a>(service: &'a ServiceSnapshot, pool: &str) -> impl Iterator<Item = &'a ScopedSetting> {
+fn pool_settings<'a>(service: &'a ServiceSnapshot, pool: &str) -> impl Iterator<Item = &'a ScopedSetting> {
     let scope = format!("pool {pool}");
     service.scoped.iter().filter(move |one| one.scope.first() == Some(&scope))
 }
@@ -94,12 +94,12 @@ pub(crate) fn pool_at(facts: &Facts, address: &str) -> Option<String> {
 }
 
 /// Says of each remedy where its setting stands, and what it is now, where the rule did not.
-pub(crate) fn cite_sources(facts: &Facts, findings: &mut [Finding]) {
+pub(crate) fn add_sources(facts: &Facts, findings: &mut [Finding]) {
     for remedy in findings.iter_mut().flat_map(|finding| &mut finding.remedies) {
         let Some(source) = of(facts, remedy.setting.target.name(), &remedy.setting.name) else { continue };
         // Another value than the rule speaks of holds elsewhere: in a virtual host, a folder.
         if remedy.from.as_ref().is_none_or(|from| is_same(from, &source.value)) {
-            cite_in(remedy, &source);
+            add_source(remedy, &source);
         }
     }
 }
@@ -118,14 +118,14 @@ fn is_same(seen: &SettingValue, set: &SettingValue) -> bool {
 }
 
 /// A remedy that tells where its setting stands.
-pub(crate) fn cite_in(remedy: &mut Remedy, source: &SettingSource) {
+pub(crate) fn add_source(remedy: &mut Remedy, source: &SettingSource) {
     if remedy.from.as_ref().is_none_or(|from| is_same(from, &source.value)) {
         remedy.from = Some(source.value.clone());
     }
-    if remedy.why.contains(&source.words()) {
+    if remedy.why.contains(&source.to_text()) {
         return;
     }
-    remedy.why = format!("{}; {}", remedy.why, source.words());
+    remedy.why = format!("{}; {}", remedy.why, source.to_text());
     // What is set in the running program lasts until its next start.
     if remedy.class == ApplyClass::Live && remedy.setting.target.name() == "mariadb" {
         let file = if source.at.is_some() { "there" } else { "under [mysqld] in a file of its own" };
@@ -162,7 +162,7 @@ mod tests {
             (None, None, Some(5), 5, "no file sets it: it is the program's own value"),
         ] {
             let source = SettingSource::of(&setting(configured, running, default)).unwrap();
-            assert_eq!((source.number(), source.words().as_str()), (Some(f64::from(value)), words));
+            assert_eq!((source.number(), source.to_text().as_str()), (Some(f64::from(value)), words));
         }
         assert_eq!(SettingSource::of(&setting(None, None, None)), None);
     }
@@ -177,7 +177,7 @@ mod tests {
             let remedy =
                 Remedy { from, ..manual(SettingId::of_service("apache", "LogLevel"), "none", "why") };
             let mut findings = vec![finding(remedy)];
-            cite_sources(&known, &mut findings);
+            add_sources(&known, &mut findings);
             findings.remove(0).remedies.remove(0).why
         };
         assert_eq!((why(4).as_str(), why(9).as_str()), ("why; it is set in /etc/apache2.conf", "why"));
@@ -212,7 +212,7 @@ mod tests {
             finding(manual(SettingId::of_service("mariadb", "unknown"), "none", "why")),
         ];
         for _ in 0..2 {
-            cite_sources(&known, &mut findings);
+            add_sources(&known, &mut findings);
         }
         let told = &findings[0].remedies[0];
         assert_eq!(told.from, Some(SettingValue::Integer(12)));

@@ -4,8 +4,8 @@
 //! be told is `None`.
 
 use crate::facts::{FactId, Facts};
-use crate::settings::in_force;
-use crate::settings::in_force::RequestTarget;
+use crate::settings::effective;
+use crate::settings::effective::RequestTarget;
 use webdyno_model::number::significant;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteKind, SiteTls, SiteUrl};
@@ -61,12 +61,12 @@ pub fn site(facts: &Facts, workload: Option<&Workload>) -> Site {
     target.sort_by(|a, b| b.share.total_cmp(&a.share));
     let rounded = |value: Option<f64>| value.map(|value| significant(value, 3));
     let url = |target: &&RequestTarget| {
-        let (kind, how) = kind(facts, target);
+        let (kind, how) = site_kind(facts, target);
         SiteUrl { path: target.path.clone(), share_fraction: rounded(Some(target.share)), kind, how }
     };
     let service = facts.service.as_ref();
     let first = target.first().copied();
-    let allowed = service.and_then(|service| in_force::of_host(service, "KeepAlive", first));
+    let allowed = service.and_then(|service| effective::of_host(service, "KeepAlive", first));
     Site {
         urls: target.iter().take(URLS_MAX).map(url).collect(),
         keep_alive: KeepAlive {
@@ -110,7 +110,7 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
         return Some(facts.request_targets.iter().any(|target| target.tls));
     }
     let service = facts.service.as_ref()?;
-    let engine = in_force::anywhere(service, "SSLEngine").filter(|one| {
+    let engine = effective::values_anywhere(service, "SSLEngine").filter(|one| {
         let port = format!(":{}", service.port);
         one.scope.first().is_some_and(|host| host.split_whitespace().any(|word| word.ends_with(&port)))
     });
@@ -121,8 +121,9 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
 
 /// The kind of key of the host that is asked, as its certificate tells.
 pub fn key(service: &ServiceSnapshot, target: Option<&RequestTarget>) -> Option<String> {
-    in_force::of_host(service, "SSLCertificateFile key", target)
-        .or_else(|| in_force::anywhere(service, "SSLCertificateFile key").next().map(|one| one.value.clone()))
+    effective::of_host(service, "SSLCertificateFile key", target).or_else(|| {
+        effective::values_anywhere(service, "SSLCertificateFile key").next().map(|one| one.value.clone())
+    })
 }
 
 fn backends(facts: &Facts) -> Vec<SiteBackend> {
@@ -142,7 +143,7 @@ fn backends(facts: &Facts) -> Vec<SiteBackend> {
 }
 
 /// How the answer to a request comes about, and how that was told.
-pub fn kind(facts: &Facts, target: &RequestTarget) -> (Option<SiteKind>, String) {
+pub fn site_kind(facts: &Facts, target: &RequestTarget) -> (Option<SiteKind>, String) {
     use SiteKind::{Dynamic, Static};
     let ending = target.ending();
     let ends_as = |list: &[&str]| ending.as_deref().is_some_and(|ending| list.contains(&ending));
@@ -150,7 +151,7 @@ pub fn kind(facts: &Facts, target: &RequestTarget) -> (Option<SiteKind>, String)
     if let Some((handler, place)) = facts.service.as_ref().and_then(|service| handler(service, target)) {
         return (Some(Dynamic), format!("{handler} answers it ({place})"));
     }
-    let maker = facts.service.as_ref().and_then(maker);
+    let maker = facts.service.as_ref().and_then(content_module);
     if ends_as(&PROGRAMS) {
         // Without anything that runs it, its text would be sent.
         return match (&facts.service, maker) {
@@ -160,7 +161,7 @@ pub fn kind(facts: &Facts, target: &RequestTarget) -> (Option<SiteKind>, String)
             _ => (Some(Dynamic), format!("its name ends in .{ending}")),
         };
     }
-    if let Some((backend, cores)) = working_backend(facts) {
+    if let Some((backend, cores)) = busiest_backend(facts) {
         return (
             Some(Dynamic),
             format!("{backend} took {} cores meanwhile", crate::wording::format_number(cores)),
@@ -180,13 +181,13 @@ pub fn kind(facts: &Facts, target: &RequestTarget) -> (Option<SiteKind>, String)
 
 /// Whether all that is asked for are files, as far as is known: without load of our own, whether there is nothing that could
 /// make answers. `None` when it cannot be told.
-pub fn sends_files(facts: &Facts) -> Option<bool> {
+pub fn serves_files_only(facts: &Facts) -> Option<bool> {
     if facts.request_targets.is_empty() {
         let service = facts.service.as_ref().filter(|service| !service.modules.is_empty())?;
-        return (maker(service).is_none() && working_backend(facts).is_none()).then_some(true);
+        return (content_module(service).is_none() && busiest_backend(facts).is_none()).then_some(true);
     }
     let kinds: Vec<Option<SiteKind>> =
-        facts.request_targets.iter().map(|target| kind(facts, target).0).collect();
+        facts.request_targets.iter().map(|target| site_kind(facts, target).0).collect();
     if kinds.contains(&Some(SiteKind::Dynamic)) {
         return Some(false);
     }
@@ -201,13 +202,13 @@ fn handler(service: &ServiceSnapshot, target: &RequestTarget) -> Option<(String,
     };
     let name = target.path.rsplit('/').next().unwrap_or_default();
     let is_here = |part: &String| location(part).is_some() || part.strip_prefix("Files ") == Some(name);
-    let set = in_force::anywhere(service, "SetHandler").find(|one| {
+    let set = effective::values_anywhere(service, "SetHandler").find(|one| {
         one.scope.last().is_some_and(is_here)
             && !FILE_HANDLERS.iter().any(|own| own.eq_ignore_ascii_case(&one.value))
     });
     let shown = |value: &str, scope: &[String]| (value.to_owned(), scope.last().cloned().unwrap_or_default());
     set.map(|one| shown(&one.value, &one.scope)).or_else(|| {
-        let passes = in_force::anywhere(service, "ProxyPass");
+        let passes = effective::values_anywhere(service, "ProxyPass");
         let mut rules: Vec<(&str, Option<&str>)> = passes
             .filter_map(|one| {
                 let mut words = one.value.split_whitespace();
@@ -227,7 +228,7 @@ fn begins_with(path: &str, beginning: &str) -> bool {
 }
 
 /// A loaded module that makes answers.
-fn maker(service: &ServiceSnapshot) -> Option<String> {
+fn content_module(service: &ServiceSnapshot) -> Option<String> {
     let makes = |module: &&String| {
         MAKERS.iter().any(|maker| {
             module.strip_prefix(maker).is_some_and(|rest| rest.starts_with(['_', '5', '7', '8']))
@@ -237,7 +238,7 @@ fn maker(service: &ServiceSnapshot) -> Option<String> {
 }
 
 /// The backend that did most of the work, if it did much of it.
-fn working_backend(facts: &Facts) -> Option<(String, f64)> {
+fn busiest_backend(facts: &Facts) -> Option<(String, f64)> {
     let own = facts.value(FactId::service_cpu_cores)?;
     let most = facts.each(FactId::backend_cpu_cores).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 >= BACKEND_SHARE_MIN * own && most.1 >= 0.02).then(|| (most.0.to_owned(), most.1))
@@ -285,9 +286,9 @@ mod tests {
             ("http://h/a", &[], &[], None),
         ] {
             let facts = of(url, modules, scoped);
-            assert_eq!(kind(&facts, &facts.request_targets[0]).0, expected, "{url} {modules:?}");
+            assert_eq!(site_kind(&facts, &facts.request_targets[0]).0, expected, "{url} {modules:?}");
             let all = expected.map(|kind| kind == Static);
-            assert_eq!(sends_files(&facts), all, "{url}");
+            assert_eq!(serves_files_only(&facts), all, "{url}");
         }
     }
 
@@ -296,7 +297,7 @@ mod tests {
         for (cores, expected) in [(0.4, Some(SiteKind::Dynamic)), (0.01, Some(SiteKind::Static))] {
             let mut facts = of("http://h/a.html", &["core_module"], &[]);
             of_pool(&mut facts, "php_fpm", &[(FactId::backend_cpu_cores, cores)]);
-            assert_eq!(kind(&facts, &facts.request_targets[0]).0, expected, "{cores}");
+            assert_eq!(site_kind(&facts, &facts.request_targets[0]).0, expected, "{cores}");
         }
     }
 
@@ -306,7 +307,7 @@ mod tests {
         for (module, files) in [("core_module", Some(true)), ("php_module", None)] {
             let mut watched = of("http://h/a", &[module], &[]);
             watched.request_targets.clear();
-            assert_eq!(sends_files(&watched), files, "{module}");
+            assert_eq!(serves_files_only(&watched), files, "{module}");
         }
         let seen =
             facts(&[(FactId::new_connections_per_s, 10.0), (FactId::server_requests_per_s, 100.0)], &[]);

@@ -16,7 +16,7 @@ const SLOWNESS_MAX: f64 = 5.0;
 
 /// What takes `us` where it was seen, most of it in the kernel, takes so long on this machine. Never less: that is what it is
 /// seen to take at least on good machines.
-pub fn on_this_machine_us(facts: &Facts, us: f64) -> f64 {
+pub fn scaled_to_machine_us(facts: &Facts, us: f64) -> f64 {
     us * facts.file_call_us.map_or(1.0, |call| (call / FILE_CALL_US).clamp(1.0, SLOWNESS_MAX))
 }
 
@@ -34,7 +34,7 @@ mod tests {
         let on = |file_call_us, path_part_us| {
             let mut facts = Facts::default();
             (facts.file_call_us, facts.path_part_us) = (file_call_us, path_part_us);
-            [super::on_this_machine_us(&facts, 100.0).round(), super::path_part_us(&facts) * 1e3]
+            [super::scaled_to_machine_us(&facts, 100.0).round(), super::path_part_us(&facts) * 1e3]
         };
         assert_eq!(on(None, None), [100.0, 15.0], "not measured");
         assert_eq!(on(Some(0.7), Some(0.045)), [200.0, 45.0]);

@@ -14,8 +14,8 @@ pub fn breakdown(facts: &Facts) -> TimeBreakdown {
     let Some(response_us) = facts.value(FactId::response_time_mean_us) else {
         return TimeBreakdown::default();
     };
-    let held_us = facts.value(FactId::worker_time_mean_us).map(|held| of_good(facts, held));
-    let backend = facts.value(FactId::backend_time_mean_us).map(|us| of_good(facts, us));
+    let held_us = facts.value(FactId::worker_time_mean_us).map(|held| good_share_us(facts, held));
+    let backend = facts.value(FactId::backend_time_mean_us).map(|us| good_share_us(facts, us));
     // A worker that waits for a backend is held: what is behind it cannot take longer than it.
     let backend = held_us.zip(backend).map(|(held, backend)| backend.min(held)).or(backend);
     let client = client(facts);
@@ -43,7 +43,7 @@ pub fn breakdown(facts: &Facts) -> TimeBreakdown {
 
 /// What good answers took of a time that is known of all that ended: the response time is that of good answers, and errors
 /// are fast. What failed took no longer than until clients saw it fail.
-fn of_good(facts: &Facts, of_all_us: f64) -> f64 {
+fn good_share_us(facts: &Facts, of_all_us: f64) -> f64 {
     let failed = facts.value(FactId::failed_time_mean_us).zip(facts.value(FactId::failed_fraction));
     let fast = failed.filter(|(failed_us, share)| *failed_us < of_all_us && *share > 0.0 && *share < 1.0);
     fast.map_or(of_all_us, |(failed_us, share)| (of_all_us - share * failed_us) / (1.0 - share))

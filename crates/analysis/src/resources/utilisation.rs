@@ -18,13 +18,13 @@ const RATE_MIN: f64 = 0.5;
 const RATE_MIN_COUNTED: f64 = 5.0;
 
 /// The error of a quotient of figures with these errors; `None` as long as one is unknown.
-pub(crate) fn together(errors: &[Option<f64>]) -> Option<f64> {
+pub(crate) fn combined_error(errors: &[Option<f64>]) -> Option<f64> {
     let squares = errors.iter().map(|error| error.map(|error| error * error));
     squares.sum::<Option<f64>>().map(f64::sqrt)
 }
 
 /// The rate at which so many are used, if today's rate uses `now`.
-pub(crate) fn in_proportion(facts: &Facts, now: f64, max: f64) -> Option<f64> {
+pub(crate) fn saturation_rate(facts: &Facts, now: f64, max: f64) -> Option<f64> {
     (now > 0.0).then_some(())?;
     Some(rate(facts)? * max / now)
 }

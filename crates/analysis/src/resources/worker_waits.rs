@@ -38,7 +38,7 @@ const DOINGS: [(FactId, &str); 5] = [
 ];
 
 /// What more than half of the taken workers do: the name of its fact, how many do it, and in words.
-pub(crate) fn mostly(facts: &Facts) -> Option<(FactId, f64, &'static str)> {
+pub(crate) fn dominant_state(facts: &Facts) -> Option<(FactId, f64, &'static str)> {
     let busy = facts.value(FactId::workers_busy_mean).filter(|busy| *busy >= 1.0)?;
     let counted = DOINGS.into_iter().filter_map(|(fact, words)| Some((fact, facts.value(fact)?, words)));
     counted.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, count, _)| *count >= MOST * busy)
@@ -46,5 +46,5 @@ pub(crate) fn mostly(facts: &Facts) -> Option<(FactId, f64, &'static str)> {
 
 /// Whether the workers have answered already and wait for the log: for its disk, or for the names in it.
 pub(crate) fn is_logging(facts: &Facts) -> bool {
-    mostly(facts).is_some_and(|(fact, _, _)| fact == FactId::workers_logging_mean)
+    dominant_state(facts).is_some_and(|(fact, _, _)| fact == FactId::workers_logging_mean)
 }

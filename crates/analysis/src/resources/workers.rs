@@ -21,7 +21,7 @@ const CONFIDENCE_HELD_OTHERWISE: f64 = 0.45;
 const FAILED_FRACTION_MAX: f64 = 0.02;
 
 /// How many there may be. The scoreboard may have more slots than workers are allowed: those of processes that have ended.
-pub(crate) fn allowed(facts: &Facts) -> Option<f64> {
+pub(crate) fn workers_max(facts: &Facts) -> Option<f64> {
     let shown = facts.value(FactId::workers_limit);
     let configured =
         facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
@@ -29,10 +29,10 @@ pub(crate) fn allowed(facts: &Facts) -> Option<f64> {
 }
 
 /// How many are taken. No more than may be: behind a lowered limit those that ended leave their last state.
-pub(crate) fn taken(facts: &Facts) -> Option<f64> {
+pub(crate) fn busy_workers(facts: &Facts) -> Option<f64> {
     facts
         .value(FactId::workers_busy_mean)
-        .map(|busy| allowed(facts).map_or(busy, |allowed| busy.min(allowed)))
+        .map(|busy| workers_max(facts).map_or(busy, |allowed| busy.min(allowed)))
 }
 
 /// How long a good answer holds a worker.
@@ -53,7 +53,7 @@ pub(crate) fn hold_time_us(facts: &Facts) -> Option<f64> {
 /// The time by all busy workers; one of them is at work on the reading itself.
 fn busy_time_us(facts: &Facts) -> Option<f64> {
     let busy = facts.value(FactId::workers_busy_mean)? - 1.0;
-    let busy = allowed(facts).map_or(busy, |allowed| busy.min(allowed));
+    let busy = workers_max(facts).map_or(busy, |allowed| busy.min(allowed));
     let event = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"));
     let kept = facts.value(FactId::workers_keepalive_mean).filter(|_| event).unwrap_or(0.0);
     let ended_per_s = facts.ended_per_s().filter(|_| facts.loaded).or_else(|| rate(facts))?;
@@ -63,7 +63,7 @@ fn busy_time_us(facts: &Facts) -> Option<f64> {
 }
 
 /// The share of the response time that is spent in the accept queue.
-pub(crate) fn explained(facts: &Facts, queue: f64) -> Option<f64> {
+pub(crate) fn accept_queue_share(facts: &Facts, queue: f64) -> Option<f64> {
     // A queue that stands tells no wait; how many of those that are in flight stand in it is still known.
     let explains = match accept_queue_wait_us(facts) {
         Some(wait) => facts.value(FactId::response_time_mean_us).map(|response| wait / response),
@@ -75,16 +75,16 @@ pub(crate) fn explained(facts: &Facts, queue: f64) -> Option<f64> {
 /// Whether as many workers run as are allowed, and none of them was seen to be free: whatever waits waits for them,
 /// even if more of them would not help.
 pub(crate) fn is_limit_reached(facts: &Facts) -> bool {
-    proof(facts).is_some()
+    limit_proof(facts).is_some()
 }
 
 /// How it is known that all workers are taken, and how many there are.
-pub(crate) fn proof(facts: &Facts) -> Option<Proof> {
+pub(crate) fn limit_proof(facts: &Facts) -> Option<WorkerLimitProof> {
     facts.is_service("apache").then(|| scoreboard_proof(facts).or_else(|| process_proof(facts)))?
 }
 
 /// Proof that the limit of workers is reached.
-pub(crate) struct Proof {
+pub(crate) struct WorkerLimitProof {
     /// In words.
     pub words: String,
     /// How sure it is.
@@ -93,7 +93,7 @@ pub(crate) struct Proof {
     pub workers: f64,
 }
 
-fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
+fn scoreboard_proof(facts: &Facts) -> Option<WorkerLimitProof> {
     let full = facts.value(FactId::scoreboard_full_fraction).filter(|full| *full >= FULL_FRACTION_MIN)?;
     let workers = facts.value(FactId::workers_when_full).or_else(|| facts.value(FactId::workers_limit))?;
     let words = format!(
@@ -101,13 +101,13 @@ fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
         format_number(workers),
         full * 100.0
     );
-    Some(Proof { words, confidence: if full >= 0.8 { 0.95 } else { 0.8 }, workers })
+    Some(WorkerLimitProof { words, confidence: if full >= 0.8 { 0.95 } else { 0.8 }, workers })
 }
 
 /// The view from outside, when the status page is missing or cannot answer: as many server processes as hold all the
 /// workers that are allowed say that no more can be started. They do not say that all are busy; the accept queue does,
 /// and a status page that waits in it.
-fn process_proof(facts: &Facts) -> Option<Proof> {
+fn process_proof(facts: &Facts) -> Option<WorkerLimitProof> {
     let unanswered = facts.value(FactId::status_unanswered_fraction).unwrap_or(0.0);
     if facts.value(FactId::scoreboard_full_fraction).is_some() && unanswered < UNANSWERED_FRACTION_MAX {
         return None;
@@ -124,5 +124,5 @@ fn process_proof(facts: &Facts) -> Option<Proof> {
     let requests =
         facts.value(FactId::requests_in_workers_mean).map(|requests| requests >= BUSY_FRACTION_MIN * workers);
     let confidence = if requests == Some(false) { CONFIDENCE_HELD_OTHERWISE } else { 0.7 };
-    Some(Proof { words, confidence, workers })
+    Some(WorkerLimitProof { words, confidence, workers })
 }

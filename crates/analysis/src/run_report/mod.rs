@@ -3,7 +3,7 @@
 
 pub mod clock;
 pub mod generator;
-pub mod levels;
+pub mod host_levels;
 pub mod network;
 pub mod pages;
 pub mod percentiles;
@@ -22,7 +22,7 @@ use webdyno_model::run::{IntervalReport, NamedReport, RunReport, SCHEMA};
 /// The report of the measured part. An error when a histogram of the recording is damaged.
 pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     let timed = timed(measurement, counted(measurement))?;
-    let percentiles_need = percentiles::of_requests(measurement, &timed);
+    let percentiles_need = percentiles::request_needs(measurement, &timed);
     let measured = RunReport {
         schema: SCHEMA.into(),
         workload: measurement.workload.clone(),
@@ -92,7 +92,7 @@ fn timed(measurement: &Measurement, counted: RunReport) -> Result<RunReport> {
         response_time_us: dist(|interval| &interval.response_time)?,
         service_time_us: dist(|interval| &interval.service_time)?,
         connect_time_us: dist(|interval| &interval.connect_time)?,
-        connect_peaks: network::peaks_of(measurement)?,
+        connect_peaks: network::connect_peaks_of(measurement)?,
         first_byte_us: dist(|interval| &interval.first_byte)?,
         client_delay_us: dist(|interval| &interval.client_delay)?,
         tls_handshake_us: dist(|interval| &interval.tls_handshake)?,

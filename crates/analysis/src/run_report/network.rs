@@ -34,7 +34,7 @@ pub fn tcp_report(counts: &TcpCounts) -> TcpReport {
 }
 
 /// The connections of the measured part that took as long as lost SYNs cost. An error when a histogram is damaged.
-pub fn peaks_of(measurement: &Measurement) -> Result<Vec<ConnectPeak>> {
+pub fn connect_peaks_of(measurement: &Measurement) -> Result<Vec<ConnectPeak>> {
     let times = merged(measurement.measured().filter_map(|interval| interval.connect_time.as_ref()))?;
     Ok(connect_peaks(&times, linear_timeouts(&measurement.client)))
 }

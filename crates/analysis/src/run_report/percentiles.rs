@@ -39,7 +39,7 @@ fn rounded_up(seconds: f64) -> f64 {
 }
 
 /// Of the response times: the percentiles that the run is too short for, and what they take.
-pub fn of_requests(measurement: &Measurement, run: &RunReport) -> BTreeMap<String, PercentileNeed> {
+pub fn request_needs(measurement: &Measurement, run: &RunReport) -> BTreeMap<String, PercentileNeed> {
     let seconds: Vec<u64> =
         measurement.measured().filter_map(|second| Some(second.response_time.as_ref()?.max_us)).collect();
     unsupported(&run.response_time_us, &seconds, run.elapsed_s)

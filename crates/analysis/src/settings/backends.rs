@@ -5,7 +5,8 @@ use webdyno_model::topology::Topology;
 
 /// The addresses that a service hands requests over to, and whether by FastCGI.
 pub(crate) fn targets_of(service: &ServiceSnapshot) -> Vec<(String, bool)> {
-    let mut found: Vec<_> = hand_over(service).flat_map(|setting| addresses(&setting.value)).collect();
+    let mut found: Vec<_> =
+        forwarding_settings(service).flat_map(|setting| addresses(&setting.value)).collect();
     found.sort();
     found.dedup();
     found
@@ -30,7 +31,7 @@ pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, 
 }
 
 /// Settings that hand requests over.
-pub(crate) fn hand_over(service: &ServiceSnapshot) -> impl Iterator<Item = &ScopedSetting> {
+pub(crate) fn forwarding_settings(service: &ServiceSnapshot) -> impl Iterator<Item = &ScopedSetting> {
     const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
     service.scoped.iter().filter(|setting| SETTINGS.contains(&setting.setting.as_str()))
 }

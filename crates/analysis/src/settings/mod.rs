@@ -1,4 +1,4 @@
 //! Settings of a service as they were read: which value holds where, and which backends it names.
 
 pub mod backends;
-pub mod in_force;
+pub mod effective;

@@ -5,14 +5,14 @@ use webdyno_model::diagnosis::{Diagnosis, Finding, Remedy};
 
 /// What the operator allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct TuningPolicy {
     /// Whether a restart, with its outage, is acceptable.
     pub allow_restart: bool,
 }
 
 /// A remedy to try, with the finding that led to it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
+pub struct RemedyChoice {
     /// Why.
     pub finding: Finding,
     /// What.
@@ -21,7 +21,7 @@ pub struct Choice {
 
 /// Why there is nothing to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum NoRemedy {
     /// The first finding has no remedy that a program can carry out.
     NoRemedy,
     /// Its remedies were tried already, or their targets cannot make them.
@@ -32,23 +32,27 @@ pub enum Stop {
 /// that its target cannot make it. Only the first finding counts: lifting a limit that does not bind proves nothing. One that
 /// needs a restart which is not allowed comes last: whether its target can make it is to be known all the same, as permission
 /// helps only then.
-pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<SettingChange>], policy: Policy) -> Result<Choice, Stop> {
+pub fn choose_remedy(
+    diagnosis: &Diagnosis,
+    tried: &[Vec<SettingChange>],
+    policy: TuningPolicy,
+) -> Result<RemedyChoice, NoRemedy> {
     let Some(finding) = diagnosis.findings.first() else {
-        return Err(Stop::NoRemedy);
+        return Err(NoRemedy::NoRemedy);
     };
     let possible: Vec<&Remedy> =
         finding.remedies.iter().filter(|remedy| !remedy.setting_changes().is_empty()).collect();
     if possible.is_empty() {
-        return Err(Stop::NoRemedy);
+        return Err(NoRemedy::NoRemedy);
     }
     let fresh: Vec<&Remedy> =
         possible.into_iter().filter(|remedy| !tried.contains(&remedy.setting_changes())).collect();
     if fresh.is_empty() {
-        return Err(Stop::AllTried);
+        return Err(NoRemedy::AllTried);
     }
     let is_allowed = |remedy: &&&Remedy| policy.allow_restart || remedy.class != ApplyClass::Restart;
     let remedy = fresh.iter().find(is_allowed).unwrap_or(&fresh[0]);
-    Ok(Choice { finding: finding.clone(), remedy: Remedy::clone(remedy) })
+    Ok(RemedyChoice { finding: finding.clone(), remedy: Remedy::clone(remedy) })
 }
 
 #[cfg(test)]
@@ -83,24 +87,25 @@ mod tests {
         use ApplyClass::{Manual, Reload, Restart};
         let all = diagnosis(vec![remedy("M", Manual), remedy("S", Restart), remedy("G", Reload)]);
         let pick = |tried: &[Vec<SettingChange>], allow_restart| {
-            choose(&all, tried, Policy { allow_restart }).map(|choice| choice.remedy.setting.name)
+            choose_remedy(&all, tried, TuningPolicy { allow_restart })
+                .map(|choice| choice.remedy.setting.name)
         };
         assert_eq!(pick(&[], true), Ok("S".into()));
         assert_eq!(pick(&[], false), Ok("G".into()));
         assert_eq!(pick(&[remedy("G", Reload).setting_changes()], false), Ok("S".into()));
         assert_eq!(
             pick(&[remedy("G", Reload).setting_changes(), remedy("S", Restart).setting_changes()], true),
-            Err(Stop::AllTried)
+            Err(NoRemedy::AllTried)
         );
         assert_eq!(
-            choose(&diagnosis(vec![remedy("M", Manual)]), &[], Policy { allow_restart: true }),
-            Err(Stop::NoRemedy)
+            choose_remedy(&diagnosis(vec![remedy("M", Manual)]), &[], TuningPolicy { allow_restart: true }),
+            Err(NoRemedy::NoRemedy)
         );
         // Of the kernel's settings the machine says whether it can be set: it is a candidate whatever the rule calls it.
         let sysctl = Remedy { setting: SettingId::sysctl("net.x"), ..remedy("M", Manual) };
         let queue = diagnosis(vec![sysctl.clone(), remedy("S", Restart)]);
         let pick = |tried: &[Vec<SettingChange>]| {
-            let choice = choose(&queue, tried, Policy { allow_restart: false });
+            let choice = choose_remedy(&queue, tried, TuningPolicy { allow_restart: false });
             choice.map(|choice| choice.remedy.setting.full_name())
         };
         assert_eq!(pick(&[]), Ok("sysctl net.x".into()));

@@ -47,7 +47,7 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
         // Times are better when they fall.
         verdict = compare(&mean_times_us(after), &mean_times_us(before)).verdict;
     }
-    if verdict == Verdict::Same && met(&run_after) > met(&run_before) {
+    if verdict == Verdict::Same && objectives_met(&run_after) > objectives_met(&run_before) {
         verdict = Verdict::Better;
     }
     let fails_more = fails_more(failed_fraction(&run_before), failed_fraction(&run_after))
@@ -72,7 +72,7 @@ fn mean_times_us(measurement: &Measurement) -> Vec<f64> {
     measurement.measured().filter(|interval| interval.length_us >= 900_000).filter_map(mean).collect()
 }
 
-fn met(run: &RunReport) -> usize {
+fn objectives_met(run: &RunReport) -> usize {
     run.objectives.iter().filter(|objective| objective.met).count()
 }
 

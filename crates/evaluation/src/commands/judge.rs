@@ -17,7 +17,7 @@ pub fn judge(catalogue: &Catalogue, arguments: &JudgeArgs) -> Result<u8> {
     }
     let mut cases = judge::cases(catalogue, &places)?;
     if arguments.passive {
-        cases = judge::passive::watched(&cases);
+        cases = judge::passive::passive_cases(&cases);
     }
     if arguments.ceilings {
         let (compared, next) = limits(&cases)?;
@@ -27,30 +27,36 @@ pub fn judge(catalogue: &Catalogue, arguments: &JudgeArgs) -> Result<u8> {
     let judged = judge::judge(&cases)?;
     match &arguments.out {
         Some(path) => {
-            let rivals = arguments.rivals.as_deref().map(rivals::kept::read).transpose()?.unwrap_or_default();
+            let rivals =
+                arguments.rivals.as_deref().map(rivals::saved::read).transpose()?.unwrap_or_default();
             let (compared, next) = limits(&cases)?;
             let sections = [
                 judge::ceilings::section::section(&compared, &next),
                 judge::remedies::section(&judge::remedies::expected(&cases)?),
-                judge::page::watching(
-                    &judge::judge(&judge::passive::watched(&cases))?,
-                    arguments.watched.as_deref().map(watched).transpose()?.as_deref(),
+                judge::page::passive_section(
+                    &judge::judge(&judge::passive::passive_cases(&cases))?,
+                    arguments.watched.as_deref().map(read_passive_outcomes).transpose()?.as_deref(),
                 ),
                 rivals::section::section(&rivals, catalogue)?,
             ];
-            write(path, &judge::page::page(&judged, &judge::tally::blinded(&cases)?, &sections))?;
+            write(
+                path,
+                &judge::page::page(&judged, &judge::tally::diagnose_with_hidden_sources(&cases)?, &sections),
+            )?;
         }
         None => print(&judge::text(&judged))?,
     }
-    Ok(if judged.iter().all(judge::Judged::is_right) { 0 } else { 3 })
+    Ok(if judged.iter().all(judge::JudgedDiagnosis::is_right) { 0 } else { 3 })
 }
 
 /// What is predicted of limits, against what was measured.
-fn limits(cases: &[judge::Case]) -> Result<(judge::ceilings::Compared, Vec<judge::ceilings::Next>)> {
+fn limits(
+    cases: &[judge::JudgedRound],
+) -> Result<(judge::ceilings::CeilingComparison, Vec<judge::ceilings::NextLimitCase>)> {
     Ok((judge::ceilings::predictions(cases)?, judge::ceilings::next_limits(cases)?))
 }
 
 /// What `watch` wrote.
-fn watched(path: &Path) -> Result<Vec<PassiveOutcome>> {
-    judge::watched::read(&read(path)?, path)
+fn read_passive_outcomes(path: &Path) -> Result<Vec<PassiveOutcome>> {
+    judge::passive_outcomes::read(&read(path)?, path)
 }

@@ -11,15 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use webdyno_host::change::seams::state_dir::StateDir;
-use webdyno_lab::«build;
-use webdyno_lab::preconditions;
-use webdyno_lab::run;
-use webdyno_lab::¦preconditions;
-use webdyno_lab::run;
-use webdyno_lab::¦»scenario::{Catalogue, ScenarioFolder};
-use «¦webdyno_lab::up;
-use ¦webdyno_lab::{preconditions, run, up};
-use »webdyno_model::error::io_error;
+use webdyno_lab::scenario::{Catalogue, ScenarioFolder};
+use webdyno_lab::{build, preconditions, run};
+use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
 /// The name that means all scenarios.
@@ -54,13 +48,13 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// How scenarios are built and run.
-struct Runner {
+struct ScenarioRunner {
     program: PathBuf,
     state: PathBuf,
     interrupted: Arc<AtomicBool>,
 }
 
-impl Runner {
+impl ScenarioRunner {
     /// With this program, or with the `webdyno` beside ours.
     fn new(webdyno: Option<PathBuf>) -> Result<Self> {
         let beside = || {

@@ -1,10 +1,10 @@
 //! `webdyno-evaluation rivals`: what apache2buddy and MySQLTuner say of scenarios, beside the diagnosis of the same load.
 
-use super::{Runner, check_root, folders, print, print_error, print_note};
+use super::{ScenarioRunner, check_root, folders, print, print_error, print_note};
 use crate::cli::ScenariosArgs;
 use std::path::PathBuf;
-use webdyno_evaluation::rivals::kept::{self, Judged};
-use webdyno_evaluation::rivals::{Asked, Heard, Options, ask};
+use webdyno_evaluation::rivals::saved::{self, JudgedAdviser};
+use webdyno_evaluation::rivals::{AdviserResult, RivalOptions, ScenarioAdvice, query_advisers};
 use webdyno_lab::scenario::Catalogue;
 use webdyno_model::{ErrorKind, Result, UserError};
 
@@ -12,7 +12,7 @@ use webdyno_model::{ErrorKind, Result, UserError};
 pub fn rivals(catalogue: &Catalogue, webdyno: Option<PathBuf>, arguments: &ScenariosArgs) -> Result<u8> {
     let folders = folders(catalogue, &arguments.names)?;
     check_root()?;
-    let runner = Runner::new(webdyno)?;
+    let runner = ScenarioRunner::new(webdyno)?;
     let up = runner.up();
     let mut print_progress = |line: &str| {
         if !arguments.quiet {
@@ -22,12 +22,12 @@ pub fn rivals(catalogue: &Catalogue, webdyno: Option<PathBuf>, arguments: &Scena
     let (mut failed, mut skipped) = (0, 0);
     for folder in &folders {
         let run = runner.run(arguments, folder, folders.len())?;
-        match ask(folder, &Options { run, up: &up }, &mut print_progress) {
+        match query_advisers(folder, &RivalOptions { run, up: &up }, &mut print_progress) {
             Ok(heard) => {
-                skipped += usize::from(matches!(heard.mysqltuner, Some(Asked::Skipped { .. })));
+                skipped += usize::from(matches!(heard.mysqltuner, Some(AdviserResult::Skipped { .. })));
                 print_one(&heard, catalogue)?;
                 if let Some(path) = &arguments.json {
-                    kept::write(path, &[heard], catalogue)?;
+                    saved::write(path, &[heard], catalogue)?;
                 }
             }
             Err(error) if folders.len() == 1 || error.kind == ErrorKind::Interrupted => return Err(error),
@@ -48,11 +48,11 @@ pub fn rivals(catalogue: &Catalogue, webdyno: Option<PathBuf>, arguments: &Scena
 }
 
 /// A line for each of the three.
-fn print_one(heard: &Heard, catalogue: &Catalogue) -> Result<()> {
-    let remedy = kept::remedy(catalogue, &heard.scenario)?;
-    let Heard { scenario, answer, found, confidence, .. } = heard;
+fn print_one(heard: &ScenarioAdvice, catalogue: &Catalogue) -> Result<()> {
+    let remedy = saved::remedy(catalogue, &heard.scenario)?;
+    let ScenarioAdvice { scenario, answer, found, confidence, .. } = heard;
     let mut text = format!("{scenario}: {answer}\n  webdyno       {found} {confidence:.2}\n");
-    let mut add = |name: &str, judged: &Judged| {
+    let mut add = |name: &str, judged: &JudgedAdviser| {
         let verdict = &judged.verdict;
         let words = [
             (verdict.names, "names it"),

@@ -1,6 +1,6 @@
 //! `webdyno-evaluation watch`: scenarios as they are found, under users of whom the diagnosis knows nothing.
 
-use super::{Runner, check_root, folders, print, print_note, write};
+use super::{ScenarioRunner, check_root, folders, print, print_note, write};
 use crate::cli::ScenariosArgs;
 use std::path::{Path, PathBuf};
 use webdyno_evaluation::judge;
@@ -18,8 +18,8 @@ pub fn watch(catalogue: &Catalogue, webdyno: Option<PathBuf>, arguments: &Scenar
     let mut folders = folders(catalogue, &arguments.names)?;
     check_root()?;
     packages::WRK.find()?;
-    only_those_with_users(&mut folders)?;
-    let runner = Runner::new(webdyno)?;
+    keep_those_with_users(&mut folders)?;
+    let runner = ScenarioRunner::new(webdyno)?;
     let up = runner.up();
     let mut print_progress = |line: &str| {
         if !arguments.quiet {
@@ -51,7 +51,7 @@ pub fn watch(catalogue: &Catalogue, webdyno: Option<PathBuf>, arguments: &Scenar
 }
 
 /// Leaves out those whose answer nobody could find who only watches, unless nothing else is left.
-fn only_those_with_users(folders: &mut Vec<ScenarioFolder>) -> Result<()> {
+fn keep_those_with_users(folders: &mut Vec<ScenarioFolder>) -> Result<()> {
     let checked = |folder: &ScenarioFolder| {
         folder.scenario.rounds.first().map_or(Ok(()), |round| passive::check(&folder.name, round))
     };
@@ -67,7 +67,7 @@ fn only_those_with_users(folders: &mut Vec<ScenarioFolder>) -> Result<()> {
 /// Puts what was found into a file, in place of what is there of the same scenario.
 fn keep(path: &Path, outcome: PassiveOutcome) -> Result<()> {
     let text = if path.exists() { super::read(path)? } else { String::new() };
-    let mut all = judge::watched::read(&text, path)?;
+    let mut all = judge::passive_outcomes::read(&text, path)?;
     all.retain(|other| other.scenario != outcome.scenario);
     all.push(outcome);
     all.sort_by(|one, other| one.scenario.cmp(&other.scenario));

@@ -1,6 +1,6 @@
 //! Kept recordings: `NAME/NN.jsonl.gz`, the event log of a round as it was written, packed (RFC 1952).
 
-use super::{Place, scenario_of};
+use super::{RecordingPlace, scenario_of};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -34,7 +34,7 @@ pub fn events(file: &Path) -> Result<Vec<Event>> {
 }
 
 /// The recordings in a directory: of one run, of several runs, or kept ones.
-pub fn places(directory: &Path) -> Result<Vec<Place>> {
+pub fn places(directory: &Path) -> Result<Vec<RecordingPlace>> {
     if let Some(scenario) = scenario_of(directory) {
         let recorded = |entry: &Path| Some(entry.join(FILE_NAME)).filter(|file| file.is_file());
         let mut found = rounds(directory, scenario, recorded)?;
@@ -66,12 +66,16 @@ pub fn places(directory: &Path) -> Result<Vec<Place>> {
 }
 
 /// The rounds in a directory: entries that begin with a number, and have a file of events.
-fn rounds(directory: &Path, scenario: &str, file: impl Fn(&Path) -> Option<PathBuf>) -> Result<Vec<Place>> {
+fn rounds(
+    directory: &Path,
+    scenario: &str,
+    file: impl Fn(&Path) -> Option<PathBuf>,
+) -> Result<Vec<RecordingPlace>> {
     let place = |entry: PathBuf| {
         let name = entry.file_name()?.to_str()?;
         let digits = name.split(|c: char| !c.is_ascii_digit()).next()?;
         let number = digits.parse().ok()?;
-        Some(Place { scenario: scenario.to_owned(), number, file: file(&entry)? })
+        Some(RecordingPlace { scenario: scenario.to_owned(), number, file: file(&entry)? })
     };
     Ok(sorted(directory)?.into_iter().filter_map(place).collect())
 }
@@ -84,7 +88,7 @@ fn sorted(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Packs recordings into a folder of kept ones, in place of those of the same rounds.
-pub fn keep(places: &[Place], folder: &Path) -> Result<()> {
+pub fn keep(places: &[RecordingPlace], folder: &Path) -> Result<()> {
     for place in places {
         let text =
             std::fs::read(&place.file).map_err(|error| io_error("read", place.file.display(), &error))?;

@@ -16,18 +16,18 @@ use webdyno_session::recording::Recording;
 
 pub mod ceilings;
 pub mod corpus;
-pub mod hidden;
+pub mod hidden_sources;
 pub mod page;
 pub mod passive;
+pub mod passive_outcomes;
 pub mod remedies;
 pub mod tally;
-pub mod watched;
 
 pub use webdyno_lab::run::passive::is_generator_finding;
 
 /// Where the recording of a round lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RecordingPlace {
     /// The scenario.
     pub scenario: String,
     /// The number of the round, from 1.
@@ -38,9 +38,9 @@ pub struct Place {
 
 /// A round, and what its recording shows.
 #[derive(Debug, Clone)]
-pub struct Case {
+pub struct JudgedRound {
     /// Where it lies.
-    pub place: Place,
+    pub place: RecordingPlace,
     /// The round.
     pub round: ScenarioRound,
     /// Its load, with what was read meanwhile.
@@ -49,7 +49,7 @@ pub struct Case {
 
 /// What the diagnosis said of a recording.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
+pub struct JudgedDiagnosis {
     /// The scenario.
     pub scenario: String,
     /// The number of the round, from 1.
@@ -64,9 +64,9 @@ pub struct Judged {
     pub remedy: Option<String>,
 }
 
-impl Judged {
+impl JudgedDiagnosis {
     /// Judges a diagnosis.
-    pub fn of(place: &Place, round: &ScenarioRound, diagnosis: &Diagnosis) -> Self {
+    pub fn of(place: &RecordingPlace, round: &ScenarioRound, diagnosis: &Diagnosis) -> Self {
         let found = diagnosis.findings.iter().map(|finding| (finding.id.clone(), finding.confidence));
         Self {
             scenario: place.scenario.clone(),
@@ -89,7 +89,7 @@ impl Judged {
     }
 
     /// What was found besides with some certainty, and may not be: whoever mends it does so in vain.
-    pub fn strangers(&self) -> impl Iterator<Item = &str> {
+    pub fn unexpected_findings(&self) -> impl Iterator<Item = &str> {
         let sure = self.found.iter().skip(1).filter(|(_, sure)| *sure > tally::CONFIDENCE_MISLEADS);
         let others = sure.map(|(id, _)| id.as_str());
         others.filter(|id| *id != self.expected && !self.beside.iter().any(|beside| beside == id))
@@ -101,7 +101,7 @@ impl Judged {
         let state = if self.is_right() { "right" } else { "WRONG" };
         let remedy = self.remedy.as_ref().filter(|_| self.is_right());
         let remedy = remedy.map_or(String::new(), |remedy| format!("; remedy: {remedy}"));
-        let strangers: Vec<&str> = self.strangers().collect();
+        let strangers: Vec<&str> = self.unexpected_findings().collect();
         let strangers = match strangers.as_slice() {
             [] => String::new(),
             some => format!("; not allowed beside it: {}", some.join(", ")),
@@ -142,7 +142,7 @@ fn wrong_remedy(wanted: &ExpectedRemedy, diagnosis: &Diagnosis) -> Option<String
 }
 
 /// All cases in these places, in order. An error when a recording cannot be read, or is of no round.
-pub fn cases(catalogue: &Catalogue, places: &[Place]) -> Result<Vec<Case>> {
+pub fn cases(catalogue: &Catalogue, places: &[RecordingPlace]) -> Result<Vec<JudgedRound>> {
     let mut folders = BTreeMap::new();
     let mut cases = vec![];
     for place in places {
@@ -161,20 +161,21 @@ pub fn cases(catalogue: &Catalogue, places: &[Place]) -> Result<Vec<Case>> {
             .hint("record it anew: webdyno lab run")
         })?;
         if let Some(measurement) = Recording::of(corpus::events(&place.file)?).last_measurement() {
-            cases.push(Case { place: place.clone(), round: round.clone(), measurement });
+            cases.push(JudgedRound { place: place.clone(), round: round.clone(), measurement });
         }
     }
     Ok(cases)
 }
 
 /// Diagnoses all of them.
-pub fn judge(cases: &[Case]) -> Result<Vec<Judged>> {
-    let judged = |case: &Case| Ok(Judged::of(&case.place, &case.round, &diagnose(&case.measurement)?));
+pub fn judge(cases: &[JudgedRound]) -> Result<Vec<JudgedDiagnosis>> {
+    let judged =
+        |case: &JudgedRound| Ok(JudgedDiagnosis::of(&case.place, &case.round, &diagnose(&case.measurement)?));
     cases.iter().map(judged).collect()
 }
 
 /// A line for each, the wrong ones last, and a summary.
-pub fn text(judged: &[Judged]) -> String {
+pub fn text(judged: &[JudgedDiagnosis]) -> String {
     let mut text = String::new();
     for is_right in [true, false] {
         for one in judged.iter().filter(|one| one.is_right() == is_right) {
@@ -183,16 +184,16 @@ pub fn text(judged: &[Judged]) -> String {
     }
     let right = judged.iter().filter(|one| one.is_right()).count();
     let _ = writeln!(text, "\n{right} of {} first findings are right", judged.len());
-    let firsts: Vec<&Judged> = judged.iter().filter(|one| one.number == 1).collect();
+    let firsts: Vec<&JudgedDiagnosis> = judged.iter().filter(|one| one.number == 1).collect();
     let right = firsts.iter().filter(|one| one.is_right()).count();
     let _ = writeln!(text, "{right} of {} of servers as they are found", firsts.len());
-    let alone = judged.iter().filter(|one| one.strangers().next().is_none()).count();
+    let alone = judged.iter().filter(|one| one.unexpected_findings().next().is_none()).count();
     let _ = writeln!(text, "{alone} of {} have nothing beside them that does not belong there", judged.len());
     text
 }
 
 /// The recordings below directories: of runs, or kept ones. An error when there is none in one.
-pub fn places(directories: &[PathBuf]) -> Result<Vec<Place>> {
+pub fn places(directories: &[PathBuf]) -> Result<Vec<RecordingPlace>> {
     let mut places = vec![];
     for directory in directories {
         let found = corpus::places(directory)?;
@@ -216,8 +217,8 @@ fn scenario_of(directory: &Path) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn judged(found: &[(&str, f64)]) -> Judged {
-        Judged {
+    fn judged(found: &[(&str, f64)]) -> JudgedDiagnosis {
+        JudgedDiagnosis {
             scenario: "x".into(),
             number: 1,
             expected: "log-io".into(),
@@ -230,11 +231,11 @@ mod tests {
     #[test]
     fn the_first_finding_must_be_the_answer_and_the_others_allowed() {
         let right = judged(&[("log-io", 0.9), ("cpu-saturated", 0.8)]);
-        assert!(right.is_right() && right.strangers().next().is_none());
+        assert!(right.is_right() && right.unexpected_findings().next().is_none());
         let wrong =
             judged(&[("cpu-saturated", 0.9), ("log-io", 0.8), ("foreign-load", 0.6), ("slow-clients", 0.5)]);
         assert!(!wrong.is_right());
-        assert_eq!(wrong.strangers().collect::<Vec<_>>(), ["foreign-load"]);
+        assert_eq!(wrong.unexpected_findings().collect::<Vec<_>>(), ["foreign-load"]);
         let text = text(&[wrong, right]);
         assert!(text.starts_with("right  x 1  log-io: log-io 0.90, cpu-saturated 0.80\nWRONG"), "{text}");
         assert!(text.contains("slow-clients 0.50; not allowed beside it: foreign-load\n"), "{text}");

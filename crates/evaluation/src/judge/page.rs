@@ -1,7 +1,7 @@
 //! docs/diagnosis.md: what the diagnosis says of the lab's recordings, and what it is worth with signals missing.
 
-use super::Judged;
-use super::tally::{Blinded, CONFIDENCE_MISLEADS, calibration, confusion};
+use super::JudgedDiagnosis;
+use super::tally::{CONFIDENCE_MISLEADS, HiddenSourceResult, calibration, confusion};
 use std::fmt::Write as _;
 use webdyno_lab::run::passive::PassiveOutcome;
 
@@ -17,42 +17,42 @@ recordings of these rounds: the first finding is the answer. Rules are written w
 ";
 
 /// The page, of what was found with all signals and with some hidden; `sections` on what is predicted stand between.
-pub fn page(judged: &[Judged], blinded: &[Blinded], sections: &[String]) -> String {
+pub fn page(judged: &[JudgedDiagnosis], blinded: &[HiddenSourceResult], sections: &[String]) -> String {
     let mut page = HEAD.to_owned();
     summary(&mut page, judged);
     matrix(&mut page, judged);
-    wrong(&mut page, judged);
-    certainty(&mut page, judged, blinded);
+    write_wrong(&mut page, judged);
+    write_confidence(&mut page, judged, blinded);
     page.extend(sections.iter().map(String::as_str));
-    hidden(&mut page, blinded);
+    write_hidden_sources(&mut page, blinded);
     page
 }
 
-fn right(judged: &[Judged]) -> usize {
+fn right_count(judged: &[JudgedDiagnosis]) -> usize {
     judged.iter().filter(|one| one.is_right()).count()
 }
 
-fn summary(page: &mut String, judged: &[Judged]) {
-    let firsts: Vec<Judged> = judged.iter().filter(|one| one.number == 1).cloned().collect();
-    let strangers = judged.iter().filter(|one| one.strangers().next().is_some()).count();
+fn summary(page: &mut String, judged: &[JudgedDiagnosis]) {
+    let firsts: Vec<JudgedDiagnosis> = judged.iter().filter(|one| one.number == 1).cloned().collect();
+    let strangers = judged.iter().filter(|one| one.unexpected_findings().next().is_some()).count();
     let remedies = judged.iter().filter(|one| one.is_right() && one.remedy.is_some()).count();
     let _ = writeln!(
         page,
         "{} of {} first findings are right: {} of {} of servers as they are found, {} of {} of later rounds. {} of the right \
          ones have another remedy than the scenario's. Beside {strangers} of them stands a finding that does not belong there and \
          is more than {CONFIDENCE_MISLEADS} sure.\n",
-        right(judged),
+        right_count(judged),
         judged.len(),
-        right(&firsts),
+        right_count(&firsts),
         firsts.len(),
-        right(judged) - right(&firsts),
+        right_count(judged) - right_count(&firsts),
         judged.len() - firsts.len(),
         remedies
     );
 }
 
 /// Only what occurs: a square of fifty ids would be empty but for its diagonal.
-fn matrix(page: &mut String, judged: &[Judged]) {
+fn matrix(page: &mut String, judged: &[JudgedDiagnosis]) {
     page.push_str("## Who is taken for whom\n\n| the answer | recordings | found first |\n|---|---|---|\n");
     for (expected, found) in confusion(judged) {
         let all: usize = found.values().sum();
@@ -64,8 +64,8 @@ fn matrix(page: &mut String, judged: &[Judged]) {
     page.push('\n');
 }
 
-fn wrong(page: &mut String, judged: &[Judged]) {
-    let wrong: Vec<&Judged> = judged.iter().filter(|one| !one.is_right()).collect();
+fn write_wrong(page: &mut String, judged: &[JudgedDiagnosis]) {
+    let wrong: Vec<&JudgedDiagnosis> = judged.iter().filter(|one| !one.is_right()).collect();
     if wrong.is_empty() {
         return;
     }
@@ -83,7 +83,7 @@ fn wrong(page: &mut String, judged: &[Judged]) {
     page.push('\n');
 }
 
-fn certainty(page: &mut String, judged: &[Judged], blinded: &[Blinded]) {
+fn write_confidence(page: &mut String, judged: &[JudgedDiagnosis], blinded: &[HiddenSourceResult]) {
     page.push_str("## How sure it is, and how often it is right\n\n");
     page.push_str("| stated confidence | with all signals | with signals hidden |\n|---|---|---|\n");
     let hidden = blinded.iter().flat_map(|one| &one.judged);
@@ -91,7 +91,7 @@ fn certainty(page: &mut String, judged: &[Judged], blinded: &[Blinded]) {
     let bounds: std::collections::BTreeSet<(u64, u64)> =
         seen.iter().chain(&hidden).map(|one| (percent(one.from), percent(one.to))).collect();
     for (from, to) in bounds {
-        let told = |all: &[super::tally::Stated]| {
+        let told = |all: &[super::tally::ConfidenceBin]| {
             let found = all.iter().find(|one| (percent(one.from), percent(one.to)) == (from, to));
             found.map_or("-".to_owned(), |one| format!("{} of {} right", one.right, one.count))
         };
@@ -110,7 +110,7 @@ fn percent(fraction: f64) -> u64 {
     (fraction * 100.0).round() as u64
 }
 
-fn hidden(page: &mut String, blinded: &[Blinded]) {
+fn write_hidden_sources(page: &mut String, blinded: &[HiddenSourceResult]) {
     if blinded.is_empty() {
         return;
     }
@@ -130,7 +130,7 @@ fn hidden(page: &mut String, blinded: &[Blinded]) {
             page,
             "| {} | {} of {} | {told} |",
             names.join(", "),
-            right(&one.judged),
+            right_count(&one.judged),
             one.judged.len()
         );
     }
@@ -139,18 +139,18 @@ fn hidden(page: &mut String, blinded: &[Blinded]) {
 
 /// The section on what is found without load of our own: in recordings without what their generators knew, and on servers
 /// under users whom nobody knows.
-pub fn watching(passive: &[Judged], live: Option<&[PassiveOutcome]>) -> String {
+pub fn passive_section(passive: &[JudgedDiagnosis], live: Option<&[PassiveOutcome]>) -> String {
     let mut page = String::new();
-    let firsts: Vec<Judged> = passive.iter().filter(|one| one.number == 1).cloned().collect();
+    let firsts: Vec<JudgedDiagnosis> = passive.iter().filter(|one| one.number == 1).cloned().collect();
     let misled = passive.iter().filter(|one| !one.is_right() && one.first().1 > CONFIDENCE_MISLEADS);
     let _ = writeln!(
         page,
         "## Watched only, under foreign load\n\nThe recordings above without what their generators knew, as if others had sent \
          the load (but for those in which the generator is at fault): {} of {} first findings are right, {} of {} of servers as \
          they are found. {} of the wrong ones are more than {CONFIDENCE_MISLEADS} sure.\n",
-        right(passive),
+        right_count(passive),
         passive.len(),
-        right(&firsts),
+        right_count(&firsts),
         firsts.len(),
         misled.count()
     );
@@ -165,7 +165,7 @@ pub fn watching(passive: &[Judged], live: Option<&[PassiveOutcome]>) -> String {
     }
     page.push('\n');
     if let Some(live) = live {
-        page.push_str(&super::watched::section(live));
+        page.push_str(&super::passive_outcomes::section(live));
     }
     page
 }
@@ -173,11 +173,11 @@ pub fn watching(passive: &[Judged], live: Option<&[PassiveOutcome]>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::hidden::Source;
+    use crate::judge::hidden_sources::SignalSource;
 
     #[test]
     fn the_page_names_what_is_wrong_and_how_sure_it_was() {
-        let one = |number, found: &str, confidence| Judged {
+        let one = |number, found: &str, confidence| JudgedDiagnosis {
             scenario: "s".into(),
             number,
             expected: "log-io".into(),
@@ -186,10 +186,12 @@ mod tests {
             remedy: (number == 1).then(|| "no apache BufferedLogs in []".into()),
         };
         let judged = [one(1, "log-io", 0.9), one(2, "cpu-saturated", 0.9)];
-        let blinded =
-            [Blinded { hidden: vec![Source::Logs], judged: vec![one(1, "unknown", 0.3), one(2, "x", 0.8)] }];
+        let blinded = [HiddenSourceResult {
+            hidden: vec![SignalSource::Logs],
+            judged: vec![one(1, "unknown", 0.3), one(2, "x", 0.8)],
+        }];
         let passive = [one(1, "log-io", 0.7), one(2, "healthy", 0.6)];
-        let page = page(&judged, &blinded, &["## More\n\n".into(), watching(&passive, Some(&[]))]);
+        let page = page(&judged, &blinded, &["## More\n\n".into(), passive_section(&passive, Some(&[]))]);
         for part in [
             "1 of 2 first findings are right: 1 of 1 of servers as they are found, 0 of 1 of later rounds. 1 of the right",
             "| `log-io` | 2 | `log-io` 1, `cpu-saturated` 1 |",

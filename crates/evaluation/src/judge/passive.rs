@@ -1,6 +1,6 @@
 //! A recording as it would be without load of our own: its generator becomes other clients, whom nobody knows.
 
-use super::{Case, is_generator_finding};
+use super::{JudgedRound, is_generator_finding};
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_model::number::Number;
 
@@ -11,9 +11,9 @@ const OTHERS: &str = "clients.others_count";
 const CONNECTIONS: &str = "clients.connections_count";
 
 /// Recordings of rounds without what their generators knew; those in which the generator is at fault are left out.
-pub fn watched(cases: &[Case]) -> Vec<Case> {
+pub fn passive_cases(cases: &[JudgedRound]) -> Vec<JudgedRound> {
     let told = cases.iter().filter(|case| !is_generator_finding(&case.round.finding));
-    told.map(|case| Case { measurement: passive(&case.measurement), ..case.clone() }).collect()
+    told.map(|case| JudgedRound { measurement: passive(&case.measurement), ..case.clone() }).collect()
 }
 
 /// The same traffic, only watched: everything that the generator knew is gone, and what it used is others'.
@@ -21,7 +21,7 @@ pub fn passive(measurement: &Measurement) -> Measurement {
     Measurement {
         measured_from_s: measurement.measured_from_s,
         measured_to_s: measurement.ramp_down_from_s.unwrap_or(measurement.measured_to_s),
-        samples: measurement.samples.iter().map(of_strangers).collect(),
+        samples: measurement.samples.iter().map(without_generator).collect(),
         lacking: measurement.lacking.clone(),
         collectors: measurement.collectors.clone(),
         service: measurement.service.clone(),
@@ -32,7 +32,7 @@ pub fn passive(measurement: &Measurement) -> Measurement {
     }
 }
 
-fn of_strangers(timed: &TimedSample) -> TimedSample {
+fn without_generator(timed: &TimedSample) -> TimedSample {
     let mut timed = timed.clone();
     let values = &mut timed.sample.values;
     if let Some(client) = values.remove(CLIENT_CPU) {

@@ -1,6 +1,6 @@
 //! What is predicted of a remedy, against what was measured once the limit was lifted: the next round of the same load. Pure.
 
-use super::Case;
+use super::JudgedRound;
 use super::ceilings::is_same_load;
 use std::fmt::Write as _;
 use webdyno_analysis::diagnosis::diagnose;
@@ -10,7 +10,7 @@ use webdyno_model::diagnosis::{Diagnosis, Predicted};
 
 /// A prediction of the first finding's best remedy, and what the next round measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expected {
+pub struct RemedyForecast {
     /// The scenario.
     pub scenario: String,
     /// The round that predicts, from 1; the next one measures.
@@ -25,7 +25,7 @@ pub struct Expected {
     pub measured: f64,
 }
 
-impl Expected {
+impl RemedyForecast {
     /// Whether the interval holds what was measured; `None` where nothing was predicted.
     pub fn holds(&self) -> Option<bool> {
         let [least, most] = self.predicted.as_ref()?.ci95;
@@ -35,15 +35,15 @@ impl Expected {
 }
 
 /// Of each round whose first finding is gone in the next one, under the same load.
-pub fn expected(cases: &[Case]) -> Result<Vec<Expected>> {
+pub fn expected(cases: &[JudgedRound]) -> Result<Vec<RemedyForecast>> {
     let mut found = vec![];
-    let diagnosed: Vec<(&Case, Diagnosis)> =
+    let diagnosed: Vec<(&JudgedRound, Diagnosis)> =
         cases.iter().map(|case| Ok((case, diagnose(&case.measurement)?))).collect::<Result<_>>()?;
     for (case, diagnosis) in &diagnosed {
-        let follows = |other: &Case| {
+        let follows = |other: &JudgedRound| {
             other.place.number == case.place.number + 1
                 && is_same_load(case, other)
-                && asks(case) == asks(other)
+                && load_text(case) == load_text(other)
         };
         let Some((_, next)) = diagnosed.iter().find(|(other, _)| follows(other)) else { continue };
         found.extend(of(case, diagnosis, next));
@@ -52,19 +52,19 @@ pub fn expected(cases: &[Case]) -> Result<Vec<Expected>> {
 }
 
 /// How many users there are, or which rate is asked for.
-fn asks(case: &Case) -> Option<String> {
+fn load_text(case: &JudgedRound) -> Option<String> {
     let workload = case.measurement.workload.as_ref()?;
     let visits = workload.visits.as_ref().map(|visits| (visits.users, &visits.think));
     Some(format!("{:?} {} {visits:?}", workload.arrival, workload.connections))
 }
 
-fn of(case: &Case, diagnosis: &Diagnosis, next: &Diagnosis) -> Option<Expected> {
+fn of(case: &JudgedRound, diagnosis: &Diagnosis, next: &Diagnosis) -> Option<RemedyForecast> {
     let first = diagnosis.findings.first()?;
     let is_there = next.findings.iter().any(|finding| finding.id == first.id);
     let (before, after) = (diagnosis.run.as_ref()?, next.run.as_ref()?);
     let is_valid = before.client.valid && after.client.valid;
     (!is_there && is_valid && limits::is_fault(&first.id)).then_some(())?;
-    Some(Expected {
+    Some(RemedyForecast {
         scenario: case.place.scenario.clone(),
         number: case.place.number,
         finding: first.id.clone(),
@@ -75,8 +75,8 @@ fn of(case: &Case, diagnosis: &Diagnosis, next: &Diagnosis) -> Option<Expected> 
 }
 
 /// `(of those predicted the interval holds, predicted, all)`.
-pub fn sums(expected: &[Expected]) -> (usize, usize, usize) {
-    let told: Vec<bool> = expected.iter().filter_map(Expected::holds).collect();
+pub fn forecast_counts(expected: &[RemedyForecast]) -> (usize, usize, usize) {
+    let told: Vec<bool> = expected.iter().filter_map(RemedyForecast::holds).collect();
     (told.iter().filter(|holds| **holds).count(), told.len(), expected.len())
 }
 
@@ -91,8 +91,8 @@ is gone.
 ";
 
 /// The section of docs/diagnosis.md.
-pub fn section(expected: &[Expected]) -> String {
-    let (holds, told, all) = sums(expected);
+pub fn section(expected: &[RemedyForecast]) -> String {
+    let (holds, told, all) = forecast_counts(expected);
     let mut text = HEAD.to_owned();
     let _ = writeln!(
         text,
@@ -118,7 +118,7 @@ pub fn section(expected: &[Expected]) -> String {
 }
 
 /// A line for each, and the sums.
-pub fn text(expected: &[Expected]) -> String {
+pub fn text(expected: &[RemedyForecast]) -> String {
     let mut text = String::new();
     for one in expected {
         let state = match one.holds() {
@@ -135,7 +135,7 @@ pub fn text(expected: &[Expected]) -> String {
             one.scenario, one.number, one.finding, one.before, one.measured
         );
     }
-    let (holds, told, all) = sums(expected);
+    let (holds, told, all) = forecast_counts(expected);
     let _ = writeln!(
         text,
         "{holds} of {told} measured rates are within what was predicted; of {all} something could be"
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_measured_rate_is_within_or_outside_and_untold_ones_are_counted() {
-        let one = |predicted: Option<[f64; 2]>, measured| Expected {
+        let one = |predicted: Option<[f64; 2]>, measured| RemedyForecast {
             scenario: "x".into(),
             number: 1,
             finding: "log-io".into(),
@@ -163,7 +163,7 @@ mod tests {
             one(Some([80.0, 100.0]), 79.0),
             one(None, 50.0),
         ];
-        assert_eq!(sums(&all), (1, 3, 4));
+        assert_eq!(forecast_counts(&all), (1, 3, 4));
         let (text, section) = (text(&all), section(&all));
         for part in
             ["within   x 1  log-io: 10.0/s, predicted 90.0 [80.0, 100.0], then 100.4/s", "untold   x 1"]

@@ -6,7 +6,7 @@ use webdyno_lab::scenario::ExpectedRemedy;
 /// Which way a setting is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum Direction {
     /// To a larger value.
     Raise,
     /// To a smaller one.
@@ -23,7 +23,7 @@ pub struct Advice {
     /// The setting, by the name that findings use.
     pub setting: String,
     /// Which way.
-    pub way: Way,
+    pub way: Direction,
     /// The value that is asked for, where it is one.
     pub to: Option<f64>,
     /// The same in the adviser's words, or ours.
@@ -32,59 +32,59 @@ pub struct Advice {
 
 impl Advice {
     /// Without a value.
-    pub fn new(setting: &str, way: Way, text: impl Into<String>) -> Self {
+    pub fn new(setting: &str, way: Direction, text: impl Into<String>) -> Self {
         Self { setting: setting.into(), way, to: None, text: text.into() }
     }
 
     /// Whether it asks for a change.
     pub fn is_change(&self) -> bool {
-        self.way != Way::Look
+        self.way != Direction::Look
     }
 }
 
 /// Advice that names what limits, by the id of the finding that is the answer: service and setting as remedies name
 /// them, and the way it must go. `index` and `memory` stand for advice without a setting: to look for an index, and to
 /// use less memory. Answers that are not here ask for something that neither adviser speaks of.
-const NAMES: [(&str, &str, &str, Way); 15] = [
-    ("apache-workers-exhausted", "apache", "MaxRequestWorkers", Way::Raise),
-    ("proxy-loopback", "apache", "MaxRequestWorkers", Way::Raise),
-    ("apache-scoreboard-full", "apache", "ServerLimit", Way::Raise),
-    ("apache-setting-clamped", "apache", "ServerLimit", Way::Raise),
-    ("memory-exhausted", "apache", "MaxRequestWorkers", Way::Lower),
-    ("db-connections-exhausted", "mariadb", "max_connections", Way::Raise),
-    ("db-thread-churn", "mariadb", "thread_cache_size", Way::Raise),
-    ("db-cache-too-small", "mariadb", "innodb_buffer_pool_size", Way::Raise),
-    ("db-connection-memory", "mariadb", "sort_buffer_size", Way::Lower),
-    ("db-connection-memory", "mariadb", "join_buffer_size", Way::Lower),
-    ("db-connection-memory", "mariadb", "read_buffer_size", Way::Lower),
-    ("db-connection-memory", "mariadb", "read_rnd_buffer_size", Way::Lower),
-    ("db-connection-memory", "mariadb", "max_connections", Way::Lower),
-    ("db-connection-memory", "mariadb", "memory", Way::Lower),
-    ("db-slow-queries", "mariadb", "index", Way::Look),
+const NAMES: [(&str, &str, &str, Direction); 15] = [
+    ("apache-workers-exhausted", "apache", "MaxRequestWorkers", Direction::Raise),
+    ("proxy-loopback", "apache", "MaxRequestWorkers", Direction::Raise),
+    ("apache-scoreboard-full", "apache", "ServerLimit", Direction::Raise),
+    ("apache-setting-clamped", "apache", "ServerLimit", Direction::Raise),
+    ("memory-exhausted", "apache", "MaxRequestWorkers", Direction::Lower),
+    ("db-connections-exhausted", "mariadb", "max_connections", Direction::Raise),
+    ("db-thread-churn", "mariadb", "thread_cache_size", Direction::Raise),
+    ("db-cache-too-small", "mariadb", "innodb_buffer_pool_size", Direction::Raise),
+    ("db-connection-memory", "mariadb", "sort_buffer_size", Direction::Lower),
+    ("db-connection-memory", "mariadb", "join_buffer_size", Direction::Lower),
+    ("db-connection-memory", "mariadb", "read_buffer_size", Direction::Lower),
+    ("db-connection-memory", "mariadb", "read_rnd_buffer_size", Direction::Lower),
+    ("db-connection-memory", "mariadb", "max_connections", Direction::Lower),
+    ("db-connection-memory", "mariadb", "memory", Direction::Lower),
+    ("db-slow-queries", "mariadb", "index", Direction::Look),
 ];
 
 /// Advice that makes it worse: more workers or connections where what they all wait for is the limit, and more memory
 /// for each where memory is.
-const HARMS: [(&str, &str, Way); 19] = [
-    ("memory-exhausted", "MaxRequestWorkers", Way::Raise),
-    ("worker-memory-growth", "MaxRequestWorkers", Way::Raise),
-    ("working-set-exceeds-memory", "MaxRequestWorkers", Way::Raise),
-    ("db-connections-exhausted", "MaxRequestWorkers", Way::Raise),
-    ("db-connections-exhausted", "max_connections", Way::Lower),
-    ("db-lock-contention", "MaxRequestWorkers", Way::Raise),
-    ("db-lock-contention", "max_connections", Way::Raise),
-    ("db-slow-queries", "MaxRequestWorkers", Way::Raise),
-    ("db-slow-queries", "max_connections", Way::Raise),
-    ("db-slow-queries", "join_buffer_size", Way::Raise),
-    ("db-cache-too-small", "MaxRequestWorkers", Way::Raise),
-    ("db-cache-too-small", "innodb_buffer_pool_size", Way::Lower),
-    ("db-thread-churn", "thread_cache_size", Way::Lower),
-    ("db-connection-memory", "MaxRequestWorkers", Way::Raise),
-    ("db-connection-memory", "max_connections", Way::Raise),
-    ("db-connection-memory", "sort_buffer_size", Way::Raise),
-    ("db-connection-memory", "join_buffer_size", Way::Raise),
-    ("db-connection-memory", "read_rnd_buffer_size", Way::Raise),
-    ("db-connection-memory", "innodb_buffer_pool_size", Way::Raise),
+const HARMS: [(&str, &str, Direction); 19] = [
+    ("memory-exhausted", "MaxRequestWorkers", Direction::Raise),
+    ("worker-memory-growth", "MaxRequestWorkers", Direction::Raise),
+    ("working-set-exceeds-memory", "MaxRequestWorkers", Direction::Raise),
+    ("db-connections-exhausted", "MaxRequestWorkers", Direction::Raise),
+    ("db-connections-exhausted", "max_connections", Direction::Lower),
+    ("db-lock-contention", "MaxRequestWorkers", Direction::Raise),
+    ("db-lock-contention", "max_connections", Direction::Raise),
+    ("db-slow-queries", "MaxRequestWorkers", Direction::Raise),
+    ("db-slow-queries", "max_connections", Direction::Raise),
+    ("db-slow-queries", "join_buffer_size", Direction::Raise),
+    ("db-cache-too-small", "MaxRequestWorkers", Direction::Raise),
+    ("db-cache-too-small", "innodb_buffer_pool_size", Direction::Lower),
+    ("db-thread-churn", "thread_cache_size", Direction::Lower),
+    ("db-connection-memory", "MaxRequestWorkers", Direction::Raise),
+    ("db-connection-memory", "max_connections", Direction::Raise),
+    ("db-connection-memory", "sort_buffer_size", Direction::Raise),
+    ("db-connection-memory", "join_buffer_size", Direction::Raise),
+    ("db-connection-memory", "read_rnd_buffer_size", Direction::Raise),
+    ("db-connection-memory", "innodb_buffer_pool_size", Direction::Raise),
 ];
 
 /// Whether any advice on a service's settings names what limits, where the finding `answer` is right.
@@ -98,7 +98,7 @@ pub const NOTHING_TO_CHANGE: [&str; 2] = ["healthy", "generator-saturated"];
 
 /// What advice is worth where the answer is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct AdviceVerdict {
     /// Whether something of it names what limits.
     pub names: bool,
     /// Whether the value that it names is one that mends it; `None` where it gives none, or none is known.
@@ -109,14 +109,14 @@ pub struct Verdict {
     pub needless: Vec<String>,
 }
 
-impl Verdict {
+impl AdviceVerdict {
     /// Of advice, where the finding `answer` is right, and `remedy` mends it.
     pub fn of(answer: &str, remedy: Option<&ExpectedRemedy>, advice: &[Advice]) -> Self {
         let names = |one: &&Advice| {
             NAMES.iter().any(|(id, service, setting, way)| {
                 let is_asked_for = remedy.is_none_or(|remedy| remedy.service == *service);
                 // Who says only that a limit was reached has named it, too.
-                let is_way = one.way == *way || one.way == Way::Look && *way == Way::Raise;
+                let is_way = one.way == *way || one.way == Direction::Look && *way == Direction::Raise;
                 *id == answer && is_asked_for && one.setting == *setting && is_way
             })
         };
@@ -175,18 +175,18 @@ mod tests {
         let apache = remedy("apache", "MaxRequestWorkers");
         let fpm = remedy("php_fpm", "pm.max_children");
         for (answer, remedy, advice, names, harms) in [
-            ("apache-workers-exhausted", Some(&apache), workers(Way::Raise), true, false),
-            ("apache-workers-exhausted", Some(&apache), workers(Way::Look), true, false),
-            ("apache-workers-exhausted", Some(&apache), workers(Way::Lower), false, false),
-            ("memory-exhausted", None, workers(Way::Lower), true, false),
-            ("memory-exhausted", Some(&fpm), workers(Way::Lower), false, false),
-            ("memory-exhausted", None, workers(Way::Look), false, false),
-            ("memory-exhausted", Some(&apache), workers(Way::Raise), false, true),
-            ("db-connections-exhausted", None, workers(Way::Raise), false, true),
-            ("db-slow-queries", None, Advice::new("index", Way::Look, "x"), true, false),
-            ("cpu-saturated", None, workers(Way::Raise), false, false),
+            ("apache-workers-exhausted", Some(&apache), workers(Direction::Raise), true, false),
+            ("apache-workers-exhausted", Some(&apache), workers(Direction::Look), true, false),
+            ("apache-workers-exhausted", Some(&apache), workers(Direction::Lower), false, false),
+            ("memory-exhausted", None, workers(Direction::Lower), true, false),
+            ("memory-exhausted", Some(&fpm), workers(Direction::Lower), false, false),
+            ("memory-exhausted", None, workers(Direction::Look), false, false),
+            ("memory-exhausted", Some(&apache), workers(Direction::Raise), false, true),
+            ("db-connections-exhausted", None, workers(Direction::Raise), false, true),
+            ("db-slow-queries", None, Advice::new("index", Direction::Look, "x"), true, false),
+            ("cpu-saturated", None, workers(Direction::Raise), false, false),
         ] {
-            let verdict = Verdict::of(answer, remedy, std::slice::from_ref(&advice));
+            let verdict = AdviceVerdict::of(answer, remedy, std::slice::from_ref(&advice));
             assert_eq!((verdict.names, !verdict.harms.is_empty()), (names, harms), "{answer}: {advice:?}");
             assert!(verdict.needless.is_empty());
         }
@@ -194,12 +194,14 @@ mod tests {
 
     #[test]
     fn changes_of_a_healthy_server_are_needless_and_values_are_compared() {
-        let raise = |to| Advice { to: Some(to), ..Advice::new("MaxRequestWorkers", Way::Raise, "more") };
-        let look = Advice::new("MaxRequestWorkers", Way::Look, "reached");
-        let healthy = Verdict::of("healthy", None, &[look.clone(), raise(9.0)]);
+        let raise =
+            |to| Advice { to: Some(to), ..Advice::new("MaxRequestWorkers", Direction::Raise, "more") };
+        let look = Advice::new("MaxRequestWorkers", Direction::Look, "reached");
+        let healthy = AdviceVerdict::of("healthy", None, &[look.clone(), raise(9.0)]);
         assert_eq!((healthy.names, healthy.needless), (false, vec!["more".to_owned()]));
         let apache = remedy("apache", "MaxRequestWorkers");
-        let fits = |advice: &[Advice]| Verdict::of("apache-workers-exhausted", Some(&apache), advice).fits;
+        let fits =
+            |advice: &[Advice]| AdviceVerdict::of("apache-workers-exhausted", Some(&apache), advice).fits;
         assert_eq!(fits(&[look.clone(), raise(80.0)]), Some(true));
         assert_eq!(fits(&[raise(3000.0)]), Some(false));
         assert_eq!(fits(&[look]), None);

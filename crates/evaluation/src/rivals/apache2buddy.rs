@@ -6,7 +6,7 @@
 //! nothing. It reads the error log for lines of limits that were reached, counts processes, and stops at a parent of more
 //! than 50 MB. It knows other services by the names mysqld, php-fpm and some more: not Debian's mariadbd and php-fpm8.2.
 
-use super::advice::{Advice, Way};
+use super::advice::{Advice, Direction};
 use serde::{Deserialize, Serialize};
 use webdyno_model::service::ServiceSnapshot;
 
@@ -19,7 +19,7 @@ const PARENT_KIB_MAX: f64 = 50_000.0;
 
 /// What it looks at.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ScriptInput {
     /// `prefork`, `worker`, `event`.
     pub mpm: String,
     /// As configured.
@@ -46,7 +46,7 @@ pub struct Seen {
     pub php_fatal_lines: f64,
 }
 
-impl Seen {
+impl ScriptInput {
     /// Of what the script said and the running service. What is missing, in words, where something is.
     pub fn of(said: &str, service: &ServiceSnapshot, memory_bytes: u64) -> Result<Self, String> {
         let values = |wanted: &str| -> Vec<f64> {
@@ -89,18 +89,18 @@ impl Seen {
         if self.mpm == "prefork" && self.max_request_workers > self.server_limit {
             let text =
                 format!("{WORKERS} {} is above ServerLimit {}", self.max_request_workers, self.server_limit);
-            advice.push(Advice::new("ServerLimit", Way::Look, text));
+            advice.push(Advice::new("ServerLimit", Direction::Look, text));
         }
         if self.processes >= self.workers() {
             let text = format!("{} processes run, of {WORKERS} {}", self.processes, self.workers());
-            advice.push(Advice::new(WORKERS, Way::Look, text));
+            advice.push(Advice::new(WORKERS, Direction::Look, text));
         }
         if self.reached_lines > 0.0 {
-            advice.push(Advice::new(WORKERS, Way::Look, format!("{WORKERS} was reached")));
+            advice.push(Advice::new(WORKERS, Direction::Look, format!("{WORKERS} was reached")));
         }
         if self.php_fatal_lines > 0.0 {
             let text = format!("{} fatal errors of PHP are in the logs", self.php_fatal_lines);
-            advice.push(Advice::new("php", Way::Look, text));
+            advice.push(Advice::new("php", Direction::Look, text));
         }
         advice.extend(self.by_memory());
         advice
@@ -113,7 +113,7 @@ impl Seen {
     }
 
     /// The smallest and the largest value that it finds right.
-    fn right(&self) -> Option<(f64, f64)> {
+    fn recommended_range(&self) -> Option<(f64, f64)> {
         let remaining = self.memory_mib - self.services_mib;
         if self.mpm != "prefork" || remaining < 0.0 || self.largest_mib <= 0.0 {
             return None;
@@ -123,11 +123,11 @@ impl Seen {
     }
 
     fn by_memory(&self) -> Option<Advice> {
-        let (least, most) = self.right()?;
+        let (least, most) = self.recommended_range()?;
         let workers = self.workers();
         let (way, word) = match () {
-            () if workers < least => (Way::Raise, "low"),
-            () if workers > most => (Way::Lower, "high"),
+            () if workers < least => (Direction::Raise, "low"),
+            () if workers > most => (Direction::Lower, "high"),
             () => return None,
         };
         let text = format!("{WORKERS} {workers} is too {word}: {least} to {most}");
@@ -135,8 +135,8 @@ impl Seen {
     }
 
     /// What it says where it advises nothing.
-    pub fn otherwise(&self) -> String {
-        match self.right() {
+    pub fn no_advice_text(&self) -> String {
+        match self.recommended_range() {
             _ if self.parent_kib > PARENT_KIB_MAX => {
                 format!("stops: the parent uses {:.0} MB", self.parent_kib / 1000.0)
             }
@@ -157,15 +157,15 @@ mod tests {
     use super::*;
     use webdyno_model::service::{SettingInForce, SettingValue};
 
-    fn prefork(workers: f64, memory_mib: f64, largest_mib: f64) -> Seen {
-        Seen {
+    fn prefork(workers: f64, memory_mib: f64, largest_mib: f64) -> ScriptInput {
+        ScriptInput {
             mpm: "prefork".into(),
             max_request_workers: workers,
             server_limit: 256.0,
             memory_mib,
             largest_mib,
             processes: 6.0,
-            ..Seen::default()
+            ..ScriptInput::default()
         }
     }
 
@@ -181,20 +181,20 @@ mod tests {
             (prefork(148.0, 1660.0, 10.0), vec!["MaxRequestWorkers 148 is too low: 149 to 166"]),
             // What others use is not there.
             (
-                Seen { services_mib: 600.0, ..prefork(150.0, 1600.0, 10.0) },
+                ScriptInput { services_mib: 600.0, ..prefork(150.0, 1600.0, 10.0) },
                 vec!["MaxRequestWorkers 150 is too high: 90 to 100"],
             ),
             // ServerLimit counts where it is smaller.
             (prefork(400.0, 2560.0, 10.0), vec!["MaxRequestWorkers 400 is above ServerLimit 256"]),
-            (Seen { parent_kib: 50_001.0, ..prefork(150.0, 1000.0, 10.0) }, vec![]),
-            (Seen { services_mib: 1601.0, ..right.clone() }, vec![]),
-            (Seen { mpm: "event".into(), ..prefork(150.0, 1000.0, 10.0) }, vec![]),
+            (ScriptInput { parent_kib: 50_001.0, ..prefork(150.0, 1000.0, 10.0) }, vec![]),
+            (ScriptInput { services_mib: 1601.0, ..right.clone() }, vec![]),
+            (ScriptInput { mpm: "event".into(), ..prefork(150.0, 1000.0, 10.0) }, vec![]),
             (
-                Seen { mpm: "event".into(), reached_lines: 1.0, ..prefork(150.0, 1000.0, 10.0) },
+                ScriptInput { mpm: "event".into(), reached_lines: 1.0, ..prefork(150.0, 1000.0, 10.0) },
                 vec!["MaxRequestWorkers was reached"],
             ),
             (
-                Seen { processes: 151.0, php_fatal_lines: 3.0, ..right.clone() },
+                ScriptInput { processes: 151.0, php_fatal_lines: 3.0, ..right.clone() },
                 vec!["151 processes run, of MaxRequestWorkers 150", "3 fatal errors of PHP are in the logs"],
             ),
         ] {
@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(advice.iter().map(|one| one.text.as_str()).collect::<Vec<_>>(), told, "{seen:?}");
         }
         let high = prefork(150.0, 1000.0, 10.0).advice();
-        assert_eq!((high[0].way, high[0].to), (Way::Lower, Some(100.0)));
+        assert_eq!((high[0].way, high[0].to), (Direction::Lower, Some(100.0)));
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
             (4000.0, 8712.0, 8.51, "MaxRequestWorkers 4000 is too high: 2548 to 2832"),
         ] {
             assert_eq!(rounded(largest_kib / 1024.0), largest_mib);
-            let seen = Seen { server_limit: 4000.0, ..prefork(workers, 24_105.0, largest_mib) };
+            let seen = ScriptInput { server_limit: 4000.0, ..prefork(workers, 24_105.0, largest_mib) };
             assert_eq!(seen.advice()[0].text, told);
         }
     }
@@ -223,11 +223,14 @@ mod tests {
         let right = prefork(150.0, 1600.0, 10.0);
         for (seen, told) in [
             (right.clone(), "MaxRequestWorkers 150 is right: 144 to 160"),
-            (Seen { parent_kib: 82_000.0, ..right.clone() }, "stops: the parent uses 82 MB"),
-            (Seen { services_mib: 1601.0, ..right.clone() }, "stops: other services use more than there is"),
-            (Seen { mpm: "worker".into(), ..right }, "no advice: it calculates for prefork only"),
+            (ScriptInput { parent_kib: 82_000.0, ..right.clone() }, "stops: the parent uses 82 MB"),
+            (
+                ScriptInput { services_mib: 1601.0, ..right.clone() },
+                "stops: other services use more than there is",
+            ),
+            (ScriptInput { mpm: "worker".into(), ..right }, "no advice: it calculates for prefork only"),
         ] {
-            assert_eq!(seen.otherwise(), told);
+            assert_eq!(seen.no_advice_text(), told);
         }
     }
 
@@ -248,8 +251,8 @@ mod tests {
         };
         let said = "parent_kib 1468\nworker_kib 2048\nworker_kib 4096\nprocesses 3\nuptime_s       9\n\
                     service_kib 1024\nservice_kib 512\nreached_lines 1\nphp_fatal_lines 0\n";
-        let seen = Seen::of(said, &service, 192 << 20).unwrap();
-        let expected = Seen {
+        let seen = ScriptInput::of(said, &service, 192 << 20).unwrap();
+        let expected = ScriptInput {
             server_limit: 256.0,
             services_mib: 1.5,
             parent_kib: 1468.0,
@@ -260,7 +263,7 @@ mod tests {
             ..prefork(20.0, 192.0, 4.0)
         };
         assert_eq!(seen, expected);
-        let none = Seen::of(&said.replace("worker_kib", "x"), &service, 192 << 20);
+        let none = ScriptInput::of(&said.replace("worker_kib", "x"), &service, 192 << 20);
         assert_eq!(none.unwrap_err(), "no worker_kib");
     }
 }

@@ -9,13 +9,13 @@
 
 pub mod advice;
 pub mod apache2buddy;
-pub mod kept;
 pub mod mysqltuner;
+pub mod saved;
 pub mod section;
 
-use crate::judge::{Judged, Place};
-use apache2buddy::Seen;
-use mysqltuner::Recommended;
+use crate::judge::{JudgedDiagnosis, RecordingPlace};
+use apache2buddy::ScriptInput;
+use mysqltuner::Recommendations;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -43,7 +43,7 @@ const PMAP: ExternalProgram = ExternalProgram { name: "pmap", package: "procps" 
 /// How asking one of them went.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
-pub enum Asked<T> {
+pub enum AdviserResult<T> {
     /// It was not there to be asked.
     Skipped {
         /// Why.
@@ -60,7 +60,7 @@ pub enum Asked<T> {
 
 /// What all of them say of a scenario's server as it is found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Heard {
+pub struct ScenarioAdvice {
     /// The scenario.
     pub scenario: String,
     /// The id of the finding that is the answer.
@@ -72,13 +72,13 @@ pub struct Heard {
     /// Whether its remedy is the scenario's, where that has one.
     pub remedy_is_right: bool,
     /// What apache2buddy looks at.
-    pub apache2buddy: Asked<Seen>,
+    pub apache2buddy: AdviserResult<ScriptInput>,
     /// What MySQLTuner recommends; `None` where there is no database.
-    pub mysqltuner: Option<Asked<Recommended>>,
+    pub mysqltuner: Option<AdviserResult<Recommendations>>,
 }
 
 /// How scenarios are built and where their recordings go.
-pub struct Options<'a> {
+pub struct RivalOptions<'a> {
     /// How they are run. Its rounds, and whether it stays up, are decided here.
     pub run: run::RunOptions,
     /// How they are built.
@@ -86,7 +86,11 @@ pub struct Options<'a> {
 }
 
 /// Brings a scenario up, makes its first load, asks, and takes it down whatever happened.
-pub fn ask(folder: &ScenarioFolder, options: &Options<'_>, tell: &mut dyn FnMut(&str)) -> Result<Heard> {
+pub fn query_advisers(
+    folder: &ScenarioFolder,
+    options: &RivalOptions<'_>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<ScenarioAdvice> {
     let run = run::RunOptions { rounds: Some(1), keep: true, ..options.run.clone() };
     let mut is_built = false;
     let mut build = || hosts::build(folder, options.up).inspect(|_| is_built = true);
@@ -105,7 +109,7 @@ pub fn ask(folder: &ScenarioFolder, options: &Options<'_>, tell: &mut dyn FnMut(
 }
 
 /// Asks all of them on the hosts of a scenario that is up, of which the first load has just ended.
-fn listen(folder: &ScenarioFolder, state: &Path, outcome: &ScenarioOutcome) -> Result<Heard> {
+fn listen(folder: &ScenarioFolder, state: &Path, outcome: &ScenarioOutcome) -> Result<ScenarioAdvice> {
     let (scenario, lab) = (&folder.scenario, Lab::open_in(state, &folder.name)?);
     let (Some(round), Some(ran)) = (scenario.rounds.first(), outcome.rounds.first()) else {
         return Err(UserError::usage(format!("the scenario `{}` has no round", folder.name)));
@@ -116,12 +120,12 @@ fn listen(folder: &ScenarioFolder, state: &Path, outcome: &ScenarioOutcome) -> R
     let measurement = recording.last_measurement().ok_or_else(|| {
         UserError::cannot_run(format!("there is no load in {}", ran.directory)).hint("webdyno lab run")
     })?;
-    let apache2buddy = ask_apache2buddy(folder, &lab, &measurement)?;
-    let mysqltuner = database.map(|service| ask_mysqltuner(folder, &lab, &service.host)).transpose()?;
-    let place = Place { scenario: folder.name.clone(), number: 1, file: PathBuf::new() };
-    let judged = Judged::of(&place, round, &diagnose(&measurement)?);
+    let apache2buddy = query_apache2buddy(folder, &lab, &measurement)?;
+    let mysqltuner = database.map(|service| query_mysqltuner(folder, &lab, &service.host)).transpose()?;
+    let place = RecordingPlace { scenario: folder.name.clone(), number: 1, file: PathBuf::new() };
+    let judged = JudgedDiagnosis::of(&place, round, &diagnose(&measurement)?);
     let (found, confidence) = judged.first();
-    Ok(Heard {
+    Ok(ScenarioAdvice {
         scenario: folder.name.clone(),
         answer: round.finding.clone(),
         found: found.to_owned(),
@@ -132,37 +136,46 @@ fn listen(folder: &ScenarioFolder, state: &Path, outcome: &ScenarioOutcome) -> R
     })
 }
 
-fn ask_apache2buddy(folder: &ScenarioFolder, lab: &Lab, measurement: &Measurement) -> Result<Asked<Seen>> {
+fn query_apache2buddy(
+    folder: &ScenarioFolder,
+    lab: &Lab,
+    measurement: &Measurement,
+) -> Result<AdviserResult<ScriptInput>> {
     let Some(service) = measurement.service.as_ref().filter(|service| service.service == "apache") else {
-        return Ok(Asked::Failed { why: "Apache was not seen".into() });
+        return Ok(AdviserResult::Failed { why: "Apache was not seen".into() });
     };
     if let Err(error) = PMAP.find() {
-        return Ok(Asked::Skipped { why: error.message });
+        return Ok(AdviserResult::Skipped { why: error.message });
     }
     let memory = memory_bytes(folder, SERVER)?;
-    let said = within(lab, SERVER, include_str!("apache2buddy.sh"), &[&service.pid.to_string()])?;
-    Ok(match Seen::of(&said, service, memory) {
-        Ok(seen) => Asked::Answered(seen),
-        Err(why) => Asked::Failed { why },
+    let said = run_script(lab, SERVER, include_str!("apache2buddy.sh"), &[&service.pid.to_string()])?;
+    Ok(match ScriptInput::of(&said, service, memory) {
+        Ok(seen) => AdviserResult::Answered(seen),
+        Err(why) => AdviserResult::Failed { why },
     })
 }
 
-fn ask_mysqltuner(folder: &ScenarioFolder, lab: &Lab, host: &str) -> Result<Asked<Recommended>> {
+fn query_mysqltuner(
+    folder: &ScenarioFolder,
+    lab: &Lab,
+    host: &str,
+) -> Result<AdviserResult<Recommendations>> {
     if let Some(error) = MYSQLTUNER.iter().find_map(|program| program.find().err()) {
-        return Ok(Asked::Skipped { why: error.message });
+        return Ok(AdviserResult::Skipped { why: error.message });
     }
     let swap = folder.scenario.hosts.get(host).and_then(|host| host.swap.as_deref());
     let swap = swap.map(units::bytes).transpose()?.unwrap_or(0);
     let mib = |bytes: u64| (bytes >> 20).to_string();
     let arguments = [mib(memory_bytes(folder, host)?), mib(swap)];
-    let said = within(lab, host, include_str!("mysqltuner.sh"), &arguments.each_ref().map(String::as_str))?;
+    let said =
+        run_script(lab, host, include_str!("mysqltuner.sh"), &arguments.each_ref().map(String::as_str))?;
     let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it said nothing");
-    let why = || Asked::Failed { why: last.to_owned() };
-    Ok(Recommended::of(&said).map_or_else(why, Asked::Answered))
+    let why = || AdviserResult::Failed { why: last.to_owned() };
+    Ok(Recommendations::of(&said).map_or_else(why, AdviserResult::Answered))
 }
 
 /// What a script says in a host; one that fails has said what it has said.
-fn within(lab: &Lab, host: &str, script: &str, arguments: &[&str]) -> Result<String> {
+fn run_script(lab: &Lab, host: &str, script: &str, arguments: &[&str]) -> Result<String> {
     let mut command = lab.enter_host(host)?;
     command.args(["timeout", "-k", "1", PATIENCE_S, "sh", "-c", script, "sh"]).args(arguments);
     let output = command.stdin(Stdio::null()).output().map_err(|error| io_error("run", "sh(1)", &error))?;

@@ -3,7 +3,7 @@
 //! Facts: mysqltuner(1), and what it prints: at the end a section with "General recommendations:" and "Variables to
 //! adjust:", each followed by indented lines.
 
-use super::advice::{Advice, Way};
+use super::advice::{Advice, Direction};
 use serde::{Deserialize, Serialize};
 
 const GENERAL: &str = "General recommendations:";
@@ -15,7 +15,7 @@ const SHOWN_CHARS_MAX: usize = 60;
 
 /// What it recommends, line by line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recommended {
+pub struct Recommendations {
     /// Its version.
     pub version: Option<String>,
     /// Variables to adjust.
@@ -24,7 +24,7 @@ pub struct Recommended {
     pub general: Vec<String>,
 }
 
-impl Recommended {
+impl Recommendations {
     /// Of what it printed; `None` when it did not get as far as its recommendations.
     pub fn of(printed: &str) -> Option<Self> {
         let version = printed.lines().find_map(|line| {
@@ -55,12 +55,12 @@ impl Recommended {
         let mut advice: Vec<Advice> = self.adjust.iter().filter_map(|line| adjustment(line)).collect();
         for line in &self.adjust {
             if line.contains("use indexes") {
-                advice.push(Advice::new("index", Way::Look, line.as_str()));
+                advice.push(Advice::new("index", Direction::Look, line.as_str()));
             }
         }
         for line in &self.general {
             if line.contains("memory footprint") {
-                advice.push(Advice::new("memory", Way::Lower, line.as_str()));
+                advice.push(Advice::new("memory", Direction::Lower, line.as_str()));
             }
         }
         advice
@@ -90,10 +90,10 @@ fn adjustment(line: &str) -> Option<Advice> {
         return None;
     }
     let way = match rest.trim_start_matches([' ', '(']).chars().next() {
-        Some('>') => Way::Raise,
-        Some('<') => Way::Lower,
-        _ if rest.contains("start at") => Way::Raise,
-        _ => Way::Set,
+        Some('>') => Direction::Raise,
+        Some('<') => Direction::Lower,
+        _ if rest.contains("start at") => Direction::Raise,
+        _ => Direction::Set,
     };
     Some(Advice::new(&name.replace('-', "_"), way, line))
 }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn recommendations_are_read_from_what_it_printed() {
-        let read = Recommended::of(PRINTED).unwrap();
+        let read = Recommendations::of(PRINTED).unwrap();
         assert_eq!(read.version.as_deref(), Some("1.9.9"));
         assert_eq!(
             read.adjust,
@@ -120,32 +120,35 @@ mod tests {
         assert_eq!(read.general.len(), 6);
         let advice: Vec<_> = read.advice().into_iter().map(|one| (one.setting, one.way)).collect();
         let expected = [
-            ("skip_name_resolve", Way::Set),
-            ("thread_cache_size", Way::Raise),
-            ("innodb_log_file_size", Way::Set),
+            ("skip_name_resolve", Direction::Set),
+            ("thread_cache_size", Direction::Raise),
+            ("innodb_log_file_size", Direction::Set),
         ];
         assert_eq!(advice, expected.map(|(name, way)| (name.to_owned(), way)));
         assert_eq!(read.short()[2], "innodb_log_file_size should be (=32M) if possible, so InnoDB...");
-        let long = Recommended { adjust: vec![format!("{} {}", "a".repeat(58), "b".repeat(9))], ..read };
+        let long = Recommendations { adjust: vec![format!("{} {}", "a".repeat(58), "b".repeat(9))], ..read };
         assert_eq!(long.short(), [format!("{}...", "a".repeat(58))]);
     }
 
     #[test]
     fn one_that_died_recommends_nothing_and_one_that_is_content_does() {
         let died = PRINTED.split("-------- Recommendations").next().unwrap();
-        assert_eq!(Recommended::of(died), None);
+        assert_eq!(Recommendations::of(died), None);
         let content = format!("{died}-------- Recommendations ---\n{NOTHING}\n");
-        assert_eq!(Recommended::of(&content).unwrap().adjust, Vec::<String>::new());
+        assert_eq!(Recommendations::of(&content).unwrap().adjust, Vec::<String>::new());
     }
 
     #[test]
     fn variables_are_read_with_their_way() {
         for (line, expected) in [
-            ("max_connections (> 20)", Some(("max_connections", Way::Raise))),
-            ("wait_timeout (< 28800)", Some(("wait_timeout", Way::Lower))),
-            ("innodb_buffer_pool_size (>= 1.2G) if possible.", Some(("innodb_buffer_pool_size", Way::Raise))),
-            ("key_buffer_size=0", Some(("key_buffer_size", Way::Set))),
-            ("query_cache_size (=0)", Some(("query_cache_size", Way::Set))),
+            ("max_connections (> 20)", Some(("max_connections", Direction::Raise))),
+            ("wait_timeout (< 28800)", Some(("wait_timeout", Direction::Lower))),
+            (
+                "innodb_buffer_pool_size (>= 1.2G) if possible.",
+                Some(("innodb_buffer_pool_size", Direction::Raise)),
+            ),
+            ("key_buffer_size=0", Some(("key_buffer_size", Direction::Set))),
+            ("query_cache_size (=0)", Some(("query_cache_size", Direction::Set))),
             ("*** Add RAM before increasing MySQL buffer variables ***", None),
         ] {
             let read = adjustment(line).map(|one| (one.setting, one.way));
@@ -153,9 +156,13 @@ mod tests {
         }
         let joins = ["join_buffer_size (> 256.0K, or always use indexes with JOINs)".to_owned()];
         let general = ["Reduce your overall MySQL memory footprint for system stability".to_owned()];
-        let read = Recommended { version: None, adjust: joins.into(), general: general.into() };
+        let read = Recommendations { version: None, adjust: joins.into(), general: general.into() };
         let settings: Vec<_> = read.advice().into_iter().map(|one| (one.setting, one.way)).collect();
-        let expected = [("join_buffer_size", Way::Raise), ("index", Way::Look), ("memory", Way::Lower)];
+        let expected = [
+            ("join_buffer_size", Direction::Raise),
+            ("index", Direction::Look),
+            ("memory", Direction::Lower),
+        ];
         assert_eq!(settings, expected.map(|(name, way)| (name.to_owned(), way)));
     }
 }

@@ -1,8 +1,8 @@
 //! The section of docs/diagnosis.md that puts the advisers beside the diagnosis.
 
-use super::Heard;
+use super::ScenarioAdvice;
 use super::advice::{NOTHING_TO_CHANGE, is_within_reach};
-use super::kept::{Judged, remedy};
+use super::saved::{JudgedAdviser, remedy};
 use std::fmt::Write as _;
 use webdyno_lab::scenario::{Catalogue, ExpectedRemedy};
 use webdyno_model::Result;
@@ -34,15 +34,15 @@ adviser speaks of at all; *other changes only* is where it wants something chang
 ";
 
 /// One scenario, judged.
-struct Row<'a> {
-    heard: &'a Heard,
+struct ScenarioRow<'a> {
+    heard: &'a ScenarioAdvice,
     remedy: Option<ExpectedRemedy>,
-    apache2buddy: Judged,
-    mysqltuner: Option<Judged>,
+    apache2buddy: JudgedAdviser,
+    mysqltuner: Option<JudgedAdviser>,
 }
 
-impl<'a> Row<'a> {
-    fn of(heard: &'a Heard, catalogue: &Catalogue) -> Result<Self> {
+impl<'a> ScenarioRow<'a> {
+    fn of(heard: &'a ScenarioAdvice, catalogue: &Catalogue) -> Result<Self> {
         let remedy = remedy(catalogue, &heard.scenario)?;
         let apache2buddy = heard.apache2buddy(remedy.as_ref());
         let mysqltuner = heard.mysqltuner(remedy.as_ref());
@@ -63,14 +63,14 @@ impl<'a> Row<'a> {
 }
 
 /// The section. Empty when nobody was asked.
-pub fn section(all: &[Heard], catalogue: &Catalogue) -> Result<String> {
+pub fn section(all: &[ScenarioAdvice], catalogue: &Catalogue) -> Result<String> {
     if all.is_empty() {
         return Ok(String::new());
     }
-    let rows = all.iter().map(|heard| Row::of(heard, catalogue)).collect::<Result<Vec<_>>>()?;
+    let rows = all.iter().map(|heard| ScenarioRow::of(heard, catalogue)).collect::<Result<Vec<_>>>()?;
     let mut text = HEAD.to_owned();
-    counts(&mut text, &rows);
-    unasked(&mut text, &rows);
+    write_counts(&mut text, &rows);
+    write_unavailable(&mut text, &rows);
     let is_told = |name: &String| all.iter().any(|heard| heard.scenario == *name);
     let missing: Vec<String> = catalogue.names()?.into_iter().filter(|name| !is_told(name)).collect();
     if !missing.is_empty() {
@@ -80,7 +80,7 @@ pub fn section(all: &[Heard], catalogue: &Catalogue) -> Result<String> {
         "\n| scenario | the answer | webdyno | apache2buddy | MySQLTuner |\n|---|---|---|---|---|\n",
     );
     for row in &rows {
-        let Heard { scenario, answer, found, confidence, .. } = row.heard;
+        let ScenarioAdvice { scenario, answer, found, confidence, .. } = row.heard;
         let wrong = match (row.heard.is_found(), row.heard.remedy_is_right) {
             (false, _) => "<br>**wrong**",
             (true, false) => "<br>**names it, with a value that does not mend it**",
@@ -98,7 +98,7 @@ pub fn section(all: &[Heard], catalogue: &Catalogue) -> Result<String> {
 }
 
 /// A line of the table for each of the three.
-fn counts(text: &mut String, rows: &[Row<'_>]) {
+fn write_counts(text: &mut String, rows: &[ScenarioRow<'_>]) {
     text.push_str(
         "| | names what limits | within reach, named | with a value that mends it | other changes only | makes it worse \
          | needless advice where there is no fault |\n|---|---|---|---|---|---|---|\n",
@@ -123,13 +123,13 @@ fn counts(text: &mut String, rows: &[Row<'_>]) {
 fn line<'a>(
     text: &mut String,
     name: &str,
-    rows: &'a [Row<'a>],
+    rows: &'a [ScenarioRow<'a>],
     service: &str,
-    of: impl Fn(&'a Row<'a>) -> Option<&'a Judged>,
+    of: impl Fn(&'a ScenarioRow<'a>) -> Option<&'a JudgedAdviser>,
 ) {
-    let answered: Vec<(&Row<'_>, &Judged)> =
+    let answered: Vec<(&ScenarioRow<'_>, &JudgedAdviser)> =
         rows.iter().filter_map(|row| Some((row, of(row).filter(|judged| judged.answered)?))).collect();
-    let count = |is: &dyn Fn(&Row<'_>, &Judged) -> bool| {
+    let count = |is: &dyn Fn(&ScenarioRow<'_>, &JudgedAdviser) -> bool| {
         answered.iter().filter(|(row, judged)| is(row, judged)).count()
     };
     let faults = count(&|row, _| row.has_fault());
@@ -149,7 +149,7 @@ fn line<'a>(
 }
 
 /// Who could not be asked, and how often.
-fn unasked(text: &mut String, rows: &[Row<'_>]) {
+fn write_unavailable(text: &mut String, rows: &[ScenarioRow<'_>]) {
     for (name, judged) in [
         ("apache2buddy", rows.iter().map(|row| &row.apache2buddy).collect::<Vec<_>>()),
         ("MySQLTuner", rows.iter().filter_map(|row| row.mysqltuner.as_ref()).collect()),
@@ -166,7 +166,7 @@ fn unasked(text: &mut String, rows: &[Row<'_>]) {
 }
 
 /// What one says, with what it is worth.
-fn cell(judged: &Judged) -> String {
+fn cell(judged: &JudgedAdviser) -> String {
     let verdict = &judged.verdict;
     let says = if judged.says.is_empty() { "nothing".to_owned() } else { judged.says.join("; ") };
     let mut words = vec![];
@@ -188,40 +188,40 @@ fn cell(judged: &Judged) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rivals::Asked;
-    use crate::rivals::apache2buddy::Seen;
-    use crate::rivals::mysqltuner::Recommended;
+    use crate::rivals::AdviserResult;
+    use crate::rivals::apache2buddy::ScriptInput;
+    use crate::rivals::mysqltuner::Recommendations;
 
-    fn heard(scenario: &str, answer: &str, found: &str, adjust: Option<&str>) -> Heard {
-        let seen = Seen {
+    fn heard(scenario: &str, answer: &str, found: &str, adjust: Option<&str>) -> ScenarioAdvice {
+        let seen = ScriptInput {
             mpm: "prefork".into(),
             max_request_workers: 40.0,
             server_limit: 40.0,
             memory_mib: 1000.0,
             largest_mib: 2.0,
             processes: 5.0,
-            ..Seen::default()
+            ..ScriptInput::default()
         };
-        let said = |line: &str| Recommended { adjust: vec![line.into()], ..Recommended::default() };
-        Heard {
+        let said = |line: &str| Recommendations { adjust: vec![line.into()], ..Recommendations::default() };
+        ScenarioAdvice {
             scenario: scenario.into(),
             answer: answer.into(),
             found: found.into(),
             confidence: 0.9,
             remedy_is_right: true,
-            apache2buddy: Asked::Answered(seen),
-            mysqltuner: adjust.map(|line| Asked::Answered(said(line))),
+            apache2buddy: AdviserResult::Answered(seen),
+            mysqltuner: adjust.map(|line| AdviserResult::Answered(said(line))),
         }
     }
 
     #[test]
     fn advisers_stand_beside_the_diagnosis_with_what_they_are_worth() {
-        let skipped = Some(Asked::Skipped { why: "the package mysqltuner is not installed".into() });
+        let skipped = Some(AdviserResult::Skipped { why: "the package mysqltuner is not installed".into() });
         let all = [
             heard("workers-exhausted-prefork", "apache-workers-exhausted", "apache-workers-exhausted", None),
             heard("s5-lamp", "db-connections-exhausted", "log-io", Some("max_connections (> 20)")),
             heard("healthy-prefork", "healthy", "healthy", Some("skip-name-resolve=1")),
-            Heard { mysqltuner: skipped, ..heard("healthy-fpm", "healthy", "healthy", None) },
+            ScenarioAdvice { mysqltuner: skipped, ..heard("healthy-fpm", "healthy", "healthy", None) },
             heard("unknown", "unknown", "unknown", None),
         ];
         let text = section(&all, &Catalogue::BuiltIn).unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use webdyno_analysis::diagnosis::diagnose;
-use webdyno_evaluation::judge::{self, Case, Judged, ceilings, remedies, tally};
+use webdyno_evaluation::judge::{self, JudgedDiagnosis, JudgedRound, ceilings, remedies, tally};
 use webdyno_lab::scenario::Catalogue;
 
 /// Rounds whose first finding is not the answer: what the diagnosis still has to learn.
@@ -23,12 +23,12 @@ const CEILINGS_OFF: &[(&str, usize, usize)] = &[];
 const EXPECTED_OFF: &[(&str, usize)] =
     &[("open-files-exhausted", 1), ("process-limit", 1), ("stacked-fpm-slow-query", 1)];
 
-static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
+static CASES: LazyLock<Vec<JudgedRound>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/corpus");
     judge::cases(&Catalogue::BuiltIn, &judge::places(&[folder]).unwrap()).unwrap()
 });
 
-fn judged() -> Vec<Judged> {
+fn judged() -> Vec<JudgedDiagnosis> {
     judge::judge(&CASES).unwrap()
 }
 
@@ -54,7 +54,7 @@ fn the_first_finding_is_the_answer() {
     let told: Vec<String> = judged
         .iter()
         .filter(|one| wrong.contains(&(one.scenario.as_str(), one.number)))
-        .map(Judged::line)
+        .map(JudgedDiagnosis::line)
         .collect();
     let learnt: Vec<_> = known.difference(&wrong).collect();
     assert!(wrong.is_subset(&known), "{}", told.join("\n"));
@@ -65,15 +65,18 @@ fn the_first_finding_is_the_answer() {
 #[test]
 fn beside_the_answer_stands_only_what_belongs_there() {
     let judged = judged();
-    let strange: Vec<String> =
-        judged.iter().filter(|one| one.strangers().next().is_some()).map(Judged::line).collect();
+    let strange: Vec<String> = judged
+        .iter()
+        .filter(|one| one.unexpected_findings().next().is_some())
+        .map(JudgedDiagnosis::line)
+        .collect();
     assert!(strange.is_empty(), "{}", strange.join("\n"));
 }
 
 #[test]
 fn what_is_stated_at_nine_tenths_is_right_nine_times_in_ten() {
     let judged = judged();
-    let sure: Vec<&Judged> = judged.iter().filter(|one| one.first().1 >= 0.9).collect();
+    let sure: Vec<&JudgedDiagnosis> = judged.iter().filter(|one| one.first().1 >= 0.9).collect();
     let right = sure.iter().filter(|one| one.is_right()).count();
     assert!(sure.len() >= 50, "{} findings say something", sure.len());
     assert!(right * 10 >= sure.len() * 9, "{right} of {}", sure.len());
@@ -81,9 +84,10 @@ fn what_is_stated_at_nine_tenths_is_right_nine_times_in_ten() {
 
 #[test]
 fn without_some_signals_no_finding_misleads() {
-    let blinded = tally::blinded(&CASES).unwrap();
-    let names =
-        |one: &tally::Blinded| one.hidden.iter().map(|source| source.name()).collect::<Vec<_>>().join(", ");
+    let blinded = tally::diagnose_with_hidden_sources(&CASES).unwrap();
+    let names = |one: &tally::HiddenSourceResult| {
+        one.hidden.iter().map(|source| source.name()).collect::<Vec<_>>().join(", ")
+    };
     let told: Vec<String> = blinded
         .iter()
         .flat_map(|one| one.misleading().map(move |judged| format!("{}: {}", names(one), judged.line())))
@@ -94,9 +98,10 @@ fn without_some_signals_no_finding_misleads() {
 /// Whoever only watches knows nothing of the load, and still names what limits nine servers in ten as they are found.
 #[test]
 fn by_watching_alone_nine_in_ten_are_right_and_few_of_the_others_mislead() {
-    let passive = judge::judge(&judge::passive::watched(&CASES)).unwrap();
-    let firsts: Vec<&Judged> = passive.iter().filter(|one| one.number == 1).collect();
-    let wrong: Vec<String> = passive.iter().filter(|one| !one.is_right()).map(Judged::line).collect();
+    let passive = judge::judge(&judge::passive::passive_cases(&CASES)).unwrap();
+    let firsts: Vec<&JudgedDiagnosis> = passive.iter().filter(|one| one.number == 1).collect();
+    let wrong: Vec<String> =
+        passive.iter().filter(|one| !one.is_right()).map(JudgedDiagnosis::line).collect();
     assert!(firsts.len() >= 60, "{} servers", firsts.len());
     for all in [&firsts, &passive.iter().collect()] {
         let right = all.iter().filter(|one| one.is_right()).count();
@@ -111,7 +116,7 @@ fn by_watching_alone_nine_in_ten_are_right_and_few_of_the_others_mislead() {
 #[test]
 fn every_server_was_watched_under_unknown_users_and_nine_in_ten_are_right() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/watched.jsonl");
-    let all = judge::watched::read(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
+    let all = judge::passive_outcomes::read(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
     let catalogue = Catalogue::BuiltIn;
     let watched: BTreeSet<&str> = all.iter().map(|one| one.scenario.as_str()).collect();
     let finding = |name: &String| catalogue.open(name).unwrap().scenario.rounds[0].finding.clone();
@@ -122,7 +127,7 @@ fn every_server_was_watched_under_unknown_users_and_nine_in_ten_are_right() {
         all.iter().all(|one| one.expected == finding(&one.scenario)),
         "watched before the answer changed"
     );
-    let right = judge::watched::right(&all);
+    let right = judge::passive_outcomes::right(&all);
     assert!(right * 10 >= all.len() * 9, "{right} of {}", all.len());
 }
 
@@ -148,9 +153,9 @@ fn the_next_limit_is_the_one_that_binds_next() {
     let next = ceilings::next_limits(&CASES).unwrap();
     assert!(next.len() >= 7, "{next:?}");
     assert!(
-        next.iter().all(ceilings::Next::is_right),
+        next.iter().all(ceilings::NextLimitCase::is_right),
         "{}",
-        ceilings::text(&ceilings::Compared::default(), &next)
+        ceilings::text(&ceilings::CeilingComparison::default(), &next)
     );
 }
 
@@ -164,7 +169,7 @@ fn remedies_bring_what_is_expected_of_them() {
         .collect();
     let known: BTreeSet<_> = EXPECTED_OFF.iter().copied().collect();
     assert_eq!(outside, known, "\n{}", remedies::text(&expected));
-    let (holds, told, all) = remedies::sums(&expected);
+    let (holds, told, all) = remedies::forecast_counts(&expected);
     assert!(holds * 10 >= told * 9 && told * 2 >= all, "{holds} of {told} of {all}");
 }
 

@@ -2,13 +2,13 @@
 //! scenarios as they are now.
 
 use std::path::Path;
-use webdyno_evaluation::rivals::{kept, section};
+use webdyno_evaluation::rivals::{saved, section};
 use webdyno_lab::scenario::{Catalogue, LabProgram};
 
 #[test]
 fn what_rivals_said_is_of_scenarios_as_they_are() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/rivals.jsonl");
-    let all = kept::read(&path).unwrap();
+    let all = saved::read(&path).unwrap();
     assert!(!all.is_empty(), "webdyno-evaluation rivals all --json {}", path.display());
     for heard in &all {
         let again =

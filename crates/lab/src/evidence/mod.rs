@@ -7,7 +7,7 @@
 use crate::figures::{self, Figure, Figures};
 use crate::scenario::{Gain, Sign, SignStatistic};
 use serde::{Deserialize, Serialize};
-use webdyno_analysis::diagnosis::missing::{lack_of, missing};
+use webdyno_analysis::diagnosis::missing::{missing, missing_reason};
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::measurement::statistics::{mean, ratio_of_means};
@@ -325,7 +325,7 @@ impl Evidence {
         number: Option<f64>,
     ) -> ValueResult<f64> {
         let risen = |name: &str| {
-            let (rise, seconds) = series.rise(name).ok_or_else(|| match series.span(name) {
+            let (rise, seconds) = series.increase(name).ok_or_else(|| match series.span(name) {
                 None => self.missing_reason(name),
                 Some(_) => format!("{name} was set back, or read only once"),
             })?;
@@ -361,7 +361,7 @@ impl Evidence {
             return format!("{name} has no value: no collector reads it");
         };
         let all = missing(&self.measurement);
-        match lack_of(&all, &collector.name, name) {
+        match missing_reason(&all, &collector.name, name) {
             Some(lack) => format!("{name} has no value: {}; {}", lack.why, lack.how_to_enable),
             None => format!("{name} has no value, and `{}` does not say why", collector.name),
         }

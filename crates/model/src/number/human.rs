@@ -25,7 +25,7 @@ pub fn number(value: f64) -> String {
     if value.abs() >= 1000.0 || value.fract() == 0.0 {
         return grouped(value.round());
     }
-    grouped(three(value))
+    grouped(three_digits(value))
 }
 
 /// A whole number with thousands grouped.
@@ -54,7 +54,7 @@ pub fn time_us(us: f64) -> String {
         return UNKNOWN.into();
     }
     // Rounded before the unit is chosen, so that 999.96 ms becomes 1 s and not 1,000 ms.
-    let rounded = three(us);
+    let rounded = three_digits(us);
     let size = rounded.abs();
     if size < 1e3 {
         return format!("{} µs", number(rounded));
@@ -99,13 +99,13 @@ pub fn bytes(bytes: f64) -> String {
     if !bytes.is_finite() {
         return UNKNOWN.into();
     }
-    let mut value = three(bytes);
+    let mut value = three_digits(bytes);
     let mut unit = 0;
     while value.abs() >= 1000.0 && unit + 1 < UNITS.len() {
         value /= 1000.0;
         unit += 1;
     }
-    format!("{} {}", number(three(value)), UNITS[unit])
+    format!("{} {}", number(three_digits(value)), UNITS[unit])
 }
 
 /// Events per second: `1,234/s`.
@@ -121,7 +121,7 @@ pub fn rate_or_unknown(per_second: Option<f64>) -> String {
 
 /// A share of one as a percentage: `0.55%`, `97%`.
 pub fn percent(fraction: f64) -> String {
-    let value = three(fraction * 100.0);
+    let value = three_digits(fraction * 100.0);
     // Below one percent the third digit is noise.
     let digits = number(if value.abs() < 1.0 && value != 0.0 { significant(value, 2) } else { value });
     if digits == UNKNOWN { digits } else { digits + "%" }
@@ -189,13 +189,13 @@ pub fn quantity(value: f64, unit: &str) -> String {
         _ if !value.is_finite() => UNKNOWN.into(),
         _ => match unit.strip_suffix("/s") {
             Some(counted) => format!("{} {counted} a second", number(value)),
-            None => format!("{} {}", number(value), agreeing(value, unit)),
+            None => format!("{} {}", number(value), singular_or_plural(value, unit)),
         },
     }
 }
 
 /// Three significant digits; what is too small to mean anything (and would overflow the rounding) is 0.
-fn three(value: f64) -> f64 {
+fn three_digits(value: f64) -> f64 {
     if value.abs() < SMALLEST { 0.0 } else { significant(value, 3) }
 }
 
@@ -204,7 +204,7 @@ fn per_second(amount: String) -> String {
 }
 
 /// `1 connections` reads wrong.
-fn agreeing(value: f64, unit: &str) -> &str {
+fn singular_or_plural(value: f64, unit: &str) -> &str {
     if value == 1.0 { unit.strip_suffix('s').unwrap_or(unit) } else { unit }
 }
 

@@ -52,7 +52,7 @@ const BEHIND: [&str; 13] = [
 /// The seconds of all loads, with a line of titles. An error without any load, or when a histogram is damaged.
 pub fn csv(recording: &Recording) -> Result<String> {
     if recording.loads.is_empty() {
-        return Err(super::without_load("CSV", recording));
+        return Err(super::no_load_error("CSV", recording));
     }
     let wrong =
         |error: csv::Error| UserError::cannot_run(format!("cannot write the results as csv: {error}"));
@@ -61,13 +61,13 @@ pub fn csv(recording: &Recording) -> Result<String> {
     let titles = BEFORE.map(str::to_owned).into_iter().chain(classes).chain(BEHIND.map(str::to_owned));
     writer.write_record(titles).map_err(wrong)?;
     for load in &recording.loads {
-        let parts = Parts::of(&recording.measurement(load));
+        let parts = LoadParts::of_measurement(&recording.measurement(load));
         for interval in &load.intervals {
-            writer.write_record(row(load, interval, parts.part(interval))?).map_err(wrong)?;
+            writer.write_record(row(load, interval, parts.part_of(interval))?).map_err(wrong)?;
         }
     }
     let bytes = writer.into_inner().map_err(|error| wrong(error.into_error().into()))?;
-    super::text(bytes, "csv")
+    super::utf8_text(bytes, "csv")
 }
 
 fn row(load: &LoadRecord, interval: &Interval, part: &str) -> Result<Vec<String>> {
@@ -146,13 +146,13 @@ fn per_second(count: u64, length_s: f64) -> String {
 }
 
 /// Where the parts of a load lie, in seconds since it began.
-struct Parts {
+struct LoadParts {
     ramped_s: f64,
     measured: Option<(f64, f64)>,
 }
 
-impl Parts {
-    fn of(measurement: &Measurement) -> Self {
+impl LoadParts {
+    fn of_measurement(measurement: &Measurement) -> Self {
         let ramp = |workload: &Workload| {
             let before = workload.stages.iter().take_while(|stage| !stage.measured);
             before.map(|stage| stage.duration_us as f64 / 1e6).sum()
@@ -164,7 +164,7 @@ impl Parts {
         }
     }
 
-    fn part(&self, interval: &Interval) -> &'static str {
+    fn part_of(&self, interval: &Interval) -> &'static str {
         let Some((first_s, last_s)) = self.measured else { return "warm-up" };
         if interval.t_s > last_s {
             "ramp-down"

@@ -32,7 +32,7 @@ const LEGEND: &str =
 
 /// How times are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum HdrFormat {
     /// Percentiles as text.
     Percentiles,
     /// Histograms of each second, in an interval log.
@@ -40,12 +40,12 @@ pub enum Form {
 }
 
 /// The times of the measured part of the load that the report is of. An error when there was none.
-pub fn hdr(recording: &Recording, view: &View, form: Form) -> Result<String> {
+pub fn hdr(recording: &Recording, view: &View, form: HdrFormat) -> Result<String> {
     let load = view.reported_load.and_then(|load| recording.load(load));
-    let load = load.ok_or_else(|| super::without_load("HdrHistogram", recording))?;
+    let load = load.ok_or_else(|| super::no_load_error("HdrHistogram", recording))?;
     let measurement = recording.measurement(load);
     match form {
-        Form::Percentiles => {
+        HdrFormat::Percentiles => {
             let head = format!(
                 "#[Response times of load {} in milliseconds, {} requests of the measured part; webdyno {}, {}]\n",
                 load.load,
@@ -55,7 +55,7 @@ pub fn hdr(recording: &Recording, view: &View, form: Form) -> Result<String> {
             );
             Ok(head + &percentiles(&response_times(&measurement)?))
         }
-        Form::Log => log(recording, load.begins_us, &measurement),
+        HdrFormat::Log => histogram_log(recording, load.begins_us, &measurement),
     }
 }
 
@@ -87,7 +87,7 @@ fn percentiles(times: &TimeHistogram) -> String {
 }
 
 /// The histograms of each measured second: without a tag of all requests, then the others by tag.
-fn log(recording: &Recording, begins_us: u64, measurement: &Measurement) -> Result<String> {
+fn histogram_log(recording: &Recording, begins_us: u64, measurement: &Measurement) -> Result<String> {
     let wrong = || UserError::cannot_run("cannot write the times as an interval log");
     let mut bytes = vec![];
     let mut serializer = V2DeflateSerializer::new();
@@ -109,16 +109,16 @@ fn log(recording: &Recording, begins_us: u64, measurement: &Measurement) -> Resu
     for interval in measurement.measured() {
         let start = Duration::from_micros(begins_us) + Duration::from_secs_f64(interval.t_s.max(0.0));
         let length = Duration::from_micros(interval.length_us);
-        for (tag, encoded) in tagged(interval) {
+        for (tag, encoded) in tagged_histograms(interval) {
             let times = merged(std::iter::once(encoded))?;
             let tag = tag.as_deref().and_then(Tag::new);
             writer.write_histogram(times.buckets(), start, length, tag).map_err(|_| wrong())?;
         }
     }
-    super::text(bytes, "an interval log")
+    super::utf8_text(bytes, "an interval log")
 }
 
-fn tagged(interval: &Interval) -> Vec<(Option<String>, &EncodedHistogram)> {
+fn tagged_histograms(interval: &Interval) -> Vec<(Option<String>, &EncodedHistogram)> {
     let plain = |tag: &str| Some(tag.to_owned());
     let mut all = vec![
         (None, interval.response_time.as_ref()),

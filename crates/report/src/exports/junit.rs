@@ -5,7 +5,7 @@
 //! Names of test cases hold no figures: they are the same from run to run.
 
 use crate::human::{plural, quantity};
-use crate::say;
+use crate::phrases;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use std::time::Duration;
 use webdyno_model::environment::Environment;
@@ -61,7 +61,7 @@ fn case(name: &str, failure: Option<(&str, String)>) -> TestCase {
 }
 
 fn generator(run: &RunReport) -> TestCase {
-    let failure = (!run.client.valid).then(|| ("generator", say::generator(run)));
+    let failure = (!run.client.valid).then(|| ("generator", phrases::generator(run)));
     case("generator is valid", failure)
 }
 
@@ -76,15 +76,17 @@ fn requests(run: &RunReport) -> TestCase {
 
 fn objective(result: &ObjectiveResult, run: &RunReport) -> TestCase {
     let measured = match result.value {
-        Some(_) => format!("measured {}, which does not meet {}", say::objective_value(result), result.slo),
+        Some(_) => {
+            format!("measured {}, which does not meet {}", phrases::objective_value(result), result.slo)
+        }
         None => format!("not measured, so that {} is not met", result.slo),
     };
-    let chance = say::objectives_too_short(run).filter(|_| result.unsupported);
+    let chance = phrases::objectives_too_short(run).filter(|_| result.unsupported);
     let message = chance.iter().fold(measured, |message, chance| format!("{message} ({chance})"));
     let mut case = case(&result.slo, (!result.met).then_some(("objective", message)));
     if result.met {
         let chance = chance.map_or_else(String::new, |chance| format!(" ({chance})"));
-        case.set_system_out(format!("measured {}{chance}", say::objective_value(result)));
+        case.set_system_out(format!("measured {}{chance}", phrases::objective_value(result)));
     }
     case
 }

@@ -7,14 +7,14 @@ mod hdr;
 mod junit;
 
 pub use csv::csv;
-pub use hdr::{Form, hdr};
+pub use hdr::{HdrFormat, hdr};
 pub use junit::junit;
 
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
 
 /// What cannot be told of a session without any load.
-fn without_load(what: &str, recording: &Recording) -> UserError {
+fn no_load_error(what: &str, recording: &Recording) -> UserError {
     UserError::cannot_run(format!(
         "the `{}` of {} made no load, so that there is nothing for {what}",
         recording.command, recording.started_at
@@ -23,6 +23,6 @@ fn without_load(what: &str, recording: &Recording) -> UserError {
 }
 
 /// The text of what was written into memory.
-fn text(bytes: Vec<u8>, what: &str) -> Result<String> {
+fn utf8_text(bytes: Vec<u8>, what: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| UserError::cannot_run(format!("cannot write the results as {what}")))
 }

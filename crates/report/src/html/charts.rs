@@ -1,8 +1,8 @@
 //! The three kinds of plots: rate over time, distribution of response times, readings of the server.
 
 use super::markup::Markup;
-use super::plot::{Axis, Frame, Words, key};
-use crate::{human, say};
+use super::plot::{Axis, Frame, PlotText, key};
+use crate::{human, phrases};
 use webdyno_session::view::{LoadView, Outcome, Series, View};
 
 /// More plots of readings than this would bury the rest.
@@ -11,26 +11,26 @@ const SERIES_MAX: usize = 12;
 const WATCHED_SERIES_MAX: usize = 60;
 
 /// All plots that the session has figures for.
-pub(super) fn all(m: &mut Markup, view: &View) {
+pub(super) fn write_charts(m: &mut Markup, view: &View) {
     let end_s = end_s(view);
     if view.loads.iter().any(|load| !load.intervals.is_empty()) {
-        m.leaf("h2", "Over time");
+        m.text_element("h2", "Over time");
         page_rate(m, view, end_s);
         rate(m, view, end_s);
     }
     if view.loads.iter().any(|load| !load.page_time_cumulative.is_empty()) {
-        m.leaf("h2", "How page times are spread");
+        m.text_element("h2", "How page times are spread");
         spread(m, view, &OF_PAGES);
     }
     if view.loads.iter().any(|load| !load.response_time_cumulative.is_empty()) {
-        m.leaf("h2", "How response times are spread");
+        m.text_element("h2", "How response times are spread");
         spread(m, view, &OF_ANSWERS);
     }
     if view.series.iter().any(|series| !series.points.is_empty()) {
         let watched = view.command == "observe";
-        m.leaf("h2", if watched { "Levels over time" } else { "What the server did meanwhile" });
+        m.text_element("h2", if watched { "Levels over time" } else { "What the server did meanwhile" });
         if !watched {
-            m.leaf_with(
+            m.text_element_with(
                 "p",
                 &[("class", "quiet")],
                 "Same time axis as above; tinted: a load ran, grey: its warm-up.",
@@ -39,7 +39,7 @@ pub(super) fn all(m: &mut Markup, view: &View) {
         let most = if watched { WATCHED_SERIES_MAX } else { SERIES_MAX };
         let shown = view.series.iter().filter(|series| !series.points.is_empty()).take(most);
         for (index, series) in shown.enumerate() {
-            reading(m, view, series, index, end_s);
+            write_reading_chart(m, view, series, index, end_s);
         }
     }
 }
@@ -70,18 +70,18 @@ fn rate(m: &mut Markup, view: &View, end_s: f64) {
     let largest =
         intervals().map(|interval| interval.rate.max(if failed { interval.failed as f64 } else { 0.0 }));
     let largest = largest.filter(|rate| rate.is_finite()).fold(0.0, f64::max);
-    let frame = Frame { x: Axis::seconds(end_s), y: Axis::from_zero(largest, human::rate), height: 280.0 };
+    let frame = Frame { x: Axis::seconds(end_s), y: Axis::zero_based(largest, human::rate), height: 280.0 };
     let title = if failed { "Good and failed answers a second" } else { "Good answers a second" };
     let desc = describe_loads(view);
-    m.within("figure", &[], |m| {
+    m.element("figure", &[], |m| {
         let shading =
             "seconds since the session began; grey: warm-up, which does not count; dashed: a load begins";
-        m.leaf("figcaption", &format!("{title}; {shading}."));
+        m.text_element("figcaption", &format!("{title}; {shading}."));
         if failed {
             key(m, &[("second", "good".into()), ("failed", "failed".into())]);
         }
-        m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(m, &Words { id: "rate", title, desc: &desc }, |m| {
+        m.element("div", &[("class", "scroll")], |m| {
+            frame.draw(m, &PlotText { id: "rate", title, desc: &desc }, |m| {
                 shade_loads(&frame, m, view);
                 for (index, load) in view.loads.iter().enumerate() {
                     rate_of_load(&frame, m, load, failed);
@@ -105,13 +105,13 @@ fn page_rate(m: &mut Markup, view: &View, end_s: f64) {
         return;
     }
     let largest = all().fold(0.0, f64::max);
-    let frame = Frame { x: Axis::seconds(end_s), y: Axis::from_zero(largest, human::rate), height: 220.0 };
+    let frame = Frame { x: Axis::seconds(end_s), y: Axis::zero_based(largest, human::rate), height: 220.0 };
     let title = "Whole pages a second";
     let desc = format!("at most {}", human::rate(largest));
-    m.within("figure", &[], |m| {
-        m.leaf("figcaption", &format!("{title}; seconds since the session began."));
-        m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(m, &Words { id: "page-rate", title, desc: &desc }, |m| {
+    m.element("figure", &[], |m| {
+        m.text_element("figcaption", &format!("{title}; seconds since the session began."));
+        m.element("div", &[("class", "scroll")], |m| {
+            frame.draw(m, &PlotText { id: "page-rate", title, desc: &desc }, |m| {
                 shade_loads(&frame, m, view);
                 curves.iter().for_each(|curve| frame.curve(m, "second", curve));
             });
@@ -133,7 +133,7 @@ fn rate_of_load(frame: &Frame, m: &mut Markup, load: &LoadView, failed: bool) {
 
 /// `before`, `round 1: better, kept`.
 fn mark_label(view: &View, load: &LoadView) -> String {
-    let name = say::purpose(load);
+    let name = phrases::purpose(load);
     if matches!(&view.outcome, Outcome::Run(run) if run.repeats.is_some()) {
         return format!("run {}", load.load);
     }
@@ -141,18 +141,23 @@ fn mark_label(view: &View, load: &LoadView) -> String {
         return name;
     };
     let round = tune.rounds.iter().find(|round| Some(round.n) == load.round);
-    round.map_or(name.clone(), |round| format!("{name}: {}", say::round_outcome(tune, round)))
+    round.map_or(name.clone(), |round| format!("{name}: {}", phrases::round_outcome(tune, round)))
 }
 
 fn describe_loads(view: &View) -> String {
     let of = |load: &LoadView| {
-        format!("Load {} ({}): {}.", load.load, mark_label(view, load), say::good_answers(load.report.rate))
+        format!(
+            "Load {} ({}): {}.",
+            load.load,
+            mark_label(view, load),
+            phrases::good_response_rate(load.report.rate)
+        )
     };
     view.loads.iter().map(of).collect::<Vec<_>>().join(" ")
 }
 
 /// Times of which the spread is shown.
-struct Spread {
+struct TimeSpread {
     /// Unique in the document.
     id: &'static str,
     /// What takes its time.
@@ -163,23 +168,27 @@ struct Spread {
     within: fn(&LoadView) -> String,
 }
 
-const OF_ANSWERS: Spread = Spread {
+const OF_ANSWERS: TimeSpread = TimeSpread {
     id: "spread",
     what: "answers",
     cumulative: |load| &load.response_time_cumulative,
-    within: |load| say::within("answers", &load.report.response_time_us),
+    within: |load| phrases::percentile_phrase("answers", &load.report.response_time_us),
 };
-const OF_PAGES: Spread = Spread {
+const OF_PAGES: TimeSpread = TimeSpread {
     id: "page-spread",
     what: "pages",
     cumulative: |load| &load.page_time_cumulative,
     within: |load| {
-        load.report.pages.as_ref().map(|pages| say::within("pages", &pages.time_us)).unwrap_or_default()
+        load.report
+            .pages
+            .as_ref()
+            .map(|pages| phrases::percentile_phrase("pages", &pages.time_us))
+            .unwrap_or_default()
     },
 };
 
 /// The loads whose distributions are compared: for tuning the first and the best one, else the last one.
-fn compared<'a>(view: &'a View, of: &Spread) -> Vec<(&'static str, String, &'a LoadView)> {
+fn compared<'a>(view: &'a View, of: &TimeSpread) -> Vec<(&'static str, String, &'a LoadView)> {
     let has = |load: &&LoadView| !(of.cumulative)(load).is_empty();
     let name = |word: &str, load: &LoadView| format!("{word}: {}", (of.within)(load));
     if let Outcome::Tune(tune) = &view.outcome {
@@ -199,7 +208,7 @@ fn compared<'a>(view: &'a View, of: &Spread) -> Vec<(&'static str, String, &'a L
         .collect()
 }
 
-fn spread(m: &mut Markup, view: &View, of: &Spread) {
+fn spread(m: &mut Markup, view: &View, of: &TimeSpread) {
     let curves = compared(view, of);
     let all = || curves.iter().flat_map(|(_, _, load)| (of.cumulative)(load)).map(|(us, _)| *us as f64);
     let (smallest, largest) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
@@ -209,12 +218,15 @@ fn spread(m: &mut Markup, view: &View, of: &Spread) {
     let frame = Frame { x: Axis::log_us(smallest, largest), y: Axis::shares(), height: 300.0 };
     let title = format!("Share of {} that took no longer than a time", of.what);
     let desc: Vec<_> = curves.iter().map(|(_, label, _)| label.clone()).collect();
-    m.within("figure", &[], |m| {
-        m.leaf("figcaption", &format!("{title} (logarithmic). Further left is faster; steeper is steadier."));
+    m.element("figure", &[], |m| {
+        m.text_element(
+            "figcaption",
+            &format!("{title} (logarithmic). Further left is faster; steeper is steadier."),
+        );
         let entries: Vec<_> = curves.iter().map(|(class, label, _)| (*class, label.clone())).collect();
         key(m, &entries);
-        m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(m, &Words { id: of.id, title: &title, desc: &desc.join("; ") }, |m| {
+        m.element("div", &[("class", "scroll")], |m| {
+            frame.draw(m, &PlotText { id: of.id, title: &title, desc: &desc.join("; ") }, |m| {
                 for (class, _, load) in &curves {
                     frame.curve(m, class, &steps((of.cumulative)(load)));
                 }
@@ -235,14 +247,17 @@ fn steps(cumulative: &[(u64, f64)]) -> Vec<(f64, f64)> {
     points
 }
 
-fn reading(m: &mut Markup, view: &View, series: &Series, index: usize, end_s: f64) {
+fn write_reading_chart(m: &mut Markup, view: &View, series: &Series, index: usize, end_s: f64) {
     let values = || series.points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
     let largest = values().fold(0.0, f64::max);
     let quantity = |value: f64| human::quantity(value, &series.unit);
     // A share fills the axis at 100%, so that a nearly idle server looks idle.
     let largest = if series.unit == "fraction" { largest.max(1.0) } else { largest };
-    let frame =
-        Frame { x: Axis::seconds(end_s), y: Axis::from_zero(largest, tick(&series.unit)), height: 150.0 };
+    let frame = Frame {
+        x: Axis::seconds(end_s),
+        y: Axis::zero_based(largest, tick_label(&series.unit)),
+        height: 150.0,
+    };
     let id = format!("reading-{index}");
     let unit = if series.unit == "fraction" { "share of 100%" } else { &series.unit };
     let title = format!("{} ({unit})", series.name);
@@ -256,10 +271,10 @@ fn reading(m: &mut Markup, view: &View, series: &Series, index: usize, end_s: f6
     } else {
         "no reading".into()
     };
-    m.within("figure", &[], |m| {
-        m.leaf("figcaption", &format!("{title}: {desc}"));
-        m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(m, &Words { id: &id, title: &title, desc: &desc }, |m| {
+    m.element("figure", &[], |m| {
+        m.text_element("figcaption", &format!("{title}: {desc}"));
+        m.element("div", &[("class", "scroll")], |m| {
+            frame.draw(m, &PlotText { id: &id, title: &title, desc: &desc }, |m| {
                 shade_loads(&frame, m, view);
                 for load in &view.loads {
                     frame.mark(m, load.begins_s, load.begins_s, "");
@@ -271,7 +286,7 @@ fn reading(m: &mut Markup, view: &View, series: &Series, index: usize, end_s: f6
 }
 
 /// A tick's label: with its unit where the unit is a short one, else the caption has it.
-fn tick(unit: &str) -> impl Fn(f64) -> String {
+fn tick_label(unit: &str) -> impl Fn(f64) -> String {
     let unit = unit.to_owned();
     let spelled =
         human::quantity(2.0, &unit).contains(char::is_whitespace) && unit.len() > 3 && unit != "bytes";

@@ -30,7 +30,7 @@ impl Markup {
     }
 
     /// An element with what the closure writes in it.
-    pub(super) fn within(
+    pub(super) fn element(
         &mut self,
         tag: &'static str,
         attributes: Attributes<'_>,
@@ -47,13 +47,13 @@ impl Markup {
     }
 
     /// An element with text.
-    pub(super) fn leaf(&mut self, tag: &'static str, text: &str) {
-        self.leaf_with(tag, &[], text);
+    pub(super) fn text_element(&mut self, tag: &'static str, text: &str) {
+        self.text_element_with(tag, &[], text);
     }
 
     /// An element with attributes and text.
-    pub(super) fn leaf_with(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
-        self.within(tag, attributes, |m| m.text(text));
+    pub(super) fn text_element_with(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
+        self.element(tag, attributes, |m| m.text(text));
     }
 
     /// An element that never has content (`meta`, `line`, `path`, ...).
@@ -114,7 +114,7 @@ mod tests {
         #[test]
         fn any_text_survives(text in any::<String>(), value in any::<String>()) {
             let mut markup = Markup::default();
-            markup.leaf_with("p", &[("title", &value)], &text);
+            markup.text_element_with("p", &[("title", &value)], &text);
             let out = markup.finish();
             let document = roxmltree::Document::parse(&out).unwrap();
             let root = document.root_element();

@@ -1,12 +1,12 @@
 //! Pages and visitors: tables by name, what visitors did, and the waterfalls of two pages.
 
 use super::markup::Markup;
-use super::parts::{Column, list, table};
-use super::plot::{Axis, Words, key};
-use super::rows::{Rows, bar, label};
+use super::parts::{ColumnAlign, list, table};
+use super::plot::{Axis, PlotText, key};
+use super::rows::{RowChart, bar, label};
 use crate::human::{bytes, count, rate_or_unknown, share, time, time_us};
-use crate::plain::shortened;
-use crate::say::{self, Rest};
+use crate::phrases::{self, RemainingParts};
+use crate::plain::shorten_middle;
 use webdyno_model::page::{FetchedBy, PageTrace, PartTrace};
 use webdyno_model::run::RunReport;
 
@@ -16,7 +16,7 @@ const PARTS_MAX: usize = 60;
 const NAME_LETTERS: usize = 30;
 
 /// The cards of a run of pages.
-pub(super) fn cards(run: &RunReport) -> Option<Vec<(&'static str, String)>> {
+pub(super) fn page_cards(run: &RunReport) -> Option<Vec<(&'static str, String)>> {
     let pages = run.pages.as_ref()?;
     let ended = pages.completed + pages.failed;
     Some(vec![
@@ -30,17 +30,17 @@ pub(super) fn cards(run: &RunReport) -> Option<Vec<(&'static str, String)>> {
 }
 
 /// Everything about pages and visitors besides the cards.
-pub(super) fn details(m: &mut Markup, run: &RunReport) {
-    by_name(m, run);
+pub(super) fn write_details(m: &mut Markup, run: &RunReport) {
+    write_pages_by_name(m, run);
     visitors(m, run);
 }
 
-fn by_name(m: &mut Markup, run: &RunReport) {
-    let named = say::pages_by_count(run);
+fn write_pages_by_name(m: &mut Markup, run: &RunReport) {
+    let named = phrases::pages_by_count(run);
     if named.is_empty() {
         return;
     }
-    use Column::{Code, Number};
+    use ColumnAlign::{Code, Number};
     let columns = [
         ("page", Code),
         ("whole", Number),
@@ -57,33 +57,33 @@ fn by_name(m: &mut Markup, run: &RunReport) {
         let times = [dist.p50, dist.p90, dist.p99, dist.max].map(time);
         [(*name).clone()].into_iter().chain(counts).chain(times).collect()
     };
-    m.leaf("h3", "By page");
+    m.text_element("h3", "By page");
     table(m, &columns, &named.iter().map(row).collect::<Vec<_>>());
 }
 
 fn visitors(m: &mut Markup, run: &RunReport) {
-    let told = say::sessions(run);
+    let told = phrases::sessions(run);
     if told.is_empty() {
         return;
     }
-    m.leaf("h3", "What the visitors did");
+    m.text_element("h3", "What the visitors did");
     list(m, &told);
-    let missed = say::captures_missed(run);
+    let missed = phrases::missed_captures(run);
     if !missed.is_empty() {
         list(m, &missed);
-        let usually = format!("Usually: {}. To do: {}.", say::CAPTURES_USUALLY, say::CAPTURES_ADVICE);
-        m.leaf_with("p", &[("class", "quiet")], &usually);
+        let usually = format!("Usually: {}. To do: {}.", phrases::CAPTURES_USUALLY, phrases::CAPTURES_ADVICE);
+        m.text_element_with("p", &[("class", "quiet")], &usually);
     }
 }
 
 /// How the two pages went of which the report has the parts.
-pub(super) fn waterfalls(m: &mut Markup, run: &RunReport) {
+pub(super) fn write_waterfalls(m: &mut Markup, run: &RunReport) {
     let Some(pages) = &run.pages else { return };
-    let shown = say::traces(pages);
+    let shown = phrases::traces(pages);
     if shown.is_empty() {
         return;
     }
-    m.leaf("h2", "How a page goes");
+    m.text_element("h2", "How a page goes");
     key(
         m,
         &[
@@ -94,31 +94,31 @@ pub(super) fn waterfalls(m: &mut Markup, run: &RunReport) {
         ],
     );
     for (index, (title, trace)) in shown.into_iter().enumerate() {
-        waterfall(m, index, title, trace);
+        write_waterfall(m, index, title, trace);
     }
 }
 
-fn waterfall(m: &mut Markup, index: usize, title: &str, trace: &PageTrace) {
+fn write_waterfall(m: &mut Markup, index: usize, title: &str, trace: &PageTrace) {
     let ends = trace.parts.iter().map(|part| part.ended_us);
     let last_us = ends.chain([trace.time_us]).max().unwrap_or(0);
-    let axis = Axis::from_zero(last_us as f64, time_us);
-    let (parts, rest) = say::parts_shown(trace, PARTS_MAX);
+    let axis = Axis::zero_based(last_us as f64, time_us);
+    let (parts, rest) = phrases::parts_shown(trace, PARTS_MAX);
     let rows = parts.len() + usize::from(rest.is_some());
-    let (title, summary) = (format!("{title}: {}", trace.name), say::trace_summary(trace));
-    let words = Words { id: &format!("waterfall-{index}"), title: &title, desc: &summary };
-    m.within("figure", &[], |m| {
-        m.leaf("figcaption", &format!("{title}: {summary}. Times are since the page was due."));
-        m.within("div", &[("class", "scroll")], |m| {
-            Rows { axis: &axis, count: rows }.draw(m, &words, |m| {
-                parts.iter().enumerate().for_each(|(row, part)| one_part(m, &axis, row, part));
-                rest.iter().for_each(|rest| the_rest(m, &axis, parts.len(), rest));
+    let (title, summary) = (format!("{title}: {}", trace.name), phrases::trace_summary(trace));
+    let words = PlotText { id: &format!("waterfall-{index}"), title: &title, desc: &summary };
+    m.element("figure", &[], |m| {
+        m.text_element("figcaption", &format!("{title}: {summary}. Times are since the page was due."));
+        m.element("div", &[("class", "scroll")], |m| {
+            RowChart { axis: &axis, count: rows }.draw(m, &words, |m| {
+                parts.iter().enumerate().for_each(|(row, part)| write_part(m, &axis, row, part));
+                rest.iter().for_each(|rest| write_remaining_parts(m, &axis, parts.len(), rest));
             });
         });
         failures(m, trace);
     });
 }
 
-fn one_part(m: &mut Markup, axis: &Axis, row: usize, part: &PartTrace) {
+fn write_part(m: &mut Markup, axis: &Axis, row: usize, part: &PartTrace) {
     let failed = part.failure.is_some();
     let size = match part.by {
         FetchedBy::Cache => "from the cache".into(),
@@ -126,9 +126,9 @@ fn one_part(m: &mut Markup, axis: &Axis, row: usize, part: &PartTrace) {
     };
     let told = format!("{}, {size}{}", time_us(part.ended_us as f64), if failed { ", failed" } else { "" });
     let hint = hint(part);
-    m.within("g", &[], |m| {
-        m.leaf("title", &hint);
-        label(m, row, &shortened(&part.name, NAME_LETTERS), &told);
+    m.element("g", &[], |m| {
+        m.text_element("title", &hint);
+        label(m, row, &shorten_middle(&part.name, NAME_LETTERS), &told);
         let end = part.ended_us;
         let sent = part.sent_us.unwrap_or(end).clamp(part.known_us.min(end), end);
         let first = part.first_byte_us.unwrap_or(end).clamp(sent, end);
@@ -157,7 +157,8 @@ fn hint(part: &PartTrace) -> String {
         FetchedBy::Cache => "from the cache",
     };
     let status = part.status.map(|status| format!(", status {status}")).unwrap_or_default();
-    let failure = part.failure.as_ref().map(|_| format!("; {}", say::part_failure(part))).unwrap_or_default();
+    let failure =
+        part.failure.as_ref().map(|_| format!("; {}", phrases::part_failure(part))).unwrap_or_default();
     format!(
         "{} ({how}{status}): known at {}, sent at {}, first byte at {}, ended at {}{failure}",
         part.name,
@@ -168,7 +169,7 @@ fn hint(part: &PartTrace) -> String {
     )
 }
 
-fn the_rest(m: &mut Markup, axis: &Axis, row: usize, rest: &Rest) {
+fn write_remaining_parts(m: &mut Markup, axis: &Axis, row: usize, rest: &RemainingParts) {
     let told = format!("{}, {}", time_us(rest.ended_us as f64), bytes(rest.bytes as f64));
     label(m, row, &format!("({} more)", count(rest.count as u64)), &told);
     bar(m, "key-rest", axis, row, (rest.known_us as f64, rest.ended_us as f64));
@@ -176,7 +177,7 @@ fn the_rest(m: &mut Markup, axis: &Axis, row: usize, rest: &Rest) {
 
 fn failures(m: &mut Markup, trace: &PageTrace) {
     let failed = trace.parts.iter().filter(|part| part.failure.is_some());
-    let told: Vec<_> = failed.map(|part| format!("{}: {}", part.name, say::part_failure(part))).collect();
+    let told: Vec<_> = failed.map(|part| format!("{}: {}", part.name, phrases::part_failure(part))).collect();
     if !told.is_empty() {
         list(m, &told);
     }

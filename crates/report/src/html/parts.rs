@@ -2,7 +2,7 @@
 
 use super::markup::Markup;
 use crate::human::{UNKNOWN, number, percent_coarse, time_us};
-use crate::say;
+use crate::phrases;
 use webdyno_model::diagnosis::{Ceiling, Finding, Remedy, TimeBreakdown};
 use webdyno_model::fact::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce};
@@ -10,7 +10,7 @@ use webdyno_session::view::View;
 
 /// How a column of a table is set.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Column {
+pub(super) enum ColumnAlign {
     /// Words.
     Words,
     /// Numbers, set right.
@@ -20,27 +20,27 @@ pub(super) enum Column {
 }
 
 /// A table that scrolls sideways on a narrow screen.
-pub(super) fn table(m: &mut Markup, columns: &[(&str, Column)], rows: &[Vec<String>]) {
-    let class = |column: Column| match column {
-        Column::Words => "words",
-        Column::Number => "number",
-        Column::Code => "code",
+pub(super) fn table(m: &mut Markup, columns: &[(&str, ColumnAlign)], rows: &[Vec<String>]) {
+    let class = |column: ColumnAlign| match column {
+        ColumnAlign::Words => "words",
+        ColumnAlign::Number => "number",
+        ColumnAlign::Code => "code",
     };
-    m.within("div", &[("class", "scroll")], |m| {
-        m.within("table", &[], |m| {
-            m.within("thead", &[], |m| {
-                m.within("tr", &[], |m| {
+    m.element("div", &[("class", "scroll")], |m| {
+        m.element("table", &[], |m| {
+            m.element("thead", &[], |m| {
+                m.element("tr", &[], |m| {
                     for (title, column) in columns {
-                        m.leaf_with("th", &[("scope", "col"), ("class", class(*column))], title);
+                        m.text_element_with("th", &[("scope", "col"), ("class", class(*column))], title);
                     }
                 });
             });
-            m.within("tbody", &[], |m| {
+            m.element("tbody", &[], |m| {
                 for row in rows {
-                    m.within("tr", &[], |m| {
+                    m.element("tr", &[], |m| {
                         for (cell, (_, column)) in row.iter().zip(columns) {
-                            m.within("td", &[("class", class(*column))], |m| match column {
-                                Column::Code if !cell.is_empty() => m.leaf("code", cell),
+                            m.element("td", &[("class", class(*column))], |m| match column {
+                                ColumnAlign::Code if !cell.is_empty() => m.text_element("code", cell),
                                 _ => m.text(cell),
                             });
                         }
@@ -52,12 +52,12 @@ pub(super) fn table(m: &mut Markup, columns: &[(&str, Column)], rows: &[Vec<Stri
 }
 
 /// The few figures that matter most, as cards: `(what, figure)`.
-pub(super) fn cards(m: &mut Markup, figures: &[(&str, String)]) {
-    m.within("dl", &[("class", "cards")], |m| {
+pub(super) fn write_cards(m: &mut Markup, figures: &[(&str, String)]) {
+    m.element("dl", &[("class", "cards")], |m| {
         for (what, figure) in figures {
-            m.within("div", &[], |m| {
-                m.leaf("dt", what);
-                m.leaf("dd", figure);
+            m.element("div", &[], |m| {
+                m.text_element("dt", what);
+                m.text_element("dd", figure);
             });
         }
     });
@@ -65,7 +65,7 @@ pub(super) fn cards(m: &mut Markup, figures: &[(&str, String)]) {
 
 /// A list of sentences.
 pub(super) fn list(m: &mut Markup, items: &[String]) {
-    m.within("ul", &[], |m| items.iter().for_each(|item| m.leaf("li", item)));
+    m.element("ul", &[], |m| items.iter().for_each(|item| m.text_element("li", item)));
 }
 
 /// A finding's facts.
@@ -73,11 +73,11 @@ pub(super) fn facts(m: &mut Markup, facts: &[Fact]) {
     if facts.is_empty() {
         return;
     }
-    use Column::{Code, Number, Words};
+    use ColumnAlign::{Code, Number, Words};
     let columns =
         [("what", Words), ("value", Number), ("when", Words), ("read from", Words), ("by hand", Code)];
     let row = |fact: &Fact| {
-        let known = [say::fact_name(fact), say::fact_value(fact), say::fact_window(fact)];
+        let known = [phrases::fact_name(fact), phrases::fact_value(fact), phrases::fact_window(fact)];
         known.into_iter().chain([fact.source.clone(), fact.reproduce.clone()]).collect()
     };
     table(m, &columns, &facts.iter().map(row).collect::<Vec<_>>());
@@ -86,12 +86,17 @@ pub(super) fn facts(m: &mut Markup, facts: &[Fact]) {
 /// What can be changed, the best first.
 pub(super) fn remedies(m: &mut Markup, remedies: &[Remedy]) {
     for remedy in remedies {
-        m.within("p", &[], |m| m.leaf("strong", &super::arrows(&say::remedy(remedy))));
-        let mut items = vec![format!("how: {}", say::class(remedy.class)), format!("why: {}", remedy.why)];
+        m.element("p", &[], |m| {
+            m.text_element("strong", &super::with_unicode_arrows(&phrases::remedy(remedy)))
+        });
+        let mut items = vec![
+            format!("how: {}", phrases::apply_class_phrase(remedy.class)),
+            format!("why: {}", remedy.why),
+        ];
         if !remedy.risk.is_empty() {
             items.push(format!("risk: {}", remedy.risk));
         }
-        let expected = remedy.predicted.as_ref().map_or_else(|| UNKNOWN.into(), say::predicted);
+        let expected = remedy.predicted.as_ref().map_or_else(|| UNKNOWN.into(), phrases::predicted);
         items.push(format!("expected: {expected}"));
         list(m, &items);
     }
@@ -99,45 +104,49 @@ pub(super) fn remedies(m: &mut Markup, remedies: &[Remedy]) {
 
 /// A finding with all that belongs to it.
 pub(super) fn finding(m: &mut Markup, finding: &Finding) {
-    m.leaf("h3", &finding.id);
-    m.leaf("p", &finding.summary);
-    m.leaf_with("p", &[("class", "quiet")], &say::certainty(finding.confidence, finding.explains_fraction));
+    m.text_element("h3", &finding.id);
+    m.text_element("p", &finding.summary);
+    m.text_element_with(
+        "p",
+        &[("class", "quiet")],
+        &phrases::confidence_text(finding.confidence, finding.explains_fraction),
+    );
     facts(m, &finding.facts);
     remedies(m, &finding.remedies);
 }
 
 /// Where the mean response time goes.
 pub(super) fn breakdown(m: &mut Markup, time: &TimeBreakdown) {
-    let parts = say::parts(time);
+    let parts = phrases::parts(time);
     let known: Vec<_> =
         parts.iter().filter_map(|&(name, us)| us.filter(|us| us.is_finite()).map(|us| (name, us))).collect();
     let total: f64 = known.iter().map(|(_, us)| us.max(0.0)).sum();
     if total <= 0.0 {
         return;
     }
-    m.leaf("h2", &format!("Where the mean response time goes ({} in all)", time_us(total)));
-    m.within("div", &[("class", "scroll")], |m| {
-        m.within("table", &[], |m| {
-            m.within("tbody", &[], |m| {
+    m.text_element("h2", &format!("Where the mean response time goes ({} in all)", time_us(total)));
+    m.element("div", &[("class", "scroll")], |m| {
+        m.element("table", &[], |m| {
+            m.element("tbody", &[], |m| {
                 known.iter().for_each(|&(name, us)| breakdown_row(m, name, us, us / total))
             });
         });
     });
     let unknown: Vec<_> = parts.iter().filter(|(_, us)| us.is_none()).map(|(name, _)| *name).collect();
     if !unknown.is_empty() {
-        m.leaf_with("p", &[("class", "quiet")], &format!("unknown: {}", unknown.join(", ")));
+        m.text_element_with("p", &[("class", "quiet")], &format!("unknown: {}", unknown.join(", ")));
     }
 }
 
 fn breakdown_row(m: &mut Markup, name: &str, us: f64, share: f64) {
-    m.within("tr", &[], |m| {
-        m.leaf_with("th", &[("scope", "row")], name);
-        m.leaf_with("td", &[("class", "number")], &time_us(us));
-        m.leaf_with("td", &[("class", "number")], &percent_coarse(share));
-        m.within("td", &[("class", "bar")], |m| {
+    m.element("tr", &[], |m| {
+        m.text_element_with("th", &[("scope", "row")], name);
+        m.text_element_with("td", &[("class", "number")], &time_us(us));
+        m.text_element_with("td", &[("class", "number")], &percent_coarse(share));
+        m.element("td", &[("class", "bar")], |m| {
             let frame = [("viewBox", "0 0 100 10"), ("preserveAspectRatio", "none"), ("aria-hidden", "true")];
             let width = super::plot::coordinate((share * 100.0).clamp(0.0, 100.0));
-            m.within("svg", &frame, |m| {
+            m.element("svg", &frame, |m| {
                 m.empty("rect", &[("class", "fill"), ("width", &width), ("height", "10")])
             });
         });
@@ -149,7 +158,7 @@ pub(super) fn ceilings(m: &mut Markup, ceilings: &[Ceiling]) {
     if ceilings.is_empty() {
         return;
     }
-    use Column::{Number, Words};
+    use ColumnAlign::{Number, Words};
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), number);
     let columns = [
         ("limit", Words),
@@ -159,11 +168,11 @@ pub(super) fn ceilings(m: &mut Markup, ceilings: &[Ceiling]) {
         ("source", Words),
     ];
     let row = |ceiling: &Ceiling| {
-        let figures = [known(ceiling.now), known(ceiling.max), say::binds_at(ceiling)];
+        let figures = [known(ceiling.now), known(ceiling.max), phrases::saturation_rate_text(ceiling)];
         [ceiling.limit.clone()].into_iter().chain(figures).chain([ceiling.source.clone()]).collect()
     };
-    m.leaf("h2", "Limits ahead");
-    m.leaf_with(
+    m.text_element("h2", "Limits ahead");
+    m.text_element_with(
         "p",
         &[("class", "quiet")],
         "The rate of good answers at which each limit binds, before it does.",
@@ -176,9 +185,9 @@ pub(super) fn server(m: &mut Markup, view: &View) {
     if view.server.is_none() && view.service.is_none() {
         return;
     }
-    m.leaf("h2", "The server");
+    m.text_element("h2", "The server");
     if let Some(machine) = &view.server {
-        m.leaf("p", &say::machine(machine));
+        m.text_element("p", &phrases::machine(machine));
     }
     if let Some(service) = &view.service {
         service_and_settings(m, service);
@@ -186,11 +195,11 @@ pub(super) fn server(m: &mut Markup, view: &View) {
 }
 
 fn service_and_settings(m: &mut Markup, service: &ServiceSnapshot) {
-    m.leaf("p", &say::service(service));
+    m.text_element("p", &phrases::service(service));
     if service.settings.is_empty() {
         return;
     }
-    use Column::{Code, Words};
+    use ColumnAlign::{Code, Words};
     let row = |(name, setting): (&String, &SettingInForce)| {
         let in_force = setting.running.as_ref().or(setting.configured.as_ref()).or(setting.default.as_ref());
         let place = match (&setting.file, setting.line) {
@@ -199,11 +208,14 @@ fn service_and_settings(m: &mut Markup, service: &ServiceSnapshot) {
             (None, _) if setting.default.is_some() => "default of the program".into(),
             (None, _) => UNKNOWN.into(),
         };
-        vec![name.clone(), say::value(in_force), place]
+        vec![name.clone(), phrases::value(in_force), place]
     };
     let rows: Vec<_> = service.settings.iter().map(row).collect();
-    m.within("details", &[], |m| {
-        m.leaf("summary", &format!("Settings in force at the last look ({})", service.settings.len()));
+    m.element("details", &[], |m| {
+        m.text_element(
+            "summary",
+            &format!("Settings in force at the last look ({})", service.settings.len()),
+        );
         table(m, &[("setting", Code), ("value", Words), ("from", Words)], &rows);
     });
 }
@@ -213,7 +225,7 @@ pub(super) fn notes(m: &mut Markup, view: &View) {
     let warnings = view.service.iter().flat_map(|service| &service.warnings);
     let notes: Vec<_> = view.notes.iter().chain(warnings).cloned().collect();
     if !notes.is_empty() {
-        m.leaf("h2", "Notes");
+        m.text_element("h2", "Notes");
         list(m, &notes);
     }
 }

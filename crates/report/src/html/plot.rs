@@ -25,7 +25,7 @@ pub(super) struct Axis {
 
 impl Axis {
     /// From 0 to above `max`, labelled by `label`, in steps of 1, 2 or 5 times a power of ten.
-    pub(super) fn from_zero(max: f64, label: impl Fn(f64) -> String) -> Self {
+    pub(super) fn zero_based(max: f64, label: impl Fn(f64) -> String) -> Self {
         let max = if max.is_finite() && max > SMALLEST { max.min(1e15) } else { 1.0 };
         let step = round_up(max / 4.0, &[1.0, 2.0, 2.5, 5.0, 10.0]);
         let count = (max / step - 1e-9).ceil().max(1.0);
@@ -102,7 +102,7 @@ pub(super) struct Frame {
 impl Frame {
     /// The SVG element with its title and description, the grid, and what the closure draws on it. `id` must be
     /// unique in the document.
-    pub(super) fn draw(&self, m: &mut Markup, words: &Words<'_>, fill: impl FnOnce(&mut Markup)) {
+    pub(super) fn draw(&self, m: &mut Markup, words: &PlotText<'_>, fill: impl FnOnce(&mut Markup)) {
         svg(m, words, self.height, |m| {
             self.grid(m);
             fill(m);
@@ -114,14 +114,14 @@ impl Frame {
         for (at, label) in &self.y.ticks {
             let y = self.y(*at);
             line(m, "grid", (LEFT, y), (right, y));
-            text(m, "", "end", (LEFT - 8.0, y + 4.0), label);
+            write_label(m, "", "end", (LEFT - 8.0, y + 4.0), label);
         }
         for (at, label) in &self.x.ticks {
             let x = self.x(*at);
             line(m, "grid", (x, bottom), (x, bottom + 4.0));
             // The last label would hang over the edge.
             let anchor = if x > right - 20.0 { "end" } else { "middle" };
-            text(m, "", anchor, (if anchor == "end" { right } else { x }, bottom + 18.0), label);
+            write_label(m, "", anchor, (if anchor == "end" { right } else { x }, bottom + 18.0), label);
         }
     }
 
@@ -132,7 +132,7 @@ impl Frame {
             .filter(|(x, y)| x.is_finite() && y.is_finite())
             .map(|&(x, y)| (self.x(x), self.y(y)));
         let mut path = String::new();
-        for (x, y) in thin(placed) {
+        for (x, y) in reduce_points(placed) {
             path.push_str(if path.is_empty() { "M" } else { "L" });
             path.push_str(&format!("{} {}", coordinate(x), coordinate(y)));
         }
@@ -160,7 +160,7 @@ impl Frame {
         line(m, "mark", (x, TOP - 14.0), (x, self.height - BOTTOM));
         // A letter of the labels' size is about 7 units wide.
         if room > 7.0 * label.chars().count() as f64 {
-            text(m, "", "start", (x + 4.0, TOP - 6.0), label);
+            write_label(m, "", "start", (x + 4.0, TOP - 6.0), label);
         }
     }
 
@@ -175,7 +175,7 @@ impl Frame {
 }
 
 /// An SVG element of the usual width, with its title and description.
-pub(super) fn svg(m: &mut Markup, words: &Words<'_>, height: f64, fill: impl FnOnce(&mut Markup)) {
+pub(super) fn svg(m: &mut Markup, words: &PlotText<'_>, height: f64, fill: impl FnOnce(&mut Markup)) {
     let view_box = format!("0 0 {WIDTH} {}", coordinate(height));
     let (title, desc) = (format!("{}-title", words.id), format!("{}-desc", words.id));
     let labelled = format!("{title} {desc}");
@@ -185,22 +185,22 @@ pub(super) fn svg(m: &mut Markup, words: &Words<'_>, height: f64, fill: impl FnO
         ("role", "img"),
         ("aria-labelledby", labelled.as_str()),
     ];
-    m.within("svg", &attributes, |m| {
-        m.leaf_with("title", &[("id", &title)], words.title);
-        m.leaf_with("desc", &[("id", &desc)], words.desc);
+    m.element("svg", &attributes, |m| {
+        m.text_element_with("title", &[("id", &title)], words.title);
+        m.text_element_with("desc", &[("id", &desc)], words.desc);
         fill(m);
     });
 }
 
 /// The key of a plot's curves, set above it so that it hides none of them: `(class, label)`.
 pub(super) fn key(m: &mut Markup, entries: &[(&str, String)]) {
-    m.within("p", &[("class", "key")], |m| {
+    m.element("p", &[("class", "key")], |m| {
         for (class, label) in entries {
-            m.within("span", &[], |m| {
+            m.element("span", &[], |m| {
                 let square = [("viewBox", "0 0 10 10"), ("aria-hidden", "true")];
                 let class = format!("key-{class}");
                 let rect = [("class", class.as_str()), ("width", "10"), ("height", "10")];
-                m.within("svg", &square, |m| m.empty("rect", &rect));
+                m.element("svg", &square, |m| m.empty("rect", &rect));
                 m.text(label);
             });
         }
@@ -208,7 +208,7 @@ pub(super) fn key(m: &mut Markup, entries: &[(&str, String)]) {
 }
 
 /// What a plot says to those who cannot see it.
-pub(super) struct Words<'a> {
+pub(super) struct PlotText<'a> {
     /// Unique in the document.
     pub(super) id: &'a str,
     /// What it shows.
@@ -218,9 +218,9 @@ pub(super) struct Words<'a> {
 }
 
 /// First, smallest, largest and last point of each pixel column, in their order.
-fn thin(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
-    type Numbered = (usize, (f64, f64));
-    let flush = |kept: &mut [Numbered; 4], out: &mut Vec<(f64, f64)>| {
+fn reduce_points(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    type IndexedPoint = (usize, (f64, f64));
+    let flush = |kept: &mut [IndexedPoint; 4], out: &mut Vec<(f64, f64)>| {
         kept.sort_by_key(|(index, _)| *index);
         let mut before = None;
         for (index, point) in kept.iter() {
@@ -230,7 +230,7 @@ fn thin(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
         }
     };
     let mut out = vec![];
-    let mut column: Option<[Numbered; 4]> = None;
+    let mut column: Option<[IndexedPoint; 4]> = None;
     for numbered in points.enumerate() {
         let (_, (x, y)) = numbered;
         match &mut column {
@@ -260,9 +260,9 @@ pub(super) fn line(m: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)
 }
 
 /// A label at a place.
-pub(super) fn text(m: &mut Markup, class: &str, anchor: &str, at: (f64, f64), label: &str) {
+pub(super) fn write_label(m: &mut Markup, class: &str, anchor: &str, at: (f64, f64), label: &str) {
     let (x, y) = (coordinate(at.0), coordinate(at.1));
-    m.leaf_with("text", &[("class", class), ("text-anchor", anchor), ("x", &x), ("y", &y)], label);
+    m.text_element_with("text", &[("class", class), ("text-anchor", anchor), ("x", &x), ("y", &y)], label);
 }
 
 /// A coordinate with one decimal; never `-0` and never anything that is not a number.
@@ -282,9 +282,12 @@ mod tests {
 
     #[test]
     fn ticks_are_on_round_numbers() {
-        assert_eq!(labels(&Axis::from_zero(2190.0, crate::human::rate)), "0/s | 1,000/s | 2,000/s | 3,000/s");
-        assert_eq!(labels(&Axis::from_zero(1.0, crate::human::percent)), "0% | 25% | 50% | 75% | 100%");
-        assert_eq!(labels(&Axis::from_zero(0.0, crate::human::number)), "0 | 0.25 | 0.5 | 0.75 | 1");
+        assert_eq!(
+            labels(&Axis::zero_based(2190.0, crate::human::rate)),
+            "0/s | 1,000/s | 2,000/s | 3,000/s"
+        );
+        assert_eq!(labels(&Axis::zero_based(1.0, crate::human::percent)), "0% | 25% | 50% | 75% | 100%");
+        assert_eq!(labels(&Axis::zero_based(0.0, crate::human::number)), "0 | 0.25 | 0.5 | 0.75 | 1");
         assert_eq!(
             labels(&Axis::seconds(43.0)),
             "0 s | 5 s | 10 s | 15 s | 20 s | 25 s | 30 s | 35 s | 40 s"
@@ -302,7 +305,7 @@ mod tests {
         // Invariant: every axis holds its values, has ticks that rise and few of them, for any numbers at all.
         #[test]
         fn axes_hold_any_numbers(a in any_number(), b in 0f64..4e9) {
-            for axis in [Axis::from_zero(a, crate::human::number), Axis::seconds(a), Axis::log_us(a, b), Axis::log_us(b, a), Axis::log_us(b, b)] {
+            for axis in [Axis::zero_based(a, crate::human::number), Axis::seconds(a), Axis::log_us(a, b), Axis::log_us(b, a), Axis::log_us(b, b)] {
                 prop_assert!(axis.from < axis.to && axis.to.is_finite());
                 prop_assert!((1..=34).contains(&axis.ticks.len()), "{}", axis.ticks.len());
                 prop_assert!(axis.ticks.windows(2).all(|pair| pair[0].0 < pair[1].0));
@@ -314,7 +317,7 @@ mod tests {
         #[test]
         fn thinning_keeps_extremes(values in prop::collection::vec(0f64..100.0, 1..500)) {
             let points: Vec<_> = values.iter().enumerate().map(|(i, &y)| (i as f64 / 50.0, y)).collect();
-            let thinned = thin(points.iter().copied());
+            let thinned = reduce_points(points.iter().copied());
             let extreme = |points: &[(f64, f64)], pick: fn(f64, f64) -> f64, from: f64| points.iter().map(|p| p.1).fold(from, pick);
             prop_assert_eq!(extreme(&points, f64::max, 0.0), extreme(&thinned, f64::max, 0.0));
             prop_assert_eq!(extreme(&points, f64::min, 100.0), extreme(&thinned, f64::min, 100.0));

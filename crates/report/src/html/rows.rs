@@ -1,7 +1,7 @@
 //! A chart of rows over a time axis as SVG: names on the left, bars in the middle, what is told of each on the right.
 
 use super::markup::Markup;
-use super::plot::{Axis, WIDTH, Words, coordinate, line, svg, text};
+use super::plot::{Axis, PlotText, WIDTH, coordinate, line, svg, write_label};
 
 /// Where the bars lie, in user units.
 const LEFT: f64 = 232.0;
@@ -15,22 +15,22 @@ const TOP: f64 = 22.0;
 const WIDTH_MIN: f64 = 1.5;
 
 /// The chart.
-pub(super) struct Rows<'a> {
+pub(super) struct RowChart<'a> {
     /// Along the top.
     pub(super) axis: &'a Axis,
     /// How many rows there are.
     pub(super) count: usize,
 }
 
-impl Rows<'_> {
+impl RowChart<'_> {
     /// The SVG element with its title, its description and its grid, and what the closure draws on it.
-    pub(super) fn draw(&self, m: &mut Markup, words: &Words<'_>, fill: impl FnOnce(&mut Markup)) {
+    pub(super) fn draw(&self, m: &mut Markup, words: &PlotText<'_>, fill: impl FnOnce(&mut Markup)) {
         let height = TOP + ROW * self.count as f64 + 4.0;
         svg(m, words, height, |m| {
             for (at, label) in self.axis.ticks() {
                 let x = x(self.axis, *at);
                 line(m, "grid", (x, TOP - 4.0), (x, height));
-                text(m, "", "middle", (x, TOP - 9.0), label);
+                write_label(m, "", "middle", (x, TOP - 9.0), label);
             }
             fill(m);
         });
@@ -44,8 +44,8 @@ fn x(axis: &Axis, value: f64) -> f64 {
 /// The name of a row, and what is told of it.
 pub(super) fn label(m: &mut Markup, row: usize, name: &str, told: &str) {
     let y = TOP + ROW * row as f64 + 13.0;
-    text(m, "name", "end", (LEFT - 8.0, y), name);
-    text(m, "", "start", (RIGHT + 10.0, y), told);
+    write_label(m, "name", "end", (LEFT - 8.0, y), name);
+    write_label(m, "", "start", (RIGHT + 10.0, y), told);
 }
 
 /// A bar of a row between two values.

@@ -2,18 +2,18 @@
 
 use super::markup::Markup;
 use super::pages;
-use super::parts::{self, Column, list, table};
+use super::parts::{self, ColumnAlign, list, table};
 use crate::human::{count, rate_or_unknown, share, time};
-use crate::{say, words};
+use crate::{phrases, wording};
 use webdyno_model::run::RunReport;
 
 /// The cards of a run.
-pub(super) fn cards(m: &mut Markup, run: &RunReport) {
-    if let Some(of_pages) = pages::cards(run) {
-        return parts::cards(m, &of_pages);
+pub(super) fn write_cards(m: &mut Markup, run: &RunReport) {
+    if let Some(of_pages) = pages::page_cards(run) {
+        return parts::write_cards(m, &of_pages);
     }
     let ended = run.requests.completed + run.requests.failed;
-    parts::cards(
+    parts::write_cards(
         m,
         &[
             ("good answers", rate_or_unknown(run.rate)),
@@ -25,33 +25,33 @@ pub(super) fn cards(m: &mut Markup, run: &RunReport) {
 }
 
 /// Everything about a run besides its cards: conditions, times, failures, answers, connections.
-pub(super) fn details(m: &mut Markup, run: &RunReport) {
-    let mut conditions: Vec<_> = run.workload.iter().flat_map(say::load).collect();
-    conditions.extend([say::measured(run), say::generator(run)]);
-    conditions.extend(say::generator_details(run));
-    conditions.extend(say::own_tail(run));
+pub(super) fn write_details(m: &mut Markup, run: &RunReport) {
+    let mut conditions: Vec<_> = run.workload.iter().flat_map(phrases::load).collect();
+    conditions.extend([phrases::measured(run), phrases::generator(run)]);
+    conditions.extend(phrases::generator_details(run));
+    conditions.extend(phrases::generator_tail_note(run));
     if run.response_time_us.count > 0 {
-        conditions.push(say::clock(run));
+        conditions.push(phrases::clock(run));
     }
-    conditions.extend(say::in_flight(run));
+    conditions.extend(phrases::in_flight(run));
     list(m, &conditions);
     rates(m, run);
     times(m, run);
     failures(m, run);
-    pages::details(m, run);
-    by_name(m, run);
-    answers(m, run);
+    pages::write_details(m, run);
+    write_requests_by_name(m, run);
+    write_responses(m, run);
 }
 
 /// What came about in a second, and in all.
 fn rates(m: &mut Markup, run: &RunReport) {
-    use Column::{Number, Words};
+    use ColumnAlign::{Number, Words};
     let columns = [("", Words), ("a second", Number), ("in all", Number), ("", Number)];
-    table(m, &columns, &say::rates(run));
+    table(m, &columns, &phrases::rates(run));
 }
 
 fn times(m: &mut Markup, run: &RunReport) {
-    use Column::{Number, Words};
+    use ColumnAlign::{Number, Words};
     let columns = [
         ("", Words),
         ("samples", Number),
@@ -62,22 +62,22 @@ fn times(m: &mut Markup, run: &RunReport) {
         ("max", Number),
     ];
     let failed = ("failures", &run.failed_time_us);
-    let named = say::times_of(run).into_iter().chain([failed]).filter(|(_, dist)| dist.count > 0);
+    let named = phrases::times_of(run).into_iter().chain([failed]).filter(|(_, dist)| dist.count > 0);
     let rows: Vec<_> = named
         .map(|(name, dist)| {
-            let times = say::percentiles(run, name, dist).into_iter().chain([time(dist.max)]);
+            let times = phrases::percentiles(run, name, dist).into_iter().chain([time(dist.max)]);
             [name.to_owned(), count(dist.count)].into_iter().chain(times).collect()
         })
         .collect();
     if !rows.is_empty() {
         table(m, &columns, &rows);
-        if let Some(short) = say::too_short(run, &rows) {
-            m.leaf("p", &short);
+        if let Some(short) = phrases::too_short_note(run, &rows) {
+            m.text_element("p", &short);
         }
         if run.pages.is_some() {
-            m.leaf_with("p", &[("class", "quiet")], say::PAGE_TIME_MEANS);
+            m.text_element_with("p", &[("class", "quiet")], phrases::PAGE_TIME_MEANS);
         }
-        m.leaf_with("p", &[("class", "quiet")], say::TIMES_MEAN);
+        m.text_element_with("p", &[("class", "quiet")], phrases::TIMES_MEAN);
     }
 }
 
@@ -85,13 +85,13 @@ fn failures(m: &mut Markup, run: &RunReport) {
     if run.errors.total() == 0 {
         return;
     }
-    m.leaf("h3", &format!("What failed: {}", say::failures(run)));
+    m.text_element("h3", &format!("What failed: {}", phrases::failures(run)));
     let named = run.errors.named().into_iter().filter(|(_, failed)| *failed > 0);
     let rows: Vec<_> = named
         .map(|(class, failed)| {
-            let words = words::error(class);
+            let words = wording::error(class);
             let part =
-                |pick: fn(&words::ErrorWords) -> &'static str| words.as_ref().map_or("", pick).to_owned();
+                |pick: fn(&wording::ErrorText) -> &'static str| words.as_ref().map_or("", pick).to_owned();
             vec![
                 count(failed),
                 format!("{} ({class})", part(|w| w.what)),
@@ -100,7 +100,7 @@ fn failures(m: &mut Markup, run: &RunReport) {
             ]
         })
         .collect();
-    use Column::{Number, Words};
+    use ColumnAlign::{Number, Words};
     table(
         m,
         &[("requests", Number), ("what", Words), ("usually because of", Words), ("what to do", Words)],
@@ -108,19 +108,19 @@ fn failures(m: &mut Markup, run: &RunReport) {
     );
 }
 
-fn by_name(m: &mut Markup, run: &RunReport) {
+fn write_requests_by_name(m: &mut Markup, run: &RunReport) {
     if run.requests_by_name.is_empty() {
         return;
     }
-    let rows: Vec<_> = say::requests_by_count(run)
+    let rows: Vec<_> = phrases::requests_by_count(run)
         .into_iter()
         .map(|(name, named)| {
             let dist = &named.response_time_us;
             vec![name.clone(), count(named.completed), count(named.failed), time(dist.p50), time(dist.p99)]
         })
         .collect();
-    use Column::{Code, Number};
-    m.leaf("h3", "By request");
+    use ColumnAlign::{Code, Number};
+    m.text_element("h3", "By request");
     table(
         m,
         &[("request", Code), ("good", Number), ("failed", Number), ("p50", Number), ("p99", Number)],
@@ -128,7 +128,7 @@ fn by_name(m: &mut Markup, run: &RunReport) {
     );
 }
 
-fn answers(m: &mut Markup, run: &RunReport) {
+fn write_responses(m: &mut Markup, run: &RunReport) {
     let total: u64 = run.status.values().sum();
     let statuses = run
         .status
@@ -147,8 +147,8 @@ fn answers(m: &mut Markup, run: &RunReport) {
         count(connections.peak),
         count(connections.quiet_closes)
     ));
-    items.extend(say::sent_besides(run));
-    items.extend(say::connect_peaks(run));
-    items.push(format!("network: {}", say::network(run)));
+    items.extend(phrases::extra_requests(run));
+    items.extend(phrases::connect_peaks(run));
+    items.push(format!("network: {}", phrases::network(run)));
     list(m, &items);
 }

@@ -1,15 +1,21 @@
 //! The same pages with and without their resources.
 
-use super::page::{Column, Page};
-use crate::say;
+use super::page::{ColumnAlign, TextPage};
+use crate::phrases;
 use webdyno_model::run::RunReport;
 
 /// Both loads side by side, and what that says; nothing when there was one alone.
-pub(super) fn whole(page: &mut Page, run: &RunReport) {
+pub(super) fn write_ablation(page: &mut TextPage, run: &RunReport) {
     let Some(ablation) = &run.ablation else { return };
-    page.heading(&say::ablation_headline(ablation));
-    let columns = [Column::Words, Column::Number, Column::Number, Column::Number, Column::Number];
-    page.table(&columns, &say::ablation_table(ablation));
-    page.para(&ablation.means);
-    page.para(say::ABLATION_MEANS);
+    page.heading(&phrases::ablation_headline(ablation));
+    let columns = [
+        ColumnAlign::Words,
+        ColumnAlign::Number,
+        ColumnAlign::Number,
+        ColumnAlign::Number,
+        ColumnAlign::Number,
+    ];
+    page.table(&columns, &phrases::ablation_table(ablation));
+    page.paragraph(&ablation.means);
+    page.paragraph(phrases::ABLATION_MEANS);
 }

@@ -1,7 +1,7 @@
 //! The small picture of how times are spread: 10 to 16 bars where the times allow it, between round times that lie about
 //! evenly on a logarithmic scale.
 
-use super::page::{Column, Page, bar};
+use super::page::{ColumnAlign, TextPage, bar};
 use crate::human::{percent_coarse, time_us};
 
 /// More bars than this are no longer a small picture.
@@ -20,7 +20,7 @@ const SCALES: [&[f64]; 5] = [
 ];
 
 /// The picture under its title; nothing when all times are alike.
-pub(super) fn draw(page: &mut Page, title: &str, cumulative: &[(u64, f64)]) {
+pub(super) fn write_histogram(page: &mut TextPage, title: &str, cumulative: &[(u64, f64)]) {
     let bars = bins(cumulative);
     let largest = bars.iter().map(|(_, share)| *share).fold(0.0, f64::max);
     if bars.len() < 2 || largest <= 0.0 {
@@ -31,11 +31,11 @@ pub(super) fn draw(page: &mut Page, title: &str, cumulative: &[(u64, f64)]) {
         vec![format!("up to {}", time_us(upper_us)), percent_coarse(share), bar(share / largest, BAR_COLUMNS)]
     };
     let rows: Vec<_> = bars.iter().map(row).collect();
-    page.table(&[Column::Number, Column::Number, Column::Words], &rows);
+    page.table(&[ColumnAlign::Number, ColumnAlign::Number, ColumnAlign::Words], &rows);
 }
 
 /// So many steps in each power of ten, evenly, with three digits.
-fn fine(steps: u32) -> Vec<f64> {
+fn fine_bounds(steps: u32) -> Vec<f64> {
     (0..steps).map(|step| (100.0 * 10f64.powf(f64::from(step) / f64::from(steps))).round() / 100.0).collect()
 }
 
@@ -45,7 +45,7 @@ fn bins(cumulative: &[(u64, f64)]) -> Vec<(f64, f64)> {
     let (Some(first), Some(last)) = (cumulative.first(), cumulative.last()) else {
         return vec![];
     };
-    let fine = [fine(96), fine(48)];
+    let fine = [fine_bounds(96), fine_bounds(48)];
     for scale in fine.iter().map(Vec::as_slice).chain(SCALES) {
         let bounds: Vec<f64> =
             (0..11).flat_map(|decade| scale.iter().map(move |step| step * 10f64.powi(decade))).collect();

@@ -10,48 +10,50 @@ mod pages;
 mod run;
 mod tune;
 
-use crate::{Paths, say};
-use page::Page;
+use crate::{ResultPaths, phrases};
+use page::TextPage;
 use webdyno_model::diagnosis::CHECK_SCHEMA;
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
 /// The session as text, with a final newline.
-pub fn text(view: &View, paths: &Paths) -> String {
-    let mut page = Page::default();
-    if let Some(end) = say::end(view).filter(|_| view.outcome != Outcome::Nothing) {
-        page.para(&format!("Note: {end}."));
+pub fn text(view: &View, paths: &ResultPaths) -> String {
+    let mut page = TextPage::default();
+    if let Some(end) = phrases::session_end_note(view).filter(|_| view.outcome != Outcome::Nothing) {
+        page.paragraph(&format!("Note: {end}."));
     }
-    if crate::may_have_changed(view) && view.end == SessionEnd::Torn {
-        page.para(say::MAY_BE_IN_FORCE);
+    if crate::may_have_changed_server(view) && view.end == SessionEnd::Torn {
+        page.paragraph(phrases::MAY_BE_IN_FORCE);
     }
     match &view.outcome {
-        Outcome::Run(run) => run::whole(&mut page, view, run),
-        Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => check::whole(&mut page, view, check),
-        Outcome::Diagnosis(diagnosis) => diagnosis::whole(&mut page, view, diagnosis),
-        Outcome::Tune(tune) => tune::whole(&mut page, view, tune, paths),
-        Outcome::Observation(seen) => observation::whole(&mut page, view, seen),
-        Outcome::Nothing => nothing(&mut page, view),
+        Outcome::Run(run) => run::write_run(&mut page, view, run),
+        Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => {
+            check::write_check(&mut page, view, check)
+        }
+        Outcome::Diagnosis(diagnosis) => diagnosis::write_diagnosis(&mut page, view, diagnosis),
+        Outcome::Tune(tune) => tune::write_tune(&mut page, view, tune, paths),
+        Outcome::Observation(seen) => observation::write_observation(&mut page, view, seen),
+        Outcome::Nothing => write_no_result(&mut page, view),
     }
     notes(&mut page, view);
-    closing(&mut page, view, paths);
+    write_closing(&mut page, view, paths);
     page.finish()
 }
 
-fn nothing(page: &mut Page, view: &View) {
+fn write_no_result(page: &mut TextPage, view: &View) {
     page.heading(&format!("webdyno {}: nothing to report", view.command));
     match &view.end {
-        SessionEnd::Done(_) => page.para("It ended before there was a result."),
-        SessionEnd::Failed(_, error) => page.para(&format!("It ended with an error: {error}.")),
+        SessionEnd::Done(_) => page.paragraph("It ended before there was a result."),
+        SessionEnd::Failed(_, error) => page.paragraph(&format!("It ended with an error: {error}.")),
         SessionEnd::Torn => {
-            page.para("The recording stops before there was a result: it was killed, or it still runs.");
+            page.paragraph("The recording stops before there was a result: it was killed, or it still runs.");
         }
     }
     for load in &view.loads {
-        page.item("-", &format!("{}: {}", say::purpose(load), say::run_headline(&load.report)));
+        page.item("-", &format!("{}: {}", phrases::purpose(load), phrases::run_headline(&load.report)));
     }
 }
 
-fn notes(page: &mut Page, view: &View) {
+fn notes(page: &mut TextPage, view: &View) {
     let warnings = view.service.iter().flat_map(|service| &service.warnings);
     let notes: Vec<_> = view.notes.iter().chain(warnings).collect();
     if notes.is_empty() {
@@ -63,7 +65,7 @@ fn notes(page: &mut Page, view: &View) {
     }
 }
 
-fn closing(page: &mut Page, view: &View, paths: &Paths) {
+fn write_closing(page: &mut TextPage, view: &View, paths: &ResultPaths) {
     let undo = paths.rollback.clone().or_else(|| crate::rollback(view));
     if paths.directory.is_none() && paths.html.is_none() && undo.is_none() {
         return;

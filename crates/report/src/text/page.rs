@@ -1,6 +1,6 @@
 //! A page of plain text, 80 columns wide: headings, wrapped paragraphs, tables, bars.
 
-use crate::plain::{clean, shortened, wrap};
+use crate::plain::{sanitize, shorten_middle, wrap};
 
 /// The width that every terminal has.
 pub(super) const COLUMNS: usize = 80;
@@ -13,20 +13,20 @@ const WORDS_MIN: usize = 8;
 
 /// Text that grows line by line.
 #[derive(Default)]
-pub(super) struct Page {
+pub(super) struct TextPage {
     out: String,
 }
 
 /// How a table's column is set.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Column {
+pub(super) enum ColumnAlign {
     /// Words: set left, wrapped when the line would be too long.
     Words,
     /// Numbers: set right, never wrapped.
     Number,
 }
 
-impl Page {
+impl TextPage {
     /// The finished text.
     pub(super) fn finish(self) -> String {
         self.out
@@ -37,7 +37,7 @@ impl Page {
         if !self.out.is_empty() {
             self.out.push('\n');
         }
-        for line in wrap_short(&clean(title), COLUMNS) {
+        for line in wrap_short(&sanitize(title), COLUMNS) {
             self.line(&line);
         }
     }
@@ -48,52 +48,52 @@ impl Page {
     }
 
     /// A wrapped paragraph under the heading.
-    pub(super) fn para(&mut self, text: &str) {
-        self.hanging("", text, INDENT);
+    pub(super) fn paragraph(&mut self, text: &str) {
+        self.hanging_paragraph("", text, INDENT);
     }
 
     /// A wrapped paragraph that is set further in.
-    pub(super) fn inner(&mut self, text: &str) {
-        self.hanging("", text, 3 * INDENT);
+    pub(super) fn indented_paragraph(&mut self, text: &str) {
+        self.hanging_paragraph("", text, 3 * INDENT);
     }
 
     /// `label text`, the following lines set under the text.
     pub(super) fn item(&mut self, label: &str, text: &str) {
-        self.hanging(label, text, INDENT);
+        self.hanging_paragraph(label, text, INDENT);
     }
 
-    /// As [`Page::item`], set further in.
-    pub(super) fn inner_item(&mut self, label: &str, text: &str) {
-        self.hanging(label, text, 3 * INDENT);
+    /// As [`TextPage::item`], set further in.
+    pub(super) fn indented_item(&mut self, label: &str, text: &str) {
+        self.hanging_paragraph(label, text, 3 * INDENT);
     }
 
     /// A command to copy: one line however long, so that it can be copied whole.
     pub(super) fn command(&mut self, command: &str) {
-        let line = format!("{}$ {}", " ".repeat(3 * INDENT), clean(command));
+        let line = format!("{}$ {}", " ".repeat(3 * INDENT), sanitize(command));
         self.line(&line);
     }
 
     /// A line as it is, for paths and diffs.
     pub(super) fn verbatim(&mut self, text: &str) {
-        let line = format!("{}{}", " ".repeat(INDENT), clean(text));
+        let line = format!("{}{}", " ".repeat(INDENT), sanitize(text));
         self.line(&line);
     }
 
     /// Rows of cells under each other. Words that do not fit into the page are wrapped within their column.
-    pub(super) fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
+    pub(super) fn table(&mut self, columns: &[ColumnAlign], rows: &[Vec<String>]) {
         self.table_with_commands(columns, rows, &[]);
     }
 
-    /// As [`Page::table`], each row followed by the command that shows the same by hand.
+    /// As [`TextPage::table`], each row followed by the command that shows the same by hand.
     pub(super) fn table_with_commands(
         &mut self,
-        columns: &[Column],
+        columns: &[ColumnAlign],
         rows: &[Vec<String>],
         commands: &[&str],
     ) {
-        let cleaned = |row: &Vec<String>| row.iter().map(|cell| clean(cell)).collect();
+        let cleaned = |row: &Vec<String>| row.iter().map(|cell| sanitize(cell)).collect();
         let rows: Vec<Vec<String>> = rows.iter().map(cleaned).collect();
-        let widths = widths(columns, &rows);
+        let widths = column_widths(columns, &rows);
         for (index, row) in rows.iter().enumerate() {
             self.row(columns, row, &widths);
             if let Some(command) = commands.get(index).filter(|command| !command.is_empty()) {
@@ -102,7 +102,7 @@ impl Page {
         }
     }
 
-    fn row(&mut self, columns: &[Column], row: &[String], widths: &[usize]) {
+    fn row(&mut self, columns: &[ColumnAlign], row: &[String], widths: &[usize]) {
         let cells: Vec<Vec<String>> =
             row.iter().zip(widths).map(|(cell, &width)| wrap_hard(cell, width)).collect();
         for index in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
@@ -115,16 +115,16 @@ impl Page {
                 let padding = " ".repeat(width.saturating_sub(text.chars().count()));
                 line.push_str(&" ".repeat(gap));
                 match column {
-                    Column::Words => line.extend([text, &padding]),
-                    Column::Number => line.extend([padding.as_str(), text]),
+                    ColumnAlign::Words => line.extend([text, &padding]),
+                    ColumnAlign::Number => line.extend([padding.as_str(), text]),
                 }
             }
             self.line(&line);
         }
     }
 
-    fn hanging(&mut self, label: &str, text: &str, indent: usize) {
-        let label = clean(label);
+    fn hanging_paragraph(&mut self, label: &str, text: &str, indent: usize) {
+        let label = sanitize(label);
         let hang = if label.is_empty() { indent } else { indent + label.chars().count() + 1 };
         // A label that takes most of the line stands alone above its text.
         let (first, hang) = if hang > COLUMNS / 2 {
@@ -137,7 +137,7 @@ impl Page {
         } else {
             (format!("{}{label} ", " ".repeat(indent)), hang)
         };
-        for (index, line) in wrap_short(&clean(text), COLUMNS - hang).iter().enumerate() {
+        for (index, line) in wrap_short(&sanitize(text), COLUMNS - hang).iter().enumerate() {
             let start = if index == 0 { first.clone() } else { " ".repeat(hang) };
             self.line(&(start + line));
         }
@@ -149,15 +149,15 @@ impl Page {
     }
 }
 
-fn widths(columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
+fn column_widths(columns: &[ColumnAlign], rows: &[Vec<String>]) -> Vec<usize> {
     let widest =
         |index: usize| rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count()).max();
     let mut widths: Vec<usize> = (0..columns.len()).map(|index| widest(index).unwrap_or(0)).collect();
     let gaps = INDENT + GAP * columns.len().saturating_sub(1);
     loop {
         let total = gaps + widths.iter().sum::<usize>();
-        let words =
-            (0..columns.len()).filter(|&index| columns[index] == Column::Words && widths[index] > WORDS_MIN);
+        let words = (0..columns.len())
+            .filter(|&index| columns[index] == ColumnAlign::Words && widths[index] > WORDS_MIN);
         match words.max_by_key(|&index| widths[index]) {
             Some(index) if total > COLUMNS => widths[index] -= 1,
             _ => return widths,
@@ -167,7 +167,7 @@ fn widths(columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
 
 /// As [`wrap`], with words longer than the width (URLs, paths) shortened in their middle.
 fn wrap_short(text: &str, width: usize) -> Vec<String> {
-    wrap(text, width).iter().map(|line| shortened(line, width)).collect()
+    wrap(text, width).iter().map(|line| shorten_middle(line, width)).collect()
 }
 
 /// As [`wrap`], and words longer than the width are broken too.
@@ -199,17 +199,17 @@ mod tests {
 
     #[test]
     fn what_a_server_sends_cannot_drive_the_terminal() {
-        let mut page = Page::default();
-        page.para("a\u{1b}[2Jb\nc\u{202e}d");
+        let mut page = TextPage::default();
+        page.paragraph("a\u{1b}[2Jb\nc\u{202e}d");
         page.command("x\r\u{7}y");
         assert_eq!(page.finish(), "  a\u{fffd}[2Jb c\u{fffd}d\n      $ x \u{fffd}y\n");
     }
 
     #[test]
     fn a_wide_table_wraps_words_and_no_numbers() {
-        let mut page = Page::default();
+        let mut page = TextPage::default();
         let row = vec!["a very long name ".repeat(6), "1,234,567/s".into(), "x".repeat(30)];
-        page.table(&[Column::Words, Column::Number, Column::Words], &[row]);
+        page.table(&[ColumnAlign::Words, ColumnAlign::Number, ColumnAlign::Words], &[row]);
         let text = page.finish();
         assert!(text.contains("1,234,567/s"), "{text}");
         assert_eq!((text.matches("very").count(), text.matches('x').count()), (6, 30), "{text}");
@@ -220,7 +220,7 @@ mod tests {
         // Invariant: wrapping loses no word, and no line with a break in it is longer than the page.
         #[test]
         fn wrapping_keeps_all_words(text in "([a-z]{1,30} ){0,40}", label in "[a-z]{0,60}") {
-            let mut page = Page::default();
+            let mut page = TextPage::default();
             page.item(&label, &text);
             let out = page.finish();
             prop_assert!(out.lines().all(|line| line.chars().count() <= COLUMNS), "{}", out);

@@ -1,9 +1,9 @@
 //! Pages and visitors: how pages went by name, what visitors did, and the waterfalls of two pages.
 
-use super::page::{Column, Page};
+use super::page::{ColumnAlign, TextPage};
 use crate::human::{bytes, count, plural, rate_or_unknown, time, time_us};
-use crate::plain::{clean, shortened};
-use crate::say::{self, Rest};
+use crate::phrases::{self, RemainingParts};
+use crate::plain::{sanitize, shorten_middle};
 use webdyno_model::page::{FetchedBy, PageTrace, PartTrace};
 use webdyno_model::run::RunReport;
 
@@ -28,8 +28,8 @@ const ASKED: char = '\u{2592}';
 const RECEIVING: char = '\u{2588}';
 
 /// Pages by name, when there are several.
-pub(super) fn by_name(page: &mut Page, run: &RunReport) {
-    let named = say::pages_by_count(run);
+pub(super) fn write_pages_by_name(page: &mut TextPage, run: &RunReport) {
+    let named = phrases::pages_by_count(run);
     if named.len() < 2 {
         return;
     }
@@ -37,7 +37,7 @@ pub(super) fn by_name(page: &mut Page, run: &RunReport) {
     let mut rows = vec![["page", "whole", "failed", "a second", "p50", "p99"].map(str::to_owned).to_vec()];
     for (name, figures) in named.iter().take(NAMES_MAX) {
         rows.push(vec![
-            shortened(name, NAME_COLUMNS),
+            shorten_middle(name, NAME_COLUMNS),
             count(figures.completed),
             count(figures.failed),
             rate_or_unknown(figures.rate),
@@ -45,37 +45,40 @@ pub(super) fn by_name(page: &mut Page, run: &RunReport) {
             time(figures.time_us.p99),
         ]);
     }
-    page.table(&[Column::Words].into_iter().chain([Column::Number; 5]).collect::<Vec<_>>(), &rows);
+    page.table(&[ColumnAlign::Words].into_iter().chain([ColumnAlign::Number; 5]).collect::<Vec<_>>(), &rows);
     if named.len() > NAMES_MAX {
-        page.para(&format!("and {} more in the JSON", count((named.len() - NAMES_MAX) as u64)));
+        page.paragraph(&format!("and {} more in the JSON", count((named.len() - NAMES_MAX) as u64)));
     }
 }
 
 /// What visitors did, and what they looked for in vain.
-pub(super) fn visitors(page: &mut Page, run: &RunReport) {
-    let (told, missed) = (say::sessions(run), say::captures_missed(run));
+pub(super) fn visitors(page: &mut TextPage, run: &RunReport) {
+    let (told, missed) = (phrases::sessions(run), phrases::missed_captures(run));
     if told.is_empty() {
         return;
     }
     page.heading("What the visitors did");
-    told.iter().for_each(|line| page.para(&format!("{line}.")));
+    told.iter().for_each(|line| page.paragraph(&format!("{line}.")));
     for line in missed.iter().take(NAMES_MAX) {
         page.item("-", line);
     }
     if !missed.is_empty() {
-        page.inner_item("Usually:", say::CAPTURES_USUALLY);
-        page.inner_item("To do:", say::CAPTURES_ADVICE);
+        page.indented_item("Usually:", phrases::CAPTURES_USUALLY);
+        page.indented_item("To do:", phrases::CAPTURES_ADVICE);
     }
 }
 
 /// How the two pages went of which the report has the parts.
-pub(super) fn waterfalls(page: &mut Page, run: &RunReport) {
+pub(super) fn write_waterfalls(page: &mut TextPage, run: &RunReport) {
     let Some(pages) = &run.pages else { return };
-    let shown = say::traces(pages);
+    let shown = phrases::traces(pages);
     for (title, trace) in &shown {
-        let summary = say::trace_summary(trace);
-        page.heading(&format!("{title}: {}, {summary}", shortened(&clean(&trace.name), NAME_COLUMNS)));
-        waterfall(page, trace);
+        let summary = phrases::trace_summary(trace);
+        page.heading(&format!(
+            "{title}: {}, {summary}",
+            shorten_middle(&sanitize(&trace.name), NAME_COLUMNS)
+        ));
+        write_waterfall(page, trace);
     }
     if !shown.is_empty() {
         page.gap();
@@ -91,10 +94,10 @@ pub(super) fn waterfalls(page: &mut Page, run: &RunReport) {
     }
 }
 
-fn waterfall(page: &mut Page, trace: &PageTrace) {
+fn write_waterfall(page: &mut TextPage, trace: &PageTrace) {
     let ends = trace.parts.iter().map(|part| part.ended_us);
     let scale_us = ends.chain([trace.time_us]).max().unwrap_or(0).max(1);
-    let (parts, rest) = say::parts_shown(trace, PARTS_MAX);
+    let (parts, rest) = phrases::parts_shown(trace, PARTS_MAX);
     for part in parts {
         let size = match (&part.failure, part.by) {
             (Some(_), _) => "FAILED".into(),
@@ -103,14 +106,14 @@ fn waterfall(page: &mut Page, trace: &PageTrace) {
         };
         page.verbatim(&line(&part.name, &bar(part, scale_us), part.ended_us, &size));
     }
-    if let Some(Rest { count: number, known_us, ended_us, bytes: amount }) = rest {
+    if let Some(RemainingParts { count: number, known_us, ended_us, bytes: amount }) = rest {
         let cells: String = cells(known_us, ended_us, scale_us, |_| '-');
         let name = format!("({} more)", count(number as u64));
         page.verbatim(&line(&name, &cells, ended_us, &bytes(amount as f64)));
     }
     let failed: Vec<&PartTrace> = trace.parts.iter().filter(|part| part.failure.is_some()).collect();
     for part in failed.iter().take(FAILED_MAX) {
-        page.item("-", &format!("{}: {}", part.name, say::part_failure(part)));
+        page.item("-", &format!("{}: {}", part.name, phrases::part_failure(part)));
     }
     if failed.len() > FAILED_MAX {
         page.item("-", &format!("and {} more", plural((failed.len() - FAILED_MAX) as u64, "failed part")));
@@ -119,9 +122,9 @@ fn waterfall(page: &mut Page, trace: &PageTrace) {
 
 /// One line of a waterfall, never wider than the page.
 fn line(name: &str, bar: &str, ended_us: u64, size: &str) -> String {
-    let name = shortened(&clean(name), PART_COLUMNS);
-    let ended = shortened(&time_us(ended_us as f64), TIME_COLUMNS);
-    let size = shortened(size, SIZE_COLUMNS);
+    let name = shorten_middle(&sanitize(name), PART_COLUMNS);
+    let ended = shorten_middle(&time_us(ended_us as f64), TIME_COLUMNS);
+    let size = shorten_middle(size, SIZE_COLUMNS);
     format!("{name:PART_COLUMNS$} {bar:BAR_COLUMNS$} {ended:>TIME_COLUMNS$} {size:>SIZE_COLUMNS$}")
 }
 

@@ -1,10 +1,10 @@
 //! A tuning session for somebody who never tuned a server: what was wrong, what was changed, what it brought, what
 //! limits now, and how to undo it. A plan says first that nothing was changed.
 
-use super::page::{Column, Page};
+use super::page::{ColumnAlign, TextPage};
 use super::{diagnosis, run};
 use crate::human::{rate_or_unknown, time};
-use crate::{Paths, say, words};
+use crate::{ResultPaths, phrases, wording};
 use webdyno_model::tune::{Round, TuneReport, TuneState};
 use webdyno_session::view::View;
 
@@ -12,16 +12,16 @@ use webdyno_session::view::View;
 const DIFF_LINES_MAX: usize = 200;
 
 /// The whole tuning session.
-pub(super) fn whole(page: &mut Page, view: &View, tune: &TuneReport, paths: &Paths) {
-    page.heading(&format!("{}: {}", name(view), say::tune_headline(tune)));
+pub(super) fn write_tune(page: &mut TextPage, view: &View, tune: &TuneReport, paths: &ResultPaths) {
+    page.heading(&format!("{}: {}", name(view), phrases::tune_headline(tune)));
     invalid(page, tune);
     match tune.state {
         TuneState::Planned => planned(page, tune, paths),
         TuneState::Applied => applied(page, tune),
         TuneState::Reverted => reverted(page, tune),
     }
-    if let Some(others) = say::live_traffic(tune.live_traffic.as_ref()) {
-        page.para(&others);
+    if let Some(others) = phrases::live_traffic(tune.live_traffic.as_ref()) {
+        page.paragraph(&others);
     }
     rounds(page, tune);
     limit(page, tune);
@@ -32,13 +32,13 @@ fn name(view: &View) -> &'static str {
     if view.command == "quickstart" { "Quickstart" } else { "Tuning" }
 }
 
-fn invalid(page: &mut Page, tune: &TuneReport) {
+fn invalid(page: &mut TextPage, tune: &TuneReport) {
     for (which, run) in [("before", &tune.baseline), ("after", &tune.best)] {
         if !run.client.valid {
-            page.para(&format!("The measurement {which}: {}.", say::generator(run)));
+            page.paragraph(&format!("The measurement {which}: {}.", phrases::generator(run)));
         }
-        if let Some(brake) = say::brake(run) {
-            page.para(&format!("The measurement {which}: {brake}."));
+        if let Some(brake) = phrases::brake(run) {
+            page.paragraph(&format!("The measurement {which}: {brake}."));
         }
         if tune.baseline == tune.best {
             break;
@@ -46,45 +46,45 @@ fn invalid(page: &mut Page, tune: &TuneReport) {
     }
 }
 
-fn planned(page: &mut Page, tune: &TuneReport, paths: &Paths) {
-    page.para("Nothing was written on the server: this is what would be done.");
+fn planned(page: &mut TextPage, tune: &TuneReport, paths: &ResultPaths) {
+    page.paragraph("Nothing was written on the server: this is what would be done.");
     measured(page, tune);
     for round in &tune.rounds {
         page.heading("What is wrong");
-        page.para(&format!("{} ({})", round.summary, round.finding));
+        page.paragraph(&format!("{} ({})", round.summary, round.finding));
         page.heading("What would be changed");
-        changes(page, round, say::will_take_effect(round));
+        write_changes(page, round, phrases::will_apply_text(round));
         match &round.predicted {
-            Some(predicted) => page.para(&format!("Expected: {}", say::predicted(predicted))),
-            None => page.para("Expected: how much it brings is unknown"),
+            Some(predicted) => page.paragraph(&format!("Expected: {}", phrases::predicted(predicted))),
+            None => page.paragraph("Expected: how much it brings is unknown"),
         }
         if let Some(risk) = &round.risk {
-            page.para(&format!("Risk: {risk}"));
+            page.paragraph(&format!("Risk: {risk}"));
         }
         diff(page, &round.diff);
         page.heading("To do it");
-        if say::is_proposal(round) {
-            say::owners(round).iter().for_each(|owner| page.para(owner));
+        if phrases::is_proposal(round) {
+            phrases::owners(round).iter().for_each(|owner| page.paragraph(owner));
             continue;
         }
         match &paths.apply {
             Some(command) => page.command(command),
-            None => page.para("Give the same command again with --apply."),
+            None => page.paragraph("Give the same command again with --apply."),
         }
-        page.para("Each change is tested first, measured after, and put back when it does not help.");
+        page.paragraph("Each change is tested first, measured after, and put back when it does not help.");
     }
 }
 
 /// The server as it is.
-fn measured(page: &mut Page, tune: &TuneReport) {
+fn measured(page: &mut TextPage, tune: &TuneReport) {
     let run = &tune.baseline;
-    page.para(&format!("Today: {}.", say::run_headline(run)));
+    page.paragraph(&format!("Today: {}.", phrases::run_headline(run)));
     if run.response_time_us.count > 0 {
-        page.para(&format!("{}.", say::within("answers", &run.response_time_us)));
+        page.paragraph(&format!("{}.", phrases::percentile_phrase("answers", &run.response_time_us)));
     }
 }
 
-fn diff(page: &mut Page, diff: &str) {
+fn diff(page: &mut TextPage, diff: &str) {
     if diff.is_empty() {
         return;
     }
@@ -94,11 +94,14 @@ fn diff(page: &mut Page, diff: &str) {
     }
     let more = diff.lines().count().saturating_sub(DIFF_LINES_MAX);
     if more > 0 {
-        page.para(&format!("and {} more, in the HTML report", crate::human::plural(more as u64, "line")));
+        page.paragraph(&format!(
+            "and {} more, in the HTML report",
+            crate::human::plural(more as u64, "line")
+        ));
     }
 }
 
-fn applied(page: &mut Page, tune: &TuneReport) {
+fn applied(page: &mut TextPage, tune: &TuneReport) {
     let kept: Vec<_> = tune.rounds.iter().filter(|round| round.kept).collect();
     page.heading("What was wrong");
     for round in &kept {
@@ -106,61 +109,61 @@ fn applied(page: &mut Page, tune: &TuneReport) {
     }
     page.heading("What was changed");
     for round in &kept {
-        changes(page, round, &say::took_effect(round));
+        write_changes(page, round, &phrases::applied_text(round));
     }
     page.heading("What it brought");
-    page.para(&say::gain(tune));
-    before_and_after(page, tune);
-    page.para(&say::goal(tune));
+    page.paragraph(&phrases::gain_text(tune));
+    write_comparison(page, tune);
+    page.paragraph(&phrases::goal(tune));
     proposals(page, tune);
 }
 
 /// What is left to those whose files it would change, with its diff.
-fn proposals(page: &mut Page, tune: &TuneReport) {
-    for round in tune.rounds.iter().filter(|round| say::is_proposal(round)) {
+fn proposals(page: &mut TextPage, tune: &TuneReport) {
+    for round in tune.rounds.iter().filter(|round| phrases::is_proposal(round)) {
         page.heading("What is proposed");
-        page.para(&format!("{} ({})", round.summary, round.finding));
-        changes(page, round, say::will_take_effect(round));
-        say::owners(round).iter().for_each(|owner| page.para(owner));
+        page.paragraph(&format!("{} ({})", round.summary, round.finding));
+        write_changes(page, round, phrases::will_apply_text(round));
+        phrases::owners(round).iter().for_each(|owner| page.paragraph(owner));
         diff(page, &round.diff);
     }
 }
 
-fn reverted(page: &mut Page, tune: &TuneReport) {
-    page.para(say::reverted(tune));
-    let tried: Vec<_> = tune.rounds.iter().filter(|round| !say::is_proposal(round)).collect();
+fn reverted(page: &mut TextPage, tune: &TuneReport) {
+    page.paragraph(phrases::reverted(tune));
+    let tried: Vec<_> = tune.rounds.iter().filter(|round| !phrases::is_proposal(round)).collect();
     if !tried.is_empty() {
         page.heading("What was tried");
     }
     for round in tried {
         page.item(&format!("Round {}:", round.n), &format!("{} ({})", round.summary, round.finding));
-        changes(page, round, &say::took_effect(round));
-        if let Some(brake) = say::round_brake(round) {
-            page.inner(&brake);
+        write_changes(page, round, &phrases::applied_text(round));
+        if let Some(brake) = phrases::guard_stop_text(round) {
+            page.indented_paragraph(&brake);
         }
     }
     page.heading("What was measured");
     measured(page, tune);
-    page.para(&say::goal(tune));
+    page.paragraph(&phrases::goal(tune));
     proposals(page, tune);
 }
 
 /// Old and new value of each setting, the files that hold them, and how they take effect.
-fn changes(page: &mut Page, round: &Round, how: &str) {
+fn write_changes(page: &mut TextPage, round: &Round, how: &str) {
     for change in &round.changes {
-        page.item("-", &format!("{} {}", change.setting.target.name(), say::change(change)));
+        page.item("-", &format!("{} {}", change.setting.target.name(), phrases::change(change)));
     }
     if round.changes.is_empty() {
-        page.para("nothing that could be written: only a person can do it");
+        page.paragraph("nothing that could be written: only a person can do it");
         return;
     }
-    for file in say::files(round) {
-        page.inner(&format!("in {file}"));
+    for file in phrases::files(round) {
+        page.indented_paragraph(&format!("in {file}"));
     }
-    page.inner(how);
+    page.indented_paragraph(how);
 }
 
-fn before_and_after(page: &mut Page, tune: &TuneReport) {
+fn write_comparison(page: &mut TextPage, tune: &TuneReport) {
     let (before, after) = (&tune.baseline, &tune.best);
     let row = |name: &str, before: String, after: String| vec![name.to_owned(), before, after];
     let rows = vec![
@@ -170,7 +173,7 @@ fn before_and_after(page: &mut Page, tune: &TuneReport) {
         row("half answered within", time(before.response_time_us.p50), time(after.response_time_us.p50)),
         row("99% answered within", time(before.response_time_us.p99), time(after.response_time_us.p99)),
     ];
-    page.table(&[Column::Words, Column::Number, Column::Number], &rows);
+    page.table(&[ColumnAlign::Words, ColumnAlign::Number, ColumnAlign::Number], &rows);
 }
 
 fn failed(run: &webdyno_model::run::RunReport) -> String {
@@ -178,14 +181,14 @@ fn failed(run: &webdyno_model::run::RunReport) -> String {
 }
 
 /// One line a round.
-fn rounds(page: &mut Page, tune: &TuneReport) {
+fn rounds(page: &mut TextPage, tune: &TuneReport) {
     if tune.rounds.is_empty() || tune.state == TuneState::Planned {
         return;
     }
     page.heading("Round by round (good answers a second)");
     let mut rows = vec![];
     for round in &tune.rounds {
-        let first = round.changes.first().map(say::change).unwrap_or_else(|| round.finding.clone());
+        let first = round.changes.first().map(phrases::change).unwrap_or_else(|| round.finding.clone());
         let others = round.changes.len().saturating_sub(1);
         let what = if others > 0 { format!("{first} (+{others})") } else { first };
         rows.push(vec![
@@ -196,28 +199,37 @@ fn rounds(page: &mut Page, tune: &TuneReport) {
                 || crate::human::UNKNOWN.into(),
                 |ratio| crate::human::times(ratio).replace(" times", "x"),
             ),
-            say::round_outcome(tune, round),
+            phrases::round_outcome(tune, round),
         ]);
     }
-    page.table(&[Column::Number, Column::Words, Column::Number, Column::Number, Column::Words], &rows);
+    page.table(
+        &[
+            ColumnAlign::Number,
+            ColumnAlign::Words,
+            ColumnAlign::Number,
+            ColumnAlign::Number,
+            ColumnAlign::Words,
+        ],
+        &rows,
+    );
 }
 
 /// What limits now, and what that means.
-fn limit(page: &mut Page, tune: &TuneReport) {
+fn limit(page: &mut TextPage, tune: &TuneReport) {
     // A plan has said already what is wrong today.
-    if say::plan_is_for(tune, tune.limit.as_deref()) {
+    if phrases::plans_for_limit(tune, tune.limit.as_deref()) {
         return;
     }
     page.heading("What limits now");
     let Some(id) = &tune.limit else {
-        page.para("unknown: the session ended before that was measured");
+        page.paragraph("unknown: the session ended before that was measured");
         return;
     };
     match &tune.limit_summary {
-        Some(summary) => page.para(&format!("{summary} ({id})")),
-        None => page.para(id),
+        Some(summary) => page.paragraph(&format!("{summary} ({id})")),
+        None => page.paragraph(id),
     }
-    page.para(&words::limit_meaning(id));
+    page.paragraph(&wording::limit_meaning(id));
     if tune.best.errors.total() > 0 && tune.state != TuneState::Planned {
         run::failures(page, &tune.best);
     }

@@ -14,7 +14,7 @@ use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::Workload;
 use webdyno_model::workload::stage::{Shape, Stage};
 use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec, Visits};
-use webdyno_report::{Form, csv as seconds_as_csv, hdr, junit};
+use webdyno_report::{HdrFormat, csv as seconds_as_csv, hdr, junit};
 use webdyno_session::recording::{LoadRecord, Recording};
 use webdyno_session::view::{Outcome, View};
 
@@ -170,7 +170,7 @@ const DISTRIBUTION: &str = "       Value     Percentile TotalCount 1/(1-Percenti
 fn percentiles_are_as_other_tools_print_them() {
     // Times that begin a bucket: others would be told as the end of theirs.
     let recording = recording(vec![load(1, sample::workload(), vec![second(1, &[25, 50, 75])])]);
-    let text = hdr(&recording, &View::of(&recording).unwrap(), Form::Percentiles).unwrap();
+    let text = hdr(&recording, &View::of(&recording).unwrap(), HdrFormat::Percentiles).unwrap();
     let (head, distribution) = text.split_once('\n').unwrap();
     assert!(head.starts_with("#[Response times of load 1 in milliseconds, 3 requests"), "{head}");
     let thousandth = |line: &str| {
@@ -193,7 +193,7 @@ fn the_log_is_read_by_its_own_reader() {
     let recording = two_loads();
     let view = View::of(&recording).unwrap();
     assert_eq!(view.reported_load, Some(1));
-    let text = hdr(&recording, &view, Form::Log).unwrap();
+    let text = hdr(&recording, &view, HdrFormat::Log).unwrap();
     let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut base_s = None;
     for entry in IntervalLogIterator::new(text.as_bytes()) {

@@ -2,11 +2,11 @@
 
 use crate::sample;
 use webdyno_model::page::{PageTrace, TraceKind};
-use webdyno_report::{Paths, ascii, html, text};
+use webdyno_report::{ResultPaths, ascii, html, text};
 use webdyno_session::view::{Outcome, View};
 
 fn plain(view: &View) -> String {
-    text(view, &Paths::default())
+    text(view, &ResultPaths::default())
 }
 
 /// What stands between two headings.

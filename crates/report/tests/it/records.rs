@@ -4,7 +4,7 @@ use crate::sample;
 use crate::sample::tuned::{attempt, changed, journal};
 use webdyno_model::change::JournalPlace;
 use webdyno_model::tune::TuneState;
-use webdyno_report::{Paths, record, rollback, text};
+use webdyno_report::{ResultPaths, record, rollback, text};
 use webdyno_session::recording::Reverted;
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
@@ -139,7 +139,7 @@ fn what_may_be_in_force_is_never_said_to_be_undone() {
 
 #[test]
 fn the_text_ends_with_where_it_is() {
-    let paths = Paths { record: Some("runs/1/change-record.md".into()), ..Paths::default() };
+    let paths = ResultPaths { record: Some("runs/1/change-record.md".into()), ..ResultPaths::default() };
     let text = text(&sample::tune_kept(), &paths);
     assert!(text.contains("Change record:      runs/1/change-record.md\n  Undo the changes:"), "{text}");
 }
@@ -203,7 +203,7 @@ fn the_way_back_leads_to_the_journal() {
         let view = View { journal: place, ..sample::tune_kept() };
         assert_eq!(rollback(&view).as_deref(), Some(expected));
         assert!(of(&view).contains(&format!("\n{expected}\n")));
-        assert!(text(&view, &Paths::default()).contains(&format!("Undo the changes:   {expected}\n")));
+        assert!(text(&view, &ResultPaths::default()).contains(&format!("Undo the changes:   {expected}\n")));
     }
     let put_back = changed(sample::tune_kept(), |tune| tune.state = TuneState::Reverted);
     for nothing in [sample::tune_planned(), sample::tune_applied(), put_back] {

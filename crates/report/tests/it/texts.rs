@@ -2,11 +2,11 @@
 
 use crate::sample;
 use webdyno_model::live_traffic::LiveTraffic;
-use webdyno_report::{Paths, text};
+use webdyno_report::{ResultPaths, text};
 use webdyno_session::view::{Outcome, View};
 
 fn plain(view: &View) -> String {
-    text(view, &Paths::default())
+    text(view, &ResultPaths::default())
 }
 
 /// The sections above a heading.
@@ -305,11 +305,11 @@ fn a_limit_that_is_not_known() {
 
 #[test]
 fn a_tuned_server() {
-    let paths = Paths {
+    let paths = ResultPaths {
         directory: Some("webdyno-runs/20261121-202600-tune".into()),
         html: Some("webdyno-runs/20261121-202600-tune/report.html".into()),
         rollback: Some("webdyno rollback --server ssh://w1".into()),
-        ..Paths::default()
+        ..ResultPaths::default()
     };
     insta::assert_snapshot!(text(&sample::tune_applied(), &paths), @"
     Quickstart: 750 -> 2,190 good answers a second, 2.9 times as many
@@ -367,7 +367,7 @@ fn a_tuned_server() {
 #[test]
 fn a_plan() {
     let apply = "webdyno tune http://127.0.0.1:8080/ --server local --goal max --apply";
-    let paths = Paths { apply: Some(apply.into()), ..Paths::default() };
+    let paths = ResultPaths { apply: Some(apply.into()), ..ResultPaths::default() };
     insta::assert_snapshot!(text(&sample::tune_planned(), &paths), @"
     Tuning: there is a plan; nothing was changed
       Nothing was written on the server: this is what would be done.

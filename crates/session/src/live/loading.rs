@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use webdyno_analysis::measurement::warmup;
 use webdyno_analysis::measurement::warmup::settled;
-use webdyno_analysis::run_report::slo_abort::{LostObjective, SloAbort};
+use webdyno_analysis::run_report::slo_abort::{MissedObjective, SloAbort};
 use webdyno_load::{Control, Prepared};
 use webdyno_model::event::EventBody;
 use webdyno_model::harm_guard::HarmGuardTrip;
@@ -63,7 +63,7 @@ struct SecondChecks<'a> {
 }
 
 /// What is noted of a load that ends as an objective is lost.
-fn slo_abort_note(lost: &LostObjective) -> String {
+fn slo_abort_note(lost: &MissedObjective) -> String {
     format!(
         "the load ended before its time: {} cannot be met any more, whatever follows: {} (--no-early-stop goes on all the same)",
         lost.slo, lost.why

@@ -146,7 +146,7 @@ impl TuningTarget for LiveTarget<'_> {
     }
 
     fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
-        self.session.stop_loss = Some(StopLoss::against(best));
+        self.session.stop_loss = Some(StopLoss::new(best));
         let measured = self.measure(Purpose::Verify);
         self.session.stop_loss = None;
         measured

@@ -51,7 +51,7 @@ pub fn live_traffic_note(traffic: Option<&LiveTraffic>, must_know: bool) -> Opti
 /// Why the load that verified a change was ended, if the stop-loss did that.
 pub fn stop_loss_reason(best: &Measurement, after: &Measurement) -> Option<String> {
     let end = after.end.as_ref().filter(|end| end.reason == EndReason::StopLoss)?;
-    let why = StopLoss::against(best).check(&after.intervals)?;
+    let why = StopLoss::new(best).check(&after.intervals)?;
     Some(format!("the load after the change was ended after {:.0} s: {why}", end.elapsed_us as f64 / 1e6))
 }
 

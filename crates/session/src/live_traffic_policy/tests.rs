@@ -189,7 +189,7 @@ impl TuningTarget for ScriptedTarget {
     }
 
     fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
-        self.load(Purpose::Verify, Some(&StopLoss::against(best)))
+        self.load(Purpose::Verify, Some(&StopLoss::new(best)))
     }
 
     fn has_live_traffic(&self) -> bool {

@@ -329,7 +329,7 @@ impl Recording {
         let ends = ends.map(|(first, last)| (first.0, last.0 + READING_US_MAX));
         let watched = self.watches.last().copied().or(ends).filter(|_| self.loads.is_empty());
         let watched = watched.map(|window| self.passive_measurement(window));
-        live_traffic::together(
+        live_traffic::merged(
             loads.chain(watched).filter_map(|measurement| live_traffic::live_traffic(&measurement)),
         )
     }

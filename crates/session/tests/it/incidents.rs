@@ -1,7 +1,7 @@
 //! Incidents and levels are told by metrics that there are: a name that no collector gives would never speak.
 
 use webdyno_analysis::diagnosis::incidents;
-use webdyno_analysis::run_report::levels;
+use webdyno_analysis::run_report::host_levels;
 use webdyno_host::collectors;
 
 fn is_read(name: &str) -> bool {
@@ -21,7 +21,7 @@ fn every_incident_and_level_follows_from_metrics_that_are_read() {
             assert!(is_read(whole), "{whole}");
         }
     }
-    for name in levels::MAIN.iter().flat_map(levels::Level::metrics) {
+    for name in host_levels::MAIN.iter().flat_map(host_levels::HostLevel::metrics) {
         assert!(is_read(&name), "{name}");
     }
 }

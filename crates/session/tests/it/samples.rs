@@ -41,7 +41,8 @@ fn answer(measurement: &Measurement) -> (String, f64) {
 
 /// What a counter rose by in a second.
 fn rate(series: &SeriesSet<'_>, name: &str) -> f64 {
-    let (rise, seconds) = series.rise(name).unwrap_or_else(|| panic!("{name} is not there, or was set back"));
+    let (rise, seconds) =
+        series.increase(name).unwrap_or_else(|| panic!("{name} is not there, or was set back"));
     rise / seconds
 }
 

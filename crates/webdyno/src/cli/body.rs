@@ -1,6 +1,6 @@
 //! The flags of what a request carries, and the body that they come to.
 
-use super::Parsed;
+use super::ParseResult;
 use clap::Args;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -24,25 +24,25 @@ pub struct BodyArgs {
     pub body_file: Option<PathBuf>,
     /// A field of a form, as NAME=VALUE or NAME=@FILE, the latter with ;type=TYPE behind it or not (repeatable)
     #[arg(short = 'F', long, value_name = "FIELD", value_parser = field)]
-    pub form: Vec<Field>,
+    pub form: Vec<FormField>,
 }
 
 /// A field of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct FormField {
     name: String,
-    value: Value,
+    value: FieldValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Value {
+enum FieldValue {
     Text(String),
     File { path: PathBuf, content_type: Option<String> },
 }
 
 /// A body, and the header that belongs to it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Payload {
+pub struct RequestBody {
     /// Empty for none.
     pub body: Body,
     /// `Content-Type`, where neither the user said it nor it goes without saying.
@@ -57,33 +57,36 @@ impl BodyArgs {
 
     /// Reads files and puts the body together. A usage error for a file that cannot be read, for a body that is too
     /// large, and for a `Content-Type` of the user's that a form with files cannot have.
-    pub fn read(&self, headers: &[(String, String)]) -> Result<Payload> {
+    pub fn read(&self, headers: &[(String, String)]) -> Result<RequestBody> {
         if self.form.is_empty() {
             let bytes = match &self.body_file {
                 Some(path) => read(path, "the body")?,
                 None => self.body.as_deref().unwrap_or_default().into(),
             };
-            return Ok(Payload { body: fitting(bytes)?.into(), content_type: None });
+            return Ok(RequestBody { body: check_size(bytes)?.into(), content_type: None });
         }
         let given = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-        let with_files = self.form.iter().any(|field| matches!(field.value, Value::File { .. }));
+        let with_files = self.form.iter().any(|field| matches!(field.value, FieldValue::File { .. }));
         if let (Some((_, value)), true) = (given, with_files) {
             return Err(UserError::usage(format!(
                 "Content-Type says `{value}`, and a form with files needs its own, which names the boundary"
             ))
             .hint("leave the header out"));
         }
-        let parts: Vec<Part> = self.form.iter().map(Field::part).collect::<Result<_>>()?;
+        let parts: Vec<Part> = self.form.iter().map(FormField::part).collect::<Result<_>>()?;
         let (bytes, content_type) = forms::encode(&parts);
-        Ok(Payload { body: fitting(bytes)?.into(), content_type: given.is_none().then_some(content_type) })
+        Ok(RequestBody {
+            body: check_size(bytes)?.into(),
+            content_type: given.is_none().then_some(content_type),
+        })
     }
 }
 
-impl Field {
+impl FormField {
     fn part(&self) -> Result<Part> {
         let (bytes, file) = match &self.value {
-            Value::Text(text) => (text.clone().into_bytes(), None),
-            Value::File { path, content_type } => {
+            FieldValue::Text(text) => (text.clone().into_bytes(), None),
+            FieldValue::File { path, content_type } => {
                 let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
                 (
                     read(path, &format!("field {} of the form from", self.name))?,
@@ -115,7 +118,7 @@ fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
     }
 }
 
-fn fitting(bytes: Vec<u8>) -> Result<Vec<u8>> {
+fn check_size(bytes: Vec<u8>) -> Result<Vec<u8>> {
     let length = bytes.len() as u64;
     if length <= BODY_BYTES_MAX {
         return Ok(bytes);
@@ -124,11 +127,11 @@ fn fitting(bytes: Vec<u8>) -> Result<Vec<u8>> {
     Err(told.hint("send a smaller body"))
 }
 
-fn field(text: &str) -> Parsed<Field> {
+fn field(text: &str) -> ParseResult<FormField> {
     let wrong = || "write NAME=VALUE, or NAME=@FILE for a file".to_owned();
     let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     let value = match value.strip_prefix('@') {
-        None => Value::Text(value.into()),
+        None => FieldValue::Text(value.into()),
         Some("") => return Err(wrong()),
         Some(file) => {
             let (path, content_type) = match file.rsplit_once(";type=") {
@@ -138,10 +141,10 @@ fn field(text: &str) -> Parsed<Field> {
             if content_type.as_deref().is_some_and(|kind| !forms::is_media_type(kind)) {
                 return Err("the type of a file is written as text/plain".into());
             }
-            Value::File { path: path.into(), content_type }
+            FieldValue::File { path: path.into(), content_type }
         }
     };
-    Ok(Field { name: name.into(), value })
+    Ok(FormField { name: name.into(), value })
 }
 
 #[cfg(test)]
@@ -152,16 +155,16 @@ mod tests {
         BodyArgs { form: fields.iter().map(|text| field(text).unwrap()).collect(), ..BodyArgs::default() }
     }
 
-    fn file_value(path: &str, content_type: Option<&str>) -> Value {
-        Value::File { path: path.into(), content_type: content_type.map(str::to_owned) }
+    fn file_value(path: &str, content_type: Option<&str>) -> FieldValue {
+        FieldValue::File { path: path.into(), content_type: content_type.map(str::to_owned) }
     }
 
     #[test]
     fn fields_are_texts_or_files() {
         for (text, name, value) in [
-            ("a=b=c", "a", Value::Text("b=c".into())),
-            ("a=", "a", Value::Text(String::new())),
-            ("a=x;type=text/plain", "a", Value::Text("x;type=text/plain".into())),
+            ("a=b=c", "a", FieldValue::Text("b=c".into())),
+            ("a=", "a", FieldValue::Text(String::new())),
+            ("a=x;type=text/plain", "a", FieldValue::Text("x;type=text/plain".into())),
             ("f=@/x/y.png", "f", file_value("/x/y.png", None)),
             (
                 "f=@a;b;type=text/plain; charset=utf-8",
@@ -169,7 +172,7 @@ mod tests {
                 file_value("a;b", Some("text/plain; charset=utf-8")),
             ),
         ] {
-            assert_eq!(field(text).unwrap(), Field { name: name.into(), value }, "{text}");
+            assert_eq!(field(text).unwrap(), FormField { name: name.into(), value }, "{text}");
         }
         for text in ["a", "=b", "f=@", "f=@x;type=", "f=@x;type=png", "f=@x;type=a/b\r\nX: y"] {
             assert!(field(text).is_err(), "{text}");

@@ -1,10 +1,10 @@
 //! The flags of a load, and the workload that they describe.
 
-use super::body::{BodyArgs, Payload};
+use super::body::{BodyArgs, RequestBody};
 use super::list::ListArgs;
 use super::transport::TransportArgs;
 use super::visits::VisitArgs;
-use super::{Parsed, duration_us, with_hint};
+use super::{ParseResult, duration_us, with_hint};
 use clap::Args;
 use webdyno_load::workload::file;
 use webdyno_load::workload::file::{Draft, Settings, request_name};
@@ -95,12 +95,12 @@ impl LoadArgs {
     pub fn draft(&self) -> Result<Draft> {
         let mut draft = match &self.visits.workload {
             Some(path) => {
-                self.refuse_beside_a_file()?;
+                self.refuse_with_workload_file()?;
                 file::read(path)?
             }
             None => self.draft_of_urls()?,
         };
-        self.change(&mut draft.settings);
+        self.apply_flags(&mut draft.settings);
         draft.objectives.extend(self.objectives.iter().cloned());
         Ok(draft)
     }
@@ -137,7 +137,7 @@ impl LoadArgs {
     }
 
     /// What flags say counts, whatever the file says.
-    fn change(&self, settings: &mut Settings) {
+    fn apply_flags(&self, settings: &mut Settings) {
         fn set<T: Clone>(slot: &mut Option<T>, given: &Option<T>) {
             if given.is_some() {
                 slot.clone_from(given);
@@ -155,12 +155,12 @@ impl LoadArgs {
         set(&mut settings.poisson, &self.poisson.then_some(true));
         set(&mut settings.keepalive, &self.no_keepalive.then_some(false));
         settings.expect.extend(self.expect.iter().cloned());
-        self.visits.change(settings);
-        settings.connections_allowed = connections_allowed(self.threads);
+        self.visits.apply_flags(settings);
+        settings.connections_allowed = open_file_connections_max(self.threads);
     }
 
     /// A file says itself what is sent.
-    fn refuse_beside_a_file(&self) -> Result<()> {
+    fn refuse_with_workload_file(&self) -> Result<()> {
         let others = [
             (!self.urls.is_empty(), "URLs"),
             (self.method.is_some(), "a method (-m)"),
@@ -196,7 +196,7 @@ impl LoadArgs {
         Ok(Draft::from_requests(requests, self.visits.page))
     }
 
-    fn request(&self, url: &str, payload: &Payload) -> RequestSpec {
+    fn request(&self, url: &str, payload: &RequestBody) -> RequestSpec {
         // A body that is empty is one all the same.
         let default = if self.body.is_given() { "POST" } else { "GET" };
         let distinct: std::collections::BTreeSet<_> = self.urls.iter().collect();
@@ -214,7 +214,7 @@ impl LoadArgs {
 }
 
 /// Connections that this machine's limit of open files has room for; `None` is no limit.
-pub fn connections_allowed(threads: Option<u32>) -> Option<u32> {
+pub fn open_file_connections_max(threads: Option<u32>) -> Option<u32> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let allowed = webdyno_load::connections_allowed(threads.unwrap_or(cores));
     allowed.map(|allowed| u32::try_from(allowed).unwrap_or(u32::MAX))
@@ -236,7 +236,7 @@ fn check_warmup(warmup_us: Option<u64>, duration_us: Option<u64>) -> Result<()> 
     .hint(format!("give a shorter --warmup, or a longer load, as in -d {}s", cut_s.saturating_add(10))))
 }
 
-fn rate(text: &str) -> Parsed<f64> {
+fn rate(text: &str) -> ParseResult<f64> {
     let rate: f64 = text.parse().map_err(|_| "write requests a second, as 500".to_owned())?;
     if rate.is_finite() && rate > 0.0 && rate <= 1e7 {
         Ok(rate)
@@ -246,22 +246,22 @@ fn rate(text: &str) -> Parsed<f64> {
 }
 
 /// The seed of what is drawn at random.
-pub(super) fn seed(text: &str) -> Parsed<u64> {
+pub(super) fn seed(text: &str) -> ParseResult<u64> {
     text.parse().map_err(|_| format!("write a whole number from 0 to {}", u64::MAX))
 }
 
-fn warmup_us(text: &str) -> Parsed<u64> {
+fn warmup_us(text: &str) -> ParseResult<u64> {
     super::time_us(text, "0s or 5s")
 }
 
-fn method(text: &str) -> Parsed<String> {
+fn method(text: &str) -> ParseResult<String> {
     let token = !text.is_empty()
         && text.len() <= 32
         && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
     if token { Ok(text.to_ascii_uppercase()) } else { Err("a method is a word such as GET or POST".into()) }
 }
 
-fn header(text: &str) -> Parsed<(String, String)> {
+fn header(text: &str) -> ParseResult<(String, String)> {
     let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
     let (name, value) = (name.trim(), value.trim());
     let token = !name.is_empty()
@@ -275,7 +275,7 @@ fn header(text: &str) -> Parsed<(String, String)> {
     Ok((name.into(), value.into()))
 }
 
-fn clock(text: &str) -> Parsed<Clock> {
+fn clock(text: &str) -> ParseResult<Clock> {
     match text {
         "auto" => Ok(Clock::Auto),
         "engine" => Ok(Clock::Engine),
@@ -284,7 +284,7 @@ fn clock(text: &str) -> Parsed<Clock> {
     }
 }
 
-fn expectation(text: &str) -> Parsed<Expectation> {
+fn expectation(text: &str) -> ParseResult<Expectation> {
     with_hint(Expectation::parse(text))
 }
 

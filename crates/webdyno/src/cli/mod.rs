@@ -22,7 +22,7 @@ use export::ExportArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
 use load::LoadArgs;
-pub use load::connections_allowed;
+pub use load::open_file_connections_max;
 pub use observe::ObserveArgs;
 pub use server::ServerArgs;
 use stages::StageArgs;
@@ -96,7 +96,7 @@ pub enum Helper {
 
 impl Command {
     /// Whether it loads or changes a server, and so must find it as it was. The others only read.
-    pub fn needs_the_original(&self) -> bool {
+    pub fn needs_reverted_server(&self) -> bool {
         self.output().is_some() && !matches!(self, Self::Observe(_) | Self::Check(_))
     }
 
@@ -172,7 +172,7 @@ impl RunArgs {
     /// What is to be loaded, as all flags change it.
     pub fn draft(&self) -> webdyno_model::Result<Draft> {
         let mut draft = self.load.draft()?;
-        self.stages.change(&mut draft.settings);
+        self.stages.apply_flags(&mut draft.settings);
         Ok(draft)
     }
 }
@@ -280,10 +280,10 @@ pub struct ExplainArgs {
 pub struct AgentArgs {}
 
 /// What reading the value of a flag gives; clap adds the flag and the value to the error.
-pub type Parsed<T> = Result<T, String>;
+pub type ParseResult<T> = Result<T, String>;
 
 /// An error of the model with its hint, in the one line that clap gives it.
-pub fn with_hint<T>(result: webdyno_model::Result<T>) -> Parsed<T> {
+pub fn with_hint<T>(result: webdyno_model::Result<T>) -> ParseResult<T> {
     result.map_err(|error| match error.hint {
         Some(hint) => format!("{}; {hint}", error.message),
         None => error.message,
@@ -291,7 +291,7 @@ pub fn with_hint<T>(result: webdyno_model::Result<T>) -> Parsed<T> {
 }
 
 /// A time with its unit, in microseconds.
-pub fn duration_us(text: &str) -> Parsed<u64> {
+pub fn duration_us(text: &str) -> ParseResult<u64> {
     match time_us(text, "500ms, 10s or 2m")? {
         0 => Err("it must be longer than nothing, as 500ms, 10s or 2m".into()),
         us => Ok(us),
@@ -299,7 +299,7 @@ pub fn duration_us(text: &str) -> Parsed<u64> {
 }
 
 /// A time with its unit, 0 as well; `such_as` are examples.
-pub fn time_us(text: &str, such_as: &str) -> Parsed<u64> {
+pub fn time_us(text: &str, such_as: &str) -> ParseResult<u64> {
     if let Some(us) = parse_duration_us(text) {
         return Ok(us);
     }

@@ -24,7 +24,7 @@ pub struct StageArgs {
 
 impl StageArgs {
     /// What the flags say counts, whatever a file says: stages stand for everything about how much is loaded.
-    pub fn change(&self, settings: &mut Settings) {
+    pub fn apply_flags(&self, settings: &mut Settings) {
         if !self.stages.is_empty() {
             settings.stages.clone_from(&self.stages);
             (settings.users, settings.rate_per_s) = (None, None);

@@ -1,6 +1,6 @@
 //! The flags that say how connections come about. Their names and meanings are those of curl(1) where it has them.
 
-use super::Parsed;
+use super::ParseResult;
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -79,21 +79,21 @@ impl TransportArgs {
     }
 }
 
-fn source_ip(text: &str) -> Parsed<IpAddr> {
+fn source_ip(text: &str) -> ParseResult<IpAddr> {
     text.parse().map_err(|_| "write an address of this machine, as 192.0.2.1 or 2001:db8::1".to_owned())
 }
 
 /// Four parts between colons; an IPv6 address stands in brackets.
-fn connect_to(text: &str) -> Parsed<ConnectTo> {
+fn connect_to(text: &str) -> ParseResult<ConnectTo> {
     let wrong = || "write HOST:PORT:TO_HOST:TO_PORT, with IPv6 addresses in brackets".to_owned();
-    let (host, rest) = host_part(text).ok_or_else(wrong)?;
+    let (host, rest) = split_host(text).ok_or_else(wrong)?;
     let (port, rest) = rest.split_once(':').ok_or_else(wrong)?;
-    let (to_host, to_port) = host_part(rest).ok_or_else(wrong)?;
-    Ok(ConnectTo { host, port: port_part(port)?, to_host, to_port: port_part(to_port)? })
+    let (to_host, to_port) = split_host(rest).ok_or_else(wrong)?;
+    Ok(ConnectTo { host, port: parse_port(port)?, to_host, to_port: parse_port(to_port)? })
 }
 
 /// A host up to its colon, and what stands behind that.
-fn host_part(text: &str) -> Option<(Option<String>, &str)> {
+fn split_host(text: &str) -> Option<(Option<String>, &str)> {
     let (host, rest) = match text.strip_prefix('[') {
         None => text.split_once(':')?,
         Some(inside) => {
@@ -105,7 +105,7 @@ fn host_part(text: &str) -> Option<(Option<String>, &str)> {
     Some((Some(host.to_owned()).filter(|host| !host.is_empty()), rest))
 }
 
-fn port_part(text: &str) -> Parsed<Option<u16>> {
+fn parse_port(text: &str) -> ParseResult<Option<u16>> {
     if text.is_empty() {
         return Ok(None);
     }

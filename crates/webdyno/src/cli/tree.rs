@@ -1,6 +1,6 @@
 //! The flags of the commands that make a workload of something: of a tree of files, or of a list of URLs.
 
-use super::Parsed;
+use super::ParseResult;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use webdyno_load::workload::tree::{Content, Popularity, Sizes};
@@ -131,7 +131,7 @@ pub struct FromUrlsArgs {
 }
 
 /// A number of bytes, above 0: `64M`, `6k`, `1.5G`, `512`.
-fn bytes(text: &str) -> Parsed<u64> {
+fn bytes(text: &str) -> ParseResult<u64> {
     let wrong = || "write a number of bytes, as 6k, 64M or 1.5G".to_owned();
     let unit = text.trim_start_matches(|digit: char| digit.is_ascii_digit() || digit == '.');
     let number: f64 = text[..text.len() - unit.len()].parse().map_err(|_| wrong())?;
@@ -150,17 +150,17 @@ fn bytes(text: &str) -> Parsed<u64> {
     }
 }
 
-fn sigma(text: &str) -> Parsed<f64> {
+fn sigma(text: &str) -> ParseResult<f64> {
     let sigma = text.parse().ok().filter(|sigma: &f64| (0.01..=5.0).contains(sigma));
     sigma.ok_or_else(|| "write a number from 0.01 to 5".into())
 }
 
-fn shape(text: &str) -> Parsed<f64> {
+fn shape(text: &str) -> ParseResult<f64> {
     let shape = text.parse().ok().filter(|shape: &f64| (1.01..=20.0).contains(shape));
     shape.ok_or_else(|| "write a number from 1.01 to 20".into())
 }
 
-fn popularity(text: &str) -> Parsed<Popularity> {
+fn popularity(text: &str) -> ParseResult<Popularity> {
     if text == "uniform" {
         return Ok(Popularity::Uniform);
     }

@@ -1,6 +1,6 @@
 //! The flags of visitors: pages, users, think times, who they are; and the workload file, which can say more.
 
-use super::{Parsed, with_hint};
+use super::{ParseResult, with_hint};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use webdyno_load::workload::file::Settings;
@@ -44,7 +44,7 @@ pub struct VisitArgs {
 
 impl VisitArgs {
     /// What these flags say counts, whatever a file says.
-    pub fn change(&self, settings: &mut Settings) {
+    pub fn apply_flags(&self, settings: &mut Settings) {
         settings.think = self.think.or(settings.think);
         settings.cache = self.cache.then_some(true).or(settings.cache);
         settings.returning_fraction = self.returning.or(settings.returning_fraction);
@@ -55,11 +55,11 @@ impl VisitArgs {
     pub fn auth(&self) -> Result<Option<Auth>> {
         if let Some(text) = &self.bearer {
             let token = secret(text, "--bearer")?;
-            return sendable(&token, "--bearer").map(|()| Some(Auth::Bearer { token }));
+            return check_credential(&token, "--bearer").map(|()| Some(Auth::Bearer { token }));
         }
         let Some(text) = &self.auth else { return Ok(None) };
         let both = secret(text, "--auth")?;
-        sendable(&both, "--auth")?;
+        check_credential(&both, "--auth")?;
         match both.split_once(':') {
             Some((name, password)) => Ok(Some(Auth::Basic { name: name.into(), password: password.into() })),
             None => Err(UserError::usage("--auth has no colon between name and password")
@@ -79,7 +79,7 @@ fn secret(text: &str, flag: &str) -> Result<String> {
     Ok(content.lines().next().unwrap_or_default().to_owned())
 }
 
-fn sendable(text: &str, flag: &str) -> Result<()> {
+fn check_credential(text: &str, flag: &str) -> Result<()> {
     if !text.is_empty() && !text.chars().any(char::is_control) {
         return Ok(());
     }
@@ -88,7 +88,7 @@ fn sendable(text: &str, flag: &str) -> Result<()> {
 }
 
 /// `30%` or `0.3`.
-fn fraction(text: &str) -> Parsed<f64> {
+fn fraction(text: &str) -> ParseResult<f64> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse(),

@@ -3,7 +3,7 @@
 use crate::cli::CheckArgs;
 use crate::measuring::{self, target};
 use crate::process::interrupt_flag;
-use crate::{finish, place, watching};
+use crate::{finish, observe_view, run_directory};
 use webdyno_host::agent::Start;
 use webdyno_model::event::EventBody;
 use webdyno_model::service::ServiceSnapshot;
@@ -13,7 +13,7 @@ use webdyno_session::live::{LiveSession, ObserveUntil, ObservedHosts, Servers};
 
 /// Checks. Gives the exit code.
 pub fn check(arguments: &CheckArgs) -> Result<u8> {
-    refuse_what_is_of_a_load(arguments)?;
+    refuse_load_flags(arguments)?;
     let list = arguments.server.list()?;
     let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
     let given = match &arguments.url {
@@ -25,14 +25,14 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
     let mut watched = ObservedHosts { port: given, access: arguments.server.access() };
     let mut found = servers.topologies(&watched)?;
     if watched.port.is_none() {
-        watched.port = Some(only_port(&found)?);
+        watched.port = Some(single_port(&found)?);
         found = servers.topologies(&watched)?;
     }
     let mut session = LiveSession::observe(
-        &place::run_directory(&arguments.output, "check"),
-        measuring::about("check", None, &[]),
+        &run_directory::run_directory(&arguments.output, "check"),
+        measuring::session_info("check", None, &[]),
         interrupted,
-        watching::watcher(&arguments.output, true),
+        observe_view::observer(&arguments.output, true),
         None,
     )?;
     let until = ObserveUntil::HeardTwice;
@@ -45,7 +45,7 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
 }
 
 /// What needs a load of our own, told before there is something to wait for.
-fn refuse_what_is_of_a_load(arguments: &CheckArgs) -> Result<()> {
+fn refuse_load_flags(arguments: &CheckArgs) -> Result<()> {
     if let Some(word) = &arguments.misplaced {
         let hint = match word.contains("://") {
             true => format!("check --url {word}"),
@@ -61,7 +61,7 @@ fn refuse_what_is_of_a_load(arguments: &CheckArgs) -> Result<()> {
 }
 
 /// The port of the only web server of the host. An error when there is none, or more than one.
-fn only_port(found: &[EventBody]) -> Result<u16> {
+fn single_port(found: &[EventBody]) -> Result<u16> {
     let first = found.iter().find_map(|event| match event {
         EventBody::Topology { host: None, topology } => Some(topology.as_ref()),
         _ => None,
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn the_only_web_server_is_meant_and_of_several_one_is_asked_for() {
-        assert_eq!(only_port(&host(&[8080])).unwrap(), 8080);
-        let several = only_port(&host(&[80, 8080])).unwrap_err();
+        assert_eq!(single_port(&host(&[8080])).unwrap(), 8080);
+        let several = single_port(&host(&[80, 8080])).unwrap_err();
         assert_eq!(several.exit_code(), 2);
         assert!(several.hint.unwrap().contains("--port 80 (apache), --port 8080 (apache)"));
-        assert_eq!(only_port(&host(&[])).unwrap_err().exit_code(), 1);
+        assert_eq!(single_port(&host(&[])).unwrap_err().exit_code(), 1);
     }
 }

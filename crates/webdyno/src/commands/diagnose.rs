@@ -3,7 +3,7 @@
 use crate::cli::DiagnoseArgs;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, experiments, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, moment, place, progress, terminal};
+use crate::{exports, finish, progress, run_directory, terminal, time_window};
 use jiff::tz::TimeZone;
 use std::path::Path;
 use webdyno_analysis::diagnosis;
@@ -17,10 +17,10 @@ use webdyno_session::view::{Outcome, View};
 
 /// Diagnoses. Gives the exit code.
 pub fn diagnose(arguments: &DiagnoseArgs) -> Result<u8> {
-    refuse_what_goes_with_others(arguments)?;
+    refuse_flag_conflicts(arguments)?;
     match (&arguments.from, arguments.watch_for) {
         (Some(directory), _) => from_recording(directory, arguments),
-        (None, Some(window_us)) => watch(window_us, arguments),
+        (None, Some(window_us)) => diagnose_window(window_us, arguments),
         (None, None) => with_load(arguments),
     }
 }
@@ -29,10 +29,10 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let recording = Recording::read(directory)?;
     let diagnosis = match &arguments.at {
         Some(text) => {
-            let window = moment::window(&recording, text, &TimeZone::system())?;
+            let window = time_window::window(&recording, text, &TimeZone::system())?;
             diagnosis::diagnose(&recording.passive_measurement(window))?
         }
-        None => recording.diagnosis()?.ok_or_else(|| finish::nothing(directory))?,
+        None => recording.diagnosis()?.ok_or_else(|| finish::no_result_error(directory))?,
     };
     let view =
         View { command: "diagnose".into(), outcome: Outcome::Diagnosis(diagnosis), ..View::of(&recording)? };
@@ -48,14 +48,14 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
-    let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: false };
+    let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
     let mut session = LiveSession::begin(
-        &place::run_directory(&arguments.output, "diagnose"),
-        measuring::about("diagnose", None, &draft.objectives),
+        &run_directory::run_directory(&arguments.output, "diagnose"),
+        measuring::session_info("diagnose", None, &draft.objectives),
         interrupted,
-        progress::watcher(&arguments.output, pace),
+        progress::observer(&arguments.output, pace),
     )?;
-    let result = measuring::introduce(&mut session, &mut servers, BEFORE_S).and_then(|()| {
+    let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         session.load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers)).and_then(
             |_| {
                 if arguments.disambiguate { experiments::make(&mut session, &load, &servers) } else { Ok(()) }
@@ -66,8 +66,8 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
 }
 
-fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
-    refuse_results_of_a_load(arguments)?;
+fn diagnose_window(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
+    refuse_load_outputs(arguments)?;
     let list = arguments.server.list()?;
     let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
     let port = match (arguments.port, &arguments.url) {
@@ -82,14 +82,14 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
     let mut servers = Servers::connect(&list, &how)?;
     measuring::observe(&mut servers, port, &arguments.server.access())?;
     let seconds = window_us as f64 / 1e6;
-    let pace = progress::Pace { measure_s: seconds, settles: false, changes: false };
+    let pace = progress::ProgressPlan { measure_s: seconds, settles: false, changes: false };
     let mut session = LiveSession::begin(
-        &place::run_directory(&arguments.output, "diagnose"),
-        measuring::about("diagnose", None, &[]),
+        &run_directory::run_directory(&arguments.output, "diagnose"),
+        measuring::session_info("diagnose", None, &[]),
         interrupted,
-        progress::watcher(&arguments.output, pace),
+        progress::observer(&arguments.output, pace),
     )?;
-    let result = measuring::introduce(&mut session, &mut servers, BEFORE_S)
+    let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S)
         .and_then(|()| session.observe_for(seconds, &mut servers))
         .and_then(|()| session.append(EventBody::Watch { length_us: window_us }));
     drop(servers);
@@ -97,7 +97,7 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
 }
 
 /// clap drops a requirement where the flag that is required conflicts with one that is given.
-fn refuse_what_goes_with_others(arguments: &DiagnoseArgs) -> Result<()> {
+fn refuse_flag_conflicts(arguments: &DiagnoseArgs) -> Result<()> {
     if arguments.disambiguate && (arguments.from.is_some() || arguments.watch_for.is_some()) {
         return Err(UserError::usage("--disambiguate makes loads, and --for and --from make none")
             .hint("give a URL instead; `webdyno diagnose --help` says which flags go together"));
@@ -117,7 +117,7 @@ fn refuse_what_goes_with_others(arguments: &DiagnoseArgs) -> Result<()> {
 }
 
 /// What needs a load of our own, told before there is something to wait for.
-fn refuse_results_of_a_load(arguments: &DiagnoseArgs) -> Result<()> {
+fn refuse_load_outputs(arguments: &DiagnoseArgs) -> Result<()> {
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
         Err(UserError::usage(format!("{flag} is of a load, and --for makes none"))

@@ -10,7 +10,7 @@ use webdyno_report::CHAPTERS;
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let text = match &arguments.id {
         None => list(),
-        Some(id) => chapter(id).ok_or_else(|| unknown(id))?,
+        Some(id) => chapter(id).ok_or_else(|| unknown_finding(id))?,
     };
     terminal::print(&text)?;
     Ok(0)
@@ -32,7 +32,7 @@ fn list() -> String {
     format!("{findings}\n{words}")
 }
 
-fn unknown(id: &str) -> UserError {
+fn unknown_finding(id: &str) -> UserError {
     let ids = limits::ALL.iter().map(|limit| limit.id.as_str()).chain(CHAPTERS.iter().map(|(word, _)| *word));
     let distance = |known: &&str| strsim::damerau_levenshtein(id, known);
     let nearest = ids.min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
@@ -55,9 +55,9 @@ mod tests {
             ("heathly", "healthy"),
             ("pagetime", "page-time"),
         ] {
-            assert!(unknown(typed).hint.unwrap().contains(meant), "{typed}");
+            assert!(unknown_finding(typed).hint.unwrap().contains(meant), "{typed}");
         }
-        assert!(!unknown("zzzzzzzzzzzz").hint.unwrap().contains("did you mean"));
+        assert!(!unknown_finding("zzzzzzzzzzzz").hint.unwrap().contains("did you mean"));
     }
 
     #[test]

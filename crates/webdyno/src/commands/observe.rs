@@ -3,7 +3,7 @@
 use crate::cli::ObserveArgs;
 use crate::measuring::{self, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, place, terminal, watching};
+use crate::{exports, finish, observe_view, run_directory, terminal};
 use std::path::Path;
 use webdyno_host::agent::Start;
 use webdyno_model::{ErrorKind, Result, UserError};
@@ -17,7 +17,7 @@ const TEXT: &str = "report.txt";
 
 /// Observes. Gives the exit code.
 pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
-    refuse_results_of_a_load(arguments)?;
+    refuse_load_outputs(arguments)?;
     let list = arguments.server.list()?;
     let first = list.iter().next().ok_or_else(|| UserError::usage("no server was given"))?.1;
     let how = Start { reads_only: true, ..arguments.server.start(first)? };
@@ -36,12 +36,12 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let mut servers = Servers::connect(&list, &how)?;
     let found = servers.topologies(&watched)?;
-    let directory = place::run_directory(&arguments.output, "observe");
-    let watcher = watching::watcher(&arguments.output, arguments.once);
-    let about = measuring::about("observe", None, &[]);
+    let directory = run_directory::run_directory(&arguments.output, "observe");
+    let watcher = observe_view::observer(&arguments.output, arguments.once);
+    let about = measuring::session_info("observe", None, &[]);
     let mut session = LiveSession::observe(&directory, about, interrupted, watcher, arguments.ring)?;
     let quiet = arguments.output.quiet;
-    let mut frozen = |frozen: Result<FrozenIncident>| tell_frozen(frozen, arguments.ring.is_some(), quiet);
+    let mut frozen = |frozen: Result<FrozenIncident>| print_incident(frozen, arguments.ring.is_some(), quiet);
     let result = session
         .begin_observing(&mut servers, (&watched, found), until)
         .and_then(|()| session.observe_until(&mut servers, until, &mut frozen));
@@ -50,7 +50,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
 }
 
 /// What needs a load of our own, told before there is something to wait for.
-fn refuse_results_of_a_load(arguments: &ObserveArgs) -> Result<()> {
+fn refuse_load_outputs(arguments: &ObserveArgs) -> Result<()> {
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
         Err(UserError::usage(format!("{flag} is of a load, and observing makes none"))
@@ -67,17 +67,17 @@ fn end(session: LiveSession, result: Result<()>, until: ObserveUntil, arguments:
     };
     let code = error.as_ref().map_or(0, UserError::exit_code);
     session.end(code, error.as_ref())?;
-    let shown = show(&directory, arguments);
+    let shown = write_observation(&directory, arguments);
     match error {
         Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
         _ => shown.map(|()| code),
     }
 }
 
-fn show(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
+fn write_observation(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
     let recording = Recording::read(directory)?;
     let view = View::of(&recording)?;
-    finish::write_beside(&view, directory)?;
+    finish::write_reports(&view, directory)?;
     let exports = &arguments.output.exports;
     let written = match view.outcome {
         Outcome::Nothing => Ok(()),
@@ -90,27 +90,30 @@ fn show(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
 }
 
 /// Diagnoses what was frozen and says what it came to in a line. What fails here ends no observation.
-fn tell_frozen(frozen: Result<FrozenIncident>, is_ring: bool, quiet: bool) {
+fn print_incident(frozen: Result<FrozenIncident>, is_ring: bool, quiet: bool) {
     if !is_ring {
         return;
     }
-    let told = frozen.and_then(|frozen| Ok((diagnosed(&frozen.directory)?, frozen)));
+    let told = frozen.and_then(|frozen| Ok((write_incident_report(&frozen.directory)?, frozen)));
     match told {
         Ok((found, frozen)) if !quiet => {
-            terminal::tell(&format!("diagnosed: {found}\n  {}", frozen.directory.join(TEXT).display()));
+            terminal::print_status(&format!(
+                "diagnosed: {found}\n  {}",
+                frozen.directory.join(TEXT).display()
+            ));
         }
         Ok(_) => {}
         Err(error) => {
-            terminal::tell("webdyno: the incident could not be kept; the ring goes on");
-            terminal::tell_error(&error);
+            terminal::print_status("webdyno: the incident could not be kept; the ring goes on");
+            terminal::print_error(&error);
         }
     }
 }
 
 /// Writes the reports of a frozen incident. Gives the first finding in a line.
-fn diagnosed(directory: &Path) -> Result<String> {
+fn write_incident_report(directory: &Path) -> Result<String> {
     let view = View::of(&Recording::read(directory)?)?;
-    finish::write_beside(&view, directory)?;
+    finish::write_reports(&view, directory)?;
     let text = webdyno_report::text(&view, &finish::paths(&view, directory));
     finish::write(&directory.join(TEXT), &text)?;
     Ok(match &view.outcome {

@@ -1,9 +1,9 @@
 //! `webdyno quickstart`: the whole loop on a private Apache of its own.
 
 use crate::cli::QuickstartArgs;
-use crate::measuring::{self, BEFORE_S, introduce};
+use crate::measuring::{self, BEFORE_S, record_servers};
 use crate::process::{interrupt_flag, own_executable};
-use crate::{finish, place, progress, terminal};
+use crate::{finish, progress, run_directory, terminal};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use webdyno_analysis::measurement::Measurement;
@@ -32,12 +32,12 @@ const PORTS_TRIED_MAX: u32 = 5;
 
 /// Runs the whole loop. Gives the exit code.
 pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
-    let directory = place::run_directory(&arguments.output, "quickstart");
+    let directory = run_directory::run_directory(&arguments.output, "quickstart");
     let interrupted = interrupt_flag()?;
-    let pace = progress::Pace { measure_s: f64::from(MEASURE_S), settles: true, changes: true };
-    let about = measuring::about("quickstart", Some(arguments.goal), &[]);
+    let pace = progress::ProgressPlan { measure_s: f64::from(MEASURE_S), settles: true, changes: true };
+    let about = measuring::session_info("quickstart", Some(arguments.goal), &[]);
     let mut session =
-        LiveSession::begin(&directory, about, interrupted, progress::watcher(&arguments.output, pace))?;
+        LiveSession::begin(&directory, about, interrupted, progress::observer(&arguments.output, pace))?;
     let result = with_private_apache(&mut session, &directory, arguments);
     finish::finish(session, result, &arguments.output, false)
 }
@@ -52,7 +52,7 @@ fn with_private_apache(
         let mut servers = Servers::of(server);
         let result = launch(session, servers.front_mut(), &mut apache).and_then(|()| {
             if !arguments.output.quiet {
-                terminal::tell(&format!(
+                terminal::print_status(&format!(
                     "A private Apache listens on 127.0.0.1:{} with the values of a fresh installation; {USERS} virtual users come to it.",
                     apache.port
                 ));
@@ -74,7 +74,7 @@ fn launch(session: &LiveSession, server: &mut Server, apache: &mut PrivateApache
             return Err(UserError::interrupted());
         }
         // Whatever else keeps Apache from starting will do so on every port.
-        if tried >= PORTS_TRIED_MAX || !port_was_taken(&error, apache.port) {
+        if tried >= PORTS_TRIED_MAX || !is_port_conflict(&error, apache.port) {
             return Err(error);
         }
         tried += 1;
@@ -86,7 +86,7 @@ fn launch(session: &LiveSession, server: &mut Server, apache: &mut PrivateApache
 
 /// Whether a launch failed because somebody else has the port: as the agent or Apache (AH00072, "could not bind") say
 /// it, or because it cannot be bound now that the launch was undone.
-fn port_was_taken(error: &UserError, port: u16) -> bool {
+fn is_port_conflict(error: &UserError, port: u16) -> bool {
     let told = [Some(&error.message), error.hint.as_ref()];
     let says = |text: &str| {
         ["AH00072", "ddress already in use", "is taken by another program"]
@@ -104,7 +104,7 @@ fn tune(
     apache: &PrivateApache,
     arguments: &QuickstartArgs,
 ) -> Result<()> {
-    introduce(session, servers, BEFORE_S)?;
+    record_servers(session, servers, BEFORE_S)?;
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
     servers.front_mut().require_served_here(&prepared, &ServerAddress::Local.to_string())?;
@@ -122,7 +122,7 @@ fn tune(
     };
     let options =
         TuneOptions { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
-    rounds::tune(&mut InTime(stand), options).map(|_| ())
+    rounds::tune(&mut DeadlineTarget(stand), options).map(|_| ())
 }
 
 /// The length of a load that begins so long after the start: what is left until the deadline bounds it.
@@ -133,9 +133,9 @@ fn length_at(elapsed_us: u64) -> LoadLength {
 }
 
 /// A live stand whose loads all end by the deadline.
-struct InTime<'a>(LiveTarget<'a>);
+struct DeadlineTarget<'a>(LiveTarget<'a>);
 
-impl TuningTarget for InTime<'_> {
+impl TuningTarget for DeadlineTarget<'_> {
     fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.0.length = length_at(self.0.elapsed_us());
         self.0.measure(purpose)
@@ -207,7 +207,7 @@ mod tests {
             (UserError::cannot_run("`apache2` does not answer on port 81"), free_port, false),
             (UserError::cannot_run("`apache2` does not answer on port 81"), held_port, true),
         ] {
-            assert_eq!(port_was_taken(&error, port), again, "{error:?}");
+            assert_eq!(is_port_conflict(&error, port), again, "{error:?}");
         }
     }
 

@@ -16,15 +16,15 @@ pub fn report(arguments: &ReportArgs) -> Result<u8> {
     }
     if arguments.exports.given().next().is_some() {
         if view.outcome == Outcome::Nothing {
-            return Err(finish::nothing(directory));
+            return Err(finish::no_result_error(directory));
         }
         exports::write(&arguments.exports, &recording, &view)?;
         return Ok(0);
     }
     if arguments.html.is_none() {
         // A recording on a read-only medium is still worth its text.
-        if let Err(error) = finish::write_beside(&view, directory) {
-            terminal::tell(&format!("webdyno: {error}"));
+        if let Err(error) = finish::write_reports(&view, directory) {
+            terminal::print_status(&format!("webdyno: {error}"));
         }
     }
     terminal::print_report(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;

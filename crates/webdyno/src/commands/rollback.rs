@@ -19,7 +19,7 @@ pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
         let start = arguments.server.start(address)?;
         if only_starts_an_agent(address) {
             let there = AgentClient::start(&start)?.roll_back(None, arguments.interrupted)?;
-            return tell(there, arguments.interrupted);
+            return print_outcome(there, arguments.interrupted);
         }
         let words = if arguments.interrupted { "rollback --interrupted" } else { "rollback" };
         return run_on_server(&start, words, std::io::stdout());
@@ -30,10 +30,10 @@ pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
         true => undo_interrupted_with(&tools)?,
         false => RollbackOutcome { lines: rollback_with(&tools)?, ..RollbackOutcome::default() },
     };
-    tell(done, arguments.interrupted)
+    print_outcome(done, arguments.interrupted)
 }
 
-fn tell(RollbackOutcome { lines, problem, .. }: RollbackOutcome, only_unkept: bool) -> Result<u8> {
+fn print_outcome(RollbackOutcome { lines, problem, .. }: RollbackOutcome, only_unkept: bool) -> Result<u8> {
     if lines.is_empty() && problem.is_none() {
         let what = if only_unkept { "was cut off" } else { "left a change on this machine" };
         terminal::print(&format!("Nothing to roll back: no session {what}.\n"))?;
@@ -47,7 +47,7 @@ fn tell(RollbackOutcome { lines, problem, .. }: RollbackOutcome, only_unkept: bo
 /// Before any command that loads or changes a server: what a session that was cut off left is put back, and told.
 /// Commands that only read tell that a rollback is pending. Everyone hears, once, that a guardian put everything back.
 /// An error when a tuning would begin with a server that is not as it was.
-pub fn put_back_first(command: &Command) -> Result<()> {
+pub fn revert_interrupted_before(command: &Command) -> Result<()> {
     if matches!(
         command,
         Command::Helper(Helper::Agent(_)) | Command::Rollback(_) | Command::Workload(_) | Command::Lab(_)
@@ -56,8 +56,8 @@ pub fn put_back_first(command: &Command) -> Result<()> {
     }
     // Without a state directory there is no journal, and so nothing to do.
     let Ok(state) = StateDir::of_environment() else { return Ok(()) };
-    let done = match command.needs_the_original() {
-        true => put_back(&state),
+    let done = match command.needs_reverted_server() {
+        true => revert_interrupted(&state),
         false => RollbackOutcome::default(),
     };
     if done.unfinished && matches!(command, Command::Tune(_)) {
@@ -67,29 +67,29 @@ pub fn put_back_first(command: &Command) -> Result<()> {
     // What was told a moment ago need not be told again.
     let is_told = done.problem.is_some() || !done.lines.is_empty();
     if let Some(line) = notice_with(&tools_that_enter(&state)).filter(|_| !is_told) {
-        terminal::tell(&format!("webdyno: {line}"));
+        terminal::print_status(&format!("webdyno: {line}"));
     }
     Ok(())
 }
 
 /// After a command that did not do what it was to do: its guardian may have been killed beneath it.
-pub fn put_back_after() {
+pub fn revert_interrupted_after() {
     if let Ok(state) = StateDir::of_environment() {
-        put_back(&state);
+        revert_interrupted(&state);
     }
 }
 
-fn put_back(state: &StateDir) -> RollbackOutcome {
+fn revert_interrupted(state: &StateDir) -> RollbackOutcome {
     let done = undo_interrupted_with(&tools_that_enter(state))
         .unwrap_or_else(|error| RollbackOutcome { problem: Some(error), ..RollbackOutcome::default() });
     if !done.lines.is_empty() {
-        terminal::tell("webdyno: a session was cut off; what it had changed is put back");
+        terminal::print_status("webdyno: a session was cut off; what it had changed is put back");
     }
     for line in &done.lines {
-        terminal::tell(&format!("  {line}"));
+        terminal::print_status(&format!("  {line}"));
     }
     if let Some(problem) = &done.problem {
-        terminal::tell_error(problem);
+        terminal::print_error(problem);
     }
     done
 }

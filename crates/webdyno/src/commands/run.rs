@@ -3,7 +3,7 @@
 use crate::cli::RunArgs;
 use crate::measuring::{self, objectives};
 use crate::process::interrupt_flag;
-use crate::{finish, place, progress};
+use crate::{finish, progress, run_directory};
 use webdyno_load::Prepared;
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
@@ -23,16 +23,18 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let workload = arguments.load.workload(&draft)?;
     let without = arguments.compare_documents_only.then(|| without_resources(&workload)).transpose()?;
     let interrupted = interrupt_flag()?;
-    let mut made = vec![Made::prepare(workload, Purpose::Run, (&draft.objectives, &draft.objective_places))?];
-    let without = without.map(|workload| Made::prepare(workload, Purpose::WithoutResources, (&[], &[])));
+    let mut made =
+        vec![LoadResult::prepare(workload, Purpose::Run, (&draft.objectives, &draft.objective_places))?];
+    let without =
+        without.map(|workload| LoadResult::prepare(workload, Purpose::WithoutResources, (&[], &[])));
     made.extend(without.transpose()?);
     let measure_s = made[0].workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
-    let pace = progress::Pace { measure_s, settles: false, changes: false };
+    let pace = progress::ProgressPlan { measure_s, settles: false, changes: false };
     let mut session = LiveSession::begin(
-        &place::run_directory(&arguments.output, "run"),
-        measuring::about("run", None, &draft.objectives),
+        &run_directory::run_directory(&arguments.output, "run"),
+        measuring::session_info("run", None, &draft.objectives),
         interrupted,
-        progress::watcher(&arguments.output, pace),
+        progress::observer(&arguments.output, pace),
     )?;
     if !arguments.no_early_stop {
         session.enable_slo_abort();
@@ -45,20 +47,20 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
 }
 
 /// One kind of load of a session.
-struct Made {
+struct LoadResult {
     workload: Workload,
     prepared: Prepared,
     purpose: Purpose,
 }
 
-impl Made {
+impl LoadResult {
     fn prepare(
         workload: Workload,
         purpose: Purpose,
         (objectives, places): (&[Objective], &[String]),
     ) -> Result<Self> {
         let mut prepared = webdyno_load::prepare(&workload)?;
-        objectives::check_before(objectives, places, &workload, prepared.names())?;
+        objectives::check_before_probe(objectives, places, &workload, prepared.names())?;
         webdyno_load::probe(&mut prepared)?;
         // What the pages embed has names now.
         objectives::check(objectives, places, &workload, prepared.names())?;
@@ -78,9 +80,13 @@ fn without_resources(workload: &Workload) -> Result<Workload> {
 }
 
 /// Makes the loads so many times, in turns. One that was given up is the last, and so is one that lost an objective.
-fn repeat(session: &mut LiveSession, made: &[Made], (times, warmup_s): (u32, Option<f64>)) -> Result<()> {
+fn repeat(
+    session: &mut LiveSession,
+    made: &[LoadResult],
+    (times, warmup_s): (u32, Option<f64>),
+) -> Result<()> {
     let all = (0..times).flat_map(|_| made);
-    for (number, Made { workload, prepared, purpose }) in all.enumerate() {
+    for (number, LoadResult { workload, prepared, purpose }) in all.enumerate() {
         if number > 0 {
             session.pause_between_loads(prepared, workload)?;
         }

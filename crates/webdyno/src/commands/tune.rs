@@ -1,9 +1,9 @@
 //! `webdyno tune`: change what limits a server, round by round, until the goal is met; only plans without `--apply`.
 
 use crate::cli::TuneArgs;
-use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, introduce};
+use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, record_servers};
 use crate::process::interrupt_flag;
-use crate::{finish, place, progress, terminal};
+use crate::{finish, progress, run_directory, terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -25,16 +25,17 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
             .hint("give -d TIME instead of -n; as in -d 10s"));
     }
     let draft = arguments.load.draft()?;
-    refuse_what_cannot_be_proved(arguments, &draft)?;
-    let directory = place::run_directory(&arguments.output, "tune");
+    refuse_unverifiable(arguments, &draft)?;
+    let directory = run_directory::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     let waits = waits_for_a_reload(servers.front(), arguments)?;
-    let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
-    let about = measuring::about("tune", Some(arguments.goal), &draft.objectives);
-    let watcher = progress::watcher(&arguments.output, pace);
+    let pace =
+        progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
+    let about = measuring::session_info("tune", Some(arguments.goal), &draft.objectives);
+    let watcher = progress::observer(&arguments.output, pace);
     let mut session = LiveSession::begin(&directory, about, interrupted.clone(), watcher)?;
     let options = TuneOptions {
         goal: arguments.goal,
@@ -43,7 +44,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         budget_us: arguments.budget,
     };
     let before_s = if arguments.apply { BEFORE_CHANGES_S } else { BEFORE_S };
-    let result = introduce(&mut session, &mut servers, before_s).and_then(|()| {
+    let result = record_servers(&mut session, &mut servers, before_s).and_then(|()| {
         waits.map(|text| session.append(EventBody::Note { text })).transpose()?;
         let MeasuredLoad { prepared, workload, length, .. } = load;
         let allowed = ApplyOptions { yes_reload: arguments.accept_pending, ..ApplyOptions::default() };
@@ -72,7 +73,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
 
 /// Whether the site answers as before is asked over plain HTTP, before a change and after it: nothing else may be
 /// changed.
-fn refuse_what_cannot_be_proved(arguments: &TuneArgs, draft: &Draft) -> Result<()> {
+fn refuse_unverifiable(arguments: &TuneArgs, draft: &Draft) -> Result<()> {
     let secure = |url: &&str| url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
     let mut urls = draft.requests.iter().map(|request| request.url.as_str());
     match urls.find(secure).filter(|_| arguments.apply) {
@@ -115,7 +116,7 @@ fn waits_for_a_reload(server: &Server, arguments: &TuneArgs) -> Result<Option<St
 fn write(export: &Export, arguments: &TuneArgs) -> Result<()> {
     export.write()?;
     if !arguments.output.quiet {
-        terminal::tell(&format!("The plan as files: {}", export.directory().display()));
+        terminal::print_status(&format!("The plan as files: {}", export.directory().display()));
     }
     Ok(())
 }
@@ -123,11 +124,15 @@ fn write(export: &Export, arguments: &TuneArgs) -> Result<()> {
 /// Asks on a terminal, unless told not to; in scripts `--apply` is the consent.
 fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<ConfirmPlan> {
     let asks = arguments.apply && !arguments.yes && std::io::stdin().is_terminal();
-    asks.then(|| Box::new(move |plan: &RenderedPlan| ask(plan, &interrupted)) as ConfirmPlan)
+    asks.then(|| Box::new(move |plan: &RenderedPlan| confirm_plan(plan, &interrupted)) as ConfirmPlan)
 }
 
-fn ask(plan: &RenderedPlan, interrupted: &AtomicBool) -> Result<bool> {
-    terminal::tell(&format!("\n{}\nThis takes effect by: {}.", plan.diff.trim_end(), plan.class.name()));
+fn confirm_plan(plan: &RenderedPlan, interrupted: &AtomicBool) -> Result<bool> {
+    terminal::print_status(&format!(
+        "\n{}\nThis takes effect by: {}.",
+        plan.diff.trim_end(),
+        plan.class.name()
+    ));
     let _ = write!(std::io::stderr(), "Carry it out? [y/N] ");
     let stdin = std::io::stdin();
     // Reading would sleep through Ctrl-C.

@@ -3,9 +3,9 @@
 //! Unlike there nothing brakes it: harm is what the lab is for. And a server that does not answer is a result too.
 
 use crate::cli::lab_run::LabLoadArgs;
-use crate::measuring::{self, BEFORE_S, MeasuredLoad, introduce};
+use crate::measuring::{self, BEFORE_S, MeasuredLoad, record_servers};
 use crate::process::interrupt_flag;
-use crate::{finish, place, progress};
+use crate::{finish, progress, run_directory};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
@@ -20,22 +20,22 @@ const POLL: Duration = Duration::from_millis(200);
 /// Makes the load. Gives the exit code.
 pub fn load(arguments: &LabLoadArgs) -> Result<u8> {
     let output = &arguments.output;
-    let directory = std::path::absolute(place::run_directory(output, "lab"))
+    let directory = std::path::absolute(run_directory::run_directory(output, "lab"))
         .map_err(|error| io_error("find", "the current directory", &error))?;
     if let Some(place) = &arguments.directory {
         std::env::set_current_dir(place).map_err(|error| io_error("go to", place.display(), &error))?;
     }
     let draft = arguments.load.draft()?;
     let interrupted = interrupt_flag()?;
-    let mut load = MeasuredLoad::unprobed(&arguments.load, &draft, &arguments.server)?;
-    wait_for_answers(&mut load, &interrupted)?;
+    let mut load = MeasuredLoad::without_probe(&arguments.load, &draft, &arguments.server)?;
+    wait_for_response(&mut load, &interrupted)?;
     let mut servers = load.connect()?;
-    let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: false };
+    let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
     // It is a diagnosis like any other: `webdyno diagnose --from DIR` looks at it again.
-    let about = measuring::about("diagnose", None, &draft.objectives);
-    let mut session = LiveSession::begin(&directory, about, interrupted, progress::watcher(output, pace))?;
+    let about = measuring::session_info("diagnose", None, &draft.objectives);
+    let mut session = LiveSession::begin(&directory, about, interrupted, progress::observer(output, pace))?;
     session.disable_harm_guard();
-    let result = introduce(&mut session, &mut servers, BEFORE_S).and_then(|()| {
+    let result = record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         let load = &load;
         session
             .load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers))
@@ -46,7 +46,7 @@ pub fn load(arguments: &LabLoadArgs) -> Result<u8> {
 }
 
 /// Waits until the server answers one request. When it never does, the load shows that.
-fn wait_for_answers(load: &mut MeasuredLoad, interrupted: &AtomicBool) -> Result<()> {
+fn wait_for_response(load: &mut MeasuredLoad, interrupted: &AtomicBool) -> Result<()> {
     let begun = Instant::now();
     while load.probe().is_err() && begun.elapsed() < READY {
         if interrupted.load(Ordering::Relaxed) {

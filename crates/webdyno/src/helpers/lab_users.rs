@@ -36,13 +36,13 @@ pub fn users(arguments: &LabUsersArgs) -> Result<u8> {
         std::thread::sleep(Duration::from_secs_f64(-users.before_s));
     }
     match plan {
-        Some(plan) => Err(become_wrk(&plan, &place)),
-        None => run::run(&own(arguments, out)),
+        Some(plan) => Err(exec_wrk(&plan, &place)),
+        None => run::run(&run_arguments(arguments, out)),
     }
 }
 
 /// Gives why it did not become wrk.
-fn become_wrk(plan: &wrk::WrkArguments, place: &Path) -> UserError {
+fn exec_wrk(plan: &wrk::WrkArguments, place: &Path) -> UserError {
     let program = match packages::WRK.find() {
         Ok(program) => program,
         Err(error) => return error,
@@ -60,7 +60,7 @@ fn become_wrk(plan: &wrk::WrkArguments, place: &Path) -> UserError {
 }
 
 /// The same load for `webdyno run`: it goes on, whatever comes of it.
-fn own(arguments: &LabUsersArgs, out: Option<PathBuf>) -> RunArgs {
+fn run_arguments(arguments: &LabUsersArgs, out: Option<PathBuf>) -> RunArgs {
     let mut load = arguments.load.clone();
     (load.duration, load.warmup) = (Some(AT_MOST_S * 1_000_000), None);
     load.objectives.clear();

@@ -15,7 +15,7 @@ const SETTLE_S: u32 = 10;
 /// Makes the experiments that tell the first two explanations apart, as long as two remain. The recording has each as a
 /// load, so that a diagnosis of it says the same.
 pub fn make(session: &mut LiveSession, load: &MeasuredLoad, servers: &Servers) -> Result<()> {
-    let possible = experiments::possible(&load.workload, load.could_be_local());
+    let possible = experiments::possible(&load.workload, load.is_this_machine_by_network());
     for _ in 0..MOST {
         let recording = session.recording();
         let made = recording.experiments();
@@ -25,7 +25,9 @@ pub fn make(session: &mut LiveSession, load: &MeasuredLoad, servers: &Servers) -
         // A load that had to be stopped is not made again.
         let braked = recording.last_load().is_none_or(|load| load.brake.is_some());
         let findings = diagnosis.map_or(vec![], |diagnosis| diagnosis.findings);
-        let Some(choice) = experiments::choose(&findings, &left).filter(|_| !braked) else { return Ok(()) };
+        let Some(choice) = experiments::choose_experiment(&findings, &left).filter(|_| !braked) else {
+            return Ok(());
+        };
         let Some(mut workload) = experiments::changed(&load.workload, choice.what) else { return Ok(()) };
         let measure_s = MEASURE_S.min(load.measure_s().ceil() as u32);
         let length = LoadLength::Settled { measure_s, at_most_s: measure_s + SETTLE_S };

@@ -31,7 +31,7 @@ pub struct MeasuredLoad {
 impl MeasuredLoad {
     /// Checks everything that can be checked before anything is started: flags, URLs, and one probing request.
     pub fn prepare(arguments: &LoadArgs, draft: &Draft, server: &ServerArgs) -> Result<Self> {
-        let mut load = Self::unprobed(arguments, draft, server)?;
+        let mut load = Self::without_probe(arguments, draft, server)?;
         load.probe()?;
         let prepared = &load.prepared;
         objectives::check(&draft.objectives, &draft.objective_places, &load.workload, prepared.names())?;
@@ -39,7 +39,7 @@ impl MeasuredLoad {
     }
 
     /// The same without the request: for a server that may not answer.
-    pub fn unprobed(arguments: &LoadArgs, draft: &Draft, server: &ServerArgs) -> Result<Self> {
+    pub fn without_probe(arguments: &LoadArgs, draft: &Draft, server: &ServerArgs) -> Result<Self> {
         let list = server.list()?;
         let how = server.start(list.web()?)?;
         let address = &how.address;
@@ -74,7 +74,12 @@ impl MeasuredLoad {
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
         let prepared = webdyno_load::prepare(&workload)?;
-        objectives::check_before(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
+        objectives::check_before_probe(
+            &draft.objectives,
+            &draft.objective_places,
+            &workload,
+            prepared.names(),
+        )?;
         let port = observed_port(&prepared, address)?;
         let access = server.access();
         Ok(Self { workload, prepared, length, list, how, access, port })
@@ -107,7 +112,7 @@ impl MeasuredLoad {
     }
 
     /// Whether the load reaches its server over a network, although the server is this machine.
-    pub fn could_be_local(&self) -> bool {
+    pub fn is_this_machine_by_network(&self) -> bool {
         let is_local = self.how.address == ServerAddress::Local;
         is_local
             && !self

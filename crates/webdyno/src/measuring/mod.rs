@@ -22,7 +22,7 @@ pub const BEFORE_S: f64 = 1.2;
 /// cases, within three in 98.
 pub const BEFORE_CHANGES_S: f64 = 3.2;
 /// The first event of a session by this command.
-pub fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> SessionInfo {
+pub fn session_info(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> SessionInfo {
     let client =
         Environment { webdyno: env!("CARGO_PKG_VERSION").into(), ..webdyno_host::os::machine::environment() };
     SessionInfo {
@@ -35,7 +35,7 @@ pub fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> Ses
 }
 
 /// Writes who is observed into the log, and gathers the readings before the load.
-pub fn introduce(session: &mut LiveSession, servers: &mut Servers, before_s: f64) -> Result<()> {
+pub fn record_servers(session: &mut LiveSession, servers: &mut Servers, before_s: f64) -> Result<()> {
     for event in servers.introduction() {
         session.append(event)?;
     }

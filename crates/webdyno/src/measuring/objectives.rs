@@ -12,7 +12,7 @@ const OTHERS: &str = "(other)";
 const LISTED_MAX: usize = 10;
 
 /// The same as [`check`], before the pages of the workload were looked into: how their parts are named is not known yet.
-pub fn check_before(
+pub fn check_before_probe(
     objectives: &[Objective],
     places: &[String],
     workload: &Workload,
@@ -20,7 +20,7 @@ pub fn check_before(
 ) -> Result<()> {
     let finds = workload.finds_resources();
     let is_known = |objective: &Objective| !(finds && matches!(objective.scope(), Scope::Request(_)));
-    check_those(objectives, places, (workload, counted), is_known)
+    check_names(objectives, places, (workload, counted), is_known)
 }
 
 /// Refuses an objective of a request or page that is not counted by that name. Requests are counted by these names; by
@@ -31,10 +31,10 @@ pub fn check(
     workload: &Workload,
     counted: &[String],
 ) -> Result<()> {
-    check_those(objectives, places, (workload, counted), |_| true)
+    check_names(objectives, places, (workload, counted), |_| true)
 }
 
-fn check_those(
+fn check_names(
     objectives: &[Objective],
     places: &[String],
     (workload, counted): (&Workload, &[String]),
@@ -53,10 +53,10 @@ fn check_those(
     };
     let one = |objective: &Objective| match objective.scope() {
         Scope::All => Ok(()),
-        Scope::Pages | Scope::Page(_) if pages.is_empty() => Err(no_pages(objective)),
+        Scope::Pages | Scope::Page(_) if pages.is_empty() => Err(no_pages_error(objective)),
         Scope::Pages => Ok(()),
-        Scope::Page(name) => known(objective, ("page", name), &pages),
-        Scope::Request(name) => known(objective, ("request", name), &requests),
+        Scope::Page(name) => check_known_name(objective, ("page", name), &pages),
+        Scope::Request(name) => check_known_name(objective, ("request", name), &requests),
     };
     for (number, objective) in objectives.iter().enumerate().filter(|(_, objective)| is_known(objective)) {
         one(objective).map_err(|told| match places.get(number) {
@@ -67,12 +67,12 @@ fn check_those(
     Ok(())
 }
 
-fn no_pages(objective: &Objective) -> UserError {
+fn no_pages_error(objective: &Objective) -> UserError {
     UserError::usage(format!("the objective `{}` is of pages, and this workload has none", objective.text()))
         .hint("without `page` it is of all requests, as in --slo 'p95<2s'")
 }
 
-fn known(objective: &Objective, (what, name): (&str, &str), names: &BTreeSet<&str>) -> Result<()> {
+fn check_known_name(objective: &Objective, (what, name): (&str, &str), names: &BTreeSet<&str>) -> Result<()> {
     if names.contains(name) {
         return Ok(());
     }
@@ -113,7 +113,7 @@ mod tests {
         Workload { requests, visits, ..Workload::default() }
     }
 
-    fn told(slo: &str, resources: Option<Resources>) -> Option<UserError> {
+    fn check_error(slo: &str, resources: Option<Resources>) -> Option<UserError> {
         let finds = resources == Some(Resources::Found);
         let workload = workload(resources);
         let mut counted: Vec<String> = workload.request_names().into_iter().map(str::to_owned).collect();
@@ -142,7 +142,7 @@ mod tests {
             ("page /b.png: p99<1s", Some(Resources::Found), Some("its pages are `/shop`")),
             ("request /s?token=s3cret: p99<1s", Some(Resources::Found), Some("/s?token=[redacted]")),
         ] {
-            let told = told(slo, resources).and_then(|error| error.hint);
+            let told = check_error(slo, resources).and_then(|error| error.hint);
             match (hint, &told) {
                 (None, None) => {}
                 (Some(part), Some(told)) => assert!(told.contains(part), "{slo}: {told}"),
@@ -158,7 +158,7 @@ mod tests {
             [(None, false), (Some(Resources::Left), false), (Some(Resources::Found), true)]
         {
             let workload = workload(resources);
-            assert_eq!(check_before(&slo, &[], &workload, &[]).is_ok(), before, "{workload:?}");
+            assert_eq!(check_before_probe(&slo, &[], &workload, &[]).is_ok(), before, "{workload:?}");
         }
         let workload = workload(Some(Resources::Found));
         let counted = ["/shop", OTHERS, "/found.png"].map(str::to_owned);
@@ -166,7 +166,7 @@ mod tests {
         let told = check(&slo, &[], &workload, &counted[..2]).unwrap_err();
         assert!(told.exit_code() == 2 && told.hint.is_some_and(|hint| hint.contains("(other)")));
         let page = [Objective::parse("page /found.png: p99<1s").unwrap()];
-        assert!(check_before(&page, &[], &workload, &[]).is_err());
+        assert!(check_before_probe(&page, &[], &workload, &[]).is_err());
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn files_that_may_not_be_written_are_told_and_nothing_stays() {
         .args(["-m", "sh", "-c", &script])
         .env("WEBDYNO_STATE", place.path("state"))
         .current_dir(place.path(""));
-    run(&mut command).with_code(1).told("the file system is read-only", "hint:");
+    run(&mut command).with_code(1).assert_error("the file system is read-only", "hint:");
     assert_eq!(apache.configuration(), before);
     assert!(apache.has_limit(20), "{}", apache.scoreboard());
 }

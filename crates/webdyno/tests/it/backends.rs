@@ -201,7 +201,7 @@ fn experiments_are_refused_where_no_load_is_made() {
     {
         run(place.webdyno().args(["diagnose", "--disambiguate"]).args(arguments))
             .with_code(2)
-            .told("--disambiguate makes loads, and --for and --from make none", "give a URL instead");
+            .assert_error("--disambiguate makes loads, and --for and --from make none", "give a URL instead");
     }
     assert!(!place.path("webdyno-runs").exists());
 }

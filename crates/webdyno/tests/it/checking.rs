@@ -157,7 +157,7 @@ fn what_is_wrong_is_told_before_anything_is_recorded() {
         (&["--server", "exec:false"], 1, "no agent could be started there", "`webdyno agent`"),
         (&["--port", "1", "--json", "absent/x"], 1, "cannot write absent/x", "--json"),
     ] {
-        run(place.webdyno().arg("check").args(arguments)).with_code(code).told(message, hint);
+        run(place.webdyno().arg("check").args(arguments)).with_code(code).assert_error(message, hint);
     }
     assert!(!place.path("webdyno-runs").exists());
 }

@@ -43,12 +43,14 @@ fn urls_that_cannot_be_loaded_are_told() {
     let ssh = Server::answering("SSH-2.0-OpenSSH_9.2\r\n");
     for command in ["run", "diagnose", "tune"] {
         let try_url = |url: &str| run(place.webdyno().args([command, url]));
-        try_url(&format!("http://127.0.0.1:{gone}/")).with_code(1).told("connection refused", "hint:");
-        try_url(&ssh.url()).with_code(1).told("HTTP", "hint:");
-        try_url("http://nobody.invalid/").with_code(1).told("nobody.invalid", "hint:");
-        try_url("ftp://127.0.0.1/").with_code(2).told("ftp", "hint:");
-        try_url("not a url").with_code(2).told("not a url", "hint:");
-        try_url("127.0.0.1:80").with_code(2).told("does not say http://", "put http:// before it");
+        try_url(&format!("http://127.0.0.1:{gone}/"))
+            .with_code(1)
+            .assert_error("connection refused", "hint:");
+        try_url(&ssh.url()).with_code(1).assert_error("HTTP", "hint:");
+        try_url("http://nobody.invalid/").with_code(1).assert_error("nobody.invalid", "hint:");
+        try_url("ftp://127.0.0.1/").with_code(2).assert_error("ftp", "hint:");
+        try_url("not a url").with_code(2).assert_error("not a url", "hint:");
+        try_url("127.0.0.1:80").with_code(2).assert_error("does not say http://", "put http:// before it");
         run(place.webdyno().arg(command)).with_code(2);
     }
     assert!(!place.path("webdyno-runs").exists(), "a run that could not begin left a directory");
@@ -61,7 +63,7 @@ fn a_warmup_that_leaves_nothing_is_told_before_the_load() {
     for warmup in ["1s", "5s"] {
         run(place.webdyno().args(["run", &server.url(), "-d", "1s", "--warmup", warmup]))
             .with_code(2)
-            .told("leaves nothing of a load of 1 s", "hint:");
+            .assert_error("leaves nothing of a load of 1 s", "hint:");
     }
     assert!(!place.path("webdyno-runs").exists());
     // How long a number of requests takes is not known before.
@@ -107,12 +109,12 @@ fn places_that_cannot_be_written_are_told() {
     std::fs::write(place.path("file"), "").unwrap();
     let below = place.path("file/run");
     let ended = run(place.webdyno().args(["run", &server.url(), "-n", "1", "--out"]).arg(&below));
-    ended.with_code(1).told("cannot create the run directory", "file/run");
+    ended.with_code(1).assert_error("cannot create the run directory", "file/run");
     let taken = place.path("taken");
     run(place.webdyno().args(["run", &server.url(), "-n", "1", "-q", "--out"]).arg(&taken))
         .with_code_in(&[0, 3]);
     let again = run(place.webdyno().args(["run", &server.url(), "-n", "1", "-q", "--out"]).arg(&taken));
-    again.with_code(2).told("holds a recording already", "--out");
+    again.with_code(2).assert_error("holds a recording already", "--out");
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn results_that_could_not_be_written_are_told_before_anything_starts() {
         if command != "quickstart" {
             webdyno.args([&server.url(), "-d", "60s"]);
         }
-        run(&mut webdyno).with_code(1).told("missing/result.json", "hint:");
+        run(&mut webdyno).with_code(1).assert_error("missing/result.json", "hint:");
     }
     assert!(!place.path("webdyno-runs").exists(), "it began although the results could not be written");
     // In the run directory, which is not there yet, they can.
@@ -149,7 +151,7 @@ fn threads_that_the_system_refuses_are_told() {
     command.args(["-c", &script]).env("RUST_MIN_STACK", "536870912").env("MALLOC_ARENA_MAX", "1");
     command.current_dir(place.path(""));
     command.env("WEBDYNO_STATE", place.path("state")).timeout(std::time::Duration::from_secs(30));
-    run(&mut command).with_code(1).told("of 64: ", "with -t");
+    run(&mut command).with_code(1).assert_error("of 64: ", "with -t");
 }
 
 #[test]
@@ -171,7 +173,7 @@ fn a_full_disk_ends_a_run_with_its_name() {
     let mut command = assert_cmd::Command::new("unshare");
     command.args(["-m", "sh", "-c", &script]).env("WEBDYNO_STATE", place.path("state"));
     let began = std::time::Instant::now();
-    run(&mut command).with_code(1).told("no space left on the disk", "--out");
+    run(&mut command).with_code(1).assert_error("no space left on the disk", "--out");
     assert!(began.elapsed().as_secs() < 18, "it went on loading although nothing was recorded");
 }
 
@@ -183,9 +185,9 @@ fn recordings_that_are_none_are_told() {
     std::fs::write(place.path("broken/events.jsonl"), "garbage\n{}\n").unwrap();
     for command in [&["report"][..], &["diagnose", "--from"]] {
         let try_dir = |dir: &str| run(place.webdyno().args(command).arg(dir));
-        try_dir("missing").with_code(1).told("missing/events.jsonl", "directory of a run");
-        try_dir("empty").with_code(1).told("empty/events.jsonl", "directory of a run");
-        try_dir("broken").with_code(2).told("line 1", "damaged");
+        try_dir("missing").with_code(1).assert_error("missing/events.jsonl", "directory of a run");
+        try_dir("empty").with_code(1).assert_error("empty/events.jsonl", "directory of a run");
+        try_dir("broken").with_code(2).assert_error("line 1", "damaged");
     }
 }
 
@@ -195,9 +197,9 @@ fn a_server_elsewhere_is_not_observed_locally() {
     for command in ["diagnose", "tune"] {
         // TEST-NET-1: nobody's address, and nothing is sent to it.
         let ended = run(place.webdyno().args([command, "http://192.0.2.1/"]));
-        ended.with_code(2).told("is not this machine", "webdyno run");
+        ended.with_code(2).assert_error("is not this machine", "webdyno run");
         let ended = run(place.webdyno().args([command, "http://127.0.0.1/", "--server", "web1"]));
-        ended.with_code(2).told("`web1` is not a server", "--server local");
+        ended.with_code(2).assert_error("`web1` is not a server", "--server local");
     }
 }
 

@@ -11,18 +11,18 @@ fn what_cannot_be_proved_or_observed_is_refused_before_anything_happens() {
     let url = "https://127.0.0.1:1/";
     run(place.webdyno().args(["tune", url, "--insecure", "--apply"]))
         .with_code(2)
-        .told("plain HTTP", "hint:");
+        .assert_error("plain HTTP", "hint:");
     run(place.webdyno().args(["tune", "HTTPS://127.0.0.1:1/?token=s3cret", "--apply"]))
         .with_code(2)
-        .told("plain HTTP", "127.0.0.1:1/ is TLS");
+        .assert_error("plain HTTP", "127.0.0.1:1/ is TLS");
     for command in ["diagnose", "tune"] {
         run(place.webdyno().args([command, "http://a/", "--unix-socket", "/nowhere/s.sock"]))
             .with_code(2)
-            .told("/nowhere/s.sock has none", "hint:");
+            .assert_error("/nowhere/s.sock has none", "hint:");
         // Where it really goes to decides whose server it is: TEST-NET-1 (RFC 5737) is nobody's.
         run(place.webdyno().args([command, "http://127.0.0.1/", "--connect-to", "::192.0.2.1:81"]))
             .with_code(2)
-            .told("192.0.2.1 is not this machine", "hint:");
+            .assert_error("192.0.2.1 is not this machine", "hint:");
     }
     assert!(!place.path("webdyno-runs").exists(), "a run that could not begin left a directory");
 }
@@ -50,7 +50,7 @@ fn wrong_values_are_told_with_their_names() {
         (&["-6"], "127.0.0.1 has no IPv6 address", "hint:"),
     ] {
         let ended = run(place.webdyno().args(["run", "http://127.0.0.1:1/"]).args(arguments));
-        ended.with_code(2).told(first, second);
+        ended.with_code(2).assert_error(first, second);
     }
     assert!(!place.path("webdyno-runs").exists());
 }
@@ -66,7 +66,7 @@ fn a_redirect_to_tls_without_a_trust_store_is_told() {
     let mut webdyno = place.webdyno();
     webdyno.env("SSL_CERT_FILE", place.path("empty.pem")).env("SSL_CERT_DIR", "");
     webdyno.args(["run", &server.url(), "-n", "1", "--redirects", "1"]);
-    run(&mut webdyno).with_code(1).told("certificate", "hint:");
+    run(&mut webdyno).with_code(1).assert_error("certificate", "hint:");
     assert!(!place.path("webdyno-runs").exists());
 }
 

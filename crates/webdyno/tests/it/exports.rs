@@ -33,15 +33,19 @@ fn results_in_each_others_way_are_told_before_anything_starts() {
     let place = Place::new();
     let server = Server::answering(OK);
     let try_run = |flags: &[&str]| run(place.webdyno().args(["run", &server.url(), "-d", "60s"]).args(flags));
-    try_run(&["--json", "-", "--csv", "-"]).with_code(2).told("--json and --csv both go to stdout", "hint:");
-    try_run(&["--hdr", "x", "--junit", "./x"]).with_code(2).told("--hdr and --junit both go to", "hint:");
-    try_run(&["--csv", "missing/x.csv"]).with_code(1).told("missing/x.csv", "--csv takes a file");
-    try_run(&["--csv", "events.jsonl"]).with_code(2).told("place of a recording", "hint:");
+    try_run(&["--json", "-", "--csv", "-"])
+        .with_code(2)
+        .assert_error("--json and --csv both go to stdout", "hint:");
+    try_run(&["--hdr", "x", "--junit", "./x"])
+        .with_code(2)
+        .assert_error("--hdr and --junit both go to", "hint:");
+    try_run(&["--csv", "missing/x.csv"]).with_code(1).assert_error("missing/x.csv", "--csv takes a file");
+    try_run(&["--csv", "events.jsonl"]).with_code(2).assert_error("place of a recording", "hint:");
     assert!(!place.path("webdyno-runs").exists());
     let watch = ["diagnose", "--for", "60s", "--port", "1", "--csv", "x.csv"];
-    run(place.webdyno().args(watch)).with_code(2).told("--for makes none", "hint:");
+    run(place.webdyno().args(watch)).with_code(2).assert_error("--for makes none", "hint:");
     let report = ["report", "missing", "--csv", "-", "--junit", "-"];
-    run(place.webdyno().args(report)).with_code(2).told("both go to stdout", "hint:");
+    run(place.webdyno().args(report)).with_code(2).assert_error("both go to stdout", "hint:");
 }
 
 #[test]
@@ -72,11 +76,11 @@ fn objectives_of_what_is_not_there_are_told_before_anything_is_sent() {
     let url = format!("{}shop", server.url());
     let try_slo =
         |slo: &str| run(place.webdyno().args(["run", &url, "-d", "60s", "--slo", slo])).with_code(2);
-    try_slo("request /shpo: p99<1s").told("did you mean `/shop`?", "hint:");
-    try_slo("page: p99<1s").told("this workload has none", "hint:");
-    try_slo("page /shop p99<1s").told("put a colon", "p95<2s");
-    try_slo("request \"/shop: p99<1s").told("double quote", "/shop");
-    try_slo("service.p98<1s").told("the figure is none of", "first_byte.");
+    try_slo("request /shpo: p99<1s").assert_error("did you mean `/shop`?", "hint:");
+    try_slo("page: p99<1s").assert_error("this workload has none", "hint:");
+    try_slo("page /shop p99<1s").assert_error("put a colon", "p95<2s");
+    try_slo("request \"/shop: p99<1s").assert_error("double quote", "/shop");
+    try_slo("service.p98<1s").assert_error("the figure is none of", "first_byte.");
     assert!(!place.path("webdyno-runs").exists());
 }
 
@@ -85,7 +89,7 @@ fn what_has_no_resources_is_not_compared_without_them() {
     let place = Place::new();
     let server = Server::answering(OK);
     let load = ["run", &server.url(), "-d", "60s", "--compare-documents-only"];
-    run(place.webdyno().args(load)).with_code(2).told("this workload has no pages", "hint:");
+    run(place.webdyno().args(load)).with_code(2).assert_error("this workload has no pages", "hint:");
     assert!(!place.path("webdyno-runs").exists());
 }
 

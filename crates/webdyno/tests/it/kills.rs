@@ -116,7 +116,7 @@ fn whatever_is_killed_the_server_ends_as_it_was() {
     for _ in 0..AGAIN_MAX {
         hits.extend(kill_all(&place, script.missed(&hits)));
     }
-    tell(&hits);
+    print_hits(&hits);
     script.check_spread(&hits);
     let slowest = hits.iter().filter_map(|hit| hit.reverted_in).max().unwrap();
     assert!(slowest < REVERT_MAX, "a guardian took {slowest:?}");
@@ -270,7 +270,7 @@ impl Drop for Urgent {
 }
 
 /// A session under way.
-struct Session<'a> {
+struct TuneProcess<'a> {
     server: &'a Debian,
     tool: Child,
     output: PathBuf,
@@ -296,7 +296,7 @@ impl Bench<'_> {
         self.until_it_comes_so_far(case, |session| {
             session.signal_before(case)?;
             session.wait_for_tool(case);
-            let told = told(&session.records());
+            let told = record_names(&session.records());
             session.server.roll_back();
             let end = if before.is_some() { "undone activate" } else { "kept" };
             told.iter().any(|record| record == end).then_some(told)
@@ -306,25 +306,25 @@ impl Bench<'_> {
     fn until_it_comes_so_far<T>(
         &mut self,
         case: Case,
-        mut work: impl FnMut(&mut Session<'_>) -> Option<T>,
+        mut work: impl FnMut(&mut TuneProcess<'_>) -> Option<T>,
     ) -> T {
         let place = self.place;
         let start = || Debian::start(place, &format!("server-{}", number()), case.layout);
         let server = self.servers.entry(case.layout).or_insert_with(start);
         let mut said = vec![];
         for _ in 0..TRIES_MAX {
-            let mut session = Session::start(server, &place.path(&format!("session-{}", number())));
+            let mut session = TuneProcess::start(server, &place.path(&format!("session-{}", number())));
             if let Some(done) = work(&mut session) {
                 return done;
             }
-            said.push(format!("{:?}\n{}", told(&session.records()), session.said()));
+            said.push(format!("{:?}\n{}", record_names(&session.records()), session.said()));
             server.roll_back();
         }
         panic!("{case:?}: no session came so far:\n{}", said.join("\n"));
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> TuneProcess<'a> {
     fn start(server: &'a Debian, folder: &Path) -> Self {
         fs::create_dir(folder).unwrap();
         let (original, earlier) = (server.tree(), journals(server));
@@ -353,7 +353,7 @@ impl<'a> Session<'a> {
             let _ = self.tool.kill();
         }
         drop(urgent);
-        let record = told(&self.records()).pop()?;
+        let record = record_names(&self.records()).pop()?;
         let apache_was_down = !self.server.pid().is_some_and(is_alive);
         let began = Instant::now();
         let patience = if case.whom == Whom::Tool { REVERT_MAX * 2 } else { Duration::from_secs(5) };
@@ -365,7 +365,7 @@ impl<'a> Session<'a> {
 
     fn signal_before(&mut self, case: Case) -> Option<()> {
         if let Some(first) = case.before {
-            self.wait_for(|records| told(records).iter().any(|record| record == IN_FORCE))?;
+            self.wait_for(|records| record_names(records).iter().any(|record| record == IN_FORCE))?;
             signal(self.tool.id(), first);
         }
         Some(())
@@ -516,7 +516,7 @@ fn workers_count(debian: &Debian) -> usize {
 }
 
 /// Records as `intent write_file`, `kept`: the kind of each, and what it is about.
-fn told(records: &[Value]) -> Vec<String> {
+fn record_names(records: &[Value]) -> Vec<String> {
     let name = |record: &Value| {
         let kind = record["kind"].as_str().unwrap();
         let intent = |other: &&Value| other["kind"] == "intent" && other["n"] == record["n"];
@@ -529,7 +529,7 @@ fn told(records: &[Value]) -> Vec<String> {
 }
 
 /// How many kills were made at which records.
-fn tell(hits: &[Hit]) {
+fn print_hits(hits: &[Hit]) {
     let mut counts: BTreeMap<(&str, Whom), usize> = BTreeMap::new();
     for hit in hits {
         *counts.entry((&hit.record, hit.case.whom)).or_default() += 1;

@@ -84,7 +84,9 @@ fn a_scenario_is_run_and_judged() {
     run(place.webdyno().args(["diagnose", "--from"]).arg(recording)).with_code(0);
     // It is gone, and its directory is not written again.
     assert!(!run(&mut lab(&place, &["list"])).with_code(0).stdout.contains(" up "));
-    run(&mut lab(&place, &["run", &name, "--out", "runs"])).with_code(2).told("exists already", "--out DIR");
+    run(&mut lab(&place, &["run", &name, "--out", "runs"]))
+        .with_code(2)
+        .assert_error("exists already", "--out DIR");
 }
 
 #[test]
@@ -122,9 +124,11 @@ fn what_is_wrong_is_told_before_anything_is_built() {
         ("title = 1", &["run", "all"], "scenario.toml:1:9", "docs/scenarios.md"),
     ] {
         let (place, _) = place(text);
-        run(&mut lab(&place, words)).with_code(2).told(message, hint);
+        run(&mut lab(&place, words)).with_code(2).assert_error(message, hint);
         assert!(!place.path("webdyno-runs").exists());
     }
     let place = Place::new();
-    run(&mut lab(&place, &["run", "all"])).with_code(2).told("scenarios", "--scenarios takes a folder");
+    run(&mut lab(&place, &["run", "all"]))
+        .with_code(2)
+        .assert_error("scenarios", "--scenarios takes a folder");
 }

@@ -259,7 +259,7 @@ fn check_wrong(place: &Place, wrong: &[(&str, &str, &str)]) {
     for (command, message, hint) in wrong {
         let ended = run(place.webdyno().args(command.split(' '))).with_code(2);
         assert!(ended.stderr.lines().count() < 12, "{}", ended.stderr);
-        ended.told(message, hint);
+        ended.assert_error(message, hint);
     }
 }
 
@@ -325,7 +325,7 @@ fn wrong_trees_are_told_before_anything_is_written() {
         wrong.iter().map(|(command, message, hint)| (command.as_str(), *message, *hint)).collect();
     check_wrong(&place, &wrong);
     let too_large = ["workload", "make-tree", "large", "--total", "900T", "--mean-size", "1G"];
-    run(place.webdyno().args(too_large)).with_code(1).told("has room for", "df -h");
+    run(place.webdyno().args(too_large)).with_code(1).assert_error("has room for", "df -h");
     // What was there is there, and nothing else.
     assert_eq!(std::fs::read(place.path("there.toml")).unwrap(), b"");
     assert_eq!(files(&place.path("full")).len(), 1);

@@ -34,7 +34,7 @@ impl OtherClient {
                 }
                 let (answered, failures) = (Arc::clone(&answered), Arc::clone(&failures));
                 requests.retain(|request: &JoinHandle<()>| !request.is_finished());
-                requests.push(std::thread::spawn(move || match ask(port) {
+                requests.push(std::thread::spawn(move || match check_response(port) {
                     Ok(()) => drop(answered.fetch_add(1, Ordering::Relaxed)),
                     Err(why) => failures.lock().unwrap().push(format!("{:?}: {why}", begun.elapsed())),
                 }));
@@ -59,7 +59,7 @@ impl Drop for OtherClient {
 }
 
 /// One request; an error when it is not answered well and in full.
-fn ask(port: u16) -> Result<(), String> {
+fn check_response(port: u16) -> Result<(), String> {
     let told = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(told)?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).map_err(told)?;

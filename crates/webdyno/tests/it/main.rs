@@ -5,7 +5,6 @@
 mod apache;
 mod backends;
 mod booting;
-mod braking;
 mod change_record;
 mod checking;
 mod circles;
@@ -13,6 +12,7 @@ mod command_line;
 mod connecting;
 mod debian;
 mod exports;
+mod harm_guard;
 mod interrupted;
 mod kills;
 mod lab_hosts;

@@ -174,13 +174,13 @@ fn what_is_wrong_is_told_before_anything_is_recorded() {
         (&["--ring", "5", "--for", "1s"], 2, "unit", "--help"),
     ] {
         let ended = run(place.webdyno().arg("observe").args(arguments)).with_code(code);
-        ended.told(message, hint);
+        ended.assert_error(message, hint);
     }
     assert!(!place.path("webdyno-runs").exists());
     std::fs::write(place.path("file"), "").unwrap();
     run(place.webdyno().args(["observe", "--ring", "1m", "--for", "1s", "--out", "file/x"]))
         .with_code(1)
-        .told("a part of its path is no directory", "");
+        .assert_error("a part of its path is no directory", "");
 }
 
 #[test]
@@ -281,10 +281,10 @@ fn moments_can_be_asked_for(place: &Place, ring: &Path) {
     run(place.webdyno().args(["diagnose", "--at", &now, "--from"]).arg(ring)).with_code(0);
     run(place.webdyno().args(["diagnose", "--at", "2001-01-01T00:00:00Z", "--from"]).arg(ring))
         .with_code(2)
-        .told("nothing was recorded at", "the recording is from");
+        .assert_error("nothing was recorded at", "the recording is from");
     run(place.webdyno().args(["diagnose", "--at", "noon", "--from"]).arg(ring))
         .with_code(2)
-        .told("no time", "03:12");
+        .assert_error("no time", "03:12");
 }
 
 /// Now, RFC 3339.

@@ -165,7 +165,7 @@ fn an_export_never_mixes_with_what_is_there() {
     for (directory, told) in [("full", "full is not empty"), ("full/x", "cannot export to full/x")] {
         // The port is nobody's: it is not even asked.
         let ended = run(place.webdyno().args(["tune", "http://127.0.0.1:1/", "--export", directory]));
-        ended.with_code(2).told(told, "new or empty directory");
+        ended.with_code(2).assert_error(told, "new or empty directory");
     }
     assert_eq!(tree(&place.path("full")), [("x".to_owned(), b"x".to_vec())]);
 }

@@ -175,7 +175,7 @@ impl Ended {
     }
 
     /// One error line with a hint, and no panic.
-    pub fn told(self, message: &str, hint: &str) {
+    pub fn assert_error(self, message: &str, hint: &str) {
         assert!(self.stderr.contains(message), "no `{message}` in:\n{}", self.stderr);
         assert!(self.stderr.contains(hint), "no `{hint}` in:\n{}", self.stderr);
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);

@@ -45,7 +45,7 @@ fn rust_files() -> Vec<PathBuf> {
     found
 }
 
-fn shown(path: &Path) -> String {
+fn relative_path(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().display().to_string()
 }
 
@@ -60,7 +60,7 @@ fn every_file_opens_with_its_purpose() {
     let complaints: Vec<_> = rust_files()
         .iter()
         .filter(|path| lacks(path))
-        .map(|path| format!("{}: no //! head", shown(path)))
+        .map(|path| format!("{}: no //! head", relative_path(path)))
         .collect();
     assert_none(&complaints);
 }
@@ -71,7 +71,7 @@ fn files_fit_a_head() {
     for path in rust_files() {
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();
         if lines > FILE_LINES_MAX {
-            complaints.push(format!("{}: {lines} lines, at most {FILE_LINES_MAX}", shown(&path)));
+            complaints.push(format!("{}: {lines} lines, at most {FILE_LINES_MAX}", relative_path(&path)));
         }
     }
     assert_none(&complaints);
@@ -83,7 +83,7 @@ struct Functions<'a> {
 }
 
 impl Functions<'_> {
-    fn look(&mut self, name: &syn::Ident, block: &syn::Block) {
+    fn check(&mut self, name: &syn::Ident, block: &syn::Block) {
         let lines = block.span().end().line - block.span().start().line + 1;
         if lines > FUNCTION_LINES_MAX {
             self.complaints
@@ -94,12 +94,12 @@ impl Functions<'_> {
 
 impl<'ast> Visit<'ast> for Functions<'_> {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
-        self.look(&function.sig.ident, &function.block);
+        self.check(&function.sig.ident, &function.block);
         syn::visit::visit_item_fn(self, function);
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
-        self.look(&function.sig.ident, &function.block);
+        self.check(&function.sig.ident, &function.block);
         syn::visit::visit_impl_item_fn(self, function);
     }
 }
@@ -109,7 +109,7 @@ fn functions_fit_a_screen() {
     let mut complaints = vec![];
     for path in rust_files() {
         let file = syn::parse_file(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        let name = shown(&path);
+        let name = relative_path(&path);
         Functions { file: &name, complaints: &mut complaints }.visit_file(&file);
     }
     assert_none(&complaints);
@@ -169,7 +169,7 @@ fn analysis_does_no_input_or_output_and_reads_no_clock() {
             ["std::fs", "std::net", "std::process", "std::time", "Instant::", "SystemTime", "std::env"]
         {
             if text.contains(forbidden) {
-                complaints.push(format!("{}: {forbidden}", shown(path)));
+                complaints.push(format!("{}: {forbidden}", relative_path(path)));
             }
         }
     }
@@ -243,7 +243,7 @@ fn hints_name_only_flags_that_exist() {
         let code = text.split("#[cfg(test)]").next().unwrap();
         let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let unknown = lines.flat_map(flags).filter(|flag| !known.contains(flag));
-        complaints.extend(unknown.map(|flag| format!("{}: there is no {flag}", shown(path))));
+        complaints.extend(unknown.map(|flag| format!("{}: there is no {flag}", relative_path(path))));
     }
     assert_none(&complaints);
 }
@@ -280,7 +280,7 @@ fn nothing_is_unfinished() {
     for path in rust_files() {
         let text = std::fs::read_to_string(&path).unwrap();
         let found = marks.iter().chain([&ignored]).filter(|mark| text.contains(mark.as_str()));
-        complaints.extend(found.map(|mark| format!("{}: {mark}", shown(&path))));
+        complaints.extend(found.map(|mark| format!("{}: {mark}", relative_path(&path))));
     }
     assert_none(&complaints);
 }

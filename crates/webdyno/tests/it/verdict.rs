@@ -45,7 +45,7 @@ fn a_run_that_fills_the_local_ports_has_measured_them() {
         run(place.webdyno().args(["run", &server.url(), "-t", "1", "-q"]).args(arguments))
     };
     // Before: more connections than ports are refused, a rate that may need more is warned of.
-    webdyno(&["-c", "401", "-d", "1s"]).with_code(1).told(
+    webdyno(&["-c", "401", "-d", "1s"]).with_code(1).assert_error(
         "401 connections to one address need as many local ports, this machine has 400",
         "use -c 392 or fewer",
     );

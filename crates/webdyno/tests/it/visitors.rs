@@ -77,12 +77,12 @@ impl Visitors {
 impl Shared {
     fn visit(&self) {
         let sent_us = self.now_us();
-        let failure = self.ask().err();
+        let failure = self.check_response().err();
         let visit = Visit { sent_us, ended_us: self.now_us(), failure };
         self.visits.lock().unwrap().push(visit);
     }
 
-    fn ask(&self) -> Result<(), String> {
+    fn check_response(&self) -> Result<(), String> {
         let told = |what: &str| {
             let what = what.to_owned();
             move |error: std::io::Error| format!("{what}: {error}")

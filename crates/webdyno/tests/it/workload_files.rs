@@ -28,9 +28,11 @@ fn a_wrong_file_is_told_before_anything_is_sent() {
     }
     run(place.webdyno().args(["run", "--workload", "missing.toml"]))
         .with_code(2)
-        .told("missing.toml", "hint:");
+        .assert_error("missing.toml", "hint:");
     std::fs::write(place.path("d/w.toml"), b"\xff\xfe").unwrap();
-    run(place.webdyno().args(["workload", "check", "d/w.toml"])).with_code(2).told("not UTF-8", "hint:");
+    run(place.webdyno().args(["workload", "check", "d/w.toml"]))
+        .with_code(2)
+        .assert_error("not UTF-8", "hint:");
     assert!(!place.path("webdyno-runs").exists());
 }
 
@@ -45,7 +47,7 @@ fn a_right_file_is_told_in_words() {
     }
     // An objective of something that the file does not hold is wrong, too.
     std::fs::write(place.path("w.toml"), text.replace("page:", "page shop:")).unwrap();
-    run(place.webdyno().args(["workload", "check", "w.toml"])).with_code(2).told("`shop`", "hint:");
+    run(place.webdyno().args(["workload", "check", "w.toml"])).with_code(2).assert_error("`shop`", "hint:");
 }
 
 #[test]
@@ -116,5 +118,5 @@ fn who_asks_is_told_to_the_server_and_not_to_the_log() {
     }
     run(place.webdyno().args(["run", "http://127.0.0.1:1/", "--auth", "nobody"]))
         .with_code(2)
-        .told("no colon", "hint:");
+        .assert_error("no colon", "hint:");
 }

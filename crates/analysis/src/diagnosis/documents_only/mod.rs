@@ -28,16 +28,16 @@ const CONCLUSIVE: f64 = 1.25;
 const PAGES_MIN: u64 = 10;
 
 /// A figure of a second; `None` where it has none.
-type OfSecond = fn(&Interval) -> Result<Option<f64>>;
+type FigureOfSecond = fn(&Interval) -> Result<Option<f64>>;
 
 /// A figure of a load.
-struct Kind {
+struct FigureKind {
     name: &'static str,
     unit: &'static str,
     /// Of the whole measured part.
     of: fn(&RunReport, &[&Interval]) -> Option<f64>,
     /// Of a second, where an interval is made from seconds.
-    second: Option<OfSecond>,
+    second: Option<FigureOfSecond>,
 }
 
 const PAGES: &str = "pages/s";
@@ -46,47 +46,47 @@ const REQUESTS: &str = "requests/s";
 const BYTES: &str = "bytes/s";
 const CONNECTIONS: &str = "connections opened/s";
 
-const KINDS: [Kind; 10] = [
-    Kind { name: PAGES, unit: "1/s", of: |run, _| run.pages.as_ref()?.rate, second: Some(pages_per_s) },
-    Kind { name: PAGE_P50, unit: "us", of: |run, _| p50(run), second: Some(median_us) },
-    Kind { name: "page time, p95", unit: "us", of: |run, _| p95(run), second: None },
-    Kind {
+const KINDS: [FigureKind; 10] = [
+    FigureKind { name: PAGES, unit: "1/s", of: |run, _| run.pages.as_ref()?.rate, second: Some(pages_per_s) },
+    FigureKind { name: PAGE_P50, unit: "us", of: |run, _| p50(run), second: Some(median_us) },
+    FigureKind { name: "page time, p95", unit: "us", of: |run, _| p95(run), second: None },
+    FigureKind {
         name: REQUESTS,
         unit: "1/s",
         of: |run, _| run.rate,
         second: Some(|second| Ok(per_s(second.completed, second))),
     },
-    Kind {
+    FigureKind {
         name: BYTES,
         unit: "bytes/s",
         of: |run, _| of_elapsed(run.bytes.received as f64, run),
         second: Some(|second| Ok(per_s(second.bytes_received, second))),
     },
-    Kind {
+    FigureKind {
         name: CONNECTIONS,
         unit: "1/s",
         of: |run, _| of_elapsed(run.connections.opened as f64, run),
         second: Some(|second| Ok(per_s(second.connections.opened, second))),
     },
-    Kind {
+    FigureKind {
         name: "connections at once",
         unit: "count",
         of: |run, _| Some(run.connections.peak as f64),
         second: None,
     },
-    Kind {
+    FigureKind {
         name: "failed requests",
         unit: "fraction",
         of: |run, _| fraction(run.requests.failed, run.requests.completed),
         second: None,
     },
-    Kind {
+    FigureKind {
         name: "failed pages",
         unit: "fraction",
         of: |run, _| run.pages.as_ref().and_then(|pages| fraction(pages.failed, pages.completed)),
         second: None,
     },
-    Kind {
+    FigureKind {
         name: "client CPU",
         unit: "cores",
         of: |run, seconds| of_elapsed(seconds.iter().map(|second| second.cpu_us as f64 / 1e6).sum(), run),
@@ -101,8 +101,8 @@ pub fn ablation(with: &[Measurement], without: &[Measurement]) -> Result<Option<
     if pairs == 0 {
         return Ok(None);
     }
-    let with: Vec<Side> = with[..pairs].iter().map(Side::of).collect::<Result<_>>()?;
-    let without: Vec<Side> = without[..pairs].iter().map(Side::of).collect::<Result<_>>()?;
+    let with: Vec<LoadFigures> = with[..pairs].iter().map(LoadFigures::of).collect::<Result<_>>()?;
+    let without: Vec<LoadFigures> = without[..pairs].iter().map(LoadFigures::of).collect::<Result<_>>()?;
     let figures: Vec<AblationFigure> =
         KINDS.iter().map(|kind| figure(kind, &with, &without)).collect::<Result<_>>()?;
     let means = means(&figures, &with, &without);
@@ -110,26 +110,26 @@ pub fn ablation(with: &[Measurement], without: &[Measurement]) -> Result<Option<
 }
 
 /// One load.
-struct Side<'a> {
+struct LoadFigures<'a> {
     run: RunReport,
     seconds: Vec<&'a Interval>,
 }
 
-impl<'a> Side<'a> {
+impl<'a> LoadFigures<'a> {
     fn of(measurement: &'a Measurement) -> Result<Self> {
         Ok(Self { run: run_report(measurement)?, seconds: measurement.measured().collect() })
     }
 
     /// Second by second; a torn last one is left out.
-    fn series(&self, second: OfSecond) -> Result<Vec<f64>> {
+    fn series(&self, second: FigureOfSecond) -> Result<Vec<f64>> {
         let whole = self.seconds.iter().filter(|interval| interval.length_us >= 900_000);
         whole.filter_map(|interval| second(interval).transpose()).collect()
     }
 }
 
 /// Of one load each, the interval comes from their seconds; of several, from the loads.
-fn figure(kind: &Kind, with: &[Side], without: &[Side]) -> Result<AblationFigure> {
-    let values = |sides: &[Side]| {
+fn figure(kind: &FigureKind, with: &[LoadFigures], without: &[LoadFigures]) -> Result<AblationFigure> {
+    let values = |sides: &[LoadFigures]| {
         sides.iter().filter_map(|side| (kind.of)(&side.run, &side.seconds)).collect::<Vec<_>>()
     };
     let (before, after) = (values(with), values(without));
@@ -157,8 +157,8 @@ fn figure(kind: &Kind, with: &[Side], without: &[Side]) -> Result<AblationFigure
 }
 
 /// What the comparison says, no more than the figures do.
-fn means(figures: &[AblationFigure], with: &[Side], without: &[Side]) -> String {
-    let spoiled = |side: &Side| !side.run.client.valid;
+fn means(figures: &[AblationFigure], with: &[LoadFigures], without: &[LoadFigures]) -> String {
+    let spoiled = |side: &LoadFigures| !side.run.client.valid;
     if with.iter().chain(without).any(spoiled) {
         return "The generator spoiled a load of the comparison: what the difference says of the server is not known.".into();
     }
@@ -169,9 +169,9 @@ fn means(figures: &[AblationFigure], with: &[Side], without: &[Side]) -> String 
         return "Of one kind no page was whole: there is nothing to compare.".into();
     };
     if is_same(pages) {
-        return as_many_pages(figures, with.iter().any(is_open));
+        return page_rate_text(figures, with.iter().any(is_open));
     }
-    match pages.ratio.map(|ratio| (ratio, is_told(pages))) {
+    match pages.ratio.map(|ratio| (ratio, is_significant(pages))) {
         Some((ratio, true)) if ratio > SAME => limit(figures),
         Some((_, true)) => {
             "Without the resources there are fewer pages, which less work does not explain: something else \
@@ -184,7 +184,7 @@ fn means(figures: &[AblationFigure], with: &[Side], without: &[Side]) -> String 
 }
 
 /// Where the rate is ordered, or users take their time, pages differ in their times alone.
-fn as_many_pages(figures: &[AblationFigure], is_open: bool) -> String {
+fn page_rate_text(figures: &[AblationFigure], is_open: bool) -> String {
     match named(figures, PAGE_P50).and_then(|figure| figure.ratio) {
         Some(ratio) if ratio < 1.0 / SAME => format!(
             "Both loads have about as many pages a second, as many as come; so their times tell the difference: the \
@@ -243,17 +243,17 @@ pub(crate) fn is_same(figure: &AblationFigure) -> bool {
 }
 
 /// Whether the interval lies on one side.
-pub(crate) fn is_told(figure: &AblationFigure) -> bool {
+pub(crate) fn is_significant(figure: &AblationFigure) -> bool {
     figure.ci95.is_some_and(|[low, high]| low > 1.0 || high < 1.0)
 }
 
 /// Whether each page was a request alone.
-fn is_documents_only(side: &Side) -> bool {
+fn is_documents_only(side: &LoadFigures) -> bool {
     let ended = side.run.requests.completed + side.run.requests.failed;
     side.run.pages.as_ref().is_some_and(|pages| pages.completed + pages.failed >= ended)
 }
 
-fn is_open(side: &Side) -> bool {
+fn is_open(side: &LoadFigures) -> bool {
     let workload = side.run.workload.as_ref();
     workload.is_some_and(|workload| matches!(workload.arrival, Arrival::Open { .. }))
 }

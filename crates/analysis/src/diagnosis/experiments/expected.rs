@@ -1,10 +1,10 @@
 //! What becomes of a load in each experiment, by the limit that binds. A table: what is not in it is not known.
 
-use crate::limits::{Kind, by_id};
+use crate::limits::{LimitKind, by_id};
 use webdyno_model::diagnosis::Outcome;
 use webdyno_model::purpose::Purpose;
 
-fn kind(id: &str) -> Option<Kind> {
+fn kind(id: &str) -> Option<LimitKind> {
     by_id(id)?.kind
 }
 
@@ -15,7 +15,7 @@ pub(super) fn is_known(id: &str) -> bool {
 
 /// What is expected if this finding is the limit that binds; `None` where that is not known.
 pub(super) fn of(what: Purpose, id: &str) -> Option<Outcome> {
-    use Kind::{
+    use LimitKind::{
         Concurrency, Connections, DocumentCost, Documents, IdleConnections, RequestCost, Transfer, Workers,
     };
     use Outcome::{Better, Same, Worse};

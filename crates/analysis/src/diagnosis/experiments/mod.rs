@@ -5,7 +5,7 @@
 //! The experiment to make is one in which the two explanations expect different things. What came out makes the one that
 //! expected it more likely, and the other less: it is not proof by itself, as the table holds for servers with one limit.
 
-use crate::diagnosis::documents_only::{is_same, is_told, within};
+use crate::diagnosis::documents_only::{is_same, is_significant, within};
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use crate::measurement::statistics;
@@ -41,7 +41,7 @@ const HALVED_MIN: u32 = 4;
 
 /// An experiment, and the two explanations that it is to tell apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct ExperimentChoice {
     /// What is changed.
     pub what: Purpose,
     /// Ids of the findings, the likelier one first.
@@ -88,14 +88,14 @@ pub fn possible(workload: &Workload, over_a_network: bool) -> Vec<Purpose> {
 }
 
 /// The experiment that tells the first two explanations apart; `None` when only one remains, or none of these would.
-pub fn choose(findings: &[Finding], possible: &[Purpose]) -> Option<Choice> {
+pub fn choose_experiment(findings: &[Finding], possible: &[Purpose]) -> Option<ExperimentChoice> {
     let [first, second] = rivals(findings)?;
     let tells = |what: &&Purpose| {
         let expected = |finding: &Finding| expected::of(**what, &finding.id);
         expected(first).zip(expected(second)).is_some_and(|(first, second)| first != second)
     };
     let what = *possible.iter().find(tells)?;
-    Some(Choice { what, between: [first.id.clone(), second.id.clone()] })
+    Some(ExperimentChoice { what, between: [first.id.clone(), second.id.clone()] })
 }
 
 /// The first two findings, if the second is nearly as likely as the first and not what that brings about.
@@ -110,7 +110,11 @@ fn rivals(findings: &[Finding]) -> Option<[&Finding; 2]> {
 }
 
 /// What an experiment showed, of the load and of the same with one thing changed. An error when a histogram is damaged.
-pub fn experiment(choice: &Choice, before: &Measurement, after: &Measurement) -> Result<Experiment> {
+pub fn experiment(
+    choice: &ExperimentChoice,
+    before: &Measurement,
+    after: &Measurement,
+) -> Result<Experiment> {
     let figure = figure(choice.what, before, after)?;
     let is_whole = |measurement: &Measurement| {
         Ok::<_, webdyno_model::UserError>(
@@ -132,19 +136,19 @@ fn outcome(figure: &AblationFigure) -> Option<Outcome> {
     let ratio = if figure.unit == "us" { 1.0 / ratio } else { ratio };
     match ratio {
         _ if is_same(figure) => Some(Outcome::Same),
-        _ if within(ratio, CHANGED) || !is_told(figure) => None,
+        _ if within(ratio, CHANGED) || !is_significant(figure) => None,
         better if better > 1.0 => Some(Outcome::Better),
         _ => Some(Outcome::Worse),
     }
 }
 
 /// A figure of a second; `None` where it has none.
-type OfSecond = fn(&Interval) -> Result<Option<f64>>;
+type FigureOfSecond = fn(&Interval) -> Result<Option<f64>>;
 
 /// The figure that tells: at half the load, and at a rate that is given, the response time, else the rate.
 fn figure(what: Purpose, before: &Measurement, after: &Measurement) -> Result<AblationFigure> {
     let is_closed = before.workload.as_ref().is_none_or(|workload| workload.arrival == Arrival::Closed);
-    let (name, unit, of): (_, _, OfSecond) = match what {
+    let (name, unit, of): (_, _, FigureOfSecond) = match what {
         Purpose::WithoutResources => ("pages/s", "1/s", |second| {
             Ok(second.pages.as_ref().and_then(|pages| per_s(pages.completed, second)))
         }),
@@ -178,7 +182,7 @@ fn mean_us(second: &Interval) -> Result<Option<f64>> {
 }
 
 /// What the outcome says of the two.
-fn means(choice: &Choice, outcome: Option<Outcome>) -> String {
+fn means(choice: &ExperimentChoice, outcome: Option<Outcome>) -> String {
     let [first, second] = &choice.between;
     let changed = expected::name(choice.what);
     let Some(outcome) = outcome else {
@@ -222,7 +226,9 @@ pub fn reconsider(
 ) -> Result<(Vec<Finding>, Vec<Experiment>)> {
     let (mut made, mut seen) = (vec![], BTreeSet::new());
     for (what, after) in loads.iter().take(MOST) {
-        let Some(choice) = choose(&findings, &[*what]).filter(|_| seen.insert(what.name())) else { continue };
+        let Some(choice) = choose_experiment(&findings, &[*what]).filter(|_| seen.insert(what.name())) else {
+            continue;
+        };
         let experiment = experiment(&choice, before, after)?;
         findings = rerank(findings, &experiment);
         made.push(experiment);

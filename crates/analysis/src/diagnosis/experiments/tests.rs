@@ -40,7 +40,7 @@ fn the_experiment_is_one_in_which_the_two_expect_different_things() {
         // What the first one brings about is no rival: the next one is.
         (vec![(WORKERS, 0.8), ("accept-queue-overflow", 0.8), (KEPT, 0.7)], &all[..], Some(WithoutKeepalive)),
     ] {
-        let choice = choose(&found(&findings), possible);
+        let choice = choose_experiment(&found(&findings), possible);
         assert_eq!(choice.as_ref().map(|choice| choice.what), what, "{findings:?}");
     }
 }

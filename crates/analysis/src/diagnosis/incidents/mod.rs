@@ -7,7 +7,7 @@
 
 mod table;
 
-use crate::limits::incident::{Figure, IncidentRule};
+use crate::limits::incident::{IncidentFigure, IncidentRule};
 use crate::wording::format_number;
 use std::collections::{BTreeMap, HashMap};
 pub use table::ALL;
@@ -35,26 +35,26 @@ pub struct Detector {
     /// The last value of each metric that a row needs, with its time.
     last: HashMap<String, (f64, f64)>,
     /// What each row knows of each metric.
-    states: BTreeMap<(usize, String), State>,
+    states: BTreeMap<(usize, String), DetectorState>,
     templates: Vec<Metric>,
     /// What rows compare their metrics with.
     wholes: Vec<Metric>,
     /// What the samples mean.
     catalogue: Vec<Metric>,
     /// The values that readings may leave out while they are as they were.
-    held: BTreeMap<String, Held>,
+    held: BTreeMap<String, HeldValue>,
 }
 
 /// A value that holds until its collector tells another one.
 #[derive(Debug)]
-struct Held {
+struct HeldValue {
     source: String,
     value: f64,
     readings_since: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct State {
+struct DetectorState {
     /// Readings in a row at the threshold.
     high: u32,
     /// Readings in a row below the lower one, since it spoke.
@@ -95,7 +95,7 @@ impl Detector {
 
     /// Looks at the next sample of the host, read at `t_s`. Gives what goes wrong since then.
     pub fn new_incidents(&mut self, t_s: f64, sample: &Sample) -> Vec<Incident> {
-        let values = self.whole(sample);
+        let values = self.complete_values(sample);
         let mut found = vec![];
         for (index, row) in ALL.iter().enumerate() {
             for (name, value) in &values {
@@ -105,13 +105,13 @@ impl Detector {
             }
         }
         for (name, value) in &values {
-            self.remember(t_s, name, *value);
+            self.store(t_s, name, *value);
         }
         found
     }
 
     /// The values of a reading that rows are about, with those that it left out as they were unchanged.
-    fn whole(&mut self, sample: &Sample) -> BTreeMap<String, f64> {
+    fn complete_values(&mut self, sample: &Sample) -> BTreeMap<String, f64> {
         let is_needed =
             |name: &str| self.templates.iter().chain(&self.wholes).any(|needed| needed.describes(name));
         let told = sample.values.iter().filter(|(name, _)| is_needed(name));
@@ -129,7 +129,7 @@ impl Detector {
             holds
         });
         for name in may_be_held {
-            let held = Held { source: sample.source.clone(), value: values[&name], readings_since: 0 };
+            let held = HeldValue { source: sample.source.clone(), value: values[&name], readings_since: 0 };
             self.held.insert(name, held);
         }
         values.extend(left_out);
@@ -145,7 +145,7 @@ impl Detector {
     }
 
     /// Only what a row compares with is remembered.
-    fn remember(&mut self, t_s: f64, name: &str, value: f64) {
+    fn store(&mut self, t_s: f64, name: &str, value: f64) {
         match self.last.get_mut(name) {
             Some(known) => *known = (t_s, value),
             None if self.templates.iter().any(|template| template.describes(name)) => {
@@ -183,8 +183,8 @@ impl Detector {
         values: &BTreeMap<String, f64>,
     ) -> Option<f64> {
         match row.figure {
-            Figure::Level => Some(value),
-            Figure::Rise | Figure::Rate(_) => {
+            IncidentFigure::Level => Some(value),
+            IncidentFigure::Rise | IncidentFigure::Rate(_) => {
                 let (before_s, before) = *self.last.get(name)?;
                 let (seconds, rise) = (t_s - before_s, value - before);
                 // What was set back says nothing.
@@ -192,11 +192,11 @@ impl Detector {
                     return None;
                 }
                 Some(match row.figure {
-                    Figure::Rate(factor) => rise / seconds * factor,
+                    IncidentFigure::Rate(factor) => rise / seconds * factor,
                     _ => rise,
                 })
             }
-            Figure::ShareOf(whole) => {
+            IncidentFigure::ShareOf(whole) => {
                 let template = Metric { name: row.metric.to_owned(), ..EMPTY };
                 let whole = whole.replace('*', template.instance(name).unwrap_or("*"));
                 let whole = *values.get(&whole)?;
@@ -215,7 +215,7 @@ const EMPTY: Metric = Metric {
     on_change: false,
 };
 
-impl State {
+impl DetectorState {
     /// Takes the next figure. Gives whether it is time to speak.
     fn next(&mut self, row: &IncidentRule, figure: f64, t_s: f64) -> bool {
         self.high = if figure >= row.from { self.high.saturating_add(1) } else { 0 };
@@ -237,10 +237,10 @@ fn description(row: &IncidentRule, instance: Option<&str>, figure: f64) -> Strin
     let of = instance.map_or(String::new(), |instance| format!(" ({instance})"));
     let percent = |fraction: f64| format!("{}%", format_number((fraction * 1000.0).round() / 10.0));
     let shown = |value: f64| match row.figure {
-        Figure::Level | Figure::Rise => format_number(value),
-        Figure::Rate(factor) if factor < 1.0 => format!("{} of the time", percent(value)),
-        Figure::Rate(_) => format!("{} a second", format_number(value)),
-        Figure::ShareOf(_) => percent(value),
+        IncidentFigure::Level | IncidentFigure::Rise => format_number(value),
+        IncidentFigure::Rate(factor) if factor < 1.0 => format!("{} of the time", percent(value)),
+        IncidentFigure::Rate(_) => format!("{} a second", format_number(value)),
+        IncidentFigure::ShareOf(_) => percent(value),
     };
     let lasting = if row.readings > 1 { format!(" for {} readings", row.readings) } else { String::new() };
     format!("{}{of}: {} (an incident from {}{lasting} on)", row.words, shown(figure), shown(row.from))

@@ -1,7 +1,7 @@
 //! The accept queue: it should hold one second of new connections, so that a pause of that length loses none.
 
 use crate::facts::{FactId, Facts};
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::utilisation::{connections_per_answer, rate};
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
@@ -9,6 +9,11 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let at = max.zip(connections_per_answer(facts)).map(|(max, each)| max / each);
     // A server that is past it without a pause shows that it has none.
     let binds_at_rate = at.filter(|at| rate(facts).is_some_and(|rate| rate <= *at));
-    let known = Usage { now: facts.value(FactId::accept_queue_max), max, binds_at_rate, ..Usage::default() };
+    let known = ResourceUsage {
+        now: facts.value(FactId::accept_queue_max),
+        max,
+        binds_at_rate,
+        ..ResourceUsage::default()
+    };
     known.ceiling(Resource::AcceptQueue, "accept queue", "ss -ltn", None)
 }

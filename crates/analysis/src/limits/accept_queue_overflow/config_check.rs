@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole,
+    ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole_number,
 };
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -13,7 +13,7 @@ use webdyno_model::setting::SettingId;
 const DEFAULTS: [f64; 2] = [4096.0, 128.0];
 
 /// ListenBacklog above net.core.somaxconn: listen(2) cuts it without a word.
-pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<ConfigFinding> {
+pub(crate) fn capped_by_kernel(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
     let backlog = located(service, "ListenBacklog")?;
     let number = backlog.number()?;
@@ -31,7 +31,7 @@ pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<ConfigFinding> {
     cited.extend(facts.cite(&[FactId::ahead_accept_queue_allowed, FactId::accept_queue_limit]));
     let remedy = remedy(
         SettingId::sysctl("net.core.somaxconn"),
-        (Some(whole(allowed)), whole(number.max(DEFAULTS[0]))),
+        (Some(whole_number(allowed)), whole_number(number.max(DEFAULTS[0]))),
         ApplyClass::Restart,
         (
             "at least ListenBacklog; 4096 is the kernel's own value since Linux 5.4".into(),
@@ -42,7 +42,7 @@ pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<ConfigFinding> {
 }
 
 /// net.core.somaxconn was raised, and ListenBacklog stayed below.
-pub(crate) fn raised_in_vain(facts: &Facts) -> Option<ConfigFinding> {
+pub(crate) fn ineffective_somaxconn(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
     let backlog = located(service, "ListenBacklog")?;
     let number = backlog.number()?;
@@ -58,7 +58,7 @@ pub(crate) fn raised_in_vain(facts: &Facts) -> Option<ConfigFinding> {
     cited.extend(facts.cite(&[FactId::ahead_accept_queue_allowed]));
     let remedy = remedy(
         SettingId::of_service("apache", "ListenBacklog"),
-        (Some(backlog.value), whole(allowed)),
+        (Some(backlog.value), whole_number(allowed)),
         ApplyClass::Restart,
         (
             "as many as the kernel allows".into(),

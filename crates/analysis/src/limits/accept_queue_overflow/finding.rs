@@ -22,7 +22,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value(FactId::listen_overflows_per_s).filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let dropped = facts.value(FactId::listen_overflows)?;
     let limit = facts.value(FactId::accept_queue_limit);
-    let confidence = confidence(facts)?.min(workers(facts)?);
+    let confidence = confidence(facts)?.min(confidence_by_workers(facts)?);
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
     let asked = facts.setting("ListenBacklog").zip(limit).filter(|(asked, limit)| limit < asked);
     let clipped = asked.map_or(String::new(), |(asked, limit)| {
@@ -39,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(dropped)
         ),
         confidence,
-        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        explains_fraction: crate::limits::common::connect_time_share(facts),
         facts: facts.cite(&fact_ids! {
             listen_overflows, listen_overflows_per_s, accept_queue_max, accept_queue_limit,
             new_connections_per_s, lost_syn_connections, lost_syn_fraction, connecting_fraction,
@@ -51,7 +51,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// What may be believed in view of the workers; `None` while all of them are busy. That as many processes run as may does not
 /// say that they are: where nobody waits to be accepted, they are not.
-fn workers(facts: &Facts) -> Option<f64> {
+fn confidence_by_workers(facts: &Facts) -> Option<f64> {
     const UNSEEN: f64 = 0.6;
     match workers::is_limit_reached(facts) {
         false => Some(1.0),

@@ -29,8 +29,8 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{EACH, Figure, IncidentRule, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{EACH, IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -41,16 +41,16 @@ pub const LIMIT: Limit = Limit {
         response_time_p99_us, scoreboard_full_fraction,
     }],
     ceilings: &[ceiling::ceiling],
-    config_checks: &[config_check::cut_by_the_kernel, config_check::raised_in_vain],
+    config_checks: &[config_check::capped_by_kernel, config_check::ineffective_somaxconn],
     keeps_hold_times: true,
-    kind: Some(Kind::Connections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Connections),
+    gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::AcceptQueueOverflow, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.listen_overflows_count", Figure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the accept queue is full", EACH),
-    row("sockets.accept_queue_count", Figure::ShareOf("sockets.accept_queue_max_count"), (0.9, 3), 0.5, "the accept queue is nearly full", "it fills in bursts; three seconds are no burst, and what comes next is turned away"),
+    row("sockets.listen_overflows_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the accept queue is full", EACH),
+    row("sockets.accept_queue_count", IncidentFigure::ShareOf("sockets.accept_queue_max_count"), (0.9, 3), 0.5, "the accept queue is nearly full", "it fills in bursts; three seconds are no burst, and what comes next is turned away"),
 ];

@@ -33,7 +33,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: cap.confidence,
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             workers_idle_mean, workers_busy_mean, workers_limit, apache_connections_mean,
             connections_held_mean, processes_capped_max, requests_in_workers_mean, accept_queue_mean,
@@ -49,7 +49,7 @@ pub(crate) fn is_proven(facts: &Facts) -> bool {
     cap(facts).is_some()
 }
 
-struct Cap {
+struct ConnectionCap {
     /// Threads of all processes, and those that are idle.
     threads: f64,
     idle: f64,
@@ -59,7 +59,7 @@ struct Cap {
     confidence: f64,
 }
 
-fn cap(facts: &Facts) -> Option<Cap> {
+fn cap(facts: &Facts) -> Option<ConnectionCap> {
     let service = facts.service.as_ref().filter(|service| service.mode.as_deref() == Some("event"))?;
     if worker_waits::machine_is_short(facts) {
         return None;
@@ -90,10 +90,10 @@ fn cap(facts: &Facts) -> Option<Cap> {
         (false, true) => 0.9,
         (false, false) => 0.75,
     };
-    (filled || (capped && held > threads)).then_some(Cap { threads, idle, held, most, confidence })
+    (filled || (capped && held > threads)).then_some(ConnectionCap { threads, idle, held, most, confidence })
 }
 
-fn remedy(facts: &Facts, cap: &Cap, queue: f64) -> Option<Remedy> {
+fn remedy(facts: &Facts, cap: &ConnectionCap, queue: f64) -> Option<Remedy> {
     let now = facts.setting("AsyncRequestWorkerFactor").unwrap_or(2.0);
     let wanted = HEADROOM * (cap.held + queue);
     let to = ((wanted - cap.threads) / (IDLE_FRACTION_WANTED * cap.threads)).ceil();

@@ -22,7 +22,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -39,7 +39,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::SynQueueOverflow,
     ],
     relieves: &[Resource::Workers],
-    kind: Some(Kind::IdleConnections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::IdleConnections),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ApacheAsyncCap, include_str!("mod.rs"), finding::check)
 };

@@ -4,8 +4,8 @@ use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::file_cost;
-use crate::settings::in_force;
-use crate::settings::in_force::{InForce, RequestTarget};
+use crate::settings::effective;
+use crate::settings::effective::{EffectiveSetting, RequestTarget};
 use crate::wording::format_time;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -29,7 +29,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let front = [RequestTarget { path: "/".into(), share: 1.0, ..RequestTarget::default() }];
     let watched = facts.request_targets.is_empty();
     let targets = if watched { &front[..] } else { &facts.request_targets };
-    let met: Vec<(f64, Met)> = targets.iter().filter_map(negotiated).collect();
+    let met: Vec<(f64, NegotiationCause)> = targets.iter().filter_map(negotiated).collect();
     let share: f64 = met.iter().map(|(share, _)| share).sum();
     let (_, met) = met.into_iter().next().filter(|_| share >= SHARE_MIN)?;
     let files = file_cost(facts)?;
@@ -52,7 +52,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_time(files.work.file_us),
             met.words,
         ),
-        confidence: significant(files.work.sure(seen - files.doubt).max(0.2), 2),
+        confidence: significant(files.work.scaled_confidence(seen - files.doubt).max(0.2), 2),
         explains_fraction: Some(significant((excess * share).min(1.0), 3)),
         facts: facts.cite(&file_cost::FACTS),
         remedies: remedies(&met),
@@ -60,30 +60,30 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// Why a request is negotiated.
-struct Met {
-    options: InForce,
+struct NegotiationCause {
+    options: EffectiveSetting,
     words: String,
     index: Option<String>,
 }
 
-fn negotiates(service: &ServiceSnapshot, target: &RequestTarget) -> Option<Met> {
+fn negotiates(service: &ServiceSnapshot, target: &RequestTarget) -> Option<NegotiationCause> {
     let options =
-        in_force::value(service, "Options", Some(target)).filter(|options| options.has("MultiViews"))?;
+        effective::value(service, "Options", Some(target)).filter(|options| options.has("MultiViews"))?;
     if target.is_folder() {
-        let index = in_force::value(service, "DirectoryIndex", Some(target))?.value;
+        let index = effective::value(service, "DirectoryIndex", Some(target))?.value;
         let first = index.split_whitespace().next()?;
         let is_bare = !first.contains(['.', '/']) && !first.eq_ignore_ascii_case("disabled");
-        return is_bare.then(|| Met {
+        return is_bare.then(|| NegotiationCause {
             options,
             words: format!("DirectoryIndex {first} names no file in full"),
             index: Some(index.clone()),
         });
     }
     let words = format!("{} names no file in full", target.path);
-    target.ending().is_none().then_some(Met { options, words, index: None })
+    target.ending().is_none().then_some(NegotiationCause { options, words, index: None })
 }
 
-fn remedies(met: &Met) -> Vec<Remedy> {
+fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
     let remedy = |setting: &str, from: &str, to: Option<String>, risk: &str, why: &str| Remedy {
         setting: SettingId::of_service("apache", setting),
         from: Some(SettingValue::Text(from.to_owned())),

@@ -20,7 +20,7 @@
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -32,6 +32,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::RequestCost),
+    kind: Some(LimitKind::RequestCost),
     ..Limit::new(LimitId::ApacheNegotiation, include_str!("mod.rs"), finding::check)
 };

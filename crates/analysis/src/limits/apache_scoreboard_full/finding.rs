@@ -17,7 +17,7 @@ const STOPPING_MIN: f64 = 0.5;
 
 /// Fires when places are held by processes that are ending, and connections wait for those that are left.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let full = full(facts)?;
+    let full = full_scoreboard(facts)?;
     let queue = noticed_queue(facts)?;
     if worker_waits::machine_is_short(facts) {
         return None;
@@ -36,7 +36,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: if full.stopping.is_some() { 0.95 } else { 0.75 },
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             processes_stopping_mean, workers_finishing_mean, scoreboard_full_messages,
             scoreboard_full_messages_worker, apache_processes_mean, service_processes_mean, workers_busy_mean,
@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-struct Full {
+struct FullScoreboard {
     /// All places.
     places: f64,
     /// Processes that keep one and take nobody in; `None` when only the log and the number of processes tell.
@@ -56,7 +56,7 @@ struct Full {
     messages: Option<f64>,
 }
 
-fn full(facts: &Facts) -> Option<Full> {
+fn full_scoreboard(facts: &Facts) -> Option<FullScoreboard> {
     let places =
         facts.is_service("apache").then(|| facts.setting("ServerLimit"))?.filter(|places| *places >= 1.0)?;
     let threads = facts.threads_per_process();
@@ -68,28 +68,28 @@ fn full(facts: &Facts) -> Option<Full> {
     let processes = facts.value(FactId::service_processes_mean).map(|count| count - 1.0);
     // A process that ended within the window leaves the mean a little lower.
     let all_taken = processes.is_none_or(|count| count >= places - STOPPING_MIN);
-    let stopping = stopping(facts, threads).filter(|count| *count >= STOPPING_MIN);
+    let stopping = stopping_processes(facts, threads).filter(|count| *count >= STOPPING_MIN);
     let left = stopping.map(|count| (places - count) * threads);
     match left {
         Some(left) if left < wanted && (said || (processes.is_some() && all_taken)) => {
-            Some(Full { places, stopping, messages })
+            Some(FullScoreboard { places, stopping, messages })
         }
         // A page that shows none says that it is full of others.
         _ => (said
             && processes.is_some()
             && all_taken
             && facts.value(FactId::processes_stopping_mean).is_none())
-        .then_some(Full { places, stopping: None, messages }),
+        .then_some(FullScoreboard { places, stopping: None, messages }),
     }
 }
 
 /// Processes that are ending: by the page's count, or by the workers that finish.
-fn stopping(facts: &Facts, threads: f64) -> Option<f64> {
+fn stopping_processes(facts: &Facts, threads: f64) -> Option<f64> {
     let counted = facts.value(FactId::processes_stopping_mean);
     counted.or_else(|| facts.value(FactId::workers_finishing_mean).filter(|_| threads == 1.0))
 }
 
-fn remedy(facts: &Facts, full: &Full) -> Remedy {
+fn remedy(facts: &Facts, full: &FullScoreboard) -> Remedy {
     let needed =
         (facts.setting("MaxRequestWorkers").unwrap_or(1.0) / facts.threads_per_process()).ceil().max(1.0);
     let stopping = full.stopping.unwrap_or(0.0);

@@ -22,8 +22,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, LOGGED, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -40,13 +40,13 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
-    kind: Some(Kind::Concurrency),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Concurrency),
+    gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::ApacheScoreboardFull, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache_log.AH00288.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache's scoreboard is full (AH00288)", LOGGED),
+    row("apache_log.AH00288.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache's scoreboard is full (AH00288)", LOGGED),
 ];

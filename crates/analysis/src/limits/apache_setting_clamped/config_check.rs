@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, Severity, apache, change, config_finding, fact, located, remedy, whole,
+    ConfigFinding, Severity, apache, change, config_finding, fact, located, remedy, whole_number,
 };
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -42,9 +42,9 @@ pub(crate) fn clamped(facts: &Facts) -> Option<ConfigFinding> {
     ))
 }
 
-type Clamp = (f64, String, Remedy);
+type ClampedNumber = (f64, String, Remedy);
 
-fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> Option<Clamp> {
+fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> Option<ClampedNumber> {
     let limit = located(service, "ServerLimit")?;
     let processes = limit.number()?;
     let allowed = processes * threads;
@@ -58,7 +58,7 @@ fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> O
     let needed = (number / threads).ceil();
     let mut remedy = remedy(
         SettingId::of_service("apache", "ServerLimit"),
-        (Some(limit.value), whole(needed)),
+        (Some(limit.value), whole_number(needed)),
         ApplyClass::Restart,
         (
             format!("{} workers need so many processes", format_number(number)),
@@ -71,13 +71,13 @@ fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> O
     Some((allowed, why, remedy))
 }
 
-fn no_multiple(number: f64, threads: f64) -> Option<Clamp> {
+fn no_multiple(number: f64, threads: f64) -> Option<ClampedNumber> {
     let allowed = (number / threads).floor() * threads;
     (allowed < number && allowed >= 1.0).then_some(())?;
     let why = format!("that is no multiple of the {} threads of a process", format_number(threads));
     let remedy = remedy(
         SettingId::of_service("apache", "MaxRequestWorkers"),
-        (None, whole(allowed)),
+        (None, whole_number(allowed)),
         ApplyClass::Reload,
         (format!("{} is what runs; the file then says so, too", format_number(allowed)), ""),
     );

@@ -20,13 +20,13 @@ const TAKEN_FRACTION_MIN: f64 = 0.7;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let clamp = clamp(facts)?;
     let queue = noticed_queue(facts)?;
-    if !is_taken(facts, &clamp)
+    if !are_workers_busy(facts, &clamp)
         || worker_waits::machine_is_short(facts)
         || keepalive_holds_workers::finding::is_proven(facts)
     {
         return None;
     }
-    let why = why(facts, &clamp);
+    let why = clamp_reason(facts, &clamp);
     let said =
         facts.value(FactId::clamp_messages).filter(|said| *said >= 1.0).map_or(String::new(), |said| {
             format!(
@@ -44,7 +44,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: if clamp.seen { 0.95 } else { 0.75 },
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             workers_limit, clamp_messages, scoreboard_full_fraction, workers_busy_mean,
             processes_at_limit_fraction, service_processes_mean, accept_queue_mean, in_flight_mean,
@@ -56,7 +56,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// Whether all workers in force are taken. Where the page does not show their number, as many processes as the files allow
 /// must run, and as many requests be with them, where that is known.
-fn is_taken(facts: &Facts, clamp: &Clamp) -> bool {
+fn are_workers_busy(facts: &Facts, clamp: &ClampedSetting) -> bool {
     let processes =
         facts.value(FactId::service_processes_mean).map(|count| (count - 1.0) * facts.threads_per_process());
     let requests = facts.value(FactId::requests_in_workers_mean);
@@ -64,11 +64,11 @@ fn is_taken(facts: &Facts, clamp: &Clamp) -> bool {
         processes.is_some_and(|workers| workers >= clamp.in_force)
             && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
     };
-    workers::proof(facts).is_some() || (!clamp.seen && outside())
+    workers::limit_proof(facts).is_some() || (!clamp.seen && outside())
 }
 
 /// What holds them down.
-fn why(facts: &Facts, clamp: &Clamp) -> String {
+fn clamp_reason(facts: &Facts, clamp: &ClampedSetting) -> String {
     let limit = |setting: &str| {
         let limit =
             facts.setting(setting).map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
@@ -87,7 +87,7 @@ fn why(facts: &Facts, clamp: &Clamp) -> String {
     }
 }
 
-struct Clamp {
+struct ClampedSetting {
     /// The threads that each process is to have, where `ThreadLimit` allows fewer.
     threads_wanted: Option<f64>,
     /// As it is written.
@@ -100,7 +100,7 @@ struct Clamp {
 }
 
 /// What the files ask for and the server does not have; less than one process is the rounding that anybody may expect.
-fn clamp(facts: &Facts) -> Option<Clamp> {
+fn clamp(facts: &Facts) -> Option<ClampedSetting> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
     let threads = facts.threads_per_process();
     let configured = service.configured_number("MaxRequestWorkers")?;
@@ -118,10 +118,16 @@ fn clamp(facts: &Facts) -> Option<Clamp> {
     let by_files = allowed.filter(|allowed| configured - allowed >= threads);
     let shown = facts.value(FactId::workers_limit).filter(|slots| configured - slots >= threads);
     let in_force = shown.or(by_files.filter(|_| facts.value(FactId::workers_limit).is_none()))?;
-    Some(Clamp { threads_wanted, configured, in_force, by_files: by_files.is_some(), seen: shown.is_some() })
+    Some(ClampedSetting {
+        threads_wanted,
+        configured,
+        in_force,
+        by_files: by_files.is_some(),
+        seen: shown.is_some(),
+    })
 }
 
-fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
+fn remedy(facts: &Facts, clamp: &ClampedSetting, queue: f64) -> Option<Remedy> {
     let fits = memory_pressure::workers_that_fit(facts).unwrap_or(f64::MAX);
     if let Some(threads) = clamp.threads_wanted.filter(|_| clamp.configured <= fits) {
         return Some(more_threads(facts, clamp, threads));
@@ -154,7 +160,7 @@ fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
 }
 
 /// The processes are there; each may have fewer threads than it is to have.
-fn more_threads(facts: &Facts, clamp: &Clamp, threads: f64) -> Remedy {
+fn more_threads(facts: &Facts, clamp: &ClampedSetting, threads: f64) -> Remedy {
     Remedy {
         setting: SettingId::of_service("apache", "ThreadLimit"),
         from: facts.setting("ThreadLimit").map(|limit| SettingValue::Integer(limit as i64)),

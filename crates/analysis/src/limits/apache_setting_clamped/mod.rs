@@ -25,7 +25,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -44,7 +44,7 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::clamped],
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
-    kind: Some(Kind::Concurrency),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Concurrency),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ApacheSettingClamped, include_str!("mod.rs"), finding::check)
 };

@@ -40,7 +40,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(grew.allowed)
         ),
         confidence: if grew.by_ids { 0.9 } else { 0.75 },
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             worker_processes_started, worker_processes_started_per_s, worker_processes_ended_per_s,
             service_processes_grew, service_processes_min, service_processes_max, workers_startable_mean,
@@ -51,7 +51,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-struct Growth {
+struct WorkerGrowth {
     started: f64,
     /// The most processes there were, without the parent.
     most: f64,
@@ -61,7 +61,7 @@ struct Growth {
     by_ids: bool,
 }
 
-fn growth(facts: &Facts) -> Option<Growth> {
+fn growth(facts: &Facts) -> Option<WorkerGrowth> {
     let allowed = facts.is_service("apache").then(|| facts.setting("MaxRequestWorkers"))??;
     let grew = facts.value(FactId::service_processes_grew).filter(|grew| *grew >= 1.0)?;
     let most = facts.value(FactId::service_processes_max)? - 1.0;
@@ -74,7 +74,7 @@ fn growth(facts: &Facts) -> Option<Growth> {
     let at_limit = facts.value(FactId::processes_at_limit_fraction).is_some_and(|share| share >= 0.5);
     let rises = grew >= GREW_FRACTION_MIN * most;
     let started = facts.value(FactId::worker_processes_started).unwrap_or(grew).max(grew);
-    (rises && !churns && !at_limit).then_some(Growth {
+    (rises && !churns && !at_limit).then_some(WorkerGrowth {
         started,
         most,
         allowed,
@@ -82,7 +82,7 @@ fn growth(facts: &Facts) -> Option<Growth> {
     })
 }
 
-fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
+fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
     let threads = facts.threads_per_process();
     let threaded = threads > 1.0;
     // At a rate, what is under way once nobody waits: by the requests that were not in the queue, as the status page tells

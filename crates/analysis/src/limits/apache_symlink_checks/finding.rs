@@ -4,9 +4,9 @@ use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::{FileCost, file_cost};
-use crate::resources::syscall_cost::{on_this_machine_us, path_part_us};
-use crate::settings::in_force;
-use crate::settings::in_force::{InForce, RequestTarget};
+use crate::resources::syscall_cost::{path_part_us, scaled_to_machine_us};
+use crate::settings::effective;
+use crate::settings::effective::{EffectiveSetting, RequestTarget};
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -33,7 +33,7 @@ const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
 /// Fires when the checks are a good part of what fills the processors.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let Met { options, us, parts, share } = met(facts)?;
+    let SymlinkChecks { options, us, parts, share } = symlink_checks(facts)?;
     let files = file_cost(facts)?;
     let watched = facts.request_targets.is_empty();
     let explains = files.work.share(us);
@@ -62,21 +62,21 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: confidence(&files, 0.85 - doubt),
         explains_fraction: (!is_more).then(|| significant(explains, 3)),
-        facts: cited(facts),
+        facts: cited_facts(facts),
         remedies: vec![remedy(&options)],
     })
 }
 
 /// What the findings rest on.
-fn cited(facts: &Facts) -> Vec<Fact> {
+fn cited_facts(facts: &Facts) -> Vec<Fact> {
     facts.cite(&[&file_cost::FACTS[..], &[FactId::path_parts_mean]].concat())
 }
 
 fn confidence(files: &FileCost, seen: f64) -> f64 {
-    significant(files.work.sure(seen - files.doubt).max(0.2), 2)
+    significant(files.work.scaled_confidence(seen - files.doubt).max(0.2), 2)
 }
 
-fn suspicion(facts: &Facts, files: &FileCost, options: &InForce) -> Finding {
+fn suspicion(facts: &Facts, files: &FileCost, options: &EffectiveSetting) -> Finding {
     Finding {
         id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(
@@ -85,12 +85,12 @@ fn suspicion(facts: &Facts, files: &FileCost, options: &InForce) -> Finding {
         ),
         confidence: confidence(files, CONFIDENCE_SUSPECTED),
         explains_fraction: None,
-        facts: cited(facts),
+        facts: cited_facts(facts),
         remedies: vec![remedy(options)],
     }
 }
 
-fn remedy(options: &InForce) -> Remedy {
+fn remedy(options: &EffectiveSetting) -> Remedy {
     Remedy {
         setting: SettingId::of_service("apache", "Options"),
         from: Some(SettingValue::Text(options.value.clone())),
@@ -106,8 +106,8 @@ fn remedy(options: &InForce) -> Remedy {
 }
 
 /// The checks that requests meet.
-struct Met {
-    options: InForce,
+struct SymlinkChecks {
+    options: EffectiveSetting,
     /// What they cost each request, on average over all of them.
     us: f64,
     /// Parts of the deepest path; of those of visitors of their mean, if the log tells it.
@@ -116,25 +116,25 @@ struct Met {
     share: f64,
 }
 
-fn met(facts: &Facts) -> Option<Met> {
+fn symlink_checks(facts: &Facts) -> Option<SymlinkChecks> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     if facts.request_targets.is_empty() {
         let front = RequestTarget { path: "/".into(), share: 1.0, ..RequestTarget::default() };
-        let options = in_force::value(service, "Options", Some(&front)).filter(checks)?;
+        let options = effective::value(service, "Options", Some(&front)).filter(checks)?;
         let parts = facts.value(FactId::path_parts_mean);
-        return Some(Met {
+        return Some(SymlinkChecks {
             options,
             us: parts.map_or(0.0, |parts| path_us(facts, parts)),
             parts,
             share: 1.0,
         });
     }
-    let mut found: Option<Met> = None;
+    let mut found: Option<SymlinkChecks> = None;
     for target in &facts.request_targets {
-        let options = in_force::value(service, "Options", Some(target)).filter(checks);
+        let options = effective::value(service, "Options", Some(target)).filter(checks);
         let Some(options) = options else { continue };
         let depth = target.folders() as f64 + 1.0;
-        let all = found.get_or_insert(Met { options, us: 0.0, parts: None, share: 0.0 });
+        let all = found.get_or_insert(SymlinkChecks { options, us: 0.0, parts: None, share: 0.0 });
         all.us += target.share * path_us(facts, depth);
         all.parts = Some(all.parts.map_or(depth, |parts| parts.max(depth)));
         all.share += target.share;
@@ -144,11 +144,11 @@ fn met(facts: &Facts) -> Option<Met> {
 
 /// What the checks of a path of so many parts cost.
 fn path_us(facts: &Facts, parts: f64) -> f64 {
-    parts * on_this_machine_us(facts, CALL_US) + parts * (parts + 1.0) / 2.0 * path_part_us(facts)
+    parts * scaled_to_machine_us(facts, CALL_US) + parts * (parts + 1.0) / 2.0 * path_part_us(facts)
 }
 
 /// Whether these options make Apache check each part of a path.
-fn checks(options: &InForce) -> bool {
+fn checks(options: &EffectiveSetting) -> bool {
     let follows = options.has("FollowSymLinks") || options.has("All");
     !follows || options.has("SymLinksIfOwnerMatch")
 }

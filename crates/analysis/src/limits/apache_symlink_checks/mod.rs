@@ -21,7 +21,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -33,6 +33,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::RequestCost),
+    kind: Some(LimitKind::RequestCost),
     ..Limit::new(LimitId::ApacheSymlinkChecks, include_str!("mod.rs"), finding::check)
 };

@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: if churn.by_ids { 0.95 } else { 0.7 },
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             worker_processes_started_per_s, worker_processes_ended_per_s, worker_oldest_mean_s, forks_per_s,
             new_connections_per_s, worker_processes_mean, service_processes_mean, workers_startable_mean,
@@ -57,19 +57,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-struct Churn {
+struct WorkerChurn {
     /// Connections that a process takes.
     connections: f64,
     started_per_s: f64,
     by_ids: bool,
 }
 
-fn churn(facts: &Facts) -> Option<Churn> {
+fn churn(facts: &Facts) -> Option<WorkerChurn> {
     let connections = facts.is_service("apache").then(|| facts.setting("MaxConnectionsPerChild"))??;
     let accepted =
         facts.value(FactId::new_connections_per_s).or(facts.value(FactId::connections_opened_per_s))?;
     if connections >= 1.0 && is_at_ceiling(facts, connections, accepted) {
-        return Some(Churn { connections, started_per_s: accepted / connections, by_ids: true });
+        return Some(WorkerChurn { connections, started_per_s: accepted / connections, by_ids: true });
     }
     if connections < 1.0 || worker_waits::machine_is_short(facts) {
         return None;
@@ -83,7 +83,7 @@ fn churn(facts: &Facts) -> Option<Churn> {
     let threads = facts.threads_per_process();
     let is_fast = started_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;
     let explained = started_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
-    (is_fast && explained).then_some(Churn { connections, started_per_s, by_ids: by_ids.is_some() })
+    (is_fast && explained).then_some(WorkerChurn { connections, started_per_s, by_ids: by_ids.is_some() })
 }
 
 /// Whether as many connections are taken as the processes can that prefork starts, and none of these outlives two looks of the
@@ -96,7 +96,7 @@ fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
     prefork && short_lived && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
 }
 
-fn remedy(facts: &Facts, churn: &Churn) -> Remedy {
+fn remedy(facts: &Facts, churn: &WorkerChurn) -> Remedy {
     let leaks = facts.value(FactId::worker_growth_by_age_bytes).is_some_and(|bytes| bytes > 0.0);
     let to = if leaks { CONNECTIONS_WITH_LEAK } else { 0 };
     Remedy {

@@ -22,7 +22,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -40,6 +40,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::CpuSaturated,
     ],
     relieves: &[Resource::Workers, Resource::Processors],
-    gain: Some(Gain::Waiting),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ApacheWorkerChurn, include_str!("mod.rs"), finding::check)
 };

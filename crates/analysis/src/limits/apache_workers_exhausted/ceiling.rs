@@ -2,22 +2,22 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
-use crate::resources::utilisation::together;
-use crate::resources::workers::{allowed, hold_time_us, taken};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
+use crate::resources::utilisation::combined_error;
+use crate::resources::workers::{busy_workers, hold_time_us, workers_max};
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    let max = allowed(facts);
+    let max = workers_max(facts);
     let holds_us = hold_time_us(facts);
-    let known = Usage {
-        now: taken(facts),
+    let known = ResourceUsage {
+        now: busy_workers(facts),
         max,
         binds_at_rate: max.zip(holds_us).map(|(max, us)| max * 1e6 / us),
-        error: together(&[
+        error: combined_error(&[
             facts.value(FactId::rate_ci95_fraction),
             facts.value(FactId::ahead_workers_busy_ci95_fraction),
         ]),
-        ..Usage::default()
+        ..ResourceUsage::default()
     };
     known.ceiling(Resource::Workers, "apache workers", "mod_status", Some(LimitId::ApacheWorkersExhausted))
 }

@@ -17,13 +17,13 @@ const WAITING_CORES_MAX: f64 = 0.2;
 
 /// Fires when no worker is free, connections wait, and nothing else is what is short.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let proof = workers::proof(facts)?;
+    let proof = workers::limit_proof(facts)?;
     let queue = noticed_queue(facts)?;
     if worker_waits::machine_is_short(facts)
         || worker_waits::is_logging(facts)
         || keepalive_holds_workers::finding::is_proven(facts)
         || apache_async_cap::finding::is_proven(facts)
-        || super::behind::in_turn(facts, proof.workers).is_some()
+        || super::backend_wait::serialized_wait(facts, proof.workers).is_some()
     {
         return None;
     }
@@ -36,16 +36,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         "Apache has no free worker: {}, while {} connections on average wait to be accepted{wait}.{}",
         proof.words,
         format_number(queue),
-        doing(facts, behind)
+        worker_activity_text(facts, behind)
     );
     // Processors that are full with work which nobody could see may be what the workers wait for.
-    let is_doubtful = behind.is_some() || processors::shortage(facts).is_some();
+    let is_doubtful = behind.is_some() || processors::cpu_shortage(facts).is_some();
     let most = if is_doubtful { CONFIDENCE_IN_FRONT } else { 1.0 };
     Some(Finding {
         id: LimitId::ApacheWorkersExhausted.into(),
         summary,
         confidence: proof.confidence.min(most),
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&CITED),
         remedies: super::remedy::remedies(facts, proof.workers, queue),
     })
@@ -60,17 +60,18 @@ const CITED: [FactId; 22] = fact_ids! {
 };
 
 /// What the workers do meanwhile, in a sentence.
-fn doing(facts: &Facts, behind: Option<f64>) -> String {
+fn worker_activity_text(facts: &Facts, behind: Option<f64>) -> String {
     if let Some(behind) = behind {
         return format!(
             " The workers themselves wait: {} requests stand in the queue in front of PHP-FPM, and more workers would only lengthen that one.",
             format_number(behind)
         );
     }
-    let Some((fact, count, words)) = worker_waits::mostly(facts) else { return String::new() };
+    let Some((fact, count, words)) = worker_waits::dominant_state(facts) else { return String::new() };
     let each = facts.value(FactId::service_cpu_cores).filter(|_| fact == FactId::workers_writing_mean);
     let waiting = each.filter(|cores| *cores <= WAITING_CORES_MAX * count).map_or(String::new(), |cores| {
-        let what = concurrency::waits_for(facts, count).map_or(String::new(), |what| format!(" ({what})"));
+        let what =
+            concurrency::wait_cause_text(facts, count).map_or(String::new(), |what| format!(" ({what})"));
         format!(
             ", and together use {} of a processor: they wait for something themselves{what}",
             format_number(cores)

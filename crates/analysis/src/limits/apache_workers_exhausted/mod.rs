@@ -25,15 +25,15 @@
 //! `curl -s http://localhost/server-status?auto | grep Scoreboard` and `ss -ltn` (Recv-Q of the port) under load;
 //! the error log says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
 
-pub(crate) mod behind;
+pub(crate) mod backend_wait;
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 pub(crate) mod remedy;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, LOGGED, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -51,15 +51,15 @@ pub const LIMIT: Limit = Limit {
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
-    kind: Some(Kind::Workers),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Workers),
+    gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::ApacheWorkersExhausted, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache.workers_busy_count", Figure::ShareOf("apache.slots_count"), (1.0, 5), 0.9, "all workers of the web server are busy", "five seconds at the limit are a queue that grows"),
-    row("apache_log.AH00161.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00161)", LOGGED),
-    row("apache_log.AH00484.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00484)", LOGGED),
+    row("apache.workers_busy_count", IncidentFigure::ShareOf("apache.slots_count"), (1.0, 5), 0.9, "all workers of the web server are busy", "five seconds at the limit are a queue that grows"),
+    row("apache_log.AH00161.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00161)", LOGGED),
+    row("apache_log.AH00484.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00484)", LOGGED),
 ];

@@ -55,7 +55,7 @@ pub(crate) fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: 
         from: Some(SettingValue::Integer(from as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: if restart { ApplyClass::Restart } else { ApplyClass::Reload },
-        risk: risk(facts, to, restart),
+        risk: risk_text(facts, to, restart),
         why,
         predicted: predict(facts, from, to),
         together_with: if restart { vec![server_limit] } else { vec![] },
@@ -99,7 +99,7 @@ pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
     users.map_or(now, |users| now.min(users)).max(at_goal)
 }
 
-fn risk(facts: &Facts, to: f64, restart: bool) -> String {
+fn risk_text(facts: &Facts, to: f64, restart: bool) -> String {
     let mut parts = vec![];
     if let Some(each) = facts.value(FactId::worker_private_mean_bytes) {
         let all = each * to / facts.threads_per_process();
@@ -122,7 +122,7 @@ pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted>
     // With fewer requests than workers something else holds these: how many would be free for requests is not known.
     let in_flight = facts.value(FactId::in_flight_mean).filter(|in_flight| *in_flight > workers)?;
     let by_workers = ended_per_s * (to.min(in_flight) / workers);
-    let by_users = by_users(facts, ended_per_s, in_flight)?;
+    let by_users = rate_by_users(facts, ended_per_s, in_flight)?;
     let by_workers = by_workers.min(by_users);
     let by_cpu = rate_at_cpu(facts, CPU_FRACTION_MAX).filter(|_| uses_processors(facts));
     let (rate, error) = match by_cpu {
@@ -138,7 +138,7 @@ pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted>
 /// The interactive response time law: visitors who think come back only as fast as they do. What they can ask for is
 /// their number over what is left of their cycle when nobody waits for a worker. `None` where it cannot be told: visitors
 /// with several requests at once.
-fn by_users(facts: &Facts, ended_per_s: f64, in_flight: f64) -> Option<f64> {
+fn rate_by_users(facts: &Facts, ended_per_s: f64, in_flight: f64) -> Option<f64> {
     let Some(users) = facts.value(FactId::users) else { return Some(f64::INFINITY) };
     let in_workers = facts.value(FactId::requests_in_workers_mean).filter(|in_workers| *in_workers > 0.0);
     let thinking = users - in_flight;

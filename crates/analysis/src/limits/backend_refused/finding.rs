@@ -52,14 +52,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             lost * 100.0
         ),
         confidence: match is_logged {
-            true if is_known_why(facts, logged) => 0.4,
+            true if has_known_cause(facts, logged) => 0.4,
             true => 0.92,
             // Why is not told: the server may have had no port or descriptor left.
             false => 0.5,
         },
         explains_fraction: Some(significant(lost.min(1.0), 3)),
         facts: facts.cite(&CITED),
-        remedies: vec![if is_known_why(facts, logged) {
+        remedies: vec![if has_known_cause(facts, logged) {
             let why = "the server itself had none left to connect with, says its log: that comes first, and the backend may be well";
             manual(SettingId::of_service("apache", "ports and descriptors"), "none", why)
         } else {
@@ -76,13 +76,13 @@ fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
     let why = format!("start the backend, or let the server look for it where it listens{which}");
     let general = manual(SettingId::external("backend", "address"), RISK, why);
     let [wrong] = targets else { return general };
-    let Some(setting) = concurrency::set_in(facts, wrong) else { return general };
+    let Some(setting) = concurrency::forwarding_setting(facts, wrong) else { return general };
     let written = setting.file.as_ref().map_or(String::new(), |file| {
         format!(" {file}{} says {wrong}.", setting.line.map_or(String::new(), |line| format!(":{line}")))
     });
     let known = manual(SettingId::of_service("apache", &setting.setting), RISK, "");
     let from = Some(SettingValue::Text(setting.value.clone()));
-    match listens_unasked(facts).as_slice() {
+    match unused_listeners(facts).as_slice() {
         [(program, address)] => Remedy {
             from,
             to: Some(SettingValue::Text(setting.value.replace(wrong, address))),
@@ -96,7 +96,7 @@ fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
 }
 
 /// Addresses at which a program behind the server listens, and that are no target of it.
-fn listens_unasked(facts: &Facts) -> Vec<(&str, &str)> {
+fn unused_listeners(facts: &Facts) -> Vec<(&str, &str)> {
     let targets = concurrency::targets(facts);
     let backends = facts.topology.iter().flat_map(|topology| &topology.backends);
     let all =
@@ -107,7 +107,7 @@ fn listens_unasked(facts: &Facts) -> Vec<(&str, &str)> {
 }
 
 /// Whether the server itself had nothing left to connect with: then the backend may be well.
-fn is_known_why(facts: &Facts, logged: f64) -> bool {
+fn has_known_cause(facts: &Facts, logged: f64) -> bool {
     let own = [FactId::no_address_logged, FactId::no_descriptors_logged]
         .into_iter()
         .filter_map(|name| facts.value(name))

@@ -21,8 +21,8 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{EACH, Figure, IncidentRule, row};
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::incident::{EACH, IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -32,7 +32,7 @@ pub const LIMIT: Limit = Limit {
         failed_fraction, no_address_logged, no_descriptors_logged, proxy_connections_failed_logged, rate,
         server_errors_answered_per_s,
     }],
-    gain: Some(Gain::Failures),
+    gain: Some(LimitGain::Failures),
     makes_errors: true,
     incidents: INCIDENTS,
     ..Limit::new(LimitId::BackendRefused, include_str!("mod.rs"), finding::check)
@@ -40,7 +40,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache_log.AH00957.messages_count", Figure::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH00957)", EACH),
-    row("apache_log.AH01079.messages_count", Figure::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH01079)", EACH),
-    row("apache_log.AH01075.messages_count", Figure::Rise, (1.0, 1), 1.0, "a request to a backend failed (AH01075)", EACH),
+    row("apache_log.AH00957.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH00957)", EACH),
+    row("apache_log.AH01079.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "a backend refused Apache's connection (AH01079)", EACH),
+    row("apache_log.AH01075.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "a request to a backend failed (AH01075)", EACH),
 ];

@@ -20,12 +20,12 @@ pub struct ResourceCeiling {
     /// What is used of it without any request, as part of today's use.
     pub idle: f64,
     /// Of a table whose entries stay long after their answer: how it fills.
-    pub fills: Option<Fills>,
+    pub fills: Option<TableFill>,
 }
 
 impl ResourceCeiling {
     /// The rate at which it would bind if it were of this size.
-    pub fn binds_at_size(&self, size: f64) -> Option<f64> {
+    pub fn rate_at_size(&self, size: f64) -> Option<f64> {
         let before = self.ceiling.max? - self.idle;
         let room = size - self.idle;
         (before > 0.0 && room > 0.0).then(|| self.ceiling.binds_at_rate.map(|rate| rate * room / before))?
@@ -34,17 +34,17 @@ impl ResourceCeiling {
 
 /// How a table fills whose entries stay for a minute or two after their answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fills {
+pub struct TableFill {
     /// Entries in it now.
     pub entries: f64,
     /// The most there can be.
     pub max: f64,
 }
 
-impl Fills {
+impl TableFill {
     /// Whether another load as long as the one that brought it to what it holds now fills it, if it is at so many times the
     /// rate.
-    pub fn is_filled_by(&self, times: f64) -> bool {
+    pub fn fills_at(&self, times: f64) -> bool {
         self.max - self.entries <= self.entries * times
     }
 }
@@ -85,7 +85,7 @@ impl Resource {
 
 /// What is used of a resource.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Usage {
+pub(crate) struct ResourceUsage {
     pub(crate) now: Option<f64>,
     pub(crate) max: Option<f64>,
     pub(crate) binds_at_rate: Option<f64>,
@@ -95,7 +95,7 @@ pub(crate) struct Usage {
     pub(crate) idle: f64,
 }
 
-impl Usage {
+impl ResourceUsage {
     /// A limit that says something: one whose size and use are both unknown does not.
     pub(crate) fn ceiling(
         self,
@@ -133,7 +133,7 @@ impl Usage {
         source: &str,
         finding: Option<LimitId>,
     ) -> Option<ResourceCeiling> {
-        let fills = self.now.zip(self.max).map(|(entries, max)| Fills { entries, max });
+        let fills = self.now.zip(self.max).map(|(entries, max)| TableFill { entries, max });
         self.ceiling(resource, name, source, finding).map(|ceiling| ResourceCeiling { fills, ..ceiling })
     }
 }

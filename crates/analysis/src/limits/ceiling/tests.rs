@@ -157,8 +157,8 @@ fn what_is_used_without_requests_does_not_grow_with_the_limit() {
     let group = all.iter().find(|limit| limit.ceiling.limit.contains("group")).unwrap();
     // 100 answers a second take 0.25 of 1 - 0.05 cores.
     assert_eq!(group.ceiling.binds_at_rate, Some(380.0));
-    assert_eq!(group.binds_at_size(0.55).map(f64::round), Some(200.0));
-    assert_eq!(group.binds_at_size(0.04), None);
+    assert_eq!(group.rate_at_size(0.55).map(f64::round), Some(200.0));
+    assert_eq!(group.rate_at_size(0.04), None);
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(crate) fn change(service: &str, setting: &str, to: i64) -> SettingChange {
 }
 
 /// A whole number as a setting has it.
-pub(crate) fn whole(value: f64) -> SettingValue {
+pub(crate) fn whole_number(value: f64) -> SettingValue {
     SettingValue::Integer(value as i64)
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn located(service: &ServiceSnapshot, setting: &str) -> Option<Locate
     let found = service.settings.get(setting)?;
     let value = found.configured.as_ref().or(found.running.as_ref()).or(found.default.as_ref())?;
     let place = match (&found.configured, &found.running) {
-        (Some(_), _) => at(found.file.as_deref(), found.line),
+        (Some(_), _) => location_text(found.file.as_deref(), found.line),
         (None, Some(_)) => "the running program".into(),
         (None, None) => "the default".into(),
     };
@@ -126,18 +126,18 @@ pub(crate) fn located_in(
     let here = service.scoped.iter().filter(|one| one.setting == setting && of(&one.scope));
     here.map(|one| LocatedSetting {
         value: SettingValue::parse(&one.value),
-        place: at(one.file.as_deref(), one.line),
+        place: location_text(one.file.as_deref(), one.line),
         repro_command: repro_command(one.file.as_deref(), one.line, setting),
     })
     .collect()
 }
 
 /// Values of a setting wherever it stands, the whole server first.
-pub(crate) fn everywhere(service: &ServiceSnapshot, setting: &str) -> Vec<LocatedSetting> {
+pub(crate) fn all_located_settings(service: &ServiceSnapshot, setting: &str) -> Vec<LocatedSetting> {
     located(service, setting).into_iter().chain(located_in(service, setting, |_| true)).collect()
 }
 
-fn at(file: Option<&str>, line: Option<u32>) -> String {
+fn location_text(file: Option<&str>, line: Option<u32>) -> String {
     match (file, line) {
         (Some(file), Some(line)) => format!("{file}:{line}"),
         (Some(file), None) => file.into(),
@@ -178,7 +178,7 @@ pub(crate) fn pools(facts: &Facts) -> Vec<(String, LocatedSetting)> {
         let pool = one.scope.iter().find_map(|scope| scope.strip_prefix("pool "))?;
         let located = LocatedSetting {
             value: SettingValue::parse(&one.value),
-            place: at(one.file.as_deref(), one.line),
+            place: location_text(one.file.as_deref(), one.line),
             repro_command: repro_command(one.file.as_deref(), one.line, "pm.max_children"),
         };
         Some((pool.to_owned(), located))

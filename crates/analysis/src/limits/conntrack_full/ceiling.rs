@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::utilisation::{connections_per_answer, rate};
 
 /// nf_conntrack_tcp_timeout_time_wait.
@@ -27,7 +27,8 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
         let grown = grown.map(|(rise, rate)| rise / rate);
         let each = grown.into_iter().chain(connections_per_answer(facts)).reduce(f64::max);
         let binds_at_rate = each.filter(|each| *each > 0.0).map(|each| max / LIVES_S / each);
-        let known = Usage { now: Some(now), max: Some(max), binds_at_rate, ..Usage::default() };
+        let known =
+            ResourceUsage { now: Some(now), max: Some(max), binds_at_rate, ..ResourceUsage::default() };
         known.table(
             Resource::TrackedConnections,
             "tracked connections",

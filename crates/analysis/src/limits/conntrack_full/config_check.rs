@@ -2,14 +2,14 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remedy, whole};
+use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remedy, whole_number};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::setting::SettingId;
 
 /// A table of tracked connections that one client address alone can fill.
-pub(crate) fn below_ports(facts: &Facts) -> Option<ConfigFinding> {
+pub(crate) fn smaller_than_port_range(facts: &Facts) -> Option<ConfigFinding> {
     let pairs = [
         (FactId::ahead_tracked_service_limit, FactId::ahead_tracked_service_max),
         (FactId::ahead_tracked_limit, FactId::ahead_tracked_max),
@@ -29,7 +29,7 @@ pub(crate) fn below_ports(facts: &Facts) -> Option<ConfigFinding> {
     );
     let remedy: Remedy = remedy(
         SettingId::sysctl("net.netfilter.nf_conntrack_max"),
-        (Some(whole(limit)), whole(262_144.0)),
+        (Some(whole_number(limit)), whole_number(262_144.0)),
         ApplyClass::Live,
         (
             "2,184 new connections a second, which is what the table of TIME_WAIT sockets is made for".into(),

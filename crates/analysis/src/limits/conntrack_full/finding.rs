@@ -57,7 +57,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
              wait for seconds until they try again, or give up.",
         ),
         confidence,
-        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        explains_fraction: crate::limits::common::connect_time_share(facts),
         facts: facts.cite(&fact_ids! {
             conntrack_entries_max, conntrack_limit, conntrack_full_fraction, conntrack_drops,
             conntrack_drops_per_s, conntrack_early_drops, conntrack_full_messages, conntrack_buckets,

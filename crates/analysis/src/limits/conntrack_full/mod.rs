@@ -28,8 +28,8 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{EACH, Figure, IncidentRule, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{EACH, IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -43,18 +43,18 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::LostSyns],
     ceilings: &[ceiling::ceiling],
-    config_checks: &[config_check::below_ports],
-    kind: Some(Kind::Connections),
-    gain: Some(Gain::Waiting),
+    config_checks: &[config_check::smaller_than_port_range],
+    kind: Some(LimitKind::Connections),
+    gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::ConntrackFull, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("conntrack.entries_count", Figure::ShareOf("conntrack.max_count"), (0.9, 2), 0.8, "the table of connections that the firewall tracks is nearly full", TRACKED),
-    row("conntrack.service.entries_count", Figure::ShareOf("conntrack.service.max_count"), (0.9, 2), 0.8, "the table of tracked connections of the service's network is nearly full", TRACKED),
-    row("conntrack.drop_count", Figure::Rate(1.0), (1.0, 1), 0.5, "packets dropped, as the table of tracked connections is full", EACH),
+    row("conntrack.entries_count", IncidentFigure::ShareOf("conntrack.max_count"), (0.9, 2), 0.8, "the table of connections that the firewall tracks is nearly full", TRACKED),
+    row("conntrack.service.entries_count", IncidentFigure::ShareOf("conntrack.service.max_count"), (0.9, 2), 0.8, "the table of tracked connections of the service's network is nearly full", TRACKED),
+    row("conntrack.drop_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "packets dropped, as the table of tracked connections is full", EACH),
 ];
 
 /// Why the table is watched from nine tenths on.

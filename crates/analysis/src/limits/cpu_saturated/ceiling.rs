@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::processors::{USED_FRACTION_MIN, rate_at_cpu, services_cores};
 use crate::resources::utilisation::rate;
 
@@ -12,17 +12,17 @@ const DATABASE_SHARE_MIN: f64 = 0.5;
 const SCANNED_ROWS_MIN: f64 = 1000.0;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    of_group(facts).or_else(|| of_machine(facts))
+    group_ceiling(facts).or_else(|| machine_ceiling(facts))
 }
 
-fn of_machine(facts: &Facts) -> Option<ResourceCeiling> {
+fn machine_ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let (cores, busy) = (facts.value(FactId::cores)?, facts.value(FactId::cpu_busy_fraction)?);
-    let known = Usage {
+    let known = ResourceUsage {
         now: Some(busy * cores),
         max: Some(cores),
         binds_at_rate: rate_at_cpu(facts, 1.0),
         error: facts.value(FactId::rate_ci95_fraction),
-        ..Usage::default()
+        ..ResourceUsage::default()
     };
     known.ceiling(
         Resource::Processors,
@@ -34,7 +34,7 @@ fn of_machine(facts: &Facts) -> Option<ResourceCeiling> {
 
 /// Where the service may use less than the machine has: what its group uses against what the group may use. What else runs
 /// in the group, our own readings among it, stays as it is.
-fn of_group(facts: &Facts) -> Option<ResourceCeiling> {
+fn group_ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let (cores, of_machine) = (facts.value(FactId::ahead_group_cores)?, facts.value(FactId::cores)?);
     let quota = facts.value(FactId::ahead_group_quota_cores).filter(|quota| *quota <= cores);
     if cores >= of_machine {
@@ -43,7 +43,7 @@ fn of_group(facts: &Facts) -> Option<ResourceCeiling> {
     let used = facts.value(FactId::ahead_group_cpu_cores)?;
     let own = services_cores(facts).map_or(used, |own| own.min(used));
     let binds = || Some(rate(facts)? * (cores - (used - own)).max(0.0) / own);
-    let known = Usage {
+    let known = ResourceUsage {
         now: Some(used),
         max: Some(cores),
         binds_at_rate: (own >= USED_FRACTION_MIN * cores).then(binds).flatten(),

@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::cpu_stolen;
-use crate::resources::processors::Shortage;
+use crate::resources::processors::CpuShortage;
 use crate::resources::{concurrency, memory_evidence, processors, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -32,9 +32,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     // What thrashes keeps the processors busy, too.
-    let shortage = processors::shortage(facts).filter(|_| !memory_evidence::is_proven(facts))?;
-    let closed = cannot_be_looked_into(facts);
-    let makes_errors = makes_errors(facts);
+    let shortage = processors::cpu_shortage(facts).filter(|_| !memory_evidence::is_proven(facts))?;
+    let closed = opaque_program(facts);
+    let makes_errors = is_serving_errors(facts);
     let wait = shortage.wait.map_or(String::new(), |wait| {
         format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
     });
@@ -42,10 +42,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::CpuSaturated.into(),
         summary: format!(
             "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}{}",
-            cores_in_words(facts, shortage.usable),
+            cores_text(facts, shortage.usable),
             shortage.busy * 100.0,
             processors::users(facts),
-            workers(facts),
+            workers_note(facts),
             match closed {
                 _ if makes_errors => " Most of what they make are pages of errors, which are asked for anew at once: what makes those comes first.".to_owned(),
                 Some(name) => format!(" What {name} does with its part could not be seen: it may do needless work."),
@@ -56,12 +56,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
                 steal * 100.0
             )),
         ),
-        confidence: if makes_errors || closed.is_some() || concurrency::hides_its_work(facts) {
+        confidence: if makes_errors || closed.is_some() || concurrency::has_unexplained_cpu(facts) {
             shortage.confidence.min(CONFIDENCE_CLOSED)
         } else {
             shortage.confidence
         },
-        explains_fraction: explains(facts),
+        explains_fraction: explained_share(facts),
         facts: facts
             .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat()),
         remedies: vec![remedy(facts, shortage)],
@@ -69,17 +69,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// Whether clients that wait for their answer are given errors as fast as the processors can make them.
-fn makes_errors(facts: &Facts) -> bool {
+fn is_serving_errors(facts: &Facts) -> bool {
     let sets_its_pace = facts.value(FactId::offered_rate).is_none();
     sets_its_pace
-        && (concurrency::answers_errors(facts)
-            || crate::limits::db_connections_exhausted::finding::takes_most_pages(facts))
+        && (concurrency::is_mostly_errors(facts)
+            || crate::limits::db_connections_exhausted::finding::affects_most_pages(facts))
 }
 
 /// A program behind the front that uses much of the processors, and does not tell what for.
-fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
+fn opaque_program(facts: &Facts) -> Option<&str> {
     let own = processors::own_cores(facts)?;
-    if may_translate(facts) {
+    if may_compile_scripts(facts) {
         return Some("PHP");
     }
     let is_silent = |name: &str| match name {
@@ -94,7 +94,7 @@ fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
 
 /// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is nobody can ask, but one that is
 /// small, of what is no small script, may be full.
-fn may_translate(facts: &Facts) -> bool {
+fn may_compile_scripts(facts: &Facts) -> bool {
     let size = facts.service.as_ref().and_then(|service| service.number("opcache.memory_consumption"));
     let pools = facts.each(FactId::fpm_queue_mean).next().is_some();
     size.is_some_and(|megabytes| megabytes <= OPCACHE_SMALL_MB)
@@ -103,7 +103,7 @@ fn may_translate(facts: &Facts) -> bool {
 }
 
 /// Workers are all busy where they wait for a processor: that is no reason to have more of them.
-fn workers(facts: &Facts) -> &'static str {
+fn workers_note(facts: &Facts) -> &'static str {
     if workers::is_limit_reached(facts) {
         " All workers are busy because they wait for a processor: more of them would not help."
     } else {
@@ -111,7 +111,7 @@ fn workers(facts: &Facts) -> &'static str {
     }
 }
 
-fn cores_in_words(facts: &Facts, usable: f64) -> String {
+fn cores_text(facts: &Facts, usable: f64) -> String {
     let (plural, are) = if usable == 1.0 { ("", "is") } else { ("s", "are") };
     match facts.value(FactId::cores).filter(|cores| *cores > usable) {
         Some(cores) => {
@@ -129,13 +129,13 @@ fn cores_in_words(facts: &Facts, usable: f64) -> String {
 
 /// All of the response time but the processors' own time per request (the utilisation law: cores / rate): the rest is
 /// waiting, for a processor or for a worker that waits for one.
-fn explains(facts: &Facts) -> Option<f64> {
+fn explained_share(facts: &Facts) -> Option<f64> {
     let work_us = processors::own_cores(facts)? / facts.ended_per_s()? * 1e6;
     let response_us = facts.value(FactId::response_time_mean_us).filter(|us| *us > 0.0)?;
     Some(significant((1.0 - work_us / response_us).clamp(0.0, 1.0), 3))
 }
 
-fn remedy(facts: &Facts, shortage: Shortage) -> Remedy {
+fn remedy(facts: &Facts, shortage: CpuShortage) -> Remedy {
     let (to, reason) = wanted_cores(facts, shortage.usable);
     let times = to / shortage.usable;
     Remedy {
@@ -186,7 +186,7 @@ fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
 
 fn advice(facts: &Facts, usable: f64) -> &'static str {
     let share = |name: FactId| facts.value(name).map_or(0.0, |part| part / usable);
-    let foreign = processors::foreign(facts).map_or(0.0, |foreign| foreign.cores / usable);
+    let foreign = processors::other_processes(facts).map_or(0.0, |foreign| foreign.cores / usable);
     if foreign > 0.3 {
         "other programs use much of the machine: move them first; then less work per request, or more or faster cores"
     } else if share(FactId::client_cpu_cores) > 0.2 {

@@ -31,7 +31,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -53,7 +53,7 @@ pub const LIMIT: Limit = Limit {
     ],
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::Concurrency),
+    kind: Some(LimitKind::Concurrency),
     meaning: Some(
         "The processors do useful work all the time. No setting makes them faster: more needs less work per \
              request (caching, lighter pages) or more or faster cores.",

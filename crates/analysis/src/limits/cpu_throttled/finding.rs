@@ -41,7 +41,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             periods * 100.0
         ),
         confidence: if lost.is_some() { 0.95 } else { 0.8 },
-        explains_fraction: Some(explains(facts, periods)),
+        explains_fraction: Some(explained_share(facts, periods)),
         facts: facts.cite(&fact_ids! {
             throttled_fraction, throttled_periods, cpu_periods, throttled_cores, cpu_quota_cores,
             group_cpu_cores, pressure_group_cpu_full_fraction, service_cpu_cores, cpu_busy_fraction, rate,
@@ -53,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// What is asked for and not given, or the time that is no work, whichever is more; where neither is known the share of
 /// periods that ended early.
-fn explains(facts: &Facts, periods: f64) -> f64 {
+fn explained_share(facts: &Facts, periods: f64) -> f64 {
     let rates =
         facts.value(FactId::rate).zip(facts.value(FactId::offered_rate).filter(|offered| *offered > 0.0));
     let refused = rates.map(|(rate, offered)| 1.0 - rate / offered);

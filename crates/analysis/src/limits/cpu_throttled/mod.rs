@@ -21,8 +21,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{Figure, IncidentRule, row};
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -40,7 +40,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::SynQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::Concurrency),
+    kind: Some(LimitKind::Concurrency),
     meaning: Some(
         "A quota holds the processors back although they are free. Whoever set it (container, service unit) can \
              raise it.",
@@ -51,5 +51,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("cgroup.throttled_s", Figure::Rate(1.0), (0.1, 3), 0.02, "the service's group is held back by its processor quota (seconds)", "a tenth of the time is what users feel; quotas bite for moments at each burst"),
+    row("cgroup.throttled_s", IncidentFigure::Rate(1.0), (0.1, 3), 0.02, "the service's group is held back by its processor quota (seconds)", "a tenth of the time is what users feel; quotas bite for moments at each burst"),
 ];

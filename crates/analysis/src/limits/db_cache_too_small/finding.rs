@@ -39,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let waiting =
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
     let computes = facts.value(FactId::db_cpu_cores).is_some_and(|cores| cores > COMPUTING_MAX * waiting);
-    let share = (waiting / concurrency::at_once(facts).unwrap_or(waiting)).min(1.0);
+    let share = (waiting / concurrency::requests_in_flight(facts).unwrap_or(waiting)).min(1.0);
     if waiting < 1.0 || computes || share < SHARE_MIN {
         return None;
     }

@@ -20,7 +20,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -37,6 +37,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::DocumentCost),
+    kind: Some(LimitKind::DocumentCost),
     ..Limit::new(LimitId::DbCacheTooSmall, include_str!("mod.rs"), finding::check)
 };

@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remedy, whole};
+use crate::limits::config_check::{ConfigFinding, Severity, config_finding, remedy, whole_number};
 use crate::resources::memory_pressure::free_and_limit;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
@@ -50,7 +50,7 @@ pub(crate) fn buffers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         (2_097_152.0, format!("{setting} is the largest of them; 2 MiB suffice for nearly all statements"));
     let remedy = remedy(
         SettingId::of_service("mariadb", setting),
-        (Some(whole(now)), whole(to)),
+        (Some(whole_number(now)), whole_number(to)),
         ApplyClass::Live,
         (why, "a statement that sorts more writes temporary files"),
     );

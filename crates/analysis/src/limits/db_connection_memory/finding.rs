@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::resources::memory_pressure::Holder;
+use crate::resources::memory_pressure::MemoryHolder;
 use crate::resources::{memory_evidence, memory_pressure, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -53,9 +53,9 @@ fn connections(facts: &Facts) -> Option<f64> {
 pub fn check(facts: &Facts) -> Option<Finding> {
     let evidence = memory_evidence::evidence(facts)?;
     let limit = memory_pressure::limit_bytes(facts)?;
-    let (holder, held) = memory_pressure::holders(facts).into_iter().next()?;
+    let (holder, held) = memory_pressure::memory_holders(facts).into_iter().next()?;
     let of_connections = held - caches(facts);
-    if holder != Holder::Database || of_connections < HELD_FRACTION_MIN * limit {
+    if holder != MemoryHolder::Database || of_connections < HELD_FRACTION_MIN * limit {
         return None;
     }
     let known = facts.value(FactId::database_sort_buffer_bytes).is_some()
@@ -102,9 +102,9 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
     let mut above: Vec<_> = BUFFERS.into_iter().take(5).filter(|row| excess(*row) > 0.0).collect();
     above.sort_by(|a, b| excess(*b).total_cmp(&excess(*a)));
     let (largest, others) = above.split_first()?;
-    let held: f64 = memory_pressure::holders(facts)
+    let held: f64 = memory_pressure::memory_holders(facts)
         .iter()
-        .filter(|(holder, _)| *holder != Holder::Database)
+        .filter(|(holder, _)| *holder != MemoryHolder::Database)
         .map(|(_, bytes)| bytes)
         .sum();
     let room = limit * (1.0 - memory_pressure::RESERVE_FRACTION) - held - caches(facts);

@@ -23,7 +23,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -61,6 +61,6 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::buffers_beyond_memory],
     relieves: &[Resource::Memory],
-    gain: Some(Gain::Cost),
+    gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::DbConnectionMemory, include_str!("mod.rs"), finding::check)
 };

@@ -2,8 +2,8 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
-use crate::resources::utilisation::{beyond_in_flight, rate, together};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
+use crate::resources::utilisation::{beyond_in_flight, combined_error, rate};
 
 /// Connections that are opened for fewer answers than this are kept by the workers: then their number grows with the
 /// workers, not with the rate.
@@ -14,16 +14,17 @@ const OWN: f64 = 1.0;
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let max = facts.value(FactId::ahead_database_limit);
     let now = facts.value(FactId::ahead_database_connected_mean);
-    let used = now.map(|now| now - OWN - beyond(facts, now - OWN)).filter(|used| *used > 0.0);
+    let used =
+        now.map(|now| now - OWN - connections_beyond_requests(facts, now - OWN)).filter(|used| *used > 0.0);
     let binds_at_rate = used
         .zip(max)
         .filter(|_| are_opened_for_answers(facts))
         .and_then(|(used, max)| Some(rate(facts)? * (max - OWN) / used));
-    let error = together(&[
+    let error = combined_error(&[
         facts.value(FactId::rate_ci95_fraction),
         facts.value(FactId::ahead_database_connected_ci95_fraction),
     ]);
-    Usage { now, max, binds_at_rate, error, idle: OWN }.ceiling(
+    ResourceUsage { now, max, binds_at_rate, error, idle: OWN }.ceiling(
         Resource::DatabaseConnections,
         "database connections",
         "mariadb",
@@ -32,7 +33,7 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 }
 
 /// What readings show beyond the requests that are under way, each of which may open several.
-fn beyond(facts: &Facts, connected: f64) -> f64 {
+fn connections_beyond_requests(facts: &Facts, connected: f64) -> f64 {
     let opened = facts.value(FactId::ahead_database_attempts_per_s).zip(facts.ended_per_s());
     let each = opened.map_or(1.0, |(opened, ended)| (opened / ended).max(1.0));
     beyond_in_flight(facts, connected / each) * each

@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
     ConfigFinding, LocatedSetting, Severity, apache, config_finding, embedded, fact, located, pools, remedy,
-    whole,
+    whole_number,
 };
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -31,7 +31,7 @@ pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFind
     let wanted = (workers * 1.1).ceil() + 10.0;
     let remedy = remedy(
         SettingId::of_service("mariadb", "max_connections"),
-        (Some(whole(limit)), whole(wanted)),
+        (Some(whole_number(limit)), whole_number(wanted)),
         ApplyClass::Live,
         (
             format!(

@@ -18,7 +18,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = proof(facts)?;
     let failed = facts.value(FactId::failed_fraction).or_else(|| failed_by_log(facts));
     if failed.is_some_and(|failed| failed < FAILED_FRACTION_MIN) {
-        return behind_good_answers(facts, &proof);
+        return finding_without_errors(facts, &proof);
     }
     let limit = limit(facts);
     let allowed =
@@ -54,7 +54,7 @@ const CITED: [FactId; 15] = fact_ids! {
 
 /// No answer is an error by its status, and yet the database turns connections away, for a good part of the requests: pages
 /// that catch the error say "come again" with status 200.
-fn behind_good_answers(facts: &Facts, proof: &Proof) -> Option<Finding> {
+fn finding_without_errors(facts: &Facts, proof: &ConnectionProof) -> Option<Finding> {
     let refused = pages_without_database(facts)?;
     let limit = limit(facts);
     let allowed = limit.map_or(String::new(), |limit| format!(": it allows {}", format_number(limit)));
@@ -77,7 +77,7 @@ const CONFIDENCE_BEHIND_GOOD_ANSWERS: f64 = 0.8;
 /// The share of the requests that lack their connection to the database, if they do; `Some(None)` where it lets nobody in
 /// who could count: the connection that it keeps for administrators is taken only in a crowd of others that are refused.
 fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
-    if let Some(per_s) = inside(facts) {
+    if let Some(per_s) = refused_per_s(facts) {
         let share = (per_s / facts.ended_per_s()?).min(1.0);
         return (share >= FAILED_FRACTION_MIN).then_some(Some(share));
     }
@@ -93,7 +93,7 @@ fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
 const OWN_REFUSED_PER_S_MIN: f64 = 0.6;
 
 /// Whether most of what the server answers are pages that lack the database.
-pub(crate) fn takes_most_pages(facts: &Facts) -> bool {
+pub(crate) fn affects_most_pages(facts: &Facts) -> bool {
     proof(facts).is_some()
         && pages_without_database(facts).is_some_and(|share| share.is_none_or(|share| share >= 0.5))
 }
@@ -105,13 +105,13 @@ fn failed_by_log(facts: &Facts) -> Option<f64> {
     (all > 0.0).then(|| errors / all)
 }
 
-struct Proof {
+struct ConnectionProof {
     words: String,
     confidence: f64,
 }
 
-fn proof(facts: &Facts) -> Option<Proof> {
-    let inside = inside(facts);
+fn proof(facts: &Facts) -> Option<ConnectionProof> {
+    let inside = refused_per_s(facts);
     let logged = facts.value(FactId::db_refusals_logged_per_s).filter(|rate| *rate >= REFUSED_PER_S_MIN);
     let own = facts.value(FactId::db_own_connections_refused).is_some_and(|refused| refused >= 1.0);
     let words = match (inside, logged) {
@@ -126,11 +126,11 @@ fn proof(facts: &Facts) -> Option<Proof> {
         (None, _) if logged.is_some() && own => 0.9,
         (None, _) => 0.8,
     };
-    Some(Proof { words, confidence })
+    Some(ConnectionProof { words, confidence })
 }
 
 /// How many connections fail per second, while as many are connected as are allowed. Others fail for a wrong password.
-fn inside(facts: &Facts) -> Option<f64> {
+fn refused_per_s(facts: &Facts) -> Option<f64> {
     let rate = facts.value(FactId::db_connections_failed_per_s).filter(|rate| *rate >= REFUSED_PER_S_MIN)?;
     let limit = limit(facts)?;
     let is_at = |name: FactId| facts.value(name).is_some_and(|count| count >= AT_LIMIT_FRACTION * limit);

@@ -25,8 +25,8 @@ pub(crate) mod finding;
 pub(crate) mod remedy;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{EACH, Figure, IncidentRule, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{EACH, IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -42,8 +42,8 @@ pub const LIMIT: Limit = Limit {
     ceilings: &[ceiling::ceiling],
     config_checks: &[config_check::fewer_connections_than_workers],
     keeps_hold_times: true,
-    kind: Some(Kind::Documents),
-    gain: Some(Gain::Failures),
+    kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::Failures),
     makes_errors: true,
     incidents: INCIDENTS,
     ..Limit::new(LimitId::DbConnectionsExhausted, include_str!("mod.rs"), finding::check)
@@ -51,7 +51,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("mariadb.connections_refused_count", Figure::Rise, (1.0, 1), 1.0, "connections refused by the database: too many", EACH),
-    row("mariadb.threads_connected_count", Figure::ShareOf("mariadb.connections_limit_count"), (0.95, 5), 0.8, "the database has nearly all connections that it may have", "pools of applications hold many; from here on the next ones are refused"),
-    row("apache_log.database_refuses.messages_count", Figure::Rise, (1.0, 1), 1.0, "the application was refused by its database", EACH),
+    row("mariadb.connections_refused_count", IncidentFigure::Rise, (1.0, 1), 1.0, "connections refused by the database: too many", EACH),
+    row("mariadb.threads_connected_count", IncidentFigure::ShareOf("mariadb.connections_limit_count"), (0.95, 5), 0.8, "the database has nearly all connections that it may have", "pools of applications hold many; from here on the next ones are refused"),
+    row("apache_log.database_refuses.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "the application was refused by its database", EACH),
 ];

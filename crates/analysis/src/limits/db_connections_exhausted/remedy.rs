@@ -23,7 +23,7 @@ const PREDICTION_ERROR: f64 = 0.15;
 
 pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let workers = workers(facts);
-    let Some((wanted, why)) = workers.map(by_workers).or_else(|| by_demand(facts)) else {
+    let Some((wanted, why)) = workers.map(number_by_workers).or_else(|| number_by_demand(facts)) else {
         let why = "one connection for each worker of the application, a tenth more, and ten for others";
         return vec![manual(
             SettingId::of_service("mariadb", "max_connections"),
@@ -68,11 +68,11 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
 
 /// With the prediction, where the requests come at a rate of their own: in a closed load those who got errors came back at
 /// once, and would not have.
-trait Predicting {
+trait WithPrediction {
     fn predicting(self, facts: &Facts) -> Self;
 }
 
-impl Predicting for Remedy {
+impl WithPrediction for Remedy {
     fn predicting(self, facts: &Facts) -> Self {
         let offered = facts.value(FactId::offered_rate);
         let predicted = offered.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR));
@@ -80,7 +80,7 @@ impl Predicting for Remedy {
     }
 }
 
-fn by_workers(workers: f64) -> (f64, String) {
+fn number_by_workers(workers: f64) -> (f64, String) {
     let wanted = (workers * HEADROOM + OTHERS).ceil();
     (
         wanted,
@@ -92,7 +92,7 @@ fn by_workers(workers: f64) -> (f64, String) {
 }
 
 /// Of those who asked a share got a connection: so many more would have been connected at once.
-fn by_demand(facts: &Facts) -> Option<(f64, String)> {
+fn number_by_demand(facts: &Facts) -> Option<(f64, String)> {
     let connected = facts.value(FactId::db_connections_max).or(facts.value(FactId::db_connections_limit))?;
     let (asked, failed) =
         (facts.value(FactId::db_connections_per_s)?, facts.value(FactId::db_connections_failed_per_s)?);
@@ -111,7 +111,7 @@ fn by_demand(facts: &Facts) -> Option<(f64, String)> {
 /// them. Pools that have no connection count as well: nobody can tell.
 fn workers(facts: &Facts) -> Option<f64> {
     let seen = |pool: &str| facts.value_of(FactId::fpm_processes_max, pool);
-    let limit = |pool: &str| setting_source::of_pool(facts, pool, "pm.max_children")?.number();
+    let limit = |pool: &str| setting_source::pool_setting_source(facts, pool, "pm.max_children")?.number();
     let of_files = setting_source::pools(facts);
     let only_seen = facts.each(FactId::fpm_processes_max).map(|(pool, _)| pool.to_owned());
     let pools: BTreeSet<String> = of_files.into_iter().chain(only_seen).collect();
@@ -136,13 +136,17 @@ mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool};
     use crate::limits::db_connections_exhausted::finding::tests::merged;
-    use crate::resources::php_fpm::tests::behind;
+    use crate::resources::php_fpm::tests::add_fpm_backend;
 
     #[test]
     fn the_files_of_the_pools_tell_how_many_may_come() {
         let mut facts = facts(&merged(&[]), &[]);
         of_pool(&mut facts, "www", &[(FactId::fpm_processes_max, 13.0)]);
-        behind(&mut facts, &[], &[("www", "pm.max_children", "60"), ("api", "pm.max_children", "20")]);
+        add_fpm_backend(
+            &mut facts,
+            &[],
+            &[("www", "pm.max_children", "60"), ("api", "pm.max_children", "20")],
+        );
         assert_eq!(to(&facts), Some(98.0));
     }
 

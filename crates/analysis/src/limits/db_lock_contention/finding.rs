@@ -22,17 +22,17 @@ const COMPUTING_MAX: f64 = 0.5;
 
 /// Fires when a good part of what is under way waits for rows, or for tables.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    for_rows(facts).or_else(|| for_tables(facts))
+    row_lock_finding(facts).or_else(|| table_lock_finding(facts))
 }
 
 /// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
-fn for_tables(facts: &Facts) -> Option<Finding> {
-    let (waiting, told, words) = by_states(facts).or_else(|| by_counts(facts))?;
-    let share = (waiting / concurrency::at_once(facts).unwrap_or(waiting)).min(1.0);
+fn table_lock_finding(facts: &Facts) -> Option<Finding> {
+    let (waiting, told, words) = waiting_by_states(facts).or_else(|| waiting_by_counts(facts))?;
+    let share = (waiting / concurrency::requests_in_flight(facts).unwrap_or(waiting)).min(1.0);
     if share < SHARE_MIN {
         return None;
     }
-    (!concurrency::waits_for_processors(facts)).then(|| Finding {
+    (!concurrency::is_cpu_bound(facts)).then(|| Finding {
         id: LimitId::DbLockContention.into(),
         summary: format!(
             "Requests wait in the database for tables, or locks of the program's own, that others hold: {words}. What is locked as a whole serves one at a time; more connections would make it worse."
@@ -48,12 +48,12 @@ fn for_tables(facts: &Facts) -> Option<Finding> {
 }
 
 /// How many wait, that it was told, and in words.
-fn by_states(facts: &Facts) -> Option<(f64, bool, String)> {
+fn waiting_by_states(facts: &Facts) -> Option<(f64, bool, String)> {
     let waiting = facts.value(FactId::db_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
     Some((waiting, true, format!("{} statements at a time do", format_number(waiting))))
 }
 
-fn by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
+fn waiting_by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
     let waits_per_s = facts.value(FactId::db_table_lock_waits_per_s)?;
     let per_request = waits_per_s / facts.ended_per_s()?;
     let running =
@@ -68,10 +68,12 @@ fn by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
         .then_some((running, false, words))
 }
 
-fn for_rows(facts: &Facts) -> Option<Finding> {
+fn row_lock_finding(facts: &Facts) -> Option<Finding> {
     let waiting = concurrency::row_lock_waiting(facts).filter(|waiting| *waiting >= WAITING_MIN)?;
-    let share = (waiting / concurrency::at_once(facts).or(concurrency::statements_running(facts))?).min(1.0);
-    if share < SHARE_MIN || concurrency::waits_for_processors(facts) {
+    let share = (waiting
+        / concurrency::requests_in_flight(facts).or(concurrency::statements_running(facts))?)
+    .min(1.0);
+    if share < SHARE_MIN || concurrency::is_cpu_bound(facts) {
         return None;
     }
     let both =

@@ -26,7 +26,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -41,7 +41,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::DbConnectionsExhausted,
         LimitId::AcceptQueueOverflow,
     ],
-    kind: Some(Kind::Documents),
+    kind: Some(LimitKind::Documents),
     meaning: Some(
         "The database spends the time. That is changed in its queries and indexes, not in a setting.",
     ),

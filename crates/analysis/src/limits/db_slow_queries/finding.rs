@@ -9,7 +9,7 @@ use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
-pub(crate) use super::named::busiest as busiest_statement;
+pub(crate) use super::named_statement::busiest as busiest_statement;
 
 /// A statement that finds its rows by an index looks at tens of them. Small tables are scanned as well, and cost nothing.
 const ROWS_PER_STATEMENT_MIN: f64 = 1000.0;
@@ -35,21 +35,23 @@ const SHARE_OF_SITE_MIN: f64 = 0.5;
 /// Fires when scans are what the processors, or the requests, spend their time on.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let cost = cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
-    let named = super::named::statement(facts);
-    let in_words = named.as_ref().map_or(String::new(), super::named::Named::words);
+    let named = super::named_statement::statement(facts);
+    let in_words = named.as_ref().map_or(String::new(), super::named_statement::NamedStatement::to_text);
     let where_ = match cost.of {
-        Of::Processors => {
+        CostKind::Processors => {
             format!(
                 "the database takes {} of the {} cores",
                 format_number(cost.cores),
                 format_number(facts.value(FactId::cores)?)
             )
         }
-        Of::Requests => format!("{} statements compute at a time, or want to", format_number(cost.cores)),
+        CostKind::Requests => {
+            format!("{} statements compute at a time, or want to", format_number(cost.cores))
+        }
     };
     Some(Finding {
         id: LimitId::DbSlowQueries.into(),
-        summary: format!("{}, and {where_}.{in_words}", cost.why.words(facts)),
+        summary: format!("{}, and {where_}.{in_words}", cost.why.to_text(facts)),
         confidence: cost.why.confidence(&cost.of),
         explains_fraction: Some(significant(cost.share, 3)),
         facts: facts.cite(&fact_ids! {
@@ -60,7 +62,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         remedies: vec![manual(
             SettingId::of_service("mariadb", "index"),
             RISK,
-            super::named::how_to_find(facts, named.as_ref()),
+            super::named_statement::how_to_find(facts, named.as_ref()),
         )],
     })
 }
@@ -68,27 +70,27 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 const RISK: &str = "an index makes writing the table a little slower, and building it locks out writers for a while on old versions";
 
 /// What the statements cost, and of what.
-struct Cost {
-    why: Why,
+struct StatementCost {
+    why: CostReason,
     cores: f64,
-    of: Of,
+    of: CostKind,
     share: f64,
 }
 
-enum Of {
+enum CostKind {
     Processors,
     Requests,
 }
 
 /// What makes statements dear.
-enum Why {
+enum CostReason {
     /// So many rows that each reads in scans.
     Scans(f64),
     /// So many seconds of a processor that each takes, and what it was seen to do, if anything was.
     Price(f64, Option<String>),
 }
 
-impl Why {
+impl CostReason {
     fn of(facts: &Facts) -> Option<Self> {
         rows_per_statement(facts).map(Self::Scans).or_else(|| Self::price(facts))
     }
@@ -125,7 +127,7 @@ impl Why {
         (each_s >= price_min_s).then_some(Self::Price(each_s, seen))
     }
 
-    fn words(&self, facts: &Facts) -> String {
+    fn to_text(&self, facts: &Facts) -> String {
         match self {
             Self::Scans(rows) => format!(
                 "The database reads tables from end to end: {} rows for each statement, {} rows a second",
@@ -142,11 +144,11 @@ impl Why {
     }
 
     /// How sure it is that an index, or another statement, would help.
-    fn confidence(&self, of: &Of) -> f64 {
+    fn confidence(&self, of: &CostKind) -> f64 {
         match (self, of) {
-            (Self::Scans(_), Of::Processors) => 0.93,
-            (Self::Scans(_), Of::Requests) => 0.8,
-            (Self::Price(_, Some(_)), Of::Processors) => 0.9,
+            (Self::Scans(_), CostKind::Processors) => 0.93,
+            (Self::Scans(_), CostKind::Requests) => 0.8,
+            (Self::Price(_, Some(_)), CostKind::Processors) => 0.9,
             (Self::Price(..), _) => 0.75,
         }
     }
@@ -166,16 +168,16 @@ fn statements_per_s(facts: &Facts) -> Option<f64> {
     selects.or(facts.value(FactId::db_statements_per_s)).map(|rate| rate.max(0.1))
 }
 
-fn cost(facts: &Facts) -> Option<Cost> {
-    let why = Why::of(facts)?;
+fn cost(facts: &Facts) -> Option<StatementCost> {
+    let why = CostReason::of(facts)?;
     let cores = facts.value(FactId::db_cpu_cores)?;
     let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
     if let Some(share) = of_processors.filter(|share| *share >= SHARE_MIN) {
-        return Some(Cost { why, cores, of: Of::Processors, share });
+        return Some(StatementCost { why, cores, of: CostKind::Processors, share });
     }
     let running =
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
-    let share = (running / concurrency::at_once(facts)?).min(1.0);
+    let share = (running / concurrency::requests_in_flight(facts)?).min(1.0);
     if running < 1.0 || share < SHARE_MIN {
         return None;
     }
@@ -183,9 +185,9 @@ fn cost(facts: &Facts) -> Option<Cost> {
     let is_full = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
     let of_site = facts.value(FactId::site_cpu_cores).is_none_or(|site| cores >= SHARE_OF_SITE_MIN * site);
     // A price says nothing of statements that wait for their reader.
-    let wants_to = is_full && of_site && matches!(why, Why::Scans(_));
+    let wants_to = is_full && of_site && matches!(why, CostReason::Scans(_));
     let computes = cores >= COMPUTING_MIN * running || wants_to;
-    computes.then_some(Cost { why, cores: running, of: Of::Requests, share })
+    computes.then_some(StatementCost { why, cores: running, of: CostKind::Requests, share })
 }
 
 #[cfg(test)]

@@ -27,11 +27,11 @@
 //! `EXPLAIN` of the statement says `type: ALL`.
 
 pub(crate) mod finding;
-pub(crate) mod named;
+pub(crate) mod named_statement;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -49,7 +49,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::DocumentCost),
+    kind: Some(LimitKind::DocumentCost),
     meaning: Some(
         "The database spends the time. That is changed in its queries and indexes, not in a setting.",
     ),

@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::resources::syscall_cost::on_this_machine_us;
+use crate::resources::syscall_cost::scaled_to_machine_us;
 use crate::resources::{concurrency, setting_source};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -27,7 +27,7 @@ const PREDICTION_ERROR: f64 = 0.2;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let created_per_s = facts.value(FactId::db_threads_created_per_s)?;
     let opened_per_s = facts.value(FactId::db_connections_per_s).filter(|rate| *rate > 0.0)?;
-    let threads_cores = created_per_s * on_this_machine_us(facts, THREAD_US) / 1e6;
+    let threads_cores = created_per_s * scaled_to_machine_us(facts, THREAD_US) / 1e6;
     let share = concurrency::share_of_full_processors(facts, threads_cores, BUSY_FRACTION_MIN)?;
     // No more of the processors than the database takes of them.
     let of_database = facts

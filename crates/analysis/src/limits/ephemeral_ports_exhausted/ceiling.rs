@@ -3,7 +3,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::utilisation::rate;
 
 /// TCP_TIMEWAIT_LEN.
@@ -22,7 +22,7 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let closes = facts.value_of(FactId::ahead_ports_time_wait_per_s, remote).filter(|closes| *closes > 0.0);
     let each = closes.filter(|_| !everywhere_reused).zip(rate(facts)).map(|(closes, rate)| closes / rate);
     let binds_at_rate = each.map(|each| max / LIVES_S / each);
-    let known = Usage { now: Some(now), max: Some(max), binds_at_rate, ..Usage::default() };
+    let known = ResourceUsage { now: Some(now), max: Some(max), binds_at_rate, ..ResourceUsage::default() };
     known.table(
         Resource::LocalPorts,
         &format!("local ports towards {remote}"),

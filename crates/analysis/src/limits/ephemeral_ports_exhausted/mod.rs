@@ -23,7 +23,7 @@ pub(crate) mod ceiling;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -34,6 +34,6 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::BackendRefused],
     ceilings: &[ceiling::ceiling],
-    gain: Some(Gain::Failures),
+    gain: Some(LimitGain::Failures),
     ..Limit::new(LimitId::EphemeralPortsExhausted, include_str!("mod.rs"), finding::check)
 };

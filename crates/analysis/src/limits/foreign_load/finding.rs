@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::resources::processors;
-use crate::resources::processors::Foreign;
+use crate::resources::processors::OtherProcesses;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -20,8 +20,8 @@ const CONFIDENCE_UNSEEN: f64 = 0.5;
 
 /// Fires when others have a good part of the processors, and the service waits for them.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let shortage = processors::shortage(facts)?;
-    let others = processors::foreign(facts)?;
+    let shortage = processors::cpu_shortage(facts)?;
+    let others = processors::other_processes(facts)?;
     let share = others.cores / shortage.usable;
     if share < FOREIGN_FRACTION_MIN {
         return None;
@@ -40,7 +40,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::ForeignLoad.into(),
         summary: format!(
             "Other programs take the processors that the service needs: {} has {} of {} core{}.{own}{}",
-            who(&others),
+            owner_text(&others),
             format_number(others.cores),
             format_number(shortage.usable),
             if shortage.usable == 1.0 { "" } else { "s" },
@@ -48,17 +48,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: if seen { shortage.confidence } else { shortage.confidence.min(CONFIDENCE_UNSEEN) },
         explains_fraction: Some(significant(share.min(1.0), 3)),
-        facts: cited(facts, &others),
+        facts: cited_facts(facts, &others),
         remedies: vec![remedy(facts, &others)],
     })
 }
 
-fn who(others: &Foreign) -> String {
+fn owner_text(others: &OtherProcesses) -> String {
     let names: Vec<&str> = others.programs.iter().take(3).map(|(name, _)| name.as_str()).collect();
     if names.is_empty() { "somebody who cannot be seen from here".into() } else { names.join(", ") }
 }
 
-fn cited(facts: &Facts, others: &Foreign) -> Vec<webdyno_model::fact::Fact> {
+fn cited_facts(facts: &Facts, others: &OtherProcesses) -> Vec<webdyno_model::fact::Fact> {
     let mut all = facts.cite(&processors::FACTS);
     all.retain(|fact| fact.name != FactId::foreign_program_cpu_cores);
     for (name, _) in others.programs.iter().take(3) {
@@ -68,7 +68,7 @@ fn cited(facts: &Facts, others: &Foreign) -> Vec<webdyno_model::fact::Fact> {
     all
 }
 
-fn remedy(facts: &Facts, others: &Foreign) -> Remedy {
+fn remedy(facts: &Facts, others: &OtherProcesses) -> Remedy {
     // With all the processors the service does as much more as it gets more of them.
     let own = processors::own_cores(facts).filter(|own| *own > 0.0);
     let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0).zip(own);
@@ -85,7 +85,7 @@ fn remedy(facts: &Facts, others: &Foreign) -> Remedy {
         risk: "these programs take longer, or run elsewhere".into(),
         why: format!(
             "move {} to another machine or another time, or give it what is left over (renice -n 19, a low cpu.weight)",
-            who(others)
+            owner_text(others)
         ),
         predicted,
         together_with: vec![],

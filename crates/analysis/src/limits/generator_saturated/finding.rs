@@ -26,7 +26,7 @@ const FULL_FRACTION_MAX: f64 = 0.2;
 /// Fires when the run's own verdict says that its figures cannot be believed, or when too few connections kept the load
 /// from a server that had room.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_full_in_spite_of_it(facts)) {
+    if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_server_full(facts)) {
         let summary =
             format!("The load generator limits, so these figures say nothing about the server: {why}.");
         let advice = "more threads (-t), another machine for the generator, or a lower load";
@@ -47,8 +47,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// A generator that is late sends too little. A link that is full all the same, or processors that the server fills, and not
 /// the generator beside it, are the limit all the same.
-fn is_full_in_spite_of_it(facts: &Facts) -> bool {
-    let link = || network_saturated::finding::fullest(facts).is_some_and(|full| full.is_waited_for);
+fn is_server_full(facts: &Facts) -> bool {
+    let link = || network_saturated::finding::fullest_link(facts).is_some_and(|full| full.is_waited_for);
     let generator = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
     let processors =
         || processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator);
@@ -70,11 +70,11 @@ fn too_few_connections(facts: &Facts) -> Option<f64> {
         && facts.value(FactId::accept_queue_mean).is_some()
         && noticed_queue(facts).is_none()
         && !memory_evidence::is_proven(facts);
-    (missed && waits_here && idle && room && is_quick(facts)).then_some(cap)
+    (missed && waits_here && idle && room && has_short_connections(facts)).then_some(cap)
 }
 
 /// Whether connections are in use for no longer than the server needs: it neither loses nor delays them.
-fn is_quick(facts: &Facts) -> bool {
+fn has_short_connections(facts: &Facts) -> bool {
     let is_over = |name: FactId, max: f64| facts.value(name).is_some_and(|value| value > max);
     let times = facts.value(FactId::service_time_mean_us).zip(facts.value(FactId::service_time_first_us));
     let slower = times.is_some_and(|(usual, first)| usual > SLOWER_RATIO_MAX * first + SLOWER_SPARE_US);

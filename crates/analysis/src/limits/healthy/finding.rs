@@ -45,21 +45,20 @@ const DRIFT_RATIO_MAX: f64 = 3.0;
 /// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
-    let goal_missed = facts
-        .goal
-        .zip(facts.value(FactId::rate))
-        .is_some_and(|(goal, rate)| matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate));
+    let goal_missed = facts.goal.zip(facts.value(FactId::rate)).is_some_and(|(goal, rate)| {
+        matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate)
+    });
     if !has_room(facts, busy)
-        || !answers_well(facts)
-        || !seen_well(facts)
+        || !responds_well(facts)
+        || !is_well_observed(facts)
         || goal_missed
-        || waits_for_something(facts)
+        || holds_workers_long(facts)
     {
         return None;
     }
     facts.value(FactId::accept_queue_mean)?;
     let workers_seen = facts.value(FactId::scoreboard_full_fraction).is_some();
-    let workers = match below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) {
+    let workers = match is_below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) {
         true if workers_seen => ", workers were free",
         true => "",
         false => ", the workers were just enough",
@@ -71,7 +70,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary: format!(
             "No limit was reached: the processors were {:.0}% busy{others}, hardly a connection waited to be accepted{workers}. The server did all that was asked of it.{}",
             busy * 100.0,
-            room_left(facts)
+            headroom_text(facts)
         ),
         confidence: match (workers_seen, facts.loaded) {
             (true, true) => 0.9,
@@ -89,7 +88,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn below(facts: &Facts, name: FactId, max: f64) -> bool {
+fn is_below(facts: &Facts, name: FactId, max: f64) -> bool {
     facts.value(name).is_none_or(|value| value <= max)
 }
 
@@ -103,27 +102,32 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
         || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
         && somebody_waits.is_none_or(|wait| wait < CPU_WAIT_FRACTION_MAX)
         && !processors::are_short(facts);
-    (processors_have_room || usable.is_some_and(|usable| processors::others_wait(facts, usable)))
+    (processors_have_room || usable.is_some_and(|usable| processors::are_others_short(facts, usable)))
         && noticed_queue(facts).is_none()
-        && !waits_behind(facts)
-        && stands(facts, [FactId::pressure_group_memory_full_fraction, FactId::pressure_memory_full_fraction])
-            .is_none_or(|full| full <= MEMORY_FULL_FRACTION_MAX)
-        && stands(facts, [FactId::pressure_group_io_full_fraction, FactId::pressure_io_full_fraction])
+        && !is_queued_at_backend(facts)
+        && stalled_share(
+            facts,
+            [FactId::pressure_group_memory_full_fraction, FactId::pressure_memory_full_fraction],
+        )
+        .is_none_or(|full| full <= MEMORY_FULL_FRACTION_MAX)
+        && stalled_share(facts, [FactId::pressure_group_io_full_fraction, FactId::pressure_io_full_fraction])
             .is_none_or(|full| full <= IO_FULL_FRACTION_MAX)
         && crate::limits::memory_exhausted::finding::check(facts).is_none()
-        && (below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) || nobody_waits(facts))
+        && (is_below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) || has_no_queue(facts))
 }
 
 /// The share of time in which nothing runs for want of memory, or of a disk. In the machine's figure any program shows that alone
 /// waits for a disk of its own, and in that of the service's group a moment in which little ran: what costs time is in both.
-fn stands(facts: &Facts, pressure: [FactId; 2]) -> Option<f64> {
+fn stalled_share(facts: &Facts, pressure: [FactId; 2]) -> Option<f64> {
     pressure.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)
 }
 
 /// Whether requests wait behind the server: in front of PHP-FPM, or as statements of the database that are under way and do
 /// not compute, for more than nobody notices.
-fn waits_behind(facts: &Facts) -> bool {
-    let Some((at_once, per_s)) = concurrency::at_once(facts).zip(facts.ended_per_s()) else { return false };
+fn is_queued_at_backend(facts: &Facts) -> bool {
+    let Some((at_once, per_s)) = concurrency::requests_in_flight(facts).zip(facts.ended_per_s()) else {
+        return false;
+    };
     let is_much = |waiting: f64, share_min: f64| {
         waiting >= 1.0 && waiting >= share_min * at_once && waiting / per_s * 1e6 >= EXCESS_US_MAX
     };
@@ -135,36 +139,36 @@ fn waits_behind(facts: &Facts) -> bool {
 }
 
 /// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
-fn nobody_waits(facts: &Facts) -> bool {
+fn has_no_queue(facts: &Facts) -> bool {
     facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < QUEUE_NOBODY_MAX)
         && facts.value(FactId::status_unanswered_fraction).is_some_and(|unanswered| unanswered == 0.0)
 }
 
 /// Whether clients got what they asked for without having waited.
-fn answers_well(facts: &Facts) -> bool {
+fn responds_well(facts: &Facts) -> bool {
     let first = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
     let queued =
         first.is_some_and(|(first, usual)| usual > INFLATION_MAX * first && usual - first > EXCESS_US_MAX);
-    below(facts, FactId::failed_fraction, FAILED_FRACTION_MAX)
-        && below(facts, FactId::connect_time_max_us, CONNECT_US_MAX)
-        && below(facts, FactId::connect_timeouts, 0.0)
-        && (below(facts, FactId::response_time_inflation, INFLATION_MAX)
+    is_below(facts, FactId::failed_fraction, FAILED_FRACTION_MAX)
+        && is_below(facts, FactId::connect_time_max_us, CONNECT_US_MAX)
+        && is_below(facts, FactId::connect_timeouts, 0.0)
+        && (is_below(facts, FactId::response_time_inflation, INFLATION_MAX)
             || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
-            || differ_by_nature(facts))
+            || varies_without_queueing(facts))
         && !queued
-        && !stands_still(facts)
+        && !has_no_responses(facts)
         && keeps_up(facts) != Some(false)
 }
 
 /// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they
 /// are where requests queue.
-fn differ_by_nature(facts: &Facts) -> bool {
+fn varies_without_queueing(facts: &Facts) -> bool {
     keeps_up(facts) == Some(true)
         && facts.value(FactId::response_time_drift_ratio).is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
 }
 
 /// Whether nothing is answered at all, although something is asked for.
-fn stands_still(facts: &Facts) -> bool {
+fn has_no_responses(facts: &Facts) -> bool {
     let asked = facts.loaded || facts.value(FactId::in_flight_mean).is_some_and(|in_flight| in_flight >= 1.0);
     asked && facts.value(FactId::rate).is_some() && facts.ended_per_s().is_none()
 }
@@ -172,7 +176,7 @@ fn stands_still(facts: &Facts) -> bool {
 /// Without load of our own nobody knows how long answers take when nobody else asks. Those that hold a worker for longer than
 /// anybody waits gladly, are not long themselves, and for which nothing works behind the server, wait for something that
 /// cannot be seen.
-fn waits_for_something(facts: &Facts) -> bool {
+fn holds_workers_long(facts: &Facts) -> bool {
     let held_us = facts.value(FactId::service_time_mean_us).unwrap_or(0.0);
     let behind_us = facts.value(FactId::backend_time_mean_us).unwrap_or(0.0);
     let is_short = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
@@ -180,7 +184,7 @@ fn waits_for_something(facts: &Facts) -> bool {
 }
 
 /// Whether what was seen can be believed to its end.
-fn seen_well(facts: &Facts) -> bool {
+fn is_well_observed(facts: &Facts) -> bool {
     facts.generator_fault.is_none()
         && facts.kernel_limit_total.is_none()
         && facts.brake.is_none()
@@ -188,7 +192,7 @@ fn seen_well(facts: &Facts) -> bool {
 }
 
 /// The nearest ceiling, in words: how much more there may be.
-fn room_left(facts: &Facts) -> String {
+fn headroom_text(facts: &Facts) -> String {
     let all = ceilings(facts);
     let known = all.iter().filter_map(|ceiling| Some((ceiling.limit.as_str(), ceiling.binds_at_rate?)));
     let nearest = known.min_by(|a, b| a.1.total_cmp(&b.1)).zip(facts.ended_per_s());

@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, LocatedSetting, Severity, apache, config_finding, everywhere, remedy,
+    ConfigFinding, LocatedSetting, Severity, all_located_settings, apache, config_finding, remedy,
 };
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::SettingValue;
@@ -14,7 +14,7 @@ pub(crate) fn host_names(facts: &Facts) -> Option<ConfigFinding> {
     let asks = |located: &LocatedSetting| {
         ["on", "double"].contains(&located.value.to_string().to_ascii_lowercase().as_str())
     };
-    let found = everywhere(apache(facts)?, "HostnameLookups").into_iter().find(asks)?;
+    let found = all_located_settings(apache(facts)?, "HostnameLookups").into_iter().find(asks)?;
     let summary = format!(
         "HostnameLookups is {}: for each client Apache asks a name server and holds a worker until that answers.",
         found.with_location()

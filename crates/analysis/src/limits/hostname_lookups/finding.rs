@@ -2,8 +2,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::settings::in_force;
-use crate::settings::in_force::InForce;
+use crate::settings::effective;
+use crate::settings::effective::EffectiveSetting;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -31,7 +31,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let all = lookup_settings(service, facts);
     let first = all.first()?;
-    let Some(look_ups) = facts.value(FactId::look_ups_mean) else { return suspected(facts, first) };
+    let Some(look_ups) = facts.value(FactId::look_ups_mean) else { return suspected_finding(facts, first) };
     let busy = facts.value(FactId::workers_busy_mean).filter(|busy| *busy >= 1.0);
     let held = look_ups / busy.or(facts.value(FactId::in_flight_mean)).filter(|all| *all > 0.0)?;
     let rate =
@@ -50,18 +50,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "Apache waits for names: {} look-ups are under way at any time, {by_whom}, {} for each request. {}",
             format_number(look_ups),
             format_time(look_up_us),
-            why_it_asks(first)
+            lookup_reason(first)
         ),
         confidence: if busy.is_some() { 0.95 } else { 0.9 },
         explains_fraction: Some(significant(held.min(1.0), 3)),
-        facts: cited(facts),
+        facts: cited_facts(facts),
         remedies: all.iter().map(remedy).collect(),
     })
 }
 
 /// Without a view of the look-ups: workers that are done but not free say that something holds them at the log, and the
 /// setting that it may be this.
-fn suspected(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
+fn suspected_finding(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
     let (logging, busy) =
         (facts.value(FactId::workers_logging_mean)?, facts.value(FactId::workers_busy_mean)?);
     let idle = crate::resources::request_cost::request_cost(facts).is_none();
@@ -71,16 +71,16 @@ fn suspected(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
             "{} of {} busy workers are held while they write the log. {} Look-ups could not be counted, so that a slow log may be the reason as well.",
             format_number(logging),
             format_number(busy),
-            why_it_asks(lookup)
+            lookup_reason(lookup)
         ),
         confidence: 0.5,
         explains_fraction: Some(significant((logging / busy).min(1.0), 3)),
-        facts: cited(facts),
+        facts: cited_facts(facts),
         remedies: vec![remedy(lookup)],
     })
 }
 
-fn cited(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
+fn cited_facts(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
     facts.cite(&fact_ids! {
         look_ups_mean, workers_busy_mean, workers_logging_mean, workers_writing_mean, in_flight_mean,
         ended_per_s, server_requests_per_s, rate, response_time_mean_us,
@@ -91,10 +91,10 @@ fn cited(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
 fn lookup_settings(service: &ServiceSnapshot, facts: &Facts) -> Vec<LookupSetting> {
     let target = facts.request_targets.first();
     let mut all = vec![];
-    let of_root = in_force::value(service, "HostnameLookups", target);
+    let of_root = effective::value(service, "HostnameLookups", target);
     let of_server = || {
-        let value = in_force::of_host(service, "HostnameLookups", target)?;
-        Some(InForce { value, place: "the server".into(), written_at: None })
+        let value = effective::of_host(service, "HostnameLookups", target)?;
+        Some(EffectiveSetting { value, place: "the server".into(), written_at: None })
     };
     if let Some(found) = of_root.or_else(of_server).filter(|found| found.has("On") || found.has("Double")) {
         all.push(LookupSetting {
@@ -105,7 +105,7 @@ fn lookup_settings(service: &ServiceSnapshot, facts: &Facts) -> Vec<LookupSettin
         });
     }
     for setting in ["Require", "Allow", "Deny"] {
-        let by_name = in_force::anywhere(service, setting).find(|one| is_name(setting, &one.value));
+        let by_name = effective::values_anywhere(service, setting).find(|one| is_name(setting, &one.value));
         all.extend(by_name.map(|one| LookupSetting {
             setting,
             value: one.value.clone(),
@@ -131,7 +131,7 @@ fn is_name(setting: &str, value: &str) -> bool {
     names_hosts && names.split_whitespace().any(is_name)
 }
 
-fn why_it_asks(lookup: &LookupSetting) -> String {
+fn lookup_reason(lookup: &LookupSetting) -> String {
     match lookup.setting {
         "HostnameLookups" => format!("HostnameLookups is {} ({}).", lookup.value, lookup.place),
         setting => {

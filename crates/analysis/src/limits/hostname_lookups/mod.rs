@@ -22,7 +22,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -39,6 +39,6 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::host_names],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::RequestCost),
+    kind: Some(LimitKind::RequestCost),
     ..Limit::new(LimitId::HostnameLookups, include_str!("mod.rs"), finding::check)
 };

@@ -4,8 +4,8 @@ use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::{FileCost, file_cost};
-use crate::resources::syscall_cost::on_this_machine_us;
-use crate::settings::in_force;
+use crate::resources::syscall_cost::scaled_to_machine_us;
+use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -21,7 +21,7 @@ const LOOK_UPS_SHARE_MIN: f64 = 0.2;
 const KERNEL_SHARE_MAX: f64 = 0.6;
 
 /// What the requests meet.
-struct Met {
+struct HtaccessLookups {
     value: String,
     written_at: Option<String>,
     /// The share of the requests for which it is in force.
@@ -33,10 +33,10 @@ struct Met {
 
 /// Fires when rules are read anew for each request, and that is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let met = met(facts)?;
+    let met = htaccess_lookups(facts)?;
     let files = file_cost(facts)?;
     let work = files.work;
-    let by_look_ups = work.share(met.folders * on_this_machine_us(facts, LOOK_UP_US));
+    let by_look_ups = work.share(met.folders * scaled_to_machine_us(facts, LOOK_UP_US));
     let excess = work.excess();
     if excess < file_cost::EXCESS_MIN && by_look_ups < LOOK_UPS_SHARE_MIN {
         return None;
@@ -54,14 +54,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(met.folders),
             if met.folders == 1.0 { "" } else { "s" },
         ),
-        confidence: significant(work.sure(confidence(&met, &files, by_look_ups)).max(0.2), 2),
+        confidence: significant(work.scaled_confidence(confidence(&met, &files, by_look_ups)).max(0.2), 2),
         explains_fraction: Some(significant(explains.min(1.0), 3)),
         facts: facts.cite(&file_cost::FACTS),
         remedies: vec![remedy(&met)],
     })
 }
 
-fn confidence(met: &Met, files: &FileCost, by_look_ups: f64) -> f64 {
+fn confidence(met: &HtaccessLookups, files: &FileCost, by_look_ups: f64) -> f64 {
     let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MAX);
     let seen = match &met.file {
         Some(_) if in_kernel => 0.6,
@@ -74,24 +74,24 @@ fn confidence(met: &Met, files: &FileCost, by_look_ups: f64) -> f64 {
 }
 
 /// Where requests go, if `.htaccess` is looked up there; the first that has files where several do.
-fn met(facts: &Facts) -> Option<Met> {
+fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
-    let mut met: Option<Met> = None;
+    let mut met: Option<HtaccessLookups> = None;
     let everything =
-        [in_force::RequestTarget { path: "/".into(), share: 1.0, ..in_force::RequestTarget::default() }];
+        [effective::RequestTarget { path: "/".into(), share: 1.0, ..effective::RequestTarget::default() }];
     let targets = if facts.request_targets.is_empty() { &everything[..] } else { &facts.request_targets };
     for target in targets {
         let Some(found) =
-            in_force::value(service, "AllowOverride", Some(target)).filter(|found| !found.has("None"))
+            effective::value(service, "AllowOverride", Some(target)).filter(|found| !found.has("None"))
         else {
             continue;
         };
-        let (folders, file) = in_force::htaccess(service, target);
+        let (folders, file) = effective::htaccess(service, target);
         let before = met.take();
         let (share, sum) =
             before.as_ref().map_or((0.0, 0.0), |before| (before.share, before.folders * before.share));
         let all = share + target.share;
-        met = Some(Met {
+        met = Some(HtaccessLookups {
             value: found.value,
             written_at: found.written_at,
             share: all,
@@ -106,7 +106,7 @@ fn met(facts: &Facts) -> Option<Met> {
     met
 }
 
-fn remedy(met: &Met) -> Remedy {
+fn remedy(met: &HtaccessLookups) -> Remedy {
     Remedy {
         setting: SettingId::of_service("apache", "AllowOverride"),
         from: Some(SettingValue::Text(met.value.clone())),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::facts::FactId;
     use crate::facts::testing::facts;
-    use crate::settings::in_force::RequestTarget;
+    use crate::settings::effective::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
     fn with(us: f64, override_is: &str, file: Option<&str>, url: &str) -> Option<Finding> {

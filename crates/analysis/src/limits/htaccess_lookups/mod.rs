@@ -22,7 +22,7 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -35,6 +35,6 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::overrides],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::RequestCost),
+    kind: Some(LimitKind::RequestCost),
     ..Limit::new(LimitId::HtaccessLookups, include_str!("mod.rs"), finding::check)
 };

@@ -3,7 +3,8 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, LocatedSetting, Severity, apache, config_finding, embedded, fact, located, remedy, whole,
+    ConfigFinding, LocatedSetting, Severity, apache, config_finding, embedded, fact, located, remedy,
+    whole_number,
 };
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
@@ -15,7 +16,7 @@ const FAT_BYTES: f64 = 10e6;
 const TIMEOUT_S_MIN: f64 = 3.0;
 
 /// Kept connections of prefork, each of which holds a whole process, in the hands of clients that read.
-pub(crate) fn kept_by_fat_processes(facts: &Facts) -> Option<ConfigFinding> {
+pub(crate) fn prefork_keepalive(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts).filter(|service| service.mode.as_deref() == Some("prefork"))?;
     let keeps = located(service, "KeepAlive")?;
     keeps.value.to_string().eq_ignore_ascii_case("on").then_some(())?;
@@ -35,7 +36,7 @@ pub(crate) fn kept_by_fat_processes(facts: &Facts) -> Option<ConfigFinding> {
     cited.extend(facts.cite(&[FactId::worker_private_mean_bytes]));
     let remedy = remedy(
         SettingId::of_service("apache", "KeepAliveTimeout"),
-        (Some(timeout.value), whole(2.0)),
+        (Some(timeout.value), whole_number(2.0)),
         ApplyClass::Reload,
         (
             "browsers ask for the parts of a page within a second or two; the event MPM with PHP-FPM holds none at all"

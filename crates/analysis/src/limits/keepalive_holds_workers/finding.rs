@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{worker_waits, workers};
-use crate::settings::in_force;
+use crate::settings::effective;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -22,7 +22,7 @@ const WITHOUT_THREADS: [&str; 3] = ["php_module", "php7_module", "php5_module"];
 
 /// Fires when idle connections hold most of the workers and others wait.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let held = held(facts)?;
+    let held = held_workers(facts)?;
     let queue = noticed_queue(facts)?;
     let kept = keepalive_timeout_s(facts).map_or(String::new(), |seconds| {
         format!(" Each is kept for up to {} s after an answer (KeepAliveTimeout).", format_number(seconds))
@@ -35,7 +35,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: held.confidence,
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             workers_keepalive_mean, workers_busy_mean, workers_writing_mean, scoreboard_full_fraction,
             workers_limit, processes_at_limit_fraction, service_processes_mean, requests_in_workers_mean,
@@ -49,34 +49,34 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// Whether kept connections hold most of the workers, so that more workers are not what is missing.
 pub(crate) fn is_proven(facts: &Facts) -> bool {
-    held(facts).is_some()
+    held_workers(facts).is_some()
 }
 
-struct Held {
+struct HeldWorkers {
     words: String,
     confidence: f64,
     workers: f64,
 }
 
-fn held(facts: &Facts) -> Option<Held> {
+fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
     let service = facts.service.as_ref()?;
     let is_off = facts.text("KeepAlive").is_some_and(|value| value.eq_ignore_ascii_case("off"));
     if service.mode.as_deref() == Some("event") || is_off || worker_waits::machine_is_short(facts) {
         return None;
     }
-    let workers = workers::proof(facts)?.workers;
-    let inside = inside(facts);
-    let outside = outside(facts, workers);
+    let workers = workers::limit_proof(facts)?.workers;
+    let inside = evidence_in_scoreboard(facts);
+    let outside = evidence_in_requests(facts, workers);
     let confidence = match (&inside, &outside) {
         (Some(_), Some(_)) => 0.95,
         (Some(_), None) => 0.9,
         _ => 0.75,
     };
-    Some(Held { words: inside.or(outside)?, confidence, workers })
+    Some(HeldWorkers { words: inside.or(outside)?, confidence, workers })
 }
 
 /// What the scoreboard says.
-fn inside(facts: &Facts) -> Option<String> {
+fn evidence_in_scoreboard(facts: &Facts) -> Option<String> {
     let busy = facts.value(FactId::workers_busy_mean).filter(|busy| *busy >= 1.0)?;
     let kept =
         facts.value(FactId::workers_keepalive_mean).filter(|kept| *kept >= HELD_FRACTION_MIN * busy)?;
@@ -88,7 +88,7 @@ fn inside(facts: &Facts) -> Option<String> {
 }
 
 /// What follows from the requests: those that are under way and not in the queue are with workers.
-fn outside(facts: &Facts, workers: f64) -> Option<String> {
+fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     let requests = facts.value(FactId::requests_in_workers_mean)?;
     facts.value(FactId::connections_reused_fraction).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
     (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
@@ -121,7 +121,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
 /// What holds for the site that is asked: its own value goes before the server's.
 fn keepalive_timeout_s(facts: &Facts) -> Option<f64> {
     let service = facts.service.as_ref()?;
-    let of_site = in_force::of_host(service, "KeepAliveTimeout", facts.request_targets.first());
+    let of_site = effective::of_host(service, "KeepAliveTimeout", facts.request_targets.first());
     of_site.and_then(|value| value.parse().ok()).or_else(|| facts.setting("KeepAliveTimeout"))
 }
 

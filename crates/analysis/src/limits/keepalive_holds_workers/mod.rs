@@ -27,7 +27,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -44,10 +44,10 @@ pub const LIMIT: Limit = Limit {
         LimitId::LostSyns,
         LimitId::SynQueueOverflow,
     ],
-    config_checks: &[config_check::kept_by_fat_processes],
+    config_checks: &[config_check::prefork_keepalive],
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
-    kind: Some(Kind::IdleConnections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::IdleConnections),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::KeepaliveHoldsWorkers, include_str!("mod.rs"), finding::check)
 };

@@ -32,7 +32,7 @@ const REQUESTS_FEW: f64 = 10.0;
 /// Fires when kept connections are wanted, not used again, and new ones cost.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if !facts.loaded {
-        return watched(facts);
+        return passive_finding(facts);
     }
     let reused =
         facts.value(FactId::connections_reused_fraction).filter(|reused| *reused <= REUSED_FRACTION_MAX)?;
@@ -78,7 +78,7 @@ const CITED: [FactId; 13] = fact_ids! {
 
 /// Fires where the server is only watched: all connections carry as many requests as a small limit allows, so that clients
 /// would send more, and new ones are a good part of what fills the processors.
-fn watched(facts: &Facts) -> Option<Finding> {
+fn passive_finding(facts: &Facts) -> Option<Finding> {
     let opened = facts.value(FactId::connections_opened_per_s).filter(|opened| *opened > 0.0)?;
     let carried = facts.ended_per_s()? / opened;
     let work = request_cost::request_cost(facts)?;
@@ -89,7 +89,7 @@ fn watched(facts: &Facts) -> Option<Finding> {
     let share = (opened * each_us / 1e6 / work.cores).min(1.0);
     let allowed = facts.setting("MaxKeepAliveRequests")?;
     let is_spent = carried >= SPENT_FRACTION_WATCHED * (allowed + 1.0);
-    let cause = by_limit(facts, carried)
+    let cause = cause_in_request_limit(facts, carried)
         .filter(|_| is_spent)
         .filter(|_| share >= least && !memory_evidence::is_proven(facts))?;
     Some(Finding {
@@ -101,14 +101,14 @@ fn watched(facts: &Facts) -> Option<Finding> {
             cause.words,
             share * 100.0
         ),
-        confidence: work.sure(CONFIDENCE_WATCHED),
+        confidence: work.scaled_confidence(CONFIDENCE_WATCHED),
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&CITED),
         remedies: vec![cause.remedy],
     })
 }
 
-struct Cost {
+struct ConnectionCost {
     /// Per request.
     us: f64,
     response_us: f64,
@@ -116,7 +116,7 @@ struct Cost {
 }
 
 /// What new connections cost each request on average.
-fn cost(facts: &Facts) -> Option<Cost> {
+fn cost(facts: &Facts) -> Option<ConnectionCost> {
     if facts.value(FactId::connect_time_max_us).is_some_and(|us| us >= LOST_ATTEMPT_US) {
         return None;
     }
@@ -125,17 +125,17 @@ fn cost(facts: &Facts) -> Option<Cost> {
     let each = facts.value(FactId::connect_time_mean_us).unwrap_or(0.0)
         + facts.value(FactId::handshake_mean_us).unwrap_or(0.0);
     let us = each * opened.min(1.0);
-    Some(Cost { us, response_us, fraction: us / response_us })
+    Some(ConnectionCost { us, response_us, fraction: us / response_us })
 }
 
-struct Cause {
+struct CloseCause {
     words: String,
     confidence: f64,
     remedy: Remedy,
 }
 
-fn cause(facts: &Facts, reused: f64) -> Option<Cause> {
-    by_setting(facts).or_else(|| by_program(facts, reused))
+fn cause(facts: &Facts, reused: f64) -> Option<CloseCause> {
+    cause_in_settings(facts).or_else(|| cause_in_responses(facts, reused))
 }
 
 /// Whether keep-alive is switched off, for the server or for a site.
@@ -147,14 +147,14 @@ fn is_switched_off(facts: &Facts) -> bool {
 }
 
 /// A setting in force that closes connections.
-fn by_setting(facts: &Facts) -> Option<Cause> {
+fn cause_in_settings(facts: &Facts) -> Option<CloseCause> {
     if is_switched_off(facts) {
         // Somebody switched it off, and over TLS the handshakes are what that costs: `tls-handshakes` says so.
         if facts.value(FactId::handshake_mean_us).is_some() {
             return None;
         }
         let (off, on) = (SettingValue::Text("Off".into()), SettingValue::Text("On".into()));
-        return Some(Cause {
+        return Some(CloseCause {
             words: "KeepAlive is off".into(),
             confidence: 0.9,
             remedy: remedy(
@@ -165,16 +165,16 @@ fn by_setting(facts: &Facts) -> Option<Cause> {
             ),
         });
     }
-    by_limit(facts, facts.value(FactId::requests_per_connection)?)
+    cause_in_request_limit(facts, facts.value(FactId::requests_per_connection)?)
 }
 
 /// Connections that end as they have carried what a small limit allows.
-fn by_limit(facts: &Facts, carried: f64) -> Option<Cause> {
+fn cause_in_request_limit(facts: &Facts, carried: f64) -> Option<CloseCause> {
     let allowed =
         facts.setting("MaxKeepAliveRequests").filter(|allowed| (1.0..REQUESTS_FEW).contains(allowed))?;
     // The first request of a connection is not counted.
     let is_spent = carried <= allowed + 1.1 && carried >= CARRIED_FRACTION_MIN * allowed;
-    is_spent.then(|| Cause {
+    is_spent.then(|| CloseCause {
         words: format!(
             "MaxKeepAliveRequests {} ends each after {} requests",
             format_number(allowed),
@@ -204,7 +204,7 @@ fn remedy(setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str
 }
 
 /// No setting closes them, and hardly one is used twice: the answers themselves say that they end.
-fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
+fn cause_in_responses(facts: &Facts, reused: f64) -> Option<CloseCause> {
     const REUSED_AT_ALL: f64 = 0.1;
     // What visitors come back for is theirs; and a server without free workers closes connections to get some.
     facts.value(FactId::plain_requests_reused_fraction)?;
@@ -218,7 +218,7 @@ fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
         }
         false => "the answers close them (`Connection: close`, or HTTP/1.0 without a length)",
     };
-    Some(Cause {
+    Some(CloseCause {
         words: words.into(),
         confidence: if allowed { 0.8 } else { 0.7 },
         remedy: Remedy {

@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{memory_evidence, request_cost};
-use crate::settings::in_force;
+use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -33,7 +33,7 @@ const SWAPPED_MAX: f64 = 50.0;
 const GROUP_FULL_MIN: f64 = 0.02;
 
 /// What the log waits for.
-enum Slow {
+enum LogWait {
     Disk(String),
     Program(String),
     Unknown,
@@ -49,22 +49,24 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let Some(logging) = facts.value(FactId::workers_logging_mean) else { return from_outside(facts) };
+    let Some(logging) = facts.value(FactId::workers_logging_mean) else {
+        return finding_without_scoreboard(facts);
+    };
     let busy = facts.value(FactId::workers_busy_mean)?;
     if logging < LOGGING_MIN || logging < LOGGING_FRACTION_MIN * busy {
         return None;
     }
-    let slow = slow(facts);
+    let slow = log_wait(facts);
     let has_room = request_cost::has_room(facts);
     let sure = if has_room == Some(true) { 1.0 } else { CONFIDENCE_MAX_NO_ROOM };
     let (why, confidence): (String, f64) = match &slow {
-        Slow::Disk(words) => (words.clone(), 0.95),
-        Slow::Program(program) => {
+        LogWait::Disk(words) => (words.clone(), 0.95),
+        LogWait::Program(program) => {
             (format!("the log goes to a program ({program}), and waits until it has read the lines"), 0.9)
         }
         // Who waits for a processor may stand at the log, too.
-        Slow::Unknown if has_room != Some(true) => return None,
-        Slow::Unknown => ("what the log waits for could not be seen".into(), 0.7),
+        LogWait::Unknown if has_room != Some(true) => return None,
+        LogWait::Unknown => ("what the log waits for could not be seen".into(), 0.7),
     };
     let confidence = confidence.min(sure);
     let summary = format!(
@@ -84,18 +86,18 @@ fn swaps(facts: &Facts) -> bool {
         && group.is_none_or(|full| full >= GROUP_FULL_MIN)
 }
 
-fn slow(facts: &Facts) -> Slow {
+fn log_wait(facts: &Facts) -> LogWait {
     let waits = facts
         .value(FactId::pressure_group_io_some_fraction)
         .or(facts.value(FactId::pressure_io_some_fraction));
     if let Some(waits) = waits.filter(|waits| *waits >= WAITS_MIN) {
         let share = waits.min(1.0) * 100.0;
-        return Slow::Disk(format!("{share:.0}% of the time somebody there waits for a disk"));
+        return LogWait::Disk(format!("{share:.0}% of the time somebody there waits for a disk"));
     }
-    if let Some(program) = program(facts) {
-        return Slow::Program(program);
+    if let Some(program) = log_program(facts) {
+        return LogWait::Program(program);
     }
-    disk(facts).map_or(Slow::Unknown, Slow::Disk)
+    disk(facts).map_or(LogWait::Unknown, LogWait::Disk)
 }
 
 /// The disk of the logs, if it is busy and makes writers wait.
@@ -106,7 +108,7 @@ fn disk(facts: &Facts) -> Option<String> {
 }
 
 /// The program that a log goes to, as the snapshot tells it.
-fn program(facts: &Facts) -> Option<String> {
+fn log_program(facts: &Facts) -> Option<String> {
     let service = facts.service.as_ref()?;
     let piped = service
         .missing
@@ -117,7 +119,7 @@ fn program(facts: &Facts) -> Option<String> {
 }
 
 /// Without the scoreboard: the disk of the logs is busy with small writes and hardly any reads.
-fn from_outside(facts: &Facts) -> Option<Finding> {
+fn finding_without_scoreboard(facts: &Facts) -> Option<Finding> {
     let words = disk(facts)?;
     let writes = facts.value(FactId::log_disk_writes_per_s).filter(|writes| *writes >= 1.0)?;
     let bytes = facts.value(FactId::log_disk_written_bytes_per_s)? / writes;
@@ -129,10 +131,10 @@ fn from_outside(facts: &Facts) -> Option<Finding> {
     let summary = format!(
         "The disk that holds the logs is full of small writes: {words}. Whether workers wait for it could not be seen."
     );
-    Some(finding(facts, summary, 0.5, 0.5, &Slow::Disk(words)))
+    Some(finding(facts, summary, 0.5, 0.5, &LogWait::Disk(words)))
 }
 
-fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow: &Slow) -> Finding {
+fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow: &LogWait) -> Finding {
     Finding {
         id: LimitId::LogIo.into(),
         summary,
@@ -147,7 +149,7 @@ fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow:
     }
 }
 
-fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
+fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
     let remedy = |setting: SettingId, class, risk: &str, why: &str| Remedy {
         setting,
         from: None,
@@ -160,7 +162,7 @@ fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
     };
     let buffered = || {
         let service = facts.service.as_ref()?;
-        let value = in_force::of_host(service, "BufferedLogs", None);
+        let value = effective::of_host(service, "BufferedLogs", None);
         let is_on = value.as_ref().is_some_and(|value| value.eq_ignore_ascii_case("on"));
         (!is_on).then(|| Remedy {
             from: value.map(|value| SettingValue::parse(&value)),
@@ -186,8 +188,8 @@ fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
         "a disk that may keep writes back (no `sync`), or one that is faster and not shared",
     );
     match slow {
-        Slow::Program(_) => std::iter::once(file).chain(buffered()).collect(),
-        Slow::Disk(_) | Slow::Unknown => buffered().into_iter().chain([disk]).collect(),
+        LogWait::Program(_) => std::iter::once(file).chain(buffered()).collect(),
+        LogWait::Disk(_) | LogWait::Unknown => buffered().into_iter().chain([disk]).collect(),
     }
 }
 

@@ -22,7 +22,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -38,7 +38,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheScoreboardFull,
         LimitId::SlowClients,
     ],
-    kind: Some(Kind::RequestCost),
-    gain: Some(Gain::Cost),
+    kind: Some(LimitKind::RequestCost),
+    gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::LogIo, include_str!("mod.rs"), finding::check)
 };

@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, LocatedSetting, Severity, apache, config_finding, everywhere, remedy,
+    ConfigFinding, LocatedSetting, Severity, all_located_settings, apache, config_finding, remedy,
 };
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::SettingValue;
@@ -16,7 +16,7 @@ pub(crate) fn verbose_log(facts: &Facts) -> Option<ConfigFinding> {
         let mut levels = value.split_ascii_whitespace().map(|one| one.rsplit(':').next().unwrap_or(one));
         levels.any(|level| level == "debug" || level.starts_with("trace"))
     };
-    let found = everywhere(apache(facts)?, "LogLevel").into_iter().find(is_verbose)?;
+    let found = all_located_settings(apache(facts)?, "LogLevel").into_iter().find(is_verbose)?;
     let summary = format!(
         "LogLevel is {}: each request writes many lines to the error log, which takes processor time and fills the disk.",
         found.with_location()

@@ -3,8 +3,8 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::request_cost;
-use crate::settings::in_force;
-use crate::settings::in_force::InForce;
+use crate::settings::effective;
+use crate::settings::effective::EffectiveSetting;
 use crate::wording::format_bytes;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -27,7 +27,9 @@ const TALKATIVE: [&str; 2] = ["debug", "trace"];
 /// Fires when lines that are no errors are what the service works on.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let level = level(facts)?;
-    let Some(bytes) = facts.value(FactId::error_log_bytes_per_s) else { return suspected(facts, &level) };
+    let Some(bytes) = facts.value(FactId::error_log_bytes_per_s) else {
+        return suspected_finding(facts, &level);
+    };
     let work = request_cost::request_cost(facts);
     let by_work = work.map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
     let by_work = by_work.filter(|share| *share >= SHARE_MIN);
@@ -44,9 +46,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "Apache writes {} a second into its error log, {burden}: LogLevel is `{}`{}.",
             format_bytes(bytes),
             level.value,
-            written_at(&level)
+            location_text(&level)
         ),
-        confidence: work.filter(|_| by_work.is_some()).map_or(0.75, |work| work.sure(0.9)),
+        confidence: work.filter(|_| by_work.is_some()).map_or(0.75, |work| work.scaled_confidence(0.9)),
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&CITED),
         remedies: vec![remedy(&level)],
@@ -59,14 +61,14 @@ const CITED: [FactId; 8] = fact_ids! {
 };
 
 /// Where the log cannot be followed: the processors are full, and this may be why.
-fn suspected(facts: &Facts, level: &InForce) -> Option<Finding> {
+fn suspected_finding(facts: &Facts, level: &EffectiveSetting) -> Option<Finding> {
     request_cost::request_cost(facts)?;
     Some(Finding {
         id: LimitId::LogVerbosity.into(),
         summary: format!(
             "LogLevel is `{}`{} while the processors are full; how fast the error log grows could not be seen.",
             level.value,
-            written_at(level)
+            location_text(level)
         ),
         confidence: 0.4,
         explains_fraction: None,
@@ -76,14 +78,14 @@ fn suspected(facts: &Facts, level: &InForce) -> Option<Finding> {
 }
 
 /// The level in force where requests go, if it is a talkative one.
-fn level(facts: &Facts) -> Option<InForce> {
+fn level(facts: &Facts) -> Option<EffectiveSetting> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let target = facts.request_targets.first();
     let of_server = || {
-        let value = in_force::of_host(service, "LogLevel", target)?;
-        Some(InForce { value, place: "the server".into(), written_at: None })
+        let value = effective::of_host(service, "LogLevel", target)?;
+        Some(EffectiveSetting { value, place: "the server".into(), written_at: None })
     };
-    in_force::value(service, "LogLevel", target).or_else(of_server).filter(|level| {
+    effective::value(service, "LogLevel", target).or_else(of_server).filter(|level| {
         level.value.split_whitespace().any(|word| {
             let word = word.rsplit(':').next().unwrap_or(word).to_ascii_lowercase();
             TALKATIVE.iter().any(|level| word.starts_with(level))
@@ -91,11 +93,11 @@ fn level(facts: &Facts) -> Option<InForce> {
     })
 }
 
-fn written_at(level: &InForce) -> String {
+fn location_text(level: &EffectiveSetting) -> String {
     level.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"))
 }
 
-fn remedy(level: &InForce) -> Remedy {
+fn remedy(level: &EffectiveSetting) -> Remedy {
     Remedy {
         setting: SettingId::of_service("apache", "LogLevel"),
         from: Some(SettingValue::Text(level.value.clone())),

@@ -21,7 +21,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -38,7 +38,7 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::verbose_log],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::RequestCost),
-    gain: Some(Gain::Cost),
+    kind: Some(LimitKind::RequestCost),
+    gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::LogVerbosity, include_str!("mod.rs"), finding::check)
 };

@@ -26,7 +26,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     // Packets of all kinds are lost where a queue on the way is full: that is the line's finding.
-    if crate::limits::network_saturated::finding::fullest(facts).is_some() {
+    if crate::limits::network_saturated::finding::fullest_link(facts).is_some() {
         return None;
     }
     let seen = facts.value(FactId::listen_drops).is_some();
@@ -43,7 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(lost)
         ),
         confidence,
-        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        explains_fraction: crate::limits::common::connect_time_share(facts),
         facts: facts.cite(&fact_ids! {
             lost_syn_connections, lost_syn_fraction, connect_time_p99_us, connect_time_max_us,
             connecting_fraction, connect_timeouts, listen_drops, listen_overflows, conntrack_drops,

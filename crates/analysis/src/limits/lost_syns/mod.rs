@@ -21,7 +21,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -30,7 +30,7 @@ pub const LIMIT: Limit = Limit {
         conntrack_drops, listen_drops, listen_overflows, lost_syn_connections, lost_syn_fraction,
         packets_dropped_unread, response_time_p99_us, syn_queue_drops,
     }],
-    kind: Some(Kind::Connections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Connections),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::LostSyns, include_str!("mod.rs"), finding::check)
 };

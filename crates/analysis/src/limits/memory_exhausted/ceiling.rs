@@ -3,9 +3,9 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::memory_pressure::{free_and_limit, workers_that_fit};
-use crate::resources::utilisation::in_proportion;
+use crate::resources::utilisation::saturation_rate;
 use crate::resources::workers;
 
 /// Memory kept for the kernel, the page cache and everything else.
@@ -13,11 +13,11 @@ const RESERVE_FRACTION: f64 = 0.10;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let max = workers_that_fit(facts)?;
-    let known = Usage {
-        now: workers::taken(facts),
+    let known = ResourceUsage {
+        now: workers::busy_workers(facts),
         max: Some(max),
         binds_at_rate: workers::hold_time_us(facts).map(|us| max * 1e6 / us),
-        ..Usage::default()
+        ..ResourceUsage::default()
     };
     known.ceiling(
         Resource::Memory,
@@ -28,13 +28,13 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 }
 
 /// Of several pools, the one with the largest children.
-pub(crate) fn ceiling_of_fpm(facts: &Facts) -> Option<ResourceCeiling> {
+pub(crate) fn fpm_ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let largest = facts.each(FactId::ahead_fpm_child_bytes).max_by(|a, b| a.1.total_cmp(&b.1));
     let (pool, _) = largest?;
     let max = children_that_fit(facts, pool)?;
     let now = facts.value_of(FactId::ahead_fpm_busy_mean, pool);
-    let binds_at_rate = now.and_then(|now| in_proportion(facts, now, max));
-    let known = Usage { now, max: Some(max), binds_at_rate, ..Usage::default() };
+    let binds_at_rate = now.and_then(|now| saturation_rate(facts, now, max));
+    let known = ResourceUsage { now, max: Some(max), binds_at_rate, ..ResourceUsage::default() };
     known.ceiling(
         Resource::Memory,
         &format!("children of pool {pool} in memory"),

@@ -3,7 +3,8 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, LocatedSetting, Severity, apache, config_finding, fact, located, pools, remedy, whole,
+    ConfigFinding, LocatedSetting, Severity, apache, config_finding, fact, located, pools, remedy,
+    whole_number,
 };
 use crate::limits::memory_exhausted::ceiling::children_that_fit;
 use crate::resources::memory_pressure::workers_that_fit;
@@ -39,7 +40,7 @@ pub(crate) fn workers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     }));
     let remedy = remedy(
         SettingId::of_service("apache", "MaxRequestWorkers"),
-        (Some(allowed.value), whole(fits)),
+        (Some(allowed.value), whole_number(fits)),
         ApplyClass::Reload,
         (
             format!("{} workers of this size fit beside a reserve of a tenth", format_number(fits)),
@@ -70,7 +71,7 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     cited.extend(facts.cite(&[FactId::memory_limit_bytes, FactId::memory_available_min_bytes]));
     let remedy = remedy(
         SettingId::of_service("php_fpm", "pm.max_children"),
-        (Some(allowed.value), whole(fits)),
+        (Some(allowed.value), whole_number(fits)),
         ApplyClass::Reload,
         (
             format!("{} children of this size fit beside a reserve of a tenth", format_number(fits)),

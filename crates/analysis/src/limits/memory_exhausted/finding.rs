@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::limits::worker_memory_growth;
-use crate::resources::memory_pressure::Holder;
+use crate::resources::memory_pressure::MemoryHolder;
 use crate::resources::{memory_evidence, memory_pressure, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
@@ -29,7 +29,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         holder.as_ref().map_or(String::new(), |holder| format!(" Most of it is held by {}.", name(holder)));
     // That memory is short is proven all the same. Whether it is workers that are too many, or grow, or a database's
     // connections, nobody can tell who does not see which processes hold it.
-    let is_elsewhere = matches!(holder, None | Some(Holder::Database));
+    let is_elsewhere = matches!(holder, None | Some(MemoryHolder::Database));
     Some(Finding {
         id: LimitId::MemoryExhausted.into(),
         summary: format!("The server needs more memory than there is: {}{stalled}.{who}", evidence.words),
@@ -55,11 +55,11 @@ const CITED: &[FactId] = &fact_ids! {
     failed_fraction, rate,
 };
 
-fn name(holder: &Holder) -> String {
+fn name(holder: &MemoryHolder) -> String {
     match holder {
-        Holder::Workers => "the workers".into(),
-        Holder::Pool(pool) => format!("the children of the pool {pool} of PHP-FPM"),
-        Holder::Database => "the database".into(),
+        MemoryHolder::Workers => "the workers".into(),
+        MemoryHolder::Pool(pool) => format!("the children of the pool {pool} of PHP-FPM"),
+        MemoryHolder::Database => "the database".into(),
     }
 }
 
@@ -72,7 +72,7 @@ fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
     let mean = value(FactId::pool_memory_mean_bytes).filter(|bytes| *bytes > 0.0)?;
     let swapped = value(FactId::pool_swap_mean_bytes).unwrap_or(0.0);
     let children = value(FactId::pool_children_mean)?;
-    if memory_evidence::killed(facts).is_none() {
+    if memory_evidence::oom_kills(facts).is_none() {
         let each = mean + swapped;
         return Some(((memory_pressure::usable_bytes(facts, mean * children)? / each).floor(), each));
     }
@@ -80,24 +80,26 @@ fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
     let largest = value(FactId::pool_child_largest_bytes)
         .or(value(FactId::pool_memory_max_bytes).map(|max| KILLED_LARGER * max));
     let each = largest.unwrap_or(mean);
-    let holders = memory_pressure::holders(facts).into_iter();
-    let others: f64 =
-        holders.filter(|(holder, _)| *holder != Holder::Pool(pool.to_owned())).map(|(_, bytes)| bytes).sum();
+    let holders = memory_pressure::memory_holders(facts).into_iter();
+    let others: f64 = holders
+        .filter(|(holder, _)| *holder != MemoryHolder::Pool(pool.to_owned()))
+        .map(|(_, bytes)| bytes)
+        .sum();
     let usable = (1.0 - memory_pressure::RESERVE_FRACTION) * memory_pressure::limit_bytes(facts)? - others;
     // Half of those that were too many is a bound where sizes mislead.
     let fits = (usable / each).min(children / 2.0).floor();
     (usable > 0.0).then_some((fits, each))
 }
 
-fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
+fn remedies(facts: &Facts, holder: Option<&MemoryHolder>) -> Vec<Remedy> {
     let fewer = match holder {
-        Some(Holder::Pool(pool)) => fewer_children(facts, pool),
-        Some(Holder::Database) => Some(manual(
+        Some(MemoryHolder::Pool(pool)) => fewer_children(facts, pool),
+        Some(MemoryHolder::Database) => Some(manual(
             SettingId::of_service("mariadb", "memory"),
             "smaller caches read more from the disk, fewer connections make the others wait",
             "smaller caches (innodb_buffer_pool_size, key_buffer_size), smaller buffers for each connection (sort_buffer_size, join_buffer_size), or fewer connections (max_connections); or more memory",
         )),
-        Some(Holder::Workers) | None => fewer_workers(facts),
+        Some(MemoryHolder::Workers) | None => fewer_workers(facts),
     };
     fewer.into_iter().collect()
 }
@@ -126,13 +128,13 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
 }
 
 fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
-    let limit = setting_source::of_pool(facts, pool, "pm.max_children");
+    let limit = setting_source::pool_setting_source(facts, pool, "pm.max_children");
     let now = limit
         .as_ref()
         .and_then(setting_source::SettingSource::number)
         .or(facts.value_of(FactId::pool_children_max, pool))?;
     let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
-    let takeover = php_fpm::takeover(facts, Some(pool));
+    let takeover = php_fpm::apply_method(facts, Some(pool));
     let mut remedy = Remedy {
         setting: SettingId::of_service("php_fpm", "pm.max_children"),
         from: Some(SettingValue::Integer(now as i64)),
@@ -151,7 +153,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
         together_with: takeover.together_with,
     };
     if let Some(source) = limit {
-        setting_source::cite_in(&mut remedy, &source);
+        setting_source::add_source(&mut remedy, &source);
     }
     Some(remedy)
 }

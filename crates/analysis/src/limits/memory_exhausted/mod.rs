@@ -36,8 +36,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{Figure, IncidentRule, KILLED, SHARE, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, KILLED, SHARE, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -73,11 +73,11 @@ pub const LIMIT: Limit = Limit {
         LimitId::TlsHandshakes,
         LimitId::WorkingSetExceedsMemory,
     ],
-    ceilings: &[ceiling::ceiling, ceiling::ceiling_of_fpm],
+    ceilings: &[ceiling::ceiling, ceiling::fpm_ceiling],
     config_checks: &[config_check::workers_beyond_memory, config_check::children_beyond_memory],
     relieves: &[Resource::Processors, Resource::Memory],
-    kind: Some(Kind::Concurrency),
-    gain: Some(Gain::Cost),
+    kind: Some(LimitKind::Concurrency),
+    gain: Some(LimitGain::Cost),
     meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::MemoryExhausted, include_str!("mod.rs"), finding::check)
@@ -85,9 +85,9 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("memory.oom_kills_count", Figure::Rise, (1.0, 1), 1.0, "processes killed for memory on this machine", KILLED),
-    row("memory.group_oom_kills_count", Figure::Rise, (1.0, 1), 1.0, "processes of the service's group killed for memory", KILLED),
+    row("memory.oom_kills_count", IncidentFigure::Rise, (1.0, 1), 1.0, "processes killed for memory on this machine", KILLED),
+    row("memory.group_oom_kills_count", IncidentFigure::Rise, (1.0, 1), 1.0, "processes of the service's group killed for memory", KILLED),
     row("pressure.memory_full_us", SHARE, (0.1, 3), 0.02, "all work stands still for memory", "a tenth of the time is what users feel; a second of it may be a start"),
     row("pressure.group_memory_full_us", SHARE, (0.1, 3), 0.02, "all work of the service's group stands still for memory", "as of the whole machine"),
-    row("cgroup.oom_kills_count", Figure::Rise, (1.0, 1), 1.0, "processes of the service's control group killed for memory", KILLED),
+    row("cgroup.oom_kills_count", IncidentFigure::Rise, (1.0, 1), 1.0, "processes of the service's control group killed for memory", KILLED),
 ];

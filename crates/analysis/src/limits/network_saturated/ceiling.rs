@@ -2,8 +2,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
-use crate::resources::utilisation::in_proportion;
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
+use crate::resources::utilisation::saturation_rate;
 
 /// The share of a link's rate from which on queues build up.
 const USABLE: f64 = 0.9;
@@ -20,10 +20,10 @@ const PLACES: [[FactId; 3]; 2] = [
 ];
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    PLACES.iter().find_map(|names| of_place(facts, *names))
+    PLACES.iter().find_map(|names| link_ceiling(facts, *names))
 }
 
-fn of_place(facts: &Facts, [sent, shaped, speed]: [FactId; 3]) -> Option<ResourceCeiling> {
+fn link_ceiling(facts: &Facts, [sent, shaped, speed]: [FactId; 3]) -> Option<ResourceCeiling> {
     let rate_of = |link: &str| {
         let rates = [shaped, speed].map(|name| facts.value_of(name, link).filter(|bits| *bits > 0.0));
         rates.into_iter().flatten().reduce(f64::min)
@@ -32,12 +32,12 @@ fn of_place(facts: &Facts, [sent, shaped, speed]: [FactId; 3]) -> Option<Resourc
     let links = facts.each(sent).filter(|(link, _)| *link != "lo" && !link.starts_with("service."));
     let busiest = links.filter_map(|(link, bytes)| Some((link, bytes * 8.0, rate_of(link)?)));
     let (link, now, max) = busiest.max_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
-    let known = Usage {
+    let known = ResourceUsage {
         now: Some(now),
         max: Some(max),
-        binds_at_rate: in_proportion(facts, now, USABLE * max),
+        binds_at_rate: saturation_rate(facts, now, USABLE * max),
         error: facts.value(FactId::rate_ci95_fraction),
-        ..Usage::default()
+        ..ResourceUsage::default()
     };
     known.ceiling(
         Resource::Link,

@@ -31,7 +31,7 @@ const EXPLAINS: f64 = 0.9;
 
 /// A link that is full.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Full {
+pub(crate) struct FullLink {
     /// The names of its facts.
     pub(crate) names: &'static LinkFacts,
     /// Which link.
@@ -42,8 +42,8 @@ pub(crate) struct Full {
     pub(crate) is_waited_for: bool,
 }
 
-impl Full {
-    fn word(&self) -> &'static str {
+impl FullLink {
+    fn direction(&self) -> &'static str {
         if *self.names == NIC_RECEIVED { "receives" } else { "sends" }
     }
 
@@ -60,13 +60,13 @@ impl Full {
 }
 
 /// The name of a link as a reader knows it.
-pub(crate) fn plain(link: &str) -> &str {
+pub(crate) fn link_name(link: &str) -> &str {
     let link = link.strip_prefix("service.").unwrap_or(link);
     link.strip_prefix("part.").unwrap_or(link)
 }
 
 /// The link that is fullest, if one is full.
-pub(crate) fn fullest(facts: &Facts) -> Option<Full> {
+pub(crate) fn fullest_link(facts: &Facts) -> Option<FullLink> {
     let all = [&NIC_SENT, &NIC_RECEIVED, &SHAPER_SENT];
     let links = all.into_iter().flat_map(|names| {
         facts.each(names.fraction).map(move |(link, share)| (names, link.to_owned(), share))
@@ -82,14 +82,14 @@ pub(crate) fn fullest(facts: &Facts) -> Option<Full> {
             || of(FactId::shaper_drops).is_some_and(|drops| drops > 0.0)
             || at_least(FactId::retransmits_per_s, RETRANSMITS_PER_S_MIN)
             || at_least(FactId::response_time_inflation, INFLATION_MIN);
-        (share >= min).then_some(Full { names, link, share, is_waited_for })
+        (share >= min).then_some(FullLink { names, link, share, is_waited_for })
     });
     full.max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
 /// Fires when a link is full.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let full = fullest(facts)?;
+    let full = fullest_link(facts)?;
     let of = |name| facts.value_of(name, &full.link);
     let (rate, limit) = (of(full.names.bits_per_s)?, of(full.names.limit_bits_per_s)?);
     let size = facts.value(FactId::received_bytes_per_answer);
@@ -107,8 +107,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::NetworkSaturated.into(),
         summary: format!(
             "The link {} is full: it {} {} Mbit/s of the {} Mbit/s that it can carry ({:.0}%){waits}.{per_answer}",
-            plain(&full.link),
-            full.word(),
+            link_name(&full.link),
+            full.direction(),
             format_number(rate / 1e6),
             format_number(limit / 1e6),
             full.share * 100.0,
@@ -129,7 +129,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
                    module that compresses";
         all.push(Remedy {
             class: ApplyClass::Manual,
-            predicted: with_less(facts),
+            predicted: rate_with_compression(facts),
             ..manual(
                 SettingId::of_service("apache", "mod_deflate"),
                 "about a millisecond of a processor for each 50 kB of text; a reload",
@@ -160,7 +160,7 @@ fn lacks_compression(facts: &Facts) -> bool {
 }
 
 /// The rate at which the link would be full with compressed text, if the processors allow it.
-fn with_less(facts: &Facts) -> Option<Predicted> {
+fn rate_with_compression(facts: &Facts) -> Option<Predicted> {
     let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0)?;
     let least = rate / COMPRESSED_FRACTION;
     // Compressed to a third at worst, to an eighth at best; more than the processors can do is not promised.

@@ -21,7 +21,7 @@ pub(crate) mod finding;
 use crate::facts::fact_ids;
 use crate::facts::network::{NIC_RECEIVED, NIC_SENT, SHAPER_SENT};
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -40,7 +40,7 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Link],
-    kind: Some(Kind::Transfer),
+    kind: Some(LimitKind::Transfer),
     meaning: Some(
         "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
     ),

@@ -16,7 +16,7 @@ const EXPLAINS: f64 = 0.95;
 
 /// Fires when a link that could be faster is full.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let (link, names) = slow_and_full(facts)?;
+    let (link, names) = full_slow_link(facts)?;
     let of = |name: FactId| facts.value_of(name, &link);
     let speed = of(FactId::nic_sent_limit_bits_per_s)?;
     let supported = of(FactId::nic_supported_bits_per_s);
@@ -37,7 +37,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::NicNegotiatedLow.into(),
         summary: format!(
             "The interface {} runs at {} Mbit/s{duplex}{could}{partner}. It is {:.0}% full at that, and answers wait for it.",
-            network_saturated::finding::plain(&link),
+            network_saturated::finding::link_name(&link),
             format_number(speed / 1e6),
             of(names.fraction).unwrap_or(0.0) * 100.0,
         ),
@@ -63,8 +63,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// The link, and in which direction it is fullest.
-fn slow_and_full(facts: &Facts) -> Option<(String, &'static LinkFacts)> {
-    if let Some(full) = network_saturated::finding::fullest(facts).filter(|full| *full.names != SHAPER_SENT) {
+fn full_slow_link(facts: &Facts) -> Option<(String, &'static LinkFacts)> {
+    if let Some(full) =
+        network_saturated::finding::fullest_link(facts).filter(|full| *full.names != SHAPER_SENT)
+    {
         let speed = facts.value_of(full.names.limit_bits_per_s, &full.link)?;
         let supported = facts.value_of(FactId::nic_supported_bits_per_s, &full.link);
         if supported.is_some_and(|supported| supported > speed) {

@@ -19,7 +19,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -29,6 +29,6 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::NetworkSaturated, LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     relieves: &[Resource::Link],
-    kind: Some(Kind::Transfer),
+    kind: Some(LimitKind::Transfer),
     ..Limit::new(LimitId::NicNegotiatedLow, include_str!("mod.rs"), finding::check)
 };

@@ -27,7 +27,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if of(FactId::opcache_enabled).is_some_and(|enabled| enabled < 1.0) {
         return None;
     }
-    let missed = missed_per_request(facts, &pool);
+    let missed = misses_per_request(facts, &pool);
     let restarts: f64 =
         [FactId::opcache_oom_restarts, FactId::opcache_hash_restarts].into_iter().filter_map(of).sum();
     let says_full = of(FactId::opcache_full).is_some_and(|full| full >= 1.0);
@@ -72,7 +72,7 @@ const OF_POOL: &[FactId] = &fact_ids! {
 };
 
 /// Scripts that are translated for each request and not kept.
-fn missed_per_request(facts: &Facts, pool: &str) -> Option<f64> {
+fn misses_per_request(facts: &Facts, pool: &str) -> Option<f64> {
     let of = |name: FactId| facts.value_of(name, pool);
     let misses = of(FactId::opcache_misses)?;
     let per_s = of(FactId::opcache_misses_per_s).filter(|rate| *rate > 0.0)?;
@@ -86,9 +86,9 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
     let of = |name: FactId| facts.value_of(name, pool);
     let keys = of(FactId::opcache_keys).zip(of(FactId::opcache_keys_limit));
     let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
-    let takeover = php_fpm::takeover(facts, Some(pool));
+    let takeover = php_fpm::apply_method(facts, Some(pool));
     let remedy = |setting: &str, seen: Option<f64>, to: f64, why: String| {
-        let source = setting_source::of_pool(facts, pool, setting);
+        let source = setting_source::pool_setting_source(facts, pool, setting);
         // The table of keys takes the next prime number: the setting is less than what was seen.
         let from = source.as_ref().and_then(setting_source::SettingSource::number).or(seen);
         let mut remedy = Remedy {
@@ -102,7 +102,7 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
             together_with: takeover.together_with.clone(),
         };
         if let Some(source) = source {
-            setting_source::cite_in(&mut remedy, &source);
+            setting_source::add_source(&mut remedy, &source);
         }
         remedy
     };

@@ -20,8 +20,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{Figure, IncidentRule, row};
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -38,12 +38,12 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::DocumentCost),
+    kind: Some(LimitKind::DocumentCost),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::OpcacheFull, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("opcache.*.oom_restarts_count", Figure::Rise, (1.0, 1), 1.0, "OPcache was emptied, as it was full", "every script is compiled anew after it"),
+    row("opcache.*.oom_restarts_count", IncidentFigure::Rise, (1.0, 1), 1.0, "OPcache was emptied, as it was full", "every script is compiled anew after it"),
 ];

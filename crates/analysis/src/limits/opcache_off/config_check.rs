@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, LocatedSetting, Severity, config_finding, fact, located, located_in, remedy, whole,
+    ConfigFinding, LocatedSetting, Severity, config_finding, fact, located, located_in, remedy, whole_number,
 };
 use webdyno_model::change::ApplyClass;
 use webdyno_model::setting::SettingId;
@@ -29,7 +29,7 @@ pub(crate) fn opcache_off(facts: &Facts) -> Option<ConfigFinding> {
     let service = if service == "apache" { "php" } else { "php_fpm" };
     let remedy = remedy(
         SettingId::of_service(service, "opcache.enable"),
-        (Some(found.value.clone()), whole(1.0)),
+        (Some(found.value.clone()), whole_number(1.0)),
         ApplyClass::Reload,
         (
             "compiled scripts are kept in memory that all processes share".into(),

@@ -14,11 +14,11 @@ use webdyno_model::setting::SettingId;
 const TRANSLATING_FRACTION: f64 = 0.5;
 /// Fires when the cache is off and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    in_pool(facts).or_else(|| in_apache(facts))
+    finding_in_pool(facts).or_else(|| finding_in_apache(facts))
 }
 
 /// Whether PHP runs in Apache's own workers, and keeps no translated scripts: they would share the memory for them.
-fn in_apache(facts: &Facts) -> Option<Finding> {
+fn finding_in_apache(facts: &Facts) -> Option<Finding> {
     let enabled = facts.service.as_ref()?.number("opcache.enable")?;
     let asked = facts.request_targets.is_empty()
         || facts.request_targets.iter().any(|target| may_be_php(&target.path));
@@ -53,7 +53,7 @@ fn may_be_php(path: &str) -> bool {
     name.rsplit_once('.').is_none_or(|(_, ending)| ending.starts_with("ph")) || path.contains(".php/")
 }
 
-fn in_pool(facts: &Facts) -> Option<Finding> {
+fn finding_in_pool(facts: &Facts) -> Option<Finding> {
     let (pool, told) = pool_without(facts)?;
     let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
@@ -75,8 +75,8 @@ fn in_pool(facts: &Facts) -> Option<Finding> {
 }
 
 fn remedy(facts: &Facts, pool: &str) -> Remedy {
-    let known = |setting: &str| setting_source::of_pool(facts, pool, setting);
-    let takeover = php_fpm::takeover(facts, Some(pool));
+    let known = |setting: &str| setting_source::pool_setting_source(facts, pool, setting);
+    let takeover = php_fpm::apply_method(facts, Some(pool));
     let memory = known("opcache.memory_consumption").map_or("128".to_owned(), |size| size.value.to_string());
     let seen = if known("opcache.validate_timestamps").is_some_and(|looks| looks.is_off()) {
         "changed scripts are seen after a reload only, as opcache.validate_timestamps is off".to_owned()
@@ -101,7 +101,7 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
         return manual(SettingId::of_service("php_fpm", "zend_extension=opcache"), &remedy.risk, why);
     }
     if let Some(source) = known(SETTING) {
-        setting_source::cite_in(&mut remedy, &source);
+        setting_source::add_source(&mut remedy, &source);
     }
     remedy
 }
@@ -112,7 +112,7 @@ const SETTING: &str = "opcache.enable";
 fn pool_without(facts: &Facts) -> Option<(String, bool)> {
     let off = |pool: &str| facts.value_of(FactId::opcache_enabled, pool).map(|enabled| enabled < 1.0);
     let off_by_setting =
-        |pool: &str| setting_source::of_pool(facts, pool, SETTING).map(|value| value.is_off());
+        |pool: &str| setting_source::pool_setting_source(facts, pool, SETTING).map(|value| value.is_off());
     let pool = php_cost::busiest_pool(facts)?;
     match (off(&pool), off_by_setting(&pool)) {
         (Some(true), _) => Some((pool, true)),
@@ -125,7 +125,7 @@ fn pool_without(facts: &Facts) -> Option<(String, bool)> {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool};
-    use crate::resources::php_fpm::tests::behind;
+    use crate::resources::php_fpm::tests::add_fpm_backend;
 
     #[test]
     fn the_settings_alone_tell_it_and_where_it_is_written() {
@@ -138,7 +138,7 @@ mod tests {
             ];
             let mut facts = facts(&load, &[]);
             of_pool(&mut facts, "www", &[(FactId::fpm_queue_mean, 9.0)]);
-            behind(&mut facts, general, &[("www", "pm", "static")]);
+            add_fpm_backend(&mut facts, general, &[("www", "pm", "static")]);
             let modules = modules.iter().map(|name| (*name).to_owned()).collect();
             facts.topology.as_mut().unwrap().backends[0].modules = modules;
             check(&facts)
@@ -199,7 +199,7 @@ mod tests {
             let setting = webdyno_model::service::SettingInForce { running, ..Default::default() };
             facts.service.as_mut().unwrap().settings.insert("opcache.enable".into(), setting);
             facts.request_targets =
-                vec![crate::settings::in_force::RequestTarget { path: path.into(), ..Default::default() }];
+                vec![crate::settings::effective::RequestTarget { path: path.into(), ..Default::default() }];
             check(&facts).map(|finding| finding.confidence)
         };
         assert_eq!(of(0, 120.0, "/x.php"), Some(0.85));

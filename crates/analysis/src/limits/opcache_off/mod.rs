@@ -21,7 +21,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -37,6 +37,6 @@ pub const LIMIT: Limit = Limit {
     ],
     config_checks: &[config_check::opcache_off],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::DocumentCost),
+    kind: Some(LimitKind::DocumentCost),
     ..Limit::new(LimitId::OpcacheOff, include_str!("mod.rs"), finding::check)
 };

@@ -2,7 +2,9 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::config_check::{ConfigFinding, Severity, apache, config_finding, located, remedy, whole};
+use crate::limits::config_check::{
+    ConfigFinding, Severity, apache, config_finding, located, remedy, whole_number,
+};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::setting::SettingId;
@@ -11,7 +13,7 @@ use webdyno_model::setting::SettingId;
 const OTHERS: f64 = 20.0;
 
 /// Fewer open files than the connections, files and logs that one process may have.
-pub(crate) fn below_connections(facts: &Facts) -> Option<ConfigFinding> {
+pub(crate) fn fewer_files_than_connections(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
     let limit = facts.value(FactId::ahead_open_files_limit)?;
     let threads = facts.threads_per_process();
@@ -35,11 +37,11 @@ pub(crate) fn below_connections(facts: &Facts) -> Option<ConfigFinding> {
     let wanted = (2.0 * needed).max(8192.0);
     let mut remedy = remedy(
         SettingId::of_service("systemd", "LimitNOFILE"),
-        (Some(whole(limit)), whole(wanted)),
+        (Some(whole_number(limit)), whole_number(wanted)),
         ApplyClass::Manual,
         ("twice what a process needs, and not below Debian's own value".into(), "a restart of the service"),
     );
-    remedy.from = Some(whole(limit));
+    remedy.from = Some(whole_number(limit));
     let cited = facts.cite(&[FactId::ahead_open_files_limit, FactId::ahead_open_files_max]);
     Some(config_finding((Severity::Fails, 0.8), LimitId::OpenFilesExhausted, summary, cited, remedy))
 }

@@ -65,7 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary: summary(facts, &owner, said.or(of_machine)),
         confidence,
         explains_fraction: facts.value(FactId::failed_fraction).map(|failed| significant(failed.min(1.0), 3)),
-        facts: cited(facts, &owner),
+        facts: cited_facts(facts, &owner),
         remedies: vec![remedy(facts, &owner)],
     })
 }
@@ -106,7 +106,7 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
     format!("{who} may open no more files: {said}.{seen}{failed}")
 }
 
-fn cited(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact> {
+fn cited_facts(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact> {
     let mut cited = facts.cite(&fact_ids! {
         open_files_messages, open_files_program_messages, open_files_system_messages,
         kernel_file_max_messages, resource_short_exits, failed_fraction, rate,
@@ -128,7 +128,7 @@ fn cited(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact
 
 /// Twice what the connections of a process can need, and what is usual at least. More than each worker has one at a time
 /// are held by the event MPM: those that wait for their next request.
-fn needed(facts: &Facts, limit: Option<f64>) -> f64 {
+fn needed_files(facts: &Facts, limit: Option<f64>) -> f64 {
     let factor = facts.setting("AsyncRequestWorkerFactor").filter(|_| is_event(facts)).unwrap_or(0.0);
     let connections = facts.threads_per_process() * (1.0 + factor);
     let needed = 2.0 * (FILES_PER_CONNECTION * connections + OTHER_FILES);
@@ -153,7 +153,7 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
     };
     let to = match owner {
         FilesOwner::Machine => limit.map(|limit| 2.0 * limit),
-        _ => Some(needed(facts, limit)),
+        _ => Some(needed_files(facts, limit)),
     };
     Remedy {
         setting,

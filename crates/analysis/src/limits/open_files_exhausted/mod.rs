@@ -23,8 +23,8 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, LOGGED, row};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -50,16 +50,16 @@ pub const LIMIT: Limit = Limit {
         LimitId::ForeignLoad,
     ],
     ceilings: &[ceiling::ceiling],
-    config_checks: &[config_check::below_connections],
+    config_checks: &[config_check::fewer_files_than_connections],
     keeps_hold_times: true,
-    gain: Some(Gain::Failures),
+    gain: Some(LimitGain::Failures),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::OpenFilesExhausted, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("process.open_files_max_count", Figure::ShareOf("process.open_files_limit_count"), (0.9, 1), 0.8, "a process of the service has nearly all open files that it may have", "at the limit it accepts nothing any more"),
-    row("apache_log.too_many_open_files.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache has no open files left", LOGGED),
-    row("files.open_count", Figure::ShareOf("files.max_count"), (0.9, 1), 0.8, "the machine has nearly all open files that it may have", "at the limit nothing can be opened or accepted any more"),
+    row("process.open_files_max_count", IncidentFigure::ShareOf("process.open_files_limit_count"), (0.9, 1), 0.8, "a process of the service has nearly all open files that it may have", "at the limit it accepts nothing any more"),
+    row("apache_log.too_many_open_files.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache has no open files left", LOGGED),
+    row("files.open_count", IncidentFigure::ShareOf("files.max_count"), (0.9, 1), 0.8, "the machine has nearly all open files that it may have", "at the limit nothing can be opened or accepted any more"),
 ];

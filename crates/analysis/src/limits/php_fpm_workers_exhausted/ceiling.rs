@@ -2,14 +2,14 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
-use crate::resources::utilisation::{beyond_in_flight, in_proportion};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
+use crate::resources::utilisation::{beyond_in_flight, saturation_rate};
 use webdyno_model::fact::Fact;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let pools: Vec<&str> = facts.each(FactId::ahead_fpm_processes_max).map(|(pool, _)| pool).collect();
-    let known = pools.into_iter().map(|pool| (pool, of_pool(facts, pool)));
-    let rate = |known: &Usage| known.binds_at_rate.unwrap_or(f64::INFINITY);
+    let known = pools.into_iter().map(|pool| (pool, pool_usage(facts, pool)));
+    let rate = |known: &ResourceUsage| known.binds_at_rate.unwrap_or(f64::INFINITY);
     let (pool, known) = known.min_by(|a, b| rate(&a.1).total_cmp(&rate(&b.1)))?;
     known.ceiling(
         Resource::PhpChildren,
@@ -19,12 +19,12 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     )
 }
 
-fn of_pool(facts: &Facts, pool: &str) -> Usage {
+fn pool_usage(facts: &Facts, pool: &str) -> ResourceUsage {
     let now = facts.value_of(FactId::ahead_fpm_busy_mean, pool);
     let max = children_max(facts, pool);
     let used = now.map(|now| now - beyond_in_flight(facts, now));
-    let binds_at_rate = used.zip(max).and_then(|(used, max)| in_proportion(facts, used, max));
-    Usage { now, max, binds_at_rate, ..Usage::default() }
+    let binds_at_rate = used.zip(max).and_then(|(used, max)| saturation_rate(facts, used, max));
+    ResourceUsage { now, max, binds_at_rate, ..ResourceUsage::default() }
 }
 
 /// How many there may be: as the pool says; where its settings were not read, as many as there were when it let requests
@@ -40,7 +40,7 @@ pub(crate) fn children_max(facts: &Facts, pool: &str) -> Option<f64> {
 }
 
 /// The facts as they will be when nobody waits for a child: Apache's workers wait with those requests that queue for PHP-FPM.
-pub(crate) fn without_queue(facts: &mut Facts) {
+pub(crate) fn remove_fpm_queue(facts: &mut Facts) {
     let queued: f64 = facts.each(FactId::ahead_fpm_queue_mean).map(|(_, queue)| queue).sum();
     let answered: f64 = facts.each(FactId::ahead_fpm_busy_mean).map(|(_, busy)| busy).sum();
     for name in [FactId::workers_busy_mean, FactId::workers_writing_mean] {

@@ -1,6 +1,6 @@
 //! When `php-fpm-workers-exhausted` is found, what proves it, and what to change.
 
-use super::pool::Pool;
+use super::pool::FullPool;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{concurrency, memory_evidence};
@@ -10,12 +10,13 @@ use webdyno_model::number::significant;
 
 /// Fires when requests wait for a process of a pool that may start no more.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if concurrency::waits_for_processors(facts) || memory_evidence::is_proven(facts) {
+    if concurrency::is_cpu_bound(facts) || memory_evidence::is_proven(facts) {
         return None;
     }
-    let pools = facts.each(FactId::fpm_queue_mean).filter_map(|(pool, queue)| Pool::full(facts, pool, queue));
+    let pools =
+        facts.each(FactId::fpm_queue_mean).filter_map(|(pool, queue)| FullPool::of_pool(facts, pool, queue));
     let pool = pools.max_by(|a, b| a.queue.total_cmp(&b.queue));
-    let pool = pool.or_else(|| Pool::from_outside(facts))?;
+    let pool = pool.or_else(|| FullPool::of_socket_queue(facts))?;
     let wait = facts.value(FactId::response_time_mean_us).zip(pool.explains(facts));
     let wait = wait.map_or(String::new(), |(response_us, share)| {
         format!(
@@ -28,10 +29,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         "PHP-FPM has no free process{}{}: {}, while {} requests on average wait for one{wait}.",
         if pool.is_address { " at " } else { " in pool " },
         pool.name,
-        pool.words(),
+        pool.to_text(),
         format_number(pool.queue),
     );
-    let summary = format!("{summary}{}", meanwhile(facts, &pool));
+    let summary = format!("{summary}{}", waiting_text(facts, &pool));
     let mut cited = facts.cite_of(OF_POOL, pool.name);
     cited.extend(facts.cite_of(&[FactId::backend_queue_mean, FactId::backend_waiting_fraction], pool.name));
     cited.extend(facts.cite(OF_ALL));
@@ -49,10 +50,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 const WAITING_CORES_MAX: f64 = 0.2;
 
 /// What the processes wait for themselves, in a sentence, where that is known.
-fn meanwhile(facts: &Facts, pool: &Pool<'_>) -> String {
+fn waiting_text(facts: &Facts, pool: &FullPool<'_>) -> String {
     let Some(processes) = pool.processes else { return String::new() };
     let cores = facts.value(FactId::fpm_cpu_cores).filter(|cores| *cores <= WAITING_CORES_MAX * processes);
-    let what = cores.and_then(|cores| Some((cores, concurrency::waits_for(facts, processes)?)));
+    let what = cores.and_then(|cores| Some((cores, concurrency::wait_cause_text(facts, processes)?)));
     what.map_or(String::new(), |(cores, what)| {
         format!(
             " The processes use {} of a processor together: they wait for something themselves ({what}).",
@@ -73,7 +74,7 @@ const OF_ALL: &[FactId] = &fact_ids! {
 pub(crate) mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool};
-    use crate::resources::php_fpm::tests::behind;
+    use crate::resources::php_fpm::tests::add_fpm_backend;
     use webdyno_model::service::SettingValue;
 
     pub(crate) const FULL: &[(FactId, f64)] = &[
@@ -150,7 +151,7 @@ pub(crate) mod tests {
         let outside = |handler: &str, limit: Option<&str>| {
             let mut facts = facts(LOAD, &[]);
             if let Some(limit) = limit {
-                behind(&mut facts, &[], &[("www", "pm.max_children", limit)]);
+                add_fpm_backend(&mut facts, &[], &[("www", "pm.max_children", limit)]);
             }
             let handler = webdyno_model::service::ScopedSetting {
                 setting: "SetHandler".into(),

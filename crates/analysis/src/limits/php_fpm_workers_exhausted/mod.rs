@@ -27,8 +27,8 @@ pub(crate) mod pool;
 pub(crate) mod remedy;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{Figure, IncidentRule, LOGGED, row};
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, LOGGED, row};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -44,14 +44,14 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::BackendRefused, LimitId::AcceptQueueOverflow],
     ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
-    after_lifting: Some(ceiling::without_queue),
-    kind: Some(Kind::Documents),
+    after_lifting: Some(ceiling::remove_fpm_queue),
+    kind: Some(LimitKind::Documents),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::PhpFpmWorkersExhausted, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("php_fpm.*.listen_queue_count", Figure::Level, (1.0, 5), 1.0, "requests wait for a child of PHP-FPM", "it starts children at once while it may; five seconds are a queue that grows"),
-    row("php_fpm.*.max_children_reached_count", Figure::Rise, (1.0, 1), 1.0, "PHP-FPM reached pm.max_children", LOGGED),
+    row("php_fpm.*.listen_queue_count", IncidentFigure::Level, (1.0, 5), 1.0, "requests wait for a child of PHP-FPM", "it starts children at once while it may; five seconds are a queue that grows"),
+    row("php_fpm.*.max_children_reached_count", IncidentFigure::Rise, (1.0, 1), 1.0, "PHP-FPM reached pm.max_children", LOGGED),
 ];

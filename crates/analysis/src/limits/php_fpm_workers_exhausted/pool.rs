@@ -14,7 +14,7 @@ const ACTIVE_FRACTION_MIN: f64 = 0.9;
 const STANDS_FRACTION_MIN: f64 = 0.5;
 
 /// A pool that is full.
-pub(crate) struct Pool<'a> {
+pub(crate) struct FullPool<'a> {
     pub(crate) name: &'a str,
     /// The pool of its settings: that of this name, or the one that listens at this address.
     pub(crate) set_as: String,
@@ -29,10 +29,10 @@ pub(crate) struct Pool<'a> {
     pub(crate) is_address: bool,
 }
 
-impl<'a> Pool<'a> {
-    pub(crate) fn full(facts: &Facts, name: &'a str, queue: f64) -> Option<Self> {
+impl<'a> FullPool<'a> {
+    pub(crate) fn of_pool(facts: &Facts, name: &'a str, queue: f64) -> Option<Self> {
         let of = |fact: FactId| facts.value_of(fact, name);
-        let at_once = concurrency::at_once(facts);
+        let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
         if queue < 1.0
             || !is_noticed
@@ -65,7 +65,7 @@ impl<'a> Pool<'a> {
 
     /// The view from outside where the pools could not be read: what waits at a socket to which the server hands requests
     /// over in FastCGI. A free process would have taken it.
-    pub(crate) fn from_outside(facts: &'a Facts) -> Option<Self> {
+    pub(crate) fn of_socket_queue(facts: &'a Facts) -> Option<Self> {
         if facts.each(FactId::fpm_queue_mean).next().is_some() {
             return None;
         }
@@ -73,7 +73,7 @@ impl<'a> Pool<'a> {
         let is_fastcgi = |at: &str| targets.iter().any(|(address, fastcgi)| *fastcgi && address == at);
         let queues = facts.each(FactId::backend_queue_mean).filter(|(at, _)| is_fastcgi(at));
         let (name, queue) = queues.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let at_once = concurrency::at_once(facts);
+        let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
         let waits = facts
             .value_of(FactId::backend_waiting_fraction, name)
@@ -89,7 +89,7 @@ impl<'a> Pool<'a> {
         (queue >= 1.0 && is_noticed && waits).then_some(found)
     }
 
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let all = match (self.limit, self.processes) {
             (Some(limit), _) => format!("all {} that pm.max_children allows are busy", format_number(limit)),
             (None, Some(seen)) => format!("all {} are busy and no more are started", format_number(seen)),
@@ -100,11 +100,11 @@ impl<'a> Pool<'a> {
 
     /// By Little's law what stands in the queue is the share of the time that is spent there.
     pub(crate) fn explains(&self, facts: &Facts) -> Option<f64> {
-        concurrency::at_once(facts).map(|at_once| (self.queue / at_once).min(1.0))
+        concurrency::requests_in_flight(facts).map(|at_once| (self.queue / at_once).min(1.0))
     }
 }
 
 /// How many processes a pool may have, as its files say.
 fn limit_of(facts: &Facts, pool: &str) -> Option<f64> {
-    setting_source::of_pool(facts, pool, "pm.max_children")?.number()
+    setting_source::pool_setting_source(facts, pool, "pm.max_children")?.number()
 }

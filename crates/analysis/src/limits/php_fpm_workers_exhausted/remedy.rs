@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
-use crate::limits::php_fpm_workers_exhausted::pool::Pool;
+use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
 use crate::resources::{concurrency, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::diagnosis::{Predicted, Remedy};
@@ -19,8 +19,8 @@ const PREDICTION_ERROR_CPU: f64 = 0.20;
 /// The share of the processors above which there is no room.
 const CPU_FRACTION_MAX: f64 = 0.95;
 
-pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
-    let takeover = php_fpm::takeover(facts, Some(pool.set_as.as_str()).filter(|name| !name.is_empty()));
+pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
+    let takeover = php_fpm::apply_method(facts, Some(pool.set_as.as_str()).filter(|name| !name.is_empty()));
     let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
         let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
         return vec![manual(
@@ -31,7 +31,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
     };
     let demand = demand(facts, pool, processes);
     let wanted = (HEADROOM * demand).ceil();
-    let fits = fits(facts, pool, processes);
+    let fits = processes_that_fit(facts, pool, processes);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if to <= pool.limit.unwrap_or(processes) {
         let why = "memory holds no more of them: less time for each request, or more memory";
@@ -53,8 +53,8 @@ pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
         predicted: predict(facts, pool, processes, to),
         together_with: together_with.collect(),
     };
-    if let Some(source) = setting_source::of_pool(facts, &pool.set_as, SETTING) {
-        setting_source::cite_in(&mut remedy, &source);
+    if let Some(source) = setting_source::pool_setting_source(facts, &pool.set_as, SETTING) {
+        setting_source::add_source(&mut remedy, &source);
     }
     vec![remedy]
 }
@@ -64,7 +64,7 @@ const BEHIND: &str = "more requests at once for the database and whatever else s
 
 /// What is busy, and what waits for it: in the pool's queue, and in that of the server in front, which is full of what the
 /// pool's queue holds up. Where requests come at a rate of their own, that rate times the time each takes.
-fn demand(facts: &Facts, pool: &Pool<'_>, processes: f64) -> f64 {
+fn demand(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> f64 {
     let now = processes + pool.queue + facts.value(FactId::accept_queue_mean).unwrap_or(0.0);
     let time_s = facts.ended_per_s().map(|rate| processes / rate);
     let at = |rate: Option<f64>| rate.zip(time_s).map_or(0.0, |(rate, time_s)| rate * time_s);
@@ -77,16 +77,17 @@ fn demand(facts: &Facts, pool: &Pool<'_>, processes: f64) -> f64 {
 }
 
 /// How many processes memory holds.
-fn fits(facts: &Facts, pool: &Pool<'_>, processes: f64) -> Option<f64> {
+fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Option<f64> {
     let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name).filter(|bytes| *bytes > 0.0)?;
     let available = facts.value(FactId::memory_available_min_bytes)?;
     Some((processes + MEMORY_FRACTION_MAX * available / each).floor())
 }
 
 /// What the processes take, and whether that is at once.
-fn memory(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
+fn memory(facts: &Facts, pool: &FullPool<'_>, to: f64) -> String {
     let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name);
-    let mode = setting_source::of_pool(facts, &pool.set_as, "pm").map(|mode| mode.value.to_string());
+    let mode =
+        setting_source::pool_setting_source(facts, &pool.set_as, "pm").map(|mode| mode.value.to_string());
     let when = match mode.as_deref() {
         Some("static") => ", taken from the start on, as pm = static starts all of them",
         Some("dynamic" | "ondemand") => ", once so many are wanted",
@@ -99,7 +100,7 @@ fn memory(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
 
 /// As many as are under way can be served at once, what the site takes of the processors grows with them, and no more is
 /// answered than is asked for.
-fn predict(facts: &Facts, pool: &Pool<'_>, processes: f64, to: f64) -> Option<Predicted> {
+fn predict(facts: &Facts, pool: &FullPool<'_>, processes: f64, to: f64) -> Option<Predicted> {
     let ended_per_s = facts.ended_per_s()?;
     let wanted = processes + pool.queue + facts.value(FactId::accept_queue_mean).unwrap_or(0.0);
     let by_processes = ended_per_s * (to.min(wanted) / processes).max(1.0);
@@ -126,7 +127,7 @@ mod tests {
     use crate::facts::FactId;
     use crate::facts::testing::{facts, of_pool};
     use crate::limits::php_fpm_workers_exhausted::finding::tests::{FULL, LOAD, with};
-    use crate::resources::php_fpm::tests::behind;
+    use crate::resources::php_fpm::tests::add_fpm_backend;
     use webdyno_model::change::ApplyClass;
     use webdyno_model::service::SettingValue;
 
@@ -135,7 +136,7 @@ mod tests {
         let mut facts = facts(LOAD, &[]);
         of_pool(&mut facts, "www", FULL);
         let pool = [("www", "pm.max_children", "5"), ("www", "pm", "static")];
-        behind(&mut facts, &[("process_control_timeout", "0"), ("process.max", "20")], &pool);
+        add_fpm_backend(&mut facts, &[("process_control_timeout", "0"), ("process.max", "20")], &pool);
         let remedy =
             crate::limits::php_fpm_workers_exhausted::finding::check(&facts).unwrap().remedies.remove(0);
         assert_eq!((remedy.from, remedy.class), (Some(SettingValue::Integer(5)), ApplyClass::Restart));

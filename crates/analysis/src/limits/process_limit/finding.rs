@@ -20,7 +20,7 @@ const SPARE: f64 = 1.5;
 const OTHER_TASKS: f64 = 10.0;
 
 /// A limit that counts tasks.
-struct Limit {
+struct TaskLimit {
     /// What is counted, and who is limited, in words.
     words: &'static str,
     setting: &'static str,
@@ -30,7 +30,7 @@ struct Limit {
 
 /// Fires when tasks are refused, or when they stand at a limit while connections wait.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let reached = reached(facts);
+    let reached = reached_limit(facts);
     let refused = facts.value(FactId::tasks_refused).filter(|count| *count >= 1.0);
     let messages = fact_ids! {
         fork_failed_messages, no_processes_left_messages, kernel_process_limit_messages,
@@ -42,7 +42,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         // A failed fork may also be for want of memory: AH00159 alone does not say which.
         (None, Some(_), _) => 0.7,
         (None, None, Some(FactId::fork_failed_messages)) => 0.5,
-        (Some(_), None, None) if is_waited_for(facts) => 0.7,
+        (Some(_), None, None) if has_waiting_connections(facts) => 0.7,
         _ => return None,
     };
     let at = reached.as_ref().map_or(String::new(), |limit| {
@@ -78,7 +78,7 @@ fn count_of(count: f64, what: &str) -> String {
 }
 
 /// The limit that is reached; the group's first, as it is the one that is meant for the service.
-fn reached(facts: &Facts) -> Option<Limit> {
+fn reached_limit(facts: &Facts) -> Option<TaskLimit> {
     let limits = [
         (FactId::tasks_max, FactId::tasks_limit, "Its control group has", "TasksMax"),
         (FactId::user_tasks_max, FactId::user_tasks_limit, "Its user has", "LimitNPROC"),
@@ -93,12 +93,17 @@ fn reached(facts: &Facts) -> Option<Limit> {
         let now = facts.value(now)?;
         let most = facts.value(most).filter(|most| *most > 0.0)?;
         // Of a small limit one task is a large share.
-        (now >= AT_LIMIT_FRACTION * most || now + 1.0 >= most).then_some(Limit { words, setting, now, most })
+        (now >= AT_LIMIT_FRACTION * most || now + 1.0 >= most).then_some(TaskLimit {
+            words,
+            setting,
+            now,
+            most,
+        })
     })
 }
 
 /// Whether connections wait for workers that the service's own settings would allow.
-fn is_waited_for(facts: &Facts) -> bool {
+fn has_waiting_connections(facts: &Facts) -> bool {
     let may_start = facts.value(FactId::workers_startable_mean).is_some_and(|open| open >= 1.0);
     let allowed = facts.setting("MaxRequestWorkers");
     let tasks = facts.value(FactId::tasks_max).unwrap_or(0.0);
@@ -113,7 +118,7 @@ fn lost_fraction(facts: &Facts) -> Option<f64> {
 }
 
 /// The tasks that the service's own settings can need.
-fn needed(facts: &Facts) -> Option<f64> {
+fn needed_tasks(facts: &Facts) -> Option<f64> {
     let workers = facts.setting("MaxRequestWorkers").or_else(|| facts.value(FactId::workers_limit))?;
     let threads = facts.threads_per_process();
     // Beside its workers a threaded process has a main thread and a listener.
@@ -121,8 +126,8 @@ fn needed(facts: &Facts) -> Option<f64> {
     Some(workers + others + OTHER_TASKS)
 }
 
-fn remedy(facts: &Facts, reached: Option<&Limit>) -> Remedy {
-    let needed = needed(facts).filter(|_| facts.is_service("apache"));
+fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
+    let needed = needed_tasks(facts).filter(|_| facts.is_service("apache"));
     // A limit that is larger already is not the one that is needed.
     let to = needed.map(|needed| (SPARE * needed).ceil());
     let to = to.filter(|to| reached.is_none_or(|limit| *to > limit.most));

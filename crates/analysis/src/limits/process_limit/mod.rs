@@ -21,8 +21,8 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{EACH, Figure, IncidentRule, LOGGED, row};
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::incident::{EACH, IncidentFigure, IncidentRule, LOGGED, row};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -43,14 +43,14 @@ pub const LIMIT: Limit = Limit {
         LimitId::KeepaliveHoldsWorkers,
         LimitId::SlowClients,
     ],
-    gain: Some(Gain::Waiting),
+    gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::ProcessLimit, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache_log.AH00159.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache could not start a process (AH00159)", LOGGED),
-    row("apache_log.no_processes_left.messages_count", Figure::Rise, (1.0, 1), 1.0, "Apache may start no more processes", LOGGED),
-    row("cgroup.tasks_refused_count", Figure::Rise, (1.0, 1), 1.0, "the service's group may start no more processes", EACH),
+    row("apache_log.AH00159.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache could not start a process (AH00159)", LOGGED),
+    row("apache_log.no_processes_left.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache may start no more processes", LOGGED),
+    row("cgroup.tasks_refused_count", IncidentFigure::Rise, (1.0, 1), 1.0, "the service's group may start no more processes", EACH),
 ];

@@ -18,13 +18,13 @@ const OPENS_FRACTION_MIN: f64 = 0.3;
 
 /// Fires when the server is its own client and has no worker left for that.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let to = passes_on_to_itself(facts)?;
-    let proof = workers::proof(facts)?;
+    let to = proxies_to_itself(facts)?;
+    let proof = workers::limit_proof(facts)?;
     let queue = noticed_queue(facts)?;
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let (seen, confidence) = seen(facts)?;
+    let (seen, confidence) = loop_evidence(facts)?;
     Some(Finding {
         id: LimitId::ProxyLoopback.into(),
         summary: format!(
@@ -33,7 +33,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(proof.workers)
         ),
         confidence,
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             server_requests_per_s, ended_per_s, requests_at_server_mean, in_flight_mean, active_opens_per_s,
             new_connections_per_s, scoreboard_full_fraction, workers_busy_mean, workers_limit,
@@ -44,7 +44,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// What shows that it happens now, in words, and how sure that is.
-fn seen(facts: &Facts) -> Option<(String, f64)> {
+fn loop_evidence(facts: &Facts) -> Option<(String, f64)> {
     if facts.loaded {
         let counted = facts.value(FactId::server_requests_per_s).zip(facts.ended_per_s());
         if let Some((server, sent)) = counted.filter(|(server, sent)| *server >= TWICE_RATIO_MIN * sent) {
@@ -83,7 +83,7 @@ fn seen(facts: &Facts) -> Option<(String, f64)> {
 }
 
 /// Where the service is passed on to itself: by what the topology shows, or by its settings.
-fn passes_on_to_itself(facts: &Facts) -> Option<String> {
+fn proxies_to_itself(facts: &Facts) -> Option<String> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
     let links = facts.topology.iter().flat_map(|topology| &topology.links);
     let mut own = links.filter(|link| link.from_pid == service.pid && link.to_pid == Some(service.pid));

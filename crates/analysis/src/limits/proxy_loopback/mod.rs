@@ -19,7 +19,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -30,6 +30,6 @@ pub const LIMIT: Limit = Limit {
         workers_limit,
     }],
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
-    gain: Some(Gain::Waiting),
+    gain: Some(LimitGain::Waiting),
     ..Limit::new(LimitId::ProxyLoopback, include_str!("mod.rs"), finding::check)
 };

@@ -23,11 +23,11 @@ const RATE_UNIT_BYTES: f64 = 1024.0;
 
 /// Fires when answers come at the pace of a limit that is configured, or one turns requests away.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    by_pace(facts).or_else(|| by_answers(facts))
+    finding_by_bandwidth(facts).or_else(|| finding_by_responses(facts))
 }
 
-fn by_answers(facts: &Facts) -> Option<Finding> {
-    let turned = super::turned_away::turned_away(facts)?;
+fn finding_by_responses(facts: &Facts) -> Option<Finding> {
+    let turned = super::rejected::turned_away(facts)?;
     Some(Finding {
         id: LimitId::RateLimited.into(),
         summary: turned.summary(facts),
@@ -47,7 +47,7 @@ fn by_answers(facts: &Facts) -> Option<Finding> {
 const RISK: &str = "it protects something: ask who wanted it before it is changed";
 const WHY_TURNED: &str = "more requests of one client than these are not wanted; whether there may be more, or the load generator's address may be left out for a measurement, is for the operator to decide";
 
-fn by_pace(facts: &Facts) -> Option<Finding> {
+fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     let limit = limit(facts)?;
     let pace = pace(facts).filter(|pace| *pace > 0.0)?;
     let transfer = transfer_fraction(facts);
@@ -114,7 +114,7 @@ fn transfer_fraction(facts: &Facts) -> Option<f64> {
     Some(((service - first).max(0.0) / response).min(1.0))
 }
 
-struct Limit {
+struct BandwidthLimit {
     /// The directive, with its place.
     words: String,
     setting: SettingId,
@@ -123,7 +123,7 @@ struct Limit {
 }
 
 /// A limit that is active for some part of the site; the tightest one.
-fn limit(facts: &Facts) -> Option<Limit> {
+fn limit(facts: &Facts) -> Option<BandwidthLimit> {
     let service = facts.service.as_ref()?;
     let place = |one: &ScopedSetting| {
         let scope = one.scope.last().map_or(String::new(), |scope| format!(" in {scope}"));
@@ -143,11 +143,11 @@ fn limit(facts: &Facts) -> Option<Limit> {
     });
     let tightest = rates.min_by(|a, b| a.1.total_cmp(&b.1));
     if service.service == "nginx" {
-        return of_nginx(service, place);
+        return nginx_limit(service, place);
     }
     let filter = filters.map(place).next();
     match (filter, tightest) {
-        (Some(words), rate) => Some(Limit {
+        (Some(words), rate) => Some(BandwidthLimit {
             words: format!("mod_ratelimit: {words}"),
             setting: SettingId::of_service("apache", "rate-limit"),
             value: rate.map(|(one, _)| one.value.clone()),
@@ -158,7 +158,7 @@ fn limit(facts: &Facts) -> Option<Limit> {
             let loaded = service.modules.iter().find(|module| OTHERS.contains(&module.as_str()))?;
             let directives = ["BandWidth", "MinBandWidth", "QS_SrvMaxConnPerIP", "QS_LocKBytesPerSecLimit"];
             let active = service.scoped.iter().find(|one| directives.contains(&one.setting.as_str()))?;
-            Some(Limit {
+            Some(BandwidthLimit {
                 words: format!("{loaded}: {}", place(active)),
                 setting: SettingId::of_service("apache", &active.setting),
                 value: Some(active.value.clone()),
@@ -169,7 +169,10 @@ fn limit(facts: &Facts) -> Option<Limit> {
 }
 
 /// `limit_rate 200k`: so many bytes a second for each answer.
-fn of_nginx(service: &ServiceSnapshot, place: impl Fn(&ScopedSetting) -> String) -> Option<Limit> {
+fn nginx_limit(
+    service: &ServiceSnapshot,
+    place: impl Fn(&ScopedSetting) -> String,
+) -> Option<BandwidthLimit> {
     let rate = |text: &str| {
         let text = text.to_lowercase();
         let (number, unit) = match (text.strip_suffix('k'), text.strip_suffix('m')) {
@@ -182,7 +185,7 @@ fn of_nginx(service: &ServiceSnapshot, place: impl Fn(&ScopedSetting) -> String)
     let set = service.scoped.iter().filter(|one| one.setting == "limit_rate");
     let rates = set.filter_map(|one| Some((one, rate(&one.value)?)));
     let (one, bytes_per_s) = rates.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Limit {
+    Some(BandwidthLimit {
         words: place(one),
         setting: SettingId::of_service("nginx", &one.setting),
         value: Some(one.value.clone()),
@@ -190,7 +193,7 @@ fn of_nginx(service: &ServiceSnapshot, place: impl Fn(&ScopedSetting) -> String)
     })
 }
 
-fn remedy(limit: &Limit) -> Remedy {
+fn remedy(limit: &BandwidthLimit) -> Remedy {
     Remedy {
         setting: limit.setting.clone(),
         from: limit.value.clone().map(SettingValue::Text),

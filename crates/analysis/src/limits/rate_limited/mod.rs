@@ -33,10 +33,10 @@
 //! `nginx -T | grep limit_`.
 
 pub(crate) mod finding;
-pub(crate) mod turned_away;
+pub(crate) mod rejected;
 
 use crate::facts::fact_ids;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -54,6 +54,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::UpstreamBandwidth,
         LimitId::BackendRefused,
     ],
-    kind: Some(Kind::RequestCost),
+    kind: Some(LimitKind::RequestCost),
     ..Limit::new(LimitId::RateLimited, include_str!("mod.rs"), finding::check)
 };

@@ -27,9 +27,10 @@ const KEPT_REQUESTS_MIN: f64 = 1.1;
 
 /// Fires when clients that take their answers slowly hold the workers that others wait for.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let proof = workers::proof(facts)?;
+    let proof = workers::limit_proof(facts)?;
     let queue = noticed_queue(facts)?;
-    let writes = worker_waits::mostly(facts).is_none_or(|(fact, _, _)| fact == FactId::workers_writing_mean);
+    let writes =
+        worker_waits::dominant_state(facts).is_none_or(|(fact, _, _)| fact == FactId::workers_writing_mean);
     if !writes
         || worker_waits::machine_is_short(facts)
         || keepalive_holds_workers::finding::is_proven(facts)
@@ -37,9 +38,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let slow = by_queues(facts, proof.workers)
-        .or_else(|| by_bytes(facts, proof.workers))
-        .or_else(|| by_ended(facts, proof.workers))?;
+    let slow = slow_by_send_queues(facts, proof.workers)
+        .or_else(|| slow_by_throughput(facts, proof.workers))
+        .or_else(|| slow_by_completions(facts, proof.workers))?;
     Some(Finding {
         id: LimitId::SlowClients.into(),
         summary: format!(
@@ -52,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue)
         ),
         confidence: slow.confidence,
-        explains_fraction: workers::explained(facts, queue),
+        explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             sending_connections_mean, workers_writing_mean, workers_busy_mean, requests_at_server_mean,
             in_flight_mean, requests_in_workers_mean, other_connections_mean, network_sent_bytes_per_s,
@@ -64,14 +65,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-struct Slow {
+struct SlowClients {
     words: String,
     confidence: f64,
 }
 
 /// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while an answer
 /// is on its way.
-fn by_queues(facts: &Facts, workers: f64) -> Option<Slow> {
+fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let full =
         facts.value(FactId::sending_connections_mean).filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
     let pace = facts.value(FactId::network_sent_bytes_per_s).map(|sent| sent / full);
@@ -80,11 +81,11 @@ fn by_queues(facts: &Facts, workers: f64) -> Option<Slow> {
     }
     let each = pace.map_or(String::new(), |pace| format!(", {} a second each", format_bytes(pace)));
     let words = format!("{} connections have not taken what was sent to them{each}", format_number(full));
-    Some(Slow { words, confidence: 0.9 })
+    Some(SlowClients { words, confidence: 0.9 })
 }
 
 /// What others get, and how many of their requests end: what our load has at the server is known.
-fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
+fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let own = facts.value(FactId::requests_in_workers_mean).filter(|_| facts.loaded)?;
     let taken = facts.value(FactId::workers_writing_mean).map_or(workers, |writing| writing.min(workers));
     let held = (taken - own).max(0.0);
@@ -107,7 +108,7 @@ fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
     let ended = (counted.or(facts.value(FactId::new_connections_per_s))? - facts.ended_per_s()?).max(0.0);
     let is_long = sent >= ANSWER_BYTES_MIN * ended;
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
-    (is_long && is_slow).then(|| Slow {
+    (is_long && is_slow).then(|| SlowClients {
         words: format!(
             "{} of them write to others than this load, {} a second to each, and hardly one of these answers ends",
             format_number(held),
@@ -120,7 +121,7 @@ fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
 
 /// Where the server is only watched: requests that end take few of the workers and little of what is sent, and the others,
 /// which do not end, get the rest.
-fn by_ended(facts: &Facts, workers: f64) -> Option<Slow> {
+fn slow_by_completions(facts: &Facts, workers: f64) -> Option<SlowClients> {
     if facts.loaded {
         return None;
     }
@@ -132,7 +133,7 @@ fn by_ended(facts: &Facts, workers: f64) -> Option<Slow> {
     let pace = sent / held;
     // Of a backend's answers nothing is sent before they are there; these are sent all the time.
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
-    (is_enough && is_slow && sent >= SENT_BYTES_PER_S_MIN).then(|| Slow {
+    (is_enough && is_slow && sent >= SENT_BYTES_PER_S_MIN).then(|| SlowClients {
         words: format!(
             "{} of them write answers that do not end, {} a second to each, while those that end take few workers and {} \
              a second",

@@ -24,7 +24,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -38,7 +38,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
     relieves: &[Resource::Workers],
-    kind: Some(Kind::Transfer),
-    gain: Some(Gain::SlowClients),
+    kind: Some(LimitKind::Transfer),
+    gain: Some(LimitGain::SlowClients),
     ..Limit::new(LimitId::SlowClients, include_str!("mod.rs"), finding::check)
 };

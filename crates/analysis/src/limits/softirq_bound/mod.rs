@@ -24,8 +24,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::incident::{Figure, IncidentRule, row};
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -36,12 +36,12 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::CpuSaturated, LimitId::AcceptQueueOverflow],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::Concurrency),
+    kind: Some(LimitKind::Concurrency),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::SoftirqBound, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("softnet.dropped_count", Figure::Rate(1.0), (1.0, 3), 0.2, "packets dropped before they were looked at", "the processors do not keep up with what comes in"),
+    row("softnet.dropped_count", IncidentFigure::Rate(1.0), (1.0, 3), 0.2, "packets dropped before they were looked at", "the processors do not keep up with what comes in"),
 ];

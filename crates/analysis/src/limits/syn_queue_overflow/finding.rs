@@ -42,17 +42,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             _ => return None,
         };
     let open = half_open.map_or(String::new(), |open| format!(" ({} were seen)", format_number(open)));
-    let binds = Binds::of(facts, noticed(FactId::syn_queue_drops).is_some());
+    let binds = FullList::of(facts, noticed(FactId::syn_queue_drops).is_some());
     Some(Finding {
         id: LimitId::SynQueueOverflow.into(),
         summary: format!(
             "The list of connections that have begun and are not complete is full{open}, and {} first packets were dropped, \
              whoever sent them.{} The kernel could answer without the list (SYN cookies), but does not.",
             format_number(dropped),
-            binds.words()
+            binds.to_text()
         ),
         confidence,
-        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        explains_fraction: crate::limits::common::connect_time_share(facts),
         facts: facts.cite(&fact_ids! {
             syn_queue_drops, listen_drops_without_overflow, listen_drops, listen_overflows, syn_cookies,
             syn_cookies_mode, syn_backlog_limit, half_open_max, accept_queue_limit, accept_queue_max,
@@ -63,14 +63,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// Which of the two limits of the list is met. The kernel counts them apart (net/ipv4/tcp_input.c, `tcp_conn_request`).
-enum Binds {
+enum FullList {
     /// That of the accept queue, where it is known.
     AcceptQueue(Option<f64>),
     /// `net.ipv4.tcp_max_syn_backlog`, where it is known.
     Backlog(Option<f64>),
 }
 
-impl Binds {
+impl FullList {
     fn of(facts: &Facts, is_full: bool) -> Self {
         match is_full {
             true => Self::AcceptQueue(facts.value(FactId::accept_queue_limit)),
@@ -78,7 +78,7 @@ impl Binds {
         }
     }
 
-    fn words(&self) -> String {
+    fn to_text(&self) -> String {
         match self {
             Self::AcceptQueue(Some(limit)) => {
                 format!(" It may be as long as the accept queue, which takes {}.", format_number(*limit))
@@ -92,7 +92,7 @@ impl Binds {
     }
 }
 
-fn remedies(facts: &Facts, half_open: Option<f64>, binds: &Binds) -> Vec<Remedy> {
+fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Remedy> {
     let mut all = vec![sysctl(
         "net.ipv4.tcp_syncookies",
         Some(facts.value(FactId::syn_cookies_mode).unwrap_or(0.0)),
@@ -127,7 +127,7 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &Binds) -> Vec<Remedy>
          net.core.somaxconn have to be as large, and the server started anew"
             .into(),
     );
-    all.push(if matches!(binds, Binds::AcceptQueue(_)) { queue } else { backlog });
+    all.push(if matches!(binds, FullList::AcceptQueue(_)) { queue } else { backlog });
     all.push(manual(
         SettingId::external("network", "path"),
         "none",

@@ -22,8 +22,8 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{EACH, Figure, IncidentRule, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{EACH, IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -34,13 +34,13 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::LostSyns],
     keeps_hold_times: true,
-    kind: Some(Kind::Connections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Connections),
+    gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::SynQueueOverflow, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.syn_queue_drops_count", Figure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the SYN queue is full", EACH),
+    row("sockets.syn_queue_drops_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the SYN queue is full", EACH),
 ];

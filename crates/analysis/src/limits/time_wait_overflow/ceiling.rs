@@ -2,7 +2,7 @@
 //! which costs nothing by itself.
 
 use crate::facts::{FactId, Facts};
-use crate::limits::ceiling::{Resource, ResourceCeiling, Usage};
+use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::utilisation::rate;
 
 /// TCP_TIMEWAIT_LEN.
@@ -15,6 +15,6 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     // What has been the same for longer than a socket lives was filled at the same rate.
     let each = grows.filter(|rise| *rise > 0.0).zip(rate(facts)).map(|(rise, rate)| rise / rate);
     let binds_at_rate = each.map(|each| max / LIVES_S / each);
-    let known = Usage { now: Some(now), max: Some(max), binds_at_rate, ..Usage::default() };
+    let known = ResourceUsage { now: Some(now), max: Some(max), binds_at_rate, ..ResourceUsage::default() };
     known.table(Resource::TimeWait, "sockets in TIME_WAIT", "/proc/net/sockstat", None)
 }

@@ -19,8 +19,8 @@ pub(crate) mod ceiling;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::incident::{Figure, IncidentRule, row};
-use crate::limits::{Gain, Kind, Limit, LimitId};
+use crate::limits::incident::{IncidentFigure, IncidentRule, row};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -30,13 +30,13 @@ pub const LIMIT: Limit = Limit {
     }],
     ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
-    kind: Some(Kind::Connections),
-    gain: Some(Gain::Waiting),
+    kind: Some(LimitKind::Connections),
+    gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::TimeWaitOverflow, include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.time_wait_overflows_count", Figure::Rate(1.0), (100.0, 5), 10.0, "sockets in TIME_WAIT beyond their limit", "it costs little; that many tell of connections that nobody keeps"),
+    row("sockets.time_wait_overflows_count", IncidentFigure::Rate(1.0), (100.0, 5), 10.0, "sockets in TIME_WAIT beyond their limit", "it costs little; that many tell of connections that nobody keeps"),
 ];

@@ -3,9 +3,9 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::request_cost::RequestCost;
-use crate::resources::syscall_cost::on_this_machine_us;
+use crate::resources::syscall_cost::scaled_to_machine_us;
 use crate::resources::{request_cost, site_profile};
-use crate::settings::in_force;
+use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -43,7 +43,7 @@ struct Handshakes {
 }
 
 /// What could be done about them, and the share of the work that it would save.
-struct Saving {
+struct HandshakeSaving {
     share: f64,
     words: String,
     remedies: Vec<Remedy>,
@@ -69,7 +69,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a key of the kind {key}")),
             saving.words,
         ),
-        confidence: work.sure(saving.confidence),
+        confidence: work.scaled_confidence(saving.confidence),
         explains_fraction: Some(significant(saving.share, 3)),
         facts: facts.cite(&fact_ids! {
             tls_handshakes_per_s, tls_resumed_fraction, tls_handshake_mean_us, connections_reused_fraction,
@@ -82,7 +82,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// What every handshake costs, without the signature.
 pub(crate) fn handshake_us(facts: &Facts) -> f64 {
-    on_this_machine_us(facts, HANDSHAKE_US)
+    scaled_to_machine_us(facts, HANDSHAKE_US)
 }
 
 fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
@@ -95,9 +95,14 @@ fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
 }
 
 /// What saves most: connections that are kept where clients want that, sessions that are known again, a smaller key.
-fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &RequestCost) -> Option<Saving> {
+fn savings(
+    facts: &Facts,
+    service: &ServiceSnapshot,
+    of: &Handshakes,
+    work: &RequestCost,
+) -> Option<HandshakeSaving> {
     let target = facts.request_targets.first();
-    let setting = |name: &str| in_force::of_host(service, name, target);
+    let setting = |name: &str| effective::of_host(service, name, target);
     let is = |name: &str, value: &str| setting(name).is_some_and(|own| own.eq_ignore_ascii_case(value));
     // What is not known is between: half of them.
     let signed = 1.0 - of.resumed.unwrap_or(0.5);
@@ -129,9 +134,9 @@ fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Req
             None => 0.5,
         };
         remedies.push(keep_alive(setting("KeepAliveTimeout").as_deref()));
-        remedies.extend(cheaper(service, of, forgets));
+        remedies.extend(cheaper_handshake_remedies(service, of, forgets));
         let words = "Each request comes on a connection of its own, as KeepAlive is Off.".to_owned();
-        return Some(Saving { share, words, remedies, confidence });
+        return Some(HandshakeSaving { share, words, remedies, confidence });
     }
     // Connections that are wanted, allowed and still not kept have another reason.
     if facts.wants_keepalive == Some(true) {
@@ -142,13 +147,13 @@ fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Req
     if knows {
         return None;
     }
-    remedies.extend(cheaper(service, of, forgets));
+    remedies.extend(cheaper_handshake_remedies(service, of, forgets));
     let words = match forgets {
         true => "Nobody who returns is recognised: the session cache and the tickets are switched off.",
         false => "Sessions are not resumed, so that the key signs for each of them.",
     };
     let words = format!("{words} A signature takes about {}.", format_time(of.sign_us));
-    (!remedies.is_empty()).then(|| Saving { share, words, remedies, confidence: certain(share) })
+    (!remedies.is_empty()).then(|| HandshakeSaving { share, words, remedies, confidence: certain(share) })
 }
 
 fn remedy(setting: &str, to: Option<&str>, class: ApplyClass, risk: &str, why: &str) -> Remedy {
@@ -187,7 +192,7 @@ fn keep_alive(timeout: Option<&str>) -> Remedy {
 }
 
 /// Sessions that are known again, and a key that signs faster.
-fn cheaper(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
+fn cheaper_handshake_remedies(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
     let cache = remedy(
         "SSLSessionCache",
         Some("shmcb:${APACHE_RUN_DIR}/ssl_scache(512000)"),
@@ -211,12 +216,12 @@ fn cheaper(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Rem
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use crate::settings::in_force::RequestTarget;
+    use crate::settings::effective::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
-    type Changes<'a> = &'a [(FactId, f64)];
+    type FactChanges<'a> = &'a [(FactId, f64)];
 
-    fn with(changes: Changes, settings: &[(&str, &str)], wants: Option<bool>) -> Option<Finding> {
+    fn with(changes: FactChanges, settings: &[(&str, &str)], wants: Option<bool>) -> Option<Finding> {
         let base = [
             (FactId::service_cpu_cores, 0.98),
             (FactId::cores, 1.0),
@@ -257,7 +262,8 @@ mod tests {
     #[test]
     fn connections_that_the_server_does_not_keep_come_first() {
         let off = [("KeepAlive", "Off"), ("KeepAliveTimeout", "15"), ("SSLCertificateFile key", "RSA 2048")];
-        let changes: Changes = &[(FactId::tls_resumed_fraction, 1.0), (FactId::tls_handshakes_per_s, 1000.0)];
+        let changes: FactChanges =
+            &[(FactId::tls_resumed_fraction, 1.0), (FactId::tls_handshakes_per_s, 1000.0)];
         let finding = with(changes, &off, Some(true)).unwrap();
         let remedy = &finding.remedies[0];
         assert_eq!(

@@ -23,7 +23,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -40,6 +40,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     relieves: &[Resource::Processors],
-    kind: Some(Kind::Connections),
+    kind: Some(LimitKind::Connections),
     ..Limit::new(LimitId::TlsHandshakes, include_str!("mod.rs"), finding::check)
 };

@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::apache_workers_exhausted::behind;
+use crate::limits::apache_workers_exhausted::backend_wait;
 use crate::resources::processors::own_cores;
 use crate::resources::time_breakdown::breakdown;
 use crate::resources::workers;
@@ -33,8 +33,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary: format!(
             "What limits could not be proven.{stopped}{errors}{}{}{}",
             time(facts),
-            in_turn(facts),
-            not_seen(facts)
+            serialized_text(facts),
+            unobserved_text(facts)
         ),
         confidence: 0.3,
         explains_fraction: None,
@@ -80,9 +80,9 @@ fn time(facts: &Facts) -> String {
 }
 
 /// Whether requests wait for each other.
-fn in_turn(facts: &Facts) -> String {
-    let workers = workers::proof(facts).map(|proof| proof.workers);
-    if let Some(told) = workers.and_then(|workers| behind::in_turn(facts, workers)) {
+fn serialized_text(facts: &Facts) -> String {
+    let workers = workers::limit_proof(facts).map(|proof| proof.workers);
+    if let Some(told) = workers.and_then(|workers| backend_wait::serialized_wait(facts, workers)) {
         return told;
     }
     let times = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
@@ -96,7 +96,7 @@ fn in_turn(facts: &Facts) -> String {
     })
 }
 
-fn not_seen(facts: &Facts) -> String {
+fn unobserved_text(facts: &Facts) -> String {
     let apache = |fact: FactId| fact != FactId::scoreboard_full_fraction || facts.is_service("apache");
     let missing = WOULD_TELL.iter().filter(|(fact, _)| facts.value(*fact).is_none() && apache(*fact));
     let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();

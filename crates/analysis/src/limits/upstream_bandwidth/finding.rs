@@ -91,7 +91,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// Whether something of the server itself is known to make answers wait.
 fn is_server_at_limit(facts: &Facts) -> bool {
-    network_saturated::finding::fullest(facts).is_some()
+    network_saturated::finding::fullest_link(facts).is_some()
         || noticed_queue(facts).is_some()
         || workers::is_limit_reached(facts)
         || facts.value(FactId::listen_drops_per_s).is_some_and(|drops| drops >= 1.0)
@@ -102,7 +102,7 @@ fn is_server_at_limit(facts: &Facts) -> bool {
 fn busiest_interface(facts: &Facts) -> Option<(f64, Option<f64>)> {
     let outer = facts
         .each(FactId::nic_sent_bits_per_s)
-        .filter(|(name, _)| network_saturated::finding::plain(name) != "lo");
+        .filter(|(name, _)| network_saturated::finding::link_name(name) != "lo");
     let (name, bits) = outer.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some((bits / 8.0, facts.value_of(FactId::nic_sent_spread_fraction, name)))
 }

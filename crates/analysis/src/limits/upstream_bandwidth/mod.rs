@@ -19,7 +19,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Kind, Limit, LimitId};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -31,7 +31,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::LostSyns, LimitId::SlowClients],
     relieves: &[Resource::Link],
-    kind: Some(Kind::Transfer),
+    kind: Some(LimitKind::Transfer),
     meaning: Some(
         "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
     ),

@@ -22,7 +22,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -48,6 +48,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::TlsHandshakes,
     ],
     relieves: &[Resource::Processors, Resource::Memory],
-    gain: Some(Gain::Cost),
+    gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::WorkerMemoryGrowth, include_str!("mod.rs"), finding::check)
 };

@@ -37,17 +37,17 @@ const INFLATION_MIN: f64 = 1.5;
 /// Fires when files are read again and again, and requests wait for it.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let refaults = refaults(facts).filter(|pages| *pages >= REFAULTS_PER_S_MIN)?;
-    let waiting = waiting(facts).filter(|share| *share >= IO_FRACTION_MIN)?;
+    let waiting = waiting_share(facts).filter(|share| *share >= IO_FRACTION_MIN)?;
     if memory_pressure::is_full(facts) == Some(false) && memory_pressure::is_limited(facts) != Some(false)
         || memory_pressure::is_short(facts) == Some(true)
         || programs_swap(facts)
-        || !is_lost(facts)
+        || !has_late_requests(facts)
         || facts.value(FactId::group_oom_kills).is_some_and(|kills| kills >= 1.0)
     {
         return None;
     }
-    let again = again_bytes(facts, refaults);
-    let served = served(facts);
+    let again = refault_bytes(facts, refaults);
+    let served = sent_bytes_per_s(facts);
     if served.is_some_and(|served| served < SERVED_SHARE_MIN * again || again < MISSED_SHARE_MIN * served) {
         return None;
     }
@@ -86,21 +86,21 @@ fn refaults(facts: &Facts) -> Option<f64> {
     facts.value(FactId::group_file_refaults_per_s).or_else(|| facts.value(FactId::file_refaults_per_s))
 }
 
-fn waiting(facts: &Facts) -> Option<f64> {
+fn waiting_share(facts: &Facts) -> Option<f64> {
     facts
         .value(FactId::pressure_group_io_some_fraction)
         .or_else(|| facts.value(FactId::pressure_io_some_fraction))
 }
 
 /// Bytes that go out to visitors, by whoever tells.
-fn served(facts: &Facts) -> Option<f64> {
+fn sent_bytes_per_s(facts: &Facts) -> Option<f64> {
     let known =
         [FactId::served_bytes_per_s, FactId::served_bytes_status_per_s, FactId::served_bytes_log_per_s];
     known.into_iter().find_map(|name| facts.value(name))
 }
 
 /// What is read again in bytes a second. The machine's counter has neighbours in it, but no more than its disks read.
-fn again_bytes(facts: &Facts, refaults: f64) -> f64 {
+fn refault_bytes(facts: &Facts, refaults: f64) -> f64 {
     let bytes = refaults * PAGE_BYTES;
     let read = facts
         .value(FactId::disk_read_bytes_per_s)
@@ -119,7 +119,7 @@ fn programs_swap(facts: &Facts) -> bool {
 }
 
 /// Whether requests are late or left out; without load of our own nobody tells.
-fn is_lost(facts: &Facts) -> bool {
+fn has_late_requests(facts: &Facts) -> bool {
     if !facts.loaded {
         return true;
     }

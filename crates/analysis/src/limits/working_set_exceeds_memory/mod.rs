@@ -21,7 +21,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Gain, Limit, LimitId};
+use crate::limits::{Limit, LimitGain, LimitId};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -42,7 +42,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::KeepaliveHoldsWorkers,
         LimitId::LogIo,
     ],
-    gain: Some(Gain::Cost),
+    gain: Some(LimitGain::Cost),
     meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
     ..Limit::new(LimitId::WorkingSetExceedsMemory, include_str!("mod.rs"), finding::check)
 };

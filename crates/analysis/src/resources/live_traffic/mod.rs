@@ -47,15 +47,15 @@ pub fn live_traffic(measurement: &Measurement) -> Option<LiveTraffic> {
         let window = (0.0, measurement.measured_to_s);
         let loaded = (look.requests_beside_load(window), look.connections_in(window, OTHERS));
         seen = Some(seen.map_or(loaded.clone(), |(requests, connections)| {
-            (stronger(requests, loaded.0), stronger(connections, loaded.1))
+            (stronger_signal(requests, loaded.0), stronger_signal(connections, loaded.1))
         }));
     }
     let (requests, connections) = seen?;
     if requests.is_none() && connections.is_none() {
         return None;
     }
-    let is_present = |signal: &Option<Signal>| signal.as_ref().is_some_and(|signal| signal.present);
-    let value = |signal: &Option<Signal>| signal.as_ref().map(|signal| signal.fact.value);
+    let is_present = |signal: &Option<TrafficSignal>| signal.as_ref().is_some_and(|signal| signal.present);
+    let value = |signal: &Option<TrafficSignal>| signal.as_ref().map(|signal| signal.fact.value);
     Some(LiveTraffic {
         present: is_present(&requests) || is_present(&connections),
         requests_per_s: value(&requests),
@@ -65,7 +65,7 @@ pub fn live_traffic(measurement: &Measurement) -> Option<LiveTraffic> {
 }
 
 /// What several measurements say together: who was seen once is there.
-pub fn together(all: impl IntoIterator<Item = LiveTraffic>) -> Option<LiveTraffic> {
+pub fn merged(all: impl IntoIterator<Item = LiveTraffic>) -> Option<LiveTraffic> {
     all.into_iter().reduce(|first, second| match (first.present, second.present) {
         (false, true) => second,
         (true, true) if second.requests_per_s > first.requests_per_s => second,
@@ -75,13 +75,13 @@ pub fn together(all: impl IntoIterator<Item = LiveTraffic>) -> Option<LiveTraffi
 
 /// One signal: its figure, and whether that proves that somebody else is there.
 #[derive(Debug, Clone)]
-struct Signal {
+struct TrafficSignal {
     present: bool,
     fact: Fact,
 }
 
 /// Of two looks at the same signal the one that saw somebody; else the first one, which disturbed less.
-fn stronger(first: Option<Signal>, second: Option<Signal>) -> Option<Signal> {
+fn stronger_signal(first: Option<TrafficSignal>, second: Option<TrafficSignal>) -> Option<TrafficSignal> {
     match (first, second) {
         (Some(first), Some(second)) if second.present && !first.present => Some(second),
         (first, second) => first.or(second),
@@ -93,11 +93,11 @@ struct TrafficSignals<'a> {
     series: SeriesSet<'a>,
 }
 
-type Window = (f64, f64);
+type TimeWindow = (f64, f64);
 
 impl TrafficSignals<'_> {
     /// The time without a load of ours: before the first load, or the whole of a watch.
-    fn quiet_window(&self) -> Option<Window> {
+    fn quiet_window(&self) -> Option<TimeWindow> {
         match (self.measurement.quiet_from_s, &self.measurement.workload) {
             (_, None) => Some((self.measurement.measured_from_s, self.measurement.measured_to_s)),
             (Some(from_s), Some(_)) => Some((from_s, 0.0)),
@@ -107,7 +107,7 @@ impl TrafficSignals<'_> {
 
     /// Requests of others in a window, of which `own_count` are the load's. Unknown with fewer than two readings, and
     /// when the service was reloaded meanwhile, as it sends many requests to itself then.
-    fn requests_in(&self, window: Window, own_count: f64) -> Option<Signal> {
+    fn requests_in(&self, window: TimeWindow, own_count: f64) -> Option<TrafficSignal> {
         let readings = self.readings(ACCESSES, window);
         let (first, last) = (readings.first()?, readings.last()?);
         let (seconds, rise) = (last.0 - first.0, last.1 - first.1);
@@ -120,7 +120,7 @@ impl TrafficSignals<'_> {
         let own_pages = self.readings(OWN_PAGES, window);
         let own_pages = own_pages.first().zip(own_pages.last()).map(|(first, last)| last.1 - first.1);
         let own_readings = own_pages.unwrap_or(readings.len() as f64 - 1.0);
-        let others = rise - own_readings - own_count - self.of_nobody(window, seconds);
+        let others = rise - own_readings - own_count - self.self_made_requests(window, seconds);
         let tolerance = match self.is_loaded(window) {
             false => COUNTED_LATE,
             true => COUNTED_LATE + PROBES_PER_S * seconds,
@@ -133,22 +133,22 @@ impl TrafficSignals<'_> {
             (first.0, last.0),
             (ACCESSES, &command.replace("COUNT", count)),
         );
-        Some(Signal { present: others > tolerance, fact })
+        Some(TrafficSignal { present: others > tolerance, fact })
     }
 
     /// Requests that nobody sends: an idle worker that prefork ends is woken by one, and a load that was cut off has
     /// left some behind.
-    fn of_nobody(&self, window: Window, seconds: f64) -> f64 {
+    fn self_made_requests(&self, window: TimeWindow, seconds: f64) -> f64 {
         let processes = self.readings(PROCESSES, window);
         let ended: f64 = processes.windows(2).map(|pair| (pair[0].1 - pair[1].1).max(0.0)).sum();
         // Where the processes are not seen: as many as it can be.
         let ended = if processes.len() < 2 { seconds } else { ended };
-        ended + self.left_behind(window)
+        ended + self.orphaned_requests(window)
     }
 
     /// The most requests that may be served still though their client has gone: as many as connections that were closed
     /// from the other side, and as many as workers that have no connection any more (it was reset), at the first reading.
-    fn left_behind(&self, window: Window) -> f64 {
+    fn orphaned_requests(&self, window: TimeWindow) -> f64 {
         let first = |metric: &str| self.readings(metric, window).first().map_or(0.0, |(_, count)| *count);
         // The request for the page itself keeps one busy.
         let without_client = (first(BUSY) - 1.0 - first(CONNECTIONS)).max(0.0);
@@ -156,7 +156,7 @@ impl TrafficSignals<'_> {
     }
 
     /// The service's count against the most that can be the load's own.
-    fn requests_beside_load(&self, window: Window) -> Option<Signal> {
+    fn requests_beside_load(&self, window: TimeWindow) -> Option<TrafficSignal> {
         let readings = self.readings(ACCESSES, window);
         let (from_s, to_s) = (readings.first()?.0, readings.last()?.0);
         let intervals = self.measurement.intervals.iter().filter(|interval| {
@@ -168,12 +168,12 @@ impl TrafficSignals<'_> {
         self.requests_in((from_s, to_s), own as f64).filter(|signal| signal.present)
     }
 
-    fn is_loaded(&self, window: Window) -> bool {
+    fn is_loaded(&self, window: TimeWindow) -> bool {
         self.measurement.workload.is_some() && window.1 > 0.0
     }
 
     /// The most connections of others at one reading.
-    fn connections_in(&self, window: Window, metric: &str) -> Option<Signal> {
+    fn connections_in(&self, window: TimeWindow, metric: &str) -> Option<TrafficSignal> {
         // Where the generator can be told from others, its probe before the load is none of them.
         let told_apart = self.readings(OTHERS, window);
         let (metric, readings) = match told_apart.is_empty() {
@@ -184,12 +184,12 @@ impl TrafficSignals<'_> {
         let window = (readings.first()?.0, readings.last()?.0);
         let command = self.series.metric(metric).map_or("", |metric| metric.reproduce.as_str());
         let fact = self.fact(("others_connections_max", "connections"), most, window, (metric, command));
-        Some(Signal { present: most >= 1.0, fact })
+        Some(TrafficSignal { present: most >= 1.0, fact })
     }
 
     /// The readings of a metric in a window, at the time when they were answered: a page that every worker's
     /// request goes before takes its time.
-    fn readings(&self, metric: &str, window: Window) -> Vec<(f64, f64)> {
+    fn readings(&self, metric: &str, window: TimeWindow) -> Vec<(f64, f64)> {
         let within = |time_s: &f64| (window.0 - 0.0005..=window.1 + 0.0005).contains(time_s);
         let samples = self.measurement.samples.iter();
         let read = samples.filter_map(|timed| {
@@ -201,7 +201,7 @@ impl TrafficSignals<'_> {
         readings
     }
 
-    fn fact(&self, what: (&str, &str), value: f64, window: Window, from: (&str, &str)) -> Fact {
+    fn fact(&self, what: (&str, &str), value: f64, window: TimeWindow, from: (&str, &str)) -> Fact {
         let source = self.series.metric(from.0).map_or_else(String::new, |metric| metric.source.clone());
         Fact {
             name: what.0.into(),
@@ -210,7 +210,7 @@ impl TrafficSignals<'_> {
             from_s: significant(window.0, 6),
             to_s: significant(window.1, 6),
             source,
-            reproduce: repro_command::filled_in(from.1, self.measurement.service.as_ref(), None),
+            reproduce: repro_command::with_service_values(from.1, self.measurement.service.as_ref(), None),
         }
     }
 }

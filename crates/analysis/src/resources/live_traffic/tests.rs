@@ -201,7 +201,7 @@ fn who_was_seen_once_is_there() {
         (vec![(true, 9.0), (true, 12.0), (true, 3.0)], Some((true, 12.0))),
     ] {
         let all = all.into_iter().map(|(present, rate)| traffic(present, rate));
-        let found = together(all).map(|traffic| (traffic.present, traffic.requests_per_s.unwrap()));
+        let found = merged(all).map(|traffic| (traffic.present, traffic.requests_per_s.unwrap()));
         assert_eq!(found, expected);
     }
 }

@@ -97,7 +97,7 @@ fn usual_second(measurement: &Measurement) -> Result<Option<(f64, String)>> {
 /// generator before they are sent wait because of that. One in ten may: answers come in
 /// bursts, and each but the first of a burst waits for those before it. Half of them wait only for a generator that is
 /// late. Where the kernel's clock ends the times, they do not hold this wait.
-pub(super) fn unread(run: &RunReport) -> Option<String> {
+pub(super) fn unread_time_text(run: &RunReport) -> Option<String> {
     let ends_before = run.workload.as_ref().is_some_and(|workload| workload.clock == Clock::Kernel);
     let sent_us = run.service_time_us.p50.filter(|us| *us > 0);
     let (name, answer_us) = match sent_us {
@@ -243,7 +243,7 @@ mod tests {
             (run.response_time_us.p50, run.response_time_us.count) = (Some(900), count);
             run.receive_delay_us.p50 = Some(waited_us);
             run.workload = Some(Workload { clock, ..Workload::default() });
-            unread(&run)
+            unread_time_text(&run)
         };
         for (waited_us, clock, count, spoilt) in [
             (100, Clock::Auto, 1000, false),
@@ -255,6 +255,6 @@ mod tests {
         }
         let why = of(207, Clock::Auto, 1000).unwrap();
         assert!(why.contains("lay unread for 207 us or longer, 23% of the median response time"), "{why}");
-        assert_eq!(unread(&RunReport::default()), None);
+        assert_eq!(unread_time_text(&RunReport::default()), None);
     }
 }

@@ -19,7 +19,7 @@ const ROUNDING_US: f64 = 0.5;
 
 /// The two counts over the measured part.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Law {
+pub(super) struct InFlightCounts {
     /// Mean in flight by the integral.
     pub(super) mean: f64,
     /// Mean in flight by the times; `None` when what was in flight at the end is not known.
@@ -28,7 +28,7 @@ pub(super) struct Law {
 }
 
 /// Both counts; `None` for a measured part without length.
-pub(super) fn law(measurement: &Measurement) -> Option<Law> {
+pub(super) fn in_flight_counts(measurement: &Measurement) -> Option<InFlightCounts> {
     let all = &measurement.intervals;
     let measured: Vec<&Interval> = measurement.measured().collect();
     let length_us: u64 = measured.iter().map(|interval| interval.length_us).sum();
@@ -43,7 +43,11 @@ pub(super) fn law(measurement: &Measurement) -> Option<Law> {
     let slack = TOLERANCE * (seen + others) + ROUNDING_US * ended as f64;
     let broken = ended >= REQUESTS_MIN && told.is_some_and(|told| (seen - told).abs() > slack);
     let mean = |sum: f64| sum / length_us as f64;
-    (length_us > 0).then(|| Law { mean: mean(seen), by_law: told.map(|told| mean(told).max(0.0)), broken })
+    (length_us > 0).then(|| InFlightCounts {
+        mean: mean(seen),
+        by_law: told.map(|told| mean(told).max(0.0)),
+        broken,
+    })
 }
 
 /// All times of the whole load together. `None` when the load was cut off with requests in flight: how long they had
@@ -60,7 +64,7 @@ fn times_us(measurement: &Measurement) -> Option<f64> {
     Some(ended_us + censored)
 }
 
-impl Law {
+impl InFlightCounts {
     /// Why the counts cannot be believed; `None` when they agree.
     pub(super) fn fault(&self) -> Option<String> {
         let by_law = self.by_law.filter(|_| self.broken)?;
@@ -106,7 +110,9 @@ mod tests {
         end: Option<LoadEnd>,
         measured_from_s: f64,
     ) -> (f64, Option<f64>, bool) {
-        let law = law(&Measurement { intervals, end, measured_from_s, ..Measurement::default() }).unwrap();
+        let law =
+            in_flight_counts(&Measurement { intervals, end, measured_from_s, ..Measurement::default() })
+                .unwrap();
         (law.mean, law.by_law.map(|mean| significant(mean, 4)), law.fault().is_some())
     }
 
@@ -155,7 +161,7 @@ mod tests {
                 ramp_down_from_s: Some(2.0),
                 ..Measurement::default()
             };
-            law(&measurement).unwrap()
+            in_flight_counts(&measurement).unwrap()
         };
         let law = middle(5_000_000);
         assert_eq!((law.mean, law.by_law, law.fault()), (50.0, Some(50.0), None));
@@ -170,6 +176,6 @@ mod tests {
         assert!(stuck(end(&[])).2);
         // A recording that was cut off does not tell.
         assert_eq!(stuck(None), (55.0, None, false));
-        assert_eq!(law(&Measurement::default()), None);
+        assert_eq!(in_flight_counts(&Measurement::default()), None);
     }
 }

@@ -37,18 +37,18 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
     let by_thread = threads.iter().map(|thread| thread.cpu_fraction).reduce(f64::max);
     // Recordings of before each thread was kept tell only the busiest one of each second.
     let cpu_fraction = by_thread.or_else(|| crate::measurement::statistics::mean(&fractions));
-    let (law, users) = (little::law(measurement), users::law(measurement));
+    let (law, users) = (little::in_flight_counts(measurement), users::step_counts(measurement));
     let local_ports = tables::local_ports(measurement, run);
     let kernel_limit_total = tables::kernel_limit_total(measurement);
     // Of a shorter run the start is most.
-    let saturation = overworked(cpu_fraction.filter(|_| length_us >= 500_000))
+    let saturation = cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000))
         .or(delay::fault(measurement, run)?
-            .or_else(|| delay::unread(run))
-            .map(|why| why + &held_up(cpu_fraction)))
+            .or_else(|| delay::unread_time_text(run))
+            .map(|why| why + &delayed_text(cpu_fraction)))
         .or_else(|| tables::exhausted(run, local_ports));
     let why = kernel_limit_total
         .as_ref()
-        .map(measured_a_table)
+        .map(table_limit_text)
         .or_else(|| saturation.clone())
         .or_else(|| nothing_measured(run))
         .or_else(|| law.and_then(|law| law.fault()))
@@ -79,7 +79,7 @@ const WAITING_USERS_FRACTION_MAX: f64 = 0.02;
 
 /// A generator that was late, and otherwise did what it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Late {
+pub struct LateGenerator {
     /// It was late at hardly any cost: nearly as many answers came in spite of it.
     pub is_without_cost: bool,
 }
@@ -87,14 +87,14 @@ pub struct Late {
 /// Whether all that is wrong with the run is that its times have some of the generator's own delay in them, and what that
 /// cost. Such a run says wrong things about times. By Little's law the rate times the delay is how many users wait for the
 /// generator. An error when a histogram is damaged.
-pub fn late(measurement: &Measurement, run: &RunReport) -> Result<Option<Late>> {
+pub fn late_generator(measurement: &Measurement, run: &RunReport) -> Result<Option<LateGenerator>> {
     let (busiest, unknown) = (run.client.cpu_fraction_max_thread, f64::INFINITY);
-    let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread(run)).is_some();
-    let other = overworked(busiest)
+    let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread_time_text(run)).is_some();
+    let other = cpu_overload(busiest)
         .or_else(|| tables::exhausted(run, run.client.local_ports))
-        .or_else(|| little::law(measurement).and_then(|law| law.fault()))
+        .or_else(|| little::in_flight_counts(measurement).and_then(|law| law.fault()))
         .or_else(|| pages::fault(measurement))
-        .or_else(|| users::law(measurement).and_then(|users| users.fault()));
+        .or_else(|| users::step_counts(measurement).and_then(|users| users.fault()));
     let Some(workload) = run.workload.as_ref().filter(|_| is_late && other.is_none()) else {
         return Ok(None);
     };
@@ -103,7 +103,9 @@ pub fn late(measurement: &Measurement, run: &RunReport) -> Result<Option<Late>> 
     let users_max = WAITING_USERS_FRACTION_MAX * f64::from(workload.connections);
     let hardly_any =
         workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max);
-    Ok(Some(Late { is_without_cost: hardly_any && busiest.unwrap_or(unknown) <= HELD_UP_FRACTION_MAX }))
+    Ok(Some(LateGenerator {
+        is_without_cost: hardly_any && busiest.unwrap_or(unknown) <= HELD_UP_FRACTION_MAX,
+    }))
 }
 
 /// Each engine thread over the measured part; over the whole load in recordings that tell no more.
@@ -124,14 +126,14 @@ fn threads(measurement: &Measurement) -> Vec<ThreadReport> {
     cpu_us.into_iter().map(thread).collect()
 }
 
-fn measured_a_table(total: &KernelLimitTotal) -> String {
+fn table_limit_text(total: &KernelLimitTotal) -> String {
     format!(
         "the run measured a table, not the server: {} connections were opened, and {} has room for {}",
         total.connections, total.limit, total.value
     )
 }
 
-fn overworked(cpu_fraction: Option<f64>) -> Option<String> {
+fn cpu_overload(cpu_fraction: Option<f64>) -> Option<String> {
     cpu_fraction.filter(|fraction| *fraction > CPU_FRACTION_MAX).map(|fraction| {
         format!(
             "the busiest engine thread used {:.0}% of a core (more than {:.0}%): this measured the generator, not the server",
@@ -142,7 +144,7 @@ fn overworked(cpu_fraction: Option<f64>) -> Option<String> {
 }
 
 /// A generator that is late and hardly worked was kept from it.
-fn held_up(cpu_fraction: Option<f64>) -> String {
+fn delayed_text(cpu_fraction: Option<f64>) -> String {
     let little = cpu_fraction.filter(|fraction| *fraction > 0.0 && *fraction < HELD_UP_FRACTION_MAX);
     little.map_or(String::new(), |fraction| {
         format!(
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn a_delay_that_costs_no_load_falsifies_the_times_only() {
         // A ninth of the requests is delayed by half of its time: 0.28 users wait for the generator.
-        let late = |is_without_cost| Some(Late { is_without_cost });
+        let late = |is_without_cost| Some(LateGenerator { is_without_cost });
         for (connections, arrival, cpu_us, expected) in [
             (5, Arrival::Closed, 100_000, late(false)),
             (50, Arrival::Closed, 100_000, late(true)),
@@ -217,7 +219,11 @@ mod tests {
             let measurement = Measurement { workload: Some(workload), ..delayed(cpu_us, 500, 5_000_000) };
             let run = crate::run_report::run_report(&measurement).unwrap();
             assert!(run.client.saturated && !run.client.valid, "its times stay wrong: {:?}", run.client);
-            assert_eq!(super::late(&measurement, &run).unwrap(), expected, "{connections} {cpu_us}");
+            assert_eq!(
+                super::late_generator(&measurement, &run).unwrap(),
+                expected,
+                "{connections} {cpu_us}"
+            );
         }
     }
 

@@ -66,8 +66,8 @@ pub(super) fn kernel_limit_total(measurement: &Measurement) -> Option<KernelLimi
         .chain(server_limits(measurement))
         .find(|(_, value)| *value > 0 && near(connections, *value as f64))?;
     let signs = || dropped(all) || lost_syn(all) || collapsed(all);
-    let wall = ran_out(all) || (!ordered(measurement, connections) && signs());
-    (wall && !outlived(all)).then(|| KernelLimitTotal { limit: limit.into(), value, connections })
+    let wall = has_local_failures(all) || (!is_requested_total(measurement, connections) && signs());
+    (wall && !exceeds_hold_time(all)).then(|| KernelLimitTotal { limit: limit.into(), value, connections })
 }
 
 fn near(connections: u64, value: f64) -> bool {
@@ -111,7 +111,7 @@ fn server_limits(measurement: &Measurement) -> Vec<(&'static str, u64)> {
 
 /// Whether the total is the one that the user ordered: kept connections are opened once each to each address, or a
 /// little more often; a number of requests or a rate for a time makes so many.
-fn ordered(measurement: &Measurement, connections: u64) -> bool {
+fn is_requested_total(measurement: &Measurement, connections: u64) -> bool {
     let Some(workload) = &measurement.workload else { return false };
     let kept = u64::from(workload.connections);
     let number = workload.stop.requests.unwrap_or(u64::MAX);
@@ -133,7 +133,7 @@ fn ordered(measurement: &Measurement, connections: u64) -> bool {
 const CONNECTING_AT_END: u64 = 2;
 
 /// Requests failed because this machine had no more of something.
-fn ran_out(all: &[Interval]) -> bool {
+fn has_local_failures(all: &[Interval]) -> bool {
     all.iter().any(|interval| interval.errors.local_ports_exhausted + interval.errors.no_descriptors > 0)
 }
 
@@ -165,7 +165,7 @@ const STANDSTILL_SECONDS: usize = 2;
 
 /// Whether places came free again after the table was full: the load went on for longer than they are held, and has measured
 /// what goes through in the long run, whatever its total is near to.
-fn outlived(all: &[Interval]) -> bool {
+fn exceeds_hold_time(all: &[Interval]) -> bool {
     let opened: Vec<u64> = all
         .iter()
         .filter(|interval| interval.length_us >= 900_000)

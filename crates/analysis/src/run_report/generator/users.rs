@@ -28,7 +28,7 @@ const UNENDED_FRACTION_MAX: f64 = 0.015;
 
 /// Both counts of the visitors.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Law {
+pub(super) struct StepCounts {
     users: f64,
     by_law: f64,
     response_us: f64,
@@ -38,14 +38,14 @@ pub(super) struct Law {
 
 /// The times of steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Times {
+struct StepTimes {
     count: f64,
     sum_us: f64,
     variance: f64,
 }
 
 /// Both counts; `None` where one is not known, or known too badly.
-pub(super) fn law(measurement: &Measurement) -> Option<Law> {
+pub(super) fn step_counts(measurement: &Measurement) -> Option<StepCounts> {
     let workload = measurement.workload.as_ref().filter(|workload| workload.arrival == Arrival::Closed)?;
     let visits = workload.visits.as_deref()?;
     let users = steady_users(measurement)?;
@@ -59,12 +59,12 @@ pub(super) fn law(measurement: &Measurement) -> Option<Law> {
     let spread = (steps.variance + think_variance).max(0.0).sqrt() / step_us;
     let slack = TOLERANCE + 1.0 / each + STANDARD_ERRORS * spread / steps.count.sqrt();
     // Steps that do not end have no time yet: where visitors wait in vain the mean is that of the lucky ones.
-    let unended = unended(measurement, visits)? - steps.sum_us / length_us as f64;
+    let unended = steps_in_flight(measurement, visits)? - steps.sum_us / length_us as f64;
     let told = each.min(steps.count / users) >= STEPS_EACH_MIN
         && unended <= UNENDED_FRACTION_MAX * users
         && by_law.is_finite()
         && slack.is_finite();
-    told.then_some(Law { users, by_law, response_us, think_us, slack })
+    told.then_some(StepCounts { users, by_law, response_us, think_us, slack })
 }
 
 /// The number of visitors, when it was the same all the time. The last second may be the one in which they left.
@@ -80,7 +80,7 @@ fn steady_users(measurement: &Measurement) -> Option<f64> {
 
 /// The steps that ended: pages where all steps are pages, requests where none is. Where both occur, the requests of the
 /// steps cannot be told from those of the pages.
-fn steps(measurement: &Measurement, visits: &Visits) -> Option<Times> {
+fn steps(measurement: &Measurement, visits: &Visits) -> Option<StepTimes> {
     let mut all = visits.sessions.iter().flat_map(|session| &session.steps).map(|step| step.page.is_some());
     let paged = all.next()?;
     // What a step does that was skipped is not in any time.
@@ -93,7 +93,7 @@ fn steps(measurement: &Measurement, visits: &Visits) -> Option<Times> {
 }
 
 /// Steps under way on the average, as the ends of the seconds show them; `None` when there are none.
-fn unended(measurement: &Measurement, visits: &Visits) -> Option<f64> {
+fn steps_in_flight(measurement: &Measurement, visits: &Visits) -> Option<f64> {
     let paged = visits.sessions.iter().flat_map(|session| &session.steps).any(|step| step.page.is_some());
     let under_way = |interval: &Interval| match &interval.pages {
         Some(pages) if paged => pages.in_flight,
@@ -117,31 +117,31 @@ fn has_refused(errors: &ErrorCounts) -> bool {
     refused.iter().any(|count| *count > 0)
 }
 
-fn pages(measurement: &Measurement) -> Option<Times> {
+fn pages(measurement: &Measurement) -> Option<StepTimes> {
     let pages = || measurement.measured().filter_map(|interval| interval.pages.as_deref());
     let (completed, failed) =
         pages().fold((0, 0), |(good, bad), page| (good + page.completed, bad + page.failed));
     if failed as f64 > FAILED_FRACTION_MAX * (completed + failed) as f64 {
         return None;
     }
-    let mut times = Times::of(completed, pages().filter_map(|page| page.time.as_ref()))?;
+    let mut times = StepTimes::of(completed, pages().filter_map(|page| page.time.as_ref()))?;
     // The failed ones took about as long as the others, for all that is known.
     let all = (completed + failed) as f64;
     (times.count, times.sum_us) = (all, times.sum_us * all / times.count);
     Some(times)
 }
 
-fn requests(measurement: &Measurement) -> Option<Times> {
+fn requests(measurement: &Measurement) -> Option<StepTimes> {
     let ended = measurement.measured().map(|interval| interval.completed + interval.failed).sum();
     let of = |interval: &'_ Interval| [interval.response_time.clone(), interval.failed_time.clone()];
     let times: Vec<_> = measurement.measured().flat_map(of).flatten().collect();
-    let mut times = Times::of(ended, times.iter())?;
+    let mut times = StepTimes::of(ended, times.iter())?;
     // Steps that the cache answered take no time.
     times.count += measurement.measured().map(|interval| interval.visits.cache_hits).sum::<u64>() as f64;
     Some(times)
 }
 
-impl Times {
+impl StepTimes {
     fn of<'a>(count: u64, histograms: impl Iterator<Item = &'a EncodedHistogram>) -> Option<Self> {
         let (mut sum_us, mut squares) = (0.0, 0.0);
         for histogram in histograms {
@@ -158,7 +158,7 @@ fn think(visits: &Visits) -> Option<(f64, f64)> {
     let (mut weights, mut mean, mut squares) = (0.0, 0.0, 0.0);
     for session in &visits.sessions {
         for step in &session.steps {
-            let (one, variance) = moments(step.think.unwrap_or(visits.think));
+            let (one, variance) = mean_and_variance(step.think.unwrap_or(visits.think));
             weights += session.weight;
             mean += session.weight * one;
             squares += session.weight * (variance + one * one);
@@ -169,7 +169,7 @@ fn think(visits: &Visits) -> Option<(f64, f64)> {
 }
 
 /// Mean and variance of a distribution.
-fn moments(think: Think) -> (f64, f64) {
+fn mean_and_variance(think: Think) -> (f64, f64) {
     match think {
         Think::None => (0.0, 0.0),
         Think::Fixed { time_us } => (time_us as f64, 0.0),
@@ -185,7 +185,7 @@ fn moments(think: Think) -> (f64, f64) {
     }
 }
 
-impl Law {
+impl StepCounts {
     pub(super) fn report(&self) -> UsersReport {
         let rounded = |value: f64| significant(value, 6);
         UsersReport {
@@ -248,7 +248,7 @@ mod tests {
     fn check(steps: Vec<StepSpec>, think: Think, intervals: Vec<Interval>) -> Option<(f64, bool)> {
         let measurement =
             Measurement { workload: workload(steps, think), intervals, ..Measurement::default() };
-        law(&measurement).map(|law| (law.report().by_law, law.fault().is_some()))
+        step_counts(&measurement).map(|law| (law.report().by_law, law.fault().is_some()))
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
         let told = check(vec![slow, page()], Think::None, seconds(&[100; 60], 200));
         assert_eq!(told, Some((100.0, false)));
         let log_normal = Think::LogNormal { median_us: 400_000, sigma: 0.5 };
-        let (mean_us, _) = moments(log_normal);
+        let (mean_us, _) = mean_and_variance(log_normal);
         assert!((mean_us - 453_259.0).abs() < 1.0, "{mean_us}");
     }
 

@@ -28,7 +28,7 @@ const S_US: f64 = 1e6;
 
 /// An objective that is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostObjective {
+pub struct MissedObjective {
     /// As the user wrote it.
     pub slo: String,
     /// Why it cannot be met any more.
@@ -37,7 +37,7 @@ pub struct LostObjective {
 
 /// What a load will do, as far as it is known before.
 #[derive(Debug, Clone)]
-struct Planned {
+struct PlannedLoad {
     /// How much of it there is; a level of 1 without stages in closed arrival.
     stages: Vec<Stage>,
     /// The measured part; it has no end with a number of requests.
@@ -54,7 +54,7 @@ struct Planned {
     detects: bool,
 }
 
-impl Planned {
+impl PlannedLoad {
     /// `None` for a load of which nobody knows when it ends.
     fn of(workload: &Workload, warmup_s: Option<f64>) -> Option<Self> {
         let stop = workload.stop;
@@ -95,7 +95,7 @@ impl Planned {
     }
 
     /// From when on slow answers surely count.
-    fn sure_from_s(&self) -> f64 {
+    fn counts_from_s(&self) -> f64 {
         match self.to_s.filter(|_| self.detects) {
             Some(to_s) => to_s / 2.0,
             None => self.from_s,
@@ -106,8 +106,8 @@ impl Planned {
 /// Decides second by second whether the objectives of a load can still be met.
 #[derive(Debug, Clone)]
 pub struct SloAbort {
-    planned: Planned,
-    watches: Vec<Watch>,
+    planned: PlannedLoad,
+    watches: Vec<ObjectiveState>,
     /// Requests that ended since the load began.
     ended: u64,
     /// The most that ended in a second, for each unit of the level.
@@ -117,7 +117,7 @@ pub struct SloAbort {
 
 /// What is known of one objective.
 #[derive(Debug, Clone)]
-struct Watch {
+struct ObjectiveState {
     objective: Objective,
     /// Whether its name is that of every request, or page: then there are no figures by name.
     is_alone: bool,
@@ -134,7 +134,7 @@ struct Watch {
 }
 
 /// The share of a scope in a second.
-struct Share<'a> {
+struct ScopeShare<'a> {
     completed: u64,
     failed: u64,
     times: Option<&'a EncodedHistogram>,
@@ -144,8 +144,8 @@ impl SloAbort {
     /// For a load of this workload; `warmup_s` is what is cut from its start, `None` when that is detected at its end.
     /// `None` when there is nothing to watch.
     pub fn of(workload: &Workload, warmup_s: Option<f64>, objectives: &[Objective]) -> Option<Self> {
-        let planned = Planned::of(workload, warmup_s).filter(|_| !objectives.is_empty())?;
-        let watch = |objective: &Objective| Watch {
+        let planned = PlannedLoad::of(workload, warmup_s).filter(|_| !objectives.is_empty())?;
+        let watch = |objective: &Objective| ObjectiveState {
             is_alone: match objective.scope() {
                 Scope::All | Scope::Pages => false,
                 Scope::Request(name) => {
@@ -167,7 +167,7 @@ impl SloAbort {
     }
 
     /// Takes in the next second of the load. Gives the first objective that is lost. An error when a histogram is damaged.
-    pub fn add_second(&mut self, interval: &Interval) -> Result<Option<LostObjective>> {
+    pub fn add_second(&mut self, interval: &Interval) -> Result<Option<MissedObjective>> {
         self.ended += interval.completed + interval.failed;
         let ends_s = interval.t_s + interval.length_us as f64 / S_US;
         let planned = &self.planned;
@@ -187,16 +187,16 @@ impl SloAbort {
         if self.seconds < SECONDS_MIN {
             return Ok(None);
         }
-        let of = |watch: &Watch| {
-            let rest = self.rest(watch, ends_s, interval.in_flight);
+        let of = |watch: &ObjectiveState| {
+            let rest = self.remaining_max(watch, ends_s, interval.in_flight);
             let why = watch.lost(rest, &self.planned)?;
-            Some(LostObjective { slo: watch.objective.text().to_owned(), why })
+            Some(MissedObjective { slo: watch.objective.text().to_owned(), why })
         };
         Ok(self.watches.iter().find_map(of))
     }
 
     /// How many of its scope can still end within the measured part, at most; infinite when nobody knows.
-    fn rest(&self, watch: &Watch, now_s: f64, in_flight: u64) -> f64 {
+    fn remaining_max(&self, watch: &ObjectiveState, now_s: f64, in_flight: u64) -> f64 {
         let left = self.planned.requests.map_or(f64::INFINITY, |all| all.saturating_sub(self.ended) as f64);
         let Some(to_s) = self.planned.to_s else { return left };
         let amount = self.planned.amount(now_s, to_s);
@@ -214,13 +214,13 @@ impl SloAbort {
     }
 }
 
-impl Watch {
+impl ObjectiveState {
     /// Whether its figures are those of all requests, or of all pages.
     fn has_all(&self) -> bool {
         self.is_alone || matches!(self.objective.scope(), Scope::All | Scope::Pages)
     }
 
-    fn add_second(&mut self, interval: &Interval, planned: &Planned, amount: f64) -> Result<()> {
+    fn add_second(&mut self, interval: &Interval, planned: &PlannedLoad, amount: f64) -> Result<()> {
         let seen = self.scope(interval);
         let (completed, failed) = seen.as_ref().map_or((0, 0), |seen| (seen.completed, seen.failed));
         self.completed += completed;
@@ -230,7 +230,7 @@ impl Watch {
             self.best = self.best.max((completed + failed) as f64 / amount);
         }
         let times = seen.and_then(|seen| seen.times);
-        let Some(times) = times.filter(|_| interval.t_s >= planned.sure_from_s() - 0.0005) else {
+        let Some(times) = times.filter(|_| interval.t_s >= planned.counts_from_s() - 0.0005) else {
             return Ok(());
         };
         self.sum_us += times.sum_us;
@@ -247,24 +247,24 @@ impl Watch {
         Ok(())
     }
 
-    fn scope<'a>(&self, interval: &'a Interval) -> Option<Share<'a>> {
-        let requests = |times| Share { completed: interval.completed, failed: interval.failed, times };
+    fn scope<'a>(&self, interval: &'a Interval) -> Option<ScopeShare<'a>> {
+        let requests = |times| ScopeShare { completed: interval.completed, failed: interval.failed, times };
         let pages = interval.pages.as_deref();
         let all_pages = || {
             let pages = pages?;
-            Some(Share { completed: pages.completed, failed: pages.failed, times: pages.time.as_ref() })
+            Some(ScopeShare { completed: pages.completed, failed: pages.failed, times: pages.time.as_ref() })
         };
         match self.objective.scope() {
             Scope::All => Some(requests(self.all_times(interval))),
             Scope::Request(_) if self.is_alone => Some(requests(interval.response_time.as_ref())),
-            Scope::Request(name) => interval.by_name.get(name).map(|named| Share {
+            Scope::Request(name) => interval.by_name.get(name).map(|named| ScopeShare {
                 completed: named.completed,
                 failed: named.failed,
                 times: named.response_time.as_ref(),
             }),
             Scope::Pages => all_pages(),
             Scope::Page(_) if self.is_alone => all_pages(),
-            Scope::Page(name) => pages?.by_name.get(name).map(|named| Share {
+            Scope::Page(name) => pages?.by_name.get(name).map(|named| ScopeShare {
                 completed: named.completed,
                 failed: named.failed,
                 times: named.time.as_ref(),
@@ -287,7 +287,7 @@ impl Watch {
     }
 
     /// Why the objective cannot be met any more, when at most `rest` can still end.
-    fn lost(&self, rest: f64, planned: &Planned) -> Option<String> {
+    fn lost(&self, rest: f64, planned: &PlannedLoad) -> Option<String> {
         let missed = |best: f64| !self.objective.is_met_by(best);
         let figure = self.objective.figure();
         match (figure, self.objective.is_upper_bound()) {
@@ -332,7 +332,7 @@ impl Watch {
     }
 
     /// The rate that can still be reached, with whatever may yet be cut as warm-up.
-    fn lost_rate(&self, rest: f64, planned: &Planned) -> Option<String> {
+    fn lost_rate(&self, rest: f64, planned: &PlannedLoad) -> Option<String> {
         let whole_s = planned.to_s? - planned.from_s;
         let cut_max = if planned.detects { (whole_s / 2.0) as usize } else { 0 };
         let (mut good, mut seen) = (self.completed as f64, self.good.len() as f64);

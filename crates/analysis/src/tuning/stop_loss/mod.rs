@@ -51,8 +51,8 @@ pub struct StopLoss {
 
 impl StopLoss {
     /// Against the best so far.
-    pub fn against(best: &Measurement) -> Self {
-        let all = whole(&best.intervals);
+    pub fn new(best: &Measurement) -> Self {
+        let all = whole_seconds(&best.intervals);
         let measured: Vec<&Interval> =
             best.measured().filter(|interval| interval.length_us >= WHOLE_US).collect();
         let open = matches!(best.workload.as_ref().map(|load| load.arrival), Some(Arrival::Open { .. }));
@@ -71,11 +71,13 @@ impl StopLoss {
 
     /// Why a load that runs must end now, in words; `None` as long as it is not clear that it is worse.
     pub fn check(&self, intervals: &[Interval]) -> Option<String> {
-        let seconds = whole(intervals);
-        self.fails(&seconds).or_else(|| self.is_slow(&seconds)).or_else(|| self.takes_long(&seconds))
+        let seconds = whole_seconds(intervals);
+        self.fails_more(&seconds)
+            .or_else(|| self.is_rate_worse(&seconds))
+            .or_else(|| self.is_page_time_worse(&seconds))
     }
 
-    fn fails(&self, seconds: &[&Interval]) -> Option<String> {
+    fn fails_more(&self, seconds: &[&Interval]) -> Option<String> {
         let last = tail(seconds, FAILED_SECONDS)?;
         let fails = |interval: &&Interval| {
             let ended = (interval.completed + interval.failed) as f64;
@@ -95,7 +97,7 @@ impl StopLoss {
         ))
     }
 
-    fn is_slow(&self, seconds: &[&Interval]) -> Option<String> {
+    fn is_rate_worse(&self, seconds: &[&Interval]) -> Option<String> {
         let rate_min = self.rate_min?;
         let begin = seconds.len().checked_sub(SECONDS)?;
         let rates: Vec<f64> = seconds[begin..].iter().map(|interval| rate(interval)).collect();
@@ -114,7 +116,7 @@ impl StopLoss {
         ))
     }
 
-    fn takes_long(&self, seconds: &[&Interval]) -> Option<String> {
+    fn is_page_time_worse(&self, seconds: &[&Interval]) -> Option<String> {
         let most = self.time_max_us?;
         let begin = seconds.len().checked_sub(SECONDS)?;
         let times: Vec<f64> =
@@ -133,7 +135,7 @@ impl StopLoss {
     }
 }
 
-fn whole(intervals: &[Interval]) -> Vec<&Interval> {
+fn whole_seconds(intervals: &[Interval]) -> Vec<&Interval> {
     intervals.iter().filter(|interval| interval.length_us >= WHOLE_US).collect()
 }
 

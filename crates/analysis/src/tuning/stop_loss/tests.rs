@@ -40,7 +40,7 @@ fn stopped_at(stop_loss: &StopLoss, intervals: &[Interval]) -> Option<usize> {
 
 #[test]
 fn a_clear_loss_of_rate_ends_the_load() {
-    let stop_loss = StopLoss::against(&best(load(&STEADY), Arrival::Closed, 0.0));
+    let stop_loss = StopLoss::new(&best(load(&STEADY), Arrival::Closed, 0.0));
     let drop_at = |at: usize, rate: f64| {
         let rates: Vec<f64> = (0..30).map(|second| if second < at { 1000.0 } else { rate }).collect();
         stopped_at(&stop_loss, &load(&rates))
@@ -64,18 +64,18 @@ fn what_rises_has_not_arrived_yet() {
     let plateau = [1350.0; 12];
     let filling_up = load(&[&ramp[..], &plateau[..]].concat());
     let warm = best(load(&STEADY), Arrival::Closed, 0.0);
-    assert_eq!(stopped_at(&StopLoss::against(&warm), &filling_up), None);
+    assert_eq!(stopped_at(&StopLoss::new(&warm), &filling_up), None);
     // Its own load began in the same way: the same second is what counts.
     let slow_start: Vec<f64> = ramp.iter().map(|rate| rate.min(750.0)).chain(STEADY).collect();
-    let cold = StopLoss::against(&best(load(&slow_start), Arrival::Closed, 13.0));
+    let cold = StopLoss::new(&best(load(&slow_start), Arrival::Closed, 13.0));
     assert_eq!(stopped_at(&cold, &load(&slow_start)), None);
     // Answers that take five seconds: none comes before the sixth.
     let slow: Vec<f64> = [[0.0; 5], [200.0, 210.0, 190.0, 205.0, 195.0], [200.0; 5]].concat();
-    let slow_best = StopLoss::against(&best(load(&slow), Arrival::Closed, 5.0));
+    let slow_best = StopLoss::new(&best(load(&slow), Arrival::Closed, 5.0));
     assert_eq!(stopped_at(&slow_best, &load(&slow)), None);
     // It stays where it got to: that is all there is.
     let stuck: Vec<f64> = [100.0, 200.0, 400.0].into_iter().chain([500.0; 20]).collect();
-    assert_eq!(stopped_at(&StopLoss::against(&warm), &load(&stuck)), Some(8));
+    assert_eq!(stopped_at(&StopLoss::new(&warm), &load(&stuck)), Some(8));
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn failures_end_it_soon() {
     let failing = |share: u64, rate: u64| -> Vec<Interval> {
         (0..20).map(|index| second(index, rate - rate * share / 100, rate * share / 100, 20_000)).collect()
     };
-    let good = StopLoss::against(&best(failing(0, 1000), Arrival::Closed, 0.0));
-    let small = StopLoss::against(&best(failing(0, 10), Arrival::Closed, 0.0));
-    let failing_already = StopLoss::against(&best(failing(10, 1000), Arrival::Closed, 0.0));
+    let good = StopLoss::new(&best(failing(0, 1000), Arrival::Closed, 0.0));
+    let small = StopLoss::new(&best(failing(0, 10), Arrival::Closed, 0.0));
+    let failing_already = StopLoss::new(&best(failing(10, 1000), Arrival::Closed, 0.0));
     for (stop_loss, share, rate, expected) in [
         (&good, 10, 1000, Some(3)),
         (&good, 2, 1000, None),
@@ -106,7 +106,7 @@ fn at_a_given_rate_the_times_tell() {
     };
     let open = Arrival::Open { rate_per_s: 100.0, poisson: false };
     let steady = [20, 21, 19, 20, 22, 18, 20, 21, 19, 20, 20, 20];
-    let known = StopLoss::against(&best(times(&steady), open, 0.0));
+    let known = StopLoss::new(&best(times(&steady), open, 0.0));
     for (now, expected) in [
         (&[90; 12][..], Some(5)),
         (&[20, 20, 20, 20, 20, 20, 90, 90, 95, 90, 92, 90][..], Some(11)),
@@ -123,9 +123,9 @@ fn at_a_given_rate_the_times_tell() {
     // Behind too high a rate times rise for ever, before as after.
     let rising: Vec<u64> = (1..=12).map(|second| second * 400).collect();
     let longer: Vec<u64> = (1..=30).map(|second| second * 400).collect();
-    assert_eq!(stopped_at(&StopLoss::against(&best(times(&rising), open, 0.0)), &times(&longer)), None);
+    assert_eq!(stopped_at(&StopLoss::new(&best(times(&rising), open, 0.0)), &times(&longer)), None);
     // In a closed loop the rate tells it.
-    let closed = StopLoss::against(&best(times(&steady), Arrival::Closed, 0.0));
+    let closed = StopLoss::new(&best(times(&steady), Arrival::Closed, 0.0));
     assert_eq!(stopped_at(&closed, &times(&[90; 12])), None);
 }
 
@@ -134,12 +134,12 @@ fn too_little_or_too_uneven_a_best_stops_nothing() {
     let none = load(&[0.0; 20]);
     for rates in [&[][..], &[1000.0, 1000.0, 1000.0], &[100.0, 2000.0, 50.0, 1800.0, 70.0, 1900.0], &[0.0; 9]]
     {
-        assert_eq!(stopped_at(&StopLoss::against(&best(load(rates), Arrival::Closed, 0.0)), &none), None);
+        assert_eq!(stopped_at(&StopLoss::new(&best(load(rates), Arrival::Closed, 0.0)), &none), None);
     }
     // A second that was cut off is none.
     let mut torn = load(&[500.0; 5]);
     torn[4].length_us = 400_000;
-    let steady = StopLoss::against(&best(load(&STEADY), Arrival::Closed, 0.0));
+    let steady = StopLoss::new(&best(load(&STEADY), Arrival::Closed, 0.0));
     assert_eq!(stopped_at(&steady, &torn), None);
 }
 
@@ -192,7 +192,7 @@ fn stopped_of_thousand(memory: f64, deviation: f64, share: f64) -> usize {
         let mut noise = Noise::new(*seed, memory, deviation);
         let best = best(noise.load(1000.0, 10), Arrival::Closed, 0.0);
         let after = Noise::new(seed + 500_000, memory, deviation).load(1000.0 * share, 30);
-        stopped_at(&StopLoss::against(&best), &after).is_some()
+        stopped_at(&StopLoss::new(&best), &after).is_some()
     };
     (1..=1000).filter(stopped).count()
 }

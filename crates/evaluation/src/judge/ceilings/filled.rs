@@ -1,7 +1,7 @@
 //! Tables whose entries stay for minutes: no load of ours lasts long enough to show the rate that they bear for ever, but how
 //! they fill is seen. What the round before tells of entries per answer says at which rate the table is full when it was.
 
-use super::{Predicted, Seen, Told, told};
+use super::{CeilingPrediction, CeilingRound, PredictionKind, prediction};
 use webdyno_analysis::measurement::series::SeriesSet;
 
 /// `(entries, size)` of the table of tracked connections: of the service's network, and of the machine.
@@ -19,7 +19,10 @@ const FULL_FRACTION: f64 = 0.95;
 const FILLING_S_MIN: f64 = 3.0;
 
 /// From the round before: at which rate the table, empty at first, was full when it was.
-pub(super) fn when(other: &Seen, bound: &Seen) -> Option<Result<Predicted, String>> {
+pub(super) fn fill_rate(
+    other: &CeilingRound,
+    bound: &CeilingRound,
+) -> Option<Result<CeilingPrediction, String>> {
     let finding = bound.case.round.finding.as_str();
     let follows = other.case.place.number + 1 == bound.case.place.number;
     let (there, here) = (other.ceiling(finding)?, bound.ceiling(finding)?);
@@ -28,18 +31,21 @@ pub(super) fn when(other: &Seen, bound: &Seen) -> Option<Result<Predicted, Strin
     let each = there.ceiling.max? / LIVES_S / there.ceiling.binds_at_rate?;
     Some(filling(bound).map(|seen| {
         let predicted = seen.entries / seen.seconds / each;
-        Predicted { measured: seen.answers / seen.seconds, ..told(other, bound, Told::Filled, predicted) }
+        CeilingPrediction {
+            measured: seen.answers / seen.seconds,
+            ..prediction(other, bound, PredictionKind::Filled, predicted)
+        }
     }))
 }
 
 /// How a table filled.
-struct Filling {
+struct TableFilling {
     entries: f64,
     answers: f64,
     seconds: f64,
 }
 
-fn filling(seen: &Seen) -> Result<Filling, String> {
+fn filling(seen: &CeilingRound) -> Result<TableFilling, String> {
     let measurement = &seen.case.measurement;
     let series = SeriesSet::of(measurement);
     let table = TABLES.iter().find_map(|[entries, max]| {
@@ -63,5 +69,5 @@ fn filling(seen: &Seen) -> Result<Filling, String> {
         let within_s = (interval.t_s + length_s).min(*to_s) - interval.t_s.max(*from_s);
         interval.completed as f64 * (within_s / length_s).max(0.0)
     });
-    Ok(Filling { entries: to - from, answers: answers.sum(), seconds: to_s - from_s })
+    Ok(TableFilling { entries: to - from, answers: answers.sum(), seconds: to_s - from_s })
 }

@@ -1,7 +1,7 @@
 //! Whether what one round says of a limit can be held against another round: only if the same is asked of it there. Told by
 //! what was measured in both.
 
-use super::Seen;
+use super::CeilingRound;
 use webdyno_analysis::facts::FactId;
 use webdyno_analysis::limits::ceiling::ResourceCeiling;
 
@@ -9,9 +9,9 @@ use webdyno_analysis::limits::ceiling::ResourceCeiling;
 const OTHER_FRACTION: f64 = 0.15;
 
 /// Why the two cannot be compared; `None` where they can.
-pub(super) fn why_not(
-    other: &Seen,
-    bound: &Seen,
+pub(super) fn incomparable_reason(
+    other: &CeilingRound,
+    bound: &CeilingRound,
     ceilings: Option<(&ResourceCeiling, &ResourceCeiling)>,
 ) -> Option<String> {
     let names = ceilings.map(|(there, here)| (&there.ceiling.limit, &here.ceiling.limit));
@@ -30,10 +30,10 @@ const FAILED_FRACTION_MAX: f64 = 0.02;
 const ROWS_MIN: f64 = 1000.0;
 
 /// The bytes of an answer.
-fn bytes(other: &Seen, bound: &Seen) -> Option<String> {
-    let of = |seen: &Seen| {
+fn bytes(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
+    let of = |seen: &CeilingRound| {
         let bytes = seen.facts.value(FactId::received_bytes_per_request);
-        bytes.filter(|bytes| are_good(seen) && *bytes > 0.0)
+        bytes.filter(|bytes| are_responses_good(seen) && *bytes > 0.0)
     };
     let (there, here) = of(other).zip(of(bound))?;
     let differ = (there / here - 1.0).abs() > OTHER_FRACTION;
@@ -41,8 +41,8 @@ fn bytes(other: &Seen, bound: &Seen) -> Option<String> {
 }
 
 /// The share of connections that resume a session of TLS: the others cost a signature.
-fn handshakes(other: &Seen, bound: &Seen) -> Option<String> {
-    let of = |seen: &Seen| seen.facts.value(FactId::resumed_fraction);
+fn handshakes(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
+    let of = |seen: &CeilingRound| seen.facts.value(FactId::resumed_fraction);
     let (there, here) = of(other).zip(of(bound))?;
     let percent = |share: f64| share * 100.0;
     let differ = (there - here).abs() > OTHER_FRACTION;
@@ -52,10 +52,10 @@ fn handshakes(other: &Seen, bound: &Seen) -> Option<String> {
 }
 
 /// The rows that the database reads in scans for an answer: with an index it is another query.
-fn rows(other: &Seen, bound: &Seen) -> Option<String> {
-    let of = |seen: &Seen| {
+fn rows(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
+    let of = |seen: &CeilingRound| {
         let rows = seen.facts.value(FactId::ahead_database_scanned_rows_per_s)? / seen.rate;
-        Some(rows).filter(|_| are_good(seen))
+        Some(rows).filter(|_| are_responses_good(seen))
     };
     let (there, here) = of(other).zip(of(bound))?;
     let (least, most) = (there.min(here), there.max(here));
@@ -64,6 +64,6 @@ fn rows(other: &Seen, bound: &Seen) -> Option<String> {
 }
 
 /// Whether an answer is a good one, so that a mean is theirs.
-fn are_good(seen: &Seen) -> bool {
+fn are_responses_good(seen: &CeilingRound) -> bool {
     seen.facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX)
 }

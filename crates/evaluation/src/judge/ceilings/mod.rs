@@ -1,7 +1,7 @@
 //! Predicted ceilings against measured ones: what a round in which a limit does not bind says of it, against the rate of a
 //! round of the same load in which it does. Pure.
 
-use super::Case;
+use super::JudgedRound;
 use std::fmt::Write as _;
 use webdyno_analysis::diagnosis::next_limit::{after, remaining_limit};
 use webdyno_analysis::facts::{Facts, facts};
@@ -21,7 +21,7 @@ pub const NEAR_FRACTION: f64 = 0.15;
 
 /// What is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum PredictionKind {
     /// The limit's rate, scaled to its size in the round in which it binds.
     Ceiling,
     /// What the round before tells as its next limit, whatever its size is there.
@@ -30,7 +30,7 @@ pub enum Told {
     Filled,
 }
 
-impl Told {
+impl PredictionKind {
     /// As it is shown.
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Told {
 
 /// Two rounds of a scenario: one that predicts, and one in which the limit binds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pair {
+pub struct RoundPair {
     /// The scenario.
     pub scenario: String,
     /// What binds.
@@ -56,18 +56,18 @@ pub struct Pair {
 
 /// A prediction, and what was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Predicted {
+pub struct CeilingPrediction {
     /// Of which rounds.
-    pub pair: Pair,
+    pub pair: RoundPair,
     /// What was predicted.
-    pub told: Told,
+    pub told: PredictionKind,
     /// Good answers per second.
     pub predicted: f64,
     /// Good answers per second.
     pub measured: f64,
 }
 
-impl Predicted {
+impl CeilingPrediction {
     /// By how much it is off: 0.15 is 15% too high.
     pub fn error(&self) -> f64 {
         self.predicted / self.measured - 1.0
@@ -81,22 +81,22 @@ impl Predicted {
 
 /// Predictions, and what cannot be compared.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Compared {
+pub struct CeilingComparison {
     /// What can.
-    pub predicted: Vec<Predicted>,
+    pub predicted: Vec<CeilingPrediction>,
     /// What cannot, and why.
-    pub left_out: Vec<(Pair, String)>,
+    pub left_out: Vec<(RoundPair, String)>,
 }
 
 /// A round as the table of limits has it.
-struct Seen<'a> {
-    case: &'a Case,
+struct CeilingRound<'a> {
+    case: &'a JudgedRound,
     facts: Facts,
     ceilings: Vec<ResourceCeiling>,
     rate: f64,
 }
 
-impl Seen<'_> {
+impl CeilingRound<'_> {
     fn ceiling(&self, finding: &str) -> Option<&ResourceCeiling> {
         self.ceilings.iter().find(|one| one.finding.is_some_and(|id| id.as_str() == finding))
     }
@@ -108,20 +108,20 @@ impl Seen<'_> {
 }
 
 /// Every prediction that the recordings of these cases allow.
-pub fn predictions(cases: &[Case]) -> Result<Compared> {
+pub fn predictions(cases: &[JudgedRound]) -> Result<CeilingComparison> {
     let mut seen = vec![];
     for case in cases.iter().filter(|case| case.measurement.workload.is_some()) {
         let run = run_report(&case.measurement)?;
         let facts: Facts = facts(&case.measurement, Some(&run))?;
         if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && facts.brake.is_none()) {
-            seen.push(Seen { case, ceilings: resource_ceilings(&facts), facts, rate });
+            seen.push(CeilingRound { case, ceilings: resource_ceilings(&facts), facts, rate });
         }
     }
-    let mut compared = Compared::default();
+    let mut compared = CeilingComparison::default();
     for bound in &seen {
         let others = seen.iter().filter(|other| is_same_load(other.case, bound.case));
         for other in others {
-            let found = [scaled(other, bound), filled::when(other, bound), next(other, bound)];
+            let found = [scaled(other, bound), filled::fill_rate(other, bound), next(other, bound)];
             for one in found.into_iter().flatten() {
                 match one {
                     Ok(predicted) => compared.predicted.push(predicted),
@@ -134,8 +134,8 @@ pub fn predictions(cases: &[Case]) -> Result<Compared> {
 }
 
 /// Whether two rounds of a scenario ask for the same in the same way.
-pub(super) fn is_same_load(one: &Case, other: &Case) -> bool {
-    let asks = |case: &Case| {
+pub(super) fn is_same_load(one: &JudgedRound, other: &JudgedRound) -> bool {
+    let asks = |case: &JudgedRound| {
         let of = |workload: &Workload| (workload.requests.clone(), workload.keepalive, workload.list.clone());
         case.measurement.workload.as_ref().map(of)
     };
@@ -149,20 +149,26 @@ const NO_RATE: LimitId = LimitId::MemoryExhausted;
 
 /// What another round, in which something else binds, says of the limit that binds here; an error says why that cannot be
 /// compared.
-fn scaled(other: &Seen, bound: &Seen) -> Option<std::result::Result<Predicted, String>> {
+fn scaled(
+    other: &CeilingRound,
+    bound: &CeilingRound,
+) -> Option<std::result::Result<CeilingPrediction, String>> {
     let finding = bound.case.round.finding.as_str();
     let (here, there) = (bound.ceiling(finding)?, other.ceiling(finding)?);
     let is_rate = here.fills.is_none() && finding != NO_RATE.as_str();
     (is_rate && bound.is_valid() && other.is_valid()).then_some(())?;
     // What binds there may change what a request costs: then it says nothing of this limit.
     (remaining_limit(there, &other.case.round.finding).map(LimitId::as_str) == Some(finding)).then_some(())?;
-    let rate = there.binds_at_size(here.ceiling.max?)?;
-    let why_not = legitimate::why_not(other, bound, Some((there, here)));
-    Some(why_not.map_or_else(|| Ok(told(other, bound, Told::Ceiling, rate)), Err))
+    let rate = there.rate_at_size(here.ceiling.max?)?;
+    let why_not = legitimate::incomparable_reason(other, bound, Some((there, here)));
+    Some(why_not.map_or_else(|| Ok(prediction(other, bound, PredictionKind::Ceiling, rate)), Err))
 }
 
 /// What the round before calls the next limit, if it is the one that binds here.
-fn next(other: &Seen, bound: &Seen) -> Option<std::result::Result<Predicted, String>> {
+fn next(
+    other: &CeilingRound,
+    bound: &CeilingRound,
+) -> Option<std::result::Result<CeilingPrediction, String>> {
     let finding = bound.case.round.finding.as_str();
     let follows = other.case.place.number + 1 == bound.case.place.number;
     let expected = other.case.round.next_limit.as_deref() == Some(finding);
@@ -170,12 +176,12 @@ fn next(other: &Seen, bound: &Seen) -> Option<std::result::Result<Predicted, Str
     (follows && expected && is_rate).then_some(())?;
     let next = after(&other.facts, &other.case.round.finding).filter(|next| next.id == finding)?;
     let rate = next.rate?;
-    let why_not = legitimate::why_not(other, bound, None);
-    Some(why_not.map_or_else(|| Ok(told(other, bound, Told::NextLimit, rate)), Err))
+    let why_not = legitimate::incomparable_reason(other, bound, None);
+    Some(why_not.map_or_else(|| Ok(prediction(other, bound, PredictionKind::NextLimit, rate)), Err))
 }
 
-fn pair(other: &Seen, bound: &Seen) -> Pair {
-    Pair {
+fn pair(other: &CeilingRound, bound: &CeilingRound) -> RoundPair {
+    RoundPair {
         scenario: bound.case.place.scenario.clone(),
         finding: bound.case.round.finding.clone(),
         from: other.case.place.number,
@@ -183,13 +189,18 @@ fn pair(other: &Seen, bound: &Seen) -> Pair {
     }
 }
 
-fn told(other: &Seen, bound: &Seen, told: Told, predicted: f64) -> Predicted {
-    Predicted { pair: pair(other, bound), told, predicted, measured: bound.rate }
+fn prediction(
+    other: &CeilingRound,
+    bound: &CeilingRound,
+    told: PredictionKind,
+    predicted: f64,
+) -> CeilingPrediction {
+    CeilingPrediction { pair: pair(other, bound), told, predicted, measured: bound.rate }
 }
 
 /// A round whose scenario says what comes next, and what is told.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Next {
+pub struct NextLimitCase {
     /// The scenario.
     pub scenario: String,
     /// The number of the round, from 1.
@@ -200,7 +211,7 @@ pub struct Next {
     pub found: Option<NextLimit>,
 }
 
-impl Next {
+impl NextLimitCase {
     /// Whether it is the one that the scenario says.
     pub fn is_right(&self) -> bool {
         self.found.as_ref().is_some_and(|next| next.id == self.expected)
@@ -208,20 +219,20 @@ impl Next {
 }
 
 /// What is told as the next limit of each round whose scenario says which one it is.
-pub fn next_limits(cases: &[Case]) -> Result<Vec<Next>> {
+pub fn next_limits(cases: &[JudgedRound]) -> Result<Vec<NextLimitCase>> {
     let mut told = vec![];
     for case in cases {
         let Some(expected) = &case.round.next_limit else { continue };
         let run = run_report(&case.measurement)?;
         let found = after(&facts(&case.measurement, Some(&run))?, &case.round.finding);
         let (scenario, number) = (case.place.scenario.clone(), case.place.number);
-        told.push(Next { scenario, number, expected: expected.clone(), found });
+        told.push(NextLimitCase { scenario, number, expected: expected.clone(), found });
     }
     Ok(told)
 }
 
 /// A line for each, and how many are near.
-pub fn text(compared: &Compared, next_limits: &[Next]) -> String {
+pub fn text(compared: &CeilingComparison, next_limits: &[NextLimitCase]) -> String {
     let mut text = String::new();
     for one in next_limits {
         let found = one.found.as_ref().map_or("none", |next| next.id.as_str());
@@ -232,7 +243,7 @@ pub fn text(compared: &Compared, next_limits: &[Next]) -> String {
         let _ = writeln!(text, "{state}  {name} {number}: after it {expected}: {found}{rate}");
     }
     for one in &compared.predicted {
-        let Pair { scenario, finding, from, of } = &one.pair;
+        let RoundPair { scenario, finding, from, of } = &one.pair;
         let (error, how) = (one.error() * 100.0, one.told.name());
         let _ = writeln!(
             text,
@@ -240,7 +251,7 @@ pub fn text(compared: &Compared, next_limits: &[Next]) -> String {
             one.predicted, one.measured
         );
     }
-    for (Pair { scenario, finding, from, of }, why) in &compared.left_out {
+    for (RoundPair { scenario, finding, from, of }, why) in &compared.left_out {
         let _ = writeln!(text, "left out  {scenario} {from} -> {of}  {finding}: {why}");
     }
     let near = compared.predicted.iter().filter(|one| one.is_near()).count();
@@ -254,12 +265,13 @@ mod tests {
 
     #[test]
     fn errors_are_shares_of_what_was_measured() {
-        let pair = || Pair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
-        let one = |predicted, told| Predicted { pair: pair(), told, predicted, measured: 100.0 };
+        let pair = || RoundPair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
+        let one = |predicted, told| CeilingPrediction { pair: pair(), told, predicted, measured: 100.0 };
         let found = Some(NextLimit { id: "conntrack-full".into(), rate: Some(7.0) });
-        let next = Next { scenario: "x".into(), number: 1, expected: "network-saturated".into(), found };
-        let compared = Compared {
-            predicted: vec![one(90.0, Told::Ceiling), one(116.0, Told::NextLimit)],
+        let next =
+            NextLimitCase { scenario: "x".into(), number: 1, expected: "network-saturated".into(), found };
+        let compared = CeilingComparison {
+            predicted: vec![one(90.0, PredictionKind::Ceiling), one(116.0, PredictionKind::NextLimit)],
             left_out: vec![(pair(), "an answer is another".into())],
         };
         let text = text(&compared, &[next]);

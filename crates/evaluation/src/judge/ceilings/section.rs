@@ -1,6 +1,6 @@
 //! The section of docs/diagnosis.md on ceilings: what was predicted, and what was measured.
 
-use super::{Compared, NEAR_FRACTION, Next, Pair, Predicted};
+use super::{CeilingComparison, CeilingPrediction, NEAR_FRACTION, NextLimitCase, RoundPair};
 use std::fmt::Write as _;
 
 /// What stands above the tables.
@@ -15,7 +15,7 @@ long as it took. What memory holds is a number of workers and no rate: a machine
 ";
 
 /// The section.
-pub fn section(compared: &Compared, next_limits: &[Next]) -> String {
+pub fn section(compared: &CeilingComparison, next_limits: &[NextLimitCase]) -> String {
     let mut text = HEAD.to_owned();
     let near = compared.predicted.iter().filter(|one| one.is_near()).count();
     let (all, percent) = (compared.predicted.len(), NEAR_FRACTION * 100.0);
@@ -24,13 +24,13 @@ pub fn section(compared: &Compared, next_limits: &[Next]) -> String {
     text.push_str("|---|---|---|---|---|---|---|\n");
     compared.predicted.iter().for_each(|one| row(&mut text, one));
     text.push('\n');
-    left_out(&mut text, &compared.left_out);
-    next(&mut text, next_limits);
+    write_left_out(&mut text, &compared.left_out);
+    write_next_limits(&mut text, next_limits);
     text
 }
 
-fn row(text: &mut String, one: &Predicted) {
-    let Pair { scenario, finding, from, of } = &one.pair;
+fn row(text: &mut String, one: &CeilingPrediction) {
+    let RoundPair { scenario, finding, from, of } = &one.pair;
     let off = format!("{:+.0}%", one.error() * 100.0);
     let off = if one.is_near() { off } else { format!("**{off}**") };
     let _ = writeln!(
@@ -42,20 +42,20 @@ fn row(text: &mut String, one: &Predicted) {
     );
 }
 
-fn left_out(text: &mut String, left_out: &[(Pair, String)]) {
+fn write_left_out(text: &mut String, left_out: &[(RoundPair, String)]) {
     if left_out.is_empty() {
         return;
     }
     text.push_str(
         "Left out, as what was asked of the limit is not the same in both rounds, or was not seen:\n\n",
     );
-    for (Pair { scenario, finding, from, of }, why) in left_out {
+    for (RoundPair { scenario, finding, from, of }, why) in left_out {
         let _ = writeln!(text, "- {scenario}, {from} for {of}, `{finding}`: {why}.");
     }
     text.push('\n');
 }
 
-fn next(text: &mut String, next_limits: &[Next]) {
+fn write_next_limits(text: &mut String, next_limits: &[NextLimitCase]) {
     if next_limits.is_empty() {
         return;
     }
@@ -79,20 +79,26 @@ fn next(text: &mut String, next_limits: &[Next]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Told;
+    use super::super::PredictionKind;
     use super::*;
     use webdyno_model::diagnosis::NextLimit;
 
     #[test]
     fn what_is_off_stands_out_and_what_is_left_out_has_a_reason() {
-        let pair = || Pair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
-        let one = |predicted| Predicted { pair: pair(), told: Told::Ceiling, predicted, measured: 100.0 };
-        let compared = Compared {
+        let pair = || RoundPair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
+        let one = |predicted| CeilingPrediction {
+            pair: pair(),
+            told: PredictionKind::Ceiling,
+            predicted,
+            measured: 100.0,
+        };
+        let compared = CeilingComparison {
             predicted: vec![one(90.0), one(116.0)],
             left_out: vec![(pair(), "an answer has 5 bytes, then 40".into())],
         };
         let found = Some(NextLimit { id: "conntrack-full".into(), rate: Some(7.5) });
-        let next = [Next { scenario: "x".into(), number: 1, expected: "network-saturated".into(), found }];
+        let next =
+            [NextLimitCase { scenario: "x".into(), number: 1, expected: "network-saturated".into(), found }];
         let text = section(&compared, &next);
         for part in [
             "1 of 2 predictions are within 15%.",

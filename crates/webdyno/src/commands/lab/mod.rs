@@ -18,9 +18,7 @@ use webdyno_lab::build::BuildOptions;
 use webdyno_lab::hosts::host_init;
 use webdyno_lab::preconditions::check_root;
 use webdyno_lab::scenario::{Catalogue, ScenarioFolder, did_you_mean};
-use webdyno_lab::«¦up::Options;
-use webdyno_lab::¦up::{self, Options};
-use webdyno_lab::»{Lab, SERVER, build, page«, remove¦, up¦»};
+use webdyno_lab::{Lab, SERVER, build, page, remove};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -34,7 +32,7 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
         LabCommand::List => list(&catalogue),
         LabCommand::Up(arguments) => build(&catalogue, arguments),
         LabCommand::Run(arguments) => run::run(&catalogue, arguments),
-        LabCommand::Show(arguments) => show(&catalogue, arguments),
+        LabCommand::Show(arguments) => print_page(&catalogue, arguments),
         LabCommand::Exec(arguments) => exec(&catalogue, arguments),
         LabCommand::Down(arguments) => remove(&catalogue, arguments),
         LabCommand::Host(HostArgs { process, sees_processes }) if process == "first" => {
@@ -73,13 +71,13 @@ fn list(catalogue: &Catalogue) -> Result<u8> {
         terminal::print(&format!("{name:width$}  {state}  (from another folder)\n"))?;
     }
     if !is_root {
-        terminal::tell("webdyno: only root is told what is up: sudo webdyno lab list");
+        terminal::print_status("webdyno: only root is told what is up: sudo webdyno lab list");
     }
     Ok(0)
 }
 
 /// Prints the page of a scenario.
-fn show(catalogue: &Catalogue, arguments: &LabShowArgs) -> Result<u8> {
+fn print_page(catalogue: &Catalogue, arguments: &LabShowArgs) -> Result<u8> {
     terminal::print(&page::page(&catalogue.open(&arguments.name)?)?)?;
     Ok(0)
 }
@@ -189,14 +187,14 @@ fn remove(catalogue: &Catalogue, arguments: &DownArgs) -> Result<u8> {
         };
         match remove::down(&state, name).and_then(is_meant) {
             Ok(removed) => {
-                removed.notes.iter().for_each(|note| terminal::tell(&format!("webdyno: {note}")));
+                removed.notes.iter().for_each(|note| terminal::print_status(&format!("webdyno: {note}")));
                 let what = if removed.was_there { "is removed" } else { "is not up: nothing to do" };
                 terminal::print(&format!("{name} {what}\n"))?;
             }
             // The last one is told by whoever called.
             Err(error) => {
                 if let Err(earlier) = std::mem::replace(&mut failed, Err(error)) {
-                    terminal::tell_error(&earlier);
+                    terminal::print_error(&earlier);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::cli::lab_run::LabRunArgs;
 use crate::process::{interrupt_flag, own_executable};
-use crate::{place, terminal};
+use crate::{run_directory, terminal};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::seams::state_dir::StateDir;
@@ -20,7 +20,7 @@ const ALL: &str = "all";
 
 /// What came of one scenario, run once or several times.
 #[derive(Default)]
-struct Tally {
+struct ScenarioTally {
     made: u32,
     proved: u32,
     failed: u32,
@@ -30,12 +30,12 @@ struct Tally {
 pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
     let folders = folders(catalogue, &arguments.names)?;
     check_root("run", &arguments.names.join(" "))?;
-    let mut json = Json::open(arguments.json.as_deref())?;
+    let mut json = JsonOutput::open(arguments.json.as_deref())?;
     let interrupted = interrupt_flag()?;
     let single = folders.len() == 1 && arguments.repeat == 1;
     let mut tallies = vec![];
     for folder in &folders {
-        let mut tally = Tally::default();
+        let mut tally = ScenarioTally::default();
         for number in 1..=arguments.repeat {
             let options = RunOptions {
                 directory: directory(arguments, folder, number, folders.len())?,
@@ -49,7 +49,7 @@ pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
                 Ok(proved) => (tally.made, tally.proved) = (tally.made + 1, tally.proved + u32::from(proved)),
                 Err(error) if single || error.kind == ErrorKind::Interrupted => return Err(error),
                 Err(error) => {
-                    terminal::tell_error(&UserError {
+                    terminal::print_error(&UserError {
                         message: format!("{}: {}", folder.name, error.message),
                         ..error
                     });
@@ -77,11 +77,11 @@ fn one(
     folder: &ScenarioFolder,
     options: &RunOptions,
     arguments: &LabRunArgs,
-    json: &mut Json,
+    json: &mut JsonOutput,
 ) -> Result<bool> {
     let mut tell = |line: &str| {
         if !arguments.quiet {
-            terminal::tell(line);
+            terminal::print_status(line);
         }
     };
     let up = build::BuildOptions {
@@ -123,7 +123,7 @@ fn directory(
 ) -> Result<PathBuf> {
     let mut directory = match &arguments.out {
         Some(directory) => directory.clone(),
-        None => place::fresh_directory(&format!("lab-{}", folder.name)),
+        None => run_directory::new_run_directory(&format!("lab-{}", folder.name)),
     };
     if arguments.out.is_some() && scenarios > 1 {
         directory.push(&folder.name);
@@ -136,7 +136,7 @@ fn directory(
 }
 
 /// `workers-exhausted-prefork: proved in 10 of 10`.
-fn summary(tallies: &[(&String, Tally)]) -> String {
+fn summary(tallies: &[(&String, ScenarioTally)]) -> String {
     let mut text = String::new();
     for (name, tally) in tallies {
         let failed =
@@ -147,12 +147,12 @@ fn summary(tallies: &[(&String, Tally)]) -> String {
 }
 
 /// Where the JSON goes.
-struct Json {
+struct JsonOutput {
     file: Option<(PathBuf, std::fs::File)>,
     stdout: bool,
 }
 
-impl Json {
+impl JsonOutput {
     fn open(path: Option<&Path>) -> Result<Self> {
         let stdout = path.is_some_and(|path| path == Path::new("-"));
         let create = |path: &Path| {

@@ -4,8 +4,8 @@
 //! FollowSymLinks; one that leads nowhere, or back to where it stands, is left out and told. So is what is hidden, unless it
 //! is wanted.
 
-use super::make_tree::{counted, line};
-use super::written::{beside, new_file, quoted};
+use super::make_tree::{count_with_noun, line};
+use super::workload_file::{new_file, relative_path, toml_string};
 use crate::cli::tree::FromTreeArgs;
 use crate::process::interrupt_flag;
 use crate::terminal;
@@ -24,7 +24,7 @@ const SHARES: [f64; 3] = [0.8, 0.95, 0.99];
 
 /// The files of a tree, in the order of their paths.
 #[derive(Debug, Default)]
-struct Files {
+struct TreeFiles {
     /// Percent-encoded, below the tree.
     paths: Vec<String>,
     sizes: Vec<u64>,
@@ -59,16 +59,17 @@ pub fn from_tree(arguments: &FromTreeArgs) -> Result<u8> {
             format!("drawn by Zipf's law with exponent {exponent}, seed {}", arguments.seed)
         }
     };
-    let about = format!("{} of {directory}, {law}", counted(files.paths.len() as u64, "file", "files"));
+    let about =
+        format!("{} of {directory}, {law}", count_with_noun(files.paths.len() as u64, "file", "files"));
     write_list(&list, &base, &files, &weights, arguments.popularity)?;
     let workload = new_file(output, |to| {
         writeln!(to, "# {}, by webdyno workload from-tree.", about.replace(char::is_control, " "))?;
-        writeln!(to, "[urls]\nfile = {}", quoted(&beside(output, &list).to_string_lossy()))
+        writeln!(to, "[urls]\nfile = {}", toml_string(&relative_path(output, &list).to_string_lossy()))
     });
     // The list alone is of no use.
     workload.inspect_err(|_| drop(std::fs::remove_file(&list)))?;
     let mut text = format!("{}: {about}\n", output.display());
-    files.tell_left_out(&mut text);
+    files.write_left_out(&mut text);
     if arguments.size_distribution {
         distribution(&files.sizes, &weights, &mut text);
     }
@@ -91,14 +92,14 @@ fn base(text: &str) -> Result<String> {
     Ok(Url::as_str(&url).trim_end_matches('/').replace('$', "%24"))
 }
 
-fn walk(root: &Path, hidden: bool, interrupted: &AtomicBool) -> Result<Files> {
+fn walk(root: &Path, hidden: bool, interrupted: &AtomicBool) -> Result<TreeFiles> {
     let cannot = |error: &std::io::Error| {
         let told = io_error("look into", root.display(), error);
         let hint = told.hint.clone().unwrap_or_else(|| "give the directory that the server serves".into());
         UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
     };
     std::fs::read_dir(root).map_err(|error| cannot(&error))?;
-    let mut files = Files::default();
+    let mut files = TreeFiles::default();
     let is_hidden = |entry: &DirEntry| entry.depth() > 0 && entry.file_name().as_bytes().starts_with(b".");
     let mut entries = WalkDir::new(root).follow_links(true).sort_by_file_name().into_iter();
     while let Some(entry) = entries.next() {
@@ -108,7 +109,7 @@ fn walk(root: &Path, hidden: bool, interrupted: &AtomicBool) -> Result<Files> {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                files.leave_out(error.path().unwrap_or(root));
+                files.record_left_out(error.path().unwrap_or(root));
                 continue;
             }
         };
@@ -127,7 +128,7 @@ fn walk(root: &Path, hidden: bool, interrupted: &AtomicBool) -> Result<Files> {
                 files.paths.push(encoded(path));
                 files.sizes.push(metadata.len());
             }
-            _ => files.leave_out(entry.path()),
+            _ => files.record_left_out(entry.path()),
         }
     }
     Ok(files)
@@ -148,7 +149,13 @@ fn encoded(path: &Path) -> String {
     text
 }
 
-fn write_list(path: &Path, base: &str, files: &Files, weights: &[f64], popularity: Popularity) -> Result<()> {
+fn write_list(
+    path: &Path,
+    base: &str,
+    files: &TreeFiles,
+    weights: &[f64],
+    popularity: Popularity,
+) -> Result<()> {
     new_file(path, |to| {
         for (path, weight) in files.paths.iter().zip(weights) {
             match popularity {
@@ -179,13 +186,13 @@ fn distribution(sizes: &[u64], weights: &[f64], text: &mut String) {
     }
 }
 
-impl Files {
-    fn leave_out(&mut self, path: &Path) {
+impl TreeFiles {
+    fn record_left_out(&mut self, path: &Path) {
         self.left_out += 1;
         self.first_left_out.get_or_insert_with(|| path.display().to_string());
     }
 
-    fn tell_left_out(&self, text: &mut String) {
+    fn write_left_out(&self, text: &mut String) {
         if self.hidden > 0 {
             text.push_str(&format!(
                 "{} hidden files or directories are left out (--hidden takes them in)\n",

@@ -1,6 +1,6 @@
 //! `webdyno workload from-urls`: a workload file of a list of URLs.
 
-use super::written::{beside, new_file, quoted};
+use super::workload_file::{new_file, relative_path, toml_string};
 use crate::cli::tree::FromUrlsArgs;
 use crate::terminal;
 use webdyno_load::workload::urls;
@@ -21,7 +21,7 @@ pub fn from_urls(arguments: &FromUrlsArgs) -> Result<u8> {
     }
     new_file(output, |to| {
         writeln!(to, "# {count} requests of a list, by webdyno workload from-urls.")?;
-        writeln!(to, "[urls]\nfile = {}", quoted(&beside(output, file).to_string_lossy()))?;
+        writeln!(to, "[urls]\nfile = {}", toml_string(&relative_path(output, file).to_string_lossy()))?;
         if arguments.random { writeln!(to, "order = \"random\"") } else { Ok(()) }
     })?;
     terminal::print(&format!(

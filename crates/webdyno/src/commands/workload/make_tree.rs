@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 const ENTRY_BYTES: u64 = 64;
 
 /// The files that are to be written.
-struct Tree<'a> {
+struct PlannedTree<'a> {
     root: &'a Path,
     sizes: Vec<u64>,
     per_directory: u64,
@@ -31,7 +31,7 @@ struct Tree<'a> {
 /// Makes the tree. Gives the exit code.
 pub fn make_tree(arguments: &MakeTreeArgs) -> Result<u8> {
     let sizes = sizes(arguments.sizes()?, arguments.total, arguments.mean_size, arguments.seed)?;
-    let tree = Tree {
+    let tree = PlannedTree {
         root: &arguments.directory,
         sizes,
         per_directory: arguments.files_per_directory,
@@ -40,7 +40,7 @@ pub fn make_tree(arguments: &MakeTreeArgs) -> Result<u8> {
     };
     check_empty(tree.root)?;
     let interrupted = interrupt_flag()?;
-    check_room(&tree, room(existing(tree.root))?)?;
+    check_disk_space(&tree, disk_space(nearest_existing(tree.root))?)?;
     std::fs::create_dir_all(tree.root).map_err(|error| io_error("create", tree.root.display(), &error))?;
     let begun = Instant::now();
     tree.write(&interrupted)?;
@@ -64,23 +64,23 @@ fn check_empty(root: &Path) -> Result<()> {
 }
 
 /// The nearest directory that is there.
-fn existing(root: &Path) -> &Path {
+fn nearest_existing(root: &Path) -> &Path {
     let there = root.ancestors().find(|folder| folder.is_dir());
     there.unwrap_or(Path::new("."))
 }
 
 /// What a file system has room for.
-struct Room {
+struct DiskSpace {
     free_bytes: u64,
     block_bytes: u64,
     /// `None` where files take no place of their own.
     free_files: Option<u64>,
 }
 
-fn room(folder: &Path) -> Result<Room> {
+fn disk_space(folder: &Path) -> Result<DiskSpace> {
     let state = rustix::fs::statvfs(folder)
         .map_err(|errno| io_error("look at the file system of", folder.display(), &errno.into()))?;
-    Ok(Room {
+    Ok(DiskSpace {
         free_bytes: state.f_bavail.saturating_mul(state.f_frsize),
         block_bytes: state.f_frsize.max(1),
         free_files: (state.f_files > 0).then_some(state.f_favail),
@@ -88,8 +88,8 @@ fn room(folder: &Path) -> Result<Room> {
 }
 
 /// Refuses what the disk cannot hold.
-fn check_room(tree: &Tree<'_>, room: Room) -> Result<()> {
-    let folder = existing(tree.root).display();
+fn check_disk_space(tree: &PlannedTree<'_>, room: DiskSpace) -> Result<()> {
+    let folder = nearest_existing(tree.root).display();
     let directories = tree.directories();
     let count = tree.sizes.len() as u64;
     let of_files: u64 = tree.sizes.iter().map(|size| size.next_multiple_of(room.block_bytes)).sum();
@@ -114,7 +114,7 @@ fn check_room(tree: &Tree<'_>, room: Room) -> Result<()> {
         .hint("make a smaller tree, or make it elsewhere: df -h shows the room, df -i that for files"))
 }
 
-impl Tree<'_> {
+impl PlannedTree<'_> {
     fn directories(&self) -> u64 {
         (self.sizes.len() as u64).div_ceil(self.per_directory)
     }
@@ -200,8 +200,8 @@ impl Tree<'_> {
         let mut text = format!(
             "{}: {} in {}, {} bytes ({}), in {elapsed_s:.1} s\n",
             self.root.display(),
-            counted(count as u64, "file", "files"),
-            counted(self.directories(), "directory", "directories"),
+            count_with_noun(count as u64, "file", "files"),
+            count_with_noun(self.directories(), "directory", "directories"),
             total,
             format_binary_bytes(total as f64),
         );
@@ -213,7 +213,7 @@ impl Tree<'_> {
 }
 
 /// So many of them: `1 file`, `2 files`.
-pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+pub(super) fn count_with_noun(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
@@ -234,16 +234,18 @@ mod tests {
     #[test]
     fn one_file_is_none_of_several() {
         for (count, told) in [(0, "0 files"), (1, "1 file"), (2, "2 files")] {
-            assert_eq!(counted(count, "file", "files"), told);
+            assert_eq!(count_with_noun(count, "file", "files"), told);
         }
     }
 
     #[test]
     fn room_is_counted_in_blocks_and_files() {
         let root = Path::new("/");
-        let tree = Tree { root, sizes: vec![1; 1000], per_directory: 100, content: Content::Random, seed: 1 };
-        let check =
-            |free_bytes, free_files| check_room(&tree, Room { free_bytes, block_bytes: 4096, free_files });
+        let tree =
+            PlannedTree { root, sizes: vec![1; 1000], per_directory: 100, content: Content::Random, seed: 1 };
+        let check = |free_bytes, free_files| {
+            check_disk_space(&tree, DiskSpace { free_bytes, block_bytes: 4096, free_files })
+        };
         assert!(check(5 << 20, None).is_ok() && check(5 << 20, Some(1010)).is_ok());
         let told = check(1 << 20, None).unwrap_err();
         assert_eq!(told.message, "1000 files take 4.0 MiB, and / has room for 1.0 MiB");

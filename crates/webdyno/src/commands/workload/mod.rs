@@ -4,7 +4,7 @@ mod check;
 mod from_tree;
 mod from_urls;
 mod make_tree;
-mod written;
+mod workload_file;
 
 use crate::cli::workload::{WorkloadArgs, WorkloadCommand};
 use webdyno_model::Result;

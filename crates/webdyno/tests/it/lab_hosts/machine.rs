@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Everything that a scenario could leave behind, where nobody else is: each thing with what is to be the same again.
-pub type Look = BTreeMap<String, String>;
+pub type MachineState = BTreeMap<String, String>;
 
 /// Settings that move by themselves, and those of the machine that every network shows and that others may set.
 const MOVING: &[&str] = &[
@@ -27,8 +27,8 @@ const MOVING: &[&str] = &[
 
 /// Looks at namespaces, processes, mounts, interfaces, settings, swap, loop devices, groups and files. `state` is the
 /// state directory, `names` are those of the scenarios.
-pub fn look(state: &Path, names: &[&str]) -> Look {
-    let mut look = Look::new();
+pub fn observe(state: &Path, names: &[&str]) -> MachineState {
+    let mut look = MachineState::new();
     // The kernel tells paths without links.
     let state = &state.canonicalize().unwrap_or_else(|_| state.to_owned());
     processes(&mut look);
@@ -58,9 +58,9 @@ pub fn look(state: &Path, names: &[&str]) -> Look {
 }
 
 /// Those that were there before and those that are there now, as lines to be read.
-pub fn differences(before: &Look, after: &Look) -> Vec<String> {
+pub fn differences(before: &MachineState, after: &MachineState) -> Vec<String> {
     let all: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let shown = |look: &Look, key: &String| {
+    let shown = |look: &MachineState, key: &String| {
         look.get(key).map_or("not there".to_owned(), |value| format!("`{value}`"))
     };
     let differ = |key: &&&String| before.get(**key) != after.get(**key);
@@ -77,7 +77,7 @@ pub fn loops() -> Vec<String> {
     devices.filter_map(|device| file(device.path())).map(|file| file.trim().to_owned()).collect()
 }
 
-fn processes(look: &mut Look) {
+fn processes(look: &mut MachineState) {
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
         if !name.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -93,7 +93,7 @@ fn processes(look: &mut Look) {
     }
 }
 
-fn settings(look: &mut Look) {
+fn settings(look: &mut MachineState) {
     for part in ["net", "vm", "kernel", "fs"] {
         let mut folders = vec![Path::new("/proc/sys").join(part)];
         while let Some(folder) = folders.pop() {
@@ -138,7 +138,7 @@ fn groups(names: &[&str]) -> Vec<PathBuf> {
     tops().into_iter().flat_map(of_top).filter(|path| path.exists()).collect()
 }
 
-fn files(folder: &Path, look: &mut Look) {
+fn files(folder: &Path, look: &mut MachineState) {
     use std::os::unix::fs::MetadataExt;
     for entry in walkdir::WalkDir::new(folder).into_iter().flatten() {
         if let Ok(found) = entry.metadata() {

@@ -4,7 +4,7 @@
 mod machine;
 
 use crate::support::{Place, can_mount, run, shared_turn, skip, wait_until};
-use machine::{Look, differences, look};
+use machine::{MachineState, differences, observe};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,7 +111,7 @@ fn is_alone(test: &str) -> bool {
 struct Bench {
     place: Place,
     names: Vec<String>,
-    before: Look,
+    before: MachineState,
 }
 
 impl Bench {
@@ -126,15 +126,15 @@ impl Bench {
             names.push(name);
         }
         std::fs::create_dir(place.path("state")).unwrap();
-        let before = Look::new();
+        let before = MachineState::new();
         let mut bench = Self { place, names, before };
-        bench.before = bench.look();
+        bench.before = bench.observe();
         bench
     }
 
-    fn look(&self) -> Look {
+    fn observe(&self) -> MachineState {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        look(&self.place.path("state"), &names)
+        observe(&self.place.path("state"), &names)
     }
 
     /// `webdyno lab` with these words.
@@ -160,7 +160,7 @@ impl Bench {
     fn assert_clean(&self, when: &str) {
         let mut left = vec![];
         wait_until(Duration::from_secs(5), || {
-            left = differences(&self.before, &self.look());
+            left = differences(&self.before, &self.observe());
             left.is_empty()
         });
         assert!(left.is_empty(), "{when}:\n{}", left.join("\n"));
@@ -183,11 +183,11 @@ fn inode(found: &std::fs::Metadata) -> u64 {
 fn assert_refused(bench: &Bench, rival: &str, all: &str) {
     run(&mut bench.lab(&["up", rival]))
         .with_code(1)
-        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), all);
+        .assert_error(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), all);
     let elsewhere = format!("{}: with that WEBDYNO_STATE", bench.place.path("state/lab").join(all).display());
     run(bench.lab(&["up", rival]).env("WEBDYNO_STATE", bench.place.path("state/other")))
         .with_code(1)
-        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), &elsewhere);
+        .assert_error(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), &elsewhere);
     std::fs::remove_dir_all(bench.place.path("state/other")).unwrap();
 }
 
@@ -215,7 +215,7 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     bench.assert_clean("nothing to do");
 
     assert!(bench.said(&["up", all]).starts_with(&format!("{all} is up after ")));
-    run(&mut bench.lab(&["up", all])).with_code(1).told("is up already", "webdyno lab down");
+    run(&mut bench.lab(&["up", all])).with_code(1).assert_error("is up already", "webdyno lab down");
     assert_refused(&bench, rival, all);
     assert_eq!(setting(), "11");
     let spared = if may_spare() { "-1000\n0" } else { "0\n0" };
@@ -237,10 +237,14 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     assert_eq!(run(&mut bench.lab(&["exec", all, "sh", "-c", "exit 7"])).code, 7);
     bench.said(&["up", small]);
     assert!(bench.said(&["list"]).contains(&format!("{small}  up")));
-    run(&mut bench.lab(&["exec", "nobody"])).with_code(2).told("there is no scenario `nobody`", "lab list");
-    run(&mut bench.lab(&["down", "nobody"])).with_code(2).told("there is no scenario `nobody`", "lab list");
+    run(&mut bench.lab(&["exec", "nobody"]))
+        .with_code(2)
+        .assert_error("there is no scenario `nobody`", "lab list");
+    run(&mut bench.lab(&["down", "nobody"]))
+        .with_code(2)
+        .assert_error("there is no scenario `nobody`", "lab list");
     let mistyped = run(&mut bench.lab(&["exec", all, "servr", "true"])).with_code(2);
-    mistyped.told("there is neither a host nor a program `servr`", "did you mean `server`?");
+    mistyped.assert_error("there is neither a host nor a program `servr`", "did you mean `server`?");
     bench.said(&["down", small]);
     assert_eq!(bench.said(&["exec", all, "hostname"]), "server", "the other one stays");
 
@@ -253,12 +257,12 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     bench.said(&["down", small]);
     run(&mut bench.lab(&["exec", all, "true"]))
         .with_code(1)
-        .told("is not up", &format!("webdyno lab up {all}"));
+        .assert_error("is not up", &format!("webdyno lab up {all}"));
     bench.said(&["up", rival]);
     std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "13").unwrap();
     run(&mut bench.lab(&["down", "--all"]))
         .with_code(0)
-        .told(&format!("`{SETTING}` is 13: somebody set it since"), "");
+        .assert_error(&format!("`{SETTING}` is 13: somebody set it since"), "");
     assert_eq!(setting(), "13", "who changed it meant to");
     std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "10").unwrap();
     bench.assert_clean("after all");
@@ -358,7 +362,7 @@ fn what_fails_or_is_interrupted_leaves_nothing() {
     let waits = ALL_OF_IT.replace("touch /tmp/there", "touch /tmp/begun");
     let bench = Bench::new(&[&never, &waits]);
     let [never, waits] = [0, 1].map(|at| bench.names[at].as_str());
-    run(&mut bench.lab(&["up", never])).with_code(1).told("it broke", "");
+    run(&mut bench.lab(&["up", never])).with_code(1).assert_error("it broke", "");
     bench.assert_clean("after a service that does not start");
     let mut child = bench.child(&["up", waits]);
     assert!(wait_until(Duration::from_secs(20), || bench.state(waits, "hosts/server/tmp/begun").exists()));
@@ -392,7 +396,7 @@ fn what_is_in_the_way_of_an_end_is_no_hindrance() {
     assert!(std::process::Command::new("mount").arg("--bind").args(folders).status().unwrap().success());
     std::fs::remove_dir(bench.place.path("state")).unwrap();
     std::os::unix::fs::symlink("mounted", bench.place.path("state")).unwrap();
-    bench.before = bench.look();
+    bench.before = bench.observe();
     let domain = || std::fs::read_to_string("/proc/sys/kernel/domainname").unwrap();
     let before = domain();
 
@@ -403,7 +407,7 @@ fn what_is_in_the_way_of_an_end_is_no_hindrance() {
     assert!(!home.exists(), "a script of the host's ran on the machine");
     let program = assert_cmd::cargo::cargo_bin("webdyno");
     let from_inside = ["exec", name, "client", program.to_str().unwrap(), "lab", "down", name];
-    run(&mut bench.lab(&from_inside)).with_code(1).told("was typed on the host `client`", "`exit`");
+    run(&mut bench.lab(&from_inside)).with_code(1).assert_error("was typed on the host `client`", "`exit`");
     let removed = run(&mut bench.lab(&["down", name])).with_code(0);
     assert_eq!(removed.stderr, "", "nobody else set anything");
     assert_eq!(domain(), before);
@@ -424,8 +428,10 @@ fn a_disk_that_does_not_suffice_is_told_with_what_helps() {
         let mut command = std::process::Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("mode=755,size={size}"), "none"]).arg(&state);
         assert!(command.status().unwrap().success());
-        bench.before = bench.look();
-        run(&mut bench.lab(&["up", &name])).with_code(1).told(message, "set WEBDYNO_STATE to a directory on");
+        bench.before = bench.observe();
+        run(&mut bench.lab(&["up", &name]))
+            .with_code(1)
+            .assert_error(message, "set WEBDYNO_STATE to a directory on");
         bench.assert_clean(message);
     }
 }
@@ -446,7 +452,7 @@ fn a_damaged_journal_costs_only_what_it_told() {
     std::fs::write(&path, damaged).unwrap();
     run(&mut bench.lab(&["down", name]))
         .with_code(1)
-        .told(&format!("line {} of the journal", line + 1), "sysctl -a");
+        .assert_error(&format!("line {} of the journal", line + 1), "sysctl -a");
     bench.assert_clean("a damaged line");
     bench.said(&["up", name]);
     std::fs::write(bench.state(name, "hosts/server/tmp/of-the-first"), "").unwrap();
@@ -486,6 +492,6 @@ fn without_root_the_lab_says_so() {
         };
         command.arg("lab").args(words).env("WEBDYNO_STATE", place.path("state")).current_dir(place.path("."));
         let message = format!("`webdyno lab {}` needs root", words[0]);
-        run(&mut command).with_code(1).told(&message, "sudo webdyno lab");
+        run(&mut command).with_code(1).assert_error(&message, "sudo webdyno lab");
     }
 }

@@ -10,7 +10,7 @@ const WORKERS: u32 = 4;
 const CLIENTS: &str = "40";
 
 /// The answer, the ids of all findings, and whether a rate was read.
-fn told(diagnosis: &Value) -> (String, Vec<String>, bool) {
+fn summary(diagnosis: &Value) -> (String, Vec<String>, bool) {
     let findings = diagnosis["findings"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let facts = findings.iter().flat_map(|finding| finding["facts"].as_array().unwrap());
@@ -48,7 +48,7 @@ fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
         running.into_iter().map(|watch| watch.join().unwrap()).collect()
     });
     users.wait().unwrap();
-    let all: Vec<_> = diagnoses.iter().map(told).collect();
+    let all: Vec<_> = diagnoses.iter().map(summary).collect();
     for (server, seen) in servers.iter().zip(&all) {
         assert_eq!(seen.0, "apache-workers-exhausted", "{server}: {all:?}");
         assert_eq!(seen, &all[0], "{server}");

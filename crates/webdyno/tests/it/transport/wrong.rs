@@ -30,7 +30,7 @@ fn what_keeps_ssh_from_a_server_is_told() {
     ] {
         run(&mut diagnose(&place, &sshd, 1, &["--for", "1s", "--server", server]))
             .with_code(1)
-            .told(message, hint);
+            .assert_error(message, hint);
     }
     // Another key than the one that is known may be somebody in between.
     let other = fs::read_to_string(sshd.path("other_key.pub")).unwrap();
@@ -38,10 +38,10 @@ fn what_keeps_ssh_from_a_server_is_told() {
     let flags = ["--for", "1s", "--server", "ssh://web1"];
     run(&mut diagnose(&place, &sshd, 1, &flags))
         .with_code(1)
-        .told("another key than the one", "ssh-keygen -R web1");
+        .assert_error("another key than the one", "ssh-keygen -R web1");
     let mut without_ssh = diagnose(&place, &sshd, 1, &flags);
     without_ssh.env("PATH", place.path(""));
-    run(&mut without_ssh).with_code(1).told("there is no ssh on this machine", "openssh-client");
+    run(&mut without_ssh).with_code(1).assert_error("there is no ssh on this machine", "openssh-client");
     assert!(!place.path("run").exists(), "nothing was begun");
 }
 
@@ -58,7 +58,7 @@ fn wrong_servers_are_wrong_usage() {
     ] {
         let mut command = place.webdyno();
         command.args(["diagnose", "--for", "1s", "--port", "1"]).args(flags);
-        run(&mut command).with_code(2).told(message, "hint: ");
+        run(&mut command).with_code(2).assert_error(message, "hint: ");
     }
 }
 

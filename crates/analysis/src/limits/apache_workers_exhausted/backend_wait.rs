@@ -1,0 +1,79 @@
+//! Whether workers, all of which are taken, wait for something behind them that serves no more: then others like them would
+//! only wait there as well.
+//!
+//! Facts: sock_diag(7) tells how many connections wait in the queues of other programs that listen. What is on another
+//! machine, or a lock in the program, has no such queue; the first answers of the load show it (`worker_time_first_us`).
+
+use crate::facts::{FactId, Facts};
+use crate::wording::{format_number, format_time};
+
+/// A queue that is at least this share of the workers holds these; a shorter one is a burst.
+const QUEUE_FRACTION_MIN: f64 = 0.2;
+const QUEUE_MIN: f64 = 3.0;
+/// It stands there in most of the readings.
+const WAITING_FRACTION_MIN: f64 = 0.5;
+
+/// What the workers wait for, in a sentence; `None` where nothing shows that they wait in turn. The queues of PHP-FPM are told
+/// apart by rules of their own.
+pub(crate) fn serialized_wait(facts: &Facts, workers: f64) -> Option<String> {
+    if facts.value(FactId::fpm_queue_behind_mean).is_some() {
+        return None;
+    }
+    queue(facts, workers).or_else(|| at_start(facts, workers))
+}
+
+/// Connections that wait until another program on this machine takes them.
+fn queue(facts: &Facts, workers: f64) -> Option<String> {
+    let stands = |listener: &str| {
+        facts
+            .value_of(FactId::backend_waiting_fraction, listener)
+            .is_some_and(|share| share >= WAITING_FRACTION_MIN)
+    };
+    let long = facts.each(FactId::backend_queue_mean).filter(|(listener, queue)| {
+        *queue >= QUEUE_MIN && *queue >= QUEUE_FRACTION_MIN * workers && stands(listener)
+    });
+    let (listener, queue) = long.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(format!(
+        " All {} workers are taken, and {} connections wait behind them in the queue of {listener}: what listens there serves no more, and other workers would only wait as well.",
+        format_number(workers),
+        format_number(queue)
+    ))
+}
+
+/// The first answers came as fast as later ones, when nobody had waited for a worker yet.
+fn at_start(facts: &Facts, workers: f64) -> Option<String> {
+    let (first, rate) = facts.value(FactId::worker_time_first_us).zip(facts.ended_per_s())?;
+    Some(format!(
+        " All {} workers are taken, each for {}; the first answers of the load took {}, and later ones come no faster: workers wait for each other, in something that lets {} requests a second through.",
+        format_number(workers),
+        format_time(workers / rate * 1e6),
+        format_time(first),
+        format_number(rate)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::FactId;
+    use crate::facts::testing::{facts, facts_of_several};
+
+    #[test]
+    fn a_queue_behind_or_the_first_answers_tell() {
+        let queue = |queue: f64, share: f64| {
+            let app = "127.0.0.1:8000";
+            let seen =
+                [(FactId::backend_queue_mean, app, queue), (FactId::backend_waiting_fraction, app, share)];
+            super::serialized_wait(&facts_of_several(&[], &seen), 40.0)
+        };
+        let told = queue(38.0, 1.0).unwrap();
+        assert!(told.contains("38 connections wait behind them in the queue of 127.0.0.1:8000"), "{told}");
+        for (waiting, share) in [(4.0, 1.0), (38.0, 0.2)] {
+            assert_eq!(queue(waiting, share), None, "{waiting} in {share}");
+        }
+        let first = [(FactId::worker_time_first_us, 25_000.0), (FactId::rate, 45.0)];
+        let told = super::serialized_wait(&facts(&first, &[]), 40.0).unwrap();
+        assert!(told.contains("in something that lets 45 requests a second through"), "{told}");
+        let pool = [&first[..], &[(FactId::fpm_queue_behind_mean, 30.0)]].concat();
+        assert_eq!(super::serialized_wait(&facts(&pool, &[]), 40.0), None, "PHP-FPM has a rule");
+    }
+}

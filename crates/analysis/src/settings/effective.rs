@@ -1,0 +1,284 @@
+//! Which value of a setting holds where requests go: of the virtual host that is asked, and of the folders on the way.
+//!
+//! The snapshot tells the values at the root of each host of the port, after all sections were merged, and those that are
+//! written in sections. Sections by patterns, aliases and conditions are not followed: where they matter, the value is
+//! that of the root.
+
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+
+/// What a load asks for: a URL, taken apart.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RequestTarget {
+    /// The name of the server, without the port.
+    pub host: String,
+    /// The path, without the query.
+    pub path: String,
+    /// Whether over TLS.
+    pub tls: bool,
+    /// Its share of the requests.
+    pub share: f64,
+    /// Whether the answer may come compressed.
+    pub compressed: bool,
+}
+
+impl RequestTarget {
+    /// Takes a URL apart; `None` for one without a server.
+    pub fn of(url: &str) -> Option<Self> {
+        let url = url::Url::parse(url).ok()?;
+        Some(Self {
+            host: url.host_str()?.into(),
+            path: url.path().into(),
+            tls: url.scheme() == "https",
+            ..Self::default()
+        })
+    }
+
+    /// Folders on the way from the root of the site to what is asked for.
+    pub fn folders(&self) -> usize {
+        self.path.split('/').filter(|name| !name.is_empty()).count() - usize::from(!self.is_folder())
+    }
+
+    /// Whether a folder is asked for.
+    pub fn is_folder(&self) -> bool {
+        self.path.ends_with('/')
+    }
+
+    /// The ending of the file, in lower case; `None` for folders and names without one.
+    pub fn ending(&self) -> Option<String> {
+        let name = self.path.rsplit('/').next()?;
+        name.rsplit_once('.')
+            .map(|(_, ending)| ending.to_ascii_lowercase())
+            .filter(|ending| !ending.is_empty())
+    }
+}
+
+/// A value, and where it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EffectiveSetting {
+    /// As in the file; of `Options` with signs, what they come to.
+    pub value: String,
+    /// The innermost part of the site that it is of: `Directory /srv/shop`.
+    pub place: String,
+    /// The file and its line, where it is written in one.
+    pub written_at: Option<String>,
+}
+
+impl EffectiveSetting {
+    /// Whether one of the words of the value is this, in any case.
+    pub fn has(&self, word: &str) -> bool {
+        self.value.split_whitespace().any(|own| own.eq_ignore_ascii_case(word))
+    }
+
+    fn of(scoped: &ScopedSetting) -> Self {
+        let line = scoped.line.map_or(String::new(), |line| format!(":{line}"));
+        Self {
+            value: scoped.value.clone(),
+            place: scoped.scope.last().cloned().unwrap_or_default(),
+            written_at: scoped.file.as_ref().map(|file| format!("{file}{line}")),
+        }
+    }
+}
+
+/// The value of a setting where a request goes; of any host of the port when nothing is known of the request. `None` when
+/// the snapshot does not tell it.
+pub fn value(
+    service: &ServiceSnapshot,
+    setting: &str,
+    target: Option<&RequestTarget>,
+) -> Option<EffectiveSetting> {
+    let root = root(service, setting, target)?;
+    let mut found = EffectiveSetting::of(root);
+    let Some(target) = target else { return Some(found) };
+    let folder = document_root(root).map(|root| format!("{}{}", root.trim_end_matches('/'), target.path));
+    let mut sections: Vec<_> = service.scoped.iter().filter(|one| one.setting == setting).collect();
+    sections.retain(|one| {
+        let section = folder_of(one).zip(folder.as_deref()).zip(document_root(root));
+        let is_below = section.is_some_and(|((section, folder), root)| {
+            section.trim_end_matches('/').len() > root.trim_end_matches('/').len()
+                && contains(section, folder)
+        });
+        is_below && (one.scope.len() == 1 || one.scope.first() == root.scope.first())
+    });
+    sections.sort_by_key(|one| folder_of(one).map_or(0, str::len));
+    for section in sections {
+        let before = found.value;
+        found = EffectiveSetting::of(section);
+        if setting == "Options" {
+            found.value = merged_options(&before, &found.value);
+        }
+    }
+    Some(found)
+}
+
+/// The words of a value of a setting wherever it is told: of the hosts of the port, and of the parts written in files.
+pub fn values_anywhere<'a>(
+    service: &'a ServiceSnapshot,
+    setting: &'a str,
+) -> impl Iterator<Item = &'a ScopedSetting> {
+    service.scoped.iter().filter(move |one| one.setting.eq_ignore_ascii_case(setting))
+}
+
+/// A setting of the server or of the host that is asked.
+pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<String> {
+    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host] if host.starts_with("VirtualHost ") && is_host_of(host, target));
+    let of_host = values_anywhere(service, setting).find(is_host).map(|one| one.value.clone());
+    let of_server = || {
+        let found = service.settings.get(setting)?;
+        found
+            .running
+            .as_ref()
+            .or(found.configured.as_ref())
+            .or(found.default.as_ref())
+            .map(ToString::to_string)
+    };
+    let written =
+        || values_anywhere(service, setting).find(|one| one.scope.is_empty()).map(|one| one.value.clone());
+    of_host.or_else(of_server).or_else(written)
+}
+
+/// In how many folders on the way to what is asked for `.htaccess` is looked up, and one of the files, where one is known.
+pub fn htaccess(service: &ServiceSnapshot, target: &RequestTarget) -> (usize, Option<String>) {
+    let own = values_anywhere(service, "AccessFileName").filter(|one| {
+        one.line.is_none()
+            && folder_of(one).is_some()
+            && (one.scope.len() == 1 || one.scope.first().is_some_and(|host| is_host_of(host, Some(target))))
+    });
+    let (mut count, mut file) = (target.folders(), None);
+    for folder in own {
+        count += 1;
+        file = file.or_else(|| folder.file.clone());
+    }
+    (count, file)
+}
+
+/// The value at the root of the host that is asked: by its name, else the first one, which serves what no other does.
+fn root<'a>(
+    service: &'a ServiceSnapshot,
+    setting: &str,
+    target: Option<&RequestTarget>,
+) -> Option<&'a ScopedSetting> {
+    let mut roots =
+        service.scoped.iter().filter(|one| one.setting == setting && document_root(one).is_some());
+    let first = roots.next()?;
+    let named = |one: &&ScopedSetting| {
+        one.scope
+            .first()
+            .zip(target)
+            .is_some_and(|(host, target)| host_names(host).any(|name| name == target.host))
+    };
+    Some(std::iter::once(first).chain(roots).find(named).unwrap_or(first))
+}
+
+fn document_root(scoped: &ScopedSetting) -> Option<&str> {
+    scoped.scope.iter().find_map(|part| part.strip_prefix("DocumentRoot "))
+}
+
+/// The folder of a section, if it is one without a pattern.
+fn folder_of(scoped: &ScopedSetting) -> Option<&str> {
+    let folder = scoped.scope.last()?.strip_prefix("Directory ")?;
+    (!folder.contains(['*', '?', '[', '~'])).then_some(folder)
+}
+
+fn contains(folder: &str, path: &str) -> bool {
+    let folder = folder.trim_end_matches('/');
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// `VirtualHost *:80 example.org` names `example.org`.
+fn host_names(part: &str) -> impl Iterator<Item = &str> {
+    part.strip_prefix("VirtualHost ").unwrap_or_default().split_whitespace().skip(1)
+}
+
+/// Whether this part is the host that is asked; a host without names may be, and any when nothing is known of the request.
+fn is_host_of(part: &str, target: Option<&RequestTarget>) -> bool {
+    let mut names = host_names(part).peekable();
+    names.peek().is_none()
+        || target.is_none_or(|target| names.any(|name| name.eq_ignore_ascii_case(&target.host)))
+}
+
+/// `Options` with signs change those before; without any they take their place.
+fn merged_options(before: &str, own: &str) -> String {
+    let mut merged: Vec<&str> = before.split_whitespace().collect();
+    if !own.split_whitespace().all(|word| word.starts_with(['+', '-'])) {
+        return own.to_owned();
+    }
+    for word in own.split_whitespace() {
+        let name = &word[1..];
+        merged.retain(|other| !other.eq_ignore_ascii_case(name));
+        if word.starts_with('+') {
+            merged.push(name);
+        }
+    }
+    merged.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scoped(setting: &str, value: &str, scope: &[&str]) -> ScopedSetting {
+        ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            scope: scope.iter().map(|part| (*part).to_owned()).collect(),
+            file: Some("/etc/a.conf".into()),
+            line: Some(7),
+        }
+    }
+
+    fn site() -> ServiceSnapshot {
+        let first = ["VirtualHost *:80", "DocumentRoot /srv/a/"];
+        let second = ["VirtualHost *:80 b.example", "DocumentRoot /srv/b/"];
+        ServiceSnapshot {
+            scoped: vec![
+                scoped("Options", "FollowSymLinks", &first),
+                scoped("Options", "None", &second),
+                scoped("Options", "All", &["Directory /srv"]),
+                scoped("Options", "-FollowSymLinks +MultiViews", &["Directory /srv/a/shop"]),
+                scoped("Options", "Indexes", &["VirtualHost *:80 b.example", "Directory /srv/a/shop/new"]),
+                scoped("Options", "None", &["Directory /srv/a/sh*"]),
+                scoped("KeepAlive", "Off", &["VirtualHost *:80 b.example"]),
+            ],
+            ..ServiceSnapshot::default()
+        }
+    }
+
+    #[test]
+    fn the_value_is_that_of_the_host_and_of_the_folder() {
+        for (url, value_is, place) in [
+            ("http://a.example/x.html", "FollowSymLinks", "DocumentRoot /srv/a/"),
+            ("http://B.example:80/x.html?y=/shop/", "None", "DocumentRoot /srv/b/"),
+            ("http://a/shop/x.html", "MultiViews", "Directory /srv/a/shop"),
+            ("http://a/shopping/x.html", "FollowSymLinks", "DocumentRoot /srv/a/"),
+            ("http://a/shop/new/x.html", "MultiViews", "Directory /srv/a/shop"),
+        ] {
+            let found = value(&site(), "Options", RequestTarget::of(url).as_ref()).unwrap();
+            assert_eq!((found.value.as_str(), found.place.as_str()), (value_is, place), "{url}");
+        }
+        assert_eq!(value(&site(), "Options", None).unwrap().written_at.as_deref(), Some("/etc/a.conf:7"));
+        assert_eq!(value(&site(), "LogLevel", None), None);
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let of = |url| {
+            let target = RequestTarget::of(url).unwrap();
+            (target.host.clone(), target.folders(), target.is_folder(), target.ending(), target.tls)
+        };
+        assert_eq!(of("http://h:8080/a/b/c.HTML?d.e"), ("h".into(), 2, false, Some("html".into()), false));
+        assert_eq!(of("https://[::1]/"), ("[::1]".into(), 0, true, None, true));
+        assert_eq!(of("http://h"), ("h".into(), 0, true, None, false));
+        assert_eq!(of("http://h/a/b/"), ("h".into(), 2, true, None, false));
+        assert_eq!(RequestTarget::of("nonsense"), None);
+    }
+
+    #[test]
+    fn settings_of_hosts_come_before_those_of_the_server() {
+        let target = |url| RequestTarget::of(url);
+        assert_eq!(
+            of_host(&site(), "KeepAlive", target("http://b.example/").as_ref()).as_deref(),
+            Some("Off")
+        );
+        assert_eq!(of_host(&site(), "KeepAlive", target("http://a.example/").as_ref()), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a diagnosis is worth where signals are missing: recordings with one or two sources taken out of them.
+//!
+//! What each source tells: docs/metrics.md. What needs rights: proc(5) (`/proc/PID/fd`, `smaps_rollup`, `syscall`:
+//! PTRACE_MODE_READ), hidepid in proc(5), syslog(2), and the modes that Debian gives logs and sockets.
+
+use webdyno_analysis::measurement::Measurement;
+use webdyno_model::service::ServiceSnapshot;
+
+/// A source of signals that a host may not give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SignalSource {
+    /// No mod_status, or it does not answer.
+    StatusPage,
+    /// No logs can be read, the kernel's neither.
+    Logs,
+    /// The agent runs without rights.
+    Root,
+    /// Processes of others are not seen (hidepid).
+    Processes,
+    /// No access to the database.
+    Database,
+}
+
+impl SignalSource {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::StatusPage, Self::Logs, Self::Root, Self::Processes, Self::Database];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::StatusPage => "no mod_status",
+            Self::Logs => "no logs",
+            Self::Root => "no root",
+            Self::Processes => "no /proc of others",
+            Self::Database => "no database access",
+        }
+    }
+
+    /// The beginnings of the names of metrics that it gives.
+    fn metrics(self) -> &'static [&'static str] {
+        match self {
+            Self::StatusPage => &["apache."],
+            Self::Logs => &["access_log.", "apache_log.", "kernel_log."],
+            Self::Root => &[
+                "worker_memory.",
+                "kernel_log.",
+                "access_log.",
+                "apache_log.",
+                "process.open_files",
+                "process.fullest",
+                "php_fpm.",
+                "opcache.",
+                "mariadb.",
+                "clients.",
+            ],
+            Self::Processes => &[
+                "process.",
+                "worker_memory.",
+                "workers.",
+                "foreign.",
+                "php_fpm.",
+                "opcache.",
+                "clients.",
+                "cgroup.",
+                "pressure.group",
+            ],
+            Self::Database => &["mariadb."],
+        }
+    }
+
+    fn hides(self, metric: &str) -> bool {
+        let is_of = self.metrics().iter().any(|beginning| metric.starts_with(beginning));
+        // Lines of FPM's log are counted among what its pools tell.
+        is_of || (self == Self::Logs && metric.contains(".log_"))
+    }
+
+    fn hide_of_service(self, service: &mut ServiceSnapshot) {
+        match self {
+            Self::StatusPage => service.status_url = None,
+            Self::Logs => service.logs.clear(),
+            Self::Root => service.statements.clear(),
+            Self::Processes => {}
+            Self::Database => {
+                service.statements.clear();
+                if service.service == "mariadb" {
+                    service.settings.values_mut().for_each(|setting| setting.running = None);
+                }
+            }
+        }
+    }
+}
+
+/// A measurement without what these sources tell.
+pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
+    let mut measurement = of.clone();
+    for timed in &mut measurement.samples {
+        timed.sample.values.retain(|metric, _| !sources.iter().any(|source| source.hides(metric)));
+    }
+    measurement.samples.retain(|timed| !timed.sample.values.is_empty() || timed.sample.error.is_some());
+    let sees_backends = !sources.contains(&SignalSource::Processes);
+    if let Some(topology) = &mut measurement.topology {
+        if !sees_backends {
+            topology.backends.clear();
+        }
+        for service in topology.front.iter_mut().chain(&mut topology.backends) {
+            sources.iter().for_each(|source| source.hide_of_service(service));
+        }
+    }
+    if let Some(service) = &mut measurement.service {
+        sources.iter().for_each(|source| source.hide_of_service(service));
+    }
+    measurement
+}
+
+/// Each source, and each pair of them.
+pub fn source_sets() -> Vec<Vec<SignalSource>> {
+    let singles = SignalSource::ALL.iter().map(|source| vec![*source]);
+    let pairs = SignalSource::ALL.iter().enumerate().flat_map(|(index, first)| {
+        SignalSource::ALL[index + 1..].iter().map(move |second| vec![*first, *second])
+    });
+    singles.chain(pairs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_analysis::measurement::TimedSample;
+    use webdyno_model::number::Number;
+    use webdyno_model::sample::Sample;
+
+    #[test]
+    fn what_is_hidden_is_gone_and_the_rest_is_there() {
+        let names = ["apache.slots_count", "cpu.user_s", "mariadb.x", "php_fpm.www.log_timeouts_count"];
+        let values = names.map(|name| (name.to_owned(), Number(1.0)));
+        let sample = Sample { source: "x".into(), values: values.into(), ..Sample::default() };
+        let service = ServiceSnapshot { status_url: Some("http://x/".into()), ..ServiceSnapshot::default() };
+        let of = Measurement {
+            samples: vec![TimedSample { t_s: 0.0, sample }],
+            service: Some(service),
+            ..Measurement::default()
+        };
+        let left = |sources: &[SignalSource]| {
+            let without = hide_sources(sources, &of);
+            let names: Vec<String> = without.samples[0].sample.values.keys().cloned().collect();
+            (names.join(" "), without.service.unwrap().status_url.is_some())
+        };
+        assert_eq!(
+            left(&[SignalSource::StatusPage]),
+            ("cpu.user_s mariadb.x php_fpm.www.log_timeouts_count".to_owned(), false)
+        );
+        assert_eq!(
+            left(&[SignalSource::Logs, SignalSource::Database]),
+            ("apache.slots_count cpu.user_s".to_owned(), true)
+        );
+        assert_eq!(source_sets().len(), 15);
+    }
+}

@@ -1,0 +1,155 @@
+//! Sentences about facts, findings and remedies.
+
+use super::value;
+use crate::human::{bytes, number, percent, plural, quantity, rate_interval, rate_or_unknown, time_s};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Ceiling, Diagnosis, NextLimit, Predicted, Remedy, TimeBreakdown};
+use webdyno_model::environment::Environment;
+use webdyno_model::fact::Fact;
+use webdyno_model::service::SettingValue;
+
+/// A fact's name without underscores and without the unit that its value shows.
+pub(crate) fn fact_name(fact: &Fact) -> String {
+    const UNITS: [&str; 7] = ["_us", "_ms", "_per_s", "_s", "_bytes", "_count", "_fraction"];
+    let name = UNITS.iter().find_map(|unit| fact.name.strip_suffix(unit)).unwrap_or(&fact.name);
+    name.replace(['_', '.'], " ")
+}
+
+/// A fact's value with its unit.
+pub(crate) fn fact_value(fact: &Fact) -> String {
+    quantity(fact.value, &fact.unit)
+}
+
+/// `apache 2.4.71, prefork, port 80, process 123`.
+pub(crate) fn service(service: &webdyno_model::service::ServiceSnapshot) -> String {
+    let version = service.version.as_deref().unwrap_or("version unknown");
+    let mode = service.mode.as_deref().map(|mode| format!(", {mode}")).unwrap_or_default();
+    let process = match service.pid {
+        0 => "its process cannot be seen without root".to_owned(),
+        pid => format!("process {pid}"),
+    };
+    format!("{} {version}{mode}, port {}, {process}", service.service, service.port)
+}
+
+/// A fact's window.
+pub(crate) fn fact_window(fact: &Fact) -> String {
+    if fact.from_s == fact.to_s {
+        return format!("at {}", time_s(fact.from_s));
+    }
+    format!("{} to {}", time_s(fact.from_s), time_s(fact.to_s))
+}
+
+/// `95% sure; it explains 80% of the lost time`.
+pub(crate) fn confidence_text(confidence: f64, explains: Option<f64>) -> String {
+    let sure = format!("{} sure", percent(confidence));
+    match explains {
+        Some(explained) => format!("{sure}; it explains {} of the lost time", percent(explained)),
+        None => sure,
+    }
+}
+
+/// `apache MaxRequestWorkers: 150 -> 400, with ServerLimit 400`.
+pub(crate) fn remedy(remedy: &Remedy) -> String {
+    let to = match (&remedy.from, &remedy.to) {
+        (_, Some(to)) => to.to_string(),
+        (Some(_), None) => "a value that you choose".into(),
+        // There is no value at all: an index, a wire.
+        (None, None) => return format!("{}: for you to decide", remedy.setting.full_name()),
+    };
+    let with: Vec<_> =
+        remedy.together_with.iter().map(|change| format!("{} {}", change.setting.name, change.to)).collect();
+    let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
+    let sizes = size_change(remedy).map_or(String::new(), |sizes| format!(" ({sizes})"));
+    format!("{}: {} -> {to}{sizes}{with}", remedy.setting.full_name(), value(remedy.from.as_ref()))
+}
+
+/// Bytes of a size in units that are read at a glance: `184 MB -> 220 MB`.
+fn size_change(remedy: &Remedy) -> Option<String> {
+    const READ_AT_A_GLANCE: f64 = 100_000.0;
+    let (target, setting) = (remedy.setting.target.name(), remedy.setting.name.as_str());
+    let is_size = (target == "hardware" && setting == "memory")
+        || (target == "mariadb" && setting.ends_with("_size") && setting != "thread_cache_size");
+    let to = remedy.to.as_ref()?.number().filter(|to| is_size && *to >= READ_AT_A_GLANCE)?;
+    let from = remedy.from.as_ref().and_then(SettingValue::number);
+    Some(from.map_or_else(|| bytes(to), |from| format!("{} -> {}", bytes(from), bytes(to))))
+}
+
+/// How a change takes effect, as the end of a sentence.
+pub(crate) fn apply_class_phrase(class: ApplyClass) -> &'static str {
+    match class {
+        ApplyClass::Live => "takes effect at once",
+        ApplyClass::Reload => "takes effect by a graceful reload: requests being answered are not cut",
+        ApplyClass::Restart => "needs a stop and a start: nobody is answered in between",
+        ApplyClass::Manual => "only a person can do it",
+    }
+}
+
+/// What is expected, with its interval.
+pub(crate) fn predicted(predicted: &Predicted) -> String {
+    format!(
+        "about {} good answers a second (95% interval {})",
+        number(predicted.rate),
+        rate_interval(predicted.ci95)
+    )
+}
+
+/// A machine in a line; what could not be read is left out.
+pub(crate) fn machine(machine: &Environment) -> String {
+    let memory = machine.memory_bytes.map(|size| format!("{} of memory", bytes(size as f64)));
+    let parts = [
+        machine.hostname.clone(),
+        machine.cores.map(|cores| plural(u64::from(cores), "core")),
+        memory,
+        machine.cpu_model.clone(),
+        machine.os.clone(),
+        machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}")),
+    ];
+    let known: Vec<_> = parts.into_iter().flatten().collect();
+    if known.is_empty() { "machine unknown".into() } else { known.join(", ") }
+}
+
+/// The parts of the mean response time with their names, in the order of a request's way.
+pub(crate) fn parts(time: &TimeBreakdown) -> [(&'static str, Option<f64>); 7] {
+    [
+        ("added by the generator", time.client),
+        ("connecting", time.connect),
+        ("waiting for a free worker", time.accept_queue),
+        ("in a worker", time.worker),
+        ("behind the worker", time.backend),
+        ("on the network", time.network),
+        ("not explained", time.unexplained),
+    ]
+}
+
+/// Where a limit binds, with its interval where that is known: `1,900/s (1,800 to 2,000)`.
+pub(crate) fn saturation_rate_text(ceiling: &Ceiling) -> String {
+    let rate = rate_or_unknown(ceiling.binds_at_rate);
+    match ceiling.binds_at_ci95 {
+        Some([low, high]) => format!("{rate} ({} to {})", number(low), number(high)),
+        None => rate,
+    }
+}
+
+/// How sure a finding is.
+pub(crate) fn confidence_percent(confidence: f64) -> String {
+    percent(confidence)
+}
+
+/// What a look without traffic came to.
+pub(crate) fn check_headline(check: &Diagnosis) -> String {
+    match check.findings.iter().filter(|finding| finding.id != "healthy").count() {
+        0 => "Check: no settings contradict each other".into(),
+        1 => "Check: a setting that contradicts what else there is".into(),
+        count => format!("Check: {count} settings that contradict what else there is, the worst first"),
+    }
+}
+
+/// What would limit after the first limit is gone.
+pub(crate) fn next_limit(next: &NextLimit) -> String {
+    match next.rate {
+        Some(rate) => {
+            format!("The next limit will be {}, at about {} good answers a second.", next.id, number(rate))
+        }
+        None => format!("The next limit will be {}, at a rate that is unknown.", next.id),
+    }
+}

@@ -1,0 +1,171 @@
+//! Sentences about changes, rounds and tuning sessions.
+
+use super::{apply_class_phrase, value};
+use crate::human::{UNKNOWN, number, rate, rate_or_unknown, time_us, times, times_interval};
+use webdyno_model::change::{ApplyClass, Change, ManagedFile};
+use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
+
+/// `MaxRequestWorkers 150 -> 400`.
+pub(crate) fn change(change: &Change) -> String {
+    format!("{} {} -> {}", change.setting.name, value(change.from.as_ref()), change.to)
+}
+
+/// The files of a round's changes, each once.
+pub(crate) fn files(round: &Round) -> Vec<&str> {
+    let mut files: Vec<&str> = round.changes.iter().map(|change| change.file.as_str()).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// How the changes of a round will take effect: as the most disruptive of them does.
+pub(crate) fn will_apply_text(round: &Round) -> &'static str {
+    round.changes.iter().map(|change| change.class).max().map_or("nothing is written", apply_class_phrase)
+}
+
+/// Whether a round's change is left to others, whose files it would change.
+pub(crate) fn is_proposal(round: &Round) -> bool {
+    !round.managed.is_empty()
+}
+
+/// Whose files a round would change, and what to do about it: one sentence each.
+pub(crate) fn owners(round: &Round) -> Vec<String> {
+    let owner = |file: &ManagedFile| {
+        let ManagedFile { path, by, why } = file;
+        format!("{path} is managed by {by} ({why}): make the change there; --export DIR writes it as files")
+    };
+    round.managed.iter().map(owner).collect()
+}
+
+/// How the changes of a round took effect, and for how long nobody was answered.
+pub(crate) fn applied_text(round: &Round) -> String {
+    if is_proposal(round) {
+        return "was proposed, and not written".into();
+    }
+    apply_effect(round.changes.iter().map(|change| change.class).max(), round.outage_us)
+}
+
+/// How changes of a class took effect, and for how long nobody was answered.
+pub(crate) fn apply_effect(class: Option<ApplyClass>, outage_us: Option<u64>) -> String {
+    let how = match class {
+        Some(ApplyClass::Live) if outage_us.is_none() => return "took effect at once".into(),
+        Some(ApplyClass::Live) => "took effect at once",
+        Some(ApplyClass::Reload) => "took effect by a graceful reload",
+        Some(ApplyClass::Restart) => "took effect by a stop and a start",
+        Some(ApplyClass::Manual) => "was done by hand",
+        None => "nothing was written",
+    };
+    match outage_us {
+        Some(0) => format!("{how}, without an outage"),
+        Some(outage) => format!("{how}; nobody was answered for {}", time_us(outage as f64)),
+        None => format!("{how}; whether there was an outage is unknown"),
+    }
+}
+
+/// `better, kept`, `same, put back`, `planned`; a change that was never measured says so.
+pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
+    let fate = if round.kept { "kept" } else { "put back" };
+    if let (Some(verdict), Some(brake)) = (round.verdict, &round.brake) {
+        return format!("{}, {fate}: {}", verdict.name(), brake.cause.name());
+    }
+    match round.verdict {
+        None if is_proposal(round) => "proposed, not written".into(),
+        Some(verdict) => format!("{}, {fate}", verdict.name()),
+        None if tune.state == TuneState::Planned => "planned".into(),
+        None => format!("not measured, {fate}"),
+    }
+}
+
+/// Why the load after a round's change was stopped; `None` when it was not.
+pub(crate) fn guard_stop_text(round: &Round) -> Option<String> {
+    let brake = round.brake.as_ref()?;
+    Some(format!("the load after this change had to be stopped because {}", brake.text))
+}
+
+/// `750 -> 2,190 good answers a second: 2.9 times, 95% interval 2.8 to 3.0`.
+pub(crate) fn gain_text(tune: &TuneReport) -> String {
+    format!("{}: {}", gained_text(tune), ratio(&tune.improvement))
+}
+
+fn gained_text(tune: &TuneReport) -> String {
+    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), number);
+    format!("{} -> {} good answers a second", known(tune.baseline.rate), known(tune.best.rate))
+}
+
+/// `2.9 times, 95% interval 2.8 to 3.0`, or that it is not known.
+pub(crate) fn ratio(improvement: &Improvement) -> String {
+    match (improvement.ratio, improvement.ci95) {
+        (Some(ratio), Some(ci95)) => {
+            format!("{}, 95% interval {}", times(ratio), times_interval(ratio, ci95))
+        }
+        (Some(ratio), None) => format!("{}, interval unknown", times(ratio)),
+        (None, _) => "how much better is unknown".into(),
+    }
+}
+
+/// The result of a tuning session in one line.
+pub(crate) fn tune_headline(tune: &TuneReport) -> String {
+    match tune.state {
+        TuneState::Applied => {
+            let ratio = tune.improvement.ratio.map(|ratio| format!(", {} as many", times(ratio)));
+            format!("{}{}", gained_text(tune), ratio.unwrap_or_default())
+        }
+        TuneState::Planned if tune.rounds.is_empty() => {
+            "nothing to change was found, and nothing was changed".into()
+        }
+        TuneState::Planned => "there is a plan; nothing was changed".into(),
+        TuneState::Reverted if tune.rounds.is_empty() && tune.goal_met && tune.goal != Goal::Max => {
+            "the goal is met as it is".into()
+        }
+        TuneState::Reverted if tune.rounds.is_empty() => "nothing was changed".into(),
+        TuneState::Reverted if tune.rounds.iter().all(is_proposal) => {
+            "there is a proposal for files that others manage; nothing was changed".into()
+        }
+        TuneState::Reverted if tune.rounds.iter().all(did_not_help) => {
+            "nothing helped: the server has its original configuration".into()
+        }
+        TuneState::Reverted => "everything was put back: the server has its original configuration".into(),
+    }
+}
+
+/// What a session that left nothing behind did, in a sentence.
+pub(crate) fn reverted(tune: &TuneReport) -> &'static str {
+    if tune.rounds.is_empty() && tune.goal_met && tune.goal != Goal::Max {
+        "The goal is met as it is: nothing had to be changed, and the server was not touched."
+    } else if tune.rounds.is_empty() {
+        "Nothing was found that could be changed; the server was not touched."
+    } else if tune.rounds.iter().all(is_proposal) {
+        "What would help is in files that others manage: it is proposed, and the server was not touched."
+    } else if tune.rounds.iter().all(did_not_help) {
+        "Every change was measured, none helped, and all were put back: the server is as it was."
+    } else {
+        "Every change was put back, also what may have helped: the server is as it was."
+    }
+}
+
+/// Measured, and not found better; a proposal was never tried.
+fn did_not_help(round: &Round) -> bool {
+    is_proposal(round) || round.verdict.is_some_and(|verdict| verdict != Verdict::Better)
+}
+
+/// Whether the goal was met, in a sentence.
+pub(crate) fn goal(tune: &TuneReport) -> String {
+    let reached = rate_or_unknown(tune.best.rate);
+    match (tune.goal, tune.goal_met) {
+        (Goal::Max, true) => {
+            "The goal was as fast as this machine can: nothing more was found that helps.".into()
+        }
+        (Goal::Max, false) => {
+            "The goal was as fast as this machine can: tuning ended before that was sure.".into()
+        }
+        (Goal::Rate(goal), true) => format!("The goal of {} was met: {reached} was measured.", rate(goal)),
+        (Goal::Rate(goal), false) => {
+            format!("The goal of {} was not met: {reached} was measured.", rate(goal))
+        }
+    }
+}
+
+/// Whether a planned round is about this limit.
+pub(crate) fn plans_for_limit(tune: &TuneReport, limit: Option<&str>) -> bool {
+    tune.state == TuneState::Planned && tune.rounds.iter().any(|round| Some(round.finding.as_str()) == limit)
+}
