@@ -137,7 +137,7 @@ fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink:
         let started = Instant::now();
         let (mut sample, missing) = sample(collector.as_mut(), &target, started);
         sample.late_us = u64::try_from(started.saturating_duration_since(due).as_micros()).ok();
-        sample.missing = told.news(missing);
+        sample.missing = told.changed(missing);
         // What was read for a target that is no longer meant would be taken for the new one.
         let current = shared.state().target == target;
         if !current {
@@ -184,7 +184,7 @@ struct ReportedMissing {
 
 impl ReportedMissing {
     /// What to say of these; `None` when it is as it was said last.
-    fn news(&mut self, missing: Vec<Missing>) -> Option<Vec<Missing>> {
+    fn changed(&mut self, missing: Vec<Missing>) -> Option<Vec<Missing>> {
         let again = self.readings_count.is_multiple_of(REPEAT_COUNT);
         self.readings_count += 1;
         let changed = self.missing.as_ref() != Some(&missing);
@@ -325,9 +325,9 @@ mod tests {
     fn what_is_lacking_is_said_when_it_changes_and_again_after_a_while() {
         let lack = || vec![Missing { signal: "s".into(), why: "w".into(), how_to_enable: "h".into() }];
         let mut told = ReportedMissing::default();
-        let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| told.news(now)).into();
+        let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| told.changed(now)).into();
         assert_eq!(said, [Some(vec![]), None, Some(lack()), None, Some(vec![])]);
-        let rest: Vec<_> = (5..=REPEAT_COUNT).map(|_| told.news(vec![])).collect();
+        let rest: Vec<_> = (5..=REPEAT_COUNT).map(|_| told.changed(vec![])).collect();
         assert!(rest.iter().take(rest.len() - 1).all(Option::is_none) && rest.last() == Some(&Some(vec![])));
     }
 

@@ -1,4 +1,4 @@
-//! The agent over pipes, with a pretended server: whatever becomes of the tool, the server ends as it was found.
+//! The agent over pipes, with a simulated server: whatever becomes of the tool, the server ends as it was found.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,4 @@
-//! The load brake against what it is for: real kills in control groups, a real Apache that fails others, a site that is
+//! The harm guard against what it is for: real kills in control groups, a real Apache that fails others, a site that is
 //! killed, and one that is merely busy.
 
 // Helpers outside of #[test] functions may fail a test, too.

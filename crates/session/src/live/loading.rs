@@ -156,7 +156,7 @@ impl Session {
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
-            if let Some(brake) = self.braking(servers).and_then(|servers| servers.front().agent().brake())
+            if let Some(brake) = self.braking(servers).and_then(|servers| servers.front().agent().harm())
                 && control.stopped() != Some(EndReason::Braked)
                 && stands(&brake, &self.whole_seconds(load))
             {

@@ -126,7 +126,7 @@ impl Server {
     /// The load has ended. Gives the harm that was told and not asked for yet.
     pub fn load_ends(&self) -> Result<Option<Brake>> {
         self.agent.load_ends()?;
-        Ok(self.agent.brake())
+        Ok(self.agent.harm())
     }
 
     /// The service as it was last read, if it was discovered.

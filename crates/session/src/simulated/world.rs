@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use webdyno_host::change::StateDir;
 use webdyno_host::change::action::{Launch, Launched};
-use webdyno_host::change::journal::history::Header;
 use webdyno_host::change::seams::claim::{Claimed, Holder};
 use webdyno_host::change::seams::init_system::{Booting, Init};
 use webdyno_host::change::seams::processes::{Running, System};
@@ -102,7 +101,7 @@ impl System for Process {
         Ok(Box::new(self.start_shadow(launch)))
     }
 
-    fn stop_launched(&self, launch: &Launch, _: Option<Launched>, _: &Header) -> Result<bool> {
+    fn stop_launched(&self, launch: &Launch, _: Option<Launched>, _: ProcessName) -> Result<bool> {
         Ok(self.stop_shadow(launch))
     }
 

@@ -190,7 +190,7 @@ struct FileTimes<'a> {
 impl FileTimes<'_> {
     /// What about a file is newer: the file, or a link on the way to it.
     fn file(&self, path: &Path) -> Option<PendingChange> {
-        let (links, end) = way(path);
+        let (links, end) = links_of_path(path);
         let link = |link: &PathBuf| {
             let found = fs::symlink_metadata(link).ok().filter(|_| !self.is_own(link))?;
             self.after(ctime(&found)?).map(|after| format!("was linked to another file {after}"))
@@ -233,7 +233,7 @@ fn ctime(found: &Metadata) -> Option<SystemTime> {
 }
 
 /// The symbolic links on the way to a file, and the file behind them.
-fn way(path: &Path) -> (Vec<PathBuf>, PathBuf) {
+fn links_of_path(path: &Path) -> (Vec<PathBuf>, PathBuf) {
     let mut links = vec![];
     let mut at = PathBuf::new();
     let mut left: Vec<_> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
@@ -256,7 +256,7 @@ fn way(path: &Path) -> (Vec<PathBuf>, PathBuf) {
 
 /// The path without links, as far as it exists.
 fn real(path: &Path) -> PathBuf {
-    way(path).1
+    links_of_path(path).1
 }
 
 /// A time in the unit in which people would tell it.
@@ -450,7 +450,7 @@ mod tests {
         let tree = Tree::new(&[]);
         symlink("b", tree.path("a")).unwrap();
         symlink("a", tree.path("b")).unwrap();
-        assert_eq!(way(&tree.path("a")).0.len(), LINKS_MAX);
+        assert_eq!(links_of_path(&tree.path("a")).0.len(), LINKS_MAX);
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl AccessLog {
             reading.lacks("access_log", why, HOW);
         }
         let has_times = |one: &crate::logs::followed::FollowedLog<Kept>| {
-            one.with.format.as_ref().is_some_and(LineFormat::tells_times)
+            one.with.format.as_ref().is_some_and(LineFormat::has_times)
         };
         if self.followed.open_count() > 0 && !self.followed.logs().any(has_times) {
             let why = "no access log tells how long requests took";

@@ -156,7 +156,7 @@ fn is_idle(service: &ServiceSnapshot, pool: &str) -> bool {
 }
 
 /// Why there is nothing to ask.
-fn nobody(target: &Target, reading: &mut Reading) {
+fn report_no_service(target: &Target, reading: &mut Reading) {
     let is_php = |module: &String| module.starts_with("php") && module.ends_with("_module");
     let front = target.service.as_deref();
     if front.is_some_and(|front| front.service == "apache" && front.modules.iter().any(is_php)) {
@@ -211,7 +211,7 @@ impl Collector for Opcache {
             pools.iter().any(|(service, endpoint, _)| service.pid == *pid && endpoint.name == *name)
         });
         if pools.is_empty() {
-            nobody(target, &mut reading);
+            report_no_service(target, &mut reading);
             return reading;
         }
         for (service, endpoint, _) in &pools {
