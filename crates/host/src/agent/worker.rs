@@ -281,9 +281,9 @@ impl Worker {
         let done = guarded(|| self.changer.undo_interrupted());
         let (lines, problem) =
             done.map_or_else(|error| (vec![], Some(error)), |done| (done.lines, done.problem));
-        let told =
+        let shown =
             lines.into_iter().map(|line| format!("put back what a session left that was cut off: {line}"));
-        for text in told.chain(problem.map(|problem| problem.message)) {
+        for text in shown.chain(problem.map(|problem| problem.message)) {
             self.outbox.send(FromAgent::Warning { text });
         }
     }

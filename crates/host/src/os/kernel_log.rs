@@ -136,7 +136,7 @@ mod tests {
         #[test]
         fn any_record_is_survived(cut in 0..RECORD.len(), noise in ".{0,60}") {
             for text in [&RECORD[..cut], &noise] {
-                prop_assert!(parse_record(text).is_none_or(|(_, told)| text.contains(told)));
+                prop_assert!(parse_record(text).is_none_or(|(_, message)| text.contains(message)));
                 limit_of_kill(text);
             }
         }

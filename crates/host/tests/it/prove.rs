@@ -221,12 +221,12 @@ fn apply(current: &str, new: &str, class: ApplyClass) -> std::result::Result<Vec
 }
 
 fn check(current: &str, new: &str, expected: std::result::Result<Option<&str>, &str>) {
-    let told = apply(current, new, ApplyClass::Reload);
-    match (&told, expected) {
+    let message = apply(current, new, ApplyClass::Reload);
+    match (&message, expected) {
         (Ok(notes), Ok(None)) => assert!(notes.is_empty(), "{current:?} {new:?}: {notes:?}"),
         (Ok(notes), Ok(Some(note))) => assert!(notes.len() == 1 && notes[0].contains(note), "{notes:?}"),
         (Err(error), Err(expected)) => assert!(error.contains(expected), "{current:?} {new:?}: {error}"),
-        _ => panic!("{current:?} {new:?}: {told:?}"),
+        _ => panic!("{current:?} {new:?}: {message:?}"),
     }
 }
 

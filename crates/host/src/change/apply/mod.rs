@@ -202,9 +202,9 @@ impl Changer {
         }
         self.check_pending_reload(service, &served, plan.class, options)?;
         service.validate(&served.control).map_err(|error| {
-            let told =
+            let text =
                 format!("the configuration was not valid before the change already: {}", error.message);
-            UserError { message: told, ..error }
+            UserError { message: text, ..error }
         })?;
         self.cancellation.check()?;
         self.begin(Some(&served))?;

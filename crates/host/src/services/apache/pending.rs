@@ -123,8 +123,8 @@ fn time_of_pid_file(main: ProcessName, started: SystemTime, pid_file: Option<&Pa
 
 /// When a pid file was written, if it is that of this process.
 fn written_for(path: &Path, pid: u32) -> Option<SystemTime> {
-    let told: u32 = procfs::read_text(path).ok()?.trim().parse().ok()?;
-    fs::metadata(path).ok()?.modified().ok().filter(|_| told == pid)
+    let message: u32 = procfs::read_text(path).ok()?.trim().parse().ok()?;
+    fs::metadata(path).ok()?.modified().ok().filter(|_| message == pid)
 }
 
 /// What Apache reads when it reloads.
@@ -163,8 +163,8 @@ impl Sources {
         let mut found: Vec<PendingChange> = files.collect();
         for path in &self.directories {
             // A file that was written by way of a temporary one touched its directory, too: one of them says it.
-            let told = found.iter().any(|change| change.path.parent() == Some(path));
-            found.extend(look.directory(path).filter(|_| !told));
+            let message = found.iter().any(|change| change.path.parent() == Some(path));
+            found.extend(look.directory(path).filter(|_| !message));
         }
         found
     }
@@ -322,11 +322,11 @@ mod tests {
             let evaluation = evaluate(Input { main_file, server_root: self.path(""), ..Input::default() });
             let own: Vec<_> = own.iter().map(|name| self.path(name)).collect();
             let later = SystemTime::now() + Duration::from_millis(20);
-            let told = |change: PendingChange| {
+            let message = |change: PendingChange| {
                 let name = change.path.strip_prefix(self.path("")).unwrap().display().to_string();
                 (name, change.why.split(" less than").next().unwrap().to_owned())
             };
-            Sources::of(&evaluation).newer(read_at, later, &own).into_iter().map(told).collect()
+            Sources::of(&evaluation).newer(read_at, later, &own).into_iter().map(message).collect()
         }
 
         fn check(&self, read_at: SystemTime, own: &[&str], expected: &[(&str, &str)]) {

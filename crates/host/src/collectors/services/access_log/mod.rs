@@ -127,9 +127,9 @@ fn path_parts(request: &[u8]) -> Option<usize> {
 
 /// How a log's lines are written, if that is known.
 fn format_of(log: &LogFile) -> Option<LineFormat> {
-    let told = log.format.as_deref()?;
-    let named = NAMED.iter().find(|(name, _)| *name == told).map(|(_, format)| *format);
-    line_format(named.unwrap_or(told))
+    let message = log.format.as_deref()?;
+    let named = NAMED.iter().find(|(name, _)| *name == message).map(|(_, format)| *format);
+    line_format(named.unwrap_or(message))
 }
 
 /// Of each part of the site the first log that can be read, or else one that cannot: to say why.
