@@ -125,29 +125,29 @@ fn systems(architecture: &str) -> String {
 pub fn failure(server: &ServerAddress, words: &[String]) -> UserError {
     let what = words.first().map_or("", String::as_str);
     let rest = words.get(1..).unwrap_or_default().join(" ");
-    let told = |text: String| UserError::cannot_run(format!("{server}: {text}"));
+    let message = |text: String| UserError::cannot_run(format!("{server}: {text}"));
     match what {
-        "machine" => told(format!(
+        "machine" => message(format!(
             "the machine is {rest}, and this program is for Linux {}",
             std::env::consts::ARCH
         ))
         .hint("build webdyno for that machine, put it there, and name it, as in --server exec:'ssh HOST /opt/webdyno agent'"),
-        "proc" => told("/proc is not mounted there, and all that is observed is read from it".into())
+        "proc" => message("/proc is not mounted there, and all that is observed is read from it".into())
             .hint("mount it there: `mount -t proc proc /proc`"),
-        "lacks" => told(format!("there is no `{rest}` there, which copying the program takes"))
+        "lacks" => message(format!("there is no `{rest}` there, which copying the program takes"))
             .hint("put webdyno there, and name it, as in --server exec:'COMMAND /opt/webdyno agent'"),
         "folder" => {
             let why = if rest.is_empty() { "there is none".to_owned() } else { rest };
-            told(format!("no temporary folder there takes a program: {why}")).hint(
+            message(format!("no temporary folder there takes a program: {why}")).hint(
                 "set TMPDIR there to a folder with room where programs may run, or put webdyno there and name it, as in --server exec:'COMMAND /opt/webdyno agent'",
             )
         }
-        "short" => told(format!("only {rest} bytes of the program arrived, or there was no room for more"))
+        "short" => message(format!("only {rest} bytes of the program arrived, or there was no room for more"))
             .hint("`df /tmp` there shows the room; a connection that was cut off says so above"),
-        "changed" => told("the program was changed on its way".into())
+        "changed" => message("the program was changed on its way".into())
             .hint("whatever carries stdin must leave it as it is: no terminal (-t), no filter"),
         "run" => cannot_run_there(server, &rest),
-        _ => told(format!("it gave up: {}", words.join(" "))),
+        _ => message(format!("it gave up: {}", words.join(" "))),
     }
 }
 

@@ -97,11 +97,11 @@ pub fn only_starts_an_agent(address: &ServerAddress) -> bool {
 pub fn run_on_server(start: &Start, words: &str, mut output: impl Write) -> Result<u8> {
     let Connection { mut child, stdin, mut stdout, stderr: stderr_capture } = start_on_server(start, words)?;
     drop(stdin);
-    let told = io::copy(&mut stdout, &mut output).and_then(|_| output.flush());
+    let message = io::copy(&mut stdout, &mut output).and_then(|_| output.flush());
     let status = child.wait().map_err(|error| io_error("wait for", &start.address, &error))?;
     // What it complained of is told by then.
     stderr_capture.map(|stderr_capture| wait_until(END_WAIT, || stderr_capture.has_ended()));
-    told.map_err(|error| io_error("show what was said by", &start.address, &error))?;
+    message.map_err(|error| io_error("show what was said by", &start.address, &error))?;
     status.code().and_then(|code| u8::try_from(code).ok()).ok_or_else(|| {
         UserError::cannot_run(format!(
             "{}: `webdyno {words}` did not end by itself ({status})",

@@ -107,7 +107,7 @@ fn lock(shared: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
 
 impl Watched {
     /// The service was read anew.
-    pub fn now_is(&mut self, snapshot: &ServiceSnapshot) {
+    pub fn set_service(&mut self, snapshot: &ServiceSnapshot) {
         if self.target.port == Some(snapshot.port) {
             self.topology.front = Some(snapshot.clone());
             self.set(target(Some(snapshot), self.target.clone()));

@@ -1,4 +1,4 @@
-//! The seam to the machine: what the agent reads of it. Tests bring a pretended machine.
+//! The seam to the machine: what the agent reads of it. Tests bring a simulated machine.
 
 use crate::change::seams::services::Programs;
 use crate::change::seams::this_machine::ThisMachine;
@@ -219,7 +219,7 @@ impl Watch for Observer {
 mod tests {
     use super::*;
 
-    fn seen(services: &[(u32, &str)]) -> Topology {
+    fn topology_of(services: &[(u32, &str)]) -> Topology {
         let service = |(pid, role): &(u32, &str)| ServiceSnapshot {
             pid: *pid,
             role: Some((*role).to_owned()),
@@ -244,7 +244,7 @@ mod tests {
             (&[(7, "web")], Some(9), Some(7)),
             (&[(7, "db")], Some(7), None),
         ] {
-            let found = with_front(seen(services), &former.map(before).unwrap_or_default());
+            let found = with_front(topology_of(services), &former.map(before).unwrap_or_default());
             assert_eq!(found.front.as_ref().map(|front| front.pid), front, "{services:?} {former:?}");
             assert_eq!(found.services().count(), services.len(), "none is lost");
         }

@@ -26,7 +26,7 @@ pub struct Outbox {
     open: Arc<Open>,
 }
 
-/// The thread behind a [`Voice`].
+/// The thread behind a [`Outbox`].
 pub struct OutboxWriter {
     thread: JoinHandle<()>,
 }
@@ -137,7 +137,7 @@ impl Outbox {
     pub fn on(output: impl Write + Send + 'static) -> (Self, OutboxWriter) {
         let queue = Arc::new(Queue::default());
         let open = Arc::new(Open(Arc::clone(&queue)));
-        (Self { open }, OutboxWriter { thread: std::thread::spawn(move || speak(output, &queue)) })
+        (Self { open }, OutboxWriter { thread: std::thread::spawn(move || write_queue(output, &queue)) })
     }
 
     /// Answers a question.
@@ -154,7 +154,7 @@ impl Outbox {
 }
 
 impl OutboxWriter {
-    /// Waits until everything is said, a bounded time. Every [`Voice`] must be dropped before.
+    /// Waits until everything is said, a bounded time. Every [`Outbox`] must be dropped before.
     pub fn finish(self) {
         if wait_until(FLUSH_TIME_MAX, || self.thread.is_finished()) {
             // It ends by itself, and has nothing to tell.
@@ -164,7 +164,7 @@ impl OutboxWriter {
 }
 
 /// When nobody listens any more, what waits is forgotten.
-fn speak(mut output: impl Write, queue: &Queue) {
+fn write_queue(mut output: impl Write, queue: &Queue) {
     while let Some(message) = queue.next() {
         if output.write_all(&message).and_then(|()| output.flush()).is_err() {
             *queue.state() = PendingMessages { deaf: true, ..PendingMessages::default() };

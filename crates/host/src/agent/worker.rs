@@ -281,9 +281,9 @@ impl Worker {
         let done = guarded(|| self.changer.undo_interrupted());
         let (lines, problem) =
             done.map_or_else(|error| (vec![], Some(error)), |done| (done.lines, done.problem));
-        let told =
+        let shown =
             lines.into_iter().map(|line| format!("put back what a session left that was cut off: {line}"));
-        for text in told.chain(problem.map(|problem| problem.message)) {
+        for text in shown.chain(problem.map(|problem| problem.message)) {
             self.outbox.send(FromAgent::Warning { text });
         }
     }
@@ -292,7 +292,7 @@ impl Worker {
         self.revert_earlier();
         let mut snapshot = self.host.discover(port)?;
         self.changer.forget_ours(&mut snapshot);
-        self.now_is(snapshot.clone());
+        self.set_service(snapshot.clone());
         Ok(FromAgent::Discovered { snapshot: Box::new(snapshot) })
     }
 
@@ -313,7 +313,7 @@ impl Worker {
             let text = format!("with the change, one of others took effect: {change}");
             self.outbox.send(FromAgent::Warning { text });
         }
-        self.now_is(applied.snapshot.clone());
+        self.set_service(applied.snapshot.clone());
         let (mark, outage_us) = (applied.mark, applied.outage_us);
         let (snapshot, journal) = (Box::new(applied.snapshot), self.changer.journal_place());
         Ok(FromAgent::Applied { mark, outage_us, snapshot, journal })
@@ -381,9 +381,9 @@ impl Worker {
     }
 
     /// The service may have another main process now.
-    fn now_is(&mut self, snapshot: ServiceSnapshot) {
+    fn set_service(&mut self, snapshot: ServiceSnapshot) {
         if let Some(watch) = &self.watch {
-            watch.watched().now_is(&snapshot);
+            watch.watched().set_service(&snapshot);
         }
         self.snapshot = Some(snapshot);
     }
@@ -394,7 +394,7 @@ impl Worker {
         // Nobody asks any more, and what is not undone yet must not wait for this.
         let Some(port) = port.filter(|_| !self.cancellation.is_set()) else { return };
         match self.host.discover(port) {
-            Ok(snapshot) => self.now_is(snapshot),
+            Ok(snapshot) => self.set_service(snapshot),
             Err(error) => self.outbox.send(FromAgent::Warning { text: error.message }),
         }
     }
@@ -412,7 +412,7 @@ fn writes(question: &ToAgent) -> bool {
     )
 }
 
-/// The brake of a session that makes no loads: nothing has to be watched for it.
+/// The harm guard of a session that makes no loads: nothing has to be watched for it.
 struct NoLoads;
 
 impl HarmGuard for NoLoads {

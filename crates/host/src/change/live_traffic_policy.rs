@@ -50,9 +50,9 @@ pub fn refusal(
         let undoing = SettingRevert { setting, now: &last.to, back: first.from.as_ref() };
         let why = service.undo_drops(control, port, &undoing)?;
         let back = undoing.back.map_or_else(|| "what it was".to_owned(), ToString::to_string);
-        let told =
+        let message =
             format!("{setting} of {} stays {} for now: with {back} {why}", service.name(), undoing.now);
-        Some(UserError::cannot_run(told).hint("run `webdyno rollback` when less of it is in use"))
+        Some(UserError::cannot_run(message).hint("run `webdyno rollback` when less of it is in use"))
     })
 }
 

@@ -131,18 +131,18 @@ impl Drop for Observer {
 fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink: &Sender<(u64, Sample)>) {
     let seldom = Duration::from_secs(u64::from(collector.every_s().max(1)));
     let mut due = begin;
-    let mut told = ReportedMissing::default();
+    let mut message = ReportedMissing::default();
     while let Some(target) = shared.wait(due) {
         let clock_us = clock_us();
         let started = Instant::now();
         let (mut sample, missing) = sample(collector.as_mut(), &target, started);
         sample.late_us = u64::try_from(started.saturating_duration_since(due).as_micros()).ok();
-        sample.missing = told.news(missing);
+        sample.missing = message.changed(missing);
         // What was read for a target that is no longer meant would be taken for the new one.
         let current = shared.state().target == target;
         if !current {
             collector.mark_undelivered();
-            told = ReportedMissing::default();
+            message = ReportedMissing::default();
         } else if sink.send((clock_us, sample)).is_err() {
             return;
         }
@@ -184,7 +184,7 @@ struct ReportedMissing {
 
 impl ReportedMissing {
     /// What to say of these; `None` when it is as it was said last.
-    fn news(&mut self, missing: Vec<MissingSignal>) -> Option<Vec<MissingSignal>> {
+    fn changed(&mut self, missing: Vec<MissingSignal>) -> Option<Vec<MissingSignal>> {
         let again = self.readings_count.is_multiple_of(REPEAT_COUNT);
         self.readings_count += 1;
         let changed = self.missing.as_ref() != Some(&missing);
@@ -324,10 +324,10 @@ mod tests {
     #[test]
     fn what_is_lacking_is_said_when_it_changes_and_again_after_a_while() {
         let lack = || vec![MissingSignal { signal: "s".into(), why: "w".into(), how_to_enable: "h".into() }];
-        let mut told = ReportedMissing::default();
-        let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| told.news(now)).into();
+        let mut message = ReportedMissing::default();
+        let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| message.changed(now)).into();
         assert_eq!(said, [Some(vec![]), None, Some(lack()), None, Some(vec![])]);
-        let rest: Vec<_> = (5..=REPEAT_COUNT).map(|_| told.news(vec![])).collect();
+        let rest: Vec<_> = (5..=REPEAT_COUNT).map(|_| message.changed(vec![])).collect();
         assert!(rest.iter().take(rest.len() - 1).all(Option::is_none) && rest.last() == Some(&Some(vec![])));
     }
 

@@ -28,9 +28,9 @@ impl Changes {
                 return true;
             }
             match self.reported.get_mut(name) {
-                Some(told) if told == value => false,
-                Some(told) => {
-                    *told = *value;
+                Some(message) if message == value => false,
+                Some(message) => {
+                    *message = *value;
                     true
                 }
                 None => {
@@ -60,20 +60,20 @@ mod tests {
     #[test]
     fn what_is_unchanged_is_left_out_until_all_is_told_again() {
         let mut changes = Changes::default();
-        let mut told = |values: &[(&str, f64)], error| {
-            let told = changes.only(reading(values, error), |name| name != "always");
-            told.values.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        let mut message = |values: &[(&str, f64)], error| {
+            let message = changes.only(reading(values, error), |name| name != "always");
+            message.values.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
         };
         let all = [("a", 0.0), ("b", 7.0), ("always", 1.0)];
-        assert_eq!(told(&all, None), "a b always");
-        assert_eq!(told(&all, None), "always");
-        assert_eq!(told(&[("a", 0.0), ("b", 8.0), ("always", 1.0)], None), "b always");
-        assert_eq!(told(&[("a", 0.0), ("b", 8.0), ("new", 0.0)], None), "new");
+        assert_eq!(message(&all, None), "a b always");
+        assert_eq!(message(&all, None), "always");
+        assert_eq!(message(&[("a", 0.0), ("b", 8.0), ("always", 1.0)], None), "b always");
+        assert_eq!(message(&[("a", 0.0), ("b", 8.0), ("new", 0.0)], None), "new");
         // An error: nobody knows what was not read, so all is told in this reading and the next one.
-        assert_eq!(told(&all, Some("torn")), "a b always");
-        assert_eq!(told(&all, None), "a b always");
-        let rest: Vec<String> = (1..=REPEAT_COUNT).map(|_| told(&all, None)).collect();
-        assert!(rest[..rest.len() - 1].iter().all(|told| told == "always"), "{rest:?}");
+        assert_eq!(message(&all, Some("torn")), "a b always");
+        assert_eq!(message(&all, None), "a b always");
+        let rest: Vec<String> = (1..=REPEAT_COUNT).map(|_| message(&all, None)).collect();
+        assert!(rest[..rest.len() - 1].iter().all(|message| message == "always"), "{rest:?}");
         assert_eq!(rest.last().unwrap(), "a b always");
     }
 }

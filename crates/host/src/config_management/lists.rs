@@ -311,7 +311,7 @@ mod tests {
                     (!why.is_empty()).then_some(by),
                     "{path}: {owner:?}"
                 );
-                assert!(owner.is_none_or(|(_, told)| told.contains(why)), "{path}");
+                assert!(owner.is_none_or(|(_, message)| message.contains(why)), "{path}");
             }
         }
     }

@@ -201,12 +201,12 @@ impl Survey<'_> {
         self.follow_configuration(pid, view);
         // Its connections came and went since all processes were read.
         self.processes.refresh(pid);
-        for (contact, count) in view.contacts(&self.party(pid), &self.processes) {
+        for (contact, count) in view.contacts(&self.party_of(pid), &self.processes) {
             self.link(pid, &contact, Some(count), view);
         }
     }
 
-    fn party(&self, pid: u32) -> Party {
+    fn party_of(&self, pid: u32) -> Party {
         let mut party = Party::default();
         for member in self.processes.tree(pid) {
             let Some(seen) = self.processes.get(member) else { continue };
@@ -323,7 +323,7 @@ impl Survey<'_> {
             let view = View::of(&spaces);
             self.order.iter().for_each(|pid| self.processes.refresh(*pid));
             for pid in self.order.clone() {
-                let party = self.party(pid);
+                let party = self.party_of(pid);
                 let by_user = Party { sockets: HashSet::new(), users: self.users_of(pid), ..party.clone() };
                 lost.extend(view.contacts(&by_user, &self.processes).into_keys());
                 for (contact, count) in view.contacts(&party, &self.processes) {

@@ -83,9 +83,9 @@ mod tests {
         let found = snapshot(&hidden);
         assert_eq!((found.service.as_str(), found.pid, found.port), ("unknown", NO_PID, 80));
         assert_eq!(found.control, None);
-        let told = "cannot see which process listens on port 80: permission denied";
-        assert!(found.warnings[0].starts_with(told) && found.warnings[0].contains("sudo"), "{found:?}");
-        assert_eq!(found.missing[0].why, told);
+        let message = "cannot see which process listens on port 80: permission denied";
+        assert!(found.warnings[0].starts_with(message) && found.warnings[0].contains("sudo"), "{found:?}");
+        assert_eq!(found.missing[0].why, message);
         assert_eq!(refusal(&found), hidden.error());
         let ambiguous = unknown(&hidden, vec![5, 6]);
         assert!(ambiguous.warnings[0].contains("one of the processes 5, 6"), "{ambiguous:?}");

@@ -109,13 +109,13 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], dice: &mut Dice) {
 }
 
 fn check(input: &[u8], whence: &str) {
-    let told = match catch_unwind(|| configuration(input)) {
+    let message = match catch_unwind(|| configuration(input)) {
         Ok(Ok(())) => return,
-        Ok(Err(told)) => told,
+        Ok(Err(message)) => message,
         Err(_) => "it panicked".into(),
     };
     let start = &input[..input.len().min(3000)];
-    panic!("{whence}: {told}\n{} bytes: {}", input.len(), start.escape_ascii());
+    panic!("{whence}: {message}\n{} bytes: {}", input.len(), start.escape_ascii());
 }
 
 fn number_of(variable: &str) -> Option<u64> {

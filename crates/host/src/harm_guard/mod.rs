@@ -1,4 +1,4 @@
-//! The load brake: sees that a load of ours begins to do harm, and says so at once, so that the engine is stopped.
+//! The harm guard: sees that a load of ours begins to do harm, and says so at once, so that the engine is stopped.
 //!
 //! Harm is what was not there before the load: swapping, a machine or a control group in which nothing can run for want
 //! of memory, a process that the kernel kills for it, errors that other clients get, a site that does not answer any

@@ -1,4 +1,4 @@
-//! One reading of everything that the brake looks at: counters of the machine and of the service's control group.
+//! One reading of everything that the harm guard looks at: counters of the machine and of the service's control group.
 //!
 //! Facts: proc_vmstat(5) (`pswpin`, `pswpout`, `oom_kill`: pages and processes since boot),
 //! Documentation/accounting/psi.rst (`full total=`, microseconds since boot, brought up to date by reading it),

@@ -1,4 +1,4 @@
-//! The thread that takes a reading every 200 ms, and pulls the brake once a load.
+//! The thread that takes a reading every 200 ms, and reports harm once a load.
 //!
 //! Readings begin with the observation, before any load: what they show then is the base. They cost the machine next to
 //! nothing (some ten small files of /proc and of the control group, and what was appended to the access logs); the site

@@ -125,13 +125,13 @@ impl<T> FollowedLogs<T> {
             let one = match same.map(|index| before.swap_remove(index)) {
                 // A reload may have changed how its lines are written.
                 Some(one) if one.place.log.format != place.log.format => {
-                    let with = with(&place, one.tail.reached());
+                    let with = with(&place, one.tail.position());
                     FollowedLog { place, with, ..one }
                 }
                 Some(one) => FollowedLog { place, ..one },
                 None => {
                     let tail = State::of(Tail::of(&place.path), &place.path);
-                    let with = with(&place, tail.reached());
+                    let with = with(&place, tail.position());
                     FollowedLog { place, with, tail, grown_bytes: 0 }
                 }
             };
@@ -216,9 +216,9 @@ impl State {
     }
 
     /// Up to where it was read.
-    fn reached(&self) -> u64 {
+    fn position(&self) -> u64 {
         match self {
-            Self::Open(tail) => tail.reached(),
+            Self::Open(tail) => tail.position(),
             Self::Closed { .. } => 0,
         }
     }

@@ -103,7 +103,7 @@ impl LineFormat {
     }
 
     /// Whether it tells how long requests took.
-    pub fn tells_times(&self) -> bool {
+    pub fn has_times(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Field(Field::Took(_))))
     }
 

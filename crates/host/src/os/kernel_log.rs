@@ -1,4 +1,4 @@
-//! The kernel's log from now on, record by record, without waiting: what the brake and the collector share.
+//! The kernel's log from now on, record by record, without waiting: what the harm guard and the collector share.
 //!
 //! Facts: Documentation/ABI/testing/dev-kmsg: one record a read, `priority,sequence,microseconds,flags;text` and lines of
 //! `KEY=value` that begin with a blank; at the end EAGAIN, after records that were overwritten before they were read
@@ -136,7 +136,7 @@ mod tests {
         #[test]
         fn any_record_is_survived(cut in 0..RECORD.len(), noise in ".{0,60}") {
             for text in [&RECORD[..cut], &noise] {
-                prop_assert!(parse_record(text).is_none_or(|(_, told)| text.contains(told)));
+                prop_assert!(parse_record(text).is_none_or(|(_, message)| text.contains(message)));
                 limit_of_kill(text);
             }
         }

@@ -354,11 +354,11 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
 /// own over them (`nginx: master process`) gives that title, padding left out.
 fn parse_strings(bytes: &[u8]) -> Vec<String> {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    let told = bytes.get(..end).unwrap_or_default();
-    if told.is_empty() {
+    let message = bytes.get(..end).unwrap_or_default();
+    if message.is_empty() {
         return vec![];
     }
-    told.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+    message.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
 }
 
 /// The real user id of `/proc/PID/status`.

@@ -67,9 +67,9 @@ impl Root {
 
     /// Opens an absolute path.
     pub fn open(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let careful =
+        let without_waiting =
             if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
-        let flags = flags | OFlags::CLOEXEC | careful;
+        let flags = flags | OFlags::CLOEXEC | without_waiting;
         let opened = match &self.directory {
             None => rustix::fs::open(path, flags, Mode::empty()),
             Some(root) => {

@@ -1,4 +1,4 @@
-//! The agent over pipes, with a pretended server: whatever becomes of the tool, the server ends as it was found.
+//! The agent over pipes, with a simulated server: whatever becomes of the tool, the server ends as it was found.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -124,8 +124,8 @@ fn a_tool_that_is_gone_is_reverted_and_the_next_command_hears_of_it_once() {
     session.ended().unwrap();
     assert_eq!(server.picture(), original);
     assert_eq!(pending(&server.state()).unwrap(), []);
-    let told = notice(&server.state()).unwrap();
-    assert!(told.ends_with("was interrupted; its guardian put everything back"), "{told}");
+    let message = notice(&server.state()).unwrap();
+    assert!(message.ends_with("was interrupted; its guardian put everything back"), "{message}");
     assert_eq!(notice(&server.state()), None);
 }
 
@@ -142,11 +142,11 @@ fn what_a_guardian_left_alone_is_told_once() {
         let left_alone = "a.conf was changed by someone else meanwhile and is left alone; its original is ";
         assert!(error.message.contains(left_alone), "{error}");
         let tools = server.tools(Arc::new(webdyno_host::change::seams::disk::RealDisk));
-        let told = match by_rollback {
+        let text = match by_rollback {
             true => rollback_with(&tools).unwrap_err().message,
             false => notice(&server.state()).unwrap(),
         };
-        assert!(told.contains(left_alone), "{told}");
+        assert!(text.contains(left_alone), "{text}");
         assert_eq!((rollback_with(&tools), notice(&server.state())), (Ok(vec![]), None));
         assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), "Workers 99\n");
     }
@@ -325,12 +325,12 @@ fn another_version_is_refused_with_both_names() {
         let answer =
             session.ask(ToAgent::Hello { protocol, build: build.into(), tool: None, reads_only: false });
         let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
-        let told = format!(
+        let text = format!(
             "the tool is webdyno {build} with protocol {protocol}, and the agent is {BUILD} with protocol {PROTOCOL}"
         );
-        assert_eq!(error.message, told);
+        assert_eq!(error.message, text);
         assert_eq!(session.hear(), None, "it has ended");
-        assert_eq!(session.ended().unwrap_err().message, told);
+        assert_eq!(session.ended().unwrap_err().message, text);
     }
     let mut session = Session::start(&server, LONG);
     let FromAgent::Failed { error } = session.ask(ToAgent::Keep) else { panic!() };

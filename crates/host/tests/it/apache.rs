@@ -235,8 +235,8 @@ fn a_broken_configuration_is_not_valid() {
     // What somebody wrote since is told: a reload would put it in force, too.
     let waits = server.snapshot().pending;
     let path = server.path("conf-enabled/zzz-webdyno.conf").display().to_string();
-    let told = |change: &&String| change.starts_with(&format!("{path} was changed"));
-    assert_eq!((waits.len(), waits.iter().filter(told).count()), (1, 1), "{waits:?}");
+    let text = |change: &&String| change.starts_with(&format!("{path} was changed"));
+    assert_eq!((waits.len(), waits.iter().filter(text).count()), (1, 1), "{waits:?}");
     assert!(error.hint.unwrap().contains("-t"));
 }
 

@@ -85,8 +85,8 @@ fn workers_that_are_all_held_are_told_by_the_log_and_the_page_that_does_not_come
             stream
         })
         .collect();
-    let told = read_until(&mut log, &target, at_least("apache_log.AH00161.messages_count", 1.0));
-    assert_eq!(told.value("apache_log.AH00161.before_count"), None);
+    let message = read_until(&mut log, &target, at_least("apache_log.AH00161.messages_count", 1.0));
+    assert_eq!(message.value("apache_log.AH00161.before_count"), None);
     let begun = Instant::now();
     let blocked = status.read(&target);
     assert!(begun.elapsed() < Duration::from_secs(4), "a reading ends in time");
@@ -115,13 +115,13 @@ fn a_log_that_is_rotated_and_cut_while_it_is_followed_loses_nothing() {
     fs::rename(&path, server.path("run/error.log.1")).unwrap();
     // That it reloads it writes to the old file, that it serves to the new one.
     reload(&server);
-    let told = read_until(&mut log, &target, at_least("apache_log.AH00163.messages_count", 1.0));
-    assert_eq!(told.value("apache_log.AH00171.messages_count"), Some(1.0), "{told:?}");
+    let message = read_until(&mut log, &target, at_least("apache_log.AH00163.messages_count", 1.0));
+    assert_eq!(message.value("apache_log.AH00171.messages_count"), Some(1.0), "{message:?}");
     fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     reload(&server);
-    let told = read_until(&mut log, &target, at_least("apache_log.AH00163.messages_count", 2.0));
-    assert_eq!(told.value("apache_log.AH00171.messages_count"), Some(2.0), "{told:?}");
-    assert_eq!(told.value("apache_log.unread_bytes"), Some(0.0));
+    let message = read_until(&mut log, &target, at_least("apache_log.AH00163.messages_count", 2.0));
+    assert_eq!(message.value("apache_log.AH00171.messages_count"), Some(2.0), "{message:?}");
+    assert_eq!(message.value("apache_log.unread_bytes"), Some(0.0));
 }
 
 /// A status page that is not to be had is told with what helps.
@@ -267,16 +267,16 @@ fn requests_are_counted_by_the_access_log_of_the_site() {
     assert_eq!(first.value("access_log.requests_count"), Some(0.0), "{first:?}");
     let answers: Vec<u16> =
         ["/page.html", "/page.html", "/none", "/bad", "/bad", "/bad"].map(|path| get(&server, path)).into();
-    let told = read_until(&mut log, &target, at_least("access_log.requests_count", 6.0));
+    let message = read_until(&mut log, &target, at_least("access_log.requests_count", 6.0));
     let of = |class: u16| answers.iter().filter(|status| **status / 100 == class).count() as f64;
     for class in [2, 3, 4, 5] {
         let name = format!("access_log.status_{class}xx_count");
-        assert_eq!(told.value(&name), Some(of(class)), "{name} {answers:?} {told:?}");
+        assert_eq!(message.value(&name), Some(of(class)), "{name} {answers:?} {message:?}");
     }
     assert_eq!(of(5), 3.0);
-    assert!(told.value("access_log.sent_bytes") >= Some(of(2) * 1000.0), "{told:?}");
-    assert_eq!(told.value("access_log.timed_count"), Some(6.0));
-    assert_eq!(told.value("access_log.unparsed_count"), Some(0.0));
+    assert!(message.value("access_log.sent_bytes") >= Some(of(2) * 1000.0), "{message:?}");
+    assert_eq!(message.value("access_log.timed_count"), Some(6.0));
+    assert_eq!(message.value("access_log.unparsed_count"), Some(0.0));
 }
 
 #[test]

@@ -482,12 +482,16 @@ fn in_a_systemd_of_its_own(folder: &Path) {
     let verify = ["--man=no", "verify", "multi-user.target", "apache2.service", &format!("{NAME}.service")];
     let output =
         Command::new("systemd-analyze").args(verify).env("SYSTEMD_LOG_LEVEL", "debug").output().unwrap();
-    let told = said(&output);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains(&format!("{NAME}.service: Installed new job {NAME}.service/start")), "{told}");
+    let message = said(&output);
+    assert!(output.status.success(), "{message}");
+    assert!(
+        message.contains(&format!("{NAME}.service: Installed new job {NAME}.service/start")),
+        "{message}"
+    );
     let block = |unit: &str| {
-        let start = told.find(&format!("-> Unit {unit}:")).unwrap_or_else(|| panic!("no {unit} in {told}"));
-        told[start..].split("\n\t-> ").next().unwrap().to_owned()
+        let start =
+            message.find(&format!("-> Unit {unit}:")).unwrap_or_else(|| panic!("no {unit} in {message}"));
+        message[start..].split("\n\t-> ").next().unwrap().to_owned()
     };
     assert!(
         block("apache2.service").contains(&format!("After: {NAME}.service")),
@@ -503,7 +507,7 @@ fn in_a_systemd_of_its_own(folder: &Path) {
         assert!(unit.contains(&expected), "no `{expected}` in {unit}");
     }
     for stderr in ["Unknown", "ignoring", "Failed to parse", "ordering cycle"] {
-        assert!(!told.lines().any(|line| line.contains(NAME) && line.contains(stderr)), "{told}");
+        assert!(!message.lines().any(|line| line.contains(NAME) && line.contains(stderr)), "{message}");
     }
 }
 

@@ -287,10 +287,10 @@ fn what_an_operator_changed_meanwhile_is_left_alone_and_told_once() {
     std::fs::write(server.conf("a.conf"), "Workers 99\n").unwrap();
     std::fs::write(server.conf("new.conf"), "Theirs\n").unwrap();
     let error = rollback(&server).unwrap_err();
-    let told = format!("{error}\n{}", error.hint.clone().unwrap_or_default());
-    assert!(told.contains("a.conf was changed by someone else meanwhile and is left alone"), "{told}");
-    assert!(told.contains("new.conf was changed by someone else meanwhile"), "{told}");
-    let saved = told.split_whitespace().find(|word| word.contains("/originals/")).unwrap();
+    let message = format!("{error}\n{}", error.hint.clone().unwrap_or_default());
+    assert!(message.contains("a.conf was changed by someone else meanwhile and is left alone"), "{message}");
+    assert!(message.contains("new.conf was changed by someone else meanwhile"), "{message}");
+    let saved = message.split_whitespace().find(|word| word.contains("/originals/")).unwrap();
     assert_eq!(std::fs::read_to_string(saved).unwrap(), FILES[0].1);
     assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), "Workers 99\n");
     assert_eq!(std::fs::read_to_string(server.conf("new.conf")).unwrap(), "Theirs\n");
@@ -346,10 +346,10 @@ fn a_session_that_waits_for_its_rollback_is_told_and_blocks_the_next_one() {
     let server = FakeServer::set_up(folder.path());
     let original = server.picture();
     assert!(victim(folder.path(), 25, false, false, "session"));
-    let told = notice(&server.state()).unwrap();
+    let text = notice(&server.state()).unwrap();
     assert!(
-        told.starts_with("a rollback is pending: the session ") && told.ends_with("run `webdyno rollback`"),
-        "{told}"
+        text.starts_with("a rollback is pending: the session ") && text.ends_with("run `webdyno rollback`"),
+        "{text}"
     );
     let plan = server.plan(&[("a.conf", "Workers 40\n")], ApplyClass::Reload);
     let error = server.changer().apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap_err();

@@ -85,12 +85,12 @@ fn two_tuners_never_meet_on_a_service_whatever_their_state_directories() {
 
     let mut first = server.changer();
     apply(&mut first, "Workers 30\n").unwrap();
-    let told =
+    let shown =
         format!("another webdyno (process {}) is changing fake on port {PORT} already", std::process::id());
     let error = apply(&mut other, "Workers 40\n").unwrap_err();
-    assert_eq!(error.message, told);
+    assert_eq!(error.message, shown);
     assert!(!other.has_session() && error.hint.unwrap().contains("WEBDYNO_STATE"));
-    assert_eq!(rollback_with(&elsewhere()).unwrap_err().message, told);
+    assert_eq!(rollback_with(&elsewhere()).unwrap_err().message, shown);
     assert!(server.running().contains("Workers 30"));
     first.end(ClosedBy::Tool).unwrap();
     rollback_with(&elsewhere()).unwrap();
@@ -118,11 +118,11 @@ fn a_stranger_with_the_name_of_a_service_keeps_nobody_from_undoing() {
     let mut stranger = command.arg("60").uid(65_534).stdin(OwnedFd::from(socket)).spawn().unwrap();
     drop(command);
     let plan = server.plan(&[("a.conf", "Workers 30\n")], ApplyClass::Reload);
-    let told = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap_err().message;
+    let text = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap_err().message;
     let undone = rollback_with(&server.tools(Arc::new(RealDisk)));
     stranger.kill().unwrap();
     stranger.wait().unwrap();
-    assert!(told.contains(&format!("(process {}) is changing fake", stranger.id())), "{told}");
+    assert!(text.contains(&format!("(process {}) is changing fake", stranger.id())), "{text}");
     let lines = undone.unwrap();
     let noted = format!("went on although process {} holds the name {name}", stranger.id());
     assert!(lines.iter().any(|line| line.contains(&noted)), "{lines:?}");

@@ -1,4 +1,4 @@
-//! A pretended server in a folder, and what a test needs to compare.
+//! A simulated server in a folder, and what a test needs to compare.
 //!
 //! The server's configuration is `etc/*.conf`; what is "running" is a copy of it that activating makes. `INVALID` in
 //! a file fails the validation, `DEADLY` ends the service when it is activated, `Workers N` is its setting. `# WAITS
@@ -37,7 +37,7 @@ use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingVa
 use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
 
-/// The port that the pretended server says it listens on.
+/// The port that the simulated server says it listens on.
 pub const PORT: u16 = 8000;
 
 /// An empty folder, in memory where there is such a place: these tests wait for the disk thousands of times.
@@ -45,7 +45,7 @@ pub fn empty_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A pretended server and machine in a folder.
+/// A simulated server and machine in a folder.
 #[derive(Clone)]
 pub struct FakeServer {
     pub folder: PathBuf,
@@ -62,7 +62,7 @@ pub struct FakeServer {
     pub tells_reads: bool,
 }
 
-/// The files of the pretended server at the beginning, with their modes.
+/// The files of the simulated server at the beginning, with their modes.
 pub const FILES: [(&str, &str, u32); 2] =
     [("a.conf", "Workers 10\n", 0o640), ("b.conf", "KeepAlive On\n# é\n", 0o604)];
 

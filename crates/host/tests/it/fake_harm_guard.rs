@@ -1,5 +1,5 @@
 //! Pretended watches: one that reads nothing, and a brake that is pulled at once by every load while the file `harm` is in
-//! the pretended server's folder.
+//! the simulated server's folder.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used)]
@@ -20,7 +20,7 @@ impl Watch for NoWatch {
     fn set_target(&self, _: Target) {}
 }
 
-/// The brake.
+/// The harm guard.
 pub struct FakeHarmGuard {
     folder: PathBuf,
     pull: Mutex<BrakeHandler>,

@@ -47,8 +47,9 @@ fn on_a_full_disk_nothing_half_done_stays() {
             .env(MOUNTER, format!("{}|{name}", folder.path().display()))
             .output()
             .unwrap();
-        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        assert!(output.status.success() && told[0].contains("1 passed"), "{name}: {}", told.concat());
+        let message =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success() && message[0].contains("1 passed"), "{name}: {}", message.concat());
     }
 }
 

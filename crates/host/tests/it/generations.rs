@@ -79,9 +79,9 @@ fn a_reload_says_when_the_old_generation_stays() {
     let held = hold(&server);
     let lines = changer.revert(0, false).unwrap().lines;
     let line = lines.iter().find(|line| line.starts_with("reloaded apache (pid ")).unwrap();
-    let told =
+    let message =
         format!("; {} process(es) of its old generation still finish their requests after 10 s", held.len());
-    assert!(line.contains(&told), "{line}");
+    assert!(line.contains(&message), "{line}");
     assert!(line.ends_with("slots where the configuration gives 8"), "{line}");
     drop(held);
 }

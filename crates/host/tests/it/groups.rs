@@ -238,7 +238,7 @@ fn kills_and_hits_of_a_memory_limit_are_counted_by_the_group_and_in_the_log() {
     let killed = wait_until(PATIENCE, || cgroup.read(&target).value("cgroup.oom_kills_count") >= Some(1.0));
     let names = ["cgroup.memory_limit_bytes", "cgroup.memory_limit_hits_count", "cgroup.oom_kills_count"];
     let reading = check_by_hand(&mut cgroup, &names, shell.id());
-    let told = log.read(&target);
+    let message = log.read(&target);
     let names = ["memory.limit_bytes", "memory.used_in_limit_bytes", "memory.group_oom_kills_count"];
     let memory = check_by_hand(&mut Memory::default(), &names, shell.id());
     assert_eq!(memory.value("memory.limit_bytes"), Some(31_457_280.0));
@@ -249,10 +249,10 @@ fn kills_and_hits_of_a_memory_limit_are_counted_by_the_group_and_in_the_log() {
     let Some(kills_before) = told_before.value("kernel_log.oom_kill.messages_count") else {
         return skip("the kernel log cannot be read here");
     };
-    assert!(told.value("kernel_log.oom_kill.messages_count") > Some(kills_before), "{told:?}");
+    assert!(message.value("kernel_log.oom_kill.messages_count") > Some(kills_before), "{message:?}");
     let first = std::fs::read_link("/proc/self/ns/cgroup").unwrap().as_os_str() == "cgroup:[4026531835]";
     if first {
-        assert!(told.value("kernel_log.oom_kill_in_group.messages_count") >= Some(1.0), "{told:?}");
+        assert!(message.value("kernel_log.oom_kill_in_group.messages_count") >= Some(1.0), "{message:?}");
     }
 }
 

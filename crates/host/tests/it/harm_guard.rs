@@ -1,4 +1,4 @@
-//! The load brake against what it is for: real kills in control groups, a real Apache that fails others, a site that is
+//! The harm guard against what it is for: real kills in control groups, a real Apache that fails others, a site that is
 //! killed, and one that is merely busy.
 
 // Helpers outside of #[test] functions may fail a test, too.
@@ -166,8 +166,8 @@ fn a_kill_in_the_services_group_is_told_within_a_second() {
         assert!(wait_polling(Duration::from_millis(1), PATIENCE, look));
         let killed_us = clock_us();
         let (told_us, brake) = pulled.recv_timeout(PATIENCE).unwrap();
-        let told = (brake.cause, brake.metric.as_str());
-        assert_eq!(told, (HarmCause::OutOfMemory, "memory.group_oom_kills_count"));
+        let message = (brake.cause, brake.metric.as_str());
+        assert_eq!(message, (HarmCause::OutOfMemory, "memory.group_oom_kills_count"));
         std::thread::sleep(Duration::from_millis(500));
         assert!(pulled.try_recv().is_err(), "once a load");
         watch.end();
@@ -193,9 +193,9 @@ fn a_kill_within_the_limit_of_a_stranger_is_not_ours() {
     tell(&mut shell, TAKE_ALL_MEMORY);
     assert!(wait_until(PATIENCE, || vmstat() > counted));
     end(shell);
-    let told = std::fs::read_link("/proc/self/ns/cgroup").unwrap().as_os_str() == "cgroup:[4026531835]"
+    let message = std::fs::read_link("/proc/self/ns/cgroup").unwrap().as_os_str() == "cgroup:[4026531835]"
         && std::fs::File::open("/dev/kmsg").is_ok();
-    if !told {
+    if !message {
         return skip("the kernel log cannot be read here");
     }
     assert_eq!(source.read().0.oom_kills_count, before);
@@ -365,9 +365,9 @@ fn a_saturated_site_is_not_harmed() {
     let (watch, pulled) = watch(server.pid(), logs_of(&server));
     assert_eq!(watch.begin(&site(server.port)), []);
     let load = Clients::start(100, server.port, "/slow", AGENT);
-    let told = pulled.recv_timeout(Duration::from_secs(10));
+    let message = pulled.recv_timeout(Duration::from_secs(10));
     let answers = load.stop();
-    assert!(told.is_err(), "{told:?}");
+    assert!(message.is_err(), "{message:?}");
     assert!(answers > 100, "{answers} answers: it was not loaded");
     watch.end();
     let quiet = || watch.disturbance().is_none();

@@ -52,11 +52,11 @@ fn the_way_back_is_a_reload_whoever_goes_it() {
         let reverted = changer.revert(applied.mark, reverted_live).unwrap();
         assert_eq!(server.control().pid == pid + 1, is_reload, "{reverted:?}");
         assert_eq!(server.picture(), original);
-        let told = reverted.left.iter().any(|line| {
+        let message = reverted.left.iter().any(|line| {
             line.contains("Workers 100 stays in the running fake until its next restart")
                 && line.contains("10 again")
         });
-        assert_eq!((told, reverted.left.len()), (is_reload, usize::from(is_reload)), "{reverted:?}");
+        assert_eq!((message, reverted.left.len()), (is_reload, usize::from(is_reload)), "{reverted:?}");
         assert!(reverted.left.iter().all(|line| reverted.lines.contains(line)), "{reverted:?}");
         changer.end(ClosedBy::Tool).unwrap();
         assert!(pending_with(&tools(&server)).unwrap().is_empty());
@@ -188,8 +188,9 @@ fn check_apache(mpm: &str, conf: &str, workers: [i64; 2], server_limit: [i64; 2]
     let after = server.snapshot();
     assert_eq!(after.number("MaxRequestWorkers"), Some(workers[0] as f64), "{after:?}");
     assert_eq!(after.number("ServerLimit"), before.number("ServerLimit"));
-    let told = format!("ServerLimit {} stays in the running apache until its next restart", server_limit[1]);
-    assert!(reverted.left.len() == 1 && reverted.left[0].contains(&told), "{reverted:?}");
+    let message =
+        format!("ServerLimit {} stays in the running apache until its next restart", server_limit[1]);
+    assert!(reverted.left.len() == 1 && reverted.left[0].contains(&message), "{reverted:?}");
     changer.end(ClosedBy::Tool).unwrap();
 }
 

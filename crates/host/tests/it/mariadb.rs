@@ -195,8 +195,8 @@ fn a_database_is_read_asked_exhausted_and_lost() {
 fn started_anew(database: &mut Database, collector: &mut Collected, target: &Target) {
     database.process.end();
     let is_unknown = |reading: &Reading| {
-        let told = reading.error.as_ref().is_some_and(|error| error.contains("is gone"));
-        told && reading.value("mariadb.threads_running_count").is_none()
+        let message = reading.error.as_ref().is_some_and(|error| error.contains("is gone"));
+        message && reading.value("mariadb.threads_running_count").is_none()
     };
     let dead = collector.read(target);
     assert!(is_unknown(&dead), "{dead:?}");

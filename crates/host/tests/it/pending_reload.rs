@@ -47,9 +47,9 @@ fn apply(
 
 fn refused(result: Result<Applied>, name: &str) {
     let error = result.unwrap_err();
-    let told = format!("{name} was changed 2 min after Fake last read its configuration");
+    let text = format!("{name} was changed 2 min after Fake last read its configuration");
     assert!(
-        error.message.contains("would put changes of others in force") && error.message.contains(&told),
+        error.message.contains("would put changes of others in force") && error.message.contains(&text),
         "{error}"
     );
     assert!(error.hint.as_ref().is_some_and(|hint| hint.contains("--accept-pending")), "{error:?}");
@@ -236,8 +236,8 @@ impl Fixture {
     fn refused(&mut self, expected: &[(&str, &str)]) {
         let error: UserError = self.raise(12, &ApplyOptions::default()).unwrap_err();
         for (name, why) in expected {
-            let told = format!("{} {why}", self.server.path(name).display());
-            assert!(error.message.contains(&told), "no `{told}` in: {error}");
+            let text = format!("{} {why}", self.server.path(name).display());
+            assert!(error.message.contains(&text), "no `{text}` in: {error}");
         }
         assert_eq!(error.message.matches("; ").count() + 1, expected.len(), "{error}");
         assert_eq!(self.server.snapshot().pending.len(), expected.len());
@@ -310,10 +310,10 @@ fn a_session_that_was_put_back_stands_in_nobodys_way() {
     let mut fixture = fixture();
     fixture.killed_before_the_reload();
     let mut seen = fixture.server.snapshot();
-    assert!(seen.pending.len() == 1 && seen.warnings.iter().any(|told| told.starts_with(&seen.pending[0])));
+    assert!(seen.pending.len() == 1 && seen.warnings.iter().any(|text| text.starts_with(&seen.pending[0])));
     fixture.changer.forget_ours(&mut seen);
     assert_eq!(seen.pending, Vec::<String>::new());
-    let puts_in_force = |told: &String| told.contains("a reload puts that in force");
+    let puts_in_force = |text: &String| text.contains("a reload puts that in force");
     assert!(!seen.warnings.iter().any(puts_in_force), "{:?}", seen.warnings);
     let applied = fixture.raise(12, &ApplyOptions::default()).unwrap();
     assert_eq!(applied.others, Vec::<String>::new());

@@ -1,7 +1,7 @@
 //! What an apply makes of its shadow instances and of the site's answers, on a simulated system; and that whatever is
 //! killed while a shadow runs, nothing of it stays.
 //!
-//! The configuration of the pretended server says what it does: `NOSTART` and `SHADOWLESS` its shadows, `STATUS N` and
+//! The configuration of the simulated server says what it does: `NOSTART` and `SHADOWLESS` its shadows, `STATUS N` and
 //! `LENGTH N` its answers, `SHADOWLENGTH N` those of shadows, `LIVESTATUS N` those of the server itself; `SILENT` that this
 //! one answers nothing, `MORTAL` that it ends with the next question, `STUMBLE` that the first shadow does not start, `BRIEF` that a
 //! shadow ends when it is asked, `MUTE` that it does not answer.
@@ -221,12 +221,12 @@ fn apply(current: &str, new: &str, class: ApplyClass) -> std::result::Result<Vec
 }
 
 fn check(current: &str, new: &str, expected: std::result::Result<Option<&str>, &str>) {
-    let told = apply(current, new, ApplyClass::Reload);
-    match (&told, expected) {
+    let message = apply(current, new, ApplyClass::Reload);
+    match (&message, expected) {
         (Ok(notes), Ok(None)) => assert!(notes.is_empty(), "{current:?} {new:?}: {notes:?}"),
         (Ok(notes), Ok(Some(note))) => assert!(notes.len() == 1 && notes[0].contains(note), "{notes:?}"),
         (Err(error), Err(expected)) => assert!(error.contains(expected), "{current:?} {new:?}: {error}"),
-        _ => panic!("{current:?} {new:?}: {told:?}"),
+        _ => panic!("{current:?} {new:?}: {message:?}"),
     }
 }
 

@@ -189,18 +189,18 @@ fn rolled_back(tools: &Tools) -> Option<String> {
 }
 
 fn check(case: &Case, server: &FakeServer, tools: &Tools, told_before: Option<String>, context: &str) {
-    let told =
+    let message =
         [told_before, rolled_back(tools)].into_iter().flatten().reduce(|first, then| first + "\n" + &then);
     let name = case.0;
-    assert_eq!(texts(server), expected(case, &server.folder.join("etc")), "{name}{context}: {told:?}");
-    match (case.3, &told) {
+    assert_eq!(texts(server), expected(case, &server.folder.join("etc")), "{name}{context}: {message:?}");
+    match (case.3, &message) {
         (None, None) => {}
-        (Some(expected), Some(told)) => {
-            assert!(told.contains(expected), "{name}{context}: {told}");
-            let saved = told.split_whitespace().find(|word| word.contains("/originals/")).unwrap();
+        (Some(expected), Some(message)) => {
+            assert!(message.contains(expected), "{name}{context}: {message}");
+            let saved = message.split_whitespace().find(|word| word.contains("/originals/")).unwrap();
             assert_eq!(fs::read_to_string(saved).unwrap(), ORIGINAL, "{name}{context}");
         }
-        (expected, told) => panic!("{name}{context}: {told:?} instead of {expected:?}"),
+        (expected, message) => panic!("{name}{context}: {message:?} instead of {expected:?}"),
     }
     assert_eq!(pending_with(tools).unwrap(), [], "{name}{context}");
     assert_eq!(rollback_with(tools).unwrap(), Vec::<String>::new(), "{name}{context}: it is told once");
@@ -242,8 +242,8 @@ fn a_kill_while_moved_files_are_put_back_is_completed() {
             }
             kills += 1;
             // What was told before the kill need not be told again; that the disk was gone is told, too.
-            let told = first.filter(|told| case.3.is_some_and(|expected| told.contains(expected)));
-            check(case, &server, &server.tools(Arc::new(RealDisk)), told, &format!(" act {act}"));
+            let message = first.filter(|message| case.3.is_some_and(|expected| message.contains(expected)));
+            check(case, &server, &server.tools(Arc::new(RealDisk)), message, &format!(" act {act}"));
         }
     }
     assert!(kills > 80, "only {kills} kills");
@@ -271,8 +271,8 @@ fn a_label_that_cannot_be_set_is_told_and_no_obstacle() {
     changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
     drop(changer);
     fs::write(server.conf("a.conf"), "Workers 99\n").unwrap();
-    let told = rolled_back(&labelled(Label::Unknown)).unwrap();
-    assert!(told.contains("a.conf was changed by someone else meanwhile and is left alone"), "{told}");
+    let message = rolled_back(&labelled(Label::Unknown)).unwrap();
+    assert!(message.contains("a.conf was changed by someone else meanwhile and is left alone"), "{message}");
     assert_eq!(rollback_with(&labelled(Label::Unknown)).unwrap(), Vec::<String>::new());
 }
 

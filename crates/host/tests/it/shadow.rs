@@ -344,12 +344,12 @@ fn a_shadow_answers_as_the_original_and_touches_nothing_of_it() {
         let control = stand.server.snapshot().control.unwrap();
         // Apache reads its configuration twice before it says that it runs, and writes what the snapshot asked it into a
         // log once that is answered: from then on nothing of it changes by itself.
-        let told = |log: &str, text: &str| {
+        let message = |log: &str, text: &str| {
             fs::read_to_string(stand.server.path(log)).is_ok_and(|lines| lines.contains(text))
         };
         let is_settled = || {
-            told("run/error.log", "AH00094: Command line")
-                && told("run/first.log", "GET /server-status")
+            message("run/error.log", "AH00094: Command line")
+                && message("run/first.log", "GET /server-status")
                 && processes_of(&pipe).len() == 1
         };
         assert!(wait_until(Duration::from_secs(30), is_settled), "{mpm}: {:?}", processes_of(&pipe));

@@ -39,7 +39,7 @@ fn set_up(folder: &Path) -> FakeServer {
     server
 }
 
-/// A plan as the target renders it, with a drop-in in the folder of the pretended server.
+/// A plan as the target renders it, with a drop-in in the folder of the simulated server.
 fn plan(server: &FakeServer, changes: &[(&str, i64, i64)]) -> RenderedPlan {
     let change = |(name, from, to): &(&str, i64, i64)| Change {
         setting: SettingId::sysctl(*name),

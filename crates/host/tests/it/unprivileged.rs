@@ -62,9 +62,9 @@ fn as_nobody(port: u16, pid: u32) {
         .current_dir("/")
         .output()
         .unwrap();
-    let told =
+    let message =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    assert!(output.status.success() && message.contains("1 passed"), "{message}");
 }
 
 fn unprivileged_agent(port: u16, pid: u32) {

@@ -159,7 +159,7 @@ impl LiveSession {
         loop {
             let message = receiver.recv_timeout(POLL);
             if let Some(brake) =
-                self.guarded_servers(servers).and_then(|servers| servers.front().agent().brake())
+                self.guarded_servers(servers).and_then(|servers| servers.front().agent().harm())
                 && control.stopped() != Some(EndReason::Braked)
                 && is_confirmed(&brake, &self.whole_seconds(load))
             {

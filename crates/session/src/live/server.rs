@@ -126,7 +126,7 @@ impl Server {
     /// The load has ended. Gives the harm that was told and not asked for yet.
     pub fn stop_harm_guard(&self) -> Result<Option<HarmGuardTrip>> {
         self.agent.load_ends()?;
-        Ok(self.agent.brake())
+        Ok(self.agent.harm())
     }
 
     /// The service as it was last read, if it was discovered.

@@ -70,7 +70,7 @@ struct ReceivedState {
     /// Heartbeats that are not answered yet: their ids, and when they were sent.
     beats: VecDeque<(u64, u64)>,
     warnings: Vec<String>,
-    brake: Option<HarmGuardTrip>,
+    harm: Option<HarmGuardTrip>,
     topology: Option<Topology>,
     /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
     last: Option<Instant>,
@@ -318,8 +318,8 @@ impl AgentClient {
     }
 
     /// Why the load must end at once, if the agent said so since this was asked last.
-    pub fn brake(&self) -> Option<HarmGuardTrip> {
-        self.shared.received().brake.take()
+    pub fn harm(&self) -> Option<HarmGuardTrip> {
+        self.shared.received().harm.take()
     }
 
     /// For how long nothing was heard of it, not even answers to heartbeats, though its stream has not ended; `None` as
@@ -464,7 +464,7 @@ impl Shared {
                 }
                 FromAgent::Warning { .. } => {}
                 // The first one tells the cause; what follows may be its consequence.
-                FromAgent::Brake { brake } => drop(heard.brake.get_or_insert(brake)),
+                FromAgent::Brake { brake } => drop(heard.harm.get_or_insert(brake)),
                 FromAgent::Topology { topology } if id == 0 => heard.topology = Some(*topology),
                 answer => {
                     // Nobody waits for the answers to heartbeats, nor for those that came too late.

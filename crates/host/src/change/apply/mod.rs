@@ -4,7 +4,7 @@
 //! there already; learn how the site answers, and prove the new configuration on a shadow instance; then for each file
 //! journal, temporary file, rename; let the program test the new files; look once more whether something waits; journal,
 //! activate; read the running values back; look whether the site answers as before. When any step fails, everything of
-//! this apply is undone before the error is told. It fails as well when the tool is gone ([`Abandoned`]), which is looked at
+//! this apply is undone before the error is told. It fails as well when the tool is gone ([`Cancellation`]), which is looked at
 //! before each step and within its waits.
 
 mod back;
@@ -202,9 +202,9 @@ impl Changer {
         }
         self.check_pending_reload(service, &served, plan.class, options)?;
         service.validate(&served.control).map_err(|error| {
-            let told =
+            let text =
                 format!("the configuration was not valid before the change already: {}", error.message);
-            UserError { message: told, ..error }
+            UserError { message: text, ..error }
         })?;
         self.cancellation.check()?;
         self.begin(Some(&served))?;

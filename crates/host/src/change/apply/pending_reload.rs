@@ -28,18 +28,18 @@ pub fn check(
         return Ok(vec![]);
     }
     let found = service.pending_changes(&served.control, served.port, own)?;
-    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
-    match told.is_empty() || options.yes_reload {
-        true => Ok(named(&told)),
-        false => Err(refusal(service.name(), &told)),
+    let message: Vec<String> = found.iter().map(ToString::to_string).collect();
+    match message.is_empty() || options.yes_reload {
+        true => Ok(named(&message)),
+        false => Err(refusal(service.name(), &message)),
     }
 }
 
 /// The error that names what waits, and says how to look at it and how to go on.
-pub fn refusal(service: &str, told: &[String]) -> UserError {
+pub fn refusal(service: &str, message: &[String]) -> UserError {
     UserError::cannot_run(format!(
         "changing {service} would put changes of others in force: {}",
-        named(told).join("; ")
+        named(message).join("; ")
     ))
     .hint(format!(
         "look with `ls -ldc FILE`, and `diff` against a backup; reload {service} yourself if they are meant to be (restart it \
@@ -48,10 +48,10 @@ pub fn refusal(service: &str, told: &[String]) -> UserError {
 }
 
 /// At most so many, and how many more there are.
-fn named(told: &[String]) -> Vec<String> {
-    let more = told.len().saturating_sub(NAMED_MAX);
+fn named(message: &[String]) -> Vec<String> {
+    let more = message.len().saturating_sub(NAMED_MAX);
     let rest = (more > 0).then(|| format!("and {more} more"));
-    told.iter().take(NAMED_MAX).cloned().chain(rest).collect()
+    message.iter().take(NAMED_MAX).cloned().chain(rest).collect()
 }
 
 /// What earlier sessions wrote and put back without the service taking its configuration, and the directories: newer than
@@ -80,10 +80,11 @@ pub fn forget_ours(tools: &Tools, snapshot: &mut ServiceSnapshot) {
         path.starts_with('/')
             && tools.disk.resolve(Path::new(path)).ok().flatten().is_some_and(|real| left.contains(&real))
     };
-    let is_ours = |told: &str| told.match_indices(' ').any(|(at, _)| leads_to_ours(&told[..at]));
-    let (ours, others) = std::mem::take(&mut snapshot.pending).into_iter().partition(|told| is_ours(told));
+    let is_ours = |message: &str| message.match_indices(' ').any(|(at, _)| leads_to_ours(&message[..at]));
+    let (ours, others) =
+        std::mem::take(&mut snapshot.pending).into_iter().partition(|message| is_ours(message));
     let ours: Vec<String> = ours;
-    snapshot.warnings.retain(|warning| !ours.iter().any(|told| warning.starts_with(told)));
+    snapshot.warnings.retain(|warning| !ours.iter().any(|message| warning.starts_with(message)));
     snapshot.pending = others;
 }
 

@@ -148,11 +148,11 @@ impl Changer {
     ) -> Result<Did> {
         let root = launch.folder.as_ref().map(Path::new).unwrap_or(Path::new("/"));
         let tree = Tree { root, folders: &shadow.folders, files: &shadow.files, owner: shadow.user };
-        let told = |error: std::io::Error| state_error("write the shadow instance to", root, &error);
+        let text = |error: std::io::Error| state_error("write the shadow instance to", root, &error);
         let disk = self.tools.disk.as_ref();
         disk.passable_directory(&self.tools.state.shadows())
             .and_then(|()| disk.plant(&tree))
-            .map_err(told)?;
+            .map_err(text)?;
         self.cancellation.check()?;
         let not_started =
             |this: &Self, error: String| Did::NotStart(this.words(n, shadow, service).unwrap_or(error));

@@ -47,7 +47,7 @@ pub(super) fn difference(plan: &RenderedPlan, running: &BTreeMap<String, Setting
     plan.changes.iter().find_map(|change| {
         let shown = running.get(&change.setting.name).filter(|shown| !same(shown, &change.to))?;
         let SettingId { target, name } = &change.setting;
-        let told = format!("{name} is {shown} in the running {}, not {}", target.name(), change.to);
-        Some(UserError::cannot_run(told).hint("another setting or file may override it"))
+        let message = format!("{name} is {shown} in the running {}, not {}", target.name(), change.to);
+        Some(UserError::cannot_run(message).hint("another setting or file may override it"))
     })
 }

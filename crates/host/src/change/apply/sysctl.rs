@@ -147,9 +147,9 @@ impl Changer {
     /// A file with these values, as it is now.
     fn kept_file(&self, file: &Path, values: &BTreeMap<String, String>) -> Result<FileEdit> {
         let disk = self.tools.disk.as_ref();
-        let told = |error| io_error("read", file.display(), &error);
-        let path: PathBuf = disk.resolve(file).map_err(told)?.unwrap_or_else(|| file.to_owned());
-        let old = disk.read(&path).map_err(told)?;
+        let message = |error| io_error("read", file.display(), &error);
+        let path: PathBuf = disk.resolve(file).map_err(message)?.unwrap_or_else(|| file.to_owned());
+        let old = disk.read(&path).map_err(message)?;
         let text = match &old {
             Some(old) => std::str::from_utf8(&old.content).map_err(|_| {
                 UserError::cannot_run(format!("{} is not UTF-8, so it is not edited", path.display()))

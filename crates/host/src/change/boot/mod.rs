@@ -119,7 +119,7 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
     let purpose =
         Purpose { id: &id, journal: journal.path(), state: tools.state.root(), services: &services };
     let files = booting.files(&purpose);
-    let told = |error: io::Error| {
+    let text = |error: io::Error| {
         let path = files.first().map_or_else(|| booting.root.clone(), |file| file.path.clone());
         let error = io_error("write", path.display(), &error).message;
         format!("{error}: if this machine goes down now, run `webdyno rollback` when it is up again")
@@ -128,7 +128,7 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
     let (hook, table) = match plan(tools.disk.as_ref(), &booting, &files, &purpose) {
         Ok((hook, _)) if hook.files.is_empty() => return Ok(None),
         Ok(planned) => planned,
-        Err(error) => return Ok(Some(told(error))),
+        Err(error) => return Ok(Some(text(error))),
     };
     let n = history.last_n() + 1;
     journal.append(Record::Intent { n, action: Action::BootHook(hook.clone()) })?;
@@ -143,7 +143,7 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
     if remove(tools.disk.as_ref(), &hook).is_ok() {
         journal.append(Record::Undone { n, control: None })?;
     }
-    Ok(Some(told(error)))
+    Ok(Some(text(error)))
 }
 
 /// The table of a parallel boot with one more name in it, where there is one.

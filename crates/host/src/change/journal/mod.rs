@@ -72,14 +72,15 @@ impl Journal {
             location: system.location(state.root(), tools.server.as_deref()),
         };
         let path = state.journal(&header.id);
-        let told = |error: io::Error| state_error("write the journal", &path, &error);
-        disk.create_private(&path).map_err(told)?;
+        let message = |error: io::Error| state_error("write the journal", &path, &error);
+        disk.create_private(&path).map_err(message)?;
         let disk = Arc::clone(disk);
         let history = History::default();
         let mut journal =
             Self { path: path.clone(), whole_bytes: 0, next_sequence: 0, broken: false, disk, history };
         let begun = journal.append(Record::Header(header));
-        if let Err(error) = begun.and_then(|()| journal.disk.sync_directory(&state.journals()).map_err(told))
+        if let Err(error) =
+            begun.and_then(|()| journal.disk.sync_directory(&state.journals()).map_err(message))
         {
             // A journal without a header says nothing; it only would lie about.
             let _ = journal.disk.remove(&path);
@@ -91,11 +92,11 @@ impl Journal {
     /// Opens one that exists, to go on in it. A torn last record is cut off. Errors: it cannot be read, is damaged, or
     /// was written by a newer version.
     pub fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
-        let told = |error: io::Error| io_error("open the journal", path.display(), &error);
+        let message = |error: io::Error| io_error("open the journal", path.display(), &error);
         let bytes = read_bounded(path, disk.as_ref())?;
         let (history, next_sequence, whole_bytes) = parse(path, &bytes)?;
         if bytes.len() as u64 != whole_bytes {
-            disk.truncate(path, whole_bytes).map_err(told)?;
+            disk.truncate(path, whole_bytes).map_err(message)?;
         }
         let (path, disk) = (path.to_owned(), Arc::clone(disk));
         Ok(Self { path, whole_bytes, next_sequence, broken: false, disk, history })
@@ -114,16 +115,16 @@ impl Journal {
 
     fn put(&mut self, record: Record, reserves: bool) -> Result<()> {
         let path = self.path.clone();
-        let told = |error: io::Error| state_error("write the journal", &path, &error);
+        let message = |error: io::Error| state_error("write the journal", &path, &error);
         if self.broken {
-            return Err(told(io::Error::other("an earlier write failed")));
+            return Err(message(io::Error::other("an earlier write failed")));
         }
-        let line = history::encode(self.next_sequence, &record).map_err(|error| told(error.into()))?;
+        let line = history::encode(self.next_sequence, &record).map_err(|error| message(error.into()))?;
         if let Err(error) = self.write(&record, &line, reserves) {
-            let told = told(error);
-            let hint = told.hint.clone().unwrap_or_else(|| "make it writable".to_owned());
-            let told = told.hint(format!("{hint}; without its undo on disk nothing is changed"));
-            return Err(told);
+            let message = message(error);
+            let hint = message.hint.clone().unwrap_or_else(|| "make it writable".to_owned());
+            let message = message.hint(format!("{hint}; without its undo on disk nothing is changed"));
+            return Err(message);
         }
         self.whole_bytes += line.len() as u64;
         self.next_sequence += 1;

@@ -4,7 +4,7 @@
 //! killed before it read that file, the program is known by its pid file or by its exact arguments, and in both cases
 //! by having started after the session did.
 //!
-//! These are the real processes behind the seam [`crate::change::seams::processes::World`].
+//! These are the real processes behind the seam [`crate::change::seams::processes::System`].
 
 use crate::change::action::{Launch, Launched};
 use crate::change::seams::processes;

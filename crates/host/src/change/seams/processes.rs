@@ -35,7 +35,7 @@ pub trait System: Send + Sync {
     fn machine_id(&self) -> Option<String> {
         None
     }
-    /// Where this process is, with a given state directory, reached by given words of `--server`; `None` in a pretended
+    /// Where this process is, with a given state directory, reached by given words of `--server`; `None` in a simulated
     /// world, which is one place.
     fn location(&self, state: &Path, server: Option<&str>) -> Option<SessionLocation> {
         let _ = (state, server);

@@ -1,4 +1,4 @@
-//! The seam to the services: what changing and undoing need to know of them. Tests bring a pretended service.
+//! The seam to the services: what changing and undoing need to know of them. Tests bring a simulated service.
 
 use crate::change::action::Served;
 use crate::os::process::ProcessName;

@@ -106,8 +106,8 @@ impl StateDir {
         if let Some(parent) = self.root.parent() {
             private_directory(disk, parent)?;
         }
-        let told = |error: io::Error| state_error("create the directory", &self.root, &error);
-        disk.passable_directory(&self.root).map_err(told)?;
+        let message = |error: io::Error| state_error("create the directory", &self.root, &error);
+        disk.passable_directory(&self.root).map_err(message)?;
         private_directory(disk, &self.journals())?;
         // A session that was killed may have created them, and not have come to this.
         sync(disk, &self.root)?;
@@ -139,28 +139,28 @@ impl StateDir {
 
 /// An error of the disk under the state directory, with the hint that helps there.
 pub fn state_error(action: &str, path: &Path, error: &io::Error) -> UserError {
-    let told = io_error(action, path.display(), error);
+    let message = io_error(action, path.display(), error);
     match error.kind() {
         io::ErrorKind::StorageFull => {
-            told.hint("free space there, or set WEBDYNO_STATE to a directory on another disk")
+            message.hint("free space there, or set WEBDYNO_STATE to a directory on another disk")
         }
-        _ => told,
+        _ => message,
     }
 }
 
 /// Creates a directory with its parents, readable by its owner only, and brings them to the disk. Existing ones are left
 /// as they are.
 pub fn private_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let told = |error: io::Error| state_error("create the directory", path, &error);
+    let message = |error: io::Error| state_error("create the directory", path, &error);
     let mut missing = vec![];
     for folder in path.ancestors() {
-        if disk.path_info(folder).map_err(told)?.is_some() {
+        if disk.path_info(folder).map_err(message)?.is_some() {
             break;
         }
         missing.push(folder);
     }
     for folder in missing.into_iter().rev() {
-        disk.create_directory(folder).map_err(told)?;
+        disk.create_directory(folder).map_err(message)?;
         sync(disk, folder.parent().unwrap_or(folder))?;
     }
     Ok(())

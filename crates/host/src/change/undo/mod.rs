@@ -171,8 +171,9 @@ impl Undo<'_> {
     /// Puts one file back, through all its writes at once.
     fn file(&mut self, path: &Path, chain: &Chain) -> Result<()> {
         let Some((first_n, first)) = chain.last() else { return Ok(()) };
-        let told = |error: io::Error| io_error("restore", path.display(), &error);
-        let found = relocated_files::find(self.tools.disk.as_ref(), path, &Known::of(chain)).map_err(told)?;
+        let message = |error: io::Error| io_error("restore", path.display(), &error);
+        let found =
+            relocated_files::find(self.tools.disk.as_ref(), path, &Known::of(chain)).map_err(message)?;
         let mut is_original = found.lost.is_none();
         let was_taken = self.was_taken(first);
         let mut is_changed = false;
@@ -249,23 +250,23 @@ impl Undo<'_> {
         before: Option<&OldFile>,
         now: Option<&str>,
     ) -> Result<Replaced> {
-        let told = |error: io::Error| {
+        let message = |error: io::Error| {
             io_error("restore", path.display(), &error).hint("remove the cause, then run `webdyno rollback`")
         };
         let disk = self.tools.disk.as_ref();
         let Some(before) = before else {
             // As late as can be: an operator's editor may have been at work since we looked. (A link has no content.)
-            if now.is_some() && file::sha256_of(disk, path).map_err(told)?.as_deref() != now {
+            if now.is_some() && file::sha256_of(disk, path).map_err(message)?.as_deref() != now {
                 return Ok(Replaced::Changed);
             }
-            disk.remove(path).and_then(|()| disk.sync_directory(folder_of(path))).map_err(told)?;
+            disk.remove(path).and_then(|()| disk.sync_directory(folder_of(path))).map_err(message)?;
             self.report.lines.push(format!("removed {}, which was not there before", path.display()));
             return Ok(Replaced::Done);
         };
         let temporary = file::temporary(path, &self.journal.id(), n);
         // What a killed session left there would be in the way.
-        disk.remove(&temporary).map_err(told)?;
-        let (replaced, without) = file::restore(disk, path, before, now, &temporary).map_err(told)?;
+        disk.remove(&temporary).map_err(message)?;
+        let (replaced, without) = file::restore(disk, path, before, now, &temporary).map_err(message)?;
         if replaced == Replaced::Done {
             self.report.lines.push(format!("restored {}{without}", path.display()));
         }
@@ -291,7 +292,7 @@ impl Undo<'_> {
 
     fn save(&self, path: &Path, n: u64, before: &OldFile) -> Result<PathBuf> {
         let saved = self.tools.state.saved_copy(&self.journal.id(), n, path);
-        let told = |error: io::Error| io_error("keep the original as", saved.display(), &error);
+        let message = |error: io::Error| io_error("keep the original as", saved.display(), &error);
         let folder = folder_of(&saved);
         let disk = self.tools.disk.as_ref();
         private_directory(disk, folder)?;
@@ -301,8 +302,8 @@ impl Undo<'_> {
             Err(error) if file::is_refused(&error) => create(&plain),
             other => other,
         }
-        .map_err(told)?;
-        disk.sync_directory(folder).map_err(told)?;
+        .map_err(message)?;
+        disk.sync_directory(folder).map_err(message)?;
         Ok(saved)
     }
 
@@ -373,8 +374,8 @@ impl Undo<'_> {
             stopped |= running.is_some_and(|mut running| running.end());
         }
         let program = launch.command.first().map_or("a program", String::as_str);
-        let told = format!("stopped {program}, which was started for this session");
-        self.report.lines.extend(stopped.then_some(told));
+        let message = format!("stopped {program}, which was started for this session");
+        self.report.lines.extend(stopped.then_some(message));
         if let Some(folder) = &launch.folder {
             self.tools.state.remove_shadow(self.tools.disk.as_ref(), Path::new(folder))?;
             self.report.lines.push(format!("removed the shadow instance of {program}"));
@@ -412,10 +413,10 @@ fn follow<'a>(chain: &'a Chain, now: Option<&'a str>) -> (Option<(&'a WriteFile,
 impl Report {
     /// The error that tells what could not be undone; `None` when all is well.
     pub fn error(&self) -> Option<UserError> {
-        let mut told: Vec<String> = self.conflicts.clone();
-        told.extend(self.failures.iter().map(|error| error.message.clone()));
-        let first = told.first()?.clone();
-        let mut hints: Vec<String> = told.into_iter().skip(1).collect();
+        let mut text: Vec<String> = self.conflicts.clone();
+        text.extend(self.failures.iter().map(|error| error.message.clone()));
+        let first = text.first()?.clone();
+        let mut hints: Vec<String> = text.into_iter().skip(1).collect();
         hints.extend(self.failures.iter().filter_map(|error| error.hint.clone()));
         if !self.conflicts.is_empty() {
             hints.push("compare it with the saved original, and take over what you want".into());

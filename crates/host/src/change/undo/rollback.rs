@@ -191,7 +191,7 @@ fn joined_conflicts(history: &History) -> String {
 
 /// Files that were left alone, one line each.
 fn conflicts_of(history: &History) -> BTreeSet<String> {
-    let told = history.conflicts.iter().filter_map(|conflict| {
+    let message = history.conflicts.iter().filter_map(|conflict| {
         let entry = history.entries.iter().find(|entry| entry.n == conflict.n)?;
         let what = conflict.what.as_deref().unwrap_or(CHANGED);
         match &entry.action {
@@ -200,7 +200,7 @@ fn conflicts_of(history: &History) -> BTreeSet<String> {
             _ => None,
         }
     });
-    told.collect()
+    message.collect()
 }
 
 /// How much of a session is undone.
@@ -426,9 +426,9 @@ fn guardian_report(tools: &Tools, path: &Path) -> Option<String> {
     let _lock = Lock::try_take(tools, "webdyno").ok()??;
     let mut journal = Journal::open(path, &tools.disk).ok()?;
     journal.append(Record::Told).ok()?;
-    let told = format!("the session {} was interrupted; its guardian put everything back", journal.id());
+    let message = format!("the session {} was interrupted; its guardian put everything back", journal.id());
     Some(match joined_conflicts(journal.history()) {
-        none if none.is_empty() => told,
-        conflicts => format!("{told}, but {conflicts}"),
+        none if none.is_empty() => message,
+        conflicts => format!("{message}, but {conflicts}"),
     })
 }

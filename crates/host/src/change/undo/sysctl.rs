@@ -39,9 +39,9 @@ impl Undo<'_> {
             return self.sysctl_undone(chain);
         }
         let system = Arc::clone(&self.tools.system);
-        let told =
+        let message =
             |error| io_error("restore", name, &error).hint("remove the cause, then run `webdyno rollback`");
-        let Some(now) = system.read_sysctl(name, space.as_ref()).map_err(told)? else {
+        let Some(now) = system.read_sysctl(name, space.as_ref()).map_err(message)? else {
             self.report.lines.push(format!("{name} is gone with its network namespace"));
             return self.sysctl_undone(chain);
         };
@@ -54,7 +54,7 @@ impl Undo<'_> {
                     UserError::cannot_run(why).hint("run `webdyno rollback` when less of it is in use")
                 );
             }
-            system.write_sysctl(name, space.as_ref(), target).map_err(told)?;
+            system.write_sysctl(name, space.as_ref(), target).map_err(message)?;
             self.report.lines.push(format!("restored {name} to {target}"));
         }
         if target == before {

@@ -62,7 +62,7 @@ impl Ports {
 
     fn used(&mut self, place: Place, reading: &mut Reading) -> io::Result<()> {
         let table = self.shared.lock().table.of(place)?;
-        if self.reported.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) {
+        if self.reported.as_ref().is_some_and(|message| Arc::ptr_eq(message, &table)) {
             return Ok(());
         }
         for (peer, used) in table.busiest(CONNECTIONS_MIN, DESTINATIONS_MAX) {

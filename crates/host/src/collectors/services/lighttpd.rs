@@ -76,8 +76,8 @@ impl Collector for Lighttpd {
             return reading;
         };
         let Some(page) = service.endpoints.first() else {
-            let told = service.missing.iter().find(|missing| missing.signal == "lighttpd").cloned();
-            reading.missing.extend(told);
+            let message = service.missing.iter().find(|missing| missing.signal == "lighttpd").cloned();
+            reading.missing.extend(message);
             return reading;
         };
         // Each process counts for itself, and whichever is free answers.

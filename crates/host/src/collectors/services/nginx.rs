@@ -64,8 +64,8 @@ impl Collector for Nginx {
             return reading;
         };
         let Some(page) = service.endpoints.first() else {
-            let told = service.missing.iter().find(|missing| missing.signal == "nginx").cloned();
-            reading.missing.extend(told);
+            let message = service.missing.iter().find(|missing| missing.signal == "nginx").cloned();
+            reading.missing.extend(message);
             return reading;
         };
         let got = status_page::get(service.pid, &Root::of(service.pid), page, "", TIMEOUT);

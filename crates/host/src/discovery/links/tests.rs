@@ -36,11 +36,11 @@ fn contacts(spaces: &[Space], held: &[u64], users: &[u32], held_by_others: &[u64
         users: users.iter().copied().collect(),
         spaces: [HERE].into(),
     };
-    let told = |(contact, count): (Contact, u64)| match contact.remote {
+    let message = |(contact, count): (Contact, u64)| match contact.remote {
         Some(_) => format!("{} elsewhere x{count}", contact.by),
         None => format!("{} -> {:?} x{count}", contact.by, contact.server),
     };
-    View::of(spaces).contacts(&party, &processes).into_iter().map(told).collect()
+    View::of(spaces).contacts(&party, &processes).into_iter().map(message).collect()
 }
 
 fn here(tcp: Vec<Tcp>, unix: Vec<Unix>) -> Space {
@@ -194,8 +194,8 @@ fn addresses_of_configurations_are_resolved() {
         assert_eq!(view.listening_as(HERE, address, file), expected, "{address}");
     }
     let all = [100, 101, 102, 200].into();
-    let told = ["127.0.0.1:9000", "[::1]:9002", "[::]:9001", "unix:/run/fpm.sock"];
-    assert_eq!(view.addresses_of(&all), told);
+    let message = ["127.0.0.1:9000", "[::1]:9002", "[::]:9001", "unix:/run/fpm.sock"];
+    assert_eq!(view.addresses_of(&all), message);
 }
 
 proptest! {

@@ -122,7 +122,7 @@ fn out_of_memory(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
         (count as f64 >= limit).then(|| {
             let processes = if count == 1 { "process" } else { "processes" };
             let text = format!("the kernel killed {count} {processes}{whose} for want of memory");
-            brake(HarmCause::OutOfMemory, metric, (count as f64, limit), text)
+            harm(HarmCause::OutOfMemory, metric, (count as f64, limit), text)
         })
     };
     killed(GROUP, "memory.group_oom_kills_count", " of the service's control group")
@@ -139,7 +139,7 @@ fn memory_pressure(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
                 "{whose} could run for {:.0} ms of the last second for want of memory",
                 full_us / 1000.0
             );
-            brake(HarmCause::MemoryPressure, metric, (full_us, limit), text)
+            harm(HarmCause::MemoryPressure, metric, (full_us, limit), text)
         })
     };
     stalled(GROUP, "pressure.group_memory_full_us", "nothing of the service's control group")
@@ -167,7 +167,7 @@ fn swapping(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
         let text = format!(
             "memory is being swapped: {pages_out:.0} pages a second went out to swap and {pages_in:.0} came in"
         );
-        brake(HarmCause::Swapping, "memory.swapped_out_pages", (pages_out, limit), text)
+        harm(HarmCause::Swapping, "memory.swapped_out_pages", (pages_out, limit), text)
     })
 }
 
@@ -177,7 +177,7 @@ fn others_fail(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let limit = OTHERS_FAILED_MIN + BASE_FACTOR as u64 * worst_second(steps.base, counter);
     (failed >= limit).then(|| {
         let text = format!("other clients got {failed} answers of status 500 to 599 within a second");
-        brake(HarmCause::OthersFail, "brake.others_failed_count", (failed as f64, limit as f64), text)
+        harm(HarmCause::OthersFail, "brake.others_failed_count", (failed as f64, limit as f64), text)
     })
 }
 
@@ -196,16 +196,16 @@ fn unreachable(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     if site.refused_count >= REFUSED_COUNT_MAX {
         let values = (f64::from(site.refused_count), f64::from(REFUSED_COUNT_MAX));
         let text = format!("the site refused {} connections in a row", site.refused_count);
-        return Some(brake(HarmCause::Unreachable, "brake.site_refused_count", values, text));
+        return Some(harm(HarmCause::Unreachable, "brake.site_refused_count", values, text));
     }
     (site.silent_us >= site.silent_max_us).then(|| {
         let values = (site.silent_us as f64, site.silent_max_us as f64);
         let text = format!("the site has answered nothing for {:.0} s", site.silent_us as f64 / 1e6);
-        brake(HarmCause::Unreachable, HarmGuardTrip::SITE_SILENT, values, text)
+        harm(HarmCause::Unreachable, HarmGuardTrip::SITE_SILENT, values, text)
     })
 }
 
-fn brake(cause: HarmCause, metric: &str, (value, limit): (f64, f64), text: String) -> HarmGuardTrip {
+fn harm(cause: HarmCause, metric: &str, (value, limit): (f64, f64), text: String) -> HarmGuardTrip {
     HarmGuardTrip { cause, metric: metric.into(), value: Number(value), limit: Number(limit), text }
 }
 

@@ -1,4 +1,4 @@
-//! The limits of the brake, from both sides.
+//! The limits of the harm guard, from both sides.
 
 use super::super::reading::SiteState;
 use super::*;

@@ -112,7 +112,7 @@ impl Tail {
     }
 
     /// Up to where the file that has the name was read, in bytes from its beginning.
-    pub fn reached(&self) -> u64 {
+    pub fn position(&self) -> u64 {
         self.current.offset
     }
 

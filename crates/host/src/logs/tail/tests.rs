@@ -31,7 +31,7 @@ impl Log {
     }
 }
 
-fn look(tail: &mut Tail) -> Vec<String> {
+fn read_lines(tail: &mut Tail) -> Vec<String> {
     let mut lines = vec![];
     tail.read(|line| lines.push(String::from_utf8_lossy(line).into_owned()));
     lines
@@ -41,13 +41,13 @@ fn look(tail: &mut Tail) -> Vec<String> {
 fn whole_lines_come_once_and_nothing_from_before() {
     let mut log = Log::with("old\nbeing writ");
     let mut tail = Tail::of(&log.path()).unwrap();
-    assert_eq!(look(&mut tail), Vec::<String>::new());
+    assert_eq!(read_lines(&mut tail), Vec::<String>::new());
     log.add("ten\na\nb");
-    assert_eq!(look(&mut tail), ["a"]);
+    assert_eq!(read_lines(&mut tail), ["a"]);
     log.add("c");
-    assert_eq!(look(&mut tail), Vec::<String>::new());
+    assert_eq!(read_lines(&mut tail), Vec::<String>::new());
     log.add("d\n\ne\n");
-    assert_eq!(look(&mut tail), ["bcd", "", "e"]);
+    assert_eq!(read_lines(&mut tail), ["bcd", "", "e"]);
 }
 
 #[test]
@@ -58,15 +58,15 @@ fn a_log_that_is_rotated_loses_no_line() {
     std::fs::rename(log.path(), log.folder.path().join("log.1")).unwrap();
     // Apache goes on writing to the old file until it is reloaded.
     log.add("b\n");
-    assert_eq!(look(&mut tail), ["a", "b"]);
+    assert_eq!(read_lines(&mut tail), ["a", "b"]);
     log.add("c\n");
     log.file = Log::file(&log.path());
     log.add("d\nd\n");
-    assert_eq!(look(&mut tail), ["c", "d", "d"]);
+    assert_eq!(read_lines(&mut tail), ["c", "d", "d"]);
     // Copied and cut.
     log.file.set_len(0).unwrap();
     log.add("e\n");
-    assert_eq!(look(&mut tail), ["e"]);
+    assert_eq!(read_lines(&mut tail), ["e"]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn of_a_flood_the_last_part_is_read() {
     let mut tail = Tail::of(&log.path()).unwrap();
     let lines = (0..100_000).map(|number| format!("line {number}\n")).collect::<String>();
     log.add(&lines);
-    let seen = look(&mut tail);
+    let seen = read_lines(&mut tail);
     assert_eq!(seen.last().unwrap(), "line 99999");
     assert!(seen.iter().map(|line| line.len() as u64 + 1).sum::<u64>() < READ_BYTES_MAX);
     assert!(lines.ends_with(&format!("\n{}\n", seen.join("\n"))), "a torn line: {}", seen[0]);
@@ -97,10 +97,10 @@ fn workers_that_finish_go_on_writing_to_the_old_file() {
     assert!(tail.read(|_| ()).is_gone);
     let mut new = Log::file(&log.path());
     new.write_all(b"new\n").unwrap();
-    assert_eq!(look(&mut tail), ["new"]);
+    assert_eq!(read_lines(&mut tail), ["new"]);
     log.add("old\n");
     new.write_all(b"newer\n").unwrap();
-    assert_eq!(look(&mut tail), ["old", "newer"]);
+    assert_eq!(read_lines(&mut tail), ["old", "newer"]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn of_a_flood_what_was_not_read_is_told_and_samples_come_from_all_of_it() {
         let expected = if part == Part::Last { 95_000 } else { 50_000 };
         assert!(mean.abs_diff(expected) < 1_000, "{mean}");
         log.add("0100000\n");
-        assert_eq!(look(&mut tail), ["0100000"], "nothing is torn after it");
+        assert_eq!(read_lines(&mut tail), ["0100000"], "nothing is torn after it");
     }
 }
 
@@ -151,7 +151,7 @@ fn a_line_without_end_takes_bounded_memory() {
     let mut tail = Tail::of(&log.path()).unwrap();
     for _ in 0..10 {
         log.add(&"x".repeat(READ_BYTES_MAX as usize));
-        assert_eq!(look(&mut tail), Vec::<String>::new());
+        assert_eq!(read_lines(&mut tail), Vec::<String>::new());
         assert!(tail.current.begun.capacity() <= 2 * LINE_BYTES_MAX);
     }
     log.add("\nb\n");

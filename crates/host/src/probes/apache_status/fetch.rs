@@ -110,24 +110,24 @@ pub(crate) fn unanswered(url: &str, waited: Duration) -> UserError {
 
 /// The error of an answer that is no page, with what helps.
 fn refused(url: &str, status: u16, body: &str) -> UserError {
-    let told = |what: &str| UserError::cannot_run(format!("the status page {url} {what}"));
+    let message = |what: &str| UserError::cannot_run(format!("the status page {url} {what}"));
     let answers = format!("answers {status}");
     match status {
         // The text of ap_http_filter's error page (server/protocol.c) for requests without TLS.
-        400 if body.contains("plain HTTP to an SSL-enabled") => told("is served over TLS only (answers 400)").hint(
+        400 if body.contains("plain HTTP to an SSL-enabled") => message("is served over TLS only (answers 400)").hint(
             "webdyno asks without TLS: give the page a listener of its own, `Listen 127.0.0.1:8099` and a \
              <VirtualHost 127.0.0.1:8099> with the <Location>",
         ),
-        300..=399 => told(&format!("{answers}: a redirect")).hint(
+        300..=399 => message(&format!("{answers}: a redirect")).hint(
             "leave its path out of the redirect (`RewriteRule ^/server-status$ - [END]` before it), or give the page a \
              listener of its own",
         ),
-        401 => told(&format!("{answers}: it asks for a password"))
+        401 => message(&format!("{answers}: it asks for a password"))
             .hint("let this machine in without one: `Require local` beside `Require valid-user` in its <Location>"),
-        403 => told(&answers).hint("allow it for this machine: `Require local` in its <Location>"),
-        404 => told(&answers).hint("switch mod_status on (`a2enmod status`) and give it a <Location>"),
-        500..=599 => told(&answers).hint("the error log of the server says why"),
-        _ => told(&answers),
+        403 => message(&answers).hint("allow it for this machine: `Require local` in its <Location>"),
+        404 => message(&answers).hint("switch mod_status on (`a2enmod status`) and give it a <Location>"),
+        500..=599 => message(&answers).hint("the error log of the server says why"),
+        _ => message(&answers),
     }
 }
 

@@ -204,8 +204,8 @@ impl Site {
     /// by its port, the `Host` header tells it the one of the original.
     pub fn is_answered_alike(&self, client: &SiteClient<'_>, port: u16) -> Result<()> {
         let forms = |probe: &SiteProbe| {
-            let told = SiteProbe { host: with_port(&probe.host, self.address.port()), ..probe.clone() };
-            let mut forms = vec![probe.clone(), told];
+            let message = SiteProbe { host: with_port(&probe.host, self.address.port()), ..probe.clone() };
+            let mut forms = vec![probe.clone(), message];
             forms.dedup();
             forms
         };
@@ -235,12 +235,12 @@ impl Site {
             });
             match first {
                 None => return Ok(()),
-                Some(told)
+                Some(message)
                     if round + 1 == TRIES_COUNT
                         || (client.clock)() >= deadline
                         || silence.get() >= timeouts::SITE_SILENCE =>
                 {
-                    return Err(UserError::cannot_run(told));
+                    return Err(UserError::cannot_run(message));
                 }
                 Some(_) => (client.pause)(PAUSE),
             }
@@ -310,14 +310,14 @@ fn with_port(host: &str, port: u16) -> String {
 /// `5,120`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut told = String::new();
+    let mut message = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            told.push(',');
+            message.push(',');
         }
-        told.push(digit);
+        message.push(digit);
     }
-    told
+    message
 }
 
 /// Asks through the network, within a time.

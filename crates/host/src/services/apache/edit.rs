@@ -205,8 +205,8 @@ mod tests {
             (Place::DropIn(at("zzz-webdyno.conf")), None, ""),
         ] {
             let edited = edit::apply(&[value(place.clone(), "Timeout", 5)], &managers).unwrap();
-            let told = edited.managed.first().map(|managed| managed.by.as_str());
-            assert_eq!((told, edited.managed.len()), (by, usize::from(by.is_some())), "{place:?}");
+            let message = edited.managed.first().map(|managed| managed.by.as_str());
+            assert_eq!((message, edited.managed.len()), (by, usize::from(by.is_some())), "{place:?}");
             assert!(
                 edited.files[0].after.ends_with(after) && edited.diff.contains("+Timeout 5"),
                 "{place:?}"

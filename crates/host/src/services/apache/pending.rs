@@ -123,8 +123,8 @@ fn time_of_pid_file(main: ProcessName, started: SystemTime, pid_file: Option<&Pa
 
 /// When a pid file was written, if it is that of this process.
 fn written_for(path: &Path, pid: u32) -> Option<SystemTime> {
-    let told: u32 = procfs::read_text(path).ok()?.trim().parse().ok()?;
-    fs::metadata(path).ok()?.modified().ok().filter(|_| told == pid)
+    let message: u32 = procfs::read_text(path).ok()?.trim().parse().ok()?;
+    fs::metadata(path).ok()?.modified().ok().filter(|_| message == pid)
 }
 
 /// What Apache reads when it reloads.
@@ -163,8 +163,8 @@ impl Sources {
         let mut found: Vec<PendingChange> = files.collect();
         for path in &self.directories {
             // A file that was written by way of a temporary one touched its directory, too: one of them says it.
-            let told = found.iter().any(|change| change.path.parent() == Some(path));
-            found.extend(look.directory(path).filter(|_| !told));
+            let message = found.iter().any(|change| change.path.parent() == Some(path));
+            found.extend(look.directory(path).filter(|_| !message));
         }
         found
     }
@@ -190,7 +190,7 @@ struct FileTimes<'a> {
 impl FileTimes<'_> {
     /// What about a file is newer: the file, or a link on the way to it.
     fn file(&self, path: &Path) -> Option<PendingChange> {
-        let (links, end) = way(path);
+        let (links, end) = links_of_path(path);
         let link = |link: &PathBuf| {
             let found = fs::symlink_metadata(link).ok().filter(|_| !self.is_own(link))?;
             self.after(ctime(&found)?).map(|after| format!("was linked to another file {after}"))
@@ -233,7 +233,7 @@ fn ctime(found: &Metadata) -> Option<SystemTime> {
 }
 
 /// The symbolic links on the way to a file, and the file behind them.
-fn way(path: &Path) -> (Vec<PathBuf>, PathBuf) {
+fn links_of_path(path: &Path) -> (Vec<PathBuf>, PathBuf) {
     let mut links = vec![];
     let mut at = PathBuf::new();
     let mut left: Vec<_> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
@@ -256,7 +256,7 @@ fn way(path: &Path) -> (Vec<PathBuf>, PathBuf) {
 
 /// The path without links, as far as it exists.
 fn real(path: &Path) -> PathBuf {
-    way(path).1
+    links_of_path(path).1
 }
 
 /// A time in the unit in which people would tell it.
@@ -322,11 +322,11 @@ mod tests {
             let evaluation = evaluate(Input { main_file, server_root: self.path(""), ..Input::default() });
             let own: Vec<_> = own.iter().map(|name| self.path(name)).collect();
             let later = SystemTime::now() + Duration::from_millis(20);
-            let told = |change: PendingChange| {
+            let message = |change: PendingChange| {
                 let name = change.path.strip_prefix(self.path("")).unwrap().display().to_string();
                 (name, change.why.split(" less than").next().unwrap().to_owned())
             };
-            Sources::of(&evaluation).newer(read_at, later, &own).into_iter().map(told).collect()
+            Sources::of(&evaluation).newer(read_at, later, &own).into_iter().map(message).collect()
         }
 
         fn check(&self, read_at: SystemTime, own: &[&str], expected: &[(&str, &str)]) {
@@ -450,7 +450,7 @@ mod tests {
         let tree = Tree::new(&[]);
         symlink("b", tree.path("a")).unwrap();
         symlink("a", tree.path("b")).unwrap();
-        assert_eq!(way(&tree.path("a")).0.len(), LINKS_MAX);
+        assert_eq!(links_of_path(&tree.path("a")).0.len(), LINKS_MAX);
     }
 
     #[test]

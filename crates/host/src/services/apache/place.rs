@@ -178,11 +178,11 @@ mod tests {
             ..Input::default()
         });
         let places = places(&evaluation, &main_file, find(setting).unwrap(), Mpm::Prefork, port);
-        let told: Vec<String> = match places {
+        let shown: Vec<String> = match places {
             Ok(places) => places.iter().map(|place| describe(place, root.path())).collect(),
             Err(error) => vec![error.message],
         };
-        assert_eq!(told, expected, "{files:?}");
+        assert_eq!(shown, expected, "{files:?}");
     }
 
     fn describe(place: &Place, root: &Path) -> String {

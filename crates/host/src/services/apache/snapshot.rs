@@ -155,7 +155,7 @@ pub fn read(
     let is_here = !mount_namespace::has_other_root(main.pid);
     let pending = if is_here { pending(evaluation, main, pid_file, &[]) } else { vec![] };
     let pending: Vec<_> = pending.iter().take(PENDING_MAX).map(ToString::to_string).collect();
-    let waits = |told: &String| format!("{told}: a reload puts that in force, too");
+    let waits = |message: &String| format!("{message}: a reload puts that in force, too");
     warnings.extend(pending.iter().map(waits));
     Reading { settings, page, missing, warnings, pending }
 }
@@ -269,8 +269,8 @@ fn ghosts(board: Scoreboard, effective: i64, children_count: u64) -> Option<Stri
 
 /// Says which settings of the server do not hold in virtual hosts of the port.
 fn overridden(evaluation: &Evaluation, port: u16) -> Vec<String> {
-    let told = SETTINGS.iter().filter(|setting| !setting.of_mpm);
-    let places = told.flat_map(|setting| overrides(evaluation, setting, port));
+    let message = SETTINGS.iter().filter(|setting| !setting.of_mpm);
+    let places = message.flat_map(|setting| overrides(evaluation, setting, port));
     places
         .map(|placed| {
             format!("{} is set to {} for a virtual host at {}", placed.name, placed.arguments, placed.place())
@@ -323,8 +323,8 @@ mod tests {
             // A program beside the workers, such as that of piped logs, hides one.
             ("_____RRWLLLL", 12, 9, Some("3 of 12 workers cannot start")),
         ] {
-            let told = ghosts(Scoreboard::parse(slots), effective, children_count);
-            assert_eq!(told.as_ref().and_then(|told| told.split(':').next()), expected, "{slots}");
+            let message = ghosts(Scoreboard::parse(slots), effective, children_count);
+            assert_eq!(message.as_ref().and_then(|message| message.split(':').next()), expected, "{slots}");
         }
     }
 

@@ -175,9 +175,9 @@ fn main_file(options: &Options, compiled: &Compiled) -> Option<(PathBuf, PathBuf
 
 /// The program behind a process: what its first argument says, or the one of its name where such programs are.
 fn executable(name: &str, arguments: &[String]) -> Option<String> {
-    let told = arguments.first().map(PathBuf::from).filter(|path| path.is_absolute());
+    let message = arguments.first().map(PathBuf::from).filter(|path| path.is_absolute());
     let installed = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
-    let trusted = told.into_iter().chain(installed).find_map(|path| trusted(&path));
+    let trusted = message.into_iter().chain(installed).find_map(|path| trusted(&path));
     trusted.map(|path| path.to_string_lossy().into_owned())
 }
 
@@ -240,10 +240,10 @@ mod tests {
         let path = folder.path().join("apache2");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let told = path.to_str().unwrap().to_owned();
+        let message = path.to_str().unwrap().to_owned();
         // Its directory is below one that all may write to.
         assert_eq!(trusted(&path), None);
-        assert_ne!(executable("no-such-program", &[told]), path.to_str().map(str::to_owned));
+        assert_ne!(executable("no-such-program", &[message]), path.to_str().map(str::to_owned));
         for other in ["/bin/sh", "/usr/sbin", "/no/such/apache2", "apache2"] {
             assert_eq!(trusted(Path::new(other)), None, "{other}");
         }

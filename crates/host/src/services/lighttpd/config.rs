@@ -92,9 +92,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn problem(&mut self, told: String) {
+    fn problem(&mut self, message: String) {
         if self.config.problems.len() < PROBLEMS_MAX {
-            self.config.problems.push(told);
+            self.config.problems.push(message);
         }
     }
 
@@ -108,8 +108,8 @@ impl Reader<'_> {
             self.problem(format!("{path} is not UTF-8: what is not is shown as \u{fffd}"));
         }
         let (statements, problems) = syntax::parse(&text);
-        for (line, told) in problems {
-            self.problem(format!("{path}:{line}: {told}"));
+        for (line, shown) in problems {
+            self.problem(format!("{path}:{line}: {shown}"));
         }
         self.open.push(path.to_owned());
         self.take(statements, path, scope);
@@ -337,8 +337,8 @@ mod tests {
         assert_eq!(config.status_path().as_deref(), Some("/st"));
         let logs: Vec<_> = config.logs().into_iter().map(|log| log.path).collect();
         assert_eq!(logs, ["/var/log/l/error.log", "/var/log/l/a.log"]);
-        let told = format!("{settings:?} {scoped:?} {:?}", config.backends());
-        assert!(!told.contains("s3cret"), "{told}");
+        let message = format!("{settings:?} {scoped:?} {:?}", config.backends());
+        assert!(!message.contains("s3cret"), "{message}");
     }
 
     #[test]
@@ -352,7 +352,7 @@ mod tests {
         ] {
             let config = read_files(&files);
             assert!(
-                config.problems.iter().any(|told| told.contains(problem)),
+                config.problems.iter().any(|message| message.contains(problem)),
                 "{problem}: {:?}",
                 config.problems
             );

@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_and_the_rest_read() {
-        for (text, told) in [
+        for (text, message) in [
             ("nonsense here\na = 1\n", "no statement"),
             ("= 3\na = 1\n", "no statement"),
             ("a = 1\n$HTTP[\"x\"] == \"y\" {\nb = 2\n", "ends within a block"),
@@ -333,7 +333,7 @@ mod tests {
             ("b = ( 1, {\na = 1\n", "no statement"),
         ] {
             let (statements, problems) = parse(text);
-            assert!(problems.iter().any(|(_, problem)| problem.contains(told)), "{text}: {problems:?}");
+            assert!(problems.iter().any(|(_, problem)| problem.contains(message)), "{text}: {problems:?}");
             let is_there =
                 |statement: &Statement| matches!(&statement.kind, Kind::Set(key, ..) if key == "a");
             assert!(statements.iter().any(is_there), "{text}: {statements:?}");

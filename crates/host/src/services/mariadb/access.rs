@@ -179,16 +179,16 @@ fn account_in(file: &Path) -> Result<Account, String> {
 
 /// What an error of connecting or asking means.
 pub fn refusal(error: &mysql::Error) -> Refusal {
-    let mysql::Error::MySqlError(told) = error else {
+    let mysql::Error::MySqlError(text) = error else {
         return Refusal::Failed(error.to_string());
     };
-    match told.code {
+    match text.code {
         1040 | 1203 => Refusal::TooMany,
         // Access denied, no privilege, this host is blocked or not allowed.
         1044 | 1045 | 1129 | 1130 | 1142 | 1227 | 1698 => {
-            Refusal::Denied(format!("{} (error {})", told.message, told.code))
+            Refusal::Denied(format!("{} (error {})", text.message, text.code))
         }
-        code => Refusal::Failed(format!("error {code} ({})", told.state)),
+        code => Refusal::Failed(format!("error {code} ({})", text.state)),
     }
 }
 
@@ -212,8 +212,8 @@ mod tests {
                 assert_eq!(account.password.as_deref(), Some("p#1"));
             }
         }
-        let told = account_in(&folder.path().join("none")).err().unwrap();
-        assert!(told.starts_with("cannot read the option file"), "{told}");
+        let message = account_in(&folder.path().join("none")).err().unwrap();
+        assert!(message.starts_with("cannot read the option file"), "{message}");
         let access = Access { db_option_file: Some(folder.path().join("none").display().to_string()) };
         assert!(matches!(accounts(&access, true).err(), Some(Refusal::Denied(_))));
         // Nothing of this machine's for one in a container: only who asks.

@@ -143,9 +143,9 @@ fn settings(
         None => SettingValue::Text("ON".into()),
     };
     let given = |name: &str| -> Option<SettingInForce> {
-        if let Some(told) = arguments.get(name) {
+        if let Some(message) = arguments.get(name) {
             return Some(SettingInForce {
-                configured: Some(value(told.as_ref())),
+                configured: Some(value(message.as_ref())),
                 ..SettingInForce::default()
             });
         }
@@ -162,8 +162,8 @@ fn settings(
 
 fn logs(arguments: &BTreeMap<String, Option<String>>, options: &Options) -> Vec<LogFile> {
     let path = |name: &str| {
-        let told = arguments.get(name).cloned().flatten();
-        told.or_else(|| options.value(name)?.value.clone()).filter(|path| path.starts_with('/'))
+        let message = arguments.get(name).cloned().flatten();
+        message.or_else(|| options.value(name)?.value.clone()).filter(|path| path.starts_with('/'))
     };
     let log = |name: &str, kind| path(name).map(|path| LogFile { path, kind, ..LogFile::default() });
     [log("log_error", LogKind::Error), log("slow_query_log_file", LogKind::Slow)]
@@ -302,14 +302,14 @@ mod tests {
             "-u",
             "x",
         ];
-        let told = arguments(&argv.map(str::to_owned));
-        assert_eq!(option_files(&told), (vec!["/x.cnf".into()], Some("/x.cnf".into())));
+        let message = arguments(&argv.map(str::to_owned));
+        assert_eq!(option_files(&message), (vec!["/x.cnf".into()], Some("/x.cnf".into())));
         let mut options = Options::default();
         for (name, value) in [("max_connections", "7"), ("sort_buffer_size", "2M"), ("password", "s")] {
             let given = options::Given { value: Some(value.into()), file: "/x.cnf".into(), line: 3 };
             options.given.insert(name.into(), given);
         }
-        let found = settings(&told, &options);
+        let found = settings(&message, &options);
         assert_eq!(found["max_connections"].configured, Some(SettingValue::Integer(5)));
         assert_eq!(found["max_connections"].line, None);
         assert_eq!(found["table_open_cache"].configured, Some(SettingValue::Integer(90)));

@@ -278,9 +278,13 @@ mod tests {
         let won = options.value("max_connections").unwrap();
         assert_eq!((won.value.as_deref(), won.file.to_str(), won.line), (Some("4"), Some("/etc/d/b.cnf"), 2));
         assert_eq!(options.value("port").unwrap().value.as_deref(), Some("7"));
-        assert!(options.warnings.iter().any(|told| told.contains("/etc/none.cnf")), "{:?}", options.warnings);
         assert!(
-            options.warnings.iter().any(|told| told.contains("too many includes")),
+            options.warnings.iter().any(|message| message.contains("/etc/none.cnf")),
+            "{:?}",
+            options.warnings
+        );
+        assert!(
+            options.warnings.iter().any(|message| message.contains("too many includes")),
             "{:?}",
             options.warnings
         );

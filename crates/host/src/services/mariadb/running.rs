@@ -134,8 +134,8 @@ mod tests {
         #[test]
         fn what_stands_in_quotes_is_never_told(secret in "[a-z]{8}", before in "[ -~]{0,20}") {
             let before: String = before.chars().filter(|c| !"'\"\\#/-*".contains(*c)).collect();
-            let told = form(&format!("SELECT {before} '{secret}'"));
-            prop_assert!(!told.contains(&secret) || before.contains(&secret), "{told}");
+            let message = form(&format!("SELECT {before} '{secret}'"));
+            prop_assert!(!message.contains(&secret) || before.contains(&secret), "{message}");
         }
 
         #[test]

@@ -300,7 +300,7 @@ mod tests {
         check("a \"b; c;", "", &["quote that is not closed", "`a` is not ended"]);
         check("{ a; } b;", "b;", &["a block without a name"]);
         let deep = "a {".repeat(100);
-        assert!(parse(&deep).1.iter().any(|(_, told)| told.contains("more than 64 deep")));
+        assert!(parse(&deep).1.iter().any(|(_, message)| message.contains("more than 64 deep")));
     }
 
     proptest! {

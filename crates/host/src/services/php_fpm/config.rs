@@ -264,7 +264,7 @@ mod tests {
             (vec![("fpm.conf", b"[www]\nuser = \xff\xfe\nlisten = 9000\n")], "is not UTF-8"),
         ] {
             let (_folder, config) = read_files(&files);
-            assert!(config.problems.iter().any(|told| told.contains(problem)), "{problem}: {config:?}");
+            assert!(config.problems.iter().any(|message| message.contains(problem)), "{problem}: {config:?}");
             let known = config.pools.first().map_or(&config.global, |pool| pool);
             assert!(known.value("listen").or(known.value("pm")).is_some(), "{config:?}");
         }

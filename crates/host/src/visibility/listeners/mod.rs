@@ -81,7 +81,7 @@ pub fn find(port: u16) -> Result<Found> {
     }
     let mut elsewhere = spaces::listening(port);
     match elsewhere.len() {
-        0 => Err(nobody(port)),
+        0 => Err(nothing_listens(port)),
         1 => elsewhere.remove(0),
         _ => Err(spaces::several(port, elsewhere)),
     }
@@ -91,12 +91,12 @@ pub fn find(port: u16) -> Result<Found> {
 fn find_here(port: u16) -> Result<Found> {
     let sockets = listening_on(OWN_NET, port)?;
     if sockets.is_empty() {
-        return Err(nobody(port));
+        return Err(nothing_listens(port));
     }
     found(port, &sockets)
 }
 
-fn nobody(port: u16) -> UserError {
+fn nothing_listens(port: u16) -> UserError {
     UserError::cannot_run(format!("nothing listens on port {port} on this machine"))
         .hint("`ss -ltnp` shows what listens; start the service, or name its port with --port")
 }

@@ -34,11 +34,11 @@ pub fn listening(port: u16) -> Vec<Result<Found>> {
 
 /// The error for a port that is served in several of them.
 pub fn several(port: u16, all: Vec<Result<Found>>) -> UserError {
-    let told = |found: Result<Found>| match found {
+    let message = |found: Result<Found>| match found {
         Ok(Found::Process(listener)) => format!("{} (process {})", listener.name, listener.main_pid),
         _ => "a process that cannot be seen".into(),
     };
-    let all: Vec<String> = all.into_iter().map(told).collect();
+    let all: Vec<String> = all.into_iter().map(message).collect();
     UserError::cannot_run(format!(
         "nothing listens on port {port} in this network namespace, and in several other ones of this machine somebody does: {}",
         all.join(", ")

@@ -101,9 +101,9 @@ fn run(command: &mut Command, order: &str, folder: &Path) {
 
 /// Whether it did what it was to do.
 fn is_well(output: &Output) {
-    let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
-    assert!(!told.contains("writable:"), "{told}");
+    let message = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && message.contains("1 passed"), "{message}");
+    assert!(!message.contains("writable:"), "{message}");
 }
 
 /// In a mount namespace where nothing can be written but the session's folder.

@@ -43,8 +43,9 @@ fn disks_are_told_in_bytes_and_seconds() {
     ] {
         assert_eq!(reading.value(name), expected, "{name}");
     }
-    let told = |disk: &str| reading.values.iter().any(|(name, _)| name.starts_with(&format!("disk.{disk}.")));
-    assert!(!told("loop0") && !told("vda1") && !told("nvme0n1"), "{reading:?}");
+    let message =
+        |disk: &str| reading.values.iter().any(|(name, _)| name.starts_with(&format!("disk.{disk}.")));
+    assert!(!message("loop0") && !message("vda1") && !message("nvme0n1"), "{reading:?}");
     let old = read(OLD, &[]);
     assert_eq!((old.value("disk.sda.busy_s"), old.value("disk.sda.flushes_count")), (Some(0.04), None));
 }
@@ -53,20 +54,20 @@ fn disks_are_told_in_bytes_and_seconds() {
 fn a_disk_that_was_told_stays_and_too_many_are_said() {
     let line = |disk: usize, reads: usize| format!("8 {disk} sd{disk} {reads} 0 8 1 0 0 0 0 0 1 1\n");
     let mut disks = Disks::default();
-    let mut told = |text: &str| {
+    let mut message = |text: &str| {
         let mut reading = Reading::default();
         disks.values(text, &BTreeMap::from([("sd19".to_owned(), 1)]), |_| true, &mut reading);
         (disks.shown.clone(), reading.missing.len())
     };
     let first: String = (0..20).map(|disk| line(disk, 100 - disk)).collect();
-    let (shown, missing) = told(&first);
+    let (shown, missing) = message(&first);
     assert!(
         shown.len() == DISKS_MAX && missing == 1 && shown.contains("sd19"),
         "the one with the log is told"
     );
     let second: String = (0..20).map(|disk| line(disk, 100 + disk)).collect();
-    assert_eq!(told(&second).0, shown);
-    let (shown, missing) = told(&line(3, 5));
+    assert_eq!(message(&second).0, shown);
+    let (shown, missing) = message(&line(3, 5));
     assert_eq!((shown, missing), (BTreeSet::from(["sd3".to_owned()]), 0));
 }
 

@@ -63,9 +63,9 @@ fn has_any(text: &str, wanted: &[&str]) -> bool {
 /// Whether the table of connections that is full is that of the service, as far as is told; `None` for other messages.
 fn conntrack(text: &str, about: &About) -> Option<bool> {
     let (_, rest) = text.split_once("nf_conntrack: table full")?;
-    let told = rest.strip_prefix(" in netns ").map(number_at);
-    Some(match (told.flatten(), about.net_namespace) {
-        (Some(told), Some(ours)) => told == ours,
+    let message = rest.strip_prefix(" in netns ").map(number_at);
+    Some(match (message.flatten(), about.net_namespace) {
+        (Some(message), Some(ours)) => message == ours,
         // Before Linux 6.17 no message tells it, and then those of the first namespace alone do not.
         _ => true,
     })

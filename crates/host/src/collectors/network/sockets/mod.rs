@@ -170,7 +170,7 @@ impl Sockets {
     fn states(&mut self, place: Place, reading: &mut Reading) {
         let table = self.shared.lock().table.of(place);
         match table {
-            Ok(table) if self.reported.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) => {}
+            Ok(table) if self.reported.as_ref().is_some_and(|message| Arc::ptr_eq(message, &table)) => {}
             Ok(table) => {
                 for (name, state, _) in STATES {
                     reading.push(name, table.in_state(state) as f64);

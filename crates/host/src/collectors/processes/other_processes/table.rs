@@ -68,13 +68,13 @@ struct Known {
 /// What one look at all processes gives.
 #[derive(Debug, Default, Clone)]
 pub struct TableSample {
-    /// All foreign processes.
+    /// All other processes.
     pub others: Used,
     /// By name.
     pub names: BTreeMap<String, Used>,
     /// Since the first look; `None` where the kernel's threads are not visible (in containers).
     pub kernel_ns: Option<u64>,
-    /// Threads of foreign processes that run as the user of the service's workers.
+    /// Threads of other processes that run as the user of the service's workers.
     pub user_tasks_count: Option<u64>,
     /// Whether what others read and write may not be looked at.
     pub io_refused: bool,

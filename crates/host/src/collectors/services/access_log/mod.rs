@@ -127,9 +127,9 @@ fn path_parts(request: &[u8]) -> Option<usize> {
 
 /// How a log's lines are written, if that is known.
 fn format_of(log: &LogFile) -> Option<LineFormat> {
-    let told = log.format.as_deref()?;
-    let named = NAMED.iter().find(|(name, _)| *name == told).map(|(_, format)| *format);
-    line_format(named.unwrap_or(told))
+    let message = log.format.as_deref()?;
+    let named = NAMED.iter().find(|(name, _)| *name == message).map(|(_, format)| *format);
+    line_format(named.unwrap_or(message))
 }
 
 /// Of each part of the site the first log that can be read, or else one that cannot: to say why.
@@ -217,7 +217,7 @@ impl AccessLog {
             reading.lacks("access_log", why, HOW);
         }
         let has_times = |one: &crate::logs::followed::FollowedLog<Kept>| {
-            one.with.format.as_ref().is_some_and(LineFormat::tells_times)
+            one.with.format.as_ref().is_some_and(LineFormat::has_times)
         };
         if self.followed.open_count() > 0 && !self.followed.logs().any(has_times) {
             let why = "no access log tells how long requests took";

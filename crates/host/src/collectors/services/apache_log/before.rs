@@ -79,11 +79,11 @@ fn since_start(
             |time: &Option<i64>| time.is_some_and(|time_s| time_s - zone_s >= started_s - START_SLACK_S);
         return times.iter().position(begins).map_or_else(Vec::new, |first| read(&lines[first..]));
     }
-    let told = read(&lines);
-    let serves = |told: &ParsedLine| {
-        told.pid == Some(main.pid) && told.code.is_some_and(|code| RESUMES.contains(&code))
+    let message = read(&lines);
+    let serves = |message: &ParsedLine| {
+        message.pid == Some(main.pid) && message.code.is_some_and(|code| RESUMES.contains(&code))
     };
-    told.iter().position(serves).map_or_else(Vec::new, |first| told[first..].to_vec())
+    message.iter().position(serves).map_or_else(Vec::new, |first| message[first..].to_vec())
 }
 
 fn unix_s(time: SystemTime) -> Option<i64> {
@@ -119,8 +119,8 @@ mod tests {
     }
 
     fn codes(text: &str, is_torn: bool, main: Main, changed: Option<SystemTime>) -> Vec<u32> {
-        let told = since_start(text.as_bytes(), is_torn, false, main, changed);
-        told.iter().filter_map(|told| told.code).collect()
+        let message = since_start(text.as_bytes(), is_torn, false, main, changed);
+        message.iter().filter_map(|message| message.code).collect()
     }
 
     // Two lives in one log, of a server in another zone.

@@ -63,30 +63,30 @@ pub struct ParsedLine {
 
 /// Reads a line. `is_custom` says that the operator chose the format.
 pub fn read(line: &[u8], is_custom: bool) -> ParsedLine {
-    let (mut told, mut rest) = (ParsedLine::default(), line);
-    groups(&mut rest, &mut told);
-    if told.level.is_some() {
+    let (mut message, mut rest) = (ParsedLine::default(), line);
+    groups(&mut rest, &mut message);
+    if message.level.is_some() {
         if let Some(after) = source_file(rest) {
             rest = after;
         }
         if let Some((number, after)) = system_error(rest) {
-            told.known |= by_number(number);
+            message.known |= by_number(number);
             rest = after;
         }
         rest = client(rest).unwrap_or(rest);
-        told.code = code(rest);
-        if told.code.is_some_and(|code| PROGRAMS.contains(&code)) || rest.starts_with(b"PHP ") {
-            told.known |= by_text(rest);
+        message.code = code(rest);
+        if message.code.is_some_and(|code| PROGRAMS.contains(&code)) || rest.starts_with(b"PHP ") {
+            message.known |= by_text(rest);
         }
     } else if is_custom {
-        told = custom(line);
+        message = custom(line);
     } else if rest.starts_with(b"PHP ") {
         // PHP without a server to log by.
-        told.known |= by_text(rest);
+        message.known |= by_text(rest);
     } else {
-        told.code = code(line).filter(|code| AT_START.contains(code));
+        message.code = code(line).filter(|code| AT_START.contains(code));
     }
-    told
+    message
 }
 
 /// The codes by which a program's own words are written down: AH01071 (FastCGI), AH01215 (CGI).
@@ -103,11 +103,11 @@ fn client(rest: &[u8]) -> Option<&[u8]> {
 }
 
 /// Takes the groups in brackets that Apache writes before a message. The first one is the time.
-fn groups(rest: &mut &[u8], told: &mut ParsedLine) {
+fn groups(rest: &mut &[u8], message: &mut ParsedLine) {
     let mut is_first = true;
     while let Some(inside) = rest.strip_prefix(b"[") {
         let Some(end) = memchr::memchr(b']', inside) else { return };
-        if !group(&inside[..end], told) && !is_first {
+        if !group(&inside[..end], message) && !is_first {
             return;
         }
         is_first = false;
@@ -116,16 +116,16 @@ fn groups(rest: &mut &[u8], told: &mut ParsedLine) {
 }
 
 /// Whether it is one that tells something.
-fn group(inside: &[u8], told: &mut ParsedLine) -> bool {
+fn group(inside: &[u8], message: &mut ParsedLine) -> bool {
     if let Some(pid) = inside.strip_prefix(b"pid ") {
         let digits = pid.split(|byte| *byte == b':').next().unwrap_or_default();
-        told.pid = told.pid.or_else(|| number(digits));
+        message.pid = message.pid.or_else(|| number(digits));
         return true;
     }
     let last = inside.rsplit(|byte| *byte == b':').next().unwrap_or_default();
-    if told.level.is_none() {
-        told.level = level(last);
-        return told.level.is_some();
+    if message.level.is_none() {
+        message.level = level(last);
+        return message.level.is_some();
     }
     false
 }
@@ -217,9 +217,9 @@ mod tests {
     }
 
     fn check(line: &str, level: Option<&str>, code: Option<u32>, known: &[&str]) {
-        let told = read(line.as_bytes(), false);
-        let found = told.level.map(|level| LEVELS[level]);
-        assert_eq!((found, told.code, names(told.known)), (level, code, known.to_vec()), "{line}");
+        let message = read(line.as_bytes(), false);
+        let found = message.level.map(|level| LEVELS[level]);
+        assert_eq!((found, message.code, names(message.known)), (level, code, known.to_vec()), "{line}");
     }
 
     const BEGIN: &str = "[Sun Nov 22 09:07:36.123456 2026]";
@@ -298,8 +298,8 @@ mod tests {
             "[x] AH00161: server",
             "[client ::1:1] AH00128: /Allowed memory size of PHP Fatal error",
         ] {
-            let told = read(format!("{BEGIN} [core:info] [pid 1] {message}").as_bytes(), false);
-            assert!(told.known == 0 && told.code != Some(161), "{message}: {told:?}");
+            let text = read(format!("{BEGIN} [core:info] [pid 1] {message}").as_bytes(), false);
+            assert!(text.known == 0 && text.code != Some(161), "{message}: {text:?}");
         }
         check("AH00161: a program's standard error", None, None, &[]);
         check("AH00515: WARNING: MaxRequestWorkers of 5 would require", None, Some(515), &[]);
@@ -322,9 +322,9 @@ mod tests {
             ),
             ("XAH00161: AH123: AH001611:", None, None, vec![]),
         ] {
-            let told = read(line.as_bytes(), true);
-            let found = told.level.map(|level| LEVELS[level]);
-            assert_eq!((found, told.code, names(told.known)), (level, code, known), "{line}");
+            let message = read(line.as_bytes(), true);
+            let found = message.level.map(|level| LEVELS[level]);
+            assert_eq!((found, message.code, names(message.known)), (level, code, known), "{line}");
         }
     }
 

@@ -80,16 +80,16 @@ struct Counted {
 }
 
 impl Counted {
-    fn record_line(&mut self, told: ParsedLine) {
+    fn record_line(&mut self, message: ParsedLine) {
         self.lines_count += 1;
-        match told.level.and_then(|level| self.levels.get_mut(level)) {
+        match message.level.and_then(|level| self.levels.get_mut(level)) {
             Some(count) => *count += 1,
             None => self.without_level_count += 1,
         }
         for (bit, count) in self.known.iter_mut().enumerate() {
-            *count += u64::from(told.known >> bit & 1);
+            *count += u64::from(message.known >> bit & 1);
         }
-        let Some(code) = told.code else { return };
+        let Some(code) = message.code else { return };
         let others = || self.codes.keys().filter(|code| !codes::is_known(**code)).count();
         let has_room = codes::is_known(code) || self.codes.contains_key(&code);
         if has_room || others() < OTHER_CODES_COUNT_MAX {
@@ -117,8 +117,8 @@ fn before(place: &LogLocation, end: u64, is_custom: bool, logs_count: usize) -> 
     let main = Main { pid: place.pid, started };
     let mut before = Counted::default();
     // One that cannot be read is told where it is followed.
-    let told = before::read_before(&place.path, end, bytes_max, is_custom, main).unwrap_or_default();
-    told.into_iter().for_each(|told| before.record_line(told));
+    let message = before::read_before(&place.path, end, bytes_max, is_custom, main).unwrap_or_default();
+    message.into_iter().for_each(|message| before.record_line(message));
     Kept { is_custom, main_pid: place.pid, before }
 }
 

@@ -94,16 +94,16 @@ fn what_is_left_out_is_said_to_be_unchanged() {
         let describing = metrics.iter().filter(|metric| metric.describes(name));
         describing.max_by_key(|metric| (!metric.name.contains('*'), metric.name.len())).unwrap().on_change
     };
-    let mut told = collector.read(&log.target());
+    let mut message = collector.read(&log.target());
     for round in 0..3 {
         log.write_message("error", "AH00161: server reached MaxRequestWorkers setting");
         let reading = collector.read(&log.target());
         assert_eq!(reading.error, None);
-        for (name, value) in &told.values {
+        for (name, value) in &message.values {
             let kept = reading.value(name).is_some() || (may_miss(&collector, name) && *value == 0.0);
             assert!(kept, "{name} was {value} and is left out in round {round}");
         }
-        told = reading;
+        message = reading;
     }
 }
 

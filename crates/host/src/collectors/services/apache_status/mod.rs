@@ -60,7 +60,7 @@ impl ApacheStatus {
         let deadline = Instant::now() + timeout;
         let mut request = match self.pending.take().filter(|request| request.url() == url) {
             Some(request) => request,
-            None => there(url, service_pid, || fetch::Request::begin(url, timeout))?,
+            None => in_network_of_service(url, service_pid, || fetch::Request::begin(url, timeout))?,
         };
         if let Some(page) = request.wait(deadline)? {
             return Ok((page, request.age()));
@@ -104,7 +104,9 @@ impl ApacheStatus {
         }
         if self.until_table == 0 && has_free {
             self.until_table = TABLE_EVERY;
-            let page = there(asked.url, asked.service_pid, || fetch::get_table(asked.url, asked.timeout));
+            let page = in_network_of_service(asked.url, asked.service_pid, || {
+                fetch::get_table(asked.url, asked.timeout)
+            });
             let found = page.ok().and_then(|page| {
                 self.own_requests_count += 1;
                 processes::parse(&page)
@@ -134,7 +136,11 @@ struct PageRequest<'a> {
 }
 
 /// Asks in the network of the service: its page was found there, and here the same address may be another server's.
-fn there<T>(url: &str, service_pid: Option<u32>, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+fn in_network_of_service<T>(
+    url: &str,
+    service_pid: Option<u32>,
+    ask: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     let Some(pid) = service_pid else { return ask() };
     in_network_of(pid, ask).unwrap_or_else(|error| {
         let object = format!("the status page {url} in the network namespace of process {pid}");

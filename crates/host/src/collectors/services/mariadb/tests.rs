@@ -24,8 +24,8 @@ fn a_database_that_is_dead_is_told_and_its_process_too() {
     };
     let target = Target { backends: Arc::from([service]), ..Target::default() };
     let reading = Mariadb::default().read(&target);
-    let told = reading.error.unwrap();
-    assert!(told.contains("is gone"), "{told}");
+    let message = reading.error.unwrap();
+    assert!(message.contains("is gone"), "{message}");
     assert_eq!(reading.values, [("mariadb.refused_count".to_owned(), 0.0)]);
 }
 

@@ -46,17 +46,17 @@ pub fn parse(answer: &Answer) -> Result<OpcacheValues, Refusal> {
         let value: f64 = value.trim().parse().ok()?;
         (value.is_finite() && value >= 0.0).then(|| (name.to_owned(), value))
     };
-    let told = OpcacheValues(text.lines().filter_map(number).collect());
-    if told.get("webdyno.end").is_none() {
+    let message = OpcacheValues(text.lines().filter_map(number).collect());
+    if message.get("webdyno.end").is_none() {
         return Err(refusal::of_answer(answer));
     }
-    if told.is("webdyno.loaded") && !told.is("webdyno.callable") {
+    if message.is("webdyno.loaded") && !message.is("webdyno.callable") {
         return Err(refusal::disabled());
     }
-    if told.is("webdyno.restricted") {
+    if message.is("webdyno.restricted") {
         return Err(refusal::restricted());
     }
-    Ok(told)
+    Ok(message)
 }
 
 impl OpcacheValues {
@@ -161,8 +161,8 @@ mod tests {
         #[test]
         fn any_answer_is_survived(cut in 0..ANSWER.len(), noise in prop::collection::vec(any::<u8>(), 0..60)) {
             let body = [ANSWER.as_bytes()[..cut].to_vec(), noise].concat();
-            if let Ok(told) = parse(&Answer { body, ..answer("") }) {
-                told.values("www", &mut Default::default(), &mut Reading::default());
+            if let Ok(message) = parse(&Answer { body, ..answer("") }) {
+                message.values("www", &mut Default::default(), &mut Reading::default());
             }
         }
     }

@@ -107,7 +107,7 @@ impl Opcache {
                 match request.wait(Instant::now()) {
                     Ok(None) => continue,
                     Ok(Some(answer)) => match answer::parse(&answer) {
-                        Ok(told) => drop(answers.insert(key.clone(), told)),
+                        Ok(message) => drop(answers.insert(key.clone(), message)),
                         Err(refused) => pool.refused = Some(refused),
                     },
                     // A reload: the next reading asks anew.
@@ -129,12 +129,12 @@ impl Opcache {
         &mut self,
         key: &(u32, String),
         instance: &str,
-        told: Option<OpcacheValues>,
+        message: Option<OpcacheValues>,
         reading: &mut Reading,
     ) {
         let Some(pool) = self.pools.get_mut(key) else { return };
-        match (told, &pool.refused) {
-            (Some(told), _) => told.values(instance, &mut pool.totals, reading),
+        match (message, &pool.refused) {
+            (Some(message), _) => message.values(instance, &mut pool.totals, reading),
             (None, Some(refused)) => {
                 reading.lacks(format!("opcache.{instance}"), refused.why.clone(), refused.how)
             }
@@ -156,7 +156,7 @@ fn is_idle(service: &ServiceSnapshot, pool: &str) -> bool {
 }
 
 /// Why there is nothing to ask.
-fn nobody(target: &Target, reading: &mut Reading) {
+fn report_no_service(target: &Target, reading: &mut Reading) {
     let is_php = |module: &String| module.starts_with("php") && module.ends_with("_module");
     let front = target.service.as_deref();
     if front.is_some_and(|front| front.service == "apache" && front.modules.iter().any(is_php)) {
@@ -211,7 +211,7 @@ impl Collector for Opcache {
             pools.iter().any(|(service, endpoint, _)| service.pid == *pid && endpoint.name == *name)
         });
         if pools.is_empty() {
-            nobody(target, &mut reading);
+            report_no_service(target, &mut reading);
             return reading;
         }
         for (service, endpoint, _) in &pools {
@@ -220,8 +220,8 @@ impl Collector for Opcache {
         let mut answers = self.receive(Instant::now() + WAIT);
         for (service, endpoint, instance) in &pools {
             let key = (service.pid, endpoint.name.clone());
-            let told = answers.remove(&key);
-            self.report(&key, instance, told, &mut reading);
+            let message = answers.remove(&key);
+            self.report(&key, instance, message, &mut reading);
         }
         reading
     }

@@ -51,8 +51,8 @@ impl Log {
         if self.tail.is_none() {
             let tail = Tail::of(Path::new(&root.path(&path)));
             let tail = tail.map_err(|error| {
-                let told = webdyno_model::error::io_error("follow", &path, &error);
-                (told.message, "set error_log in [global] to a file that may be read".to_owned())
+                let text = webdyno_model::error::io_error("follow", &path, &error);
+                (text.message, "set error_log in [global] to a file that may be read".to_owned())
             })?;
             self.tail = Some(tail);
         }

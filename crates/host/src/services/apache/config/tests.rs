@@ -170,8 +170,8 @@ fn macros_are_put_where_they_are_used() {
          </VirtualHost>\n</Macro>\nUse site a 7\nUSE Site b 8\nUndefMacro Site\nUse Site c 9\n"
     );
     let evaluation = read(root.path(), &[("httpd.conf", &text)], &[]);
-    let told = |placed: &super::Placed| (placed.words().join(" "), placed.line);
-    let names: Vec<_> = evaluation.all(&["ServerName", "Timeout"]).map(told).collect();
+    let message = |placed: &super::Placed| (placed.words().join(" "), placed.line);
+    let names: Vec<_> = evaluation.all(&["ServerName", "Timeout"]).map(message).collect();
     let expected = [("a", 5), ("7", 7), ("b", 5), ("8", 7)].map(|(word, line)| (word.to_owned(), line));
     assert_eq!(names, expected);
     let place = evaluation.all(&["ServerName"]).next().unwrap().place();

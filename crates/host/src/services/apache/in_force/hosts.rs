@@ -200,7 +200,7 @@ fn server_name(word: &str) -> Option<String> {
 
 /// An address as `<VirtualHost>` has it; `None` for a name, which would have to be looked up.
 fn address(word: &str, port: u16) -> Option<Address> {
-    let (host, told) = match word.rsplit_once(':') {
+    let (host, message) = match word.rsplit_once(':') {
         // A star alone is both.
         None if word == "*" => (word, Some(0)),
         Some((host, "*")) => (host, Some(0)),
@@ -217,7 +217,7 @@ fn address(word: &str, port: u16) -> Option<Address> {
         _ => Some(bare.parse::<IpAddr>().ok()?.to_canonical()),
     };
     let is_any = |ip: &IpAddr| ip.is_unspecified() || *ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    Some(Address { ip: ip.filter(|ip| !is_any(ip)), port: told.unwrap_or(port), text: bare.to_owned() })
+    Some(Address { ip: ip.filter(|ip| !is_any(ip)), port: message.unwrap_or(port), text: bare.to_owned() })
 }
 
 /// Whether a ServerAlias names a host: `*` and `?` in it stand for any characters, in any case.

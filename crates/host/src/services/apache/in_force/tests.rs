@@ -25,9 +25,9 @@ fn check(text: &str, host: &str, path: &str, name: &str, expected: Option<(&str,
     let site = Site::of(&evaluation);
     let request = Request { address: None, port: 80, host: Some(host), path };
     let value = in_force(&site, &request).value(name);
-    let told = value.map(|value| (value.text, value.placed.map_or(0, |placed| placed.line)));
+    let message = value.map(|value| (value.text, value.placed.map_or(0, |placed| placed.line)));
     assert_eq!(
-        told,
+        message,
         expected.map(|(text, line)| (text.to_owned(), line)),
         "{name} of {host}{path} in\n{text}"
     );
@@ -245,16 +245,20 @@ fn thousands_of_hosts_are_all_read_and_a_bounded_part_is_told() {
     assert_eq!(site.hosts.list.len(), COUNT);
     let request = Request { port: 80, host: Some("a.s4999.example"), path: "/", ..Request::default() };
     assert_eq!(in_force(&site, &request).file.as_deref(), Some("/srv/s4999/www/"));
-    let told = scoped(&site, 80);
-    assert_eq!(told.settings.len(), super::scoped::SCOPED_MAX);
-    assert!(told.notes.iter().any(|note| note.contains("32 of the 5000 virtual hosts")), "{:?}", told.notes);
-    assert!(told.notes.iter().any(|note| note.starts_with("600 of ")), "{:?}", told.notes);
+    let message = scoped(&site, 80);
+    assert_eq!(message.settings.len(), super::scoped::SCOPED_MAX);
+    assert!(
+        message.notes.iter().any(|note| note.contains("32 of the 5000 virtual hosts")),
+        "{:?}",
+        message.notes
+    );
+    assert!(message.notes.iter().any(|note| note.starts_with("600 of ")), "{:?}", message.notes);
     let logs = crate::services::apache::logs::logs(&site, 80, None);
     assert_eq!(
         (logs.files.len(), logs.left_out_count),
         (crate::services::apache::logs::LOGS_MAX, 2 * COUNT + 1 - crate::services::apache::logs::LOGS_MAX)
     );
-    let json = serde_json::to_string(&told.settings).unwrap();
+    let json = serde_json::to_string(&message.settings).unwrap();
     assert!(json.len() < 200_000, "{}", json.len());
 }
 

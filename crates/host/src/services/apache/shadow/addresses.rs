@@ -63,12 +63,12 @@ impl Addresses {
             return None;
         }
         self.taken.insert((wanted, own), original);
-        let mut told = vec![with_port(wanted, own)];
+        let mut message = vec![with_port(wanted, own)];
         let is_protocol = |word: &&String| !word.to_ascii_lowercase().starts_with("options=");
         let protocol = rest.iter().find(is_protocol).cloned();
-        told.extend(protocol.or_else(|| (port == HTTPS).then(|| "https".to_owned())));
-        told.extend(rest.iter().filter(|word| !is_protocol(word)).cloned());
-        Some(told.join(" "))
+        message.extend(protocol.or_else(|| (port == HTTPS).then(|| "https".to_owned())));
+        message.extend(rest.iter().filter(|word| !is_protocol(word)).cloned());
+        Some(message.join(" "))
     }
 
     /// All that listens everywhere listens here on 127.0.0.1; only what has that place taken by another address of

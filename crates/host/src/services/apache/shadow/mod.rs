@@ -204,13 +204,13 @@ fn renderer<'a>(apache: &'a Apache, folder: &'a Path, addresses: Addresses, file
 
 /// The command that starts it in the background, unless the original is told to stay in the foreground.
 fn command(apache: &Apache, parts: &Parts, folder: &Path) -> Vec<String> {
-    let told = Options::parse(&apache.control.arguments);
+    let message = Options::parse(&apache.control.arguments);
     let directory = Path::new(&apache.control.directory);
     let include = |name: &str| format!("Include {}", quoted(&folder.join(name)));
     let options = Options {
         config_file: Some(shown(&parts.main)),
-        server_root: told.server_root.map(|root| shown(&directory.join(root))),
-        defines: told.defines.into_iter().filter(|name| !DEBUGGING.contains(&name.as_str())).collect(),
+        server_root: message.server_root.map(|root| shown(&directory.join(root))),
+        defines: message.defines.into_iter().filter(|name| !DEBUGGING.contains(&name.as_str())).collect(),
         before: std::iter::once(include("first.conf")).chain(parts.before.iter().cloned()).collect(),
         after: parts.after.iter().cloned().chain([include("last.conf")]).collect(),
         foreground: false,

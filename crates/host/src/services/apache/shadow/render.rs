@@ -121,9 +121,9 @@ impl<'a> Renderer<'a> {
         counted: &Counted,
     ) -> Result<Option<String>> {
         let (first, rest) = next_word(arguments);
-        let told = match kind {
+        let message = match kind {
             Kind::Listen => match self.addresses.listen(&words(arguments)) {
-                Some(told) => told,
+                Some(message) => message,
                 None => return Ok(Some(left_out(name))),
             },
             Kind::Addresses => self.virtual_hosts(arguments, self.server_port(counted.order)),
@@ -140,7 +140,7 @@ impl<'a> Renderer<'a> {
             },
             Kind::LeftOut => return Ok(Some(left_out(name))),
         };
-        Ok(Some(format!("{name} {}", told.trim_end())))
+        Ok(Some(format!("{name} {}", message.trim_end())))
     }
 
     /// A directive that should not count: its paths may hold variables that have no value here.
@@ -160,8 +160,9 @@ impl<'a> Renderer<'a> {
 
     fn virtual_hosts(&mut self, arguments: &str, server_port: Option<u16>) -> String {
         let words = words(arguments);
-        let told: Vec<_> = words.iter().map(|word| self.addresses.virtual_host(word, server_port)).collect();
-        told.join(" ")
+        let message: Vec<_> =
+            words.iter().map(|word| self.addresses.virtual_host(word, server_port)).collect();
+        message.join(" ")
     }
 
     /// The port of the main server's name when a directive is read: what virtual hosts without a port get.

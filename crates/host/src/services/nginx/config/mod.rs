@@ -137,7 +137,7 @@ impl Reader<'_> {
             self.problems.push(format!("{path} is not UTF-8: what is not is shown as \u{fffd}"));
         }
         let (directives, problems) = syntax::parse(&text);
-        self.problems.extend(problems.into_iter().map(|(line, told)| format!("{path}:{line}: {told}")));
+        self.problems.extend(problems.into_iter().map(|(line, shown)| format!("{path}:{line}: {shown}")));
         self.open.push(path.to_owned());
         let directives = Rc::new(self.resolve(directives, path));
         self.open.pop();

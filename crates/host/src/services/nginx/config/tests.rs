@@ -97,7 +97,7 @@ fn what_cannot_be_read_is_told_and_the_rest_is_there() {
     ] {
         let (_, config) = read_files(&files);
         assert!(
-            config.problems.iter().any(|told| told.contains(problem)),
+            config.problems.iter().any(|message| message.contains(problem)),
             "{problem}: {:?}",
             config.problems
         );
