@@ -4,8 +4,8 @@
 //! error log of its own writes that of the server, and the same holds for logs of requests. What goes to a program or to
 //! the system's log cannot be followed as a file and is told as missing.
 
+use super::Site;
 use super::walk::named;
-use super::{Host, Site};
 use crate::services::apache::access_log::{format_of, ids, named_logs, not_a_file};
 use std::collections::BTreeSet;
 use webdyno_model::sample::Missing;
@@ -41,7 +41,7 @@ pub fn logs(site: &Site<'_>, port: u16, default: Option<&str>) -> Logs {
     let mut logs = Logs::default();
     for id in ids(site, port) {
         let host = site.hosts.by_id(id);
-        let scope = host.map(Host::scope);
+        let scope = host.map(|host| host.scope().to_string());
         let own = named(site.inside(id), &["ErrorLog"]).next_back();
         let of_server = || named(site.inside(0), &["ErrorLog"]).next_back();
         let error = own.or_else(of_server).map(|placed| placed.words());
