@@ -3,6 +3,7 @@
 use crate::sample::MissingSignal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A discovered service.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -116,6 +117,68 @@ pub enum LogKind {
     Slow,
 }
 
+/// A part of the site, or of a program, to which a setting is limited. It is written as its kind and its name in one string:
+/// `Directory /var/www`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum SettingScope {
+    /// The addresses and the name of a host: `*:80 example.org`.
+    VirtualHost(String),
+    /// The root of a host's documents: what holds there, wherever it is written.
+    DocumentRoot(String),
+    /// A directory, or a pattern of them.
+    Directory(String),
+    /// A file's name, or a pattern.
+    Files(String),
+    /// The beginning of a URL's path.
+    Location(String),
+    /// A pool of PHP-FPM.
+    Pool(String),
+    /// A part of another kind, in the words of the service.
+    Other(String),
+}
+
+impl From<String> for SettingScope {
+    fn from(text: String) -> Self {
+        let (kind, name) = text.split_once(' ').unwrap_or_default();
+        match kind {
+            "VirtualHost" => Self::VirtualHost(name.to_owned()),
+            "DocumentRoot" => Self::DocumentRoot(name.to_owned()),
+            "Directory" => Self::Directory(name.to_owned()),
+            "Files" => Self::Files(name.to_owned()),
+            "Location" => Self::Location(name.to_owned()),
+            "pool" => Self::Pool(name.to_owned()),
+            _ => Self::Other(text),
+        }
+    }
+}
+
+impl From<&str> for SettingScope {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl fmt::Display for SettingScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::VirtualHost(name) => write!(f, "VirtualHost {name}"),
+            Self::DocumentRoot(path) => write!(f, "DocumentRoot {path}"),
+            Self::Directory(path) => write!(f, "Directory {path}"),
+            Self::Files(name) => write!(f, "Files {name}"),
+            Self::Location(path) => write!(f, "Location {path}"),
+            Self::Pool(name) => write!(f, "pool {name}"),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<SettingScope> for String {
+    fn from(scope: SettingScope) -> Self {
+        scope.to_string()
+    }
+}
+
 /// The value of a setting in a part of the site.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ScopedSetting {
@@ -123,12 +186,24 @@ pub struct ScopedSetting {
     pub setting: String,
     /// As it is written in the file.
     pub value: String,
-    /// The part, from the outside: `VirtualHost *:80 example.org`, `Directory /var/www`.
-    pub scope: Vec<String>,
+    /// The part, from the outside.
+    pub scope: Vec<SettingScope>,
     /// The file.
     pub file: Option<String>,
     /// Its line, from 1.
     pub line: Option<u32>,
+}
+
+impl ScopedSetting {
+    /// The parts as they are written, from the outside.
+    pub fn parts(&self) -> Vec<String> {
+        self.scope.iter().map(ToString::to_string).collect()
+    }
+
+    /// The innermost part as it is written; empty for the whole server.
+    pub fn innermost(&self) -> String {
+        self.scope.last().map(ToString::to_string).unwrap_or_default()
+    }
 }
 
 /// A port that is not known is null in JSON.
@@ -329,6 +404,26 @@ mod tests {
             ("%ä%b", "%b"),
         ] {
             assert_eq!(directives(format), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn scopes_are_written_as_they_were_read() {
+        let known = [
+            "VirtualHost *:80 a.example",
+            "DocumentRoot /srv/a b/",
+            "Directory /srv",
+            "Files x.php",
+            "Location /a",
+            "pool www",
+        ];
+        for (text, is_known) in
+            known.map(|text| (text, true)).into_iter().chain([("server a.example", false), ("pool", false)])
+        {
+            let json = serde_json::to_string(text).unwrap();
+            let scope: SettingScope = serde_json::from_str(&json).unwrap();
+            assert_eq!(!matches!(scope, SettingScope::Other(_)), is_known, "{text}");
+            assert_eq!(serde_json::to_string(&scope).unwrap(), json);
         }
     }
 }

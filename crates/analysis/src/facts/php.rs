@@ -6,7 +6,7 @@ use super::{Derivation, FactBuilder, FactId, Facts};
 use crate::measurement::statistics::mean;
 use crate::settings::backends;
 use webdyno_model::fact::Fact;
-use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::service::{ServiceSnapshot, SettingScope, SettingValue};
 
 fact_table! {
     (fpm_queue_mean, "connections", "php_fpm.*.listen_queue_count", Derivation::Mean),
@@ -134,7 +134,7 @@ fn larger(former: Option<Fact>, fact: Fact) -> Fact {
 impl Facts {
     /// A setting of a pool of PHP-FPM: its own, else the server's, which is PHP's for all pools.
     pub fn pool_setting(&self, pool: &str, name: &str) -> Option<SettingValue> {
-        let scope = format!("pool {pool}");
+        let scope = SettingScope::Pool(pool.to_owned());
         let own = |service: &ServiceSnapshot| {
             let of_pool = |is: &&webdyno_model::service::ScopedSetting| {
                 is.setting == name && is.scope.first().is_some_and(|first| *first == scope)

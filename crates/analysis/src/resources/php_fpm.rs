@@ -87,7 +87,7 @@ pub(crate) fn processes_of_all(facts: &Facts, pool: &str, to: f64) -> Option<Set
 pub(crate) mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool};
-    use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot, SettingInForce};
+    use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot, SettingInForce, SettingScope};
     use webdyno_model::topology::Topology;
 
     /// PHP-FPM behind the service, with settings of all pools, and of the pools `www` and `api`.
@@ -103,7 +103,7 @@ pub(crate) mod tests {
         let scoped = pools.iter().map(|(pool, name, value)| ScopedSetting {
             setting: (*name).into(),
             value: (*value).into(),
-            scope: vec![format!("pool {pool}")],
+            scope: vec![SettingScope::Pool((*pool).to_owned())],
             file: Some(format!("/etc/php/{pool}.conf")),
             line: Some(12),
         });

@@ -7,7 +7,7 @@
 use crate::facts::Facts;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
-use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingInForce, SettingScope, SettingValue};
 
 /// A setting as it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,14 +72,17 @@ pub(crate) fn pool_setting_source(facts: &Facts, pool: &str, setting: &str) -> O
 }
 
 fn pool_settings<'a>(service: &'a ServiceSnapshot, pool: &str) -> impl Iterator<Item = &'a ScopedSetting> {
-    let scope = format!("pool {pool}");
+    let scope = SettingScope::Pool(pool.to_owned());
     service.scoped.iter().filter(move |one| one.scope.first() == Some(&scope))
 }
 
 /// All pools of PHP-FPM whose settings are known.
 pub(crate) fn pools(facts: &Facts) -> Vec<String> {
     let scoped = facts.backends("php_fpm").flat_map(|service| &service.scoped);
-    let names = scoped.filter_map(|one| one.scope.first()?.strip_prefix("pool ").map(str::to_owned));
+    let names = scoped.filter_map(|one| match one.scope.first()? {
+        SettingScope::Pool(name) => Some(name.clone()),
+        _ => None,
+    });
     let mut all: Vec<String> = names.collect();
     all.sort();
     all.dedup();

@@ -7,7 +7,7 @@ use crate::facts::{FactId, Facts};
 use crate::settings::effective;
 use crate::settings::effective::RequestTarget;
 use webdyno_model::number::significant;
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{ServiceSnapshot, SettingScope};
 use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteKind, SiteTls, SiteUrl};
 use webdyno_model::workload::Workload;
 
@@ -112,7 +112,8 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
     let service = facts.service.as_ref()?;
     let engine = effective::values_anywhere(service, "SSLEngine").filter(|one| {
         let port = format!(":{}", service.port);
-        one.scope.first().is_some_and(|host| host.split_whitespace().any(|word| word.ends_with(&port)))
+        let Some(SettingScope::VirtualHost(host)) = one.scope.first() else { return false };
+        host.split_whitespace().any(|word| word.ends_with(&port))
     });
     let mut values = engine.map(|one| one.value.eq_ignore_ascii_case("on")).peekable();
     values.peek()?;
@@ -196,18 +197,17 @@ pub fn serves_files_only(facts: &Facts) -> Option<bool> {
 
 /// What a request is handed to, and where that is said: a location or a file of this name, or a path that is passed on.
 fn handler(service: &ServiceSnapshot, target: &RequestTarget) -> Option<(String, String)> {
-    let location = |part: &str| {
-        let path = part.strip_prefix("Location ")?.trim_matches('"');
-        begins_with(&target.path, path).then_some(())
-    };
     let name = target.path.rsplit('/').next().unwrap_or_default();
-    let is_here = |part: &String| location(part).is_some() || part.strip_prefix("Files ") == Some(name);
+    let is_here = |part: &SettingScope| match part {
+        SettingScope::Location(path) => begins_with(&target.path, path.trim_matches('"')),
+        SettingScope::Files(file) => file == name,
+        _ => false,
+    };
     let set = effective::values_anywhere(service, "SetHandler").find(|one| {
         one.scope.last().is_some_and(is_here)
             && !FILE_HANDLERS.iter().any(|own| own.eq_ignore_ascii_case(&one.value))
     });
-    let shown = |value: &str, scope: &[String]| (value.to_owned(), scope.last().cloned().unwrap_or_default());
-    set.map(|one| shown(&one.value, &one.scope)).or_else(|| {
+    set.map(|one| (one.value.clone(), one.innermost())).or_else(|| {
         let passes = effective::values_anywhere(service, "ProxyPass");
         let mut rules: Vec<(&str, Option<&str>)> = passes
             .filter_map(|one| {

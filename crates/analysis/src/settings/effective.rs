@@ -4,7 +4,7 @@
 //! written in sections. Sections by patterns, aliases and conditions are not followed: where they matter, the value is
 //! that of the root.
 
-use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope};
 
 /// What a load asks for: a URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -73,7 +73,7 @@ impl EffectiveSetting {
         let line = scoped.line.map_or(String::new(), |line| format!(":{line}"));
         Self {
             value: scoped.value.clone(),
-            place: scoped.scope.last().cloned().unwrap_or_default(),
+            place: scoped.innermost(),
             written_at: scoped.file.as_ref().map(|file| format!("{file}{line}")),
         }
     }
@@ -120,7 +120,7 @@ pub fn values_anywhere<'a>(
 
 /// A setting of the server or of the host that is asked.
 pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<String> {
-    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host] if host.starts_with("VirtualHost ") && is_host_of(host, target));
+    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host @ SettingScope::VirtualHost(_)] if is_host_of(host, target));
     let of_host = values_anywhere(service, setting).find(is_host).map(|one| one.value.clone());
     let of_server = || {
         let found = service.settings.get(setting)?;
@@ -170,13 +170,16 @@ fn root<'a>(
 }
 
 fn document_root(scoped: &ScopedSetting) -> Option<&str> {
-    scoped.scope.iter().find_map(|part| part.strip_prefix("DocumentRoot "))
+    scoped.scope.iter().find_map(|part| match part {
+        SettingScope::DocumentRoot(path) => Some(path.as_str()),
+        _ => None,
+    })
 }
 
 /// The folder of a section, if it is one without a pattern.
 fn folder_of(scoped: &ScopedSetting) -> Option<&str> {
-    let folder = scoped.scope.last()?.strip_prefix("Directory ")?;
-    (!folder.contains(['*', '?', '[', '~'])).then_some(folder)
+    let SettingScope::Directory(folder) = scoped.scope.last()? else { return None };
+    (!folder.contains(['*', '?', '[', '~'])).then_some(folder.as_str())
 }
 
 fn contains(folder: &str, path: &str) -> bool {
@@ -185,12 +188,13 @@ fn contains(folder: &str, path: &str) -> bool {
 }
 
 /// `VirtualHost *:80 example.org` names `example.org`.
-fn host_names(part: &str) -> impl Iterator<Item = &str> {
-    part.strip_prefix("VirtualHost ").unwrap_or_default().split_whitespace().skip(1)
+fn host_names(part: &SettingScope) -> impl Iterator<Item = &str> {
+    let words = if let SettingScope::VirtualHost(words) = part { words.as_str() } else { "" };
+    words.split_whitespace().skip(1)
 }
 
 /// Whether this part is the host that is asked; a host without names may be, and any when nothing is known of the request.
-fn is_host_of(part: &str, target: Option<&RequestTarget>) -> bool {
+fn is_host_of(part: &SettingScope, target: Option<&RequestTarget>) -> bool {
     let mut names = host_names(part).peekable();
     names.peek().is_none()
         || target.is_none_or(|target| names.any(|name| name.eq_ignore_ascii_case(&target.host)))
@@ -220,7 +224,7 @@ mod tests {
         ScopedSetting {
             setting: setting.into(),
             value: value.into(),
-            scope: scope.iter().map(|part| (*part).to_owned()).collect(),
+            scope: scope.iter().map(|part| (*part).into()).collect(),
             file: Some("/etc/a.conf".into()),
             line: Some(7),
         }

@@ -69,7 +69,7 @@ fn check_described(evaluation: &Evaluation) -> Result<(), String> {
         return Err(format!("{} values are told", scoped.settings.len()));
     }
     let long = scoped.settings.iter().find(|value| {
-        let parts = value.scope.iter().chain([&value.value]);
+        let parts = value.parts().into_iter().chain([value.value.clone()]);
         parts.into_iter().any(|text| text.chars().count() > VALUE_CHARACTERS_MAX || text.contains('\n'))
     });
     if let Some(long) = long {

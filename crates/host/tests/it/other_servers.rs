@@ -111,7 +111,7 @@ fn nginx_is_read_and_tells_its_status() {
     assert_eq!(snapshot.settings["worker_connections"].configured, Some(SettingValue::Integer(64)));
     assert_eq!(snapshot.settings["worker_connections"].line, Some(4));
     let limit = snapshot.scoped.iter().find(|scoped| scoped.setting == "limit_rate").unwrap();
-    assert_eq!(limit.scope, ["server site.example", "location /app"]);
+    assert_eq!(limit.scope, ["server site.example".into(), "location /app".into()]);
     assert_eq!(snapshot.listens, [format!("127.0.0.1:{}", server.port)]);
     let kinds: Vec<_> = snapshot.logs.iter().map(|log| log.kind).collect();
     assert_eq!(kinds, [LogKind::Error, LogKind::Access]);
@@ -165,7 +165,7 @@ fn lighttpd_is_read_and_tells_its_status() {
     assert_eq!((snapshot.service.as_str(), snapshot.pid), ("lighttpd", server.program.pid()));
     assert!(snapshot.version.as_deref().is_some_and(|version| version.starts_with("1.4")), "{snapshot:?}");
     assert_eq!(snapshot.settings["server.max-connections"].configured, Some(SettingValue::Integer(50)));
-    assert_eq!(snapshot.scoped[0].scope, ["$HTTP[\"url\"] =~ \"^/slow\""]);
+    assert_eq!(snapshot.scoped[0].scope, ["$HTTP[\"url\"] =~ \"^/slow\"".into()]);
     assert_eq!(snapshot.logs.len(), 2);
     assert_eq!(
         snapshot.config_file.as_deref(),

@@ -219,7 +219,7 @@ pub(crate) fn scoped_settings(service: &ServiceSnapshot) -> Vec<String> {
     let written = service.scoped.iter().filter_map(|scoped| Some((scoped, scoped.file.as_ref()?)));
     let told = written.map(|(scoped, file)| {
         let line = scoped.line.map_or(String::new(), |line| format!(":{line}"));
-        let scope = match scoped.scope.join(", ") {
+        let scope = match scoped.parts().join(", ") {
             scope if scope.is_empty() => "the whole server".into(),
             scope => scope,
         };

@@ -8,7 +8,7 @@ use crate::limits::LimitId;
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::fact::Fact;
-use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::service::{ServiceSnapshot, SettingScope, SettingValue};
 use webdyno_model::setting::SettingId;
 
 /// How bad it is when it comes to it: what is worse comes first, among equals what is surer.
@@ -121,7 +121,7 @@ pub(crate) fn located(service: &ServiceSnapshot, setting: &str) -> Option<Locate
 pub(crate) fn located_in(
     service: &ServiceSnapshot,
     setting: &str,
-    of: impl Fn(&[String]) -> bool,
+    of: impl Fn(&[SettingScope]) -> bool,
 ) -> Vec<LocatedSetting> {
     let here = service.scoped.iter().filter(|one| one.setting == setting && of(&one.scope));
     here.map(|one| LocatedSetting {
@@ -175,7 +175,10 @@ pub(crate) fn apache(facts: &Facts) -> Option<&ServiceSnapshot> {
 pub(crate) fn pools(facts: &Facts) -> Vec<(String, LocatedSetting)> {
     let scoped = facts.backends("php_fpm").flat_map(|service| &service.scoped);
     let of = scoped.filter(|one| one.setting == "pm.max_children").filter_map(|one| {
-        let pool = one.scope.iter().find_map(|scope| scope.strip_prefix("pool "))?;
+        let pool = one.scope.iter().find_map(|scope| match scope {
+            SettingScope::Pool(name) => Some(name),
+            _ => None,
+        })?;
         let located = LocatedSetting {
             value: SettingValue::parse(&one.value),
             place: location_text(one.file.as_deref(), one.line),

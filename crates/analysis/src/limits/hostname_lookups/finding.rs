@@ -110,7 +110,7 @@ fn lookup_settings(service: &ServiceSnapshot, facts: &Facts) -> Vec<LookupSettin
             setting,
             value: one.value.clone(),
             place: one.file.as_ref().map_or_else(
-                || one.scope.last().cloned().unwrap_or_default(),
+                || one.innermost(),
                 |file| one.line.map_or(file.clone(), |line| format!("{file}:{line}")),
             ),
             in_rules: true,

@@ -6,12 +6,13 @@ use crate::limits::config_check::{
     ConfigFinding, LocatedSetting, Severity, apache, config_finding, located_in, remedy,
 };
 use webdyno_model::change::ApplyClass;
-use webdyno_model::service::SettingValue;
+use webdyno_model::service::{SettingScope, SettingValue};
 use webdyno_model::setting::SettingId;
 
 /// AllowOverride over the documents: .htaccess is looked for in each folder of a path, for each request.
 pub(crate) fn overrides(facts: &Facts) -> Option<ConfigFinding> {
-    let over_documents = |scope: &[String]| scope.iter().any(|part| part.starts_with("DocumentRoot "));
+    let over_documents =
+        |scope: &[SettingScope]| scope.iter().any(|part| matches!(part, SettingScope::DocumentRoot(_)));
     let found = located_in(apache(facts)?, "AllowOverride", over_documents);
     let allows = |located: &LocatedSetting| !located.value.to_string().eq_ignore_ascii_case("none");
     let found = found.into_iter().find(allows)?;

@@ -329,7 +329,7 @@ mod tests {
             let engine = webdyno_model::service::ScopedSetting {
                 setting: "SSLEngine".into(),
                 value: "on".into(),
-                scope: vec![format!("VirtualHost *:{}", service.port)],
+                scope: vec![webdyno_model::service::SettingScope::VirtualHost(format!("*:{}", service.port))],
                 ..Default::default()
             };
             service.scoped = vec![engine];

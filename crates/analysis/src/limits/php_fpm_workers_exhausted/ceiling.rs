@@ -5,6 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::utilisation::{beyond_in_flight, saturation_rate};
 use webdyno_model::fact::Fact;
+use webdyno_model::service::SettingScope;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let pools: Vec<&str> = facts.each(FactId::ahead_fpm_processes_max).map(|(pool, _)| pool).collect();
@@ -30,7 +31,7 @@ fn pool_usage(facts: &Facts, pool: &str) -> ResourceUsage {
 /// How many there may be: as the pool says; where its settings were not read, as many as there were when it let requests
 /// wait.
 pub(crate) fn children_max(facts: &Facts, pool: &str) -> Option<f64> {
-    let scope = format!("pool {pool}");
+    let scope = SettingScope::Pool(pool.to_owned());
     let scoped = facts.backends("php_fpm").flat_map(|service| &service.scoped);
     let configured = scoped
         .filter(|one| one.setting == "pm.max_children" && one.scope.contains(&scope))

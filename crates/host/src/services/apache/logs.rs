@@ -5,8 +5,8 @@
 //! the system's log cannot be followed as a file and is told as missing.
 
 use crate::services::apache::access_log::{format_of, ids, named_logs, not_a_file};
+use crate::services::apache::in_force::Site;
 use crate::services::apache::in_force::site::named;
-use crate::services::apache::in_force::{Host, Site};
 use std::collections::BTreeSet;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{LogFile, LogKind};
@@ -41,7 +41,7 @@ pub fn logs(site: &Site<'_>, port: u16, default: Option<&str>) -> Logs {
     let mut logs = Logs::default();
     for id in ids(site, port) {
         let host = site.hosts.by_id(id);
-        let scope = host.map(Host::scope);
+        let scope = host.map(|host| host.scope().to_string());
         let own = named(site.inside(id), &["ErrorLog"]).next_back();
         let of_server = || named(site.inside(0), &["ErrorLog"]).next_back();
         let error = own.or_else(of_server).map(|placed| placed.words());

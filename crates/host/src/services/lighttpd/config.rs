@@ -195,7 +195,7 @@ impl Config {
             Some(ScopedSetting {
                 setting: placed.key.clone(),
                 value: placed.value.plain()?,
-                scope: placed.scope.clone(),
+                scope: placed.scope.iter().map(|label| label.as_str().into()).collect(),
                 file: Some(placed.file.clone()),
                 line: Some(placed.line),
             })
@@ -330,7 +330,10 @@ mod tests {
             (scoped[0].setting.as_str(), scoped[0].value.as_str()),
             ("server.kbytes-per-second", "100")
         );
-        assert_eq!((scoped[0].scope[0].as_str(), scoped[0].line), ("$HTTP[\"host\"] == \"a.org\"", Some(8)));
+        assert_eq!(
+            (scoped[0].scope[0].to_string().as_str(), scoped[0].line),
+            ("$HTTP[\"host\"] == \"a.org\"", Some(8))
+        );
         assert_eq!(config.backends(), ["10.0.0.1:81", "127.0.0.1:80", "unix:/run/php.sock"]);
         assert_eq!(config.listens(), ["0.0.0.0:8080", "0.0.0.0:8443"]);
         assert_eq!(config.modules(), ["mod_access", "mod_fastcgi", "mod_status"]);

@@ -5,7 +5,9 @@
 
 use super::config::{Config, Placed, Section, absolute};
 use std::collections::BTreeMap;
-use webdyno_model::service::{Endpoint, LogFile, LogKind, ScopedSetting, SettingInForce, SettingValue};
+use webdyno_model::service::{
+    Endpoint, LogFile, LogKind, ScopedSetting, SettingInForce, SettingScope, SettingValue,
+};
 
 /// Settings of the whole server, and their defaults.
 const GLOBAL: [(&str, Option<&str>); 13] = [
@@ -98,11 +100,6 @@ pub const PHP: [&str; 38] = [
     "zlib.output_compression",
 ];
 
-/// The name of a pool's scope.
-pub fn scope(pool: &str) -> String {
-    format!("pool {pool}")
-}
-
 /// The settings of the whole server.
 pub fn global(config: &Config) -> BTreeMap<String, SettingInForce> {
     let setting = |(key, default): &(&str, Option<&str>)| {
@@ -132,7 +129,7 @@ fn of_pool(pool: &Section) -> Vec<ScopedSetting> {
     let setting = |name: &str, value: &str, placed: Option<&Placed>| ScopedSetting {
         setting: name.to_owned(),
         value: value.to_owned(),
-        scope: vec![scope(&pool.name)],
+        scope: vec![SettingScope::Pool(pool.name.clone())],
         file: placed.map(|placed| placed.file.clone()),
         line: placed.map(|placed| placed.line),
     };
@@ -189,20 +186,20 @@ pub fn endpoints(config: &Config, prefix: &str) -> Vec<Endpoint> {
 
 /// The logs that are files.
 pub fn logs(config: &Config, prefix: &str) -> Vec<LogFile> {
-    let log = |path: &str, kind, scope: Option<&str>| LogFile {
+    let log = |path: &str, kind, pool: Option<&str>| LogFile {
         path: absolute(prefix, path),
         kind,
-        scope: scope.map(str::to_owned),
+        scope: pool.map(|pool| SettingScope::Pool(pool.to_owned()).to_string()),
         format: None,
     };
     let error = config.global.value("error_log").filter(|path| *path != "syslog");
     let mut logs: Vec<LogFile> = error.map(|path| log(path, LogKind::Error, None)).into_iter().collect();
     for pool in &config.pools {
-        let of = |key: &str, kind| Some(log(pool.value(key)?, kind, Some(&scope(&pool.name))));
+        let of = |key: &str, kind| Some(log(pool.value(key)?, kind, Some(&pool.name)));
         logs.extend(of("slowlog", LogKind::Slow));
         logs.extend(of("access.log", LogKind::Access));
         if let Some(placed) = pool.php("error_log").filter(|placed| !placed.value.is_empty()) {
-            logs.push(log(&placed.value, LogKind::Error, Some(&scope(&pool.name))));
+            logs.push(log(&placed.value, LogKind::Error, Some(&pool.name)));
         }
     }
     logs
@@ -249,7 +246,7 @@ mod tests {
         assert_eq!(value("memory_limit"), Some(("32M", Some(6))));
         assert_eq!(value("pm.max_children"), None);
         assert!(!format!("{scoped:?}").contains("s3cret"), "{scoped:?}");
-        assert_eq!(scoped[0].scope, ["pool www"]);
+        assert_eq!(scoped[0].scope, ["pool www".into()]);
         assert_eq!(logs(&config, "/usr")[0].path, "/usr/log/slow");
     }
 

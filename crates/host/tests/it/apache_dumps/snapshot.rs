@@ -51,12 +51,12 @@ fn a_snapshot_tells_the_parts_of_a_site() {
     assert_eq!(backends, ["127.0.0.1:8081", "unix:/run/php/a.sock"]);
     let at_root = |name: &str| {
         let found = snapshot.scoped.iter().find(|scoped| scoped.setting == name);
-        found.map(|scoped| (scoped.value.as_str(), scoped.line, scoped.scope[0].as_str())).unwrap()
+        found.map(|scoped| (scoped.value.as_str(), scoped.line, scoped.scope[0].to_string())).unwrap()
     };
-    assert_eq!(at_root("HostnameLookups"), ("On", Some(5), host.as_str()));
-    assert_eq!(at_root("AllowOverride"), ("None", None, host.as_str()));
+    assert_eq!(at_root("HostnameLookups"), ("On", Some(5), host.clone()));
+    assert_eq!(at_root("AllowOverride"), ("None", None, host.clone()));
     // Nothing says None there, so Apache looks from the root down.
-    assert_eq!(at_root("AccessFileName"), (".htaccess", None, host.as_str()));
+    assert_eq!(at_root("AccessFileName"), (".htaccess", None, host.clone()));
     if has_php {
         assert!(snapshot.modules.iter().any(|module| module == "php_module"));
         let limit =

@@ -11,7 +11,7 @@ use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::visibility::process_view::{self, Root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use webdyno_model::service::{Endpoint, ServiceSnapshot};
+use webdyno_model::service::{Endpoint, ServiceSnapshot, SettingScope};
 
 mod children;
 mod log;
@@ -59,7 +59,7 @@ pub struct PhpFpm {
 
 /// The value of a setting of a pool.
 pub(crate) fn pool_value<'a>(snapshot: &'a ServiceSnapshot, pool: &str, setting: &str) -> Option<&'a str> {
-    let scope = crate::services::php_fpm::pools::scope(pool);
+    let scope = SettingScope::Pool(pool.to_owned());
     let mut found = snapshot.scoped.iter();
     let found = found.find(|scoped| scoped.setting == setting && scoped.scope.first() == Some(&scope))?;
     Some(found.value.as_str()).filter(|value| !value.is_empty())

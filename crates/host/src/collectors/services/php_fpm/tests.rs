@@ -3,7 +3,7 @@
 use super::*;
 use crate::collectors::Collector;
 use std::sync::Arc;
-use webdyno_model::service::ScopedSetting;
+use webdyno_model::service::{ScopedSetting, SettingScope};
 
 fn fpm(pid: u32, pools: &[&str]) -> ServiceSnapshot {
     let endpoint = |name: &&str| Endpoint {
@@ -37,7 +37,7 @@ fn settings_are_those_of_the_pool() {
     let scoped = |pool: &str, value: &str| ScopedSetting {
         setting: "chroot".into(),
         value: value.into(),
-        scope: vec![format!("pool {pool}")],
+        scope: vec![SettingScope::Pool(pool.to_owned())],
         ..ScopedSetting::default()
     };
     let snapshot =

@@ -10,6 +10,7 @@ use crate::services::apache::config::model::Opened;
 use crate::services::apache::config::{Evaluation, Placed};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use webdyno_model::service::SettingScope;
 
 /// An address of a virtual host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,12 +37,11 @@ pub struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// `VirtualHost *:80 example.org`: its first addresses and its name.
-    pub fn scope(&self) -> String {
+    /// Its first addresses and its name.
+    pub fn scope(&self) -> SettingScope {
         const WORDS_MAX: usize = 4;
         let words = self.opened.section.words.iter().take(WORDS_MAX).map(String::as_str);
-        let words: Vec<_> = ["VirtualHost"].into_iter().chain(words).chain(self.name.as_deref()).collect();
-        words.join(" ")
+        SettingScope::VirtualHost(words.chain(self.name.as_deref()).collect::<Vec<_>>().join(" "))
     }
 
     /// Whether it may answer on a port.

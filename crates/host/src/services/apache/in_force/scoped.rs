@@ -8,7 +8,7 @@ use crate::services::apache::config::{Placed, Section};
 use crate::services::apache::settings;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope};
 
 /// Most values that a snapshot holds.
 pub const SCOPED_MAX: usize = 600;
@@ -101,8 +101,9 @@ pub fn scoped(site: &Site<'_>, port: u16) -> Scoped {
 impl Scoped {
     /// How many of the values are as they are written.
     fn written_count(&self) -> usize {
-        let root =
-            |scoped: &&ScopedSetting| scoped.scope.iter().any(|part| part.starts_with("DocumentRoot "));
+        let root = |scoped: &&ScopedSetting| {
+            scoped.scope.iter().any(|part| matches!(part, SettingScope::DocumentRoot(_)))
+        };
         self.settings.len() - self.settings.iter().filter(root).count()
     }
 
@@ -111,8 +112,8 @@ impl Scoped {
         let Some(file) = at.file.as_deref() else {
             return self.notes.extend(at.walk.undetermined.iter().cloned());
         };
-        let host: Vec<String> = at.host.iter().map(|host| cut(&host.scope())).collect();
-        let scope: Vec<String> = [host.as_slice(), &[cut(&format!("DocumentRoot {file}"))]].concat();
+        let host: Vec<_> = at.host.iter().map(|host| shortened(host.scope())).collect();
+        let scope = [host.as_slice(), &[shortened(SettingScope::DocumentRoot(file.to_owned()))]].concat();
         for name in AT_ROOT {
             // What the program does not know, it does not do.
             let module = known::find(name).map_or("core_module", |known| known.module);
@@ -134,7 +135,7 @@ impl Scoped {
     }
 
     /// The directories in which `.htaccess` is looked up; the file where there is one.
-    fn lookups(&mut self, at: &InForce<'_, '_>, host: &[String]) {
+    fn lookups(&mut self, at: &InForce<'_, '_>, host: &[SettingScope]) {
         let name = at.value("AccessFileName").map_or(".htaccess".to_owned(), |value| value.text);
         for directory in at.htaccess_directories() {
             let files = name.split(' ').map(|name| Path::new(&directory).join(name));
@@ -142,7 +143,7 @@ impl Scoped {
             self.settings.push(ScopedSetting {
                 setting: "AccessFileName".into(),
                 value: cut(&name),
-                scope: [host, &[cut(&format!("Directory {directory}"))]].concat(),
+                scope: [host, &[shortened(SettingScope::Directory(directory))]].concat(),
                 file: found.map(|file| file.to_string_lossy().into_owned()),
                 line: None,
             });
@@ -261,34 +262,40 @@ fn cut(text: &str) -> String {
     plain.take(SCOPE_CHARACTERS_MAX).collect()
 }
 
+fn shortened(scope: SettingScope) -> SettingScope {
+    cut(&scope.to_string()).into()
+}
+
 /// How parts of the site are named.
 struct Scopes {
-    hosts: HashMap<usize, String>,
+    hosts: HashMap<usize, SettingScope>,
 }
 
 impl Scopes {
     fn of(site: &Site<'_>) -> Self {
-        let hosts = site.hosts.list.iter().map(|host| (host.opened.section.id, cut(&host.scope())));
+        let hosts = site.hosts.list.iter().map(|host| (host.opened.section.id, shortened(host.scope())));
         Self { hosts: hosts.collect() }
     }
 
-    fn of_placed(&mut self, placed: &Placed) -> Vec<String> {
+    fn of_placed(&mut self, placed: &Placed) -> Vec<SettingScope> {
         let sections = placed.scope.iter().filter(|section| kind(&section.name) != Kind::Access);
         sections.map(|section| self.section(section)).collect()
     }
 
-    fn section(&self, section: &Section) -> String {
+    fn section(&self, section: &Section) -> SettingScope {
         match kind(&section.name) {
-            Kind::Host => self.hosts.get(&section.id).cloned().unwrap_or_else(|| section.name.clone()),
+            Kind::Host => {
+                self.hosts.get(&section.id).cloned().unwrap_or_else(|| section.name.as_str().into())
+            }
             Kind::Proxy => {
                 let url = section.words.iter().find_map(|word| backends::url(word));
-                cut(&format!("{} {}", section.name, url.as_deref().unwrap_or("*")))
+                cut(&format!("{} {}", section.name, url.as_deref().unwrap_or("*"))).into()
             }
             Kind::Directory | Kind::Files | Kind::Location => {
-                cut(&format!("{} {}", section.name, section.words.join(" ")))
+                cut(&format!("{} {}", section.name, section.words.join(" "))).into()
             }
             // Conditions may compare with what nobody should know.
-            _ => cut(&section.name),
+            _ => cut(&section.name).into(),
         }
     }
 }

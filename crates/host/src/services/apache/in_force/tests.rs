@@ -186,7 +186,7 @@ DBDParams \"host=db password=s3cret\"
     assert!(!all.contains("s3cret"), "{all}");
     let shown = |setting: &str| -> Vec<String> {
         let of = found.settings.iter().filter(|scoped| scoped.setting == setting);
-        of.map(|scoped| format!("{} @ {}", scoped.value, scoped.scope.join(" > "))).collect()
+        of.map(|scoped| format!("{} @ {}", scoped.value, scoped.parts().join(" > "))).collect()
     };
     assert_eq!(shown("SSLSessionCache"), ["shmcb:/run/s(512000) @ "]);
     assert_eq!(shown("SetEnv"), ["rate-limit 400 @ "]);

@@ -335,7 +335,7 @@ impl Config {
                     .scope
                     .iter()
                     .filter(|block| block.name != "http")
-                    .map(|block| label(block))
+                    .map(|block| label(block).into())
                     .collect(),
                 file: Some(placed.file.to_owned()),
                 line: Some(placed.directive.line),

@@ -38,7 +38,7 @@ fn values_have_their_place() {
     let (scoped, complete) = config.scoped();
     let shown = |setting: &str| {
         let found = scoped.iter().find(|scoped| scoped.setting == setting).unwrap();
-        (found.value.clone(), found.scope.join(", "), found.file.clone().unwrap(), found.line.unwrap())
+        (found.value.clone(), found.parts().join(", "), found.file.clone().unwrap(), found.line.unwrap())
     };
     assert!(complete);
     let site = format!("{place}/sites/a.conf");
