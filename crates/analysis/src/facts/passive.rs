@@ -40,19 +40,29 @@ impl FactBuilder<'_> {
     pub(super) fn passive(&mut self) {
         let counted = self.counted();
         if let Some((metric, per_s)) = counted {
-            self.add_seen("ended_per_s", "requests/s", Some(per_s), (metric, Derivation::Rate(1.0)));
+            self.add_observed("ended_per_s", "requests/s", Some(per_s), (metric, Derivation::Rate(1.0)));
             let failed = self.failed_fraction();
             let good = per_s * (1.0 - failed.unwrap_or(0.0));
-            self.add_seen("rate", "requests/s", Some(good), (metric, Derivation::Rate(1.0)));
-            self.add_seen("failed_fraction", "fraction", failed, (LOG_FAILED, Derivation::Rate(1.0)));
+            self.add_observed("rate", "requests/s", Some(good), (metric, Derivation::Rate(1.0)));
+            self.add_observed("failed_fraction", "fraction", failed, (LOG_FAILED, Derivation::Rate(1.0)));
             let spread = client::relative_ci95(&self.increments(metric));
-            self.add_seen("rate_ci95_fraction", "fraction", spread, (metric, Derivation::Rate(1.0)));
+            self.add_observed("rate_ci95_fraction", "fraction", spread, (metric, Derivation::Rate(1.0)));
         }
         let own_per_s = self.own_requests_per_s();
         let opened = self.series.rate(OPENS).map(|per_s| (per_s - own_per_s).max(0.0));
-        self.add_seen("connections_opened_per_s", "connections/s", opened, (OPENS, Derivation::Rate(1.0)));
+        self.add_observed(
+            "connections_opened_per_s",
+            "connections/s",
+            opened,
+            (OPENS, Derivation::Rate(1.0)),
+        );
         let connections = self.series.mean(CONNECTIONS);
-        self.add_seen("client_connections_mean", "connections", connections, (CONNECTIONS, Derivation::Mean));
+        self.add_observed(
+            "client_connections_mean",
+            "connections",
+            connections,
+            (CONNECTIONS, Derivation::Mean),
+        );
         self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
         self.logged_responses();
     }
@@ -72,9 +82,9 @@ impl FactBuilder<'_> {
         let parts = logged(LOG_PARTS, LOG_PATHS);
         let pace = size.zip(self.facts.get("service_time_mean_us").map(|fact| fact.value));
         let pace = pace.filter(|(_, us)| *us > 0.0).map(|(bytes, us)| bytes / us * 1e6);
-        self.add_seen("answer_bytes_mean", "bytes", size, (metric, Derivation::Mean));
-        self.add_seen("request_bytes_per_s", "bytes/s", pace, (metric, Derivation::Mean));
-        self.add_seen("path_parts_mean", "parts", parts, (LOG_PARTS, Derivation::Mean));
+        self.add_observed("answer_bytes_mean", "bytes", size, (metric, Derivation::Mean));
+        self.add_observed("request_bytes_per_s", "bytes/s", pace, (metric, Derivation::Mean));
+        self.add_observed("path_parts_mean", "parts", parts, (LOG_PARTS, Derivation::Mean));
     }
 
     /// Requests in the server at once, and by Little's law how long each was in it.
@@ -86,16 +96,16 @@ impl FactBuilder<'_> {
         let outside = || self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
         let log_us = self.logged_time_us();
         if let Some((in_server, metric)) = told.or_else(outside) {
-            self.add_seen("in_flight_mean", "requests", Some(in_server), (metric, Derivation::Mean));
+            self.add_observed("in_flight_mean", "requests", Some(in_server), (metric, Derivation::Mean));
         }
         let worker_us = self.facts.get("worker_time_mean_us").map(|fact| (fact.value, WRITING));
         let service = log_us.map(|us| (us, LOG_TIME)).or(worker_us);
         let Some((service_us, metric)) = service else { return };
-        self.add_seen("service_time_mean_us", "us", Some(service_us), (metric, Derivation::Mean));
+        self.add_observed("service_time_mean_us", "us", Some(service_us), (metric, Derivation::Mean));
         // The service's clock begins when a worker has the connection: before, it waits in the kernel's queue.
         let queue_us = self.series.mean(QUEUE).zip(per_s).map_or(0.0, |(queue, per_s)| queue / per_s * 1e6);
         let response = Some(service_us + queue_us);
-        self.add_seen("response_time_mean_us", "us", response, (metric, Derivation::Mean));
+        self.add_observed("response_time_mean_us", "us", response, (metric, Derivation::Mean));
     }
 
     /// Requests per second of the clients, and the metric that they are counted by.
@@ -145,7 +155,7 @@ impl FactBuilder<'_> {
     }
 
     /// A fact of the server's side in place of the engine's.
-    fn add_seen(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, Derivation)) {
+    fn add_observed(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, Derivation)) {
         // What a measurement knows better stays.
         if value.is_none() || self.facts.contains_key(name) {
             return;

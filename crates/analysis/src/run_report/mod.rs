@@ -27,7 +27,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
         workload: measurement.workload.clone(),
         environment: measurement.client.clone(),
         warmup_s: significant(measurement.measured_from_s, 6),
-        warmup_why: measurement.warmup_why.clone(),
+        warmup_why: measurement.warmup_reason.clone(),
         ramp_down_s: significant(ramp_down_s(measurement), 6),
         ..RunReport::default()
     };
@@ -41,7 +41,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
     generator::verdict(measurement, &mut run)?;
     run.clock = clock_report(measurement);
-    run.brake = measurement.brake.clone();
+    run.brake = measurement.harm_guard_trip.clone();
     run.objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
     Ok(run)
 }

@@ -102,7 +102,7 @@ impl Host for Machine {
     }
 
     fn watch_loads(&self, _: &Target, _: Option<&ServiceSnapshot>, pull: Pull) -> Result<Box<dyn LoadBrake>> {
-        Ok(Box::new(PretendedBrake { machine: self.clone(), pull: Arc::new(Mutex::new(pull)) }))
+        Ok(Box::new(PretendedHarmGuard { machine: self.clone(), pull: Arc::new(Mutex::new(pull)) }))
     }
 
     fn owns(&self, address: IpAddr) -> bool {
@@ -110,12 +110,12 @@ impl Host for Machine {
     }
 }
 
-struct PretendedBrake {
+struct PretendedHarmGuard {
     machine: Machine,
     pull: Arc<Mutex<Pull>>,
 }
 
-impl LoadBrake for PretendedBrake {
+impl LoadBrake for PretendedHarmGuard {
     fn set_target(&self, _: &Target) {}
 
     fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {

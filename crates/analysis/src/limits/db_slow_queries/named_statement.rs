@@ -18,7 +18,7 @@ pub(crate) struct NamedStatement<'a> {
     /// What it did while the load ran.
     did: Option<StatementRates>,
     /// How often it was seen to run, where nobody counts.
-    seen_count: Option<u64>,
+    observed_count: Option<u64>,
 }
 
 /// What a statement did in each second.
@@ -35,13 +35,13 @@ pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
     let now = facts.each("db_statement_rows_per_s").filter(|(_, rows)| *rows > 0.0);
     if let Some((digest, rows)) = now.max_by(|a, b| a.1.total_cmp(&b.1)) {
         let text = known().find(|statement| statement.digest == digest).map(|known| shortened_statement(&known.text));
-        return Some(NamedStatement { digest, text, did: statement_rates(facts, digest, rows), seen_count: None });
+        return Some(NamedStatement { digest, text, did: statement_rates(facts, digest, rows), observed_count: None });
     }
     let counted = known().filter(|one| one.rows_examined_count > 0).max_by_key(|one| one.rows_examined_count);
     let seen = || known().filter(|one| is_observed_only(one)).max_by_key(|one| one.executions_count);
     let statement = counted.or_else(seen)?;
     let seen_count = is_observed_only(statement).then_some(statement.executions_count);
-    Some(NamedStatement { digest: &statement.digest, text: Some(shortened_statement(&statement.text)), did: None, seen_count })
+    Some(NamedStatement { digest: &statement.digest, text: Some(shortened_statement(&statement.text)), did: None, observed_count: seen_count })
 }
 
 /// The text of the statement that is under way most of the time: of those that are counted in this window, else of those that
@@ -77,7 +77,7 @@ impl NamedStatement<'_> {
             )
         });
         let seen =
-            self.seen_count.map_or(String::new(), |_| ", the one that was seen to run most".to_owned());
+            self.observed_count.map_or(String::new(), |_| ", the one that was seen to run most".to_owned());
         match &self.text {
             Some(text) => format!(" The statement{did}{seen}: {text}"),
             None => format!(" The statement is the one of the digest {}{did}.", self.digest),
