@@ -30,7 +30,7 @@ use webdyno_model::{Result, UserError};
 const UP_MAX: Duration = Duration::from_secs(20);
 
 /// How often is looked whether the user wants an end.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_EVERY: Duration = Duration::from_millis(10);
 
 /// Rules that track connections and refuse nothing, as those that most distributions' firewalls begin with.
 const FIREWALL: &str = "table inet webdyno {\n\
@@ -292,7 +292,7 @@ impl Lab {
                     if self.check_interrupted().is_err() {
                         self.tree.kill_host(&service.host);
                     }
-                    std::thread::sleep(LOOK_EVERY);
+                    std::thread::sleep(POLL_EVERY);
                 }
             };
             let watcher = std::thread::Builder::new().spawn_scoped(scope, watch);

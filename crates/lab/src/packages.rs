@@ -48,10 +48,10 @@ pub const PRLIMIT: ExternalProgram = ExternalProgram { name: "prlimit", package:
 impl ExternalProgram {
     /// Its file.
     pub fn find(self) -> Result<PathBuf> {
-        self.look().ok_or_else(|| not_installed(&[self.package]))
+        self.search().ok_or_else(|| not_installed(&[self.package]))
     }
 
-    fn look(self) -> Option<PathBuf> {
+    fn search(self) -> Option<PathBuf> {
         DIRECTORIES.iter().map(|directory| Path::new(directory).join(self.name)).find(|path| path.is_file())
     }
 }
@@ -60,7 +60,7 @@ impl ExternalProgram {
 pub fn check(scenario: &Scenario) -> Result<()> {
     let mut missing: Vec<&'static str> = needed_programs(scenario)
         .into_iter()
-        .filter(|program| program.look().is_none())
+        .filter(|program| program.search().is_none())
         .map(|program| program.package)
         .collect();
     missing.extend(services::missing_packages(scenario));

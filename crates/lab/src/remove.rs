@@ -15,7 +15,7 @@ use webdyno_model::{Result, UserError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
     /// Whether there was anything.
-    pub was_there: bool,
+    pub existed: bool,
     /// What somebody has to know, a line each.
     pub notes: Vec<String>,
 }
@@ -23,7 +23,7 @@ pub struct Removal {
 /// Removes a scenario, if any of it is there.
 pub fn down(state: &Path, name: &str) -> Result<Removal> {
     let place = ScenarioPlace::of(state, name)?;
-    let nothing = Removal { was_there: false, notes: vec![] };
+    let nothing = Removal { existed: false, notes: vec![] };
     if !exists(&place)? {
         return Ok(nothing);
     }
@@ -69,7 +69,7 @@ pub(crate) fn take_down(claimed: ScenarioLock) -> Result<Removal> {
         return Err(UserError::cannot_run(text)
             .hint("`sysctl -a` shows the settings; they are as they were when the machine is started anew"));
     }
-    Ok(Removal { was_there: true, notes })
+    Ok(Removal { existed: true, notes })
 }
 
 /// Puts settings of the machine back, and takes controllers from groups that nobody uses; the notes about it.

@@ -178,7 +178,7 @@ impl Tuning {
     }
 
     fn stop_reason(&self, diagnosis: &Diagnosis) -> Option<StopReason> {
-        if self.best.measurement.brake.is_some() {
+        if self.best.measurement.harm_guard_trip.is_some() {
             // Even the lowest load did harm: there is nothing that a change could be compared with.
             return Some(StopReason::Braked);
         }
@@ -324,7 +324,7 @@ impl Tuning {
             ratio: comparison.ratio.map(|ratio| significant(ratio.ratio, 4)),
             ci95: comparison.ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
             verdict: Some(comparison.verdict),
-            brake: after.measurement.brake.clone(),
+            brake: after.measurement.harm_guard_trip.clone(),
             outage_us,
             ..round
         }

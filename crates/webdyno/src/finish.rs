@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_tuning_whose_every_load_did_harm_exits_with_3() {
-        for (brake, code) in [(None, 0), (Some(brake()), 3)] {
+        for (brake, code) in [(None, 0), (Some(harm_guard_trip()), 3)] {
             for state in [TuneState::Planned, TuneState::Reverted] {
                 let best = RunReport { brake: brake.clone(), ..run(1, true, true) };
                 let tune = TuneReport {
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    fn brake() -> HarmGuardTrip {
+    fn harm_guard_trip() -> HarmGuardTrip {
         let (cause, number) = (HarmCause::Unreachable, Number(2.0));
         HarmGuardTrip {
             cause,

@@ -57,7 +57,7 @@ struct ObserveView {
     second: Option<u64>,
     /// Lines of the table that stands on the terminal.
     lines: usize,
-    told: BTreeSet<String>,
+    reported_missing: BTreeSet<String>,
 }
 
 impl ObserveView {
@@ -100,7 +100,7 @@ impl ObserveView {
         // What nothing helps against, and what is missing of nothing, would hide the rest here; the results have it.
         let helped = |missing: &&MissingSignal| !missing.how_to_enable.starts_with("nothing");
         for missing in sample.missing.iter().flatten().filter(helped) {
-            if self.told.insert(format!("{role}{}", missing.signal)) {
+            if self.reported_missing.insert(format!("{role}{}", missing.signal)) {
                 text += &self.line_above_table(&format!(
                     "missing: {role}{}: {} ({})",
                     missing.signal, missing.why, missing.how_to_enable

@@ -57,7 +57,7 @@ fn write(line: &str, rewrite: bool, passing: bool) {
 struct Progress {
     pace: ProgressPlan,
     doing: String,
-    left_s: f64,
+    remaining_s: f64,
     began_us: u64,
     written_s: Option<u64>,
     /// Requests after which the load ends, if it is by them that it ends.
@@ -72,7 +72,7 @@ impl Progress {
     fn new(pace: ProgressPlan) -> Self {
         let doing = String::new();
         let (requests, rate_per_s) = (None, None);
-        Self { pace, doing, left_s: 0.0, began_us: 0, written_s: None, requests, rate_per_s, ended: 0 }
+        Self { pace, doing, remaining_s: 0.0, began_us: 0, written_s: None, requests, rate_per_s, ended: 0 }
     }
 
     fn line(&mut self, event: &Event, every_s: u64) -> Option<String> {
@@ -80,7 +80,7 @@ impl Progress {
             EventBody::LoadStart { purpose, workload, .. } => {
                 self.began_us = event.t_us;
                 self.written_s = None;
-                (self.doing, self.left_s) = self.load(*purpose);
+                (self.doing, self.remaining_s) = self.load(*purpose);
                 (self.requests, self.ended) = (workload.stop.requests, 0);
                 // The rate of visitors is one of sessions, each of which is several requests.
                 self.rate_per_s = match (workload.arrival, &workload.visits) {
@@ -148,7 +148,7 @@ impl Progress {
     fn remaining_s(&self, t_us: u64) -> Option<f64> {
         let lasted_s = t_us.saturating_sub(self.began_us) as f64 / 1e6;
         let Some(requests) = self.requests else {
-            return Some((self.left_s - lasted_s).max(1.0));
+            return Some((self.remaining_s - lasted_s).max(1.0));
         };
         let rate_per_s = self.rate_per_s.or((self.ended > 0).then_some(self.ended as f64 / lasted_s))?;
         let left = requests.saturating_sub(self.ended);
@@ -203,7 +203,7 @@ mod tests {
     fn every_line_says_what_is_left() {
         let pace = ProgressPlan { measure_s: 10.0, settles: true, changes: true };
         let mut progress = Progress::new(pace);
-        (progress.doing, progress.left_s) = progress.load(Purpose::Baseline);
+        (progress.doing, progress.remaining_s) = progress.load(Purpose::Baseline);
         assert_eq!(
             progress.line(&interval(8_000_000), 5).unwrap(),
             "   8 s  measuring as it is: 750 good answers/s; about 40 s left"

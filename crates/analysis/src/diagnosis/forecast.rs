@@ -100,7 +100,7 @@ mod tests {
         (FactId::failed_fraction, 0.0),
     ];
 
-    fn told(id: &str, changes: &[(FactId, f64)]) -> Option<(f64, [f64; 2])> {
+    fn predicted_rate(id: &str, changes: &[(FactId, f64)]) -> Option<(f64, [f64; 2])> {
         let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let facts = facts(&kept.chain(changes).copied().collect::<Vec<_>>(), &[]);
         of(&facts, id).map(|told| (told.rate, told.ci95))
@@ -109,16 +109,23 @@ mod tests {
     #[test]
     fn users_ask_as_fast_as_they_think_and_are_answered() {
         // 100 / (0.5 s + 0.3 s)
-        assert_eq!(told("apache-async-cap", &[]), Some((125.0, [106.0, 144.0])));
+        assert_eq!(predicted_rate("apache-async-cap", &[]), Some((125.0, [106.0, 144.0])));
         // The fast tenth took 0.2 s.
-        assert_eq!(told("apache-async-cap", &[(FactId::response_time_excess_us, 1.8e6)]).unwrap().0, 143.0);
+        assert_eq!(
+            predicted_rate("apache-async-cap", &[(FactId::response_time_excess_us, 1.8e6)]).unwrap().0,
+            143.0
+        );
         // What workers hold for errors, or while clients are slow, is another time.
         let served = [(FactId::service_time_mean_us, 2e6), (FactId::accept_queue_mean, 60.0)];
         for (id, failed, rate) in
             [("apache-async-cap", 0.0, 125.0), ("apache-async-cap", 0.5, 100.0), ("slow-clients", 0.0, 100.0)]
         {
             let failed = (FactId::failed_fraction, failed);
-            assert_eq!(told(id, &[&served[..], &[failed]].concat()).unwrap().0, rate, "{id} {failed:?}");
+            assert_eq!(
+                predicted_rate(id, &[&served[..], &[failed]].concat()).unwrap().0,
+                rate,
+                "{id} {failed:?}"
+            );
         }
     }
 
@@ -132,25 +139,26 @@ mod tests {
             ("apache-async-cap", &many),
             ("db-connections-exhausted", &pages),
         ] {
-            assert_eq!(told(id, changes), None, "{id} {changes:?}");
+            assert_eq!(predicted_rate(id, changes), None, "{id} {changes:?}");
         }
     }
 
     #[test]
     fn at_a_rate_that_clients_decide_no_more_comes() {
         let offered = (FactId::offered_rate, 100.0);
-        assert_eq!(told("conntrack-full", &[offered]), Some((100.0, [85.0, 100.0])));
+        assert_eq!(predicted_rate("conntrack-full", &[offered]), Some((100.0, [85.0, 100.0])));
         // Half of what is missing, at least.
-        assert_eq!(told("log-io", &[offered]), Some((94.0, [70.0, 100.0])));
+        assert_eq!(predicted_rate("log-io", &[offered]), Some((94.0, [70.0, 100.0])));
         // What is answered is all that comes.
-        assert_eq!(told("conntrack-full", &[(FactId::offered_rate, 40.0)]), None);
+        assert_eq!(predicted_rate("conntrack-full", &[(FactId::offered_rate, 40.0)]), None);
     }
 
     #[test]
     fn the_next_limit_bounds_what_is_expected() {
         let workers = [(FactId::workers_limit, 24.0), (FactId::workers_busy_mean, 13.0)];
         // 12 workers for 40 answers a second: 24 are 80.
-        let with = |id, more: &[(FactId, f64)]| told(id, &[&workers[..], more].concat()).map(|told| told.0);
+        let with =
+            |id, more: &[(FactId, f64)]| predicted_rate(id, &[&workers[..], more].concat()).map(|told| told.0);
         assert_eq!(with("time-wait-overflow", &[]), Some(80.0));
         assert_eq!(with("apache-workers-exhausted", &[]), Some(125.0), "its own is no bound");
         let mut finding = crate::diagnosis::ranking::findings(&Facts::default()).remove(0);

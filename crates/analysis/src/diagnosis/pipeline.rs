@@ -66,7 +66,7 @@ fn compare_with_server(run: &mut RunReport, facts: &mut Facts, others: Option<&L
     };
     if alone
         && run.client.valid
-        && facts.brake.is_none()
+        && facts.harm_guard_trip.is_none()
         && server > AT_SERVER_RATIO_MAX * own + AT_SERVER_SPARE
     {
         let why = format!(

@@ -79,7 +79,7 @@ pub struct Facts {
     /// Whether there was load of our own.
     pub loaded: bool,
     /// Why that load was stopped before its end.
-    pub brake: Option<HarmGuardTrip>,
+    pub harm_guard_trip: Option<HarmGuardTrip>,
     /// Whether all collectors fell silent well before the end: what the server did last was not seen.
     pub readings_stopped: bool,
     /// What the load asks for; empty without load of our own.
@@ -209,7 +209,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.log_disk();
     builder.work_per_request();
     builder.backend_concurrency();
-    let brake = measurement.brake.clone();
+    let brake = measurement.harm_guard_trip.clone();
     if let Some(brake) = &brake {
         builder.harm_guard(brake);
     }
@@ -242,7 +242,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         generator_is_late: late.is_some(),
         kernel_limit_total,
         loaded,
-        brake,
+        harm_guard_trip: brake,
         readings_stopped,
         request_targets: requests::request_targets(measurement),
         wants_keepalive: measurement.workload.as_ref().map(|workload| workload.keepalive),
@@ -405,7 +405,7 @@ fn threads_per_process(service: Option<&ServiceSnapshot>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{apache, brake, of, sample};
+    use super::testing::{apache, of, sample, with_harm_guard_trip};
     use super::*;
     use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
 
@@ -446,7 +446,7 @@ mod tests {
             on_change: false,
         };
         let measurement = Measurement {
-            brake: Some(brake(&metric.name)),
+            harm_guard_trip: Some(with_harm_guard_trip(&metric.name)),
             collectors: vec![CollectorInfo { name: "memory".into(), metrics: vec![metric] }],
             service: Some(apache(&[])),
             measured_to_s: 3.0,

@@ -46,19 +46,25 @@ impl FactBuilder<'_> {
     pub(super) fn passive(&mut self) {
         let counted = self.counted();
         if let Some((metric, per_s)) = counted {
-            self.add_seen(FactId::ended_per_s, Some(per_s), (metric, Derivation::Rate(1.0)));
+            self.add_observed(FactId::ended_per_s, Some(per_s), (metric, Derivation::Rate(1.0)));
             let failed = self.failed_fraction();
             let good = per_s * (1.0 - failed.unwrap_or(0.0));
-            self.add_seen(FactId::rate, Some(good), (metric, Derivation::Rate(1.0)));
-            self.add_seen(FactId::failed_fraction, failed, (LOG_FAILED, Derivation::Rate(1.0)));
+            self.add_observed(FactId::rate, Some(good), (metric, Derivation::Rate(1.0)));
+            self.add_observed(FactId::failed_fraction, failed, (LOG_FAILED, Derivation::Rate(1.0)));
             let spread = client::relative_ci95(&self.increments(metric));
-            self.add_seen(FactId::rate_ci95_fraction, spread, (metric, Derivation::Rate(1.0)));
+            self.add_observed(FactId::rate_ci95_fraction, spread, (metric, Derivation::Rate(1.0)));
         }
         let own_per_s = self.own_requests_per_s();
         let opened = self.series.rate(OPENS).map(|per_s| (per_s - own_per_s).max(0.0));
-        self.add_seen(FactId::connections_opened_per_s, opened, (OPENS, Derivation::Rate(1.0)));
+        self.add_observed(FactId::connections_opened_per_s,
+            opened,
+            (OPENS, Derivation::Rate(1.0)),
+        );
         let connections = self.series.mean(CONNECTIONS);
-        self.add_seen(FactId::client_connections_mean, connections, (CONNECTIONS, Derivation::Mean));
+        self.add_observed(FactId::client_connections_mean,
+            connections,
+            (CONNECTIONS, Derivation::Mean),
+        );
         self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
         self.logged_responses();
     }
@@ -78,9 +84,9 @@ impl FactBuilder<'_> {
         let parts = logged(LOG_PARTS, LOG_PATHS);
         let pace = size.zip(self.facts.get(&FactId::service_time_mean_us).map(|fact| fact.value));
         let pace = pace.filter(|(_, us)| *us > 0.0).map(|(bytes, us)| bytes / us * 1e6);
-        self.add_seen(FactId::answer_bytes_mean, size, (metric, Derivation::Mean));
-        self.add_seen(FactId::request_bytes_per_s, pace, (metric, Derivation::Mean));
-        self.add_seen(FactId::path_parts_mean, parts, (LOG_PARTS, Derivation::Mean));
+        self.add_observed(FactId::answer_bytes_mean, size, (metric, Derivation::Mean));
+        self.add_observed(FactId::request_bytes_per_s, pace, (metric, Derivation::Mean));
+        self.add_observed(FactId::path_parts_mean, parts, (LOG_PARTS, Derivation::Mean));
     }
 
     /// Requests in the server at once, and by Little's law how long each was in it.
@@ -92,16 +98,16 @@ impl FactBuilder<'_> {
         let outside = || self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
         let log_us = self.logged_time_us();
         if let Some((in_server, metric)) = told.or_else(outside) {
-            self.add_seen(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
+            self.add_observed(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
         }
         let worker_us = self.facts.get(&FactId::worker_time_mean_us).map(|fact| (fact.value, WRITING));
         let service = log_us.map(|us| (us, LOG_TIME)).or(worker_us);
         let Some((service_us, metric)) = service else { return };
-        self.add_seen(FactId::service_time_mean_us, Some(service_us), (metric, Derivation::Mean));
+        self.add_observed(FactId::service_time_mean_us, Some(service_us), (metric, Derivation::Mean));
         // The service's clock begins when a worker has the connection: before, it waits in the kernel's queue.
         let queue_us = self.series.mean(QUEUE).zip(per_s).map_or(0.0, |(queue, per_s)| queue / per_s * 1e6);
         let response = Some(service_us + queue_us);
-        self.add_seen(FactId::response_time_mean_us, response, (metric, Derivation::Mean));
+        self.add_observed(FactId::response_time_mean_us, response, (metric, Derivation::Mean));
     }
 
     /// Requests per second of the clients, and the metric that they are counted by.
@@ -151,7 +157,7 @@ impl FactBuilder<'_> {
     }
 
     /// A fact of the server's side in place of the engine's.
-    fn add_seen(&mut self, name: FactId, value: Option<f64>, from: (&str, Derivation)) {
+    fn add_observed(&mut self, name: FactId, value: Option<f64>, from: (&str, Derivation)) {
         // What a measurement knows better stays.
         if value.is_none() || self.facts.contains_key(&name) {
             return;

@@ -8,7 +8,7 @@ use webdyno_model::run::RunReport;
 use webdyno_model::workload::RequestSpec;
 
 /// Most URLs that are looked at: those of lists are told by their kinds.
-const ASKED_MAX: usize = 200;
+const REQUESTED_MAX: usize = 200;
 
 /// What the load asks for; empty without one.
 pub(super) fn request_targets(measurement: &Measurement) -> Vec<RequestTarget> {
@@ -19,7 +19,7 @@ pub(super) fn request_targets(measurement: &Measurement) -> Vec<RequestTarget> {
         let compressed = request.headers.iter().any(asks);
         Some(RequestTarget { share: request.weight / total, compressed, ..RequestTarget::of(&request.url)? })
     };
-    requests.iter().take(ASKED_MAX).filter_map(of).collect()
+    requests.iter().take(REQUESTED_MAX).filter_map(of).collect()
 }
 
 fact_table! {

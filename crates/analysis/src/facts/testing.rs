@@ -64,7 +64,7 @@ pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
 }
 
 /// A brake that was pulled because two processes were killed.
-pub fn brake(metric: &str) -> HarmGuardTrip {
+pub fn with_harm_guard_trip(metric: &str) -> HarmGuardTrip {
     HarmGuardTrip {
         cause: HarmCause::OutOfMemory,
         metric: metric.into(),

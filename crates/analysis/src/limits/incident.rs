@@ -30,7 +30,7 @@ pub struct IncidentRule {
     /// What goes wrong.
     pub words: &'static str,
     /// Why this threshold.
-    pub why: &'static str,
+    pub explanation: &'static str,
 }
 
 impl IncidentRule {
@@ -59,7 +59,7 @@ pub const fn row(
     (from, readings): (f64, u32),
     until: f64,
     words: &'static str,
-    why: &'static str,
+    explanation: &'static str,
 ) -> IncidentRule {
-    IncidentRule { metric, figure, from, readings, until, words, why }
+    IncidentRule { metric, figure, from, readings, until, words, explanation }
 }

@@ -46,11 +46,11 @@ pub struct Measurement {
     /// How the load ended; `None` while it runs or when it was cut off.
     pub end: Option<LoadEnd>,
     /// Why so much was cut as warm-up; `None` when nothing was.
-    pub warmup_why: Option<String>,
+    pub warmup_reason: Option<String>,
     /// The tables of the generator's machine; `None` where they were not read.
     pub tables: Option<ClientTables>,
     /// Why the load was stopped before it did harm.
-    pub brake: Option<HarmGuardTrip>,
+    pub harm_guard_trip: Option<HarmGuardTrip>,
     /// What could not be watched of the harm that the load may do.
     pub unwatched: Vec<MissingSignal>,
     /// What the collectors lacked as they said it last.

@@ -26,7 +26,7 @@ pub struct WarmUp {
     /// Whole seconds that are cut.
     pub seconds: usize,
     /// What was different in them.
-    pub why: String,
+    pub reason: String,
 }
 
 /// The warm-up of a load that has ended, from its whole seconds; `None` when it needed none. Never more than half of
@@ -48,7 +48,7 @@ pub fn detect(seconds: &[Interval]) -> Result<Option<WarmUp>> {
     let time =
         by_time.map(|(_, times)| format!("the median answer took {} times as long", significant(times, 2)));
     let why = rate.into_iter().chain(time).collect::<Vec<_>>().join(" and ");
-    Ok(Some(WarmUp { seconds: cut, why: format!("in them {why} (change-point test)") }))
+    Ok(Some(WarmUp { seconds: cut, reason: format!("in them {why} (change-point test)") }))
 }
 
 /// The median response time of each second; none when a second has no answer.
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(cut(&all), 0);
         (all[0].1, all[1].1, all[2].1) = (90_000, 40_000, 9_000);
         assert_eq!(cut(&all), 3);
-        let why = detect(&seconds(&all)).unwrap().unwrap().why;
+        let why = detect(&seconds(&all)).unwrap().unwrap().reason;
         assert!(why.contains("the median answer took 9.2 times as long") && !why.contains("rate"), "{why}");
         // A second without an answer has no time; the rate still tells.
         all[0] = (0, 1);

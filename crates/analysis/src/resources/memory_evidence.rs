@@ -17,7 +17,7 @@ const SWAPPED_BYTES_MIN: f64 = 1e6;
 
 /// Whether memory is proven to be short, so that whatever waits may be waiting for it.
 pub(crate) fn is_proven(facts: &Facts) -> bool {
-    evidence(facts).is_some_and(|evidence| evidence.confidence > CONFIDENCE_ELSEWHERE)
+    evidence(facts).is_some_and(|evidence| evidence.confidence > CONFIDENCE_OTHER_PROCESSES)
 }
 
 /// What proves that memory is short.
@@ -32,7 +32,7 @@ const CONFIDENCE: f64 = 0.9;
 /// Nothing says that it is the service's memory, and nothing speaks against it.
 const CONFIDENCE_MACHINE: f64 = 0.7;
 /// What is believed where it may be the memory of others.
-pub(crate) const CONFIDENCE_ELSEWHERE: f64 = 0.5;
+pub(crate) const CONFIDENCE_OTHER_PROCESSES: f64 = 0.5;
 
 /// How many of the service's processes the kernel killed for want of memory.
 pub(crate) fn oom_kills(facts: &Facts) -> Option<f64> {
@@ -42,7 +42,7 @@ pub(crate) fn oom_kills(facts: &Facts) -> Option<f64> {
 /// What proves that memory is short; `None` when nothing does.
 pub(crate) fn evidence(facts: &Facts) -> Option<MemoryEvidence> {
     let proven = |words: String| MemoryEvidence { words, confidence: CONFIDENCE };
-    if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_memory()) {
+    if let Some(brake) = facts.harm_guard_trip.as_ref().filter(|brake| brake.cause.is_memory()) {
         return Some(proven(format!("the load was stopped because {}", brake.text)));
     }
     let processes =
@@ -66,7 +66,7 @@ pub(crate) fn evidence(facts: &Facts) -> Option<MemoryEvidence> {
                 "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
                 processes(killed)
             ),
-            confidence: CONFIDENCE_ELSEWHERE,
+            confidence: CONFIDENCE_OTHER_PROCESSES,
         })
     })
 }
@@ -96,7 +96,7 @@ fn thrashing_evidence(facts: &Facts) -> Option<MemoryEvidence> {
             "{} pages a second are read again that had just been given up",
             format_number(refaults)
         ),
-        confidence: if is_short == Some(true) { CONFIDENCE } else { CONFIDENCE_ELSEWHERE },
+        confidence: if is_short == Some(true) { CONFIDENCE } else { CONFIDENCE_OTHER_PROCESSES },
     })
 }
 

@@ -38,7 +38,7 @@ pub struct RequestCost {
     pub file_us: f64,
     /// Whether it is known whose time it is: processes of others cannot be seen everywhere, and then it is all that the
     /// machine did.
-    pub seen: bool,
+    pub is_observed: bool,
 }
 
 /// What rests on all that a machine did, whoever did it, is no more than a suspicion.
@@ -52,7 +52,7 @@ impl RequestCost {
 
     /// How sure a finding may be that would be this sure if it is known whose time it is.
     pub fn scaled_confidence(&self, confidence: f64) -> f64 {
-        if self.seen { confidence } else { confidence.min(CONFIDENCE_MAX_UNSEEN) }
+        if self.is_observed { confidence } else { confidence.min(CONFIDENCE_MAX_UNSEEN) }
     }
 
     /// The share of a request's cost that sending a file does not explain.
@@ -76,7 +76,7 @@ pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
     let own = cores / cores_limit;
     let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
     let request_us = facts.value(FactId::cpu_per_request_us).filter(|us| *us > 0.0)?;
-    full.then(|| RequestCost { cores, cores_limit, request_us, file_us: file_us(facts), seen: true })
+    full.then(|| RequestCost { cores, cores_limit, request_us, file_us: file_us(facts), is_observed: true })
 }
 
 /// Where the service's own time cannot be read: all that the machine did, if one of its cores is full, which may be the
@@ -93,7 +93,7 @@ fn machine_request_cost(facts: &Facts, cores_limit: f64) -> Option<RequestCost> 
         cores_limit,
         request_us,
         file_us: file_us(facts),
-        seen,
+        is_observed: seen,
     })
 }
 

@@ -103,7 +103,7 @@ pub fn noticed_queue(facts: &Facts) -> Option<f64> {
 /// Of the offered rate, the share that must be answered.
 const OFFERED_FRACTION_MIN: f64 = 0.95;
 /// What is on its way at the end of a load is missing in its rate; of slow answers no more than this counts so, seconds.
-const ON_THE_WAY_MAX_S: f64 = 1.0;
+const IN_TRANSIT_MAX_S: f64 = 1.0;
 
 /// Whether as much is answered as is asked for, at a rate that clients decide; `None` where answers set the pace or it is not
 /// known. Answers that take half a second are missing in the first half second: that is no loss.
@@ -111,7 +111,7 @@ pub fn keeps_up(facts: &Facts) -> Option<bool> {
     let (rate, offered) = (facts.value(FactId::rate)?, facts.value(FactId::offered_rate)?);
     let excess_us = facts.value(FactId::response_time_excess_us).unwrap_or(0.0);
     let quick_us = facts.value(FactId::response_time_mean_us).map_or(0.0, |mean| (mean - excess_us).max(0.0));
-    let on_the_way_s = (quick_us / 1e6).min(ON_THE_WAY_MAX_S);
+    let on_the_way_s = (quick_us / 1e6).min(IN_TRANSIT_MAX_S);
     let window_s = facts.window_s(FactId::rate).filter(|seconds| *seconds > on_the_way_s)?;
     Some(rate >= OFFERED_FRACTION_MIN * offered * (1.0 - on_the_way_s / window_s))
 }

@@ -28,7 +28,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
         workload: measurement.workload.clone(),
         environment: measurement.client.clone(),
         warmup_s: significant(measurement.measured_from_s, 6),
-        warmup_why: measurement.warmup_why.clone(),
+        warmup_why: measurement.warmup_reason.clone(),
         ramp_down_s: significant(ramp_down_s(measurement), 6),
         requests_by_name: by_name(measurement)?,
         pages: pages::report(measurement, timed.elapsed_s)?,
@@ -37,7 +37,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
         percentiles_need,
         intervals: measurement.measured().map(interval_report).collect::<Result<_>>()?,
         clock: clock::clock_report(measurement),
-        brake: measurement.brake.clone(),
+        brake: measurement.harm_guard_trip.clone(),
         ..timed
     };
     // The generator is judged by what was measured, and the objectives by all of it.

@@ -36,7 +36,7 @@ const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
 /// does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
 /// so is one whose load the stop-loss ended.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
-    if before.brake.is_none() && after.brake.is_some() {
+    if before.harm_guard_trip.is_none() && after.harm_guard_trip.is_some() {
         return Ok(Comparison { ratio: None, verdict: Verdict::Worse });
     }
     let (run_before, run_after) = (run_report(before)?, run_report(after)?);
@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn a_change_after_which_the_load_had_to_be_stopped_is_worse() {
         let before = measured(100, 0, 50_000, Arrival::Closed);
-        let brake = Some(crate::facts::testing::brake("memory.group_oom_kills_count"));
-        let braked = Measurement { brake, ..measured(300, 0, 10_000, Arrival::Closed) };
+        let brake = Some(crate::facts::testing::with_harm_guard_trip("memory.group_oom_kills_count"));
+        let braked = Measurement { harm_guard_trip: brake, ..measured(300, 0, 10_000, Arrival::Closed) };
         let comparison = judge(&before, &braked).unwrap();
         assert_eq!((comparison.verdict, comparison.ratio), (Verdict::Worse, None));
     }

@@ -131,7 +131,7 @@ mod tests {
     use crate::rivals::apache2buddy::ScriptInput;
     use crate::rivals::mysqltuner::Recommendations;
 
-    fn heard(scenario: &str) -> ScenarioAdvice {
+    fn scenario_advice(scenario: &str) -> ScenarioAdvice {
         let seen = ScriptInput { mpm: "event".into(), max_request_workers: 150.0, ..ScriptInput::default() };
         let said =
             Recommendations { adjust: vec!["max_connections (> 20)".into()], ..Recommendations::default() };
@@ -151,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("said.jsonl");
         assert_eq!(read(&path).unwrap(), []);
-        let (one, other) = (heard("db-connections-exhausted"), heard("s5-lamp"));
+        let (one, other) = (scenario_advice("db-connections-exhausted"), scenario_advice("s5-lamp"));
         write(&path, &[other.clone(), one.clone()], &Catalogue::BuiltIn).unwrap();
         assert_eq!(read(&path).unwrap(), [one.clone(), other.clone()]);
         let newer =
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn each_is_judged_by_what_it_says() {
-        let one = heard("db-connections-exhausted");
+        let one = scenario_advice("db-connections-exhausted");
         let remedy = remedy(&Catalogue::BuiltIn, &one.scenario).unwrap();
         let buddy = one.apache2buddy(remedy.as_ref());
         assert_eq!(buddy.says, ["no advice: it calculates for prefork only"]);

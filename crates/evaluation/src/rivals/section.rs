@@ -35,7 +35,7 @@ adviser speaks of at all; *other changes only* is where it wants something chang
 
 /// One scenario, judged.
 struct ScenarioRow<'a> {
-    heard: &'a ScenarioAdvice,
+    advice: &'a ScenarioAdvice,
     remedy: Option<ExpectedRemedy>,
     apache2buddy: JudgedAdviser,
     mysqltuner: Option<JudgedAdviser>,
@@ -46,19 +46,19 @@ impl<'a> ScenarioRow<'a> {
         let remedy = remedy(catalogue, &heard.scenario)?;
         let apache2buddy = heard.apache2buddy(remedy.as_ref());
         let mysqltuner = heard.mysqltuner(remedy.as_ref());
-        Ok(Self { heard, remedy, apache2buddy, mysqltuner })
+        Ok(Self { advice: heard, remedy, apache2buddy, mysqltuner })
     }
 
     fn is_faultless(&self) -> bool {
-        NOTHING_TO_CHANGE.contains(&self.heard.answer.as_str())
+        NOTHING_TO_CHANGE.contains(&self.advice.answer.as_str())
     }
 
     fn has_fault(&self) -> bool {
-        !self.is_faultless() && self.heard.answer != NAMELESS
+        !self.is_faultless() && self.advice.answer != NAMELESS
     }
 
     fn is_within_reach(&self, service: &str) -> bool {
-        is_within_reach(&self.heard.answer, self.remedy.as_ref(), service)
+        is_within_reach(&self.advice.answer, self.remedy.as_ref(), service)
     }
 }
 
@@ -80,8 +80,8 @@ pub fn section(all: &[ScenarioAdvice], catalogue: &Catalogue) -> Result<String> 
         "\n| scenario | the answer | webdyno | apache2buddy | MySQLTuner |\n|---|---|---|---|---|\n",
     );
     for row in &rows {
-        let ScenarioAdvice { scenario, answer, found, confidence, .. } = row.heard;
-        let wrong = match (row.heard.is_found(), row.heard.remedy_is_right) {
+        let ScenarioAdvice { scenario, answer, found, confidence, .. } = row.advice;
+        let wrong = match (row.advice.is_found(), row.advice.remedy_is_right) {
             (false, _) => "<br>**wrong**",
             (true, false) => "<br>**names it, with a value that does not mend it**",
             (true, true) => "",
@@ -104,11 +104,11 @@ fn write_counts(text: &mut String, rows: &[ScenarioRow<'_>]) {
          | needless advice where there is no fault |\n|---|---|---|---|---|---|---|\n",
     );
     let faults = rows.iter().filter(|row| row.has_fault());
-    let found = faults.clone().filter(|row| row.heard.is_found()).count();
+    let found = faults.clone().filter(|row| row.advice.is_found()).count();
     let faultless = rows.iter().filter(|row| row.is_faultless());
-    let needless = faultless.clone().filter(|row| !row.heard.is_found()).count();
-    let valued = faults.clone().filter(|row| row.heard.is_found() && row.remedy.is_some());
-    let (fits, valued) = (valued.clone().filter(|row| row.heard.remedy_is_right).count(), valued.count());
+    let needless = faultless.clone().filter(|row| !row.advice.is_found()).count();
+    let valued = faults.clone().filter(|row| row.advice.is_found() && row.remedy.is_some());
+    let (fits, valued) = (valued.clone().filter(|row| row.advice.remedy_is_right).count(), valued.count());
     let (faults, faultless) = (faults.count(), faultless.count());
     let _ = writeln!(
         text,
@@ -192,7 +192,7 @@ mod tests {
     use crate::rivals::apache2buddy::ScriptInput;
     use crate::rivals::mysqltuner::Recommendations;
 
-    fn heard(scenario: &str, answer: &str, found: &str, adjust: Option<&str>) -> ScenarioAdvice {
+    fn scenario_advice(scenario: &str, answer: &str, found: &str, adjust: Option<&str>) -> ScenarioAdvice {
         let seen = ScriptInput {
             mpm: "prefork".into(),
             max_request_workers: 40.0,
@@ -218,11 +218,19 @@ mod tests {
     fn advisers_stand_beside_the_diagnosis_with_what_they_are_worth() {
         let skipped = Some(AdviserResult::Skipped { why: "the package mysqltuner is not installed".into() });
         let all = [
-            heard("workers-exhausted-prefork", "apache-workers-exhausted", "apache-workers-exhausted", None),
-            heard("s5-lamp", "db-connections-exhausted", "log-io", Some("max_connections (> 20)")),
-            heard("healthy-prefork", "healthy", "healthy", Some("skip-name-resolve=1")),
-            ScenarioAdvice { mysqltuner: skipped, ..heard("healthy-fpm", "healthy", "healthy", None) },
-            heard("unknown", "unknown", "unknown", None),
+            scenario_advice(
+                "workers-exhausted-prefork",
+                "apache-workers-exhausted",
+                "apache-workers-exhausted",
+                None,
+            ),
+            scenario_advice("s5-lamp", "db-connections-exhausted", "log-io", Some("max_connections (> 20)")),
+            scenario_advice("healthy-prefork", "healthy", "healthy", Some("skip-name-resolve=1")),
+            ScenarioAdvice {
+                mysqltuner: skipped,
+                ..scenario_advice("healthy-fpm", "healthy", "healthy", None)
+            },
+            scenario_advice("unknown", "unknown", "unknown", None),
         ];
         let text = section(&all, &Catalogue::BuiltIn).unwrap();
         for part in [

@@ -199,7 +199,10 @@ impl GroupTree {
         let ours = files_of_hosts(own);
         let has_ours = |pid: &i32| {
             let root = PathBuf::from(format!("/proc/{pid}/root"));
-            SEEN.iter().filter_map(|file| device_and_inode(&root.join(file))).any(|seen| ours.contains(&seen))
+            PRESENT
+                .iter()
+                .filter_map(|file| device_and_inode(&root.join(file)))
+                .any(|seen| ours.contains(&seen))
         };
         if pids.iter().any(has_ours) { None } else { self.folder_of(&pids) }
     }
@@ -268,12 +271,12 @@ impl GroupTree {
 }
 
 /// What of a host's own files is seen in its place: of the clients' host only the names.
-const SEEN: [&str; 2] = ["etc", "etc/hosts"];
+const PRESENT: [&str; 2] = ["etc", "etc/hosts"];
 
 /// Which files of hosts are in the folder of a scenario.
 fn files_of_hosts(own: &Path) -> BTreeSet<(u64, u64)> {
     let hosts = std::fs::read_dir(own.join("hosts")).into_iter().flatten().flatten();
-    hosts.flat_map(|host| SEEN.map(|file| device_and_inode(&host.path().join(file)))).flatten().collect()
+    hosts.flat_map(|host| PRESENT.map(|file| device_and_inode(&host.path().join(file)))).flatten().collect()
 }
 
 /// Device and number of a file, whatever leads to it.

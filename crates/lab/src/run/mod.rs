@@ -117,8 +117,9 @@ fn built<T>(
     let mut hosts = up().inspect_err(|_| drop(std::fs::remove_dir(&options.directory)))?;
     let up_s = seconds(began);
     let began = Instant::now();
-    let driven =
-        options.check().and_then(|()| drive(RoundRunner { folder, options, hosts: &mut *hosts, tell }));
+    let driven = options
+        .check()
+        .and_then(|()| drive(RoundRunner { folder, options, hosts: &mut *hosts, progress: tell }));
     let run_s = seconds(began);
     let began = Instant::now();
     // What is to be kept for a look is also kept when something went wrong, but not when the user has had enough.

@@ -100,7 +100,7 @@ impl RoundRunner<'_> {
         self.prepare(1, round)?;
         let mut sender = self.send(round.load.as_ref().unwrap_or(&scenario.load))?;
         let users = self.wait_for_users(&mut sender)?;
-        (self.tell)(&format!("{name}: {} sends{}", users.program, users_failed_reason(&users)));
+        (self.progress)(&format!("{name}: {} sends{}", users.program, users_failed_reason(&users)));
         self.wait(users.before_s)?;
         let directory = self.options.directory.join(RECORDING);
         let error = self.diagnose(&users, &directory)?;
@@ -114,7 +114,7 @@ impl RoundRunner<'_> {
 
     /// Starts the users, on the host of the clients.
     fn send(&mut self, load: &ScenarioLoad) -> Result<BackgroundCommand> {
-        (self.tell)(&format!("{}: users: {} {}", self.folder.name, load.urls.join(" "), load.flags));
+        (self.progress)(&format!("{}: users: {} {}", self.folder.name, load.urls.join(" "), load.flags));
         let mut command = self.hosts.enter("client")?;
         command
             .arg(&self.options.executable)
@@ -164,7 +164,7 @@ impl RoundRunner<'_> {
     /// What the operator would call, with nothing known of the load. Gives why it could not be made.
     fn diagnose(&mut self, users: &UsersInfo, directory: &Path) -> Result<Option<String>> {
         let name = &self.folder.name;
-        (self.tell)(&format!("{name}: webdyno diagnose --for {WINDOW} --port {}", users.port));
+        (self.progress)(&format!("{name}: webdyno diagnose --for {WINDOW} --port {}", users.port));
         let executable = self.options.executable.display().to_string();
         let mut command = self.hosts.enter("client")?;
         command.arg(&executable).args(["diagnose", "--for", WINDOW, "--port", &users.port.to_string()]);

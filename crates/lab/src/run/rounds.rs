@@ -39,7 +39,7 @@ pub struct RoundRunner<'a> {
     /// Its hosts.
     pub hosts: &'a mut dyn ScenarioHosts,
     /// Gets a line for each thing that begins.
-    pub tell: &'a mut dyn FnMut(&str),
+    pub progress: &'a mut dyn FnMut(&str),
 }
 
 impl RoundRunner<'_> {
@@ -84,7 +84,7 @@ impl RoundRunner<'_> {
     pub(super) fn prepare(&mut self, number: usize, round: &ScenarioRound) -> Result<()> {
         let name = &self.folder.name;
         if number > 1 || round.changes() {
-            (self.tell)(&format!("{name}: {}: changing what the round changes", round.name));
+            (self.progress)(&format!("{name}: {}: changing what the round changes", round.name));
         }
         self.hosts.change(round)?;
         for (host, line) in round.lines() {
@@ -100,7 +100,7 @@ impl RoundRunner<'_> {
         let log = self.options.directory.join("by-hand.log");
         let log_of_line = self.options.directory.join("by-hand.last.log");
         drop(std::fs::remove_file(&log_of_line));
-        (self.tell)(&format!("{}: {}: {host}$ {line}", self.folder.name, round.name));
+        (self.progress)(&format!("{}: {}: {host}$ {line}", self.folder.name, round.name));
         let mut command = self.hosts.enter(host)?;
         command.args(["sh", "-c", line]);
         let ended = child::run(command, line, &log_of_line, LINE, self.options)?;
@@ -121,7 +121,7 @@ impl RoundRunner<'_> {
 
     fn load(&mut self, round: &ScenarioRound, load: &ScenarioLoad, directory: &Path) -> Result<()> {
         let name = &self.folder.name;
-        (self.tell)(&format!("{name}: {}: {} {}", round.name, load.urls.join(" "), load.flags));
+        (self.progress)(&format!("{name}: {}: {} {}", round.name, load.urls.join(" "), load.flags));
         let executable = self.options.executable.display().to_string();
         let mut command = self.hosts.enter("client")?;
         command.arg(&executable).arg("lab-load").args(&load.urls).args(split_flags(&load.flags)?);

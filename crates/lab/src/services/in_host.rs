@@ -10,9 +10,9 @@ use webdyno_model::{Result, UserError};
 /// What the scripts share.
 const PRELUDE: &str = include_str!("prelude.sh");
 /// Lines of a log that an error tells.
-const LINES_TOLD_MAX: usize = 6;
+const LINES_QUOTED_MAX: usize = 6;
 /// How much of what a script said is read.
-const SAID_BYTES_MAX: u64 = 64 * 1024;
+const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 
 /// A host in which commands can run.
 pub struct CommandHost<'a> {
@@ -67,7 +67,7 @@ impl CommandHost<'_> {
         }
         let mut text = vec![];
         let read =
-            said.seek(SeekFrom::Start(0)).and_then(|_| (&said).take(SAID_BYTES_MAX).read_to_end(&mut text));
+            said.seek(SeekFrom::Start(0)).and_then(|_| (&said).take(OUTPUT_BYTES_MAX).read_to_end(&mut text));
         read.map_err(|error| io_error("read", self.scratch.display(), &error))?;
         let why = match status.code() {
             // What timeout(1) says when the time is over, and when it had to kill.
@@ -98,7 +98,7 @@ fn command_error(name: &str, host: &str, why: &str, said: &str) -> UserError {
     // What the shell says of a program that it ended itself is no reason.
     let is_said = |line: &&str| !line.is_empty() && *line != "Terminated";
     let lines: Vec<&str> = said.lines().map(str::trim).filter(is_said).collect();
-    let last = &lines[lines.len().saturating_sub(LINES_TOLD_MAX)..];
+    let last = &lines[lines.len().saturating_sub(LINES_QUOTED_MAX)..];
     let end = if last.is_empty() { "it said nothing".to_owned() } else { last.join(" / ") };
     UserError::cannot_run(format!("{name} {why} on {host}: {end}"))
 }

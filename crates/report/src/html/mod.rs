@@ -122,7 +122,7 @@ fn banners(m: &mut Markup, view: &View) {
         Outcome::Nothing | Outcome::Observation(_) => vec![],
     };
     for (which, run) in runs {
-        if let Some(brake) = phrases::brake(run) {
+        if let Some(brake) = phrases::harm_guard_text(run) {
             banner(m, &format!("{which}{brake}."));
         }
         if !run.client.valid {

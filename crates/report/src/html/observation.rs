@@ -26,7 +26,7 @@ pub(super) fn summary(m: &mut Markup, view: &View, seen: &Observation) {
             list(m, &lines);
         }
     }
-    if !view.series.is_empty() && seen.window_s >= phrases::LOOK_S_MAX {
+    if !view.series.is_empty() && seen.window_s >= phrases::SNAPSHOT_S_MAX {
         use ColumnAlign::{Number, Words};
         let kinds = [Words, Number, Number, Number, Number];
         let columns: Vec<_> = phrases::LEVEL_TITLES.into_iter().zip(kinds).collect();

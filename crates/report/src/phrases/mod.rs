@@ -25,8 +25,8 @@ pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
 pub use observation::level;
 pub(crate) use observation::{
-    COLLECTOR_TITLES, LEVEL_TITLES, LOOK_S_MAX, collector_problems, collector_row, current_level, fact_row,
-    incident, layers, level_row, links, observation_headline, observed_service, scoped_settings,
+    COLLECTOR_TITLES, LEVEL_TITLES, SNAPSHOT_S_MAX, collector_problems, collector_row, current_level,
+    fact_row, incident, layers, level_row, links, observation_headline, observed_service, scoped_settings,
     setting_rows, zero_total_count,
 };
 pub(crate) use pages::{
@@ -65,7 +65,7 @@ pub(crate) fn extra_requests(run: &RunReport) -> Vec<String> {
 }
 
 /// Why a load was stopped, in a sentence; `None` for one that was not.
-pub(crate) fn brake(run: &RunReport) -> Option<String> {
+pub(crate) fn harm_guard_text(run: &RunReport) -> Option<String> {
     let brake = run.brake.as_ref()?;
     Some(format!(
         "The load was stopped before it did more harm ({}): {}. What was measured until then is all there is",

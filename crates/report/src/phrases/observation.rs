@@ -10,7 +10,7 @@ use webdyno_session::view::Series;
 /// A reading later than this is told: the others are what threads take to wake up on a busy machine.
 const LATE_US: u64 = 100_000;
 /// An observation that is shorter is one look: it has values and no course.
-pub(crate) const LOOK_S_MAX: f64 = 5.0;
+pub(crate) const SNAPSHOT_S_MAX: f64 = 5.0;
 /// The layers of a host in the order in which they are shown, each with its collectors; what is not named here comes last.
 const LAYERS: &[(&str, &[&str])] = &[
     ("Host", &["cpu", "memory", "pressure", "cgroup", "disk", "files", "process", "kernel_log", "foreign"]),
@@ -33,7 +33,7 @@ pub(crate) fn observation_headline(seen: &Observation) -> String {
         count => format!(", and {}", plural(count as u64, "other host")),
     };
     match seen.window_s {
-        length_s if length_s < LOOK_S_MAX => format!("one look: {what}{others}"),
+        length_s if length_s < SNAPSHOT_S_MAX => format!("one look: {what}{others}"),
         length_s => format!("observed for {}: {what}{others}", time_s(length_s)),
     }
 }

@@ -37,7 +37,7 @@ struct RepeatedFigure {
     title: &'static str,
     of: fn(&RepeatedRun) -> String,
     spread: Option<Spread>,
-    show: FormatFigure,
+    format: FormatFigure,
 }
 
 /// What is told of each run: of pages first, where there are some.
@@ -46,7 +46,7 @@ fn figures(repeats: &Repeats) -> Vec<RepeatedFigure> {
         title: "requests/s",
         of: |run| run.rate.map_or(UNKNOWN.into(), number),
         spread: repeats.rate,
-        show: number,
+        format: number,
     };
     if has_pages(repeats) {
         return vec![
@@ -54,27 +54,27 @@ fn figures(repeats: &Repeats) -> Vec<RepeatedFigure> {
                 title: "pages/s",
                 of: |run| run.page_rate.map_or(UNKNOWN.into(), number),
                 spread: repeats.page_rate,
-                show: number,
+                format: number,
             },
             RepeatedFigure {
                 title: "page p50",
                 of: |run| time(run.page_p50_us),
                 spread: repeats.page_p50_us,
-                show: time_us,
+                format: time_us,
             },
             RepeatedFigure {
                 title: "page p99",
                 of: |run| time(run.page_p99_us),
                 spread: repeats.page_p99_us,
-                show: time_us,
+                format: time_us,
             },
             of_requests,
         ];
     }
     vec![
         of_requests,
-        RepeatedFigure { title: "p50", of: |run| time(run.p50_us), spread: repeats.p50_us, show: time_us },
-        RepeatedFigure { title: "p99", of: |run| time(run.p99_us), spread: repeats.p99_us, show: time_us },
+        RepeatedFigure { title: "p50", of: |run| time(run.p50_us), spread: repeats.p50_us, format: time_us },
+        RepeatedFigure { title: "p99", of: |run| time(run.p99_us), spread: repeats.p99_us, format: time_us },
     ]
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn repeats_table(repeats: &Repeats) -> Vec<Vec<String>> {
         std::iter::once(format!("run {}{mark}", run.run)).chain(told).chain(rest).collect::<Vec<_>>()
     };
     let row = |name: &str, of: fn(&Spread, FormatFigure) -> Option<String>| {
-        let told = figures.iter().map(|figure| of(&figure.spread?, figure.show));
+        let told = figures.iter().map(|figure| of(&figure.spread?, figure.format));
         let cells = told.map(|cell| cell.unwrap_or_else(|| UNKNOWN.into()));
         std::iter::once(name.to_owned()).chain(cells).chain([const { String::new() }; 3]).collect::<Vec<_>>()
     };

@@ -17,7 +17,7 @@ pub(super) fn write_observation(page: &mut TextPage, view: &View, seen: &Observa
         page.heading("What went wrong");
         seen.incidents.iter().for_each(|incident| page.item("-", &phrases::incident(incident)));
     }
-    let is_look = seen.window_s < phrases::LOOK_S_MAX;
+    let is_look = seen.window_s < phrases::SNAPSHOT_S_MAX;
     if is_look {
         write_current_levels(page, view);
     } else {

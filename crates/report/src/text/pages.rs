@@ -24,7 +24,7 @@ const SIZE_COLUMNS: usize = 8;
 
 /// What the letters of a waterfall are.
 const WAITING: char = '\u{2591}';
-const ASKED: char = '\u{2592}';
+const REQUESTED: char = '\u{2592}';
 const RECEIVING: char = '\u{2588}';
 
 /// Pages by name, when there are several.
@@ -86,7 +86,7 @@ pub(super) fn write_waterfalls(page: &mut TextPage, run: &RunReport) {
             &WAITING.to_string(),
             "known, and not sent yet: it waits for a connection, or for its opening",
         );
-        page.item(&ASKED.to_string(), "sent, no byte of the answer yet");
+        page.item(&REQUESTED.to_string(), "sent, no byte of the answer yet");
         page.item(
             &RECEIVING.to_string(),
             "receiving. The times are those of the ends, since the page was due",
@@ -135,7 +135,7 @@ fn bar(part: &PartTrace, scale_us: u64) -> String {
     cells(part.known_us, part.ended_us, scale_us, |at_us| match at_us {
         _ if part.by == FetchedBy::Cache => RECEIVING,
         at_us if at_us < sent_us => WAITING,
-        at_us if at_us < first_us => ASKED,
+        at_us if at_us < first_us => REQUESTED,
         _ => RECEIVING,
     })
 }

@@ -37,7 +37,7 @@ fn invalid(page: &mut TextPage, tune: &TuneReport) {
         if !run.client.valid {
             page.paragraph(&format!("The measurement {which}: {}.", phrases::generator(run)));
         }
-        if let Some(brake) = phrases::brake(run) {
+        if let Some(brake) = phrases::harm_guard_text(run) {
             page.paragraph(&format!("The measurement {which}: {brake}."));
         }
         if tune.baseline == tune.best {

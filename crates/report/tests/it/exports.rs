@@ -61,10 +61,10 @@ pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRe
         workload,
         intervals,
         end: Some((end, 1.0)),
-        warmup_why: None,
+        warmup_reason: None,
         measured_to_s: None,
         tables: None,
-        brake: None,
+        harm_guard_trip: None,
         unwatched: vec![],
     }
 }

@@ -51,7 +51,7 @@ fn unmeasured_reason(stages: &[Stage]) -> &'static str {
 struct Part {
     /// Where it begins, and why what lies before is cut.
     from_s: f64,
-    why: Option<String>,
+    reason: Option<String>,
     /// Where it ends; `None` for the end of the load.
     to_s: Option<f64>,
 }
@@ -66,7 +66,7 @@ struct SecondChecks<'a> {
 fn slo_abort_note(lost: &MissedObjective) -> String {
     format!(
         "the load ended before its time: {} cannot be met any more, whatever follows: {} (--no-early-stop goes on all the same)",
-        lost.slo, lost.why
+        lost.slo, lost.reason
     )
 }
 
@@ -142,7 +142,7 @@ impl LiveSession {
         self.append(EventBody::ClientTables { load, tables })?;
         // A load that was ended before its ramp-down has none.
         let measured_to_s = part.to_s.filter(|to_s| end.elapsed_us as f64 / 1e6 > *to_s);
-        let (measured_from_s, warmup_why) = (part.from_s, part.why);
+        let (measured_from_s, warmup_why) = (part.from_s, part.reason);
         let interrupted = end.reason == EndReason::Interrupted;
         self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s })?;
         if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
@@ -288,7 +288,7 @@ impl LiveSession {
     fn measured_part(&self, load: u32, length: LoadLength) -> Result<Part> {
         let cut = |seconds: f64, why: &str| Part {
             from_s: seconds,
-            why: (seconds > 0.0).then(|| why.to_owned()),
+            reason: (seconds > 0.0).then(|| why.to_owned()),
             to_s: None,
         };
         let stages = self.recording.load(load).map_or(&[][..], |record| &record.workload.stages);
@@ -299,7 +299,7 @@ impl LiveSession {
             }
             LoadLength::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as was asked for"),
             LoadLength::Fixed { warmup_s: None } => match warmup::detect(&self.whole_seconds(load))? {
-                Some(warm_up) => cut(warm_up.seconds as f64, &warm_up.why),
+                Some(warm_up) => cut(warm_up.seconds as f64, &warm_up.reason),
                 None => Part::default(),
             },
             LoadLength::Settled { measure_s, .. } => {

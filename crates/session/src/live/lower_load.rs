@@ -14,7 +14,7 @@ pub const HALVINGS_COUNT_MAX: u32 = 4;
 pub const QUIET_WAIT_US: u64 = 60_000_000;
 
 /// How often it is asked whether it is.
-pub const LOOK_EVERY_S: f64 = 0.5;
+pub const CHECK_EVERY_S: f64 = 0.5;
 
 /// Half of a load; `None` when there is no less of it. At a given rate the connections stay: they are only its bound.
 pub fn half_load(workload: &Workload) -> Option<Workload> {

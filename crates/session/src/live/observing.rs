@@ -22,8 +22,8 @@ const POLL: Duration = Duration::from_millis(50);
 const CLOCK_EVERY_US: u64 = 1_000_000;
 const CLOCK_SET_US: i64 = 1_000_000;
 /// One look: the readings of each collector, and how long they are waited for.
-const LOOK_READINGS: usize = 2;
-const LOOK_US_MAX: u64 = 4_800_000;
+const SNAPSHOT_READINGS: usize = 2;
+const SNAPSHOT_US_MAX: u64 = 4_800_000;
 
 /// What is observed on the hosts.
 #[derive(Debug, Clone, Default)]
@@ -42,7 +42,7 @@ pub enum ObserveUntil {
     /// Until the user ends it.
     Interrupted,
     /// Until each collector was heard twice: one look.
-    HeardTwice,
+    TwoReadings,
 }
 
 /// What the loop remembers.
@@ -51,7 +51,7 @@ struct ObserveState {
     /// An incident whose time after it is not over yet.
     pending: Option<FrozenIncident>,
     /// How many readings of each collector came.
-    heard: BTreeMap<(Option<String>, String), usize>,
+    readings_received: BTreeMap<(Option<String>, String), usize>,
     /// The wall clock minus ours, as the log has it.
     clock_us: i64,
     clock_due_us: u64,
@@ -68,7 +68,7 @@ impl LiveSession {
         for event in servers.introduction().into_iter().chain(found) {
             self.append(event)?;
         }
-        servers.start_collectors(watched, until == ObserveUntil::HeardTwice)
+        servers.start_collectors(watched, until == ObserveUntil::TwoReadings)
     }
 
     /// Observes. Incidents go into the log, and of a ring they are frozen as recordings of their own: `frozen` is told of
@@ -83,7 +83,7 @@ impl LiveSession {
         let mut state = ObserveState {
             detectors: BTreeMap::new(),
             pending: None,
-            heard: BTreeMap::new(),
+            readings_received: BTreeMap::new(),
             clock_us: wall_clock_offset_us(),
             clock_due_us: began_us + CLOCK_EVERY_US,
         };
@@ -116,16 +116,19 @@ impl LiveSession {
         match until {
             ObserveUntil::Elapsed(length_us) => lasted_us >= length_us,
             ObserveUntil::Interrupted => false,
-            ObserveUntil::HeardTwice => {
+            ObserveUntil::TwoReadings => {
                 let servers = self.recording().collectors.iter().map(|info| (None, &info.name));
                 let hosts = self.recording().hosts.iter();
                 let others = hosts.flat_map(|(role, host)| {
                     host.collectors.iter().map(|info| (Some(role.clone()), &info.name))
                 });
                 let enough = |(role, name): (Option<String>, &String)| {
-                    state.heard.get(&(role, name.clone())).is_some_and(|count| *count >= LOOK_READINGS)
+                    state
+                        .readings_received
+                        .get(&(role, name.clone()))
+                        .is_some_and(|count| *count >= SNAPSHOT_READINGS)
                 };
-                servers.chain(others).all(enough) || lasted_us >= LOOK_US_MAX
+                servers.chain(others).all(enough) || lasted_us >= SNAPSHOT_US_MAX
             }
         }
     }
@@ -188,7 +191,7 @@ impl ObserveState {
         body: &EventBody,
     ) -> Vec<(Option<String>, String, String)> {
         let EventBody::Sample { host, sample } = body else { return vec![] };
-        *self.heard.entry((host.clone(), sample.source.clone())).or_default() += 1;
+        *self.readings_received.entry((host.clone(), sample.source.clone())).or_default() += 1;
         let known = || Detector::of(recording.collectors_of(host.as_deref()));
         let detector = self.detectors.entry(host.clone()).or_insert_with(known);
         let found = detector.new_incidents(t_us as f64 / 1e6, sample).into_iter();

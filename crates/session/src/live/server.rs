@@ -39,7 +39,7 @@ pub struct Server {
     /// Set while the connection is lost and tried again.
     pub(super) lost: Option<LostConnection>,
     /// How far off its clock may be was told when it was so much, in microseconds.
-    told_clock_error_us: Cell<u64>,
+    reported_clock_error_us: Cell<u64>,
 }
 
 impl Server {
@@ -63,7 +63,7 @@ impl Server {
             client_pid,
             same_network: false,
             lost: None,
-            told_clock_error_us: Cell::new(CLOCK_ERROR_US_MAX),
+            reported_clock_error_us: Cell::new(CLOCK_ERROR_US_MAX),
         })
     }
 
@@ -172,10 +172,10 @@ impl Server {
     /// That samples and load may lie further apart than they should, told again when it doubles.
     fn clock_error_note(&self) -> Option<String> {
         let error_us = self.agent.clock().error_us;
-        if error_us <= self.told_clock_error_us.get() {
+        if error_us <= self.reported_clock_error_us.get() {
             return None;
         }
-        self.told_clock_error_us.set(error_us.saturating_mul(2));
+        self.reported_clock_error_us.set(error_us.saturating_mul(2));
         let error_ms = error_us.div_ceil(1000);
         Some(format!(
             "the times of samples of {} may be off by up to {error_ms} ms: the way there and back is long",

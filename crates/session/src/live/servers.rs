@@ -97,7 +97,7 @@ fn events(server: &Server, samples: Vec<(u64, Sample)>) -> impl Iterator<Item = 
 /// A connection that is lost.
 pub(super) struct LostConnection {
     since: Instant,
-    why: UserError,
+    reason: UserError,
     tries: usize,
     next_try: Instant,
     trying: Option<Receiver<Result<Reconnection>>>,
@@ -140,7 +140,7 @@ impl Server {
         let text = format!("the connection to {} was lost; it is tried again", self.address().plainly());
         let next_try = Instant::now() + Duration::from_secs(PAUSES_S[0]);
         let since = Instant::now().checked_sub(silence).unwrap_or_else(Instant::now);
-        self.lost = Some(LostConnection { since, why, tries: 0, next_try, trying: None });
+        self.lost = Some(LostConnection { since, reason: why, tries: 0, next_try, trying: None });
         vec![event_now(EventBody::Note { text })]
     }
 
@@ -168,7 +168,7 @@ impl Server {
 
     fn failed(&mut self, error: UserError) -> Result<()> {
         let Some(lost) = &mut self.lost else { return Ok(()) };
-        (lost.trying, lost.why) = (None, error);
+        (lost.trying, lost.reason) = (None, error);
         lost.tries += 1;
         match PAUSES_S.get(lost.tries) {
             Some(pause_s) => {
@@ -176,7 +176,7 @@ impl Server {
                 Ok(())
             }
             None => {
-                let mut why = lost.why.clone();
+                let mut why = lost.reason.clone();
                 why.message = format!(
                     "the connection to {} was lost and could not be made again in {} tries: {}",
                     self.start.address.plainly(),

@@ -21,7 +21,7 @@ const REST_US: u64 = 1_000_000;
 /// little).
 const PORTS_FREE_AFTER_US: u64 = 62_000_000;
 /// How often it is looked whether they are.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const CHECK_EVERY: Duration = Duration::from_millis(200);
 
 impl LiveSession {
     /// The quiet time between two loads of the same kind: a second, and as long as the local ports that the first one
@@ -49,7 +49,7 @@ impl LiveSession {
                 self.append(EventBody::Note { text: text.into() })?;
             }
             // Asking for tens of thousands of ports costs milliseconds: seldom, once it is known to take long.
-            thread::sleep(if few { 5 * LOOK_EVERY } else { LOOK_EVERY });
+            thread::sleep(if few { 5 * CHECK_EVERY } else { CHECK_EVERY });
         }
     }
 }

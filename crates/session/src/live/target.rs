@@ -85,7 +85,7 @@ impl LiveTarget<'_> {
     fn wait_until_recovered(&mut self) -> Result<Option<String>> {
         let until_us = self.session.elapsed_us() + lower_load::QUIET_WAIT_US;
         loop {
-            self.session.observe_for(lower_load::LOOK_EVERY_S, self.servers)?;
+            self.session.observe_for(lower_load::CHECK_EVERY_S, self.servers)?;
             let unrest = self.servers.front().agent().disturbance()?;
             if unrest.is_none() || self.session.elapsed_us() >= until_us {
                 return Ok(unrest);
@@ -119,7 +119,7 @@ impl TuningTarget for LiveTarget<'_> {
     /// load. After any load that did harm, the next one begins when the server is quiet again.
     fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.stop_if_interrupted()?;
-        if self.session.recording().loads.last().is_some_and(|last| last.brake.is_some())
+        if self.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some())
             && let Some(why) = self.wait_until_recovered()?
         {
             return Err(lower_load::not_recovered_error(&why));
@@ -127,7 +127,8 @@ impl TuningTarget for LiveTarget<'_> {
         let began_us = self.session.elapsed_us();
         let mut measured = self.load_once(purpose, self.length)?;
         for _ in 0..lower_load::HALVINGS_COUNT_MAX {
-            let Some(brake) = measured.measurement.brake.clone().filter(|_| purpose == Purpose::Baseline)
+            let Some(brake) =
+                measured.measurement.harm_guard_trip.clone().filter(|_| purpose == Purpose::Baseline)
             else {
                 break;
             };

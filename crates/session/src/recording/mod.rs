@@ -99,13 +99,13 @@ pub struct LoadRecord {
     /// How it ended, and where its measured part begins; `None` when it was cut off.
     pub end: Option<(LoadEnd, f64)>,
     /// Why so much was cut as warm-up.
-    pub warmup_why: Option<String>,
+    pub warmup_reason: Option<String>,
     /// Where its measured part ends, when a ramp-down follows.
     pub measured_to_s: Option<f64>,
     /// The tables of the generator's machine.
     pub tables: Option<ClientTables>,
     /// Why it was stopped before it did harm.
-    pub brake: Option<webdyno_model::harm_guard::HarmGuardTrip>,
+    pub harm_guard_trip: Option<webdyno_model::harm_guard::HarmGuardTrip>,
     /// What could not be watched of the harm that it may do.
     pub unwatched: Vec<MissingSignal>,
 }
@@ -171,7 +171,7 @@ pub struct TuneEnd {
 
 impl LoadRecord {
     fn ended(&mut self, end: Option<(LoadEnd, f64)>, warmup_why: Option<String>, measured_to_s: Option<f64>) {
-        (self.end, self.warmup_why, self.measured_to_s) = (end, warmup_why, measured_to_s);
+        (self.end, self.warmup_reason, self.measured_to_s) = (end, warmup_why, measured_to_s);
     }
 
     /// One of which nothing but its begin is known yet.
@@ -183,10 +183,10 @@ impl LoadRecord {
             workload,
             intervals: vec![],
             end: None,
-            warmup_why: None,
+            warmup_reason: None,
             measured_to_s: None,
             tables: None,
-            brake: None,
+            harm_guard_trip: None,
             unwatched: vec![],
         }
     }
@@ -261,7 +261,9 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
-            EventBody::Brake { load, brake } => self.update_load(load, |record| record.brake = Some(brake)),
+            EventBody::Brake { load, brake } => {
+                self.update_load(load, |record| record.harm_guard_trip = Some(brake))
+            }
             EventBody::Unwatched { load, missing } => {
                 self.update_load(load, |record| record.unwatched = missing)
             }
@@ -305,11 +307,11 @@ impl Recording {
             workload: Some(record.workload.clone()),
             intervals: record.intervals.clone(),
             end,
-            warmup_why: record.warmup_why.clone(),
+            warmup_reason: record.warmup_reason.clone(),
             measured_to_s: record.measured_to_s.unwrap_or(lasted_s),
             ramp_down_from_s: record.measured_to_s,
             tables: record.tables,
-            brake: record.brake.clone(),
+            harm_guard_trip: record.harm_guard_trip.clone(),
             unwatched: record.unwatched.clone(),
             quiet_from_s,
             ..self.window((record.begins_us, quiet_from_s), measured_from_s, lasted_s)
@@ -383,9 +385,9 @@ impl Recording {
             measured_to_s: to_s,
             ramp_down_from_s: None,
             end: None,
-            warmup_why: None,
+            warmup_reason: None,
             tables: None,
-            brake: None,
+            harm_guard_trip: None,
             unwatched: vec![],
             quiet_from_s: None,
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),

@@ -157,7 +157,7 @@ fn check_is_better(
 ) {
     let rate_of = |wanted| parse_configuration(state, wanted).map(|settings| model.rate(settings));
     let (rate_before, rate_kept) = (rate_of(before), rate_of(kept));
-    if parse_configuration(state, kept).and_then(|settings| model.brake(settings)).is_some() {
+    if parse_configuration(state, kept).and_then(|settings| model.harm_guard_trip(settings)).is_some() {
         wrong.push("kept, and it does harm".into());
     }
     // What the operator changed after it was verified is his.

@@ -119,14 +119,14 @@ pub struct Faults {
     random: Random,
     troubles: Vec<&'static [Fault]>,
     /// On average one act in so many is struck.
-    one_in: u64,
-    left_count: u32,
+    odds: u64,
+    remaining_count: u32,
 }
 
 impl Faults {
     /// None at all.
     pub fn none() -> Self {
-        Self { random: Random::new(0, 0), troubles: vec![], one_in: 1, left_count: 0 }
+        Self { random: Random::new(0, 0), troubles: vec![], odds: 1, remaining_count: 0 }
     }
 
     /// Those of a seed: one to three, of one to three kinds, early or late.
@@ -135,12 +135,12 @@ impl Faults {
         let troubles = (0..=random.below(3)).map(|_| *random.pick(&TROUBLES)).collect();
         let one_in = *random.pick(&[6, 20, 50, 120]);
         let left_count = 1 + random.below(3) as u32;
-        Self { random, troubles, one_in, left_count }
+        Self { random, troubles, odds: one_in, remaining_count: left_count }
     }
 
     /// What happens at an act of a kind, if anything.
     pub fn next_fault(&mut self, kind: ActKind) -> Option<Fault> {
-        if self.left_count == 0 || !self.random.one_in(self.one_in) {
+        if self.remaining_count == 0 || !self.random.one_in(self.odds) {
             return None;
         }
         let trouble = *self.random.pick(&self.troubles);
@@ -153,7 +153,7 @@ impl Faults {
             _ => true,
         };
         if fits {
-            self.left_count -= 1;
+            self.remaining_count -= 1;
         }
         fits.then_some(fault)
     }

@@ -76,14 +76,19 @@ pub struct Files {
     inodes: Vec<Inode>,
     spaces: [FreeSpace; 2],
     /// Whether journals and configuration are on one disk.
-    one_disk: bool,
+    is_single_disk: bool,
 }
 
 impl Files {
     /// With some directories, their parents first, and nothing in them.
     pub fn new(directories: &[&str], one_disk: bool) -> Self {
         let space = FreeSpace { free_bytes: PLENTY_BYTES, read_only: false };
-        let mut files = Self { directories: BTreeMap::new(), inodes: vec![], spaces: [space; 2], one_disk };
+        let mut files = Self {
+            directories: BTreeMap::new(),
+            inodes: vec![],
+            spaces: [space; 2],
+            is_single_disk: one_disk,
+        };
         for path in directories {
             let path = Path::new(path);
             files.directories.insert(path.to_owned(), Directory::default());
@@ -97,7 +102,7 @@ impl Files {
     }
 
     fn device(&self, path: &Path) -> Device {
-        if self.one_disk || path.starts_with("/etc") { Device::Etc } else { Device::Var }
+        if self.is_single_disk || path.starts_with("/etc") { Device::Etc } else { Device::Var }
     }
 
     /// Another program leaves that little space.

@@ -27,7 +27,7 @@ pub struct LoadModel {
     /// Each worker above this many halves the rate (memory that does not suffice, unseen).
     pub cliff_workers: f64,
     /// Above so many workers in use the load is stopped: memory does not suffice, and that is seen.
-    pub brake_workers: f64,
+    pub harm_guard_workers: f64,
     /// How many seconds a load takes.
     pub length_s: u32,
     /// Whether times are recorded in each second, which takes most of the time of a session; else all in the first one.
@@ -41,7 +41,7 @@ pub const PLENTY: LoadModel = LoadModel {
     cpu_s_per_request: 0.0004,
     cores: 2.0,
     cliff_workers: 1e9,
-    brake_workers: 1e9,
+    harm_guard_workers: 1e9,
     length_s: 12,
     records_times: true,
 };
@@ -57,7 +57,7 @@ impl LoadModel {
             cpu_s_per_request: 0.0001 + random.below(20) as f64 / 10_000.0,
             cores: 1.0 + random.below(8) as f64,
             cliff_workers: if cliff { 151.0 + random.below(300) as f64 } else { 1e9 },
-            brake_workers: if brake { 100.0 + random.below(300) as f64 } else { 1e9 },
+            harm_guard_workers: if brake { 100.0 + random.below(300) as f64 } else { 1e9 },
             length_s: 6,
             records_times: false,
         }
@@ -151,9 +151,9 @@ impl LoadModel {
     }
 
     /// Why the load is stopped with these settings, if it is.
-    pub fn brake(&self, settings: EffectiveSettings) -> Option<HarmGuardTrip> {
+    pub fn harm_guard_trip(&self, settings: EffectiveSettings) -> Option<HarmGuardTrip> {
         let in_use = (settings.workers as f64).min(self.users);
-        (in_use > self.brake_workers).then(|| HarmGuardTrip {
+        (in_use > self.harm_guard_workers).then(|| HarmGuardTrip {
             cause: HarmCause::OutOfMemory,
             metric: "memory.oom_kills_count".into(),
             value: Number(1.0),

@@ -10,7 +10,7 @@ use webdyno_host::change::undo::rollback::{notice_with, pending_with, rollback_w
 use webdyno_host::os::process::ProcessName;
 
 /// How many commands may be struck before the operator repairs everything.
-const STRUCK_COMMANDS_COUNT: u32 = 3;
+const FAULTY_COMMANDS_COUNT: u32 = 3;
 
 /// Where units are.
 const UNITS: &str = "/etc/systemd/system";
@@ -32,11 +32,11 @@ pub fn recover(
     agent: Option<ProcessName>,
     habits: OperatorHabits,
 ) -> Vec<String> {
-    for attempt in 0..=STRUCK_COMMANDS_COUNT {
+    for attempt in 0..=FAULTY_COMMANDS_COUNT {
         while machine.state().is_down {
             boot(machine);
         }
-        let is_last = attempt == STRUCK_COMMANDS_COUNT;
+        let is_last = attempt == FAULTY_COMMANDS_COUNT;
         if is_last {
             repair_machine(machine, agent);
         }

@@ -19,7 +19,7 @@ use webdyno_model::change::SiteProbe;
 use webdyno_model::{Result, UserError};
 
 /// How often something is looked at while it is waited for.
-const LOOKS_COUNT: u32 = 8;
+const POLLS_COUNT: u32 = 8;
 
 impl System for Process {
     fn this_process(&self) -> Result<ProcessName> {
@@ -81,11 +81,11 @@ impl System for Process {
 
     /// As the real one, with a few looks where that takes hundreds of thousands.
     fn wait_until(&self, at_most: Duration, is_true: &mut dyn FnMut() -> bool) -> bool {
-        for _ in 0..LOOKS_COUNT {
+        for _ in 0..POLLS_COUNT {
             if is_true() {
                 return true;
             }
-            self.pause(at_most / LOOKS_COUNT);
+            self.pause(at_most / POLLS_COUNT);
         }
         is_true()
     }

@@ -142,13 +142,13 @@ fn run_tuning(
     let options = TuneOptions { goal, apply: true, allow_restart: !random.one_in(5), budget_us: 600_000_000 };
     let life = live(|| {
         let ended = tune(&mut stand, options);
-        stand.told.extend(ended.err().map(|error| error_text(&error)));
+        stand.reported.extend(ended.err().map(|error| error_text(&error)));
         stand.close();
     });
     if life.is_none() {
         stand.agent_reverts();
     }
-    let mut told = std::mem::take(&mut stand.told);
+    let mut told = std::mem::take(&mut stand.reported);
     told.append(&mut stand.recording.notes);
     let (tool, kept) = (stand.tool.name, stand.kept.take());
     drop(stand);

@@ -66,7 +66,7 @@ pub struct SimulatedTarget {
     /// Whether others use the server.
     pub is_live: bool,
     /// Everything that a person was told.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
 }
 
 /// An error as a person reads it.
@@ -122,7 +122,7 @@ impl SimulatedTarget {
             kept: None,
             exported: vec![],
             is_live: false,
-            told: vec![],
+            reported: vec![],
         }
     }
 
@@ -135,7 +135,7 @@ impl SimulatedTarget {
         let notes = agent.changer.take_notes();
         match answer.filter(|_| self.tool.act(ActKind::Other, || "hear the agent".into(), hears)) {
             Some(answer) => {
-                self.told.extend(notes);
+                self.reported.extend(notes);
                 answer
             }
             None => {
@@ -165,7 +165,7 @@ impl SimulatedTarget {
     /// What a tool does at its end.
     pub fn close(&mut self) {
         let ended = self.call_agent(|agent| agent.changer.revert_all(ClosedBy::Tool));
-        self.told.extend(ended.err().map(|error| error_text(&error)));
+        self.reported.extend(ended.err().map(|error| error_text(&error)));
         if let Some(agent) = self.agent.take() {
             self.tool.machine().state().end(agent.process.name);
         }
@@ -206,7 +206,7 @@ impl TuningTarget for SimulatedTarget {
             self.add(t_us + 500_000, EventBody::Interval { load, interval });
         }
         let end_us = begins_us + u64::from(model.length_s) * 1_000_000;
-        if let Some(brake) = model.brake(settings) {
+        if let Some(brake) = model.harm_guard_trip(settings) {
             self.add(end_us, EventBody::Brake { load, brake });
         }
         self.add(

@@ -124,7 +124,7 @@ fn a_change_that_does_not_help_is_put_back() {
 /// Three times as fast until the kernel kills: that is no gain.
 #[test]
 fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
-    let model = LoadModel { brake_workers: 200.0, ..PLENTY };
+    let model = LoadModel { harm_guard_workers: 200.0, ..PLENTY };
     let run = run(model.clone(), options(Goal::Max));
     assert_eq!(run.ended.unwrap().state, TuneState::Reverted);
     assert_eq!((run.running, run.was_kept, run.as_before), (AT_FIRST, false, true));
@@ -132,19 +132,19 @@ fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
     assert!(!rounds.is_empty());
     for round in rounds {
         assert_eq!((round.verdict, round.kept), (Some(Verdict::Worse), false));
-        assert_eq!(round.brake, model.brake(EffectiveSettings { workers: 256, ..AT_FIRST }));
+        assert_eq!(round.brake, model.harm_guard_trip(EffectiveSettings { workers: 256, ..AT_FIRST }));
     }
 }
 
 #[test]
 fn when_every_load_does_harm_it_ends_with_the_finding() {
     for apply in [true, false] {
-        let model = LoadModel { brake_workers: 100.0, ..PLENTY };
+        let model = LoadModel { harm_guard_workers: 100.0, ..PLENTY };
         let run = run(model.clone(), TuneOptions { apply, ..options(Goal::Max) });
         assert_eq!((run.ended.as_ref().unwrap().goal_met, run.applies), (false, 0));
         let report = run.report();
         assert_eq!(report.limit.as_deref(), Some("memory-exhausted"));
-        assert_eq!(report.baseline.brake, model.brake(AT_FIRST));
+        assert_eq!(report.baseline.brake, model.harm_guard_trip(AT_FIRST));
         assert!(run.recording.notes[0].starts_with("every load that was tried did harm"));
     }
 }

@@ -1,6 +1,6 @@
 //! The integration tests of this crate: one binary.
 
-mod braking;
+mod harm_guard;
 mod incidents;
 mod pretended;
 mod samples;

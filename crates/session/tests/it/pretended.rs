@@ -108,7 +108,7 @@ impl Host for Machine {
         _: Option<&ServiceSnapshot>,
         pull: BrakeHandler,
     ) -> Result<Box<dyn HarmGuard>> {
-        Ok(Box::new(PretendedBrake { machine: self.clone(), pull: Arc::new(Mutex::new(pull)) }))
+        Ok(Box::new(PretendedHarmGuard { machine: self.clone(), pull: Arc::new(Mutex::new(pull)) }))
     }
 
     fn owns(&self, address: IpAddr) -> bool {
@@ -116,12 +116,12 @@ impl Host for Machine {
     }
 }
 
-struct PretendedBrake {
+struct PretendedHarmGuard {
     machine: Machine,
     pull: Arc<Mutex<BrakeHandler>>,
 }
 
-impl HarmGuard for PretendedBrake {
+impl HarmGuard for PretendedHarmGuard {
     fn set_target(&self, _: &Target) {}
 
     fn begin(&self, site: &SiteUnderLoad) -> Vec<MissingSignal> {

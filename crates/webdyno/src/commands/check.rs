@@ -35,7 +35,7 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
         observe_view::observer(&arguments.output, true),
         None,
     )?;
-    let until = ObserveUntil::HeardTwice;
+    let until = ObserveUntil::TwoReadings;
     let result = session
         .begin_observing(&mut servers, (&watched, found), until)
         .and_then(|()| session.observe_until(&mut servers, until, &mut |_| {}));

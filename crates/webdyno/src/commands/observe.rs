@@ -29,7 +29,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
         access: arguments.server.access(),
     };
     let until = match (arguments.once, arguments.observe_for) {
-        (true, _) => ObserveUntil::HeardTwice,
+        (true, _) => ObserveUntil::TwoReadings,
         (_, Some(length_us)) => ObserveUntil::Elapsed(length_us),
         (_, None) => ObserveUntil::Interrupted,
     };

@@ -23,7 +23,7 @@ pub fn make(session: &mut LiveSession, load: &MeasuredLoad, servers: &Servers) -
         let left: Vec<_> = possible.iter().filter(is_left).copied().collect();
         let diagnosis = recording.diagnosis()?;
         // A load that had to be stopped is not made again.
-        let braked = recording.last_load().is_none_or(|load| load.brake.is_some());
+        let braked = recording.last_load().is_none_or(|load| load.harm_guard_trip.is_some());
         let findings = diagnosis.map_or(vec![], |diagnosis| diagnosis.findings);
         let Some(choice) = experiments::choose_experiment(&findings, &left).filter(|_| !braked) else {
             return Ok(());

@@ -317,7 +317,7 @@ impl Bench<'_> {
             if let Some(done) = work(&mut session) {
                 return done;
             }
-            said.push(format!("{:?}\n{}", record_names(&session.records()), session.said()));
+            said.push(format!("{:?}\n{}", record_names(&session.records()), session.stderr_lines()));
             server.roll_back();
         }
         panic!("{case:?}: no session came so far:\n{}", said.join("\n"));
@@ -430,14 +430,14 @@ impl<'a> TuneProcess<'a> {
     }
 
     /// What it said, and its Apache.
-    fn said(&self) -> String {
+    fn stderr_lines(&self) -> String {
         fs::read_to_string(&self.output).unwrap() + &self.server.log()
     }
 
     /// After the guardian's work, or a boot's when it is dead, everything is as it was; what was kept is in force and
     /// whole until it is rolled back.
     fn check(&self, hit: &Hit) {
-        let said = || format!("{hit:?}\n{}", self.said());
+        let said = || format!("{hit:?}\n{}", self.stderr_lines());
         assert!(!said().contains("panicked"), "{}", said());
         if hit.case.whom != Whom::Tool {
             self.server.typed("for hook in /etc/rc3.d/S00*; do [ ! -e $hook ] || $hook start; done");

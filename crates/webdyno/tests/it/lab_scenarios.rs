@@ -32,7 +32,7 @@ fn folders() -> Vec<ScenarioFolder> {
 
 /// Does something with each of these scenarios, some at once; those that set something of the whole machine exclude each
 /// other. All complaints together.
-fn complaints(
+fn scenario_errors(
     folders: Vec<ScenarioFolder>,
     about: impl Fn(&ScenarioFolder) -> Option<String> + Sync,
 ) -> Vec<String> {
@@ -69,7 +69,7 @@ fn every_scenario_is_built_and_removed() {
     let _turn = turn();
     let folders = folders();
     assert!(folders.len() > 50, "only {} scenarios", folders.len());
-    let found = complaints(folders, |folder| {
+    let found = scenario_errors(folders, |folder| {
         let place = Place::new();
         let lab =
             |words: [&str; 2]| run(place.webdyno().arg("lab").args(words).timeout(Duration::from_secs(60)));
@@ -90,7 +90,7 @@ fn faults_bind() {
     let folders: Vec<_> =
         folders().into_iter().filter(|folder| LOADED.contains(&folder.name.as_str())).collect();
     assert_eq!(folders.len(), LOADED.len(), "a scenario has another name now");
-    let found = complaints(folders, unseen);
+    let found = scenario_errors(folders, unseen);
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 

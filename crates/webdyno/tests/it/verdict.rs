@@ -6,7 +6,7 @@ use std::process::Command;
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello";
 
 /// Says to the program of the tests, begun once more, that it is in a network of its own.
-const ELSEWHERE: &str = "WEBDYNO_TEST_NETWORK";
+const OTHER_NETWORK: &str = "WEBDYNO_TEST_NETWORK";
 
 /// A network with 400 local ports, in which closed connections keep theirs for a minute.
 const NETWORK: &str = "ip link set lo up && echo 40000 40399 > /proc/sys/net/ipv4/ip_local_port_range && \
@@ -14,13 +14,13 @@ const NETWORK: &str = "ip link set lo up && echo 40000 40399 > /proc/sys/net/ipv
 
 /// Runs the test of this name once more in such a network; whether this is the run there.
 fn in_a_small_network(test: &str) -> bool {
-    if std::env::var_os(ELSEWHERE).is_some() {
+    if std::env::var_os(OTHER_NETWORK).is_some() {
         return true;
     }
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["-n", "sh", "-c", script]).arg(std::env::current_exe().unwrap());
-        command.env(ELSEWHERE, "1").output()
+        command.env(OTHER_NETWORK, "1").output()
     };
     if !unshare(NETWORK).is_ok_and(|output| output.status.success()) {
         skip("no network of its own can be made here");

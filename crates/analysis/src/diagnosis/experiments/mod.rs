@@ -33,7 +33,7 @@ const RIVAL_SHARE: f64 = 0.6;
 const CHANGED: f64 = 1.25;
 /// How often what an explanation expects comes out if it is the right one, and how often it fails to if it is not. The
 /// table holds for servers with one limit, and servers may have two.
-const TELLS: f64 = 0.8;
+const DISAMBIGUATES: f64 = 0.8;
 /// What is not proven by itself is believed no more than this.
 const CONFIDENCE_MAX: f64 = 0.95;
 /// Of fewer connections than this there is no half that is still a load.
@@ -118,7 +118,7 @@ pub fn experiment(
     let figure = figure(choice.what, before, after)?;
     let is_whole = |measurement: &Measurement| {
         Ok::<_, webdyno_model::UserError>(
-            run_report(measurement)?.client.valid && measurement.brake.is_none(),
+            run_report(measurement)?.client.valid && measurement.harm_guard_trip.is_none(),
         )
     };
     let outcome = match is_whole(before)? && is_whole(after)? {
@@ -208,7 +208,7 @@ pub fn rerank(findings: Vec<Finding>, experiment: &Experiment) -> Vec<Finding> {
     let Some(outcome) = experiment.outcome else { return findings };
     let reconsidered = findings.into_iter().map(|finding| {
         let Some(expected) = expected::of(experiment.what, &finding.id) else { return finding };
-        let likely = if expected == outcome { TELLS } else { 1.0 - TELLS };
+        let likely = if expected == outcome { DISAMBIGUATES } else { 1.0 - DISAMBIGUATES };
         let right = finding.confidence * likely;
         let wrong = (1.0 - finding.confidence) * (1.0 - likely);
         let confidence = (right / (right + wrong)).min(CONFIDENCE_MAX.max(finding.confidence));

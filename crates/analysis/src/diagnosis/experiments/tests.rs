@@ -6,7 +6,7 @@ use webdyno_model::histogram::TimeHistogram;
 
 const WORKERS: &str = "apache-workers-exhausted";
 const KEPT: &str = "keepalive-holds-workers";
-const LOOK_UPS: &str = "hostname-lookups";
+const LOOKUPS: &str = "hostname-lookups";
 const CPU: &str = "cpu-saturated";
 const LINK: &str = "network-saturated";
 const QUERIES: &str = "db-slow-queries";
@@ -26,7 +26,7 @@ fn the_experiment_is_one_in_which_the_two_expect_different_things() {
     let all = Purpose::EXPERIMENTS;
     for (findings, possible, what) in [
         (vec![(WORKERS, 0.8), (KEPT, 0.7)], &all[..], Some(WithoutKeepalive)),
-        (vec![(WORKERS, 0.8), (LOOK_UPS, 0.7)], &all[..], Some(HalfLoad)),
+        (vec![(WORKERS, 0.8), (LOOKUPS, 0.7)], &all[..], Some(HalfLoad)),
         (vec![(LINK, 0.8), (QUERIES, 0.7)], &all[..], Some(WithoutResources)),
         (vec![(LINK, 0.8), (QUERIES, 0.7)], &[HalfLoad, FromLoopback][..], Some(HalfLoad)),
         (vec![(LINK, 0.8), (CPU, 0.7)], &[HalfLoad, FromLoopback][..], Some(FromLoopback)),
@@ -97,14 +97,14 @@ fn load(per_s: u64, time_us: u64) -> Measurement {
 fn what_came_out_decides_between_the_two() {
     let before = load(200, 100_000);
     let kept = [(WORKERS, 0.85), (KEPT, 0.75)];
-    let costs = [(WORKERS, 0.85), (LOOK_UPS, 0.75)];
+    let costs = [(WORKERS, 0.85), (LOOKUPS, 0.75)];
     for (findings, what, after, outcome, first) in [
         (kept, Purpose::WithoutKeepalive, load(600, 30_000), Some(Outcome::Better), KEPT),
         (kept, Purpose::WithoutKeepalive, load(201, 99_000), Some(Outcome::Same), WORKERS),
         // Neither expects that, and with a little more nothing is told.
         (kept, Purpose::WithoutKeepalive, load(234, 90_000), None, WORKERS),
         (costs, Purpose::HalfLoad, load(200, 50_000), Some(Outcome::Better), WORKERS),
-        (costs, Purpose::HalfLoad, load(100, 101_000), Some(Outcome::Same), LOOK_UPS),
+        (costs, Purpose::HalfLoad, load(100, 101_000), Some(Outcome::Same), LOOKUPS),
     ] {
         let (after, made) = reconsider(found(&findings), &before, &[(what, after)]).unwrap();
         assert_eq!((made[0].outcome, after[0].id.as_str()), (outcome, first), "{made:?}");
@@ -132,7 +132,7 @@ fn the_same_is_told_only_where_the_figures_are_even() {
 fn a_load_that_was_stopped_or_tells_nothing_apart_changes_nothing() {
     let findings = found(&[(WORKERS, 0.85), (KEPT, 0.75)]);
     let mut braked = load(600, 30_000);
-    braked.brake = Some(crate::facts::testing::brake("x"));
+    braked.harm_guard_trip = Some(crate::facts::testing::with_harm_guard_trip("x"));
     let before = load(200, 100_000);
     let (after, made) =
         reconsider(findings.clone(), &before, &[(Purpose::WithoutKeepalive, braked)]).unwrap();

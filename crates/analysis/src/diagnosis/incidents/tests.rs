@@ -5,7 +5,7 @@ use crate::facts::testing::sample;
 use proptest::prelude::*;
 
 /// The seconds at which something is told of these readings, one a second.
-fn told_at(metrics: &[(&str, &[f64])]) -> Vec<(usize, String)> {
+fn reported_at(metrics: &[(&str, &[f64])]) -> Vec<(usize, String)> {
     let mut detector = Detector::default();
     let seconds = metrics.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
     let mut told = vec![];
@@ -20,7 +20,7 @@ fn told_at(metrics: &[(&str, &[f64])]) -> Vec<(usize, String)> {
 }
 
 fn seconds(metrics: &[(&str, &[f64])]) -> Vec<usize> {
-    told_at(metrics).into_iter().map(|(second, _)| second).collect()
+    reported_at(metrics).into_iter().map(|(second, _)| second).collect()
 }
 
 const NONE: [usize; 0] = [];
@@ -28,7 +28,7 @@ const NONE: [usize; 0] = [];
 #[test]
 fn an_incident_is_told_once_while_it_lasts() {
     let rising: Vec<f64> = (0..200).map(|second| f64::from(second) * 15.0).collect();
-    let told = told_at(&[("sockets.listen_overflows_count", &rising)]);
+    let told = reported_at(&[("sockets.listen_overflows_count", &rising)]);
     assert_eq!(told.len(), 1);
     let expected =
         "connections turned away, as the accept queue is full: 15 a second (an incident from 1 a second on)";
@@ -83,10 +83,12 @@ fn each_of_several_has_its_own_incident() {
         ("kernel_log.conntrack_full.messages_count", &[0.0, 1.0][..]),
         ("kernel_log.oom_kill.messages_count", &[0.0, 2.0][..]),
     ];
-    let told = told_at(&messages);
+    let told = reported_at(&messages);
     assert_eq!(told.len(), 2);
     assert!(told[0].1.starts_with("a message of the kernel's log (conntrack_full): 1 "), "{told:?}");
-    assert!(told_at(&[("pressure.memory_full_us", &[0.0, 2e5, 4e5, 6e5])])[0].1.contains("20% of the time"));
+    assert!(
+        reported_at(&[("pressure.memory_full_us", &[0.0, 2e5, 4e5, 6e5])])[0].1.contains("20% of the time")
+    );
 }
 
 /// The seconds at which something is told when readings leave out what is as it was, and tell all every so many.
@@ -139,7 +141,7 @@ fn what_is_left_out_of_a_reading_is_as_it_was() {
 fn rows_are_sound() {
     for row in ALL.iter() {
         assert!(row.until <= row.from && row.readings >= 1, "{}", row.metric);
-        assert!(!row.words.ends_with('.') && row.why.len() > 10, "{}", row.metric);
+        assert!(!row.words.ends_with('.') && row.explanation.len() > 10, "{}", row.metric);
     }
 }
 

@@ -43,7 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(clamp.configured),
             format_number(queue)
         ),
-        confidence: if clamp.seen { 0.95 } else { 0.75 },
+        confidence: if clamp.is_observed { 0.95 } else { 0.75 },
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             workers_limit, clamp_messages, scoreboard_full_fraction, workers_busy_mean,
@@ -64,7 +64,7 @@ fn are_workers_busy(facts: &Facts, clamp: &ClampedSetting) -> bool {
         processes.is_some_and(|workers| workers >= clamp.in_force)
             && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
     };
-    workers::limit_proof(facts).is_some() || (!clamp.seen && outside())
+    workers::limit_proof(facts).is_some() || (!clamp.is_observed && outside())
 }
 
 /// What holds them down.
@@ -74,7 +74,7 @@ fn clamp_reason(facts: &Facts, clamp: &ClampedSetting) -> String {
             facts.setting(setting).map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
         format!("{setting}{limit}")
     };
-    match clamp.threads_wanted {
+    match clamp.threads_configured {
         Some(threads) => {
             format!(
                 "{} does not allow the {} threads of ThreadsPerChild",
@@ -89,14 +89,14 @@ fn clamp_reason(facts: &Facts, clamp: &ClampedSetting) -> String {
 
 struct ClampedSetting {
     /// The threads that each process is to have, where `ThreadLimit` allows fewer.
-    threads_wanted: Option<f64>,
+    threads_configured: Option<f64>,
     /// As it is written.
     configured: f64,
     in_force: f64,
     /// Whether the files themselves explain it.
     by_files: bool,
     /// Whether the scoreboard shows it.
-    seen: bool,
+    is_observed: bool,
 }
 
 /// What the files ask for and the server does not have; less than one process is the rounding that anybody may expect.
@@ -118,18 +118,16 @@ fn clamp(facts: &Facts) -> Option<ClampedSetting> {
     let by_files = allowed.filter(|allowed| configured - allowed >= threads);
     let shown = facts.value(FactId::workers_limit).filter(|slots| configured - slots >= threads);
     let in_force = shown.or(by_files.filter(|_| facts.value(FactId::workers_limit).is_none()))?;
-    Some(ClampedSetting {
-        threads_wanted,
+    Some(ClampedSetting { threads_configured: threads_wanted,
         configured,
         in_force,
-        by_files: by_files.is_some(),
-        seen: shown.is_some(),
+        by_files: by_files.is_some(), is_observed: shown.is_some(),
     })
 }
 
 fn remedy(facts: &Facts, clamp: &ClampedSetting, queue: f64) -> Option<Remedy> {
     let fits = memory_pressure::workers_that_fit(facts).unwrap_or(f64::MAX);
-    if let Some(threads) = clamp.threads_wanted.filter(|_| clamp.configured <= fits) {
+    if let Some(threads) = clamp.threads_configured.filter(|_| clamp.configured <= fits) {
         return Some(more_threads(facts, clamp, threads));
     }
     let threads = facts.threads_per_process();

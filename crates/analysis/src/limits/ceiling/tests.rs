@@ -12,7 +12,7 @@ fn with(values: &[(FactId, f64)], each: &[(FactId, &str, f64)]) -> Facts {
 }
 
 /// The limit of this name: `(now, max, binds at)`.
-fn told(facts: &Facts, name: &str) -> Option<(Option<f64>, Option<f64>, Option<f64>)> {
+fn error_of(facts: &Facts, name: &str) -> Option<(Option<f64>, Option<f64>, Option<f64>)> {
     let all = ceilings(facts);
     let found = all.iter().find(|ceiling| ceiling.limit == name);
     found.map(|ceiling| (ceiling.now, ceiling.max, ceiling.binds_at_rate))
@@ -56,16 +56,16 @@ fn kept_connections_hold_a_worker_but_not_under_event() {
         (FactId::workers_keepalive_mean, 20.0),
     ];
     let mut facts = with(&values, &[]);
-    assert_eq!(told(&facts, "apache workers").unwrap().2, Some(125.0));
+    assert_eq!(error_of(&facts, "apache workers").unwrap().2, Some(125.0));
     facts.service.as_mut().unwrap().mode = Some("event".into());
-    assert_eq!(told(&facts, "apache workers").unwrap().2, Some(250.0));
+    assert_eq!(error_of(&facts, "apache workers").unwrap().2, Some(250.0));
 }
 
 #[test]
 fn states_behind_a_lowered_limit_are_no_workers() {
     let values =
         [(FactId::workers_limit, 39.0), (FactId::workers_when_full, 10.0), (FactId::workers_busy_mean, 22.0)];
-    let (now, max, binds) = told(&with(&values, &[]), "apache workers").unwrap();
+    let (now, max, binds) = error_of(&with(&values, &[]), "apache workers").unwrap();
     assert_eq!((now, max), (Some(10.0), Some(10.0)));
     assert_eq!(binds, Some(100.0), "all ten for 100 requests a second");
 }
@@ -81,7 +81,7 @@ fn fast_failures_do_not_flatter_the_workers() {
     // 10 workers for 500 requests are 20 ms each; a good answer takes 90.
     for (failed, binds) in [(0.0, 2500.0), (0.8, 555.6)] {
         let facts = with(&[&values[..], &[(FactId::failed_fraction, failed)]].concat(), &[]);
-        assert_eq!(told(&facts, "apache workers").unwrap().2, Some(binds), "{failed}");
+        assert_eq!(error_of(&facts, "apache workers").unwrap().2, Some(binds), "{failed}");
     }
 }
 
@@ -98,10 +98,10 @@ fn of_several_pools_the_first_to_bind_is_told() {
         ];
         with(&[], &each)
     };
-    let api = told(&of(3.0), "children of pool api");
+    let api = error_of(&of(3.0), "children of pool api");
     assert_eq!(api, Some((Some(5.0), Some(5.0), Some(100.0))));
     // A pool that never let a request wait may be allowed more children than it had.
-    assert_eq!(told(&of(0.0), "children of pool api").and_then(|(_, max, _)| max), None);
+    assert_eq!(error_of(&of(0.0), "children of pool api").and_then(|(_, max, _)| max), None);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn connections_that_are_kept_do_not_grow_with_the_rate() {
             ],
             &[],
         );
-        assert_eq!(told(&facts, "database connections"), Some((Some(21.0), Some(100.0), binds)));
+        assert_eq!(error_of(&facts, "database connections"), Some((Some(21.0), Some(100.0), binds)));
     }
 }
 
@@ -133,7 +133,7 @@ fn readings_that_meet_the_waves_of_a_load_do_not_make_answers_longer() {
     ];
     let at = |in_flight: &[(FactId, f64)]| {
         let facts = with(&[&values[..], in_flight].concat(), &[]);
-        ["apache workers", "database connections"].map(|name| told(&facts, name).unwrap().2.unwrap())
+        ["apache workers", "database connections"].map(|name| error_of(&facts, name).unwrap().2.unwrap())
     };
     assert_eq!(at(&[]), [188.9, 160.0]);
     // Two workers close and log, which is no request that is under way.
@@ -142,7 +142,7 @@ fn readings_that_meet_the_waves_of_a_load_do_not_make_answers_longer() {
     // Pages with two connections each have twice as many.
     let two = [(FactId::in_flight_mean, 12.0), (FactId::ahead_database_attempts_per_s, 200.0)];
     let facts = with(&[&values[..5], &two[..]].concat(), &[]);
-    assert_eq!(told(&facts, "database connections").unwrap().2, Some(166.7));
+    assert_eq!(error_of(&facts, "database connections").unwrap().2, Some(166.7));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn entries_live_two_minutes() {
     let opened = (FactId::new_connections_per_s, 100.0);
     let table = [(FactId::ahead_tracked_max, 500.0), (FactId::ahead_tracked_limit, 12_000.0)];
     let of = |values: &[(FactId, f64)]| {
-        told(&with(&[&table[..], values].concat(), &[]), "tracked connections").and_then(|told| told.2)
+        error_of(&with(&[&table[..], values].concat(), &[]), "tracked connections").and_then(|told| told.2)
     };
     assert_eq!(of(&[]), None);
     assert_eq!(of(&[opened]), Some(100.0));
@@ -193,7 +193,7 @@ fn the_fullest_link_is_told_with_what_it_carries() {
         (FactId::ahead_link_speed_bits_per_s, "eth1", 1e9),
         (FactId::ahead_link_sent_bytes_per_s, "eth2", 3e6),
     ];
-    let binds = told(&with(&[], &each), "bits/s sent over eth0");
+    let binds = error_of(&with(&[], &each), "bits/s sent over eth0");
     assert_eq!(binds, Some((Some(8e6), Some(16e6), Some(180.0))));
 }
 
@@ -212,7 +212,7 @@ fn ports_bind_towards_other_machines_only() {
         let facts =
             with(&[(FactId::ahead_ports_available, 28_232.0), (FactId::ahead_ports_reuse_mode, mode)], &each);
         let name = format!("local ports towards {remote}");
-        assert_eq!(told(&facts, &name).map(|told| told.2), binds, "{remote} {mode}");
+        assert_eq!(error_of(&facts, &name).map(|told| told.2), binds, "{remote} {mode}");
     }
 }
 
@@ -220,7 +220,7 @@ fn ports_bind_towards_other_machines_only() {
 fn a_queue_that_the_rate_has_passed_binds_nowhere() {
     for (limit, binds) in [(511.0, Some(511.0)), (50.0, None)] {
         let facts = with(&[(FactId::accept_queue_limit, limit), (FactId::new_connections_per_s, 100.0)], &[]);
-        assert_eq!(told(&facts, "accept queue").unwrap().2, binds);
+        assert_eq!(error_of(&facts, "accept queue").unwrap().2, binds);
     }
 }
 
@@ -234,7 +234,7 @@ fn the_group_counts_before_the_machine() {
         (FactId::service_cpu_cores, 0.4),
     ];
     let facts = with(&values, &[]);
-    assert_eq!(told(&facts, "processor cores"), None);
+    assert_eq!(error_of(&facts, "processor cores"), None);
     let all = resource_ceilings(&facts);
     let found = all.iter().find(|one| one.ceiling.limit.contains("group")).unwrap();
     // 0.4 of the group's 0.6 cores are the service's: 1.8 are left for it.
@@ -291,10 +291,10 @@ fn without_load_the_servers_own_count_is_the_rate() {
     ];
     let mut facts = facts(&values, &[]);
     facts.loaded = false;
-    assert_eq!(told(&facts, "apache workers").unwrap().2, Some(500.0));
+    assert_eq!(error_of(&facts, "apache workers").unwrap().2, Some(500.0));
     // Our own readings, and a few of who knows whom, are no traffic.
     set(&mut facts, FactId::server_requests_per_s, 3.0);
-    assert_eq!(told(&facts, "apache workers").unwrap().2, None);
+    assert_eq!(error_of(&facts, "apache workers").unwrap().2, None);
 }
 
 #[test]

@@ -18,7 +18,7 @@ const ROWS_PER_STATEMENT_MIN: f64 = 1000.0;
 const ROWS_PER_CORE_S_MIN: f64 = 5e5;
 /// A statement that finds its rows by an index takes 0.1 to 0.3 ms of a core with its connection, on slow machines three
 /// times as much: of what was seen to do more than that a little above it is enough, else it must be far above.
-const PRICE_SEEN_MIN_S: f64 = 0.0015;
+const OBSERVED_COST_MIN_S: f64 = 0.0015;
 const PRICE_MIN_S: f64 = 0.005;
 /// From so many full joins, or merges of sorted parts, for each statement on they are what it does.
 const JOINS_MIN: f64 = 0.2;
@@ -51,8 +51,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     };
     Some(Finding {
         id: LimitId::DbSlowQueries.into(),
-        summary: format!("{}, and {where_}.{in_words}", cost.why.to_text(facts)),
-        confidence: cost.why.confidence(&cost.of),
+        summary: format!("{}, and {where_}.{in_words}", cost.reason.to_text(facts)),
+        confidence: cost.reason.confidence(&cost.of),
         explains_fraction: Some(significant(cost.share, 3)),
         facts: facts.cite(&fact_ids! {
             db_rows_scanned_per_s, db_selects_per_s, db_statements_per_s, db_scans_per_s, db_full_joins_per_s,
@@ -71,7 +71,7 @@ const RISK: &str = "an index makes writing the table a little slower, and buildi
 
 /// What the statements cost, and of what.
 struct StatementCost {
-    why: CostReason,
+    reason: CostReason,
     cores: f64,
     of: CostKind,
     share: f64,
@@ -121,7 +121,7 @@ impl CostReason {
         let steps = facts.value(FactId::db_rows_read_in_order_per_s).filter(|rows| *rows >= many);
         let price_min_s = match (steps, &seen) {
             (Some(_), _) => 0.0,
-            (None, Some(_)) => PRICE_SEEN_MIN_S,
+            (None, Some(_)) => OBSERVED_COST_MIN_S,
             (None, None) => PRICE_MIN_S,
         };
         (each_s >= price_min_s).then_some(Self::Price(each_s, seen))
@@ -137,7 +137,7 @@ impl CostReason {
             Self::Price(each_s, seen) => format!(
                 "The statements are dear: each takes {} of a processor, {} as one that finds its rows by an index{}",
                 format_time(each_s * 1e6),
-                if *each_s >= PRICE_SEEN_MIN_S { "tens of times as much" } else { "several times as much" },
+                if *each_s >= OBSERVED_COST_MIN_S { "tens of times as much" } else { "several times as much" },
                 seen.as_ref().map_or(String::new(), |seen| format!(" ({seen})"))
             ),
         }
@@ -173,7 +173,7 @@ fn cost(facts: &Facts) -> Option<StatementCost> {
     let cores = facts.value(FactId::db_cpu_cores)?;
     let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
     if let Some(share) = of_processors.filter(|share| *share >= SHARE_MIN) {
-        return Some(StatementCost { why, cores, of: CostKind::Processors, share });
+        return Some(StatementCost { reason: why, cores, of: CostKind::Processors, share });
     }
     let running =
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
@@ -187,7 +187,7 @@ fn cost(facts: &Facts) -> Option<StatementCost> {
     // A price says nothing of statements that wait for their reader.
     let wants_to = is_full && of_site && matches!(why, CostReason::Scans(_));
     let computes = cores >= COMPUTING_MIN * running || wants_to;
-    computes.then_some(StatementCost { why, cores: running, of: CostKind::Requests, share })
+    computes.then_some(StatementCost { reason: why, cores: running, of: CostKind::Requests, share })
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(crate) struct NamedStatement<'a> {
     /// What it did while the load ran.
     did: Option<StatementRates>,
     /// How often it was seen to run, where nobody counts.
-    seen_count: Option<u64>,
+    observed_count: Option<u64>,
 }
 
 /// What a statement did in each second.
@@ -40,8 +40,7 @@ pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
         return Some(NamedStatement {
             digest,
             text,
-            did: statement_rates(facts, digest, rows),
-            seen_count: None,
+            did: statement_rates(facts, digest, rows), observed_count: None,
         });
     }
     let counted = known().filter(|one| one.rows_examined_count > 0).max_by_key(|one| one.rows_examined_count);
@@ -51,8 +50,7 @@ pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
     Some(NamedStatement {
         digest: &statement.digest,
         text: Some(shortened_statement(&statement.text)),
-        did: None,
-        seen_count,
+        did: None, observed_count: seen_count,
     })
 }
 
@@ -93,7 +91,7 @@ impl NamedStatement<'_> {
             )
         });
         let seen =
-            self.seen_count.map_or(String::new(), |_| ", the one that was seen to run most".to_owned());
+            self.observed_count.map_or(String::new(), |_| ", the one that was seen to run most".to_owned());
         match &self.text {
             Some(text) => format!(" The statement{did}{seen}: {text}"),
             None => format!(" The statement is the one of the digest {}{did}.", self.digest),

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts_of_several;
 
-    fn seen(messages: f64, used: f64, failed: f64) -> Facts {
+    fn observed(messages: f64, used: f64, failed: f64) -> Facts {
         facts_of_several(
             &[
                 (FactId::no_port_messages, messages),
@@ -130,14 +130,14 @@ mod tests {
             (0.0, 10.0, 0.9, None),
             (0.5, 10.0, 0.9, None),
         ] {
-            let finding = check(&seen(messages, used, failed));
+            let finding = check(&observed(messages, used, failed));
             assert_eq!(finding.map(|one| one.confidence), confidence, "{messages} {used} {failed}");
         }
     }
 
     #[test]
     fn kept_connections_come_before_a_wider_range() {
-        let finding = check(&seen(900.0, 400.0, 0.9)).unwrap();
+        let finding = check(&observed(900.0, 400.0, 0.9)).unwrap();
         assert!(finding.summary.contains("400 are taken towards 10.0.0.2:80"), "{}", finding.summary);
         let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["disablereuse", "net.ipv4.ip_local_port_range", "unix socket"]);

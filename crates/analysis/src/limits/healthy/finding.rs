@@ -26,7 +26,7 @@ const QUEUE_FRACTION_MIN: f64 = 0.1;
 const STATEMENTS_FRACTION_MIN: f64 = 0.5;
 const UNLIKE_MIN: f64 = 1.3;
 /// With a shorter queue than this nobody waits when all workers are busy.
-const QUEUE_NOBODY_MAX: f64 = 0.5;
+const EMPTY_QUEUE_MAX: f64 = 0.5;
 /// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
 pub(crate) const CONNECT_US_MAX: f64 = 900_000.0;
 /// Answers that take this many times as long as the quickest tenth of their kind waited for something.
@@ -140,7 +140,7 @@ fn is_queued_at_backend(facts: &Facts) -> bool {
 
 /// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
 fn has_no_queue(facts: &Facts) -> bool {
-    facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < QUEUE_NOBODY_MAX)
+    facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < EMPTY_QUEUE_MAX)
         && facts.value(FactId::status_unanswered_fraction).is_some_and(|unanswered| unanswered == 0.0)
 }
 
@@ -187,7 +187,7 @@ fn holds_workers_long(facts: &Facts) -> bool {
 fn is_well_observed(facts: &Facts) -> bool {
     facts.generator_fault.is_none()
         && facts.kernel_limit_total.is_none()
-        && facts.brake.is_none()
+        && facts.harm_guard_trip.is_none()
         && !facts.readings_stopped
 }
 
@@ -249,7 +249,7 @@ mod tests {
             assert!(check(&facts(&offered, &[])).is_none(), "{changed}");
         }
         let mut stopped = facts(&HEALTHY, &[]);
-        stopped.brake = Some(crate::facts::testing::brake("x"));
+        stopped.harm_guard_trip = Some(crate::facts::testing::with_harm_guard_trip("x"));
         assert!(check(&stopped).is_none());
         let mut unseen = facts(&HEALTHY, &[]);
         unseen.readings_stopped = true;

@@ -14,9 +14,9 @@ use webdyno_model::setting::SettingId;
 /// Look-ups under way, as a share of the busy workers, from which on they hold many of them.
 const HELD_FRACTION_MIN: f64 = 0.3;
 /// Fewer are there by chance: the collector may meet one of the agent's own, or of a backend.
-const LOOK_UPS_MIN: f64 = 3.0;
+const LOOKUPS_MIN: f64 = 3.0;
 /// A resolver that answers in this time, from a cache nearby, costs no one anything.
-const LOOK_UP_US_MIN: f64 = 1_000.0;
+const LOOKUP_US_MIN: f64 = 1_000.0;
 
 /// A setting that makes Apache look names up.
 struct LookupSetting {
@@ -37,7 +37,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let rate =
         facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate > 0.0)?;
     let look_up_us = look_ups / rate * 1e6;
-    if look_ups < LOOK_UPS_MIN || held < HELD_FRACTION_MIN || look_up_us < LOOK_UP_US_MIN {
+    if look_ups < LOOKUPS_MIN || held < HELD_FRACTION_MIN || look_up_us < LOOKUP_US_MIN {
         return None;
     }
     let by_whom = match busy {
@@ -65,7 +65,7 @@ fn suspected_finding(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
     let (logging, busy) =
         (facts.value(FactId::workers_logging_mean)?, facts.value(FactId::workers_busy_mean)?);
     let idle = crate::resources::request_cost::request_cost(facts).is_none();
-    (!lookup.in_rules && logging >= 0.5 * busy && logging >= LOOK_UPS_MIN && idle).then(|| Finding {
+    (!lookup.in_rules && logging >= 0.5 * busy && logging >= LOOKUPS_MIN && idle).then(|| Finding {
         id: LimitId::HostnameLookups.into(),
         summary: format!(
             "{} of {} busy workers are held while they write the log. {} Look-ups could not be counted, so that a slow log may be the reason as well.",

@@ -14,9 +14,9 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
 /// A look-up of a file that is not there: the path is put together and walked by the kernel. 1 to 2 us.
-const LOOK_UP_US: f64 = 1.5;
+const LOOKUP_US: f64 = 1.5;
 /// The share of the work that look-ups alone must be.
-const LOOK_UPS_SHARE_MIN: f64 = 0.2;
+const LOOKUPS_SHARE_MIN: f64 = 0.2;
 /// The kernel's share of the time above which it is not the reading of rules that costs it.
 const KERNEL_SHARE_MAX: f64 = 0.6;
 
@@ -36,9 +36,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let met = htaccess_lookups(facts)?;
     let files = file_cost(facts)?;
     let work = files.work;
-    let by_look_ups = work.share(met.folders * scaled_to_machine_us(facts, LOOK_UP_US));
+    let by_look_ups = work.share(met.folders * scaled_to_machine_us(facts, LOOKUP_US));
     let excess = work.excess();
-    if excess < file_cost::EXCESS_MIN && by_look_ups < LOOK_UPS_SHARE_MIN {
+    if excess < file_cost::EXCESS_MIN && by_look_ups < LOOKUPS_SHARE_MIN {
         return None;
     }
     let explains = met.share * if excess >= file_cost::EXCESS_MIN { excess } else { by_look_ups };
@@ -66,7 +66,7 @@ fn confidence(met: &HtaccessLookups, files: &FileCost, by_look_ups: f64) -> f64 
     let seen = match &met.file {
         Some(_) if in_kernel => 0.6,
         Some(_) => 0.9,
-        None if by_look_ups >= LOOK_UPS_SHARE_MIN => 0.8,
+        None if by_look_ups >= LOOKUPS_SHARE_MIN => 0.8,
         // Further in there may be files that nobody looked for.
         None => 0.5,
     };

@@ -34,7 +34,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::MemoryExhausted.into(),
         summary: format!("The server needs more memory than there is: {}{stalled}.{who}", evidence.words),
         confidence: if is_elsewhere {
-            evidence.confidence.min(memory_evidence::CONFIDENCE_ELSEWHERE)
+            evidence.confidence.min(memory_evidence::CONFIDENCE_OTHER_PROCESSES)
         } else {
             evidence.confidence
         },
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn what_stopped_the_load_is_proof() {
         let mut stopped = facts(&[(FactId::brake_reading, 2.0), (FactId::brake_limit, 1.0)], &[]);
-        stopped.brake = Some(crate::facts::testing::brake("memory.group_oom_kills_count"));
+        stopped.harm_guard_trip = Some(crate::facts::testing::with_harm_guard_trip("memory.group_oom_kills_count"));
         let finding = check(&stopped).unwrap();
         let told = "because the kernel killed 2 processes for want of memory";
         assert!(finding.summary.contains(told), "{}", finding.summary);
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(cited, [FactId::brake_reading, FactId::brake_limit]);
         assert!(memory_evidence::is_proven(&stopped));
         for cause in [HarmCause::OthersFail, HarmCause::Unreachable] {
-            stopped.brake = stopped.brake.map(|brake| HarmGuardTrip { cause, ..brake });
+            stopped.harm_guard_trip = stopped.harm_guard_trip.map(|brake| HarmGuardTrip { cause, ..brake });
             assert!(check(&stopped).is_none(), "{cause:?}");
         }
     }

@@ -7,11 +7,11 @@ use crate::wording::format_number;
 /// A queue below this share of what is under way costs nobody anything.
 const QUEUE_FRACTION_MIN: f64 = 0.05;
 /// The limit must be seen in at least this share of the readings: a burst is over in a second.
-const SEEN_FRACTION_MIN: f64 = 0.5;
+const OBSERVED_FRACTION_MIN: f64 = 0.5;
 /// So many of a pool's processes are at work where all are: one is between two requests at times.
 const ACTIVE_FRACTION_MIN: f64 = 0.9;
 /// A pool that still grows has not reached its limit. It may end an idle process now and then.
-const STANDS_FRACTION_MIN: f64 = 0.5;
+const QUEUED_FRACTION_MIN: f64 = 0.5;
 
 /// A pool that is full.
 pub(crate) struct FullPool<'a> {
@@ -24,7 +24,7 @@ pub(crate) struct FullPool<'a> {
     /// `pm.max_children`, where it is known.
     pub(crate) limit: Option<f64>,
     pub(crate) confidence: f64,
-    pub(crate) told: bool,
+    pub(crate) is_reported: bool,
     /// Whether its name is where it listens, as nobody saw more of it.
     pub(crate) is_address: bool,
 }
@@ -36,7 +36,7 @@ impl<'a> FullPool<'a> {
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
         if queue < 1.0
             || !is_noticed
-            || of(FactId::fpm_waiting_fraction).is_some_and(|share| share < SEEN_FRACTION_MIN)
+            || of(FactId::fpm_waiting_fraction).is_some_and(|share| share < OBSERVED_FRACTION_MIN)
         {
             return None;
         }
@@ -46,21 +46,21 @@ impl<'a> FullPool<'a> {
             .into_iter()
             .any(|fact| of(fact).is_some_and(|times| times >= 1.0));
         let at_limit = processes.zip(limit).map(|(processes, limit)| processes >= limit);
-        let stands = of(FactId::fpm_at_most_fraction).map(|share| share >= STANDS_FRACTION_MIN);
+        let stands = of(FactId::fpm_at_most_fraction).map(|share| share >= QUEUED_FRACTION_MIN);
         if !told && at_limit.or(stands) == Some(false) {
             return None;
         }
         // A status page is only answered by a process that has come free: it tells of the others that they were not.
         let active = of(FactId::fpm_active_mean).zip(of(FactId::fpm_processes_mean));
         let active = active.map(|(active, all)| active >= ACTIVE_FRACTION_MIN * all);
-        let is_busy = of(FactId::fpm_full_fraction).map(|share| share >= SEEN_FRACTION_MIN).or(active);
+        let is_busy = of(FactId::fpm_full_fraction).map(|share| share >= OBSERVED_FRACTION_MIN).or(active);
         let confidence = match is_busy {
             Some(true) => 0.95,
             None if told || at_limit == Some(true) => 0.8,
             _ => 0.7,
         };
         let (processes, set_as) = (processes.or(limit), name.to_owned());
-        Some(Self { name, set_as, queue, processes, limit, confidence, told, is_address: false })
+        Some(Self { name, set_as, queue, processes, limit, confidence, is_reported: told, is_address: false })
     }
 
     /// The view from outside where the pools could not be read: what waits at a socket to which the server hands requests
@@ -77,7 +77,7 @@ impl<'a> FullPool<'a> {
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
         let waits = facts
             .value_of(FactId::backend_waiting_fraction, name)
-            .is_some_and(|share| share >= SEEN_FRACTION_MIN);
+            .is_some_and(|share| share >= OBSERVED_FRACTION_MIN);
         // One of them only leads the others.
         let processes =
             facts.value(FactId::fpm_program_processes).map(|all| all - 1.0).filter(|all| *all >= 1.0);
@@ -85,7 +85,7 @@ impl<'a> FullPool<'a> {
         let limit = pool.as_ref().and_then(|pool| limit_of(facts, pool));
         let (processes, set_as) = (limit.or(processes), pool.unwrap_or_default());
         let (confidence, told, is_address) = (0.75, false, true);
-        let found = Self { name, set_as, queue, processes, limit, confidence, told, is_address };
+        let found = Self { name, set_as, queue, processes, limit, confidence, is_reported: told, is_address };
         (queue >= 1.0 && is_noticed && waits).then_some(found)
     }
 
@@ -95,7 +95,7 @@ impl<'a> FullPool<'a> {
             (None, Some(seen)) => format!("all {} are busy and no more are started", format_number(seen)),
             (None, None) => "none takes what waits at its socket".to_owned(),
         };
-        format!("{all}{}", if self.told { " (its log says so, too)" } else { "" })
+        format!("{all}{}", if self.is_reported { " (its log says so, too)" } else { "" })
     }
 
     /// By Little's law what stands in the queue is the share of the time that is spent there.

@@ -13,7 +13,7 @@ use webdyno_model::diagnosis::Finding;
 const WORKING_FRACTION_MAX: f64 = 0.5;
 
 /// What would have said most, by the fact that there would be: `(fact, what it needs)`.
-const WOULD_TELL: [(FactId, &str); 5] = [
+const TELLING_COLLECTORS: [(FactId, &str); 5] = [
     (FactId::scoreboard_full_fraction, "Apache's status page (mod_status), for what its workers do"),
     (FactId::accept_queue_mean, "the sockets of the port, for who waits for a worker"),
     (FactId::service_cpu_cores, "the service's processes, for who uses the processors"),
@@ -24,7 +24,7 @@ const WOULD_TELL: [(FactId, &str); 5] = [
 /// Fires always: [`crate::diagnosis::ranking`] asks it only when no other rule fired.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let stopped =
-        facts.brake.as_ref().map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
+        facts.harm_guard_trip.as_ref().map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
     let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed > 0.001);
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
@@ -98,7 +98,7 @@ fn serialized_text(facts: &Facts) -> String {
 
 fn unobserved_text(facts: &Facts) -> String {
     let apache = |fact: FactId| fact != FactId::scoreboard_full_fraction || facts.is_service("apache");
-    let missing = WOULD_TELL.iter().filter(|(fact, _)| facts.value(*fact).is_none() && apache(*fact));
+    let missing = TELLING_COLLECTORS.iter().filter(|(fact, _)| facts.value(*fact).is_none() && apache(*fact));
     let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();
     if missing.is_empty() { String::new() } else { format!(" Not seen: {}.", missing.join("; ")) }
 }
@@ -141,7 +141,7 @@ mod tests {
         let summary = check(&facts(&SLOW, &[])).unwrap().summary;
         assert!(summary.contains("Not seen: Apache's status page (mod_status)"), "{summary}");
         assert!(!summary.contains("the service's processes"));
-        let all = WOULD_TELL.map(|(fact, _)| (fact, 0.0));
+        let all = TELLING_COLLECTORS.map(|(fact, _)| (fact, 0.0));
         assert!(!check(&facts(&all, &[])).unwrap().summary.contains("Not seen"));
     }
 }

@@ -14,7 +14,7 @@ fn readings(metric: &str, points: &[(f64, f64)]) -> Vec<TimedSample> {
 }
 
 /// Readings of a counter every second of a window, that rises by so much a second.
-fn rising(metric: &str, window: (i32, i32), per_s: f64) -> Vec<TimedSample> {
+fn increasing_counter(metric: &str, window: (i32, i32), per_s: f64) -> Vec<TimedSample> {
     let points: Vec<_> =
         (window.0..=window.1).map(|t| (f64::from(t), 5000.0 + f64::from(t) * per_s)).collect();
     readings(metric, &points)
@@ -59,7 +59,7 @@ fn before_the_load_every_request_of_others_counts() {
     // Each second has our own reading in it.
     for (per_s, present) in [(1.0, false), (2.0, true), (13.0, true), (501.0, true)] {
         let processes = level(PROCESSES, QUIET, 6.0);
-        let measurement = loaded(100, vec![rising(ACCESSES, QUIET, per_s), processes]);
+        let measurement = loaded(100, vec![increasing_counter(ACCESSES, QUIET, per_s), processes]);
         check(&measurement, Some((present, Some(per_s - 1.0), None)));
     }
     // One may be counted late.
@@ -67,8 +67,8 @@ fn before_the_load_every_request_of_others_counts() {
     let late = loaded(100, vec![late, level(PROCESSES, QUIET, 6.0)]);
     assert!(!live_traffic(&late).unwrap().present);
     // Where the processes are not seen, one a second may be the service's own.
-    check(&loaded(100, vec![rising(ACCESSES, QUIET, 2.0)]), Some((false, Some(0.0), None)));
-    check(&loaded(100, vec![rising(ACCESSES, QUIET, 22.0)]), Some((true, Some(20.0), None)));
+    check(&loaded(100, vec![increasing_counter(ACCESSES, QUIET, 2.0)]), Some((false, Some(0.0), None)));
+    check(&loaded(100, vec![increasing_counter(ACCESSES, QUIET, 22.0)]), Some((true, Some(20.0), None)));
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn what_is_not_known_is_not_nobody() {
     // The counter was set back, or a reload made the service send requests to itself.
     check(&loaded(100, vec![readings(ACCESSES, &[(-2.0, 50.0), (-1.0, 3.0)])]), None);
     let reloaded = readings(GENERATION, &[(-3.0, 1.0), (-1.0, 2.0)]);
-    check(&loaded(100, vec![rising(ACCESSES, QUIET, 40.0), reloaded]), None);
+    check(&loaded(100, vec![increasing_counter(ACCESSES, QUIET, 40.0), reloaded]), None);
     // A load whose server was in use before it began: only what was seen meanwhile counts.
-    let mut not_quiet = loaded(100, vec![rising(ACCESSES, QUIET, 40.0)]);
+    let mut not_quiet = loaded(100, vec![increasing_counter(ACCESSES, QUIET, 40.0)]);
     not_quiet.quiet_from_s = None;
     check(&not_quiet, None);
 }
@@ -89,17 +89,24 @@ fn what_is_not_known_is_not_nobody() {
 fn what_a_load_left_behind_is_nobody() {
     // Prefork ends an idle worker a second, and each is woken by a request of Apache's own.
     let ending = readings(PROCESSES, &[(-3.0, 90.0), (-2.0, 89.0), (-1.0, 88.0), (0.0, 87.0)]);
-    check(&loaded(100, vec![rising(ACCESSES, QUIET, 2.0), ending]), Some((false, Some(0.0), None)));
+    check(
+        &loaded(100, vec![increasing_counter(ACCESSES, QUIET, 2.0), ending]),
+        Some((false, Some(0.0), None)),
+    );
     // As many end and somebody comes all the same.
     let ending = readings(PROCESSES, &[(-3.0, 90.0), (-2.0, 89.0), (-1.0, 88.0), (0.0, 87.0)]);
-    check(&loaded(100, vec![rising(ACCESSES, QUIET, 7.0), ending]), Some((true, Some(5.0), None)));
+    check(
+        &loaded(100, vec![increasing_counter(ACCESSES, QUIET, 7.0), ending]),
+        Some((true, Some(5.0), None)),
+    );
     // Requests whose client has gone are served all the same.
     let left = readings(LEFT, &[(-3.0, 300.0), (-2.0, 200.0), (-1.0, 0.0), (0.0, 0.0)]);
     let processes = level(PROCESSES, QUIET, 90.0);
     let served = readings(ACCESSES, &[(-3.0, 0.0), (-2.0, 101.0), (-1.0, 302.0), (0.0, 303.0)]);
     check(&loaded(100, vec![served, left, processes]), Some((false, Some(0.0), None)));
     // Their connections are gone altogether, and workers are still at it.
-    let served = |rate: f64| vec![rising(ACCESSES, QUIET, 31.0 + rate), level(PROCESSES, QUIET, 150.0)];
+    let served =
+        |rate: f64| vec![increasing_counter(ACCESSES, QUIET, 31.0 + rate), level(PROCESSES, QUIET, 150.0)];
     let busy = |open: f64| {
         vec![level(BUSY, QUIET, 151.0), level(CONNECTIONS, QUIET, open), level(OTHERS, QUIET, 0.0)]
     };
@@ -131,7 +138,7 @@ fn during_the_load_our_own_requests_are_taken_off() {
     for (rate, others_per_s, present) in
         [(100, 0.0, false), (100, 2.0, false), (100, 12.0, false), (100, 20.0, true), (2000, 900.0, true)]
     {
-        let count = rising(ACCESSES, LOADED, rate as f64 + 1.0 + others_per_s);
+        let count = increasing_counter(ACCESSES, LOADED, rate as f64 + 1.0 + others_per_s);
         let mut measurement = loaded(rate, vec![count]);
         measurement.quiet_from_s = None;
         // What does not show is unknown: it may hide behind the load.
@@ -169,7 +176,8 @@ fn the_evidence_can_be_seen_by_hand() {
     };
     let metrics =
         vec![metric(ACCESSES, "mod_status", "count PORT"), metric(OTHERS, "sock_diag(7)", "ss PORT")];
-    let mut measurement = loaded(100, vec![rising(ACCESSES, QUIET, 13.0), level(OTHERS, QUIET, 2.0)]);
+    let mut measurement =
+        loaded(100, vec![increasing_counter(ACCESSES, QUIET, 13.0), level(OTHERS, QUIET, 2.0)]);
     measurement.collectors = vec![CollectorInfo { name: "x".into(), metrics }];
     let evidence = live_traffic(&measurement).unwrap().evidence;
     let shown: Vec<_> = evidence.iter().map(|fact| (fact.name.as_str(), fact.from_s, fact.to_s)).collect();
@@ -181,7 +189,7 @@ fn the_evidence_can_be_seen_by_hand() {
 #[test]
 fn without_load_all_that_comes_is_of_others() {
     let mut watched = Measurement { measured_to_s: 10.0, ..Measurement::default() };
-    let (count, processes) = (rising(ACCESSES, (0, 10), 31.0), level(PROCESSES, (0, 10), 6.0));
+    let (count, processes) = (increasing_counter(ACCESSES, (0, 10), 31.0), level(PROCESSES, (0, 10), 6.0));
     watched.samples = [count, processes, level(CONNECTIONS, (0, 10), 6.0)].concat();
     check(&watched, Some((true, Some(30.0), Some(6.0))));
 }

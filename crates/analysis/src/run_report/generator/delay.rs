@@ -24,7 +24,7 @@ const COLD_START_US: f64 = 1000.0;
 /// up wait for a moment. Only a generator that does not keep up delays half of them by [`DELAY_US_MIN`].
 const TENTH_US_MIN: f64 = 250.0;
 /// With fewer requests than this nothing is said at all.
-const REQUESTS_TO_TELL: u64 = 10;
+const REQUESTS_TO_JUDGE: u64 = 10;
 
 /// Why the delay falsifies the times; `None` when it does not. An error when a histogram is damaged.
 pub(super) fn fault(measurement: &Measurement, run: &RunReport) -> Result<Option<String>> {
@@ -36,7 +36,7 @@ pub(super) fn fault(measurement: &Measurement, run: &RunReport) -> Result<Option
     let floor_us = if many { DELAY_US_MIN } else { COLD_START_US };
     let median = share("median", 0.5, &delays, &ended, floor_us);
     let tenth = share("90th percentile", 0.9, &delays, &ended, TENTH_US_MIN).filter(|_| many);
-    let faults = [median.filter(|_| delays.count() >= REQUESTS_TO_TELL), tenth, usual_second(measurement)?];
+    let faults = [median.filter(|_| delays.count() >= REQUESTS_TO_JUDGE), tenth, usual_second(measurement)?];
     let worst = faults.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
     Ok(worst.filter(|(share, _)| *share > DELAY_FRACTION_MAX).map(|(_, why)| why))
 }

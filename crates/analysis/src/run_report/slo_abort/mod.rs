@@ -32,7 +32,7 @@ pub struct MissedObjective {
     /// As the user wrote it.
     pub slo: String,
     /// Why it cannot be met any more.
-    pub why: String,
+    pub reason: String,
 }
 
 /// What a load will do, as far as it is known before.
@@ -190,7 +190,7 @@ impl SloAbort {
         let of = |watch: &ObjectiveState| {
             let rest = self.remaining_max(watch, ends_s, interval.in_flight);
             let why = watch.lost(rest, &self.planned)?;
-            Some(MissedObjective { slo: watch.objective.text().to_owned(), why })
+            Some(MissedObjective { slo: watch.objective.text().to_owned(), reason: why })
         };
         Ok(self.watches.iter().find_map(of))
     }

@@ -60,7 +60,7 @@ pub struct CeilingPrediction {
     /// Of which rounds.
     pub pair: RoundPair,
     /// What was predicted.
-    pub told: PredictionKind,
+    pub kind: PredictionKind,
     /// Good answers per second.
     pub predicted: f64,
     /// Good answers per second.
@@ -113,7 +113,7 @@ pub fn predictions(cases: &[JudgedRound]) -> Result<CeilingComparison> {
     for case in cases.iter().filter(|case| case.measurement.workload.is_some()) {
         let run = run_report(&case.measurement)?;
         let facts: Facts = facts(&case.measurement, Some(&run))?;
-        if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && facts.brake.is_none()) {
+        if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && facts.harm_guard_trip.is_none()) {
             seen.push(CeilingRound { case, ceilings: resource_ceilings(&facts), facts, rate });
         }
     }
@@ -192,10 +192,10 @@ fn pair(other: &CeilingRound, bound: &CeilingRound) -> RoundPair {
 fn prediction(
     other: &CeilingRound,
     bound: &CeilingRound,
-    told: PredictionKind,
+    kind: PredictionKind,
     predicted: f64,
 ) -> CeilingPrediction {
-    CeilingPrediction { pair: pair(other, bound), told, predicted, measured: bound.rate }
+    CeilingPrediction { pair: pair(other, bound), kind, predicted, measured: bound.rate }
 }
 
 /// A round whose scenario says what comes next, and what is told.
@@ -244,7 +244,7 @@ pub fn text(compared: &CeilingComparison, next_limits: &[NextLimitCase]) -> Stri
     }
     for one in &compared.predicted {
         let RoundPair { scenario, finding, from, of } = &one.pair;
-        let (error, how) = (one.error() * 100.0, one.told.name());
+        let (error, how) = (one.error() * 100.0, one.kind.name());
         let _ = writeln!(
             text,
             "{error:+6.1}%  {scenario} {from} -> {of}  {finding} {how}: predicted {:.1}/s, measured {:.1}/s",
@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn errors_are_shares_of_what_was_measured() {
         let pair = || RoundPair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
-        let one = |predicted, told| CeilingPrediction { pair: pair(), told, predicted, measured: 100.0 };
+        let one =
+            |predicted, told| CeilingPrediction { pair: pair(), kind: told, predicted, measured: 100.0 };
         let found = Some(NextLimit { id: "conntrack-full".into(), rate: Some(7.0) });
         let next =
             NextLimitCase { scenario: "x".into(), number: 1, expected: "network-saturated".into(), found };

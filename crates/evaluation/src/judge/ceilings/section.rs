@@ -36,7 +36,7 @@ fn row(text: &mut String, one: &CeilingPrediction) {
     let _ = writeln!(
         text,
         "| [{scenario}](scenarios/{scenario}.md) | {from} for {of} | `{finding}` | {} | {:.1} | {:.1} | {off} |",
-        one.told.name(),
+        one.kind.name(),
         one.predicted,
         one.measured
     );
@@ -88,7 +88,7 @@ mod tests {
         let pair = || RoundPair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
         let one = |predicted| CeilingPrediction {
             pair: pair(),
-            told: PredictionKind::Ceiling,
+            kind: PredictionKind::Ceiling,
             predicted,
             measured: 100.0,
         };

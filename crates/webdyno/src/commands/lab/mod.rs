@@ -182,13 +182,13 @@ fn remove(catalogue: &Catalogue, arguments: &DownArgs) -> Result<u8> {
     for name in &names {
         // Nothing had to be done, but another one was meant.
         let is_meant = |removed: remove::Removal| match unknown(catalogue, name) {
-            Some(error) if !removed.was_there => Err(error),
+            Some(error) if !removed.existed => Err(error),
             _ => Ok(removed),
         };
         match remove::down(&state, name).and_then(is_meant) {
             Ok(removed) => {
                 removed.notes.iter().for_each(|note| terminal::print_status(&format!("webdyno: {note}")));
-                let what = if removed.was_there { "is removed" } else { "is not up: nothing to do" };
+                let what = if removed.existed { "is removed" } else { "is not up: nothing to do" };
                 terminal::print(&format!("{name} {what}\n"))?;
             }
             // The last one is told by whoever called.

@@ -148,7 +148,7 @@ impl Bench {
         self.place.child(&[&["lab", "--scenarios", "scenarios"], words].concat())
     }
 
-    fn said(&self, words: &[&str]) -> String {
+    fn output_of(&self, words: &[&str]) -> String {
         run(&mut self.lab(words)).with_code(0).stdout.trim().to_owned()
     }
 
@@ -211,10 +211,10 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     let rival = format!("{SMALL}[machine]\nsysctl = {{ \"{SETTING}\" = 12 }}\n");
     let bench = Bench::new(&[ALL_OF_IT, SMALL, &rival]);
     let [all, small, rival] = [0, 1, 2].map(|at| bench.names[at].as_str());
-    assert_eq!(bench.said(&["down", all]), format!("{all} is not up: nothing to do"));
+    assert_eq!(bench.output_of(&["down", all]), format!("{all} is not up: nothing to do"));
     bench.assert_clean("nothing to do");
 
-    assert!(bench.said(&["up", all]).starts_with(&format!("{all} is up after ")));
+    assert!(bench.output_of(&["up", all]).starts_with(&format!("{all} is up after ")));
     run(&mut bench.lab(&["up", all])).with_code(1).assert_error("is up already", "webdyno lab down");
     assert_refused(&bench, rival, all);
     assert_eq!(setting(), "11");
@@ -232,11 +232,11 @@ fn a_scenario_comes_and_goes_without_a_trace() {
         (&["client", "getent", "hosts", "database"], "10.80.1.2       database.test database"),
     ] {
         let whole: Vec<&str> = ["exec", all].into_iter().chain(words.iter().copied()).collect();
-        assert_eq!(bench.said(&whole), said, "{words:?}");
+        assert_eq!(bench.output_of(&whole), said, "{words:?}");
     }
     assert_eq!(run(&mut bench.lab(&["exec", all, "sh", "-c", "exit 7"])).code, 7);
-    bench.said(&["up", small]);
-    assert!(bench.said(&["list"]).contains(&format!("{small}  up")));
+    bench.output_of(&["up", small]);
+    assert!(bench.output_of(&["list"]).contains(&format!("{small}  up")));
     run(&mut bench.lab(&["exec", "nobody"]))
         .with_code(2)
         .assert_error("there is no scenario `nobody`", "lab list");
@@ -245,20 +245,20 @@ fn a_scenario_comes_and_goes_without_a_trace() {
         .assert_error("there is no scenario `nobody`", "lab list");
     let mistyped = run(&mut bench.lab(&["exec", all, "servr", "true"])).with_code(2);
     mistyped.assert_error("there is neither a host nor a program `servr`", "did you mean `server`?");
-    bench.said(&["down", small]);
-    assert_eq!(bench.said(&["exec", all, "hostname"]), "server", "the other one stays");
+    bench.output_of(&["down", small]);
+    assert_eq!(bench.output_of(&["exec", all, "hostname"]), "server", "the other one stays");
 
-    assert_eq!(bench.said(&["down", all]), format!("{all} is removed"));
+    assert_eq!(bench.output_of(&["down", all]), format!("{all} is removed"));
     bench.assert_clean("after its end");
     let mut both = [bench.child(&["up", small]), bench.child(&["up", small])];
     let codes = both.each_mut().map(|child| child.wait().unwrap().code());
     assert!(codes == [Some(0), Some(1)] || codes == [Some(1), Some(0)], "of two at once one wins: {codes:?}");
-    assert_eq!(bench.said(&["exec", small, "hostname"]), "server");
-    bench.said(&["down", small]);
+    assert_eq!(bench.output_of(&["exec", small, "hostname"]), "server");
+    bench.output_of(&["down", small]);
     run(&mut bench.lab(&["exec", all, "true"]))
         .with_code(1)
         .assert_error("is not up", &format!("webdyno lab up {all}"));
-    bench.said(&["up", rival]);
+    bench.output_of(&["up", rival]);
     std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "13").unwrap();
     run(&mut bench.lab(&["down", "--all"]))
         .with_code(0)
@@ -277,9 +277,9 @@ fn a_half_built_scenario_is_removed_whole() {
     }
     let bench = Bench::new(&[ALL_OF_IT]);
     let name = bench.names[0].as_str();
-    bench.said(&["up", name]);
+    bench.output_of(&["up", name]);
     let journal = std::fs::read_to_string(bench.state(name, "journal.jsonl")).unwrap();
-    bench.said(&["down", name]);
+    bench.output_of(&["down", name]);
     let is_group = |line: &&str| line.contains("\"act\":\"group\"");
     let lines: Vec<&str> = journal.lines().collect();
     // Of groups there are many, and one is like the other.
@@ -293,15 +293,15 @@ fn a_half_built_scenario_is_removed_whole() {
         });
         child.kill().unwrap();
         child.wait().unwrap();
-        bench.said(&["down", name]);
+        bench.output_of(&["down", name]);
         bench.assert_clean(&format!("killed behind {}", lines[lines_before]));
     }
     let mut child = bench.child(&["up", name]);
     wait_until(Duration::from_secs(20), || bench.state(name, "hosts/server/tmp").exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    bench.said(&["up", name]);
-    bench.said(&["down", name]);
+    bench.output_of(&["up", name]);
+    bench.output_of(&["down", name]);
     bench.assert_clean("after an end that the next beginning made");
 }
 
@@ -400,10 +400,13 @@ fn what_is_in_the_way_of_an_end_is_no_hindrance() {
     let domain = || std::fs::read_to_string("/proc/sys/kernel/domainname").unwrap();
     let before = domain();
 
-    bench.said(&["up", name]);
+    bench.output_of(&["up", name]);
     assert!(domain().starts_with("nnnn") && domain().len() < 100, "the kernel takes all of it: {}", domain());
     let home = std::path::PathBuf::from("/root/was-here");
-    assert_eq!(bench.said(&["exec", name, "sh", "-c", "echo $APACHE_TEST; ls /root"]), "server\nwas-here");
+    assert_eq!(
+        bench.output_of(&["exec", name, "sh", "-c", "echo $APACHE_TEST; ls /root"]),
+        "server\nwas-here"
+    );
     assert!(!home.exists(), "a script of the host's ran on the machine");
     let program = assert_cmd::cargo::cargo_bin("webdyno");
     let from_inside = ["exec", name, "client", program.to_str().unwrap(), "lab", "down", name];
@@ -444,7 +447,7 @@ fn a_damaged_journal_costs_only_what_it_told() {
     }
     let bench = Bench::new(&[ALL_OF_IT]);
     let name = bench.names[0].as_str();
-    bench.said(&["up", name]);
+    bench.output_of(&["up", name]);
     let path = bench.state(name, "journal.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
     let line = text.lines().position(|line| line.contains("\"swap\"")).unwrap();
@@ -454,13 +457,13 @@ fn a_damaged_journal_costs_only_what_it_told() {
         .with_code(1)
         .assert_error(&format!("line {} of the journal", line + 1), "sysctl -a");
     bench.assert_clean("a damaged line");
-    bench.said(&["up", name]);
+    bench.output_of(&["up", name]);
     std::fs::write(bench.state(name, "hosts/server/tmp/of-the-first"), "").unwrap();
     std::fs::remove_file(&path).unwrap();
     // What runs without a journal is found by its name, also by the next `up`.
-    bench.said(&["up", name]);
-    assert_eq!(bench.said(&["exec", name, "ls", "/tmp"]), "there");
-    bench.said(&["down", name]);
+    bench.output_of(&["up", name]);
+    assert_eq!(bench.output_of(&["exec", name, "ls", "/tmp"]), "there");
+    bench.output_of(&["down", name]);
     assert_eq!(setting(), "11", "nobody knows any more");
     std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "10").unwrap();
     bench.assert_clean("without a journal");

@@ -69,7 +69,7 @@ fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveTarget<'_>) 
 }
 
 fn braked(measured: &LoadMeasurement) -> bool {
-    measured.measurement.brake.is_some()
+    measured.measurement.harm_guard_trip.is_some()
 }
 
 /// From the moment that the agent tells it to the end of the load, on the clock that both share.
@@ -91,7 +91,7 @@ fn a_load_ends_within_a_second_of_the_message() {
     assert!(took_us < 1_000_000, "{took_us} us");
     let load = &recording.loads[0];
     assert_eq!(load.end.as_ref().unwrap().0.reason, EndReason::Braked);
-    assert_eq!(load.brake.as_ref().unwrap().text, "it swaps under a test");
+    assert_eq!(load.harm_guard_trip.as_ref().unwrap().text, "it swaps under a test");
     assert_eq!(load.unwatched[0].signal, "errors");
 }
 
