@@ -157,8 +157,9 @@ mod tests {
     fn the_next_limit_bounds_what_is_expected() {
         let workers = [(FactId::workers_limit, 24.0), (FactId::workers_busy_mean, 13.0)];
         // 12 workers for 40 answers a second: 24 are 80.
-        let with =
-            |id, more: &[(FactId, f64)]| predicted_rate(id, &[&workers[..], more].concat()).map(|told| told.0);
+        let with = |id, more: &[(FactId, f64)]| {
+            predicted_rate(id, &[&workers[..], more].concat()).map(|told| told.0)
+        };
         assert_eq!(with("time-wait-overflow", &[]), Some(80.0));
         assert_eq!(with("apache-workers-exhausted", &[]), Some(125.0), "its own is no bound");
         let mut finding = crate::diagnosis::ranking::findings(&Facts::default()).remove(0);

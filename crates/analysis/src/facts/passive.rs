@@ -56,15 +56,9 @@ impl FactBuilder<'_> {
         }
         let own_per_s = self.own_requests_per_s();
         let opened = self.series.rate(OPENS).map(|per_s| (per_s - own_per_s).max(0.0));
-        self.add_observed(FactId::connections_opened_per_s,
-            opened,
-            (OPENS, Derivation::Rate(1.0)),
-        );
+        self.add_observed(FactId::connections_opened_per_s, opened, (OPENS, Derivation::Rate(1.0)));
         let connections = self.series.mean(CONNECTIONS);
-        self.add_observed(FactId::client_connections_mean,
-            connections,
-            (CONNECTIONS, Derivation::Mean),
-        );
+        self.add_observed(FactId::client_connections_mean, connections, (CONNECTIONS, Derivation::Mean));
         self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
         self.logged_responses();
     }

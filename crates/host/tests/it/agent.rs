@@ -3,7 +3,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::fake::{FILES, FakeServer, PORT, empty_folder};
+use crate::fake::{FILES, FakeServer, PORT};
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::path::Path;
@@ -50,11 +50,17 @@ impl Session {
         Self { to: Some(to), from: Some(from), agent, next_id: 1, warnings: vec![] }
     }
 
-    /// After hello and discover, with the plan for so many workers.
-    fn greeted(server: &FakeServer, silence_max: Duration) -> (Self, RenderedPlan) {
+    /// After hello.
+    pub fn welcomed(server: &FakeServer, silence_max: Duration) -> Self {
         let mut session = Self::start(server, silence_max);
         let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false };
         assert!(matches!(session.ask(hello), FromAgent::Hello { .. }));
+        session
+    }
+
+    /// After hello and discover, with the plan for so many workers.
+    fn greeted(server: &FakeServer, silence_max: Duration) -> (Self, RenderedPlan) {
+        let mut session = Self::welcomed(server, silence_max);
         assert!(matches!(session.ask(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
         let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
             session.ask(ToAgent::Prepare { changes: vec![wanted(20)] })
@@ -115,8 +121,7 @@ fn wanted(workers: i64) -> SettingChange {
 
 #[test]
 fn a_tool_that_is_gone_is_reverted_and_the_next_command_hears_of_it_once() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     let (mut session, plan) = Session::greeted(&server, LONG);
     session.apply(plan);
@@ -133,8 +138,7 @@ fn a_tool_that_is_gone_is_reverted_and_the_next_command_hears_of_it_once() {
 #[test]
 fn what_a_guardian_left_alone_is_told_once() {
     for by_rollback in [false, true] {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (_folder, server) = FakeServer::fresh();
         let (mut session, plan) = Session::greeted(&server, LONG);
         session.apply(plan);
         std::fs::write(server.conf("a.conf"), "Workers 99\n").unwrap();
@@ -155,8 +159,7 @@ fn what_a_guardian_left_alone_is_told_once() {
 /// A remedy of what stands behind the server, or of nobody here, ends no session: the next change can be prepared.
 #[test]
 fn changes_of_other_targets_are_for_a_person_and_no_wrong_usage() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (mut session, _) = Session::greeted(&server, LONG);
     for (setting, expected) in [
         (SettingId::of_service("mariadb", "max_connections"), "webdyno reads mariadb and does not change it"),
@@ -180,8 +183,7 @@ fn changes_of_other_targets_are_for_a_person_and_no_wrong_usage() {
 
 #[test]
 fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     let (mut session, plan) = Session::greeted(&server, LONG);
     session.apply(plan);
@@ -205,8 +207,7 @@ fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
 
 #[test]
 fn silence_reverts_and_heartbeats_prevent_it_also_during_a_long_apply() {
-    let folder = empty_folder();
-    let mut server = FakeServer::set_up(folder.path());
+    let (_folder, mut server) = FakeServer::fresh();
     server.slow = Duration::from_millis(900);
     let original = server.picture();
     let (mut session, plan) = Session::greeted(&server, Duration::from_millis(400));
@@ -233,8 +234,7 @@ fn silence_reverts_and_heartbeats_prevent_it_also_during_a_long_apply() {
 #[test]
 fn an_apply_is_given_up_when_the_tool_is_gone() {
     for written in [false, true] {
-        let folder = empty_folder();
-        let mut server = FakeServer::set_up(folder.path());
+        let (_folder, mut server) = FakeServer::fresh();
         // An activation, once begun, would be waited for. What was written needs one to be undone.
         server.slow = if written { Duration::ZERO } else { LONG };
         server.slow_test = Duration::from_millis(500);
@@ -257,8 +257,7 @@ fn an_apply_is_given_up_when_the_tool_is_gone() {
 #[test]
 fn an_end_during_an_apply_reverts_it() {
     for bye in [true, false] {
-        let folder = empty_folder();
-        let mut server = FakeServer::set_up(folder.path());
+        let (_folder, mut server) = FakeServer::fresh();
         server.slow = Duration::from_millis(200);
         let original = server.picture();
         let (mut session, plan) = Session::greeted(&server, LONG);
@@ -285,8 +284,7 @@ fn an_end_during_an_apply_reverts_it() {
 #[test]
 fn a_tool_that_does_not_listen_is_reverted_too() {
     for closed in [true, false] {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (_folder, server) = FakeServer::fresh();
         let original = server.picture();
         let (mut session, plan) = Session::greeted(&server, LONG);
         session.apply(plan);
@@ -306,8 +304,7 @@ fn a_tool_that_does_not_listen_is_reverted_too() {
 
 #[test]
 fn a_broken_message_is_the_end_and_reverts() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     let (mut session, plan) = Session::greeted(&server, LONG);
     session.apply(plan);
@@ -318,8 +315,7 @@ fn a_broken_message_is_the_end_and_reverts() {
 
 #[test]
 fn another_version_is_refused_with_both_names() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     for (protocol, build) in [(PROTOCOL + 1, BUILD), (PROTOCOL, "0.0.1")] {
         let mut session = Session::start(&server, LONG);
         let answer =
@@ -340,8 +336,7 @@ fn another_version_is_refused_with_both_names() {
 
 #[test]
 fn a_second_tuner_hears_who_is_at_work() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (mut first, plan) = Session::greeted(&server, LONG);
     first.apply(plan);
     let (mut second, plan) = Session::greeted(&server, LONG);
@@ -371,8 +366,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
         let code = i32::from(serve(input, output, options).is_err());
         std::process::exit(code);
     }
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
 
     let client = client(&server);
@@ -433,8 +427,7 @@ fn client(server: &FakeServer) -> AgentClient {
 /// SIGTERM to an agent is an end like any other.
 #[test]
 fn a_terminated_agent_reverts_first() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     let client = client(&server);
     client.discover(PORT).unwrap();

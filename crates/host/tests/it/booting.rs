@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::change::{PROGRAM, victim};
-use crate::fake::{FakeServer, FaultInjection, PORT, What, empty_folder};
+use crate::fake::{FakeServer, FaultInjection, PORT, What};
 use crate::mounts::can_mount;
 use crate::skip::skip;
 use std::net::SocketAddr;
@@ -151,8 +151,7 @@ fn apply(changer: &mut Changer, server: &FakeServer, text: &str) -> u64 {
 
 #[test]
 fn the_hook_is_there_as_long_as_a_boot_has_something_to_put_back() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let root = tree(&folder.path().join("root"));
     let mut changer = server.changer();
     let mark = apply(&mut changer, &server, "Workers 20\n");
@@ -181,8 +180,7 @@ fn the_hook_is_there_as_long_as_a_boot_has_something_to_put_back() {
 /// change.
 #[test]
 fn a_program_that_would_be_gone_leaves_a_copy() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     std::fs::write(folder.path().join("uploaded"), "a program").unwrap();
     let state = server.state();
     let copies = || {
@@ -227,8 +225,7 @@ fn a_program_that_would_be_gone_leaves_a_copy() {
 /// What the unit runs when the machine boots: nothing of the service runs yet, and nobody's process is touched.
 #[test]
 fn a_boot_puts_back_what_was_never_kept_and_starts_nothing() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let root = tree(&folder.path().join("root"));
     let mut changer = server.changer();
     apply(&mut changer, &server, "Workers 20\n");
@@ -260,8 +257,7 @@ fn a_boot_puts_back_what_was_never_kept_and_starts_nothing() {
 #[test]
 fn the_lock_of_the_dead_is_waited_for_and_that_of_the_living_is_not() {
     use rustix::fs::{FlockOperation, flock};
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let root = tree(&folder.path().join("root"));
     let mut changer = server.changer();
     apply(&mut changer, &server, "Workers 30\n");
@@ -290,8 +286,7 @@ fn the_lock_of_the_dead_is_waited_for_and_that_of_the_living_is_not() {
 /// Where no hook can be written the change is made all the same, and it is told what that means.
 #[test]
 fn a_hook_that_cannot_be_installed_is_told() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     // The first act behind the journal's first intent.
     let note = (1..60).find_map(|act| {
@@ -311,8 +306,7 @@ fn a_hook_that_cannot_be_installed_is_told() {
 /// A program that a session launched is gone after a boot: there is nothing to put back.
 #[test]
 fn a_launched_program_needs_no_hook() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let mut changer = server.changer();
     let port = crate::ports::free_port();
     let pid_file = folder.path().join("pid").display().to_string();
@@ -334,8 +328,7 @@ fn a_launched_program_needs_no_hook() {
 /// A state directory that several machines share: each puts back what is its own, and judges no other.
 #[test]
 fn what_another_machine_left_is_left_to_it() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     let on = |machine: &str| {
         let machine_id = Some(machine.to_owned());
@@ -368,8 +361,7 @@ fn what_another_machine_left_is_left_to_it() {
 fn a_kill_of_the_boot_is_completed_by_the_next_one() {
     let mut kills = 0;
     for act in 1.. {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (folder, server) = FakeServer::fresh();
         let mut changer = server.changer();
         apply(&mut changer, &server, "Workers 20\n");
         changer.keep().unwrap();
@@ -394,8 +386,7 @@ fn a_kill_at_any_act_leaves_the_table_of_the_boot_as_it_was() {
     const NAMES: &str = "TARGETS = rsyslog fake cron\nINTERACTIVE =\nfake: rsyslog\n";
     let (mut kills, mut named) = (0, 0);
     for act in 1.. {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (folder, server) = FakeServer::fresh();
         let root = folder.path().join("root");
         std::fs::create_dir_all(root.join("etc/init.d")).unwrap();
         std::fs::create_dir_all(root.join("etc/rc2.d")).unwrap();

@@ -5,12 +5,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::booted;
-use crate::fake::{FILES, FakeServer, FaultInjection, FaultyDisk, PORT, What, empty_folder};
+use crate::fake::{
+    FILES, FakeServer, FaultInjection, FaultyDisk, PORT, What, empty_folder, victim_of, victim_order,
+};
 use proptest::prelude::*;
 use std::net::TcpListener;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::journal::Owner;
@@ -70,28 +70,20 @@ fn rolled_back(folder: &Path, original: &BTreePicture, context: &str) {
 
 type BTreePicture = std::collections::BTreeMap<String, (Vec<u8>, u32, u32, u32, i64)>;
 
-/// The environment variable that makes this test the process that is killed: `FOLDER|ACT|WITHIN|KEEP|WHAT`.
-const VICTIM: &str = "WEBDYNO_TEST_VICTIM";
-
-/// As a test: a session without a kill ends well. With [`VICTIM`]: the process that is killed at an act.
+/// As a test: a session without a kill ends well. By [`victim`]: the process that is killed at an act.
 #[test]
 fn a_session_that_ends_by_itself_leaves_the_server_as_it_was() {
-    if let Ok(order) = std::env::var(VICTIM) {
-        let parts: Vec<&str> = order.split('|').collect();
-        let what = if parts[2] == "true" { What::AbortWithin } else { What::AbortBefore };
-        let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
-        let server = FakeServer { fault: fault.clone(), ..FakeServer::at(Path::new(parts[0])) };
-        match parts[4] {
+    if let Some((server, fault, order)) = victim_order() {
+        match order[1].as_str() {
             "rollback" => drop(rollback_with(&server.tools(Arc::new(FaultyDisk(fault)))).unwrap()),
             "interrupted" => {
                 drop(undo_interrupted_with(&booted(&server, Arc::new(FaultyDisk(fault)))).unwrap())
             }
-            _ => session(&server, parts[3] == "true").unwrap(),
+            _ => session(&server, order[0] == "true").unwrap(),
         }
         std::process::exit(77);
     }
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     session(&server, false).unwrap();
     assert_eq!(server.picture(), original);
@@ -102,14 +94,7 @@ fn a_session_that_ends_by_itself_leaves_the_server_as_it_was() {
 pub fn victim(folder: &Path, act: u64, within: bool, keep: bool, what: &str) -> bool {
     let order = format!("{}|{act}|{within}|{keep}|{what}", folder.display());
     let test = "change::a_session_that_ends_by_itself_leaves_the_server_as_it_was";
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(VICTIM, order)
-        .output()
-        .unwrap();
-    let killed = output.status.signal() == Some(6);
-    assert!(killed || output.status.code() == Some(77), "{:?}", String::from_utf8_lossy(&output.stderr));
-    killed
+    victim_of(&[], test, &order)
 }
 
 /// A process that is killed before or within any act is undone by a rollback: bytes, modes, owners, times, what runs.
@@ -153,8 +138,7 @@ fn a_kill_of_the_rollback_is_rolled_back() {
 
 /// The acts of a session that nothing befalls.
 fn acts_of_a_session() -> u64 {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     session(&server, false).unwrap();
     server.fault.acts()
 }
@@ -196,8 +180,7 @@ fn a_failure_at_any_act_is_undone() {
 #[test]
 fn an_apply_that_fails_is_undone_before_the_error_is_told() {
     let check = |edits: &[(&str, &str)], class: ApplyClass, obeys: bool, message: &str, starts: bool| {
-        let folder = empty_folder();
-        let mut server = FakeServer::set_up(folder.path());
+        let (_folder, mut server) = FakeServer::fresh();
         let original = server.picture();
         let pid = server.control().pid;
         server.obeys = obeys;
@@ -243,8 +226,7 @@ fn an_apply_that_fails_is_undone_before_the_error_is_told() {
 
 #[test]
 fn what_may_not_be_applied_is_refused_and_nothing_is_written() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let mut changer = server.changer();
     let snapshot = server.snapshot_now();
     let refused = |changer: &mut Changer, plan: &RenderedPlan, message: &str, hint: &str| {
@@ -278,8 +260,7 @@ fn killed_session(server: &FakeServer, edits: &[(&str, &str)]) {
 
 #[test]
 fn what_an_operator_changed_meanwhile_is_left_alone_and_told_once() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     killed_session(
         &server,
         &[("a.conf", "Workers 20\n"), ("b.conf", "KeepAlive Off\n"), ("new.conf", "Extra\n")],
@@ -302,8 +283,7 @@ fn what_an_operator_changed_meanwhile_is_left_alone_and_told_once() {
 /// An operator who puts the original back by hand, and one who edits between two of our rounds.
 #[test]
 fn the_operators_version_is_what_is_reached() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     killed_session(&server, &[("a.conf", "Workers 20\n")]);
     std::fs::write(server.conf("a.conf"), FILES[0].1).unwrap();
     rollback(&server).unwrap();
@@ -324,8 +304,7 @@ fn the_operators_version_is_what_is_reached() {
 
 #[test]
 fn kept_changes_stay_and_can_be_rolled_back_later_newest_first() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     for workers in ["Workers 20\n", "Workers 30\n"] {
         let mut changer = server.changer();
@@ -342,8 +321,7 @@ fn kept_changes_stay_and_can_be_rolled_back_later_newest_first() {
 
 #[test]
 fn a_session_that_waits_for_its_rollback_is_told_and_blocks_the_next_one() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     assert!(victim(folder.path(), 25, false, false, "session"));
     let text = notice(&server.state()).unwrap();
@@ -360,8 +338,7 @@ fn a_session_that_waits_for_its_rollback_is_told_and_blocks_the_next_one() {
 
 #[test]
 fn a_journal_of_a_later_version_is_told_and_the_others_are_rolled_back() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     killed_session(&server, &[("a.conf", "Workers 20\n")]);
     let later = server.state().journal("99990101-1");
@@ -375,8 +352,7 @@ fn a_journal_of_a_later_version_is_told_and_the_others_are_rolled_back() {
 /// The service died and was restarted by others since: the rollback finds it on its port, or leaves it as it is.
 #[test]
 fn a_rollback_finds_the_service_that_runs_now() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     killed_session(&server, &[("a.conf", "Workers 20\n")]);
     std::fs::write(folder.path().join("alive"), "41").unwrap();
@@ -393,8 +369,7 @@ fn a_rollback_finds_the_service_that_runs_now() {
 #[test]
 fn a_rollback_starts_nothing_that_others_have_stopped() {
     for (kept, other) in [(true, None), (true, Some("/usr/sbin/nginx")), (false, Some("/usr/sbin/nginx"))] {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (folder, server) = FakeServer::fresh();
         if kept {
             let mut changer = server.changer();
             let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
@@ -419,8 +394,7 @@ fn a_rollback_starts_nothing_that_others_have_stopped() {
 /// A rollback waits for a guardian that still works, and refuses while the tool itself lives.
 #[test]
 fn a_rollback_never_works_beside_a_session() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     let apply = |server: &FakeServer, tool: Option<ProcessName>| {
         let mut changer = server.changer();
@@ -465,8 +439,7 @@ fn a_launched_program_never_outlives_its_session() {
         std::process::exit(1);
     }
     for end in ["end", "dispose", "kill", "kept"] {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (folder, server) = FakeServer::fresh();
         let original = server.picture();
         let mut changer = server.changer();
         let port = crate::ports::free_port();
@@ -515,8 +488,7 @@ proptest! {
         files in prop::collection::vec(("[ -~\n]{0,40}", 0_u32..0o1000, "[ -~\n]{0,40}", any::<bool>()), 1..5),
         mark in any::<bool>(),
     ) {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (_folder, server) = FakeServer::fresh();
         let names: Vec<String> = (0..files.len()).map(|index| format!("x{index}.conf")).collect();
         for (name, (old, mode, _, exists)) in names.iter().zip(&files) {
             if *exists {

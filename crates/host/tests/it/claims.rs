@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::apache::server::{Server, apache_is_installed};
-use crate::fake::{FakeServer, PORT, empty_folder};
+use crate::fake::{FakeServer, PORT};
 use crate::skip::skip;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
@@ -69,8 +69,7 @@ fn a_second_port_is_no_way_to_a_service_that_is_being_tuned() {
 /// takes it back.
 #[test]
 fn two_tuners_never_meet_on_a_service_whatever_their_state_directories() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     let elsewhere =
         || Tools { state: StateDir::at(folder.path().join("other")), ..server.tools(Arc::new(RealDisk)) };
@@ -103,8 +102,7 @@ fn a_stranger_with_the_name_of_a_service_keeps_nobody_from_undoing() {
     if !rustix::process::geteuid().is_root() {
         return skip("only root can start a process of another user");
     }
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
     let mut changer = server.changer();

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
@@ -67,6 +69,13 @@ pub const FILES: [(&str, &str, u32); 2] =
     [("a.conf", "Workers 10\n", 0o640), ("b.conf", "KeepAlive On\n# é\n", 0o604)];
 
 impl FakeServer {
+    /// One in an empty folder of its own, which lasts as long as what is returned for it.
+    pub fn fresh() -> (tempfile::TempDir, Self) {
+        let folder = empty_folder();
+        let server = Self::set_up(folder.path());
+        (folder, server)
+    }
+
     /// Sets one up in an empty folder, with owners of their own where that is possible.
     pub fn set_up(folder: &Path) -> Self {
         let server = Self::at(folder);
@@ -448,4 +457,29 @@ impl Host for FakeServer {
     fn owns(&self, address: IpAddr) -> bool {
         webdyno_host::os::machine::owns(address)
     }
+}
+
+/// The environment variable that makes a test the process that is killed: `FOLDER|ACT|WITHIN|`, and what it does.
+const VICTIM: &str = "WEBDYNO_TEST_VICTIM";
+
+/// In a process that is to be killed at an act: its server, its fault, and the words that say what it does.
+pub fn victim_order() -> Option<(FakeServer, FaultInjection, Vec<String>)> {
+    let order = std::env::var(VICTIM).ok()?;
+    let parts: Vec<String> = order.split('|').map(str::to_owned).collect();
+    let what = if parts[2] == "true" { What::AbortWithin } else { What::AbortBefore };
+    let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
+    let server = FakeServer { fault: fault.clone(), ..FakeServer::at(Path::new(&parts[0])) };
+    Some((server, fault, parts[3..].to_vec()))
+}
+
+/// Runs this test, by a prefix of the command, as the process that is killed. False when it ended before it came to that.
+pub fn victim_of(prefix: &[&str], test: &str, order: &str) -> bool {
+    let program = std::env::current_exe().unwrap();
+    let words = prefix.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]).collect::<Vec<_>>();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).args(["--exact", test, "--nocapture"]);
+    let output = command.env(VICTIM, order).output().unwrap();
+    let killed = output.status.signal() == Some(6);
+    assert!(killed || output.status.code() == Some(77), "{:?}", String::from_utf8_lossy(&output.stderr));
+    killed
 }

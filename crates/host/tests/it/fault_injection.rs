@@ -122,7 +122,7 @@ impl FaultInjection {
     }
 }
 
-/// The real disk, with a fate.
+/// The real disk, with a fault.
 pub struct FaultyDisk(pub FaultInjection);
 
 impl Disk for FaultyDisk {

@@ -6,7 +6,7 @@
 
 use crate::agent::Session;
 use crate::apache::server::{MODULES, Server, apache_is_installed};
-use crate::fake::{FakeServer, PORT, empty_folder};
+use crate::fake::{FakeServer, PORT};
 use crate::skip::skip;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,8 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use webdyno_host::agent::host::Host;
-use webdyno_host::agent::protocol::{FromAgent, PROTOCOL, ToAgent};
-use webdyno_host::agent::{BUILD, Options};
+use webdyno_host::agent::protocol::{FromAgent, ToAgent};
 use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::collectors::Target;
 use webdyno_host::harm_guard::LoadWatch;
@@ -376,17 +375,8 @@ fn a_saturated_site_is_not_harmed() {
 
 #[test]
 fn the_agent_tells_of_harm_before_it_answers_that_the_load_has_ended() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
-    let options = Options {
-        state: server.state(),
-        host: Arc::new(server.clone()),
-        silence_max: PATIENCE,
-        build: BUILD.to_owned(),
-        detach: false,
-    };
-    let mut session = Session::with(options);
-    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
+    let (folder, server) = FakeServer::fresh();
+    let mut session = Session::welcomed(&server, PATIENCE);
     let answer = session.ask(ToAgent::LoadBegins { site: site(PORT) });
     assert!(matches!(&answer, FromAgent::Failed { error } if error.message == "nothing is observed yet"));
     session.send(ToAgent::Observe {
@@ -415,17 +405,8 @@ fn the_agent_tells_of_harm_before_it_answers_that_the_load_has_ended() {
 
 #[test]
 fn a_loopback_address_is_the_servers_only_in_its_own_network() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
-    let options = Options {
-        state: server.state(),
-        host: Arc::new(server.clone()),
-        silence_max: PATIENCE,
-        build: BUILD.to_owned(),
-        detach: false,
-    };
-    let mut session = Session::with(options);
-    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
+    let (_folder, server) = FakeServer::fresh();
+    let mut session = Session::welcomed(&server, PATIENCE);
     let addresses: Vec<std::net::IpAddr> =
         ["127.0.0.1", "192.0.2.1"].map(|text| text.parse().unwrap()).into();
     let here = webdyno_host::os::machine::net_space();

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::apache::server::{Server, apache_is_installed};
-use crate::fake::{FakeServer, empty_folder};
+use crate::fake::FakeServer;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -42,8 +42,7 @@ fn the_way_back_is_a_reload_whoever_goes_it() {
     for (applied_live, reverted_live, is_reload) in
         [(true, true, true), (false, true, true), (true, false, true), (false, false, false)]
     {
-        let folder = empty_folder();
-        let server = FakeServer::set_up(folder.path());
+        let (_folder, server) = FakeServer::fresh();
         let (original, pid) = (server.picture(), server.control().pid);
         let mut changer = server.changer();
         let plan = raising(&server, ApplyClass::Restart);
@@ -66,8 +65,7 @@ fn the_way_back_is_a_reload_whoever_goes_it() {
 /// The journal remembers it for those who come after a kill.
 #[test]
 fn a_rollback_after_a_kill_restarts_nothing_either() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (original, pid) = (server.picture(), server.control().pid);
     let mut changer = server.changer();
     let plan = raising(&server, ApplyClass::Restart);
@@ -81,8 +79,7 @@ fn a_rollback_after_a_kill_restarts_nothing_either() {
 /// A service that died is started: nobody is connected to it any more.
 #[test]
 fn what_died_of_a_change_is_started_again() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     let mut changer = server.changer();
     let plan = server.plan(&[("a.conf", "Workers 100\nDEADLY\n")], ApplyClass::Reload);
@@ -92,8 +89,7 @@ fn what_died_of_a_change_is_started_again() {
 
 #[test]
 fn what_would_drop_connections_is_left_and_told_until_it_would_not() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     let mut changer = server.changer();
     let plan = raising(&server, ApplyClass::Reload);
@@ -122,8 +118,7 @@ fn what_would_drop_connections_is_left_and_told_until_it_would_not() {
 /// What is in use was our own load's, or will be served by whatever is put back: without others it is not asked.
 #[test]
 fn without_others_everything_is_put_back() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let original = server.picture();
     let mut changer = server.changer();
     let plan = raising(&server, ApplyClass::Reload);
@@ -136,8 +131,7 @@ fn without_others_everything_is_put_back() {
 /// Several changes of a setting are one way back.
 #[test]
 fn the_whole_way_back_is_asked_about() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let mut changer = server.changer();
     let first = raising(&server, ApplyClass::Reload);
     let first = changer.apply(&first, &server.snapshot_now(), &options(true)).unwrap();

@@ -57,8 +57,7 @@ fn refused(result: Result<Applied>, name: &str) {
 
 #[test]
 fn a_reload_that_is_not_only_ours_is_refused_before_anything_is_written() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (original, mut changer) = (server.picture(), server.changer());
     wait(&server, "b.conf\n");
     for class in [ApplyClass::Reload, ApplyClass::Restart] {
@@ -75,8 +74,7 @@ fn a_reload_that_is_not_only_ours_is_refused_before_anything_is_written() {
 
 #[test]
 fn what_the_operator_accepts_is_done_and_told() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let mut changer = server.changer();
     wait(&server, "b.conf\n");
     let applied = apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &ACCEPTED).unwrap();
@@ -91,8 +89,7 @@ fn what_the_operator_accepts_is_done_and_told() {
 
 #[test]
 fn many_changes_are_told_bounded() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     wait(&server, &(0..50).map(|n| format!("{n}.conf\n")).collect::<String>());
     let mut changer = server.changer();
     let error = apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &ApplyOptions::default())
@@ -106,8 +103,7 @@ fn many_changes_are_told_bounded() {
 /// An operator who changes something while we write: nothing of both takes effect.
 #[test]
 fn what_comes_in_between_is_seen_before_the_reload() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (original, mut changer) = (server.picture(), server.changer());
     let text = "Workers 20\n# WAITS b.conf\n";
     refused(apply(&server, &mut changer, text, ApplyClass::Reload, &ApplyOptions::default()), "b.conf");
@@ -134,8 +130,7 @@ fn a_refused_change_puts_nothing_of_others_in_force() {
 
 #[test]
 fn putting_back_is_never_refused() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (original, mut changer) = (server.picture(), server.changer());
     let options = ApplyOptions::default();
     let first = apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &options).unwrap();
@@ -152,8 +147,7 @@ fn putting_back_is_never_refused() {
 /// What this session wrote is its own until it is in force; after that, what is newer is somebody else's.
 #[test]
 fn a_session_does_not_stand_in_its_own_way() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (mut changer, options) = (server.changer(), ApplyOptions::default());
     // What was put back after a failure is in force again.
     apply(&server, &mut changer, "INVALID\n", ApplyClass::Reload, &options).unwrap_err();
@@ -168,8 +162,7 @@ fn a_session_does_not_stand_in_its_own_way() {
 
 #[test]
 fn a_managed_file_is_never_written() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let (original, mut changer) = (server.picture(), server.changer());
     let managed =
         ManagedFile { path: "/etc/a.conf".into(), by: "Puppet".into(), why: "it is in its catalog".into() };

@@ -10,13 +10,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::BootWorld;
-use crate::fake::{FakeServer, FaultInjection, FaultyDisk, PORT, What, empty_folder};
+use crate::fake::{
+    FakeServer, FaultInjection, FaultyDisk, PORT, What, empty_folder, victim_of, victim_order,
+};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched};
@@ -327,9 +327,6 @@ fn an_apply_whose_tool_is_gone_goes_no_further() {
     assert!(before > 10 && activated.is_sorted() && activated.ends_with(&[true]), "{activated:?}");
 }
 
-/// The environment variable that makes the test below the process that is killed: `FOLDER|ACT|WITHIN|NEW`.
-const VICTIM: &str = "WEBDYNO_TEST_SHADOW_VICTIM";
-
 fn session(server: &FakeServer, new: &str) -> Result<()> {
     let mut changer = server.changer();
     let plan = server.plan(&[("a.conf", &format!("Workers 20\n{new}"))], ApplyClass::Reload);
@@ -339,16 +336,12 @@ fn session(server: &FakeServer, new: &str) -> Result<()> {
 }
 
 /// As a test: a process that is killed before or within any act leaves nothing of its shadow after a rollback, which
-/// may be killed, too. With [`VICTIM`]: the process that is killed.
+/// may be killed, too. By [`victim`]: the process that is killed.
 #[test]
 fn a_kill_while_a_shadow_runs_leaves_nothing_of_it() {
-    if let Ok(order) = std::env::var(VICTIM) {
-        let parts: Vec<&str> = order.split('|').collect();
-        let what = if parts[2] == "true" { What::AbortWithin } else { What::AbortBefore };
-        let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
-        let server =
-            FakeServer { fault: fault.clone(), shadows: true, ..FakeServer::at(Path::new(parts[0])) };
-        match parts[3] {
+    if let Some((server, fault, order)) = victim_order() {
+        let server = FakeServer { shadows: true, ..server };
+        match order[0].as_str() {
             "rollback" => drop(rollback_with(&server.tools(Arc::new(FaultyDisk(fault)))).unwrap()),
             new => drop(session(&server, new)),
         }
@@ -380,10 +373,5 @@ fn a_kill_while_a_shadow_runs_leaves_nothing_of_it() {
 /// Runs the process that is killed at an act. False when it ended before it came to that.
 fn victim(folder: &Path, act: u64, within: bool, new: &str) -> bool {
     let test = "prove::a_kill_while_a_shadow_runs_leaves_nothing_of_it";
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]);
-    let output = command.env(VICTIM, format!("{}|{act}|{within}|{new}", folder.display())).output().unwrap();
-    let killed = output.status.signal() == Some(6);
-    assert!(killed || output.status.code() == Some(77), "{:?}", String::from_utf8_lossy(&output.stderr));
-    killed
+    victim_of(&[], test, &format!("{}|{act}|{within}|{new}", folder.display()))
 }

@@ -252,8 +252,7 @@ fn a_kill_while_moved_files_are_put_back_is_completed() {
 /// A label that nobody knows any more does not keep the bytes from being restored.
 #[test]
 fn a_label_that_cannot_be_set_is_told_and_no_obstacle() {
-    let folder = empty_folder();
-    let server = FakeServer::set_up(folder.path());
+    let (_folder, server) = FakeServer::fresh();
     let labelled = |label: Label| server.tools(Arc::new(FaultyDisk(FaultInjection::labelling(label))));
     let owner = Owner { tool: None, what: "webdyno tune".into() };
     let original = server.picture();

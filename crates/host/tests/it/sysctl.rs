@@ -4,10 +4,9 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::fake::{FakeServer, FaultInjection, FaultyDisk, What, empty_folder};
+use crate::fake::{FakeServer, FaultyDisk, empty_folder, victim_of, victim_order};
 use crate::skip::skip;
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -26,9 +25,6 @@ use webdyno_model::{Result, UserError};
 const QUEUE: &str = "net.ipv4.tcp_max_syn_backlog";
 const COOKIES: &str = "net.ipv4.tcp_syncookies";
 const TRACKED: &str = "net.netfilter.nf_conntrack_max";
-
-/// The environment variable that makes a test the process that is killed: `FOLDER|ACT|WITHIN|FROM|KEEP|WHAT`.
-const VICTIM: &str = "WEBDYNO_TEST_SYSCTL_VICTIM";
 
 fn set_up(folder: &Path) -> FakeServer {
     let server = FakeServer::set_up(folder);
@@ -73,18 +69,7 @@ fn session(server: &FakeServer, from: i64, keep: bool) -> Result<()> {
 
 /// Runs a session in a process that ends at an act; false when it came to its end before that.
 fn victim(prefix: &[&str], order: &str) -> bool {
-    let test = "sysctl::a_session_that_ends_by_itself_leaves_what_it_kept";
-    let program = std::env::current_exe().unwrap();
-    let words = prefix.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]).collect::<Vec<_>>();
-    let output = Command::new(words[0])
-        .args(&words[1..])
-        .args(["--exact", test, "--nocapture"])
-        .env(VICTIM, order)
-        .output()
-        .unwrap();
-    let killed = output.status.signal() == Some(6);
-    assert!(killed || output.status.code() == Some(77), "{:?}", String::from_utf8_lossy(&output.stderr));
-    killed
+    victim_of(prefix, "sysctl::a_session_that_ends_by_itself_leaves_what_it_kept", order)
 }
 
 fn tools(server: &FakeServer) -> Tools {
@@ -109,14 +94,10 @@ fn expected(from: i64, factor: i64, cookies: i64, kept: &str) -> BTreeMap<String
 
 #[test]
 fn a_session_that_ends_by_itself_leaves_what_it_kept() {
-    if let Ok(order) = std::env::var(VICTIM) {
-        let parts: Vec<&str> = order.split('|').collect();
-        let what = if parts[2] == "true" { What::AbortWithin } else { What::AbortBefore };
-        let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
-        let server = FakeServer { fault: fault.clone(), ..FakeServer::at(Path::new(parts[0])) };
-        match parts[5] {
+    if let Some((server, fault, order)) = victim_order() {
+        match order[2].as_str() {
             "rollback" => drop(rollback_with(&server.tools(Arc::new(FaultyDisk(fault)))).unwrap()),
-            _ => session(&server, parts[3].parse().unwrap(), parts[4] == "true").unwrap(),
+            _ => session(&server, order[0].parse().unwrap(), order[1] == "true").unwrap(),
         }
         std::process::exit(77);
     }
