@@ -13,6 +13,7 @@ mod command_line;
 mod connecting;
 mod debian;
 mod exports;
+mod extent;
 mod interrupted;
 mod kills;
 mod lab_hosts;
