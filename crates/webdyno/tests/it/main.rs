@@ -12,6 +12,7 @@ mod circles;
 mod command_line;
 mod connecting;
 mod debian;
+mod disturbance;
 mod exports;
 mod extent;
 mod interrupted;
