@@ -4,11 +4,12 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAM := $(TARGET)/release/webdyno
 
-.PHONY: help build static quickstart test format check bench fuzz lab pages setup setup-test
+.PHONY: help build static quickstart test test-all format check bench fuzz lab pages setup setup-test
 
 help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
-	@echo "make test         install what is needed, and run every check and test"
+	@echo "make test         install what is needed, and run every check and test; of tests with many cases of one kind (kills, scenarios) some"
+	@echo "make test-all     the same with all cases: before a release, and before an issue is resolved"
 	@echo "make build        build the release program at $(PROGRAM), its line tables beside it"
 	@echo "make static       build it also as $(PROGRAM)-static, which runs on any Linux of this processor"
 	@echo "make lab          run the lab's scenarios (as root) and write docs/lab.md and docs/diagnosis.md; LAB='NAME NAME' only these, LAB_REPEAT=N each so often, LAB_RIVALS=1 asks other advisers, too"
@@ -37,6 +38,9 @@ quickstart: setup
 
 test: setup-test
 	@scripts/test
+
+test-all: setup-test
+	@WEBDYNO_TEST_ALL=1 scripts/test
 
 # The limits' modules are declared by a macro, which cargo fmt does not look into.
 format:

@@ -28,9 +28,7 @@ static CASES: LazyLock<Vec<JudgedRound>> = LazyLock::new(|| {
     judge::cases(&Catalogue::BuiltIn, &judge::places(&[folder]).unwrap()).unwrap()
 });
 
-fn judged() -> Vec<JudgedDiagnosis> {
-    judge::judge(&CASES).unwrap()
-}
+static JUDGED: LazyLock<Vec<JudgedDiagnosis>> = LazyLock::new(|| judge::judge(&CASES).unwrap());
 
 #[test]
 fn every_round_of_every_scenario_was_recorded() {
@@ -47,7 +45,7 @@ fn every_round_of_every_scenario_was_recorded() {
 
 #[test]
 fn the_first_finding_is_the_answer() {
-    let judged = judged();
+    let judged = &*JUDGED;
     let wrong: BTreeSet<(&str, usize)> =
         judged.iter().filter(|one| !one.is_right()).map(|one| (one.scenario.as_str(), one.number)).collect();
     let known: BTreeSet<(&str, usize)> = WRONG.iter().copied().collect();
@@ -64,7 +62,7 @@ fn the_first_finding_is_the_answer() {
 /// Whoever reads on finds nothing that leads astray: what the first finding brings about is not sure of itself.
 #[test]
 fn beside_the_answer_stands_only_what_belongs_there() {
-    let judged = judged();
+    let judged = &*JUDGED;
     let strange: Vec<String> = judged
         .iter()
         .filter(|one| one.unexpected_findings().next().is_some())
@@ -75,7 +73,7 @@ fn beside_the_answer_stands_only_what_belongs_there() {
 
 #[test]
 fn what_is_stated_at_nine_tenths_is_right_nine_times_in_ten() {
-    let judged = judged();
+    let judged = &*JUDGED;
     let sure: Vec<&JudgedDiagnosis> = judged.iter().filter(|one| one.first().1 >= 0.9).collect();
     let right = sure.iter().filter(|one| one.is_right()).count();
     assert!(sure.len() >= 50, "{} findings say something", sure.len());

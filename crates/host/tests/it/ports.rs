@@ -12,13 +12,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u32 = 61_000;
 /// Not those behind them: there the program itself looks for ports.
 const COUNT: u32 = 4_000;
+/// The ports of test programs that were started one after the other lie so far apart.
+const APART: u32 = 1_237;
 
 /// A port on which nobody listens, and which no other test of this program is given.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     (0..COUNT)
         .map(|_| {
-            let step = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() * 64);
+            let step =
+                NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(APART));
             (FIRST + step % COUNT) as u16
         })
         .find(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok())

@@ -1,6 +1,7 @@
 //! What stands behind a site, as its diagnosis meets it: a pool of PHP-FPM that is too small, Apache itself, and two limits
 //! at once, which one more load tells apart.
 
+use crate::disturbance::measured;
 use crate::programs::Program;
 use crate::support::{Apache, Place, Server, run, shared_turn, skip, turn, wait_until};
 use std::path::Path;
@@ -83,40 +84,45 @@ fn recording(place: &Place) -> Recording {
 #[test]
 fn a_pool_behind_a_loaded_site_is_in_the_recording_with_its_limit() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let Some(site) = Site::start(&place) else { return };
-    let load = ["-c", "16", "-d", "6s", "--out", "seen", "-q", "--json", "-"];
-    let ended = run(place.webdyno().args(["diagnose", &site.url("/page.php")]).args(load)).with_code(0);
-    let json = ended.json();
-    assert_eq!(json["bottleneck"], "php-fpm-workers-exhausted", "{json:#}");
-    let remedy = &json["findings"][0]["remedies"][0];
-    assert_eq!(
-        (&remedy["setting"], &remedy["from"]),
-        (&"pm.max_children".into(), &CHILDREN.into()),
-        "{remedy:#}"
-    );
-    let recording = recording(&place);
-    let (_, seen) = recording.topologies.last().unwrap();
-    assert!(site.has_pool(seen), "{seen:#?}");
-    assert!(seen.front.is_none(), "the service itself is told apart");
-    let measurement = recording.last_measurement().unwrap();
-    assert_eq!(measurement.topology.unwrap().front.unwrap().service, "apache");
-    assert_eq!(run(place.webdyno().args(["diagnose", "--json", "-", "--from", "seen"])).stdout, ended.stdout);
+    measured(|place| {
+        let Some(site) = Site::start(place) else { return };
+        let load = ["-c", "16", "-d", "6s", "--out", "seen", "-q", "--json", "-"];
+        let ended = run(place.webdyno().args(["diagnose", &site.url("/page.php")]).args(load)).with_code(0);
+        let json = ended.json();
+        assert_eq!(json["bottleneck"], "php-fpm-workers-exhausted", "{json:#}");
+        let remedy = &json["findings"][0]["remedies"][0];
+        assert_eq!(
+            (&remedy["setting"], &remedy["from"]),
+            (&"pm.max_children".into(), &CHILDREN.into()),
+            "{remedy:#}"
+        );
+        let recording = recording(place);
+        let (_, seen) = recording.topologies.last().unwrap();
+        assert!(site.has_pool(seen), "{seen:#?}");
+        assert!(seen.front.is_none(), "the service itself is told apart");
+        let measurement = recording.last_measurement().unwrap();
+        assert_eq!(measurement.topology.unwrap().front.unwrap().service, "apache");
+        assert_eq!(
+            run(place.webdyno().args(["diagnose", "--json", "-", "--from", "seen"])).stdout,
+            ended.stdout
+        );
+    });
 }
 
 /// Nobody here changes a pool of PHP-FPM: that is a manual change, and no wrong usage of the program.
 #[test]
 fn a_pool_that_limits_is_a_manual_change_of_a_tuning() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let Some(site) = Site::start(&place) else { return };
-    let load = ["-c", "16", "-d", "6s", "--yes", "--out", "seen", "-q", "--json", "-"];
-    let ended = run(place.webdyno().args(["tune", &site.url("/page.php"), "--apply"]).args(load));
-    let json = ended.with_code_in(&[0, 3]).json();
-    assert_eq!(json["limit"], "php-fpm-workers-exhausted", "{json:#}");
-    let notes = recording(&place).notes;
-    let is_noted = |note: &String| note.starts_with("manual change: php_fpm pm.max_children ");
-    assert!(notes.iter().any(is_noted), "{notes:?}");
+    measured(|place| {
+        let Some(site) = Site::start(place) else { return };
+        let load = ["-c", "16", "-d", "6s", "--yes", "--out", "seen", "-q", "--json", "-"];
+        let ended = run(place.webdyno().args(["tune", &site.url("/page.php"), "--apply"]).args(load));
+        let json = ended.with_code_in(&[0, 3]).json();
+        assert_eq!(json["limit"], "php-fpm-workers-exhausted", "{json:#}");
+        let notes = recording(place).notes;
+        let is_noted = |note: &String| note.starts_with("manual change: php_fpm pm.max_children ");
+        assert!(notes.iter().any(is_noted), "{notes:?}");
+    });
 }
 
 /// Nothing of it is configured where it could be read from outside: only while somebody asks is there a connection.

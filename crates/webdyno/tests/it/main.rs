@@ -11,6 +11,7 @@ mod circles;
 mod command_line;
 mod connecting;
 mod debian;
+mod disturbance;
 mod exports;
 mod harm_guard;
 mod interrupted;

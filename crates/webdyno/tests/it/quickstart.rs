@@ -1,16 +1,13 @@
 //! The main job: `webdyno quickstart` from start to end.
 
+use crate::disturbance::{measured, measured_unshielded};
 use crate::support::{Place, run, shared_turn, turn};
-use std::panic::catch_unwind;
 
 #[test]
 fn the_main_job_finds_lifts_and_proves() {
     let _turn = turn();
-    // The promise is for a machine that does nothing else: a job that passes gets it one more chance.
-    let passes = || catch_unwind(|| the_main_job(&Place::new())).is_ok();
-    if !passes() {
-        the_main_job(&Place::new());
-    }
+    // The promise is for a machine that does nothing else.
+    measured_unshielded(the_main_job);
 }
 
 fn the_main_job(place: &Place) {
@@ -40,14 +37,23 @@ fn the_main_job(place: &Place) {
 #[test]
 fn a_goal_that_is_met_at_once_ends_it_without_a_change() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let ended =
-        run(place.webdyno().args(["quickstart", "--goal", "100 req/s", "-q", "--out", "q", "--json", "-"]));
-    let json = ended.with_code(0).json();
-    assert_eq!(
-        (json["goal_met"].as_bool(), json["rounds"].as_array().map(Vec::len)),
-        (Some(true), Some(0)),
-        "{json:#}"
-    );
-    assert_eq!(json["state"], "reverted");
+    measured(|place| {
+        let ended = run(place.webdyno().args([
+            "quickstart",
+            "--goal",
+            "100 req/s",
+            "-q",
+            "--out",
+            "q",
+            "--json",
+            "-",
+        ]));
+        let json = ended.with_code(0).json();
+        assert_eq!(
+            (json["goal_met"].as_bool(), json["rounds"].as_array().map(Vec::len)),
+            (Some(true), Some(0)),
+            "{json:#}"
+        );
+        assert_eq!(json["state"], "reverted");
+    });
 }

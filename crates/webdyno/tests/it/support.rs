@@ -4,16 +4,19 @@ pub use crate::mounts::can_mount;
 use crate::programs::Keeper;
 pub use crate::skip::skip;
 use assert_cmd::Command;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many tests that only wait run at a time: six sessions on slow pages take a fraction of a core.
-const WAITING_MAX: usize = 6;
+/// How many tests that only wait run at a time: eight sessions on slow pages take a fraction of a core.
+const WAITING_MAX: usize = 8;
 
 /// Who runs. Two locks would not do: a test that needs the machine alone must not hold up those that can still share it.
 struct Machine {
@@ -28,12 +31,32 @@ static MACHINE: (Mutex<Machine>, Condvar) =
 /// The part of the machine that a test has.
 pub struct Turn {
     alone: bool,
+    /// Keeps the other test programs of scripts/test from running.
+    _others: Option<OwnedFd>,
 }
 
+/// How often is tried whether the other test programs have ended.
+const OTHERS_POLL: Duration = Duration::from_millis(200);
+
 /// For tests that measure, or that take the whole machine: on two cores they would measure each other. They come when
-/// nobody wants to share it.
+/// nobody wants to share it, and no other test program runs.
 pub fn turn() -> Turn {
-    take_when(true, |machine| !machine.alone && machine.sharing + machine.wanting_to_share == 0)
+    loop {
+        let mut turn =
+            take_when(true, |machine| !machine.alone && machine.sharing + machine.wanting_to_share == 0);
+        let Some(path) = std::env::var_os("WEBDYNO_TEST_LOCK") else { return turn };
+        let lock: OwnedFd = std::fs::File::open(path).unwrap().into();
+        // Each of them shares it while it runs. Meanwhile others may share the machine.
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                turn._others = Some(lock);
+                return turn;
+            }
+            Err(error) => assert_eq!(error, Errno::WOULDBLOCK, "the lock of scripts/test"),
+        }
+        drop(turn);
+        std::thread::sleep(OTHERS_POLL);
+    }
 }
 
 /// For tests whose sessions wait most of their time, and which assert nothing that a busy machine changes.
@@ -55,7 +78,7 @@ fn take_when(alone: bool, is_free: impl Fn(&Machine) -> bool) -> Turn {
             machine.sharing += 1;
         }
     }
-    Turn { alone }
+    Turn { alone, _others: None }
 }
 
 impl Drop for Turn {

@@ -15,12 +15,14 @@ use webdyno_model::setting::SettingId;
 const GREW_FRACTION_MIN: f64 = 0.3;
 /// More ended than this share of those that were started: that is churn.
 const ENDED_FRACTION_MAX: f64 = 0.25;
+/// A queue in front of PHP-FPM that is at least this share of the workers: these wait for its children.
+const BEHIND_FRACTION_MIN: f64 = 0.2;
 
 /// Fires when workers are being started while connections wait, and more are allowed.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let queue = noticed_queue(facts)?;
     let grew = growth(facts)?;
-    if worker_waits::machine_is_short(facts) {
+    if worker_waits::machine_is_short(facts) || is_a_limit(facts, queue, &grew) {
         return None;
     }
     let last = facts.value(FactId::accept_queue_last);
@@ -80,6 +82,18 @@ fn growth(facts: &Facts) -> Option<WorkerGrowth> {
         allowed,
         by_ids: started_per_s.is_some(),
     })
+}
+
+/// Whether connections wait for something that no further worker ends, however late the workers came: all that are allowed
+/// were there and the queue stands as before, or they wait for a pool themselves.
+fn is_a_limit(facts: &Facts, queue: f64, grew: &Growth) -> bool {
+    let was_full = ["scoreboard_full_fraction", "processes_at_limit_fraction"]
+        .iter()
+        .any(|fact| facts.value(fact).is_some_and(|share| share > 0.0));
+    let still_waits = facts.value("accept_queue_last").is_some_and(|last| last >= queue / 2.0);
+    let workers = grew.most * facts.threads_per_process();
+    let behind = facts.value("fpm_queue_behind_mean");
+    (was_full && still_waits) || behind.is_some_and(|behind| behind >= BEHIND_FRACTION_MIN * workers)
 }
 
 fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
@@ -167,6 +181,19 @@ mod tests {
             ("a few replaced", vec![(FactId::service_processes_grew, 3.0)], None),
             ("the limit", vec![(FactId::processes_at_limit_fraction, 0.8)], None),
             ("nobody waits", vec![(FactId::accept_queue_mean, 0.3)], None),
+            // Something else held the processors, and Apache came to its limit late.
+            (
+                "the limit, late",
+                vec![("processes_at_limit_fraction", 0.2), ("accept_queue_last", 40.0)],
+                None,
+            ),
+            (
+                "at the limit, and the queue is worked off",
+                vec![("processes_at_limit_fraction", 0.2), ("accept_queue_last", 3.0)],
+                Some(0.9),
+            ),
+            ("a pool behind them", vec![("fpm_queue_behind_mean", 30.0)], None),
+            ("a short queue of a pool", vec![("fpm_queue_behind_mean", 2.0)], Some(0.9)),
         ] {
             assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
         }

@@ -8,7 +8,8 @@
 //! ## How it is recognised
 //! Connections wait to be accepted although more workers may be started, and the number of processes rises throughout the
 //! window while hardly one ends. So it is no limit, but a lag: the wait ends by itself. Where as many end as begin it is
-//! `apache-worker-churn`.
+//! `apache-worker-churn`. Where all workers that are allowed were there at some time and as many connections wait at the end,
+//! and where the workers wait for a pool of PHP-FPM, it is no lag either: more workers end neither.
 //!
 //! ## What to do
 //! Let as many workers be there as the first second of a rush needs: `MinSpareServers` (`MinSpareThreads`), and

@@ -213,10 +213,8 @@ fn a_restart_is_noticed_however_fast_the_new_one_counts() {
 
 #[test]
 fn a_refused_connection_is_named() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let url = format!("http://{}/server-status", listener.local_addr().unwrap());
-    drop(listener);
-    let error = fetch_status(&url, Duration::from_secs(1)).unwrap_err();
+    // A port that was given back may be another program's by now.
+    let error = fetch_status("http://127.0.0.1:1/server-status", Duration::from_secs(1)).unwrap_err();
     assert!(error.message.contains("connection refused"), "{error}");
 }
 
