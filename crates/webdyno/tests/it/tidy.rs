@@ -176,6 +176,38 @@ fn analysis_does_no_input_or_output_and_reads_no_clock() {
     assert_none(&complaints);
 }
 
+/// The names of facts in this source, without its tests.
+fn facts_in(source: &str) -> BTreeSet<String> {
+    let code = source.split("#[cfg(test)]").next().unwrap();
+    let is_in_name = |letter: &char| letter.is_alphanumeric() || *letter == '_';
+    let alone = code.split("FactId::").skip(1).map(|rest| rest.chars().take_while(is_in_name).collect());
+    let lists = code.split("fact_ids! {").skip(1).flat_map(|rest| rest.split('}').next().unwrap().split(','));
+    let listed = lists.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    alone.chain(listed).collect()
+}
+
+#[test]
+fn what_the_code_of_a_limit_reads_is_registered() {
+    assert_eq!(facts_in("[FactId::a] fact_ids! {\n b, c,\n}").len(), 3);
+    let limits = root().join("crates/analysis/src/limits");
+    let read = |path: &Path| facts_in(&std::fs::read_to_string(path).unwrap());
+    let mut complaints = vec![];
+    for limit in webdyno_analysis::limits::ALL {
+        let folder = limits.join(limit.id.as_str().replace('-', "_"));
+        let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+        let code = files.filter(|file| !file.ends_with("mod.rs") && !file.ends_with("tests.rs"));
+        let named: BTreeSet<_> = code.flat_map(|file| read(&file)).collect();
+        let reads: BTreeSet<_> = limit.reads.concat().iter().map(|fact| fact.as_str().to_owned()).collect();
+        let registered = read(&folder.join("mod.rs"));
+        let missing = (&named - &reads).into_iter().map(|name| format!("{}: it reads {name}", limit.id));
+        let unread = &registered - &named;
+        complaints.extend(
+            missing.chain(unread.iter().map(|name| format!("{}: it does not read {name}", limit.id))),
+        );
+    }
+    assert_none(&complaints);
+}
+
 /// Flags of other programs that are named in hints and commands.
 const FOREIGN_FLAGS: &[&str] = &[
     "--conf-path",

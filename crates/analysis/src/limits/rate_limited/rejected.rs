@@ -290,56 +290,32 @@ mod tests {
     fn a_limit_that_is_set_and_its_answers_are_both_needed() {
         let zone = ("limit_req_zone", "$binary_remote_addr zone=one:10m rate=20r/s");
         let nginx = [zone, ("limit_req", "zone=one burst=5")];
-        let turned = |status: FactId, rate: f64| [(status, 0.4), (FactId::rate, rate)];
-        let even =
-            |status: FactId| [(status, 0.4), (FactId::rate, 700.0), (FactId::rate_ci95_fraction, 0.02)];
+        let turned = |(status, _): (FactId, &str), rate: f64| [(status, 0.4), (FactId::rate, rate)];
+        let even = |(status, _): (FactId, &str)| {
+            [(status, 0.4), (FactId::rate, 700.0), (FactId::rate_ci95_fraction, 0.02)]
+        };
         let page = [("DOSPageCount", "2")];
         let qos = [("QS_LocRequestLimit", "/ 10")];
         for (name, found, expected) in [
-            (
-                "at its rate",
-                with(&turned(FactId::unavailable_fraction, 21.0), "nginx", "", &nginx),
-                Some(0.9),
-            ),
-            (
-                "another rate",
-                with(&turned(FactId::unavailable_fraction, 900.0), "nginx", "", &nginx),
-                Some(0.45),
-            ),
-            ("not used", with(&turned(FactId::unavailable_fraction, 21.0), "nginx", "", &nginx[..1]), None),
+            ("at its rate", with(&turned(UNAVAILABLE, 21.0), "nginx", "", &nginx), Some(0.9)),
+            ("another rate", with(&turned(UNAVAILABLE, 900.0), "nginx", "", &nginx), Some(0.45)),
+            ("not used", with(&turned(UNAVAILABLE, 21.0), "nginx", "", &nginx[..1]), None),
             ("none turned away", with(&[(FactId::rate, 20.0)], "nginx", "", &nginx), None),
-            (
-                "evasive",
-                with(&even(FactId::forbidden_fraction), "apache", "evasive20_module", &page),
-                Some(0.5),
-            ),
-            (
-                "uneven",
-                with(&turned(FactId::forbidden_fraction, 700.0), "apache", "evasive20_module", &page),
-                Some(0.45),
-            ),
-            ("not loaded", with(&even(FactId::forbidden_fraction), "apache", "", &page), None),
+            ("evasive", with(&even(FORBIDDEN), "apache", "evasive20_module", &page), Some(0.5)),
+            ("uneven", with(&turned(FORBIDDEN, 700.0), "apache", "evasive20_module", &page), Some(0.45)),
+            ("not loaded", with(&even(FORBIDDEN), "apache", "", &page), None),
             (
                 "off",
-                with(
-                    &even(FactId::forbidden_fraction),
-                    "apache",
-                    "evasive20_module",
-                    &[page[0], ("DOSEnabled", "false")],
-                ),
+                with(&even(FORBIDDEN), "apache", "evasive20_module", &[page[0], ("DOSEnabled", "false")]),
                 None,
             ),
-            ("qos", with(&even(FactId::server_error_fraction), "apache", "qos_module", &qos), Some(0.7)),
-            ("another status", with(&even(FactId::forbidden_fraction), "apache", "qos_module", &qos), None),
-            (
-                "nobody known",
-                with(&turned(FactId::too_many_requests_fraction, 9.0), "apache", "", &[]),
-                Some(0.7),
-            ),
+            ("qos", with(&even(ERROR), "apache", "qos_module", &qos), Some(0.7)),
+            ("another status", with(&even(FORBIDDEN), "apache", "qos_module", &qos), None),
+            ("nobody known", with(&turned(TOO_MANY, 9.0), "apache", "", &[]), Some(0.7)),
             (
                 "slow senders",
                 with(
-                    &turned(FactId::request_timeout_fraction, 9.0),
+                    &turned(TIMEOUT, 9.0),
                     "apache",
                     "reqtimeout_module",
                     &[("RequestReadTimeout", "header=20-40,minrate=500")],
