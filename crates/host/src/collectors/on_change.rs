@@ -2,7 +2,7 @@
 //!
 //! A metric whose values may be left out says so ([`Metric::on_change`]): absent from a reading without error it is
 //! unchanged. The first reading tells all, zeros included, so that whatever rises later has where it began; every
-//! [`crate::collectors::observer::SAID_AGAIN_COUNT`]th tells all again, for those who listen since, and so that what is gone ends.
+//! [`crate::collectors::observer::REPEAT_COUNT`]th tells all again, for those who listen since, and so that what is gone ends.
 
 use super::{Metric, Reading};
 use crate::collectors::observer::REPEAT_COUNT;

@@ -54,16 +54,16 @@ impl Session {
     pub fn welcomed(server: &FakeServer, silence_max: Duration) -> Self {
         let mut session = Self::start(server, silence_max);
         let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false };
-        assert!(matches!(session.ask(hello), FromAgent::Hello { .. }));
+        assert!(matches!(session.request(hello), FromAgent::Hello { .. }));
         session
     }
 
     /// After hello and discover, with the plan for so many workers.
     fn greeted(server: &FakeServer, silence_max: Duration) -> (Self, RenderedPlan) {
         let mut session = Self::welcomed(server, silence_max);
-        assert!(matches!(session.ask(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
+        assert!(matches!(session.request(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
         let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
-            session.ask(ToAgent::Prepare { changes: vec![wanted(20)] })
+            session.request(ToAgent::Prepare { changes: vec![wanted(20)] })
         else {
             panic!()
         };
@@ -76,7 +76,7 @@ impl Session {
         self.next_id
     }
 
-    pub fn hear(&mut self) -> Option<Framed<FromAgent>> {
+    pub fn receive(&mut self) -> Option<Framed<FromAgent>> {
         loop {
             match read_message::<Framed<FromAgent>>(self.from.as_mut().unwrap()).unwrap() {
                 Some(Framed { body: FromAgent::Warning { text }, .. }) => self.warnings.push(text),
@@ -87,15 +87,15 @@ impl Session {
         }
     }
 
-    pub fn ask(&mut self, body: ToAgent) -> FromAgent {
+    pub fn request(&mut self, body: ToAgent) -> FromAgent {
         let id = self.send(body);
-        let answer = self.hear().unwrap();
+        let answer = self.receive().unwrap();
         assert_eq!(answer.id, id);
         answer.body
     }
 
     fn apply(&mut self, plan: RenderedPlan) {
-        let answer = self.ask(ToAgent::Apply {
+        let answer = self.request(ToAgent::Apply {
             plan,
             options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
         });
@@ -167,13 +167,13 @@ fn changes_of_other_targets_are_for_a_person_and_no_wrong_usage() {
         (SettingId::sysctl("kernel.pid_max"), "is not a setting of the kernel that webdyno changes"),
     ] {
         let change = SettingChange { setting, to: SettingValue::Integer(300) };
-        let answer = session.ask(ToAgent::Prepare { changes: vec![change] });
+        let answer = session.request(ToAgent::Prepare { changes: vec![change] });
         let FromAgent::Prepared { preparation: Preparation::NotPreparable { why, .. } } = answer else {
             panic!("{answer:?}")
         };
         assert!(why.contains(expected), "{why}");
     }
-    let next = session.ask(ToAgent::Prepare { changes: vec![wanted(20)] });
+    let next = session.request(ToAgent::Prepare { changes: vec![wanted(20)] });
     assert!(
         matches!(next, FromAgent::Prepared { preparation: Preparation::Plan(_) }),
         "the session goes on: {next:?}"
@@ -187,13 +187,13 @@ fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
     let original = server.picture();
     let (mut session, plan) = Session::greeted(&server, LONG);
     session.apply(plan);
-    assert_eq!(session.ask(ToAgent::Keep), FromAgent::Done);
+    assert_eq!(session.request(ToAgent::Keep), FromAgent::Done);
     let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
-        session.ask(ToAgent::Prepare { changes: vec![wanted(30)] })
+        session.request(ToAgent::Prepare { changes: vec![wanted(30)] })
     else {
         panic!()
     };
-    let answer = session.ask(ToAgent::Apply {
+    let answer = session.request(ToAgent::Apply {
         plan: *plan,
         options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
     });
@@ -221,7 +221,7 @@ fn silence_reverts_and_heartbeats_prevent_it_also_during_a_long_apply() {
         beats.push(session.send(ToAgent::Heartbeat));
         std::thread::sleep(Duration::from_millis(100));
     }
-    let answers: Vec<_> = (0..beats.len() + 1).map(|_| session.hear().unwrap()).collect();
+    let answers: Vec<_> = (0..beats.len() + 1).map(|_| session.receive().unwrap()).collect();
     let applied = answers.iter().position(|answer| answer.id == apply).unwrap();
     assert!(matches!(answers[applied].body, FromAgent::Applied { .. }), "{answers:?}");
     assert!(applied >= 3, "heartbeats are answered while the apply goes on");
@@ -267,8 +267,8 @@ fn an_end_during_an_apply_reverts_it() {
         });
         if bye {
             session.send(ToAgent::Bye);
-            assert!(matches!(session.hear().unwrap().body, FromAgent::Applied { .. }));
-            let FromAgent::Reverted { actions, .. } = session.hear().unwrap().body else { panic!() };
+            assert!(matches!(session.receive().unwrap().body, FromAgent::Applied { .. }));
+            let FromAgent::Reverted { actions, .. } = session.receive().unwrap().body else { panic!() };
             assert!(actions[0].starts_with("restored "), "{actions:?}");
         } else {
             let is_written = || std::fs::read_to_string(server.conf("a.conf")).unwrap() != FILES[0].1;
@@ -319,17 +319,17 @@ fn another_version_is_refused_with_both_names() {
     for (protocol, build) in [(PROTOCOL + 1, BUILD), (PROTOCOL, "0.0.1")] {
         let mut session = Session::start(&server, LONG);
         let answer =
-            session.ask(ToAgent::Hello { protocol, build: build.into(), tool: None, reads_only: false });
+            session.request(ToAgent::Hello { protocol, build: build.into(), tool: None, reads_only: false });
         let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
         let text = format!(
             "the tool is webdyno {build} with protocol {protocol}, and the agent is {BUILD} with protocol {PROTOCOL}"
         );
         assert_eq!(error.message, text);
-        assert_eq!(session.hear(), None, "it has ended");
+        assert_eq!(session.receive(), None, "it has ended");
         assert_eq!(session.ended().unwrap_err().message, text);
     }
     let mut session = Session::start(&server, LONG);
-    let FromAgent::Failed { error } = session.ask(ToAgent::Keep) else { panic!() };
+    let FromAgent::Failed { error } = session.request(ToAgent::Keep) else { panic!() };
     assert_eq!(error.message, "the agent was asked something before hello");
     session.ended().unwrap();
 }
@@ -340,7 +340,7 @@ fn a_second_tuner_hears_who_is_at_work() {
     let (mut first, plan) = Session::greeted(&server, LONG);
     first.apply(plan);
     let (mut second, plan) = Session::greeted(&server, LONG);
-    let FromAgent::Failed { error } = second.ask(ToAgent::Apply {
+    let FromAgent::Failed { error } = second.request(ToAgent::Apply {
         plan,
         options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
     }) else {

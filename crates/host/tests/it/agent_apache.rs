@@ -32,9 +32,9 @@ fn options(state: &Path) -> Options {
 fn greeted(server: &Server, state: &Path) -> Session {
     let mut session = Session::with(options(state));
     let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false };
-    let answer = session.ask(hello);
+    let answer = session.request(hello);
     assert!(matches!(&answer, FromAgent::Hello { collectors, .. } if !collectors.is_empty()), "{answer:?}");
-    let answer = session.ask(ToAgent::Discover { port: server.port });
+    let answer = session.request(ToAgent::Discover { port: server.port });
     assert!(
         matches!(&answer, FromAgent::Discovered { snapshot } if snapshot.service == "apache"),
         "{answer:?}"
@@ -47,7 +47,7 @@ fn plan(session: &mut Session, wishes: &[(&str, i64)]) -> RenderedPlan {
         setting: SettingId::of_service("apache", *setting),
         to: SettingValue::Integer(*to),
     };
-    let answer = session.ask(ToAgent::Prepare { changes: wishes.iter().map(wanted).collect() });
+    let answer = session.request(ToAgent::Prepare { changes: wishes.iter().map(wanted).collect() });
     let FromAgent::Prepared { preparation: Preparation::Plan(plan) } = answer else { panic!("{answer:?}") };
     *plan
 }
@@ -84,7 +84,7 @@ fn a_reload_and_a_restart_are_put_back_when_the_tool_is_gone() {
     let mut session = greeted(&server, state.path());
     let reload = plan(&mut session, &[("MaxRequestWorkers", 12)]);
     assert_eq!(reload.class, ApplyClass::Reload);
-    let answer = session.ask(ToAgent::Apply {
+    let answer = session.request(ToAgent::Apply {
         plan: reload,
         options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
     });
@@ -93,7 +93,7 @@ fn a_reload_and_a_restart_are_put_back_when_the_tool_is_gone() {
 
     let restart = plan(&mut session, &[("MaxRequestWorkers", 40), ("ServerLimit", 40)]);
     assert_eq!(restart.class, ApplyClass::Restart);
-    let answer = session.ask(ToAgent::Apply {
+    let answer = session.request(ToAgent::Apply {
         plan: restart.clone(),
         options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
     });
@@ -101,13 +101,13 @@ fn a_reload_and_a_restart_are_put_back_when_the_tool_is_gone() {
         matches!(&answer, FromAgent::Failed { error } if error.message.contains("needs a restart")),
         "{answer:?}"
     );
-    let answer = session.ask(ToAgent::Apply {
+    let answer = session.request(ToAgent::Apply {
         plan: restart,
         options: ApplyOptions { allow_restart: true, ..ApplyOptions::default() },
     });
     let FromAgent::Applied { mark, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(workers(&server), Some(40.0));
-    let answer = session.ask(ToAgent::Revert { mark, live_traffic: false });
+    let answer = session.request(ToAgent::Revert { mark, live_traffic: false });
     assert!(matches!(answer, FromAgent::Reverted { .. }), "{answer:?}");
     assert_eq!(workers(&server), Some(12.0));
 

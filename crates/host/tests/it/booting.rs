@@ -454,7 +454,7 @@ fn systemd_takes_the_unit_into_the_boot() {
     command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(INSIDE, folder.path());
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 fn in_a_systemd_of_its_own(folder: &Path) {
@@ -473,7 +473,7 @@ fn in_a_systemd_of_its_own(folder: &Path) {
     let verify = ["--man=no", "verify", "multi-user.target", "apache2.service", &format!("{NAME}.service")];
     let output =
         Command::new("systemd-analyze").args(verify).env("SYSTEMD_LOG_LEVEL", "debug").output().unwrap();
-    let message = said(&output);
+    let message = output_text(&output);
     assert!(output.status.success(), "{message}");
     assert!(
         message.contains(&format!("{NAME}.service: Installed new job {NAME}.service/start")),
@@ -502,7 +502,7 @@ fn in_a_systemd_of_its_own(folder: &Path) {
     }
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
@@ -511,7 +511,7 @@ fn run_script(folder: &Path, script: &str) -> String {
     let noted = folder.join("noted");
     let _ = std::fs::remove_file(&noted);
     let output = Command::new("sh").args(["-c", script]).output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", output_text(&output));
     std::fs::read_to_string(noted).unwrap_or_default()
 }
 

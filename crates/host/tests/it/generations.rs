@@ -25,21 +25,21 @@ const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 12\n    M
 /// Connections that each hold a worker: it waits for the rest of their request.
 const HELD_COUNT: usize = 10;
 
-struct Stand {
+struct Fixture {
     server: Server,
     changer: Changer,
     _state: tempfile::TempDir,
 }
 
 /// A server that got 12 workers instead of 8, all of them started.
-fn stand() -> Stand {
+fn fixture() -> Fixture {
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let state = tempfile::tempdir().unwrap();
     let owner = Owner { tool: None, what: "webdyno tune".into() };
     let mut changer = Changer::new(StateDir::at(state.path()), Arc::new(ThisMachine), owner);
     apply(&server, &mut changer, 12);
-    Stand { server, changer, _state: state }
+    Fixture { server, changer, _state: state }
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_reload_waits_for_the_old_generation() {
     if !apache_is_installed() {
         return;
     }
-    let Stand { server, mut changer, _state } = stand();
+    let Fixture { server, mut changer, _state } = fixture();
     let held = hold(&server);
     let release = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(1500));
@@ -75,7 +75,7 @@ fn a_reload_says_when_the_old_generation_stays() {
     if !apache_is_installed() {
         return;
     }
-    let Stand { server, mut changer, _state } = stand();
+    let Fixture { server, mut changer, _state } = fixture();
     let held = hold(&server);
     let lines = changer.revert(0, false).unwrap().lines;
     let line = lines.iter().find(|line| line.starts_with("reloaded apache (pid ")).unwrap();

@@ -98,7 +98,7 @@ impl Drop for Group {
     }
 }
 
-fn tell(shell: &mut Child, line: &str) {
+fn write_line(shell: &mut Child, line: &str) {
     writeln!(shell.stdin.as_mut().unwrap(), "{line}").unwrap();
 }
 
@@ -205,7 +205,7 @@ fn a_group_with_a_quota_is_throttled() {
     let target = of(shell.id());
     let throttled = |reading: &Reading| reading.value("cgroup.throttled_periods_count").unwrap();
     let before = throttled(&collector.read(&target));
-    tell(&mut shell, "while :; do i=$((i+1)); done");
+    write_line(&mut shell, "while :; do i=$((i+1)); done");
     let seen = wait_until(PATIENCE, || throttled(&collector.read(&target)) >= before + 2.0);
     let names = [
         "cgroup.quota_cores_count",
@@ -234,7 +234,7 @@ fn kills_and_hits_of_a_memory_limit_are_counted_by_the_group_and_in_the_log() {
     let told_before = log.read(&target);
     let before = cgroup.read(&target);
     assert_eq!(before.value("cgroup.oom_kills_count"), Some(0.0), "{before:?}");
-    tell(&mut shell, "tail /dev/zero");
+    write_line(&mut shell, "tail /dev/zero");
     let killed = wait_until(PATIENCE, || cgroup.read(&target).value("cgroup.oom_kills_count") >= Some(1.0));
     let names = ["cgroup.memory_limit_bytes", "cgroup.memory_limit_hits_count", "cgroup.oom_kills_count"];
     let reading = check_by_hand(&mut cgroup, &names, shell.id());
@@ -265,7 +265,7 @@ fn tasks_that_a_group_may_not_have_are_counted() {
     let alone = check_by_hand(&mut collector, &["cgroup.tasks_count"], shell.id());
     assert_eq!(alone.value("cgroup.tasks_count"), Some(1.0));
     // The shell ends when it cannot make a process: what it started lives on in its group for a moment.
-    tell(&mut shell, "sleep 2 & sleep 2 & sleep 2 & sleep 2 &");
+    write_line(&mut shell, "sleep 2 & sleep 2 & sleep 2 & sleep 2 &");
     let folder = group.inner();
     let procs = || std::fs::read_to_string(folder.join("cgroup.procs")).unwrap();
     let refused = |folder: &Path| {

@@ -118,7 +118,7 @@ impl Drop for LimitedGroup {
 /// Holds in memory all that it reads, as it waits for the end of the first line.
 const TAKE_ALL_MEMORY: &str = "tail /dev/zero";
 
-fn tell(shell: &mut Child, line: &str) {
+fn write_line(shell: &mut Child, line: &str) {
     writeln!(shell.stdin.as_mut().unwrap(), "{line}").unwrap();
 }
 
@@ -160,7 +160,7 @@ fn a_kill_in_the_services_group_is_told_within_a_second() {
     let took_us = best_of(|| {
         let before = killed_count();
         watch.begin(&site);
-        tell(&mut shell, TAKE_ALL_MEMORY);
+        write_line(&mut shell, TAKE_ALL_MEMORY);
         let look = || killed_count() > before;
         assert!(wait_polling(Duration::from_millis(1), PATIENCE, look));
         let killed_us = clock_us();
@@ -189,7 +189,7 @@ fn a_kill_within_the_limit_of_a_stranger_is_not_ours() {
     };
     let counted = vmstat();
     let mut shell = group.shell();
-    tell(&mut shell, TAKE_ALL_MEMORY);
+    write_line(&mut shell, TAKE_ALL_MEMORY);
     assert!(wait_until(PATIENCE, || vmstat() > counted));
     end(shell);
     let message = std::fs::read_link("/proc/self/ns/cgroup").unwrap().as_os_str() == "cgroup:[4026531835]"
@@ -212,7 +212,7 @@ fn stalls_of_the_services_group_are_read() {
     let mut source = MemorySource::of(Some(shell.id()));
     let before = source.read().1.memory_full_us.unwrap();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stalled-{}", std::process::id()));
-    tell(
+    write_line(
         &mut shell,
         &format!("dd if=/dev/zero of={0} bs=1M count=60; while [ -e {0} ]; do cat {0}; done", file.display()),
     );
@@ -237,7 +237,7 @@ impl Clients {
             std::thread::spawn(move || {
                 let mut answers = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    answers += u64::from(ask(port, &request));
+                    answers += u64::from(send_request(port, &request));
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 answers
@@ -254,7 +254,7 @@ impl Clients {
     }
 }
 
-fn ask(port: u16, request: &str) -> bool {
+fn send_request(port: u16, request: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
     let mut answer = vec![];
@@ -377,7 +377,7 @@ fn a_saturated_site_is_not_harmed() {
 fn the_agent_tells_of_harm_before_it_answers_that_the_load_has_ended() {
     let (folder, server) = FakeServer::fresh();
     let mut session = Session::welcomed(&server, PATIENCE);
-    let answer = session.ask(ToAgent::LoadBegins { site: site(PORT) });
+    let answer = session.request(ToAgent::LoadBegins { site: site(PORT) });
     assert!(matches!(&answer, FromAgent::Failed { error } if error.message == "nothing is observed yet"));
     session.send(ToAgent::Observe {
         port: Some(PORT),
@@ -385,21 +385,21 @@ fn the_agent_tells_of_harm_before_it_answers_that_the_load_has_ended() {
         access: Default::default(),
         in_full: false,
     });
-    let heard: Vec<_> = (0..2).map(|_| session.hear().unwrap().body).collect();
+    let heard: Vec<_> = (0..2).map(|_| session.receive().unwrap().body).collect();
     assert!(heard.contains(&FromAgent::Done), "{heard:?}");
     let begins = || ToAgent::LoadBegins { site: site(PORT) };
-    assert_eq!(session.ask(begins()), FromAgent::Watched { missing: vec![] });
-    assert_eq!(session.ask(ToAgent::LoadEnds), FromAgent::Done);
+    assert_eq!(session.request(begins()), FromAgent::Watched { missing: vec![] });
+    assert_eq!(session.request(ToAgent::LoadEnds), FromAgent::Done);
     std::fs::write(folder.path().join("harm"), "").unwrap();
     session.send(begins());
-    let brake = session.hear().unwrap();
+    let brake = session.receive().unwrap();
     assert!(
         matches!(&brake.body, FromAgent::Brake { brake } if brake.cause == HarmCause::Swapping),
         "{brake:?}"
     );
-    assert_eq!((brake.id, session.hear().unwrap().body), (0, FromAgent::Watched { missing: vec![] }));
-    assert_eq!(session.ask(ToAgent::LoadEnds), FromAgent::Done);
-    assert_eq!(session.ask(ToAgent::Unrest), FromAgent::Unrest { why: Some("it swaps".into()) });
+    assert_eq!((brake.id, session.receive().unwrap().body), (0, FromAgent::Watched { missing: vec![] }));
+    assert_eq!(session.request(ToAgent::LoadEnds), FromAgent::Done);
+    assert_eq!(session.request(ToAgent::Unrest), FromAgent::Unrest { why: Some("it swaps".into()) });
     session.ended().unwrap();
 }
 
@@ -412,7 +412,7 @@ fn a_loopback_address_is_the_servers_only_in_its_own_network() {
     let here = webdyno_host::os::machine::net_space();
     for (net_space, ours) in [(here.clone(), 1), (Some("another".into()), 0), (None, 0)] {
         let same_network = net_space == here;
-        let answer = session.ask(ToAgent::Owns { addresses: addresses.clone(), net_space });
+        let answer = session.request(ToAgent::Owns { addresses: addresses.clone(), net_space });
         assert_eq!(answer, FromAgent::Owned { addresses: addresses[..ours].to_vec(), same_network });
     }
     assert!(!ThisMachine.owns(addresses[1]));

@@ -68,7 +68,7 @@ impl Server {
         Target { service: Some(Arc::new(self.snapshot())), ..Target::default() }
     }
 
-    fn ask(&self, path: &str) -> String {
+    fn request(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -123,7 +123,7 @@ fn nginx_is_read_and_tells_its_status() {
     let first = Nginx.read(&target);
     assert_eq!((&first.error, first.missing.len()), (&None, 0), "{first:?}");
     for _ in 0..5 {
-        assert!(server.ask("/index.html").contains("hello"));
+        assert!(server.request("/index.html").contains("hello"));
     }
     let second = Nginx.read(&target);
     let risen = |name: &str| second.value(name).unwrap() - first.value(name).unwrap();
@@ -176,7 +176,7 @@ fn lighttpd_is_read_and_tells_its_status() {
     let first = Lighttpd.read(&target);
     assert_eq!((&first.error, first.missing.len()), (&None, 0), "{first:?}");
     for _ in 0..5 {
-        assert!(server.ask("/index.html").contains("hello"));
+        assert!(server.request("/index.html").contains("hello"));
     }
     // It adds up once a second.
     let accesses = |reading: &Reading| reading.value("lighttpd.accesses_count").unwrap();

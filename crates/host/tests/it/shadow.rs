@@ -41,17 +41,17 @@ const MORE: &str = "IncludeOptional ROOT/none/*.conf\nIncludeOptional ROOT/none.
                     ScriptAlias /cgi/ ROOT/cgi/\nPassEnv DB_PASSWORD\n<Directory ROOT/cgi>\nRequire all granted\n</Directory>\n";
 
 /// A private server with logs and two sites, and a changer for it.
-struct Stand {
+struct Fixture {
     server: Server,
     changer: Changer,
     state: tempfile::TempDir,
 }
 
-impl Stand {
+impl Fixture {
     fn new(mpm: &str, more: &[(&str, &str)]) -> Self {
-        let stand = Self::stopped(mpm, more);
-        stand.server.start();
-        stand
+        let fixture = Self::stopped(mpm, more);
+        fixture.server.start();
+        fixture
     }
 
     /// Before the server starts.
@@ -179,11 +179,11 @@ fn a_change_is_proved_and_leaves_no_trace_of_the_proof() {
         return;
     }
     for mpm in ["prefork", "worker", "event"] {
-        let mut stand = Stand::new(mpm, &[]);
-        let applied = stand.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap();
+        let mut fixture = Fixture::new(mpm, &[]);
+        let applied = fixture.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap();
         assert_eq!(applied, Vec::<String>::new(), "{mpm}");
-        assert!(stand.is_clear(), "{mpm}");
-        assert!(stand.server.path("conf-enabled/zzz.conf").exists());
+        assert!(fixture.is_clear(), "{mpm}");
+        assert!(fixture.server.path("conf-enabled/zzz.conf").exists());
     }
 }
 
@@ -194,28 +194,28 @@ fn what_does_not_start_is_refused_before_anything_is_written() {
         return;
     }
     let module = ("mods-enabled/f.load", "LoadModule log_forensic_module MODULES/mod_log_forensic.so\n");
-    let mut stand = Stand::new("event", &[module]);
-    let root = stand.server.root.path().display().to_string();
+    let mut fixture = Fixture::new("event", &[module]);
+    let root = fixture.server.root.path().display().to_string();
     for (line, said) in [
         (format!("PidFile {root}/none/a.pid\n"), format!("could not log pid to file {root}/none/a.pid")),
         (format!("ForensicLog {root}/none/a\n"), format!("could not open forensic log file {root}/none/a")),
         ("CustomLog \"|/none/rotate\" common\n".to_owned(), "/none/".to_owned()),
     ] {
-        assert!(stand.server.run(&["-t", "-c", line.trim()]).status.success(), "{line}");
-        let (before, pid) = (stand.picture(), stand.server.pid());
-        let error = stand.apply("conf-enabled/zzz.conf", &line).unwrap_err();
+        assert!(fixture.server.run(&["-t", "-c", line.trim()]).status.success(), "{line}");
+        let (before, pid) = (fixture.picture(), fixture.server.pid());
+        let error = fixture.apply("conf-enabled/zzz.conf", &line).unwrap_err();
         assert!(error.message.starts_with("apache does not start with the new configuration: "), "{error}");
         assert!(error.message.contains(&said) && !error.message.contains("shadow"), "{error}");
         assert!(
             error.hint.as_deref().unwrap().contains("nothing of the server itself was changed"),
             "{error}"
         );
-        assert_same(&logs_apart(stand.picture()), &logs_apart(before));
-        assert_eq!(stand.server.pid(), pid, "{line}");
-        assert!(stand.is_clear(), "{line}");
+        assert_same(&logs_apart(fixture.picture()), &logs_apart(before));
+        assert_eq!(fixture.server.pid(), pid, "{line}");
+        assert!(fixture.is_clear(), "{line}");
     }
     // A line that only the real file has is told by the name and number of the real file.
-    let error = stand.apply("conf-enabled/security.conf", "# first\nNoSuchDirective\n").unwrap_err();
+    let error = fixture.apply("conf-enabled/security.conf", "# first\nNoSuchDirective\n").unwrap_err();
     let expected = format!("Syntax error on line 2 of {root}/conf-enabled/security.conf");
     assert!(error.message.contains(&expected), "{error}");
 }
@@ -231,24 +231,24 @@ fn what_answers_otherwise_is_refused_before_anything_is_written() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = Stand::new("prefork", &[]);
-    let before = logs_apart(stand.picture());
-    let root = stand.server.root.path().display().to_string();
-    let site = fs::read_to_string(stand.server.path("sites-enabled/001-second.conf")).unwrap();
+    let mut fixture = Fixture::new("prefork", &[]);
+    let before = logs_apart(fixture.picture());
+    let root = fixture.server.root.path().display().to_string();
+    let site = fs::read_to_string(fixture.server.path("sites-enabled/001-second.conf")).unwrap();
     let closed = site.replace("</VirtualHost>", "Redirect 503 /\n</VirtualHost>");
-    let error = stand.apply("sites-enabled/001-second.conf", &closed).unwrap_err();
+    let error = fixture.apply("sites-enabled/001-second.conf", &closed).unwrap_err();
     let expected = "apache answers otherwise with the new configuration: GET / answered 200 with 1,600 bytes before, and 503 with";
     assert!(error.message.starts_with(expected), "{error}");
     // Another site that answers 200, too, with fewer bytes.
-    let error = stand
+    let error = fixture
         .apply(
             "sites-enabled/001-second.conf",
             &site.replace(&format!("{root}/second"), &format!("{root}/first")),
         )
         .unwrap_err();
     assert!(error.message.ends_with("1,600 bytes before, and 200 with 15 bytes now"), "{error}");
-    assert_same(&logs_apart(stand.picture()), &before);
-    assert!(stand.is_clear());
+    assert_same(&logs_apart(fixture.picture()), &before);
+    assert!(fixture.is_clear());
 }
 
 /// What no shadow can show: a file that is read with each request, not with the configuration.
@@ -257,12 +257,12 @@ fn a_site_that_answers_otherwise_after_the_change_has_the_original_back_at_once(
     if !apache_is_installed() {
         return;
     }
-    let mut stand = Stand::new(
+    let mut fixture = Fixture::new(
         "event",
         &[("conf-enabled/a.conf", "<Directory ROOT>\nAllowOverride All\n</Directory>\n")],
     );
-    let original = logs_apart(stand.picture());
-    let error = stand.apply("first/.htaccess", "NoSuchDirective\n").unwrap_err();
+    let original = logs_apart(fixture.picture());
+    let error = fixture.apply("first/.htaccess", "NoSuchDirective\n").unwrap_err();
     let expected =
         "the change made the site answer otherwise: GET / answered 200 with 15 bytes before, and 500 with";
     assert!(error.message.starts_with(expected), "{error}");
@@ -272,15 +272,15 @@ fn a_site_that_answers_otherwise_after_the_change_has_the_original_back_at_once(
         picture.retain(|name, _| !name.ends_with(".pid"));
         picture
     };
-    assert_same(&without_pid(logs_apart(stand.picture())), &without_pid(original));
-    assert!(stand.is_clear() && !stand.changer.has_unkept());
+    assert_same(&without_pid(logs_apart(fixture.picture())), &without_pid(original));
+    assert!(fixture.is_clear() && !fixture.changer.has_unkept());
 }
 
 /// Renders the shadow of a server's own configuration, starts it, and gives what it answers on its port.
-fn answers_of_shadow(stand: &Stand, control: &Control, probes: &[SiteProbe]) -> Vec<Answer> {
-    let folder = stand.state.path().join("shadow");
+fn answers_of_shadow(fixture: &Fixture, control: &Control, probes: &[SiteProbe]) -> Vec<Answer> {
+    let folder = fixture.state.path().join("shadow");
     let apache = tunable("apache").unwrap();
-    let shadow = apache.shadow(control, &[], stand.server.port, &folder).unwrap().unwrap();
+    let shadow = apache.shadow(control, &[], fixture.server.port, &folder).unwrap().unwrap();
     let tree = Tree { root: &folder, folders: &shadow.folders, files: &shadow.files, owner: shadow.user };
     RealDisk.plant(&tree).unwrap();
     let surroundings = Surroundings {
@@ -332,20 +332,20 @@ fn a_shadow_answers_as_the_original_and_touches_nothing_of_it() {
             ("run/cache/.keep", ""),
             ("run/lock/.keep", ""),
         ];
-        let stand = Stand::stopped(mpm, &files);
-        fs::set_permissions(stand.server.path("cgi/x"), fs::Permissions::from_mode(0o755)).unwrap();
+        let fixture = Fixture::stopped(mpm, &files);
+        fs::set_permissions(fixture.server.path("cgi/x"), fs::Permissions::from_mode(0o755)).unwrap();
         if rustix::process::geteuid().is_root() {
             for name in ["run/cache", "run/lock"] {
-                std::os::unix::fs::chown(stand.server.path(name), Some(33), Some(33)).unwrap();
+                std::os::unix::fs::chown(fixture.server.path(name), Some(33), Some(33)).unwrap();
             }
         }
-        stand.server.start();
-        let pipe = stand.server.path("pipe");
-        let control = stand.server.snapshot().control.unwrap();
+        fixture.server.start();
+        let pipe = fixture.server.path("pipe");
+        let control = fixture.server.snapshot().control.unwrap();
         // Apache reads its configuration twice before it says that it runs, and writes what the snapshot asked it into a
         // log once that is answered: from then on nothing of it changes by itself.
         let message = |log: &str, text: &str| {
-            fs::read_to_string(stand.server.path(log)).is_ok_and(|lines| lines.contains(text))
+            fs::read_to_string(fixture.server.path(log)).is_ok_and(|lines| lines.contains(text))
         };
         let is_settled = || {
             message("run/error.log", "AH00094: Command line")
@@ -353,17 +353,17 @@ fn a_shadow_answers_as_the_original_and_touches_nothing_of_it() {
                 && processes_of(&pipe).len() == 1
         };
         assert!(wait_until(Duration::from_secs(30), is_settled), "{mpm}: {:?}", processes_of(&pipe));
-        let before = stand.picture();
+        let before = fixture.picture();
         let probes = [
             probe("first.example", "/"),
             probe("second.example", "/"),
             probe("none.example", "/none"),
             probe("first.example", "/cgi/x"),
         ];
-        let answers = answers_of_shadow(&stand, &control, &probes);
-        assert_same(&stand.picture(), &before);
+        let answers = answers_of_shadow(&fixture, &control, &probes);
+        assert_same(&fixture.picture(), &before);
         assert_eq!(processes_of(&pipe).len(), 1, "{mpm}: one program gets the original's log, as before");
-        let live = SocketAddr::from(([127, 0, 0, 1], stand.server.port));
+        let live = SocketAddr::from(([127, 0, 0, 1], fixture.server.port));
         let asked =
             probes.iter().map(|probe| ThisMachine.request_site(live, probe, Duration::from_secs(5)).unwrap());
         assert_eq!(answers, asked.collect::<Vec<_>>(), "{mpm}");
@@ -379,15 +379,15 @@ fn a_server_in_the_foreground_of_another_user_has_a_shadow_too() {
         return;
     }
     let tls = crate::ports::free_port();
-    let mut stand =
-        Stand::stopped("event", &[("conf-enabled/tls.conf", &format!("Listen 127.0.0.1:{tls} https\n"))]);
-    stand.server.write("ports.conf", &format!("Listen {}\n", stand.server.port));
-    let run = stand.server.path("run");
+    let mut fixture =
+        Fixture::stopped("event", &[("conf-enabled/tls.conf", &format!("Listen 127.0.0.1:{tls} https\n"))]);
+    fixture.server.write("ports.conf", &format!("Listen {}\n", fixture.server.port));
+    let run = fixture.server.path("run");
     let user = rustix::process::geteuid().is_root().then_some((33, 33));
     let mut command = Command::new(crate::apache::server::EXECUTABLE);
     command
         .arg("-f")
-        .arg(stand.server.path("apache2.conf"))
+        .arg(fixture.server.path("apache2.conf"))
         .args(["-DFOREGROUND", "-d", "/etc"])
         .process_group(0);
     if let Some((uid, gid)) = user {
@@ -396,18 +396,18 @@ fn a_server_in_the_foreground_of_another_user_has_a_shadow_too() {
     }
     let mut original = command.stderr(Stdio::null()).spawn().unwrap();
     let served =
-        || stand.server.pid().is_some() && TcpStream::connect(("127.0.0.1", stand.server.port)).is_ok();
+        || fixture.server.pid().is_some() && TcpStream::connect(("127.0.0.1", fixture.server.port)).is_ok();
     assert!(wait_until(Duration::from_secs(10), served));
-    let proved = stand.apply("conf-enabled/zzz.conf", "Timeout 7\n");
-    let refused = stand.apply("conf-enabled/zzz.conf", "Redirect 503 /\n");
-    let owner = fs::metadata(stand.state.path().join("state/shadow")).unwrap().uid();
-    stand.server.stop();
+    let proved = fixture.apply("conf-enabled/zzz.conf", "Timeout 7\n");
+    let refused = fixture.apply("conf-enabled/zzz.conf", "Redirect 503 /\n");
+    let owner = fs::metadata(fixture.state.path().join("state/shadow")).unwrap().uid();
+    fixture.server.stop();
     original.wait().unwrap();
     assert_eq!(proved.unwrap(), Vec::<String>::new());
     let refused = refused.unwrap_err();
     assert!(refused.message.contains("503"), "{refused}");
     assert_eq!(owner, rustix::process::geteuid().as_raw());
-    assert!(stand.is_clear());
+    assert!(fixture.is_clear());
 }
 
 /// A configuration that cannot be doubled: it looks whether its shadow is there.
@@ -419,12 +419,12 @@ fn where_no_shadow_starts_the_change_goes_on_with_a_warning() {
     let of = |n: u64| {
         format!("<IfFile STATE/shadow/{}-{n}>\nError \"not twice\"\n</IfFile>\n", std::process::id())
     };
-    let mut stand = Stand::new("event", &[("conf-enabled/a.conf", &(of(1) + &of(2)))]);
-    let applied = stand.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap();
+    let mut fixture = Fixture::new("event", &[("conf-enabled/a.conf", &(of(1) + &of(2)))]);
+    let applied = fixture.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap();
     let [warning] = applied.as_slice() else { panic!("{applied:?}") };
     let expected = "none starts here, not even with the old one: AH00526: Syntax error on line ";
     assert!(warning.contains(expected) && warning.contains("not twice"), "{warning}");
-    assert!(stand.is_clear() && stand.server.path("conf-enabled/zzz.conf").exists());
+    assert!(fixture.is_clear() && fixture.server.path("conf-enabled/zzz.conf").exists());
 }
 
 /// This machine, in which something happens when somebody asks.
@@ -490,22 +490,22 @@ fn a_shadow_does_not_outlive_its_agent_by_more_than_a_rollback() {
         let [state, file, port, pid] = order.split('|').collect::<Vec<_>>().try_into().unwrap();
         return agent(Path::new(state), file, port.parse().unwrap(), pid.parse().unwrap());
     }
-    let stand = Stand::new("event", &[]);
-    let before = logs_apart(stand.picture());
-    let (state, file) = (stand.state.path().join("state"), stand.server.path("conf-enabled/zzz.conf"));
-    let pid = stand.server.pid().unwrap();
+    let fixture = Fixture::new("event", &[]);
+    let before = logs_apart(fixture.picture());
+    let (state, file) = (fixture.state.path().join("state"), fixture.server.path("conf-enabled/zzz.conf"));
+    let pid = fixture.server.pid().unwrap();
     let test = "shadow::a_shadow_does_not_outlive_its_agent_by_more_than_a_rollback";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]);
-    command.env(VICTIM, format!("{}|{}|{}|{pid}", state.display(), file.display(), stand.server.port));
+    command.env(VICTIM, format!("{}|{}|{}|{pid}", state.display(), file.display(), fixture.server.port));
     let output = command.output().unwrap();
     assert_eq!(output.status.signal(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!stand.is_clear() && !processes_of(&state.join("shadow")).is_empty());
+    assert!(!fixture.is_clear() && !processes_of(&state.join("shadow")).is_empty());
     let lines = rollback_all(&StateDir::at(&state)).unwrap();
     assert!(lines.concat().contains("removed the shadow instance of /usr/sbin/apache2"), "{lines:?}");
-    assert!(stand.is_clear());
-    assert_same(&logs_apart(stand.picture()), &before);
-    assert_eq!(stand.server.pid(), Some(pid));
+    assert!(fixture.is_clear());
+    assert_same(&logs_apart(fixture.picture()), &before);
+    assert_eq!(fixture.server.pid(), Some(pid));
 }
 
 /// Applies a change, and kills itself as soon as it asks another port than the server's.
@@ -528,9 +528,9 @@ fn a_server_that_ends_after_its_reload_is_started_again() {
     if !apache_is_installed() {
         return;
     }
-    let mut stand = Stand::new("event", &[]);
+    let mut fixture = Fixture::new("event", &[]);
     let (pid, file, port) =
-        (stand.server.pid().unwrap(), stand.server.path("conf-enabled/zzz.conf"), stand.server.port);
+        (fixture.server.pid().unwrap(), fixture.server.path("conf-enabled/zzz.conf"), fixture.server.port);
     let path = file.clone();
     let kill = move |address: SocketAddr| {
         let main = ProcessName::of(pid).filter(|_| address.port() == port && path.exists());
@@ -538,13 +538,13 @@ fn a_server_that_ends_after_its_reload_is_started_again() {
             webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
         }
     };
-    let state = StateDir::at(stand.state.path().join("state"));
+    let state = StateDir::at(fixture.state.path().join("state"));
     let tools = Tools { system: Arc::new(Eventful(kill)), ..Tools::of_this_machine(state) };
-    stand.changer = Changer::with(tools, Owner { tool: None, what: "webdyno tune".into() });
-    let error = stand.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap_err();
+    fixture.changer = Changer::with(tools, Owner { tool: None, what: "webdyno tune".into() });
+    let error = fixture.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap_err();
     assert!(error.message.contains("not at all now (connection refused)"), "{error}");
     assert!(!error.hint.unwrap().contains("still"));
-    assert!(!file.exists() && stand.is_clear());
-    assert_ne!(stand.server.pid(), Some(pid));
-    assert_eq!(stand.server.snapshot().number("Timeout"), Some(30.0));
+    assert!(!file.exists() && fixture.is_clear());
+    assert_ne!(fixture.server.pid(), Some(pid));
+    assert_eq!(fixture.server.snapshot().number("Timeout"), Some(30.0));
 }

@@ -230,7 +230,7 @@ fn a_kill_at_any_act_leaves_the_kernel_as_before_or_kept() {
     assert_eq!([QUEUE, COOKIES].map(|name| space::read_here(name).unwrap()), here, "those of this network");
 }
 
-fn asked(name: &str, to: i64) -> Result<Preparation> {
+fn prepared(name: &str, to: i64) -> Result<Preparation> {
     prepare(&[SettingChange { setting: SettingId::sysctl(name), to: SettingValue::Integer(to) }])
 }
 
@@ -238,19 +238,19 @@ fn asked(name: &str, to: i64) -> Result<Preparation> {
 fn a_namespace_sets_its_own_and_nothing_of_the_machine() {
     let Some(network) = Network::new() else { return skip("ip netns add is not permitted") };
     let now: i64 = network.within(|| space::read_here(QUEUE).unwrap()).parse().unwrap();
-    let Ok(Preparation::Plan(plan)) = network.within(|| asked(QUEUE, now + 1)) else { panic!("no plan") };
+    let Ok(Preparation::Plan(plan)) = network.within(|| prepared(QUEUE, now + 1)) else { panic!("no plan") };
     assert_eq!((plan.class, plan.files.len()), (ApplyClass::Live, 0), "no boot makes this namespace");
     assert_eq!(plan.changes[0].file, "/proc/sys/net/ipv4/tcp_max_syn_backlog");
     for name in [TRACKED, "net.core.netdev_max_backlog"] {
         if space::read_here(name).is_ok() {
-            let refused = network.within(|| asked(name, 99_999)).unwrap().into_plan().unwrap_err();
+            let refused = network.within(|| prepared(name, 99_999)).unwrap().into_plan().unwrap_err();
             assert!(refused.message.contains("belongs to the whole machine"), "{refused}");
         }
     }
     // Here, where files are read at boot, it comes with the file that will keep it.
     if space::is_set_at_boot() && Path::new("/etc/sysctl.d").is_dir() {
         let now: i64 = space::read_here(QUEUE).unwrap().parse().unwrap();
-        let plan = asked(QUEUE, now + 1).unwrap().into_plan().unwrap();
+        let plan = prepared(QUEUE, now + 1).unwrap().into_plan().unwrap();
         assert!(plan.diff.contains(&format!("+{QUEUE} = {}", now + 1)), "{}", plan.diff);
         assert_eq!(space::read_here(QUEUE).unwrap(), now.to_string(), "nothing is written");
     }

@@ -78,8 +78,13 @@ fn unprivileged_agent(port: u16, pid: u32) {
         detach: false,
     };
     let mut session = Session::with(options);
-    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
-    let answer = session.ask(ToAgent::Discover { port });
+    session.request(ToAgent::Hello {
+        protocol: PROTOCOL,
+        build: BUILD.into(),
+        tool: None,
+        reads_only: false,
+    });
+    let answer = session.request(ToAgent::Discover { port });
     let FromAgent::Discovered { snapshot } = answer else { panic!("{answer:?}") };
     assert_eq!((snapshot.pid, snapshot.port, &snapshot.control), (pid, port, &None), "{snapshot:?}");
     match pid {
@@ -90,7 +95,7 @@ fn unprivileged_agent(port: u16, pid: u32) {
         setting: SettingId::of_service("apache", "MaxRequestWorkers"),
         to: SettingValue::Integer(12),
     };
-    let answer = session.ask(ToAgent::Prepare { changes: vec![wanted] });
+    let answer = session.request(ToAgent::Prepare { changes: vec![wanted] });
     let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
     assert!(error.message.contains("permission denied"), "{error}");
     assert!(error.hint.clone().unwrap().contains("sudo"), "{error:?}");
@@ -147,7 +152,7 @@ fn observed(session: &mut Session, port: u16, wanted: &[&str]) -> BTreeMap<Strin
     });
     let mut samples = BTreeMap::new();
     while !wanted.iter().all(|source| samples.contains_key(*source)) {
-        match session.hear() {
+        match session.receive() {
             Some(Framed { body: FromAgent::Sample { sample, .. }, .. }) => {
                 samples.insert(sample.source.clone(), sample);
             }

@@ -13,6 +13,7 @@ mod connecting;
 mod debian;
 mod disturbance;
 mod exports;
+mod extent;
 mod harm_guard;
 mod interrupted;
 mod kills;

@@ -2,7 +2,7 @@
 //!
 //! Every question has a time limit. When the agent is gone, every question says so at once.
 
-mod news;
+mod topology_events;
 
 use crate::agent::address::ServerAddress;
 use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
@@ -238,7 +238,7 @@ impl AgentClient {
         }
     }
 
-    /// Has a load watched that is about to begin: harm is told by [`AgentClient::brake`]. Gives what cannot be watched.
+    /// Has a load watched that is about to begin: harm is told by [`AgentClient::harm`]. Gives what cannot be watched.
     pub fn load_begins(&self, site: &SiteUnderLoad) -> Result<Vec<MissingSignal>> {
         match self.request(ToAgent::LoadBegins { site: site.clone() }, timeouts::READ_ANSWER)? {
             FromAgent::Watched { missing } => Ok(missing),
@@ -246,7 +246,7 @@ impl AgentClient {
         }
     }
 
-    /// The load has ended. What [`AgentClient::brake`] gives after this is of that load, and there is no more to come.
+    /// The load has ended. What [`AgentClient::harm`] gives after this is of that load, and there is no more to come.
     pub fn load_ends(&self) -> Result<()> {
         self.done(ToAgent::LoadEnds, timeouts::READ_ANSWER)
     }

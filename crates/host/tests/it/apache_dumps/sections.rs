@@ -79,7 +79,7 @@ impl Running {
     }
 
     /// The status and the sections of an answer.
-    fn ask(&self, host: &str, path: &str) -> (u16, Vec<String>) {
+    fn request(&self, host: &str, path: &str) -> (u16, Vec<String>) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let request = format!("HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -186,7 +186,7 @@ fn sections_count_for_requests_as_in_a_running_apache() {
         let evaluation = tree.evaluate();
         let site = Site::of(&evaluation);
         for (host, path) in HOSTS.iter().flat_map(|host| PATHS.iter().map(move |path| (*host, *path))) {
-            let (status, sections) = running.ask(host, path);
+            let (status, sections) = running.request(host, path);
             let request = Request { address: Some([127, 0, 0, 1].into()), port, host: Some(host), path };
             let ours = in_force(&site, &request);
             let all = ours.all(&["Header"]);

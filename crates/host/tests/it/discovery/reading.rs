@@ -47,12 +47,12 @@ pub fn observe(order: &str) {
         detach: false,
     };
     let mut session = Session::with(options);
-    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: true });
+    session.request(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: true });
     let access = Access::default();
-    let answer = session.ask(ToAgent::Discover { port });
+    let answer = session.request(ToAgent::Discover { port });
     let FromAgent::Discovered { snapshot } = answer else { panic!("{answer:?}") };
     assert_eq!(snapshot.service, "apache");
-    let answer = session.ask(ToAgent::Topology { port: Some(port), access: access.clone() });
+    let answer = session.request(ToAgent::Topology { port: Some(port), access: access.clone() });
     let FromAgent::Topology { topology } = answer else { panic!("{answer:?}") };
     match user {
         "root" => {
@@ -63,16 +63,16 @@ pub fn observe(order: &str) {
             assert!(lacking.why.contains("permission denied") && lacking.how_to_enable.contains("sudo"));
         }
     }
-    let all = session.ask(ToAgent::Topology { port: None, access: access.clone() });
+    let all = session.request(ToAgent::Topology { port: None, access: access.clone() });
     assert!(matches!(all, FromAgent::Topology { .. }), "{all:?}");
-    let refused = session.ask(ToAgent::Keep);
+    let refused = session.request(ToAgent::Keep);
     assert!(matches!(refused, FromAgent::Failed { .. }), "{refused:?}");
     let observe = ToAgent::Observe { port: Some(port), client_pid: None, access, in_full: true };
     let asked = session.send(observe);
     let (begin, mut sources) = (Instant::now(), BTreeSet::new());
     let has_all = |sources: &BTreeSet<_>| EXPECTED.iter().all(|source| sources.contains(*source));
     while begin.elapsed() < WATCHED || (!has_all(&sources) && begin.elapsed() < WATCHED_AT_MOST) {
-        match session.hear() {
+        match session.receive() {
             Some(Framed { body: FromAgent::Sample { sample, .. }, .. }) => _ = sources.insert(sample.source),
             Some(Framed { id, body: FromAgent::Done }) if id == asked => {}
             other => panic!("{other:?}"),

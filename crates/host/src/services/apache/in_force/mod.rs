@@ -5,7 +5,7 @@
 //! knows how values of several sections come together, `known` the directives that may be shown, `harmless` what of
 //! their arguments may be; `scoped`, `logs` and `backends` tell a snapshot what it needs.
 //!
-//! What depends on more than the configuration is not guessed but told in [`InForce::untold`]: conditions of `<If>`,
+//! What depends on more than the configuration is not guessed but told in [`InForce::undetermined`]: conditions of `<If>`,
 //! expressions that cannot be evaluated, rewriting. `.htaccess` files are not read; where they are looked up is.
 
 pub mod backends;

@@ -1,4 +1,4 @@
-//! What the agent says unasked of the services while they are observed.
+//! What the agent reports unsolicited of the services while they are observed.
 
 use super::AgentClient;
 use webdyno_model::topology::Topology;
