@@ -15,37 +15,18 @@ impl FactBuilder<'_> {
         let ended = (run.requests.completed + run.requests.failed) as f64;
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let total = run.client.kernel_limit_total.as_ref();
+        let status_share = |status: &[&str]| (ended > 0.0).then(|| response_count(run, status) / ended);
         let facts = [
             ("rate", "requests/s", run.rate),
             ("ended_per_s", "requests/s", per_s(ended)),
             ("rate_ci95_fraction", "fraction", relative_ci95(&measurement.measured_rates())),
             ("failed_fraction", "fraction", (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
-            (
-                "bad_gateway_fraction",
-                "fraction",
-                (ended > 0.0).then(|| response_count(run, &BAD_GATEWAY) / ended),
-            ),
-            ("forbidden_fraction", "fraction", (ended > 0.0).then(|| response_count(run, &["403"]) / ended)),
-            (
-                "request_timeout_fraction",
-                "fraction",
-                (ended > 0.0).then(|| response_count(run, &["408"]) / ended),
-            ),
-            (
-                "too_many_requests_fraction",
-                "fraction",
-                (ended > 0.0).then(|| response_count(run, &["429"]) / ended),
-            ),
-            (
-                "unavailable_fraction",
-                "fraction",
-                (ended > 0.0).then(|| response_count(run, &["503"]) / ended),
-            ),
-            (
-                "server_error_fraction",
-                "fraction",
-                (ended > 0.0).then(|| response_count(run, &["500"]) / ended),
-            ),
+            ("bad_gateway_fraction", "fraction", status_share(&BAD_GATEWAY)),
+            ("forbidden_fraction", "fraction", status_share(&["403"])),
+            ("request_timeout_fraction", "fraction", status_share(&["408"])),
+            ("too_many_requests_fraction", "fraction", status_share(&["429"])),
+            ("unavailable_fraction", "fraction", status_share(&["503"])),
+            ("server_error_fraction", "fraction", status_share(&["500"])),
             ("response_time_mean_us", "us", run.response_time_us.mean),
             ("response_time_p99_us", "us", run.response_time_us.p99.map(|us| us as f64)),
             ("response_time_inflation", "ratio", queueing.map(|queueing| queueing.ratio)),
