@@ -31,20 +31,19 @@ impl FactBuilder<'_> {
         let ended = (run.requests.completed + run.requests.failed) as f64;
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let total = run.client.kernel_limit_total.as_ref();
+        let status_share = |status: &[&str]| (ended > 0.0).then(|| response_count(run, status) / ended);
         let facts = [
             (FactId::rate, run.rate),
             (FactId::ended_per_s, per_s(ended)),
             (FactId::rate_ci95_fraction, relative_ci95(&measurement.measured_rates())),
             (FactId::failed_fraction, (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
-            (FactId::bad_gateway_fraction, (ended > 0.0).then(|| response_count(run, &BAD_GATEWAY) / ended)),
-            (FactId::forbidden_fraction, (ended > 0.0).then(|| response_count(run, &["403"]) / ended)),
-            (FactId::request_timeout_fraction, (ended > 0.0).then(|| response_count(run, &["408"]) / ended)),
+            (FactId::bad_gateway_fraction, status_share(&BAD_GATEWAY)),
+            (FactId::forbidden_fraction, status_share(&["403"])),
+            (FactId::request_timeout_fraction, status_share(&["408"])),
             (
-                FactId::too_many_requests_fraction,
-                (ended > 0.0).then(|| response_count(run, &["429"]) / ended),
-            ),
-            (FactId::unavailable_fraction, (ended > 0.0).then(|| response_count(run, &["503"]) / ended)),
-            (FactId::server_error_fraction, (ended > 0.0).then(|| response_count(run, &["500"]) / ended)),
+                FactId::too_many_requests_fraction, status_share(&["429"])),
+            (FactId::unavailable_fraction, status_share(&["503"])),
+            (FactId::server_error_fraction,  status_share(&["500"])),
             (FactId::response_time_mean_us, run.response_time_us.mean),
             (FactId::response_time_p99_us, run.response_time_us.p99.map(|us| us as f64)),
             (FactId::response_time_inflation, queueing.map(|queueing| queueing.ratio)),

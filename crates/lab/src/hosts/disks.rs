@@ -69,14 +69,14 @@ fn make(tools: &ToolRunner, file: &Path, bytes: u64, content: &Path) -> Result<(
     let made = File::options().write(true).create_new(true).mode(0o600).open(file);
     made.and_then(|file| file.set_len(bytes)).map_err(|error| io_error("create", file.display(), &error))?;
     let extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-    let words = ["-q", "-F", "-m", "0", "-E", extended, "-d", &shown(content), &shown(file)];
+    let words = ["-q", "-F", "-m", "0", "-E", extended, "-d", &display_path(content), &display_path(file)];
     tools.run(packages::MKFS, &words).map(drop)
 }
 
 /// A loop device on a file. What is read is cached once, in the host's own group, not in the machine's memory as well:
 /// a disk must be slow where the cache ends. Not all file systems can do that.
 fn device(tools: &ToolRunner, file: &Path) -> Result<String> {
-    let path = shown(file);
+    let path = display_path(file);
     let device = tools.run(packages::LOSETUP, &["-f", "--show", "--direct-io=on", &path]).or_else(|_| {
         detach(tools, file)?;
         tools.run(packages::LOSETUP, &["-f", "--show", &path])
@@ -102,7 +102,7 @@ fn mount(lab: &Lab, host: &str, disk: &Disk, device: &str) -> Result<()> {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -113,7 +113,7 @@ pub fn detach(tools: &ToolRunner, folder: &Path) -> Result<()> {
         let file = std::fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
         if Path::new(file.trim_end_matches('\n')).starts_with(folder) {
             let name = Path::new("/dev").join(device.file_name());
-            match tools.run(packages::LOSETUP, &["-d", &shown(&name)]) {
+            match tools.run(packages::LOSETUP, &["-d", &display_path(&name)]) {
                 // It goes with its last mount, which ends with its host: it may have gone meanwhile.
                 Err(error) if device.path().join("loop/backing_file").exists() => return Err(error),
                 _ => {}

@@ -123,15 +123,13 @@ impl LiveSession {
         // Also after an error: what goes on without a load is not its doing.
         let late = braking.map_or(Ok(None), |all| all.front().stop_harm_guard());
         let end = end?;
-        if let Some(brake) = late?
-            .filter(|brake| end.reason != EndReason::Braked && is_confirmed(brake, &self.whole_seconds(load)))
-        {
+        let late = late?.filter(|_| end.reason != EndReason::Braked);
+        if let Some(brake) = late.filter(|trip| is_confirmed(trip, &self.whole_seconds(load))) {
             self.append(EventBody::Brake { load, brake })?;
         }
         let mut part = self.measured_part(load, length)?;
-        if !matches!(purpose, Purpose::Baseline | Purpose::Verify)
-            && self.ended_before_measuring(load, part.from_s)
-        {
+        let is_of_tuning = matches!(purpose, Purpose::Baseline | Purpose::Verify);
+        if !is_of_tuning && self.ended_before_measuring(load, part.from_s) {
             let text = format!(
                 "the load ended within its warm-up of {} s: nothing was cut, so that the figures are of all of it",
                 part.from_s

@@ -245,14 +245,11 @@ impl Recording {
             | EventBody::Clock { .. }
             | EventBody::Incident { .. }) => self.add_host_event(t_us, body),
             EventBody::Planned { n, finding, changes, diff } => {
-                let (finding, applied, put_back) = (*finding, None, None);
-                self.attempts.push(PlanAttempt { n, finding, changes, diff, applied, put_back });
+                let finding = *finding;
+                self.attempts.push(PlanAttempt { n, finding, changes, diff, applied: None, put_back: None });
             }
             EventBody::Applied { mark, outage_us, journal } => {
-                if let Some(attempt) = self.attempts.last_mut() {
-                    attempt.applied = Some(AppliedPlan { mark, outage_us });
-                }
-                self.journal = journal.or(self.journal.take());
+                self.applied(AppliedPlan { mark, outage_us }, journal);
             }
             EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
             EventBody::RoundEnd { round, load_before, load_after } => {
@@ -270,6 +267,13 @@ impl Recording {
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
+    }
+
+    fn applied(&mut self, plan: AppliedPlan, journal: Option<JournalPlace>) {
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.applied = Some(plan);
+        }
+        self.journal = journal.or(self.journal.take());
     }
 
     /// One revert may put several changes back at once.

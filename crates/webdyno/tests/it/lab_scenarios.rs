@@ -69,7 +69,12 @@ impl Known {
     }
 
     /// Those that are wanted, and those whose folder changed; the others are left out.
-    fn choose(&self, folders: Vec<ScenarioFolder>, is_wanted: impl Fn(&ScenarioFolder) -> bool, kind: &str) -> Vec<ScenarioFolder> {
+    fn choose(
+        &self,
+        folders: Vec<ScenarioFolder>,
+        is_wanted: impl Fn(&ScenarioFolder) -> bool,
+        kind: &str,
+    ) -> Vec<ScenarioFolder> {
         let is_chosen = |folder: &ScenarioFolder| runs_all() || is_wanted(folder) || self.changed(folder);
         let (chosen, left): (Vec<_>, Vec<_>) = folders.into_iter().partition(is_chosen);
         leave_out(left.len(), kind);

@@ -237,12 +237,10 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     assert_eq!(run(&mut bench.lab(&["exec", all, "sh", "-c", "exit 7"])).code, 7);
     bench.output_of(&["up", small]);
     assert!(bench.output_of(&["list"]).contains(&format!("{small}  up")));
-    run(&mut bench.lab(&["exec", "nobody"]))
-        .with_code(2)
-        .assert_error("there is no scenario `nobody`", "lab list");
-    run(&mut bench.lab(&["down", "nobody"]))
-        .with_code(2)
-        .assert_error("there is no scenario `nobody`", "lab list");
+    for command in ["exec", "down"] {
+        let unknown = run(&mut bench.lab(&[command, "nobody"])).with_code(2);
+        unknown.assert_error("there is no scenario `nobody`", "lab list");
+    }
     let mistyped = run(&mut bench.lab(&["exec", all, "servr", "true"])).with_code(2);
     mistyped.assert_error("there is neither a host nor a program `servr`", "did you mean `server`?");
     bench.output_of(&["down", small]);
@@ -255,14 +253,12 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     assert!(codes == [Some(0), Some(1)] || codes == [Some(1), Some(0)], "of two at once one wins: {codes:?}");
     assert_eq!(bench.output_of(&["exec", small, "hostname"]), "server");
     bench.output_of(&["down", small]);
-    run(&mut bench.lab(&["exec", all, "true"]))
-        .with_code(1)
-        .assert_error("is not up", &format!("webdyno lab up {all}"));
+    let removed = run(&mut bench.lab(&["exec", all, "true"])).with_code(1);
+    removed.assert_error("is not up", &format!("webdyno lab up {all}"));
     bench.output_of(&["up", rival]);
     std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "13").unwrap();
-    run(&mut bench.lab(&["down", "--all"]))
-        .with_code(0)
-        .assert_error(&format!("`{SETTING}` is 13: somebody set it since"), "");
+    let changed = run(&mut bench.lab(&["down", "--all"])).with_code(0);
+    changed.assert_error(&format!("`{SETTING}` is 13: somebody set it since"), "");
     assert_eq!(setting(), "13", "who changed it meant to");
     std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "10").unwrap();
     bench.assert_clean("after all");

@@ -1,4 +1,7 @@
-//! Checks on the source: what every file must have, which crates may know each other, and that nothing is unfinished.
+//! Checks on the source: what every file must have, which crates may know each other, which names may not come back, and
+//! that nothing is unfinished.
+
+mod names;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -229,9 +232,8 @@ const FOREIGN_FLAGS: &[&str] = &[
     "--with",
 ];
 
-/// A hint that names a flag which does not exist is worse than none.
-#[test]
-fn hints_name_only_flags_that_exist() {
+/// The help texts of all commands.
+fn helps() -> String {
     let help = |command: &str| {
         let program = assert_cmd::cargo::cargo_bin("webdyno");
         let words = command.split(' ').chain(["--help"]);
@@ -239,7 +241,7 @@ fn hints_name_only_flags_that_exist() {
         assert!(output.status.success(), "{command}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let helps: String = [
+    [
         "run",
         "diagnose",
         "observe",
@@ -262,7 +264,13 @@ fn hints_name_only_flags_that_exist() {
         "workload from-urls",
     ]
     .map(help)
-    .concat();
+    .concat()
+}
+
+/// A hint that names a flag which does not exist is worse than none.
+#[test]
+fn hints_name_only_flags_that_exist() {
+    let helps = helps();
     let known: BTreeSet<&str> = flags(&helps).chain(FOREIGN_FLAGS.iter().copied()).collect();
     let mut complaints = vec![];
     // What tests give to programs is no hint.
