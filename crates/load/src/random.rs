@@ -2,7 +2,7 @@
 //! Generators, 2014). Its quality is plenty for gaps, choices and think times.
 
 /// splitmix64.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SplitMix(u64);
 
 impl SplitMix {

@@ -40,10 +40,9 @@ impl FactBuilder<'_> {
             (FactId::bad_gateway_fraction, status_share(&BAD_GATEWAY)),
             (FactId::forbidden_fraction, status_share(&["403"])),
             (FactId::request_timeout_fraction, status_share(&["408"])),
-            (
-                FactId::too_many_requests_fraction, status_share(&["429"])),
+            (FactId::too_many_requests_fraction, status_share(&["429"])),
             (FactId::unavailable_fraction, status_share(&["503"])),
-            (FactId::server_error_fraction,  status_share(&["500"])),
+            (FactId::server_error_fraction, status_share(&["500"])),
             (FactId::response_time_mean_us, run.response_time_us.mean),
             (FactId::response_time_p99_us, run.response_time_us.p99.map(|us| us as f64)),
             (FactId::response_time_inflation, queueing.map(|queueing| queueing.ratio)),

@@ -105,7 +105,6 @@ fn queue_at(series: &SeriesSet, time_s: f64) -> Option<f64> {
     series.nearest("sockets.accept_queue_count", time_s, SAME_TIME_S)
 }
 
-/// One reading of the scoreboard.
 struct ScoreboardReading {
     /// Workers that exist, busy or not.
     live: f64,

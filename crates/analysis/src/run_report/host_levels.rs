@@ -22,7 +22,6 @@ pub struct HostLevel {
 enum LevelSource {
     /// The share of processor time that was spent in these kinds.
     Processors(&'static [&'static str]),
-    /// A gauge as it is.
     Gauge(&'static str),
     /// A counter's rise per second, times a factor.
     Rate(&'static str, f64),

@@ -6,7 +6,7 @@ use crate::io::tcp_info::TcpReading;
 use crate::plan::request_message::RequestMessage;
 
 /// A request in progress.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Request {
     /// Whose it is, in closed arrival; the place of the visitor, if there are visitors.
     pub(crate) user: u32,
@@ -35,17 +35,19 @@ pub(crate) struct Request {
 }
 
 /// Whether the head of a response is kept for the sender of the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum KeepHead {
+    #[default]
     Never,
     IfSetsCookies,
     Always,
 }
 
 /// What a slot is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Phase {
     /// No socket.
+    #[default]
     Free,
     /// The connection is not established yet, as far as we know.
     Connecting,
@@ -59,8 +61,8 @@ pub(crate) enum Phase {
     Parked,
 }
 
-/// A slot.
-#[derive(Debug)]
+/// A slot; by default one without a socket.
+#[derive(Debug, Default)]
 pub(crate) struct Conn {
     pub(crate) phase: Phase,
     /// Changes with every use of the slot, so that events of its previous socket are recognised.
@@ -104,48 +106,6 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    /// A slot without a socket.
-    pub(crate) fn free() -> Self {
-        let request = Request {
-            user: 0,
-            template: 0,
-            item: 0,
-            intended_ns: 0,
-            sendable_ns: 0,
-            deadline_ns: 0,
-            retried: false,
-            hops: 0,
-            confirms: false,
-            body_handling: BodyHandling::default(),
-            keep_head: KeepHead::Never,
-            sent_ns: 0,
-        };
-        Self {
-            phase: Phase::Free,
-            generation: 0,
-            origin: 0,
-            request,
-            message: RequestMessage::default(),
-            written_bytes: 0,
-            started_ns: 0,
-            sent_ns: 0,
-            first_byte_ns: 0,
-            received_bytes: 0,
-            connect_delay_ns: 0,
-            responses_served: 0,
-            established: false,
-            rx_timestamped: false,
-            hangup: false,
-            send_failed: false,
-            has_unread_data: false,
-            tcp: None,
-            response: Response::new(),
-            content: None,
-            location: vec![],
-            head: vec![],
-        }
-    }
-
     /// Makes it ready for a new socket.
     pub(crate) fn renew(&mut self, origin: usize) {
         self.phase = Phase::Connecting;
@@ -156,7 +116,6 @@ impl Conn {
         (self.started_ns, self.connect_delay_ns) = (0, 0);
     }
 
-    /// Assigns a request to it.
     #[inline]
     pub(crate) fn assign(&mut self, request: Request) {
         self.request = request;

@@ -14,7 +14,6 @@ use crate::results::recorder::{Report, RequestTimes};
 const NOT_MODIFIED: u16 = 304;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// The response is complete.
     pub(super) fn response_complete(&mut self, slot: u32, extra_bytes: usize) {
         let now_ns = self.now_ns;
         if self.is_server_timeout(slot) {
@@ -64,7 +63,6 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// The response to a visitor is complete.
     fn visitor_response_complete(&mut self, request: Request, mut ended: FetchEnd) {
         let serial = self.step_serial(request);
         self.fetch_ended(request, &mut ended);

@@ -1,8 +1,7 @@
 //! The start of a request: due, assigned to a connection, sent.
 
-use super::conn::{KeepHead, Phase, Request, token};
+use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
-use crate::http::content_check::BodyHandling;
 use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
 use crate::plan::Choice;
 use crate::results::failure::Failure;
@@ -111,12 +110,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             intended_ns,
             sendable_ns,
             deadline_ns: taken_ns.saturating_add(self.plan.timeout_ns),
-            retried: false,
-            hops: 0,
-            confirms: false,
-            body_handling: BodyHandling::default(),
-            keep_head: KeepHead::Never,
-            sent_ns: 0,
+            ..Request::default()
         }
     }
 

@@ -135,7 +135,7 @@ pub fn response(bytes: &[u8]) -> Result<(), String> {
 /// Checks the reader of chunks with these bytes, which come after the head of a chunked answer.
 pub fn chunked(bytes: &[u8]) -> Result<(), String> {
     response(&[CHUNKED_HEAD, bytes].concat())?;
-    let (mut reader, mut memory) = (Response::new(), ResponseHeadCache::default());
+    let (mut reader, mut memory) = (Response::default(), ResponseHeadCache::default());
     // Complete, so it cannot fail.
     let _ = reader.feed(CHUNKED_HEAD, &mut memory, false);
     let (mut body_bytes, mut framing_bytes) = (0, 0);
@@ -220,7 +220,7 @@ fn receive(
     memory: &mut ResponseHeadCache,
     dropping: bool,
 ) -> Result<ResponseSummary, String> {
-    let mut reader = Response::new();
+    let mut reader = Response::default();
     let mut at = 0;
     while at < bytes.len() {
         let mut size = split.next(bytes.len() - at);

@@ -155,7 +155,7 @@ fn made() -> impl Strategy<Value = GeneratedResponse> {
 
 /// What our reader sees, with the bytes cut at these places; then the server closes.
 fn ours(bytes: &[u8], cuts: &[usize], is_head_request: bool) -> ReadResponse {
-    let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
+    let (mut response, mut memory) = (Response::default(), ResponseHeadCache::default());
     let mut from = 0;
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % bytes.len()).chain([bytes.len()]).collect();
     cuts.sort_unstable();

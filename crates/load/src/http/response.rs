@@ -19,10 +19,13 @@ const EAGER_BYTES: usize = 64;
 const SPILL_BYTES_KEPT: usize = 4 * 1024;
 
 /// The state of the reader at the next byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum ReadState {
+    #[default]
     Head,
-    Fixed { left: u64 },
+    Fixed {
+        left: u64,
+    },
     Chunked(Chunked),
     UntilClose,
     Done,
@@ -64,8 +67,8 @@ impl ResponseObserver for () {
     fn body(&mut self, _: &[u8]) {}
 }
 
-/// A response that is being received.
-#[derive(Debug)]
+/// A response that is being received; by default ready for one.
+#[derive(Debug, Default)]
 pub(crate) struct Response {
     stage: ReadState,
     status: u16,
@@ -77,19 +80,6 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Ready for a response.
-    pub(crate) fn new() -> Self {
-        Self {
-            stage: ReadState::Head,
-            status: 0,
-            keep_alive: false,
-            has_started: false,
-            interim: 0,
-            body_bytes: 0,
-            spill: Vec::new(),
-        }
-    }
-
     /// Ready for the next response; keeps its memory.
     pub(crate) fn reset(&mut self) {
         self.stage = ReadState::Head;
@@ -292,7 +282,7 @@ mod tests {
 
     /// Feeds the pieces and gives status, body bytes, keep, and the bytes that followed the response.
     fn receive(pieces: &[&[u8]], closes: bool) -> Result<Option<Seen>, NotHttp> {
-        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
+        let (mut response, mut memory) = (Response::default(), ResponseHeadCache::default());
         let mut behind = None;
         for piece in pieces {
             match behind {
@@ -390,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_large_head_in_pieces_leaves_little_memory() {
-        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
+        let (mut response, mut memory) = (Response::default(), ResponseHeadCache::default());
         for piece in [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'y'; 30_000], vec![b'z'; 30_000]] {
             assert_eq!(response.feed(&piece, &mut memory, false), Ok(FeedResult::More));
         }
@@ -401,7 +391,7 @@ mod tests {
 
     #[test]
     fn dropped_bytes_count_like_read_ones() {
-        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
+        let (mut response, mut memory) = (Response::default(), ResponseHeadCache::default());
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
         assert_eq!(response.feed(head, &mut memory, false), Ok(FeedResult::More));
         assert_eq!(response.remaining_fixed_body(), 97);

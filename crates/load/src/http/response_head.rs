@@ -28,7 +28,6 @@ pub(crate) enum Framing {
 /// How the content of a body is coded: RFC 9110, 8.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentCoding {
-    /// As it is.
     Identity,
     Gzip,
     Deflate,
@@ -69,7 +68,6 @@ pub(crate) struct ResponseHead {
     pub(crate) framing: Framing,
     /// Whether the connection may carry another request.
     pub(crate) keep_alive: bool,
-    /// How its content is coded.
     pub(crate) coding: ContentCoding,
     /// Length of the head, blank line included.
     pub(crate) length_bytes: usize,

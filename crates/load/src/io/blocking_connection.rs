@@ -9,7 +9,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A connection.
 pub(crate) enum BlockingConnection {
     Tcp(TcpStream),
     Unix(UnixStream),

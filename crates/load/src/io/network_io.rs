@@ -39,7 +39,6 @@ pub(crate) enum Handshake {
         /// When the connection could carry it: its first bytes were made, and sent, from then on.
         started_ns: u64,
     },
-    /// It is done.
     Done {
         /// When the connection could carry it: its first bytes were made, and sent, from then on.
         started_ns: u64,

@@ -102,7 +102,6 @@ struct PortDemand {
 /// The local ports that there are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct PortSupply {
-    /// All of them.
     ports: u64,
     /// Those that are in use already towards the destination that takes most.
     used: u64,

@@ -28,7 +28,6 @@ pub(crate) struct LookupRequest {
     pub(crate) preferred: SocketAddr,
 }
 
-/// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LookupResult {
     pub(crate) slot: u32,

@@ -111,7 +111,6 @@ fn key_mismatch(certificate: &Path, key: &Path, error: &Error) -> UserError {
     }
 }
 
-/// Accepts any certificate.
 #[derive(Debug)]
 struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,

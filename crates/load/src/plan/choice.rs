@@ -63,7 +63,6 @@ impl Choice {
         }
     }
 
-    /// The list, if there is one.
     #[inline]
     pub(crate) fn list(&self) -> Option<&ListRequests> {
         match self {
@@ -84,7 +83,6 @@ fn check_weights(workload: &Workload) -> Result<()> {
     }
 }
 
-/// A list of requests.
 #[derive(Debug)]
 pub(crate) struct ListRequests {
     entries: Arc<ListEntries>,

@@ -225,7 +225,6 @@ impl Source {
         Ok(Self::from_parts(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
     }
 
-    /// From its parts.
     pub(super) fn from_parts(
         method: String,
         url: Url,

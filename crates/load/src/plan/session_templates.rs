@@ -49,13 +49,11 @@ pub(crate) struct Script {
     pub(crate) discovers: bool,
 }
 
-/// A session.
 #[derive(Debug)]
 pub(crate) struct SessionPlan {
     pub(crate) steps: Vec<StepPlan>,
 }
 
-/// A step.
 #[derive(Debug)]
 pub(crate) struct StepPlan {
     /// The request, or the page's document.
@@ -72,7 +70,6 @@ pub(crate) struct StepPlan {
     pub(crate) think: Think,
 }
 
-/// A page.
 #[derive(Debug)]
 pub(crate) struct PagePlan {
     /// Which of the names of pages.
@@ -208,7 +205,6 @@ impl Script {
         (target as usize) < self.dynamic.len()
     }
 
-    /// The step of a session.
     #[inline]
     pub(crate) fn step_at(&self, session: u32, step: u32) -> &StepPlan {
         &self.sessions[session as usize].steps[step as usize]

@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicU64;
 pub(crate) struct ThreadShare {
     /// Which thread it is, from 0.
     pub(crate) thread: u32,
-    /// How many there are.
     pub(crate) threads: u32,
     /// Requests left to start, of all threads; `None` without a bound.
     pub(crate) budget: Option<Arc<AtomicU64>>,

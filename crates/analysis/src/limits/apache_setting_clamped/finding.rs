@@ -118,10 +118,12 @@ fn clamp(facts: &Facts) -> Option<ClampedSetting> {
     let by_files = allowed.filter(|allowed| configured - allowed >= threads);
     let shown = facts.value(FactId::workers_limit).filter(|slots| configured - slots >= threads);
     let in_force = shown.or(by_files.filter(|_| facts.value(FactId::workers_limit).is_none()))?;
-    Some(ClampedSetting { threads_configured: threads_wanted,
+    Some(ClampedSetting {
+        threads_configured: threads_wanted,
         configured,
         in_force,
-        by_files: by_files.is_some(), is_observed: shown.is_some(),
+        by_files: by_files.is_some(),
+        is_observed: shown.is_some(),
     })
 }
 

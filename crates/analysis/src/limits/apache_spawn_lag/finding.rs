@@ -86,13 +86,13 @@ fn growth(facts: &Facts) -> Option<WorkerGrowth> {
 
 /// Whether connections wait for something that no further worker ends, however late the workers came: all that are allowed
 /// were there and the queue stands as before, or they wait for a pool themselves.
-fn is_a_limit(facts: &Facts, queue: f64, grew: &Growth) -> bool {
-    let was_full = ["scoreboard_full_fraction", "processes_at_limit_fraction"]
-        .iter()
+fn is_a_limit(facts: &Facts, queue: f64, grew: &WorkerGrowth) -> bool {
+    let was_full = [FactId::scoreboard_full_fraction, FactId::processes_at_limit_fraction]
+        .into_iter()
         .any(|fact| facts.value(fact).is_some_and(|share| share > 0.0));
-    let still_waits = facts.value("accept_queue_last").is_some_and(|last| last >= queue / 2.0);
+    let still_waits = facts.value(FactId::accept_queue_last).is_some_and(|last| last >= queue / 2.0);
     let workers = grew.most * facts.threads_per_process();
-    let behind = facts.value("fpm_queue_behind_mean");
+    let behind = facts.value(FactId::fpm_queue_behind_mean);
     (was_full && still_waits) || behind.is_some_and(|behind| behind >= BEHIND_FRACTION_MIN * workers)
 }
 
@@ -184,16 +184,16 @@ mod tests {
             // Something else held the processors, and Apache came to its limit late.
             (
                 "the limit, late",
-                vec![("processes_at_limit_fraction", 0.2), ("accept_queue_last", 40.0)],
+                vec![(FactId::processes_at_limit_fraction, 0.2), (FactId::accept_queue_last, 40.0)],
                 None,
             ),
             (
                 "at the limit, and the queue is worked off",
-                vec![("processes_at_limit_fraction", 0.2), ("accept_queue_last", 3.0)],
+                vec![(FactId::processes_at_limit_fraction, 0.2), (FactId::accept_queue_last, 3.0)],
                 Some(0.9),
             ),
-            ("a pool behind them", vec![("fpm_queue_behind_mean", 30.0)], None),
-            ("a short queue of a pool", vec![("fpm_queue_behind_mean", 2.0)], Some(0.9)),
+            ("a pool behind them", vec![(FactId::fpm_queue_behind_mean, 30.0)], None),
+            ("a short queue of a pool", vec![(FactId::fpm_queue_behind_mean, 2.0)], Some(0.9)),
         ] {
             assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
         }

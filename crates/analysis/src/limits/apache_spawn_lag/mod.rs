@@ -28,9 +28,9 @@ use crate::limits::{Limit, LimitGain, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_last, accept_queue_max, accept_queue_mean, offered_rate, processes_at_limit_fraction,
-        rate, requests_in_workers_mean, response_time_mean_us, response_time_p50_us, response_time_p99_us,
-        service_processes_grew, service_processes_max, service_processes_min, worker_processes_ended_per_s,
+        accept_queue_last, accept_queue_max, accept_queue_mean, fpm_queue_behind_mean, offered_rate,
+        processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_mean_us, response_time_p50_us,
+        response_time_p99_us, scoreboard_full_fraction, service_processes_grew, service_processes_max, service_processes_min, worker_processes_ended_per_s,
         worker_processes_started, worker_processes_started_per_s, worker_time_mean_us, workers_busy_mean,
         workers_startable_mean,
     }],

@@ -137,7 +137,11 @@ impl CostReason {
             Self::Price(each_s, seen) => format!(
                 "The statements are dear: each takes {} of a processor, {} as one that finds its rows by an index{}",
                 format_time(each_s * 1e6),
-                if *each_s >= OBSERVED_COST_MIN_S { "tens of times as much" } else { "several times as much" },
+                if *each_s >= OBSERVED_COST_MIN_S {
+                    "tens of times as much"
+                } else {
+                    "several times as much"
+                },
                 seen.as_ref().map_or(String::new(), |seen| format!(" ({seen})"))
             ),
         }

@@ -40,7 +40,8 @@ pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
         return Some(NamedStatement {
             digest,
             text,
-            did: statement_rates(facts, digest, rows), observed_count: None,
+            did: statement_rates(facts, digest, rows),
+            observed_count: None,
         });
     }
     let counted = known().filter(|one| one.rows_examined_count > 0).max_by_key(|one| one.rows_examined_count);
@@ -50,7 +51,8 @@ pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
     Some(NamedStatement {
         digest: &statement.digest,
         text: Some(shortened_statement(&statement.text)),
-        did: None, observed_count: seen_count,
+        did: None,
+        observed_count: seen_count,
     })
 }
 

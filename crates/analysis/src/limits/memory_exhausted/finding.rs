@@ -236,7 +236,8 @@ mod tests {
     #[test]
     fn what_stopped_the_load_is_proof() {
         let mut stopped = facts(&[(FactId::brake_reading, 2.0), (FactId::brake_limit, 1.0)], &[]);
-        stopped.harm_guard_trip = Some(crate::facts::testing::with_harm_guard_trip("memory.group_oom_kills_count"));
+        stopped.harm_guard_trip =
+            Some(crate::facts::testing::with_harm_guard_trip("memory.group_oom_kills_count"));
         let finding = check(&stopped).unwrap();
         let told = "because the kernel killed 2 processes for want of memory";
         assert!(finding.summary.contains(told), "{}", finding.summary);

@@ -23,8 +23,10 @@ const TELLING_COLLECTORS: [(FactId, &str); 5] = [
 
 /// Fires always: [`crate::diagnosis::ranking`] asks it only when no other rule fired.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let stopped =
-        facts.harm_guard_trip.as_ref().map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
+    let stopped = facts
+        .harm_guard_trip
+        .as_ref()
+        .map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
     let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed > 0.001);
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));

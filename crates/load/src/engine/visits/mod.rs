@@ -94,7 +94,7 @@ impl Visitors {
             },
             thread: u64::from(share.thread),
             threads: u64::from(share.threads),
-            visitors: (0..users_here).map(|_| Visitor::absent()).collect(),
+            visitors: (0..users_here).map(|_| Visitor::default()).collect(),
             away: vec![],
             present: 0,
             timers: BinaryHeap::with_capacity(users_here as usize),
@@ -137,14 +137,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         true
     }
 
-    /// A visitor arrives.
     fn visitor_arrives(&mut self, arrival: VisitorArrival) {
         let visits = &mut self.visits;
         let number = arrival.number * visits.threads + visits.thread;
         let index = match visits.entry {
             VisitorArrivals::Users(_) => arrival.number as u32,
             VisitorArrivals::Starts { .. } => visits.away.pop().unwrap_or_else(|| {
-                visits.visitors.push(Visitor::absent());
+                visits.visitors.push(Visitor::default());
                 visits.visitors.len() as u32 - 1
             }),
         };

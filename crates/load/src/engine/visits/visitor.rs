@@ -11,20 +11,20 @@ use url::Url;
 use webdyno_model::page::FetchedBy;
 
 /// What a visitor does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Phase {
     /// No visitor is present.
+    #[default]
     Absent,
     /// It waits for its next session, or begins it.
     BeforeSession,
     /// It spends its think time.
     BeforeStep,
-    /// It fetches.
     Fetching,
 }
 
-/// A visitor. Its memory is used again by the next one in its place.
-#[derive(Debug)]
+/// A visitor; by default the place for one. Its memory is used again by the next one in its place.
+#[derive(Debug, Default)]
 pub(super) struct Visitor {
     pub(super) phase: Phase,
     /// Number of the visitor, the same whatever the number of threads.
@@ -69,34 +69,6 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// A place without a visitor.
-    pub(super) fn absent() -> Self {
-        Self {
-            phase: Phase::Absent,
-            number: 0,
-            session: 0,
-            random: SplitMix::new(0),
-            spec: 0,
-            step: 0,
-            due_ns: 0,
-            serial: 0,
-            failures: 0,
-            incomplete: false,
-            queued: false,
-            ready: false,
-            page_failed: false,
-            fetches: vec![],
-            left: 0,
-            first_waiting: 0,
-            open: vec![],
-            idle: vec![],
-            jar: Jar::default(),
-            cache: Cache::default(),
-            variables: Variables::default(),
-            url: None,
-        }
-    }
-
     /// Adds a fetch, or a response from the cache.
     pub(super) fn add(&mut self, fetch: Fetch) {
         self.left += u32::from(fetch.state != State::Ended);

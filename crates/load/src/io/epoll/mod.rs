@@ -106,7 +106,6 @@ enum DelayReason {
     Resolving,
     /// The queue of the server's unix socket was full.
     BacklogFull(PathBuf),
-    /// It failed.
     Failed(SocketError),
 }
 

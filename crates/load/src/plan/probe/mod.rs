@@ -278,7 +278,7 @@ impl Exchange {
         Self {
             started_at,
             timeout,
-            response: Response::new(),
+            response: Response::default(),
             first: vec![],
             timed_out: false,
             time: None,

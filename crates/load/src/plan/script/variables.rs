@@ -99,7 +99,6 @@ impl Variables {
         value
     }
 
-    /// Sets one.
     pub(crate) fn set(&mut self, id: VariableId, value: &[u8]) {
         self.begin(id).extend_from_slice(value);
     }

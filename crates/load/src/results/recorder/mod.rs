@@ -17,7 +17,7 @@ const STATUS_CODES: usize = 1000;
 pub(crate) const INTERVAL_NS: u64 = 1_000_000_000;
 
 /// The figures of one thread and one interval. Allocated a few times at the start, then handed to and fro.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) index: u64,
     pub(crate) length_ns: u64,
@@ -53,14 +53,13 @@ pub(crate) struct Report {
 }
 
 /// The share of one request name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct NamedReport {
     pub(crate) completed: u64,
     pub(crate) failed: u64,
     pub(crate) response_time: TimeHistogram,
 }
 
-/// How a thread ended.
 #[derive(Debug, Clone)]
 pub(crate) struct ThreadEnd {
     pub(crate) end_ns: u64,
@@ -74,34 +73,10 @@ impl Report {
     /// An empty report for figures of these names.
     pub(crate) fn new(labels: &Labels) -> Self {
         Self {
-            index: 0,
-            length_ns: 0,
-            started: 0,
-            completed: 0,
-            failed: 0,
-            in_flight: 0,
-            in_flight_ns: 0,
-            bytes_received: 0,
-            bytes_sent: 0,
             status: vec![0; STATUS_CODES],
-            errors: ErrorCounts::default(),
-            connections: ConnectionCounts::default(),
-            response_time: TimeHistogram::new(),
-            service_time: TimeHistogram::new(),
-            connect_time: TimeHistogram::new(),
-            first_byte: TimeHistogram::new(),
-            client_delay: TimeHistogram::new(),
-            failed_time: TimeHistogram::new(),
-            tls_handshake: TimeHistogram::new(),
-            receive_delay: TimeHistogram::new(),
-            round_trip: TimeHistogram::new(),
-            tcp: TcpCounts::default(),
-            stamps: RxTimestampCounts::default(),
-            redirects: 0,
-            cpu_ns: 0,
-            named: labels.requests.iter().map(|_| NamedReport::new()).collect(),
+            named: labels.requests.iter().map(|_| NamedReport::default()).collect(),
             visits: VisitReport::new(labels),
-            thread_end: None,
+            ..Self::default()
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct VisitReport {
 }
 
 /// The pages of an interval.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pages {
     pub(crate) started: u64,
     pub(crate) completed: u64,
@@ -49,7 +49,6 @@ pub(crate) struct Pages {
     own_median_us: Option<u64>,
 }
 
-/// How a page ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageEnd {
     pub(crate) name: usize,
@@ -144,11 +143,6 @@ impl VisitReport {
 }
 
 impl NamedReport {
-    /// Empty.
-    pub(super) fn new() -> Self {
-        Self { completed: 0, failed: 0, response_time: TimeHistogram::new() }
-    }
-
     /// As the interval has it.
     pub(crate) fn interval(&self) -> NamedInterval {
         NamedInterval {
@@ -182,18 +176,7 @@ impl NamedReport {
 
 impl Pages {
     fn new(names: usize) -> Self {
-        Self {
-            started: 0,
-            completed: 0,
-            failed: 0,
-            in_flight: 0,
-            time: TimeHistogram::new(),
-            named: (0..names).map(|_| NamedReport::new()).collect(),
-            slowest: None,
-            typical: None,
-            earlier_median_us: None,
-            own_median_us: None,
-        }
+        Self { named: (0..names).map(|_| NamedReport::default()).collect(), ..Self::default() }
     }
 
     fn ended(&mut self, end: PageEnd) -> bool {

@@ -21,7 +21,6 @@ pub(super) struct TableKeys<'t> {
 pub(super) struct Value<'t> {
     /// Its place in the file.
     pub(super) at: SourceSpan,
-    /// Its key.
     pub(super) key: &'t str,
     value: &'t DeValue<'t>,
 }
@@ -116,12 +115,10 @@ impl<'t> Value<'t> {
             .hint(format!("write it as in {} = {example}", self.key))
     }
 
-    /// A text.
     pub(super) fn text(&self) -> FileResult<&'t str> {
         self.as_text().ok_or_else(|| self.type_error("a text", "\"words\""))
     }
 
-    /// A text, if it is one.
     pub(super) fn as_text(&self) -> Option<&'t str> {
         match self.value {
             DeValue::String(text) => Some(text),
@@ -247,7 +244,6 @@ impl<'t> Value<'t> {
             .collect()
     }
 
-    /// A table, if it is one.
     pub(super) fn is_table(&self) -> bool {
         matches!(self.value, DeValue::Table(_))
     }

@@ -100,7 +100,6 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// The list of one file.
     pub(super) fn list(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
         let Some(value) = top.get("urls") else { return Ok(()) };
         let keys = value.keys("a list of URLs", LIST_KEYS)?;

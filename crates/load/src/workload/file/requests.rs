@@ -176,7 +176,6 @@ fn method(value: &Value<'_>) -> FileResult<String> {
         .hint("write one such as GET, HEAD, POST, PUT or DELETE"))
 }
 
-/// A URL in full.
 fn full_url(at: SourceSpan, text: &str, base: Option<&Url>) -> FileResult<String> {
     let hint = "write it as in \"/path\" or \"http://127.0.0.1:8080/path\"";
     let full = match texts::full_url(text, base) {

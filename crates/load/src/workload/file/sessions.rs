@@ -16,7 +16,6 @@ pub(super) const SESSION_KEYS: &[&str] = &["name", "weight", "step"];
 pub(super) const STEP_KEYS: &[&str] = &["request", "page", "capture", "think"];
 
 impl<'t> Reader<'t> {
-    /// The sessions of one file.
     pub(super) fn read_sessions(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
         let list = top.read("session", |value| value.tables("session"))?.unwrap_or_default();
         list.iter().try_for_each(|value| self.session(scope, &value.keys("a session", SESSION_KEYS)?))

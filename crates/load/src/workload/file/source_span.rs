@@ -109,7 +109,6 @@ impl Files {
         self.files.len() - 1
     }
 
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.files.len()
     }
@@ -119,7 +118,6 @@ impl Files {
         &self.files[file].0
     }
 
-    /// Its text.
     pub(super) fn text(&self, file: usize) -> &str {
         &self.files[file].1
     }

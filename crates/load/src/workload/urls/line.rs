@@ -22,7 +22,6 @@ pub(super) struct Line<'a> {
     pub(super) sent: LineBody<'a>,
 }
 
-/// The body of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineBody<'a> {
     Nothing,

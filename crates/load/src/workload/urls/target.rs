@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use url::Url;
 use webdyno_model::Result;
 
-/// A URL in its parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UrlParts<'a> {
     pub(super) secure: bool,

@@ -70,7 +70,6 @@ impl Captures {
         })
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.captures.is_empty()
     }

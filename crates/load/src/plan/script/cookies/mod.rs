@@ -117,7 +117,6 @@ impl Jar {
         self.next_end_s = self.cookies.iter().map(end_s).min().unwrap_or(i64::MAX);
     }
 
-    /// How many there are.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.cookies.len()

@@ -52,7 +52,6 @@ pub(crate) enum ResourceKind {
 pub(crate) struct FoundUrl {
     /// Where: `http` or `https`, without fragment.
     pub(crate) url: Url,
-    /// What as.
     pub(crate) kind: ResourceKind,
 }
 
