@@ -187,6 +187,11 @@ const FAMILIES: &[&[FactRow]] = &[
     resource_usage::ROWS,
 ];
 
+/// The facts that follow from one metric each, with its name; with a star for several things.
+pub fn with_metrics() -> impl Iterator<Item = (FactId, &'static str)> {
+    FAMILIES.iter().copied().flatten().map(|(fact, metric, _)| (*fact, *metric))
+}
+
 /// Everything that the measurement says.
 pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts> {
     let series = SeriesSet::of(measurement);

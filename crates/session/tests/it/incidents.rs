@@ -1,6 +1,7 @@
-//! Incidents and levels are told by metrics that there are: a name that no collector gives would never speak.
+//! Facts, incidents and levels are told by metrics that there are: a name that no collector gives would never speak.
 
 use webdyno_analysis::diagnosis::incidents;
+use webdyno_analysis::facts;
 use webdyno_analysis::run_report::host_levels;
 use webdyno_host::collectors;
 
@@ -14,7 +15,10 @@ fn is_read(name: &str) -> bool {
 }
 
 #[test]
-fn every_incident_and_level_follows_from_metrics_that_are_read() {
+fn every_fact_incident_and_level_follows_from_metrics_that_are_read() {
+    for (fact, metric) in facts::with_metrics() {
+        assert!(is_read(metric), "{fact}: {metric}");
+    }
     for kind in incidents::ALL.iter() {
         assert!(is_read(kind.metric), "{}", kind.metric);
         if let Some(whole) = kind.whole() {
