@@ -86,7 +86,7 @@ pub enum ToAgent {
         /// What the operator gave.
         #[serde(default)]
         access: Access,
-        /// Whether everything is to be read each second, however dear: for one look that lasts a few seconds.
+        /// Whether everything is to be read each second, however expensive: for one look that lasts a few seconds.
         #[serde(default)]
         in_full: bool,
     },

@@ -1,4 +1,4 @@
-//! The agent's main: reads what the tool asks, and is the guardian that puts everything back when the tool is gone.
+//! The agent's main: reads what the tool asks, and is the guardian that reverts everything when the tool is gone.
 //!
 //! Gone means: the stream ended or broke, nothing came for a while (the tool sends a heartbeat every second), or SIGTERM.
 //! The agent leads a session of its own (setsid(2)), so that a Ctrl-C or a closed terminal ends the tool, not the
@@ -32,7 +32,7 @@ enum Incoming {
     End(String),
 }
 
-/// Serves one tool until it says good bye or is gone. An error when hello failed, or when not everything could be put
+/// Serves one tool until it says goodbye or is gone. An error when hello failed, or when not everything could be put
 /// back: then a rollback stays pending.
 pub fn serve(
     input: impl Read + Send + 'static,

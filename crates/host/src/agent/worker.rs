@@ -40,7 +40,7 @@ const STALE_AFTER: Duration = Duration::from_secs(60);
 pub enum Job {
     /// Answer a question.
     Ask(u64, ToAgent),
-    /// The tool is gone, for this reason: put everything back.
+    /// The tool is gone, for this reason: revert everything.
     End(String),
 }
 

@@ -19,7 +19,7 @@ pub enum Action {
     Activate(Activate),
     /// A program is started that must not outlive the session.
     Launch(Launch),
-    /// Files are installed that put everything back at the next boot; they go when there is nothing to put back.
+    /// Files are installed that revert everything at the next boot; they go when there is nothing to revert.
     BootHook(BootHook),
 }
 
@@ -134,7 +134,7 @@ impl std::fmt::Debug for Surroundings {
     }
 }
 
-/// Files are installed that put everything back at the next boot. All are ours alone, by their names.
+/// Files are installed that revert everything at the next boot. All are ours alone, by their names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootHook {
     /// The files, in the order in which they are created.
@@ -180,7 +180,7 @@ pub struct Launched {
     pub group: Option<u32>,
 }
 
-/// A file as it was found: everything that putting it back needs.
+/// A file as it was found: everything that reverting it needs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldFile {
     /// The bytes.

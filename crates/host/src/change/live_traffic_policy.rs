@@ -39,7 +39,7 @@ fn settings(activations: &Activations) -> BTreeMap<&str, (&Change, &Change)> {
     all
 }
 
-/// Why a service must not be put back now; `None` when it can be.
+/// Why a service must not be reverted now; `None` when it can be.
 pub fn refusal(
     service: &dyn Tunable,
     control: &Control,

@@ -2,7 +2,7 @@
 //!
 //! The order is always the same: what is there now is read, the intent with all that its undo needs is written to the
 //! journal and reaches the disk, then the act happens. A session may therefore end at any instant, and its journal
-//! tells how to put everything back. Undoing is idempotent: it compares what is there with what was before and with
+//! tells how to revert everything. Undoing is idempotent: it compares what is there with what was before and with
 //! what we wrote, and leaves alone what somebody else changed since.
 //!
 //! Everything reaches the machine through the seams in [`seams::Tools`]; only [`seams::disk::RealDisk`] with

@@ -132,7 +132,7 @@ pub trait Collector: Send {
     fn name(&self) -> &'static str;
     /// What it reads.
     fn metrics(&self) -> Vec<Metric>;
-    /// Seconds between readings: one, or more where reading is dear.
+    /// Seconds between readings: one, or more where reading is expensive.
     fn every_s(&self) -> u32 {
         1
     }

@@ -25,11 +25,11 @@
 
 use std::time::Duration;
 
-/// Without a message for this long the tool counts as gone, and the agent puts everything back.
+/// Without a message for this long the tool counts as gone, and the agent reverts everything.
 pub const SILENCE: Duration = Duration::from_secs(15);
 
 /// Without a message for this long the agent counts as gone; longer than [`SILENCE`], so that one whose machine or
-/// connection stood still has begun to put everything back.
+/// connection stood still has begun to revert everything.
 pub const AGENT_SILENCE: Duration = Duration::from_secs(30);
 
 /// The same for an agent whose parent is gone, which carried the connection.
@@ -106,7 +106,7 @@ pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A program that is ended with force.
 pub const KILL: Duration = Duration::from_secs(5);
 
-/// How often the guardian tries to put everything back.
+/// How often the guardian tries to revert everything.
 pub const PUT_BACK_ATTEMPTS_COUNT: u32 = 3;
 
 /// The pause between two attempts.
@@ -179,7 +179,7 @@ const OBSERVE: Duration = sum(&[SNAPSHOT, CONFIGURATION]);
 /// The answer to a question that only reads: a service to observe, or a plan, which reads the configuration twice.
 pub const READ_ANSWER: Duration = sum(&[longer(OBSERVE, sum(&[CONFIGURATION, CONFIGURATION])), MARGIN]);
 
-/// The answer to discover: the first one comes after what an earlier session left was put back.
+/// The answer to discover: the first one comes after what an earlier session left was reverted.
 pub const DISCOVER_ANSWER: Duration = sum(&[UNDO, DISPOSE, READ_ANSWER]);
 
 /// The answer to apply; after a failure the service is read anew.
@@ -188,7 +188,7 @@ pub const APPLY_ANSWER: Duration = sum(&[APPLY, SNAPSHOT, MARGIN]);
 /// The answer to revert; after it the service is read anew.
 pub const REVERT_ANSWER: Duration = sum(&[UNDO, SNAPSHOT, MARGIN]);
 
-/// The answer to good bye: everything is put back, if need be in several attempts.
+/// The answer to goodbye: everything is reverted, if need be in several attempts.
 pub const BYE_ANSWER: Duration =
     sum(&[sum(&[UNDO, DISPOSE, PUT_BACK_PAUSE]).saturating_mul(PUT_BACK_ATTEMPTS_COUNT), MARGIN]);
 
@@ -198,7 +198,7 @@ pub const LAUNCH_ANSWER: Duration = sum(&[LAUNCH, DISPOSE, MARGIN]);
 /// The answer to dispose.
 pub const DISPOSE_ANSWER: Duration = sum(&[DISPOSE, MARGIN]);
 
-/// How long a rollback waits for a guardian: it notices the silence of its tool, and puts everything back.
+/// How long a rollback waits for a guardian: it notices the silence of its tool, and reverts everything.
 pub const GUARDIAN: Duration = sum(&[SILENCE, UNDO, DISPOSE, MARGIN]);
 
 /// The answer to a rollback of other sessions: a guardian is waited for, and several of them may be undone.

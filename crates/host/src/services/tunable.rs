@@ -104,7 +104,7 @@ pub struct Activation {
     pub unsettled: Option<String>,
 }
 
-/// A setting that is to be put back.
+/// A setting that is to be reverted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettingRevert<'a> {
     /// `MaxRequestWorkers`.

@@ -1,4 +1,4 @@
-//! The hook at boot: it is there exactly as long as a boot has something to put back, and it says what init systems
+//! The hook at boot: it is there exactly as long as a boot has something to revert, and it says what init systems
 //! understand.
 
 // Helpers outside of #[test] functions may fail a test, too.
@@ -303,7 +303,7 @@ fn a_hook_that_cannot_be_installed_is_told() {
     assert!(note.contains(".service: no space left on the disk: if this machine goes down now"), "{note}");
 }
 
-/// A program that a session launched is gone after a boot: there is nothing to put back.
+/// A program that a session launched is gone after a boot: there is nothing to revert.
 #[test]
 fn a_launched_program_needs_no_hook() {
     let (folder, server) = FakeServer::fresh();
@@ -356,7 +356,7 @@ fn what_another_machine_left_is_left_to_it() {
     assert_eq!(server.picture(), original);
 }
 
-/// Putting back what was cut off is killed at any act, and completed by the next one; what was kept stays.
+/// Reverting what was cut off is killed at any act, and completed by the next one; what was kept stays.
 #[test]
 fn a_kill_of_the_boot_is_completed_by_the_next_one() {
     let mut kills = 0;

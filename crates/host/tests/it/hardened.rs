@@ -151,7 +151,7 @@ fn files_of(pid: u32) -> BTreeSet<String> {
 /// The environment variable that makes the test below a tool: `PORT|FOLDER`.
 const TOOL: &str = "WEBDYNO_TEST_TOOL";
 
-/// As a test: whatever becomes of the tool, its guardian puts everything back in time. With [`TOOL`]: the tool, which
+/// As a test: whatever becomes of the tool, its guardian reverts everything in time. With [`TOOL`]: the tool, which
 /// applies a change and then waits.
 #[test]
 fn a_tool_that_hangs_or_dies_is_reverted_within_30_s() {

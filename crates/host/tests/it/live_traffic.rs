@@ -115,7 +115,7 @@ fn what_would_drop_connections_is_left_and_told_until_it_would_not() {
     assert!(pending_with(&tools(&server)).unwrap().is_empty());
 }
 
-/// What is in use was our own load's, or will be served by whatever is put back: without others it is not asked.
+/// What is in use was our own load's, or will be served by whatever is reverted: without others it is not asked.
 #[test]
 fn without_others_everything_is_put_back() {
     let (_folder, server) = FakeServer::fresh();
@@ -146,7 +146,7 @@ fn the_whole_way_back_is_asked_about() {
     assert!(server.running().contains("Workers 100"), "{}", server.running());
 }
 
-/// A real Apache gets more workers by a restart, and is put back while a request of somebody is under way.
+/// A real Apache gets more workers by a restart, and is reverted while a request of somebody is under way.
 fn check_apache(mpm: &str, conf: &str, workers: [i64; 2], server_limit: [i64; 2]) {
     if !apache_is_installed() {
         return;

@@ -1,4 +1,4 @@
-//! Changes of others that wait for a reload: ours is refused until the operator accepts them, and putting back never is.
+//! Changes of others that wait for a reload: ours is refused until the operator accepts them, and reverting never is.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -149,7 +149,7 @@ fn putting_back_is_never_refused() {
 fn a_session_does_not_stand_in_its_own_way() {
     let (_folder, server) = FakeServer::fresh();
     let (mut changer, options) = (server.changer(), ApplyOptions::default());
-    // What was put back after a failure is in force again.
+    // What was reverted after a failure is in force again.
     apply(&server, &mut changer, "INVALID\n", ApplyClass::Reload, &options).unwrap_err();
     assert!(!server.running().contains("INVALID"));
     // Written, and not in force yet: newer than what runs.
@@ -237,7 +237,7 @@ impl Fixture {
         assert!(!self.server.path("conf-enabled/zzz-webdyno.conf").exists() && !self.changer.has_session());
     }
 
-    /// What a session leaves that was killed between writing its file and the reload, and was put back by its guardian.
+    /// What a session leaves that was killed between writing its file and the reload, and was reverted by its guardian.
     fn killed_before_the_reload(&mut self) {
         self.changer.end(ClosedBy::Tool).unwrap();
         self.changer = changer(&self.state);

@@ -296,7 +296,7 @@ fn what_takes_effect_at_once_needs_no_shadow() {
     assert_eq!(apply("", "NOSTART\n", ApplyClass::Live).unwrap(), Vec::<String>::new());
 }
 
-/// Whenever the tool is gone during an apply, it goes no further and everything is put back; what had not taken effect
+/// Whenever the tool is gone during an apply, it goes no further and everything is reverted; what had not taken effect
 /// by then never does.
 #[test]
 fn an_apply_whose_tool_is_gone_goes_no_further() {

@@ -1,5 +1,5 @@
 //! Rollback after packages and operators were at work: files, directories, programs that are not where they were. What
-//! cannot be put back is told once, with a saved original; it is never a failure for ever.
+//! cannot be reverted is told once, with a saved original; it is never a failure for ever.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -54,7 +54,7 @@ fn texts(server: &FakeServer) -> BTreeMap<String, String> {
     found
 }
 
-/// What is done to `deep`, what is there after a rollback, and what is told of it (nothing when all is put back).
+/// What is done to `deep`, what is there after a rollback, and what is told of it (nothing when all is reverted).
 type Case = (&'static str, fn(&FakeServer), &'static [(&'static str, &'static str)], Option<&'static str>);
 
 const PACKAGE: &str = "the package's\n";
@@ -182,7 +182,7 @@ fn expected(case: &Case, etc: &Path) -> BTreeMap<String, String> {
     case.2.iter().map(|(name, text)| ((*name).to_owned(), absolute(text))).collect()
 }
 
-/// A rollback, and what it tells of what it could not put back.
+/// A rollback, and what it tells of what it could not revert.
 fn rolled_back(tools: &Tools) -> Option<String> {
     let error = rollback_with(tools).err()?;
     Some(format!("{error}\n{}", error.hint.clone().unwrap_or_default()))

@@ -32,7 +32,7 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
 
-/// How long the agent's process may take to end after good bye.
+/// How long the agent's process may take to end after goodbye.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How often the clocks are compared.
@@ -44,7 +44,7 @@ const BEATS_COUNT_MAX: usize = 64;
 /// The most warnings that are kept until somebody asks for them.
 const WARNINGS_COUNT_MAX: usize = 100;
 
-/// An agent that is at work for us. Can be asked from several threads; dropping it says good bye.
+/// An agent that is at work for us. Can be asked from several threads; dropping it says goodbye.
 pub struct AgentClient {
     shared: Arc<Shared>,
     child: Mutex<Child>,
@@ -207,7 +207,7 @@ impl AgentClient {
         self.samples(ToAgent::Observe { port, client_pid, access, in_full: false })
     }
 
-    /// The same for one look that lasts a few seconds: everything is read each second, however dear.
+    /// The same for one look that lasts a few seconds: everything is read each second, however expensive.
     pub fn sample_once(&self, port: Option<u16>, access: Access) -> Result<Receiver<(u64, Sample)>> {
         self.samples(ToAgent::Observe { port, client_pid: None, access, in_full: true })
     }
@@ -392,7 +392,7 @@ impl AgentClient {
             .hint(format!("{}: it restores what is still changed", self.rollback()))
     }
 
-    /// How everything is put back, whatever became of the agent.
+    /// How everything is reverted, whatever became of the agent.
     fn rollback(&self) -> String {
         match &self.address {
             ServerAddress::Ssh(host) => format!("run `webdyno rollback --server ssh://{host}`"),
@@ -408,7 +408,7 @@ impl AgentClient {
 }
 
 impl Drop for AgentClient {
-    /// Says good bye if nobody did, and waits a bounded time. An agent that is still at work then is left to it: it is
+    /// Says goodbye if nobody did, and waits a bounded time. An agent that is still at work then is left to it: it is
     /// the guardian.
     fn drop(&mut self) {
         let ended = self.shared.received().ended;

@@ -436,7 +436,7 @@ impl Changer {
         stop_launched(&mut session.journal, &self.tools, &mut session.running)
     }
 
-    /// Takes out of a snapshot what waits for a reload only by an earlier session of ours, which put it back.
+    /// Takes out of a snapshot what waits for a reload only by an earlier session of ours, which reverted it.
     pub fn forget_ours(&self, snapshot: &mut ServiceSnapshot) {
         pending_reload::forget_ours(&self.tools, snapshot);
     }
@@ -489,7 +489,7 @@ impl Changer {
         Ok(())
     }
 
-    /// From the first write on, a boot puts everything back.
+    /// From the first write on, a boot reverts everything.
     fn hook_boot(&mut self, served: &Served) -> Result<()> {
         let Some(session) = self.session.as_mut().filter(|session| !session.is_unhookable) else {
             return Ok(());

@@ -1,5 +1,5 @@
 //! Changes of others that wait for a reload: ours would put them in force, too, so it is refused until the operator
-//! accepts that. Putting back never asks: it must end at the original whatever others did.
+//! accepts that. Reverting never asks: it must end at the original whatever others did.
 
 use crate::change::action::{Action, Served};
 use crate::change::journal;

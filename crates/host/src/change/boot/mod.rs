@@ -1,4 +1,4 @@
-//! The hook at boot: while a session has changes that are not kept, files are installed that put everything back when
+//! The hook at boot: while a session has changes that are not kept, files are installed that revert everything when
 //! the machine boots, before the service starts. Tool and guardian may then both be gone.
 //!
 //! Facts. systemd reads units and drop-ins from disk when it starts: a unit that is wanted by multi-user.target and
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
 
-/// How long a boot waits for it: the service must start in the end, even if with what could not be put back.
+/// How long a boot waits for it: the service must start in the end, even if with what could not be reverted.
 const BOOT_TIME_S_MAX: u32 = 90;
 
 /// What a hook is for.

@@ -49,7 +49,7 @@ pub struct Header {
 pub enum ClosedBy {
     /// The tool, at its regular end.
     Tool,
-    /// The agent, because the tool was gone; it had put everything back.
+    /// The agent, because the tool was gone; it had reverted everything.
     Guardian,
     /// `webdyno rollback`.
     Rollback,
@@ -112,7 +112,7 @@ pub enum Record {
         /// By whom.
         by: ClosedBy,
     },
-    /// The user was told that the guardian put everything back.
+    /// The user was told that the guardian reverted everything.
     Told,
 }
 

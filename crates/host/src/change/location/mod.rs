@@ -9,7 +9,7 @@
 //! its first process is the same. The *network* is a namespace of which the inode number proves nothing alone, as it is
 //! given away again: process 1 is in it then and now, or a process is in it that is as old as the session, or it still
 //! has the name that it had (`/run/netns/NAME`). After a boot, or when a container was started anew, the same names and
-//! process 1 tell which one took its place; where nothing did, only files are left to be put back.
+//! process 1 tell which one took its place; where nothing did, only files are left to be reverted.
 //!
 //! Facts: namespaces(7), mount_namespaces(7), pid_namespaces(7), network_namespaces(7), ip-netns(8), proc_pid_ns(5).
 

@@ -28,7 +28,7 @@ const SPARE_BYTES: u64 = 16 << 20;
 
 /// What is done to files. All paths are absolute.
 pub trait Disk: Send + Sync {
-    /// Reads a regular file with all that is needed to put it back; `None` when there is none. Symbolic links are
+    /// Reads a regular file with all that is needed to revert it; `None` when there is none. Symbolic links are
     /// not followed: one is an error.
     fn read(&self, path: &Path) -> io::Result<Option<OldFile>>;
     /// Creates a file that must not exist yet, with mode, owner, attributes and time, and brings it to the disk.

@@ -30,7 +30,7 @@ pub struct Booting {
     pub init: Init,
     /// Where its directories are: `/`.
     pub root: PathBuf,
-    /// The program that is to put everything back.
+    /// The program that is to revert everything.
     pub program: PathBuf,
     /// Where its bytes are, when nothing of that name is there after a boot: then a copy in the state directory stands for
     /// it.

@@ -1,7 +1,7 @@
 //! Undoing: files in reverse order, the kernel's settings, then each service once, then the programs that were launched.
 //!
 //! Idempotent at every step. What a file holds now decides: what was there before means that nothing is to do, what we
-//! wrote is put back, and anything else is somebody's work that is left alone and told, with a saved copy of the
+//! wrote is reverted, and anything else is somebody's work that is left alone and told, with a saved copy of the
 //! original. Undoing never depends on being able to write the journal: it goes on, and says so afterwards.
 
 pub mod relocated_files;
@@ -73,7 +73,7 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
     undo.report
 }
 
-/// Removes the hook at boot when nothing is left for it to put back.
+/// Removes the hook at boot when nothing is left for it to revert.
 pub fn remove_boot_hook(journal: &mut Journal, tools: &Tools) -> Report {
     let scope = Scope { from_n: 1, launched: false, live_traffic: false, services: true };
     let mut undo = Undo::new(journal, tools, scope);
@@ -328,7 +328,7 @@ impl Undo<'_> {
         }
     }
 
-    /// As long as something could not be put back, the next boot is to try it.
+    /// As long as something could not be reverted, the next boot is to try it.
     fn boot_hook(&mut self) {
         if self.journal.history().needs_boot_hook() {
             return;
@@ -391,7 +391,7 @@ impl Undo<'_> {
     }
 }
 
-/// Goes back through the writes of a file from what it holds now. Gives the write whose old file is to be put back
+/// Goes back through the writes of a file from what it holds now. Gives the write whose old file is to be reverted
 /// with that file's hash (`None` when what is there is nobody's we know), and whether that is the original.
 ///
 /// Usually that is the first write, reached through all. When somebody changed the file between two of our writes, it

@@ -51,7 +51,7 @@ pub struct Found {
     pub files: Vec<(PathBuf, Option<String>)>,
     /// The link at its path. Where there was no file before it goes as well.
     pub link: Option<PathBuf>,
-    /// What became of it, in words, when there is nothing to put back.
+    /// What became of it, in words, when there is nothing to revert.
     pub lost: Option<String>,
 }
 

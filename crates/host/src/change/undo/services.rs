@@ -1,8 +1,8 @@
-//! Letting each service take over the files that were put back, once.
+//! Letting each service take over the files that were reverted, once.
 //!
 //! A service need not have been told of our files to have them in force: somebody else may have reloaded it, or started
-//! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before;
-//! only what it surely never read is put back without.
+//! it, while they were there. So whenever one is reverted the service takes that over, and the journal says so before;
+//! only what it surely never read is reverted without.
 
 use crate::change::action::{Action, Activate, Served, WriteFile, is_read_at_boot_only};
 use crate::change::journal::history::{Entry, Record, served};
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::{Result, UserError};
 
-/// A service whose files were put back.
+/// A service whose files were reverted.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     /// The most disruptive way in which our change took effect, or is to be taken back; `None` when nothing of it was ever
@@ -28,7 +28,7 @@ pub(super) struct Touched {
     pub(super) restored_count: usize,
     /// Files that are not, and will not be.
     pub(super) conflicts_count: usize,
-    /// Files that could not be put back.
+    /// Files that could not be reverted.
     pub(super) failed_count: usize,
 }
 
@@ -76,7 +76,7 @@ impl Undo<'_> {
         known.read_since(control, written_at)
     }
 
-    /// Notes that the service must take over what is put back, if that is not in the journal yet: after a kill between
+    /// Notes that the service must take over what is reverted, if that is not in the journal yet: after a kill between
     /// file and service nobody would know. What we wrote may be in force even if we never told the service: somebody
     /// else may have reloaded or started it meanwhile.
     pub(super) fn intend_activation(&mut self, chain: &Chain) {
@@ -143,7 +143,7 @@ impl Undo<'_> {
         }
     }
 
-    /// Lets one service take over the files that were put back.
+    /// Lets one service take over the files that were reverted.
     fn service(&mut self, service: &str, port: u16, touched: &mut Touched) -> Result<()> {
         let launched_here = self.journal.history().is_launched_here(port);
         if launched_here && self.scope.launched {

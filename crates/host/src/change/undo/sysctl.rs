@@ -75,7 +75,7 @@ impl Undo<'_> {
         !self.is_same_boot() && !chain.iter().any(lasts)
     }
 
-    /// Why putting it back would drop what others use now.
+    /// Why reverting it would drop what others use now.
     fn sysctl_drops(
         &self,
         name: &str,

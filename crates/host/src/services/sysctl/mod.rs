@@ -212,7 +212,7 @@ mod tests {
         SettingChange { setting: SettingId::sysctl(name), to: SettingValue::parse(to) }
     }
 
-    fn setting_state(now: Option<&str>, writable: Option<io::ErrorKind>, is_initial: bool) -> SettingState {
+    fn state(now: Option<&str>, writable: Option<io::ErrorKind>, is_initial: bool) -> SettingState {
         let writable = writable.map_or(Ok(()), |kind| Err(kind.into()));
         SettingState { now: now.map(str::to_owned), writable, is_initial, memory_bytes: Some(1 << 30) }
     }
@@ -224,66 +224,46 @@ mod tests {
     fn what_can_be_set_here_and_what_is_for_a_person() {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         for (name, to, seen, expected) in [
-            (SYN, "4096", setting_state(Some("512"), None, false), Ok("512")),
-            (TRACKED, "200000", setting_state(Some("65536"), None, true), Ok("65536")),
+            (SYN, "4096", state(Some("512"), None, false), Ok("512")),
+            (TRACKED, "200000", state(Some("65536"), None, true), Ok("65536")),
             (
                 "net.ipv4.ip_local_port_range",
                 "1024 65535",
-                setting_state(Some("32768 60999"), None, false),
+                state(Some("32768 60999"), None, false),
                 Ok("32768 60999"),
             ),
             (
                 "kernel.pid_max",
                 "99999",
-                setting_state(Some("32768"), None, true),
+                state(Some("32768"), None, true),
                 Err("is not a setting of the kernel that"),
             ),
-            (SYN, "many", setting_state(Some("512"), None, true), Err("cannot be `many`")),
-            (SYN, "0", setting_state(Some("512"), None, true), Err("cannot be `0`")),
-            (
-                "net.ipv4.ip_local_port_range",
-                "9 8",
-                setting_state(Some("1 2"), None, true),
-                Err("cannot be `9 8`"),
-            ),
+            (SYN, "many", state(Some("512"), None, true), Err("cannot be `many`")),
+            (SYN, "0", state(Some("512"), None, true), Err("cannot be `0`")),
+            ("net.ipv4.ip_local_port_range", "9 8", state(Some("1 2"), None, true), Err("cannot be `9 8`")),
             // The machine's: shown and read-only in other namespaces, or not shown at all.
             (
                 TRACKED,
                 "200000",
-                setting_state(Some("65536"), Some(PermissionDenied), false),
+                state(Some("65536"), Some(PermissionDenied), false),
                 Err("belongs to the whole machine"),
             ),
             (
                 "net.core.netdev_max_backlog",
                 "9000",
-                setting_state(None, None, false),
+                state(None, None, false),
                 Err("belongs to the whole machine"),
             ),
-            (TRACKED, "200000", setting_state(None, None, true), Err("this kernel has no net.netfilter")),
-            (
-                SYN,
-                "4096",
-                setting_state(Some("512"), Some(PermissionDenied), false),
-                Err("may not be written"),
-            ),
-            (
-                SYN,
-                "4096",
-                setting_state(Some("512"), Some(ReadOnlyFilesystem), false),
-                Err("the host has to set it"),
-            ),
+            (TRACKED, "200000", state(None, None, true), Err("this kernel has no net.netfilter")),
+            (SYN, "4096", state(Some("512"), Some(PermissionDenied), false), Err("may not be written")),
+            (SYN, "4096", state(Some("512"), Some(ReadOnlyFilesystem), false), Err("the host has to set it")),
             // An eighth of 1 GiB holds 419,430 entries of 320 bytes.
-            (
-                TRACKED,
-                "500000",
-                setting_state(Some("65536"), None, true),
-                Err("more than an eighth of the memory"),
-            ),
-            (TRACKED, "500000", setting_state(Some("600000"), None, true), Ok("600000")),
+            (TRACKED, "500000", state(Some("65536"), None, true), Err("more than an eighth of the memory")),
+            (TRACKED, "500000", state(Some("600000"), None, true), Ok("600000")),
             (
                 "net.core.somaxconn",
                 "8192",
-                setting_state(Some("4096"), None, true),
+                state(Some("4096"), None, true),
                 Err("is not enough: a listening socket"),
             ),
         ] {
