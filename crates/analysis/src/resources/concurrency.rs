@@ -116,8 +116,8 @@ pub(crate) fn statements_running(facts: &Facts) -> Option<f64> {
 /// Statements that wait for a row that another transaction holds: of the time that was waited, and of how many were seen
 /// to wait, the larger. The time is counted when a wait ends, so that long ones show late.
 pub(crate) fn row_lock_waiting(facts: &Facts) -> Option<f64> {
-    let seen = [facts.value("db_row_lock_waiting_mean"), facts.value("db_row_lock_time_fraction")];
-    seen.into_iter().flatten().reduce(f64::max)
+    let observed = [facts.value("db_row_lock_waiting_mean"), facts.value("db_row_lock_time_fraction")];
+    observed.into_iter().flatten().reduce(f64::max)
 }
 
 /// What the goal asks for, as a rate.
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn only_the_sites_own_work_fills_the_processors() {
         for (busy, site, full) in [(0.99, 1.6, true), (0.99, 0.2, false), (0.9, 1.6, false)] {
-            let seen = [("cpu_busy_fraction", busy), ("site_cpu_cores", site), ("cores", 2.0)];
-            assert_eq!(is_cpu_bound(&facts(&seen, &[])), full, "{busy} {site}");
+            let observed = [("cpu_busy_fraction", busy), ("site_cpu_cores", site), ("cores", 2.0)];
+            assert_eq!(is_cpu_bound(&facts(&observed, &[])), full, "{busy} {site}");
         }
         assert!(is_cpu_bound(&facts(&[("cpu_busy_fraction", 0.99)], &[])));
     }
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn work_that_nobody_saw_is_not_taken_for_honest() {
-        let seen = [("cpu_busy_fraction", 1.0), ("cores", 2.0), ("service_cpu_cores", 0.1)];
-        let with = |more: &[(&str, f64)]| has_unexplained_cpu(&facts(&[&seen[..], more].concat(), &[]));
+        let observed = [("cpu_busy_fraction", 1.0), ("cores", 2.0), ("service_cpu_cores", 0.1)];
+        let with = |more: &[(&str, f64)]| has_unexplained_cpu(&facts(&[&observed[..], more].concat(), &[]));
         assert!(with(&[("db_cpu_cores", 1.5)]) && with(&[("fpm_cpu_cores", 1.5)]));
         assert!(!with(&[("db_cpu_cores", 1.5), ("db_rows_scanned_per_s", 500.0)]));
         assert!(

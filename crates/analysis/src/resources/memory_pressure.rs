@@ -153,8 +153,8 @@ mod tests {
         for (held, used, short, full) in
             [(60e6, 199e6, false, true), (190e6, 200e6, true, true), (60e6, 100e6, false, false)]
         {
-            let seen = [("memory_used_in_limit_max_bytes", held), ("group_memory_used_max_bytes", used)];
-            let facts = facts(&[&group[..], &seen[..]].concat(), &[]);
+            let observed = [("memory_used_in_limit_max_bytes", held), ("group_memory_used_max_bytes", used)];
+            let facts = facts(&[&group[..], &observed[..]].concat(), &[]);
             assert_eq!((is_short(&facts), is_full(&facts)), (Some(short), Some(full)), "{held} {used}");
         }
         for (available, short) in [(8e9, false), (0.5e9, true)] {
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn swap_that_is_nobody_elses_is_the_databases() {
-        let seen = facts(
+        let observed = facts(
             &[
                 ("worker_memory_sum_bytes", 10e6),
                 ("worker_swap_sum_bytes", 20e6),
@@ -177,9 +177,12 @@ mod tests {
             ],
             &[],
         );
-        assert_eq!(memory_holders(&seen), [(MemoryHolder::Database, 380e6), (MemoryHolder::Workers, 30e6)]);
+        assert_eq!(
+            memory_holders(&observed),
+            [(MemoryHolder::Database, 380e6), (MemoryHolder::Workers, 30e6)]
+        );
         let largest = |limit| {
-            let mut limited = seen.clone();
+            let mut limited = observed.clone();
             let limit = facts(&[("memory_limit_bytes", limit)], &[]).cite(&["memory_limit_bytes"]);
             limit.into_iter().for_each(|fact| limited.insert(fact));
             largest_holder(&limited)

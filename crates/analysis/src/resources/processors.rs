@@ -249,19 +249,19 @@ mod tests {
     #[test]
     fn a_server_that_answers_all_that_comes_has_room_up_to_the_end() {
         for (busy, rate, is_short) in [(0.9, 100.0, false), (0.9, 80.0, true), (0.99, 100.0, true)] {
-            let seen = [
+            let observed = [
                 ("usable_busy_fraction", busy),
                 ("pressure_group_cpu_some_fraction", 0.8),
                 ("rate", rate),
                 ("offered_rate", 100.0),
             ];
-            assert_eq!(confidence(&seen).is_some(), is_short, "{busy} at {rate}");
+            assert_eq!(confidence(&observed).is_some(), is_short, "{busy} at {rate}");
         }
     }
 
     #[test]
     fn what_is_ours_is_not_foreign() {
-        let mut seen = facts(
+        let mut observed = facts(
             &[
                 ("usable_busy_fraction", 1.0),
                 ("usable_cores", 2.0),
@@ -273,18 +273,18 @@ mod tests {
             ],
             &[],
         );
-        let known = seen.all().next().cloned().unwrap();
+        let known = observed.all().next().cloned().unwrap();
         let of =
             |name: &str, value: f64| webdyno_model::fact::Fact { name: name.into(), value, ..known.clone() };
         let (database, gzip) = (of("backend_cpu_cores", 0.9), of("foreign_program_cpu_cores", 0.6));
-        seen.insert_of("mariadb", database);
-        seen.insert_of("gzip", gzip);
-        let others = other_processes(&seen).unwrap();
+        observed.insert_of("mariadb", database);
+        observed.insert_of("gzip", gzip);
+        let others = other_processes(&observed).unwrap();
         assert!((others.cores - 0.75).abs() < 1e-9 && (others.named_cores - 0.6).abs() < 1e-9, "{others:?}");
-        assert_eq!(users(&seen), "in cores: apache 0.2, mariadb 0.9, other programs (gzip) 0.75");
+        assert_eq!(users(&observed), "in cores: apache 0.2, mariadb 0.9, other programs (gzip) 0.75");
         // On cores of its own nobody else is.
-        seen.insert(of("usable_cores", 1.0));
-        seen.insert(of("service_cpu_cores", 0.97));
-        assert_eq!(other_processes(&seen).unwrap().cores, 0.0);
+        observed.insert(of("usable_cores", 1.0));
+        observed.insert(of("service_cpu_cores", 0.97));
+        assert_eq!(other_processes(&observed).unwrap().cores, 0.0);
     }
 }

@@ -206,8 +206,9 @@ fn handler(service: &ServiceSnapshot, target: &RequestTarget) -> Option<(String,
         one.scope.last().is_some_and(is_here)
             && !FILE_HANDLERS.iter().any(|own| own.eq_ignore_ascii_case(&one.value))
     });
-    let shown = |value: &str, scope: &[String]| (value.to_owned(), scope.last().cloned().unwrap_or_default());
-    set.map(|one| shown(&one.value, &one.scope)).or_else(|| {
+    let displayed =
+        |value: &str, scope: &[String]| (value.to_owned(), scope.last().cloned().unwrap_or_default());
+    set.map(|one| displayed(&one.value, &one.scope)).or_else(|| {
         let passes = effective::values_anywhere(service, "ProxyPass");
         let mut rules: Vec<(&str, Option<&str>)> = passes
             .filter_map(|one| {
@@ -311,7 +312,7 @@ mod tests {
             watched.request_targets.clear();
             assert_eq!(serves_files_only(&watched), files, "{module}");
         }
-        let seen = facts(&[("new_connections_per_s", 10.0), ("server_requests_per_s", 100.0)], &[]);
-        assert_eq!(site(&seen, None).keep_alive.reused_fraction, Some(0.9));
+        let observed = facts(&[("new_connections_per_s", 10.0), ("server_requests_per_s", 100.0)], &[]);
+        assert_eq!(site(&observed, None).keep_alive.reused_fraction, Some(0.9));
     }
 }

@@ -42,8 +42,8 @@ fn caches(facts: &Facts) -> f64 {
 }
 
 fn connections(facts: &Facts) -> Option<f64> {
-    let seen = facts.value("database_connected_max").or_else(|| facts.value("pool_children_busy_mean"));
-    seen.filter(|count| *count >= 1.0)
+    let observed = facts.value("database_connected_max").or_else(|| facts.value("pool_children_busy_mean"));
+    observed.filter(|count| *count >= 1.0)
 }
 
 /// Fires when memory is short, the database holds it, and its connections' buffers explain that.

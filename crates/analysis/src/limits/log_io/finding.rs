@@ -260,14 +260,14 @@ mod tests {
 
     #[test]
     fn from_outside_small_writes_are_a_suspicion() {
-        let seen = [
+        let observed = [
             ("workers_logging_mean", f64::NAN),
             ("log_disk_busy_fraction", 0.95),
             ("log_disk_await_us", 15_000.0),
             ("log_disk_writes_per_s", 60.0),
             ("log_disk_written_bytes_per_s", 60.0 * 4096.0),
         ];
-        assert_eq!(with(&seen, false).unwrap().confidence, 0.5);
-        assert!(with(&[&seen[..], &[("log_disk_reads_per_s", 300.0)]].concat(), false).is_none());
+        assert_eq!(with(&observed, false).unwrap().confidence, 0.5);
+        assert!(with(&[&observed[..], &[("log_disk_reads_per_s", 300.0)]].concat(), false).is_none());
     }
 }

@@ -84,11 +84,11 @@ pub(crate) fn fullest_link(facts: &Facts) -> Option<FullLink> {
     });
     let full = links.filter_map(|(kind, link, share)| {
         let of = |name: &str| facts.value_of(name, &link);
-        let stands = of("shaper_waiting_fraction").is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
+        let holds = of("shaper_waiting_fraction").is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
             && of("shaper_backlog_mean_bytes").is_some_and(|backlog| backlog >= BACKLOG_BYTES_MIN);
-        let min = if stands { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
+        let min = if holds { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
         let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
-        let is_waited_for = stands
+        let is_waited_for = holds
             || of("shaper_drops").is_some_and(|drops| drops > 0.0)
             || at_least("retransmits_per_s", RETRANSMITS_PER_S_MIN)
             || at_least("response_time_inflation", INFLATION_MIN);

@@ -27,8 +27,8 @@ impl Check<'_> {
             asks |= OF_REQUESTS.contains(&flag);
         }
         if !asks {
-            let told = self.wrong(at, "the load asks for nothing");
-            return Err(told.hint("as in: urls = [\"http://server/\"]"));
+            let reported = self.wrong(at, "the load asks for nothing");
+            return Err(reported.hint("as in: urls = [\"http://server/\"]"));
         }
         for (index, url) in load.urls.iter().enumerate() {
             self.url(&below(at, &["urls".into(), index.into()]), url)?;
@@ -41,8 +41,8 @@ impl Check<'_> {
         let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
         let host = authority.split(':').next().unwrap_or_default();
         if host.is_empty() {
-            let told = self.wrong(at, format!("`{url}` is no URL of a server"));
-            return Err(told.hint("as in: http://server/"));
+            let reported = self.wrong(at, format!("`{url}` is no URL of a server"));
+            return Err(reported.hint("as in: http://server/"));
         }
         self.host(at, host)
     }
