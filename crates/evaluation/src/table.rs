@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_run_is_told() {
-        let told = read("\n{}\n", Path::new("runs.jsonl")).unwrap_err();
-        assert!(told.message.starts_with("runs.jsonl:2:") && told.exit_code() == 2, "{told}");
+        let reported = read("\n{}\n", Path::new("runs.jsonl")).unwrap_err();
+        assert!(reported.message.starts_with("runs.jsonl:2:") && reported.exit_code() == 2, "{reported}");
     }
 }

@@ -62,14 +62,14 @@ pub fn build(folder: &ScenarioFolder, options: &BuildOptions) -> Result<Lab> {
     lab.tree.check(&controllers(&folder.scenario)?)?;
     check_same_state_directory(&place, &lab.tree)?;
     let mut claimed = ScenarioLock::acquire(&place)?;
-    let told = place.read()?;
-    if told.as_ref().is_some_and(JournalContent::is_complete) {
+    let reported = place.read()?;
+    if reported.as_ref().is_some_and(JournalContent::is_complete) {
         return Err(UserError::cannot_run(format!("the scenario `{}` is up already", folder.name))
             .hint(format!("webdyno lab down {}", folder.name)));
     }
     // Half of it, from somebody who was killed, or from before the machine was started anew; or all of it, whose files
     // somebody removed.
-    if told.is_some() || lab.tree.exists() {
+    if reported.is_some() || lab.tree.exists() {
         take_down(claimed)?;
         claimed = ScenarioLock::acquire(&place)?;
     }
@@ -110,9 +110,9 @@ fn begin(lab: &Lab, claimed: &mut ScenarioLock) -> Result<()> {
     let elsewhere =
         lab.tree.others().iter().filter_map(|folder| ScenarioPlace::at(folder)).collect::<Vec<_>>();
     for other in here.iter().chain(elsewhere.iter().filter(|other| !here.contains(other))) {
-        let Some(told) = other.read()? else { continue };
+        let Some(reported) = other.read()? else { continue };
         if let Some(common) =
-            told.settings().iter().find(|name| told.is_of_this_boot() && settings.contains(name))
+            reported.settings().iter().find(|name| reported.is_of_this_boot() && settings.contains(name))
         {
             let (name, folder) = (other.name(), other.path());
             let text = format!("the scenario `{name}` is up, and needs `{common}` of this machine, too");
@@ -189,8 +189,8 @@ impl Building<'_> {
     fn groups(&mut self) -> Result<()> {
         let scenario = &self.lab.folder.scenario;
         let controllers = controllers(scenario)?;
-        let mut tell = |act: &Act| self.claimed.append(act);
-        self.lab.tree.make(&controllers, &mut tell)?;
+        let mut progress = |act: &Act| self.claimed.append(act);
+        self.lab.tree.make(&controllers, &mut progress)?;
         for host in scenario.host_names() {
             let own = service_limits(scenario, &host).into_iter().map(|(index, service)| {
                 let memory_bytes = service.memory.as_deref().map(units::bytes).transpose()?;
@@ -199,7 +199,7 @@ impl Building<'_> {
                     HostLimits { memory_bytes, processes: service.processes, ..HostLimits::default() },
                 ))
             });
-            self.lab.tree.make_host(&host, &controllers, &own.collect::<Result<Vec<_>>>()?, &mut tell)?;
+            self.lab.tree.make_host(&host, &controllers, &own.collect::<Result<Vec<_>>>()?, &mut progress)?;
             if let Some(limits) = self.lab.limits.get(&host) {
                 self.lab.tree.limit(&host, limits)?;
             }

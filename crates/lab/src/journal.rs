@@ -89,15 +89,15 @@ pub struct JournalContent {
 impl JournalContent {
     /// Reads a journal's text.
     pub fn parse(text: &[u8]) -> Self {
-        let mut told = Self::default();
+        let mut reported = Self::default();
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         for (at, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
             match serde_json::from_slice(line) {
-                Ok(act) => told.acts.push(act),
-                Err(_) => told.damaged.push(at + 1),
+                Ok(act) => reported.acts.push(act),
+                Err(_) => reported.damaged.push(at + 1),
             }
         }
-        told
+        reported
     }
 
     /// Whether everything was there when the last line was written, and the machine was not started anew since.
@@ -225,10 +225,10 @@ impl ScenarioPlace {
     /// What its journal says; `None` without any.
     pub fn read(&self) -> Result<Option<JournalContent>> {
         let path = self.path().join("journal.jsonl");
-        let shown = path.display();
+        let displayed = path.display();
         let text = match std::fs::metadata(&path) {
             Ok(found) if found.len() > JOURNAL_BYTES_MAX => {
-                return Err(UserError::cannot_run(format!("{shown} is no journal: it is too large"))
+                return Err(UserError::cannot_run(format!("{displayed} is no journal: it is too large"))
                     .hint("look into it, and remove it: then what it tells of is found by name"));
             }
             Ok(_) => std::fs::read(&path),
@@ -237,7 +237,7 @@ impl ScenarioPlace {
         match text {
             Ok(text) => Ok(Some(JournalContent::parse(&text))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("read", shown, &error)),
+            Err(error) => Err(io_error("read", displayed, &error)),
         }
     }
 }
@@ -286,14 +286,14 @@ impl ScenarioLock {
     /// Adds a line to the journal. Called before the act.
     pub fn append(&mut self, act: &Act) -> Result<()> {
         let path = self.place.path().join("journal.jsonl");
-        let told = |error: io::Error| io_error("write", path.display(), &error);
+        let reported = |error: io::Error| io_error("write", path.display(), &error);
         if self.journal.is_none() {
             let opened = File::options().create(true).append(true).open(&path);
-            self.journal = Some(opened.map_err(told)?);
+            self.journal = Some(opened.map_err(reported)?);
         }
-        let mut line = serde_json::to_vec(act).map_err(|error| told(error.into()))?;
+        let mut line = serde_json::to_vec(act).map_err(|error| reported(error.into()))?;
         line.push(b'\n');
-        self.journal.as_mut().map_or(Ok(()), |file| file.write_all(&line)).map_err(told)
+        self.journal.as_mut().map_or(Ok(()), |file| file.write_all(&line)).map_err(reported)
     }
 
     /// Removes the folder, and the one of all scenarios if it is empty.
@@ -353,10 +353,13 @@ mod tests {
     #[test]
     fn a_torn_last_line_was_never_done_and_damage_before_it_is_told() {
         let text = b"{\"act\":\"up\"}\nnonsense\n{\"act\":\"loop\",\"file\":\"/x\"}\n{\"act\":\"swa";
-        let told = JournalContent::parse(text);
-        assert_eq!(told.acts, [Act::Up {}, Act::Loop { file: "/x".into() }]);
-        assert_eq!(told.damaged, [2]);
-        assert!(!told.is_complete() && !told.is_of_another_boot(), "nobody knows of which boot it is");
+        let reported = JournalContent::parse(text);
+        assert_eq!(reported.acts, [Act::Up {}, Act::Loop { file: "/x".into() }]);
+        assert_eq!(reported.damaged, [2]);
+        assert!(
+            !reported.is_complete() && !reported.is_of_another_boot(),
+            "nobody knows of which boot it is"
+        );
         let before =
             b"{\"act\":\"begin\",\"boot_id\":\"x\",\"scenarios\":null,\"settings\":[]}\n{\"act\":\"up\"}\n";
         assert!(
@@ -376,9 +379,9 @@ mod tests {
         for act in [&begin, &Act::Up {}] {
             claimed.append(act).unwrap();
         }
-        let told = place.read().unwrap().unwrap();
-        assert!(told.is_complete());
-        assert_eq!((told.settings(), told.acts.len()), (&["vm.x".to_owned()][..], 2));
+        let reported = place.read().unwrap().unwrap();
+        assert!(reported.is_complete());
+        assert_eq!((reported.settings(), reported.acts.len()), (&["vm.x".to_owned()][..], 2));
         assert_eq!(ScenarioPlace::all(state.path()).unwrap(), std::slice::from_ref(&place));
         claimed.remove().unwrap();
         assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
@@ -410,21 +413,21 @@ mod tests {
         let mode = |path: &Path, mode: u32| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
-        let told = || ScenarioLock::acquire(&place).map(drop).map_err(|error| error.message);
-        assert_eq!(told(), Ok(()));
+        let reported = || ScenarioLock::acquire(&place).map(drop).map_err(|error| error.message);
+        assert_eq!(reported(), Ok(()));
         for path in [state.path().to_owned(), place.root().to_owned(), place.path()] {
             mode(&path, 0o777);
             assert_eq!(
-                told(),
+                reported(),
                 Err(format!("nothing is built in {}: others can write there", path.display()))
             );
             mode(&path, 0o700);
         }
         mode(state.path(), 0o1777);
-        assert_eq!(told(), Ok(()), "as /tmp is");
+        assert_eq!(reported(), Ok(()), "as /tmp is");
         std::fs::remove_dir(place.path()).unwrap();
         std::os::unix::fs::symlink("/", place.path()).unwrap();
-        assert!(told().is_err_and(|told| told.ends_with("it is no directory of its own")));
+        assert!(reported().is_err_and(|reported| reported.ends_with("it is no directory of its own")));
     }
 
     #[test]
@@ -449,9 +452,9 @@ mod tests {
         /// Any bytes: never a panic.
         #[test]
         fn any_bytes_are_a_journal(text: Vec<u8>) {
-            let told = JournalContent::parse(&text);
+            let reported = JournalContent::parse(&text);
             let lines = text.iter().filter(|byte| **byte == b'\n').count();
-            proptest::prop_assert_eq!(told.acts.len() + told.damaged.len(), lines);
+            proptest::prop_assert_eq!(reported.acts.len() + reported.damaged.len(), lines);
         }
     }
 }

@@ -56,10 +56,11 @@ impl Lab {
             UserError::cannot_run(format!("the scenario `{name}` is not up"))
                 .hint(format!("webdyno lab up {name}"))
         };
-        let told = place.read()?.filter(crate::journal::JournalContent::is_complete).ok_or_else(not_up)?;
+        let reported =
+            place.read()?.filter(crate::journal::JournalContent::is_complete).ok_or_else(not_up)?;
         let mut hosts = BTreeMap::new();
         let mut catalogue = Catalogue::BuiltIn;
-        for act in told.acts {
+        for act in reported.acts {
             match act {
                 Act::Host { host, process } => drop(hosts.insert(host, process)),
                 Act::Begin { scenarios: Some(directory), .. } => catalogue = Catalogue::Directory(directory),

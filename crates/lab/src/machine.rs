@@ -28,13 +28,13 @@ pub fn change_setting(claimed: &mut ScenarioLock, name: &str, value: &str) -> Re
     if old == new {
         return Ok(());
     }
-    let mut tell =
+    let mut append_change =
         |new: String| claimed.append(&Act::Setting { name: name.to_owned(), old: old.clone(), new });
-    tell(new.clone())?;
+    append_change(new.clone())?;
     write_setting(name, value)?;
     // The kernel may have made another value of it: the number of buckets of a table is rounded, a long name is cut.
     let now = read_setting(name)?;
-    if now == new { Ok(()) } else { tell(now) }
+    if now == new { Ok(()) } else { append_change(now) }
 }
 
 /// What a setting was before a scenario changed it, and what the scenario made of it.
@@ -81,20 +81,21 @@ impl ChangedSetting {
 /// Adds a file of swap to the machine, in the scenario's folder.
 pub fn add_swap(tools: &ToolRunner, claimed: &mut ScenarioLock, bytes: u64) -> Result<()> {
     let path = claimed.place().path().join(format!("swap-{bytes}"));
-    let shown = path.display().to_string();
+    let displayed = path.display().to_string();
     if path.exists() {
         return Ok(());
     }
-    let told = |error: std::io::Error| io_error("make", format!("{bytes} bytes of swap in {shown}"), &error);
+    let reported =
+        |error: std::io::Error| io_error("make", format!("{bytes} bytes of swap in {displayed}"), &error);
     // Swap must have all of its blocks: a file with holes is refused.
-    let file = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(told)?;
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(reported)?;
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)
-        .map_err(|error| told(error.into()))?;
-    tools.run(packages::MKSWAP, &[&shown])?;
+        .map_err(|error| reported(error.into()))?;
+    tools.run(packages::MKSWAP, &[&displayed])?;
     claimed.append(&Act::Swap { file: path.clone() })?;
     // Not on tmpfs, nor on the layers of a container.
     let hint = "swap needs a file system as ext4 or xfs: set WEBDYNO_STATE to a directory on one";
-    tools.run(packages::SWAPON, &[&shown]).map(drop).map_err(|error| error.hint(hint))
+    tools.run(packages::SWAPON, &[&displayed]).map(drop).map_err(|error| error.hint(hint))
 }
 
 /// Takes all swap from the machine whose files are below a folder.
@@ -134,13 +135,13 @@ mod tests {
             };
             steps.iter().map(act).collect()
         };
-        let shown = |steps: &[(&str, &str, &str)]| -> Vec<String> {
+        let displayed = |steps: &[(&str, &str, &str)]| -> Vec<String> {
             let one = |one: &ChangedSetting| format!("{} {} {}", one.name, one.old, one.ours.join(","));
             changed_settings(&acts(steps)).iter().map(one).collect()
         };
-        assert_eq!(shown(&[("a", "0", "1000"), ("a", "0", "1024")]), ["a 0 1000,1024"], "rounded");
-        assert_eq!(shown(&[("a", "1", "2"), ("b", "7", "8"), ("a", "2", "3")]), ["a 1 2,3", "b 7 8"]);
-        assert_eq!(shown(&[("a", "1", "2"), ("a", "5", "3")]), ["a 5 3"], "somebody's own");
+        assert_eq!(displayed(&[("a", "0", "1000"), ("a", "0", "1024")]), ["a 0 1000,1024"], "rounded");
+        assert_eq!(displayed(&[("a", "1", "2"), ("b", "7", "8"), ("a", "2", "3")]), ["a 1 2,3", "b 7 8"]);
+        assert_eq!(displayed(&[("a", "1", "2"), ("a", "5", "3")]), ["a 5 3"], "somebody's own");
     }
 
     #[test]

@@ -103,9 +103,9 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_the_command_that_installs_it() {
         let nothing = ExternalProgram { name: "no-such-program", package: "nothing" };
-        let told = nothing.find().unwrap_err();
-        assert_eq!(told.message, "the package nothing is not installed");
-        assert_eq!(told.hint.as_deref(), Some("apt-get install nothing"));
+        let reported = nothing.find().unwrap_err();
+        assert_eq!(reported.message, "the package nothing is not installed");
+        assert_eq!(reported.hint.as_deref(), Some("apt-get install nothing"));
         assert_eq!(not_installed(&["a", "b"]).message, "the packages a, b are not installed");
     }
 

@@ -36,7 +36,8 @@ pub fn down(state: &Path, name: &str) -> Result<Removal> {
 /// Names of all scenarios of which anything is there, and whether each is up as a whole.
 pub fn all(state: &Path) -> Result<Vec<(String, bool)>> {
     let places = ScenarioPlace::all(state)?;
-    let is_up = |place: &ScenarioPlace| place.read().ok().flatten().is_some_and(|told| told.is_complete());
+    let is_up =
+        |place: &ScenarioPlace| place.read().ok().flatten().is_some_and(|reported| reported.is_complete());
     Ok(places.iter().map(|place| (place.name().to_owned(), is_up(place))).collect())
 }
 
@@ -48,7 +49,7 @@ fn exists(place: &ScenarioPlace) -> Result<bool> {
 /// Removes what there is of a scenario that is claimed. An error when something of it stays: then it can be tried again.
 pub(crate) fn take_down(claimed: ScenarioLock) -> Result<Removal> {
     let place = claimed.place().clone();
-    let told = place.read()?.unwrap_or_default();
+    let reported = place.read()?.unwrap_or_default();
     let tree = GroupTree::of_machine(place.name())?;
     let tools = ToolRunner::default();
     let removed = tree
@@ -56,9 +57,9 @@ pub(crate) fn take_down(claimed: ScenarioLock) -> Result<Removal> {
         .and_then(|()| machine::remove_swap(&tools, &place.path()))
         .and_then(|()| disks::detach(&tools, &place.path()));
     // The machine's settings do not wait for what does not end.
-    let notes = if told.is_of_another_boot() { vec![] } else { revert_machine_settings(&told) };
+    let notes = if reported.is_of_another_boot() { vec![] } else { revert_machine_settings(&reported) };
     removed?;
-    let damaged = told.damaged.first().copied();
+    let damaged = reported.damaged.first().copied();
     claimed.remove()?;
     if let Some(line) = damaged {
         let text = format!(
@@ -73,8 +74,8 @@ pub(crate) fn take_down(claimed: ScenarioLock) -> Result<Removal> {
 }
 
 /// Puts settings of the machine back, and takes controllers from groups that nobody uses; the notes about it.
-fn revert_machine_settings(told: &JournalContent) -> Vec<String> {
-    for act in told.acts.iter().rev() {
+fn revert_machine_settings(reported: &JournalContent) -> Vec<String> {
+    for act in reported.acts.iter().rev() {
         if let Act::Controllers { path, added } = act {
             // Refused while somebody else uses them; nothing hangs on it.
             for name in added.split(' ') {
@@ -82,5 +83,9 @@ fn revert_machine_settings(told: &JournalContent) -> Vec<String> {
             }
         }
     }
-    machine::changed_settings(&told.acts).iter().rev().filter_map(machine::ChangedSetting::revert).collect()
+    machine::changed_settings(&reported.acts)
+        .iter()
+        .rev()
+        .filter_map(machine::ChangedSetting::revert)
+        .collect()
 }

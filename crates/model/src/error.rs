@@ -85,16 +85,16 @@ pub fn io_error(action: &str, object: impl fmt::Display, error: &std::io::Error)
         std::io::ErrorKind::AlreadyExists => "it exists already".to_owned(),
         _ => error.to_string(),
     };
-    let told = UserError::cannot_run(format!("cannot {action} {object}: {cause}"));
+    let reported = UserError::cannot_run(format!("cannot {action} {object}: {cause}"));
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied => told.hint("run as the user that owns it, or with sudo"),
+        std::io::ErrorKind::PermissionDenied => reported.hint("run as the user that owns it, or with sudo"),
         std::io::ErrorKind::ReadOnlyFilesystem => {
-            told.hint("`findmnt -T PATH` shows the mount; remount it writable")
+            reported.hint("`findmnt -T PATH` shows the mount; remount it writable")
         }
         std::io::ErrorKind::StorageFull => {
-            told.hint("free space there, or choose another place with --out DIR")
+            reported.hint("free space there, or choose another place with --out DIR")
         }
-        _ => told,
+        _ => reported,
     }
 }
 
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn an_io_error_names_the_object_and_helps() {
         let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        let told = io_error("read", "/etc/shadow", &denied);
-        assert_eq!(told.to_string(), "cannot read /etc/shadow: permission denied");
-        assert_eq!(told.hint.as_deref(), Some("run as the user that owns it, or with sudo"));
-        assert_eq!(told.exit_code(), 1);
+        let reported = io_error("read", "/etc/shadow", &denied);
+        assert_eq!(reported.to_string(), "cannot read /etc/shadow: permission denied");
+        assert_eq!(reported.hint.as_deref(), Some("run as the user that owns it, or with sudo"));
+        assert_eq!(reported.exit_code(), 1);
         let folder = std::fs::read_to_string("/").unwrap_err();
         assert_eq!(io_error("read", "/", &folder).to_string(), "cannot read /: it is a directory");
     }

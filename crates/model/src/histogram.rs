@@ -188,12 +188,12 @@ impl TimeHistogram {
     /// Upper bounds and cumulative shares for plots: `(time_us, share of samples not above it)`.
     pub fn cumulative(&self) -> Vec<(u64, f64)> {
         let total = self.count() as f64;
-        let mut seen = 0u64;
+        let mut observed = 0u64;
         self.buckets
             .iter_recorded()
             .map(|step| {
-                seen += step.count_since_last_iteration();
-                (step.value_iterated_to().clamp(self.min_us, self.max_us), seen as f64 / total)
+                observed += step.count_since_last_iteration();
+                (step.value_iterated_to().clamp(self.min_us, self.max_us), observed as f64 / total)
             })
             .collect()
     }

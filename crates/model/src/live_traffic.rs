@@ -27,11 +27,11 @@ impl LiveTraffic {
                 1.0 => "1 open connection".to_owned(),
                 count => format!("{count} open connections"),
             });
-        let told: Vec<String> = requests.into_iter().chain(connections).collect();
-        if told.is_empty() {
+        let reported: Vec<String> = requests.into_iter().chain(connections).collect();
+        if reported.is_empty() {
             "requests of others".into()
         } else {
-            format!("{} of others", told.join(" and "))
+            format!("{} of others", reported.join(" and "))
         }
     }
 }

@@ -38,25 +38,25 @@ struct CompatiblePlans {
 impl Export {
     /// Takes a directory that does not exist yet, or is empty. Errors are those of usage.
     pub fn begin(directory: &Path) -> Result<Self> {
-        let shown = directory.display();
+        let displayed = directory.display();
         let wrong = |what: String| UserError::usage(what).hint("--export takes a new or empty directory");
         match fs::read_dir(directory) {
             Ok(mut entries) => {
                 if entries.next().is_some() {
                     return Err(wrong(format!(
-                        "{shown} is not empty, and an export would mix with what is there"
+                        "{displayed} is not empty, and an export would mix with what is there"
                     )));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-                made.map_err(|error| wrong(format!("cannot create {shown}: {error}")))?;
+                made.map_err(|error| wrong(format!("cannot create {displayed}: {error}")))?;
             }
-            Err(error) => return Err(wrong(format!("cannot export to {shown}: {error}"))),
+            Err(error) => return Err(wrong(format!("cannot export to {displayed}: {error}"))),
         }
         let probe = directory.join(README);
         let tried = create(&probe, "").and_then(|()| fs::remove_file(&probe));
-        tried.map_err(|error| wrong(format!("cannot write to {shown}: {error}")))?;
+        tried.map_err(|error| wrong(format!("cannot write to {displayed}: {error}")))?;
         Ok(Self { directory: directory.to_owned(), sets: vec![] })
     }
 
@@ -360,8 +360,8 @@ mod tests {
         {
             let begun = Export::begin(&folder.path().join(name));
             assert_eq!(begun.is_ok(), good, "{name}: {begun:?}");
-            let told = begun.err().is_none_or(|error| error.exit_code() == 2 && error.hint.is_some());
-            assert!(told, "{name}");
+            let reported = begun.err().is_none_or(|error| error.exit_code() == 2 && error.hint.is_some());
+            assert!(reported, "{name}");
         }
         assert_eq!(fs::read_to_string(folder.path().join("full/x")).unwrap(), "");
     }

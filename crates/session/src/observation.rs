@@ -63,8 +63,8 @@ pub fn observation(recording: &Recording) -> Option<Observation> {
         schema: SCHEMA.into(),
         taken_at: wall(last_us),
         window_s: significant((last_us - first_us) as f64 / 1e6, 6),
-        observed: observed.to_report(all),
-        others: others.map(|other| other.to_report(all)).collect(),
+        observed: observed.into_report(all),
+        others: others.map(|other| other.into_report(all)).collect(),
         incidents: incidents.collect(),
     })
 }
@@ -113,7 +113,7 @@ struct HostObservation<'a> {
 }
 
 impl HostObservation<'_> {
-    fn to_report(self, (first_us, last_us): (u64, u64)) -> ObservedHost {
+    fn into_report(self, (first_us, last_us): (u64, u64)) -> ObservedHost {
         let measurement = Measurement {
             samples: self.samples.iter().map(|read| timed_sample(first_us, read)).collect(),
             collectors: self.collectors.to_vec(),

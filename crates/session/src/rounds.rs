@@ -44,8 +44,8 @@ pub struct TuneEnding {
 }
 
 /// Tunes until the goal is met or nothing helps. On an error everything is put back before it is returned.
-pub fn tune(stand: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneEnding> {
-    let baseline = stand.measure(Purpose::Baseline)?;
+pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneEnding> {
+    let baseline = target.measure(Purpose::Baseline)?;
     let mut session = Tuning {
         options,
         baseline_load: baseline.load,
@@ -60,20 +60,20 @@ pub fn tune(stand: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneEn
         proposed: vec![],
     };
     let why = loop {
-        match session.round(stand) {
+        match session.round(target) {
             Ok(NextStep::Again) => {}
             Ok(NextStep::Stop(why)) => break why,
-            Err(error) => return Err(session.revert_after_error(stand, error)),
+            Err(error) => return Err(session.revert_after_error(target, error)),
         }
     };
     let ends_for_that = matches!(why, StopReason::NothingHelps | StopReason::OthersPresent);
     if let Some(refusal) = session.refused.take().filter(|_| !session.kept && ends_for_that) {
-        return Err(session.revert_after_error(stand, refusal));
+        return Err(session.revert_after_error(target, refusal));
     }
-    if let Err(error) = session.keep_verified(stand) {
-        return Err(session.revert_after_error(stand, error));
+    if let Err(error) = session.keep_verified(target) {
+        return Err(session.revert_after_error(target, error));
     }
-    session.end(stand, why)
+    session.end(target, why)
 }
 
 struct Tuning {
@@ -117,7 +117,7 @@ enum StopReason {
 }
 
 impl Tuning {
-    fn round(&mut self, stand: &mut dyn TuningTarget) -> Result<NextStep> {
+    fn round(&mut self, target: &mut dyn TuningTarget) -> Result<NextStep> {
         let diagnosis = diagnose(&self.best.measurement)?;
         if let Some(why) = self.stop_reason(&diagnosis) {
             return Ok(NextStep::Stop(why));
@@ -135,19 +135,19 @@ impl Tuning {
                 return Ok(NextStep::Stop(StopReason::NothingHelps));
             }
         };
-        if self.n >= ROUNDS_MAX || stand.elapsed_us() > self.options.budget_us {
+        if self.n >= ROUNDS_MAX || target.elapsed_us() > self.options.budget_us {
             return Ok(NextStep::Stop(StopReason::OutOfTime));
         }
         let changes = choice.remedy.setting_changes();
         self.tried.push(changes.clone());
-        let plan = match stand.prepare(&changes) {
+        let plan = match target.prepare(&changes) {
             Ok(Preparation::Plan(plan)) => *plan,
             Ok(Preparation::NotPreparable { why, hint }) => {
                 let text = manual_change(&changes, &why, hint.as_deref());
-                stand.record(EventBody::Note { text })?;
+                target.record(EventBody::Note { text })?;
                 return Ok(NextStep::Again);
             }
-            Err(error) => return self.record_refusal(stand, error),
+            Err(error) => return self.record_refusal(target, error),
         };
         if choice.remedy.class == ApplyClass::Restart && !policy.allow_restart {
             self.restart_refused = true;
@@ -160,21 +160,21 @@ impl Tuning {
         self.n += 1;
         let (finding, changes, diff) =
             (Box::new(choice.finding.clone()), plan.changes.clone(), plan.diff.clone());
-        stand.record(EventBody::Planned { n: self.n, finding, changes, diff })?;
+        target.record(EventBody::Planned { n: self.n, finding, changes, diff })?;
         if !self.options.apply {
             let planned = self.describe(&choice, &plan);
-            stand.export(&plan, &planned);
-            self.record_round(stand, planned, None)?;
+            target.export(&plan, &planned);
+            self.record_round(target, planned, None)?;
             return Ok(NextStep::Stop(StopReason::Planned));
         }
         if !plan.managed.is_empty() {
-            return self.propose_change(stand, &choice, &plan);
+            return self.propose_change(target, &choice, &plan);
         }
         if plan.class == ApplyClass::Restart && !self.options.allow_restart {
             self.restart_refused = true;
             return Ok(NextStep::Again);
         }
-        self.change_and_verify(stand, &choice, &plan)
+        self.change_and_verify(target, &choice, &plan)
     }
 
     fn stop_reason(&self, diagnosis: &Diagnosis) -> Option<StopReason> {
@@ -194,14 +194,14 @@ impl Tuning {
 
     /// A remedy that cannot be carried out is no end: nothing of it stayed, and another one may help. That somebody
     /// interrupted it is one.
-    fn record_refusal(&mut self, stand: &mut dyn TuningTarget, error: UserError) -> Result<NextStep> {
+    fn record_refusal(&mut self, target: &mut dyn TuningTarget, error: UserError) -> Result<NextStep> {
         if error.kind == ErrorKind::Interrupted {
             return Err(error);
         }
         // The hint may say that something could not be put back, or was left to the operator.
         let hint =
             error.hint.as_ref().map(|hint| format!("; {}", hint.replace('\n', "; "))).unwrap_or_default();
-        stand.record(EventBody::Note { text: format!("not done: {}{hint}", error.message) })?;
+        target.record(EventBody::Note { text: format!("not done: {}{hint}", error.message) })?;
         self.refused = Some(error);
         Ok(NextStep::Again)
     }
@@ -209,17 +209,17 @@ impl Tuning {
     /// Leaves a plan to those whose files it would change.
     fn propose_change(
         &mut self,
-        stand: &mut dyn TuningTarget,
+        target: &mut dyn TuningTarget,
         choice: &RemedyChoice,
         plan: &RenderedPlan,
     ) -> Result<NextStep> {
         for ManagedFile { path, by, why } in &plan.managed {
             let text = format!("{path} is managed by {by} ({why}): the change is proposed, not written");
-            stand.record(EventBody::Note { text })?;
+            target.record(EventBody::Note { text })?;
         }
         let proposed = self.describe(choice, plan);
-        stand.export(plan, &proposed);
-        self.record_round(stand, proposed, None)?;
+        target.export(plan, &proposed);
+        self.record_round(target, proposed, None)?;
         self.proposed.push(choice.finding.id.clone());
         Ok(NextStep::Again)
     }
@@ -227,68 +227,68 @@ impl Tuning {
     /// Applies a plan, measures afresh, and keeps the change only if it is better beyond doubt.
     fn change_and_verify(
         &mut self,
-        stand: &mut dyn TuningTarget,
+        target: &mut dyn TuningTarget,
         choice: &RemedyChoice,
         plan: &RenderedPlan,
     ) -> Result<NextStep> {
         self.ordered = true;
-        let in_force = match stand.apply(plan, self.options.allow_restart) {
+        let in_force = match target.apply(plan, self.options.allow_restart) {
             Ok(Some(in_force)) => in_force,
             Ok(None) => return Ok(NextStep::Stop(StopReason::Declined)),
             Err(error) => {
                 self.failed = true;
-                let next = self.record_refusal(stand, error)?;
+                let next = self.record_refusal(target, error)?;
                 // It may have been in force for a moment, and was put back: the next try would be one more for others.
-                return Ok(if stand.has_live_traffic() {
+                return Ok(if target.has_live_traffic() {
                     NextStep::Stop(StopReason::OthersPresent)
                 } else {
                     next
                 });
             }
         };
-        let (after, comparison) = self.verify(stand)?;
+        let (after, comparison) = self.verify(target)?;
         let kept = comparison.verdict == Verdict::Better;
         let round = self.verify_change(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
         let round = Round { kept, ..round };
         match kept {
-            true => stand.export(plan, &round),
-            false => stand.revert(in_force.mark)?,
+            true => target.export(plan, &round),
+            false => target.revert(in_force.mark)?,
         }
-        self.record_round(stand, round, Some(after.load))?;
+        self.record_round(target, round, Some(after.load))?;
         if kept {
             self.kept = true;
             self.best = after;
         }
-        let ends = live_traffic_policy::ends_tuning(kept, stand.has_live_traffic());
+        let ends = live_traffic_policy::ends_tuning(kept, target.has_live_traffic());
         Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
     }
 
     /// Puts everything back after an error and says in the log what became of the server. What could not be put back
     /// counts more than the error that came before.
-    fn revert_after_error(&self, stand: &mut dyn TuningTarget, error: UserError) -> UserError {
-        let reverted = if self.ordered { stand.revert(0) } else { Ok(()) };
+    fn revert_after_error(&self, target: &mut dyn TuningTarget, error: UserError) -> UserError {
+        let reverted = if self.ordered { target.revert(0) } else { Ok(()) };
         let state = if reverted.is_ok() { TuneState::Reverted } else { TuneState::Applied };
         // Whether this can be written counts least.
-        drop(self.record_end(stand, false, state));
+        drop(self.record_end(target, false, state));
         reverted.err().unwrap_or(error)
     }
 
     /// Measures what is in force now against the best so far; once more with the same setting when the first look is not
     /// conclusive (a server that had not settled, or noise) and there is time for it.
-    fn verify(&self, stand: &mut dyn TuningTarget) -> Result<(LoadMeasurement, Comparison)> {
-        let look = |stand: &mut dyn TuningTarget| {
-            let after = stand.verify(&self.best.measurement)?;
+    fn verify(&self, target: &mut dyn TuningTarget) -> Result<(LoadMeasurement, Comparison)> {
+        let look = |target: &mut dyn TuningTarget| {
+            let after = target.verify(&self.best.measurement)?;
             let comparison = judge(&self.best.measurement, &after.measurement)?;
             if let Some(text) =
                 live_traffic_policy::stop_loss_reason(&self.best.measurement, &after.measurement)
             {
-                stand.record(EventBody::Note { text })?;
+                target.record(EventBody::Note { text })?;
             }
             Ok((after, comparison))
         };
-        let first = look(stand)?;
-        let again = live_traffic_policy::needs_remeasure(first.1.verdict, stand.has_live_traffic());
-        if again && stand.elapsed_us() <= self.options.budget_us { look(stand) } else { Ok(first) }
+        let first = look(target)?;
+        let again = live_traffic_policy::needs_remeasure(first.1.verdict, target.has_live_traffic());
+        if again && target.elapsed_us() <= self.options.budget_us { look(target) } else { Ok(first) }
     }
 
     fn describe(&self, choice: &RemedyChoice, plan: &RenderedPlan) -> Round {
@@ -332,25 +332,25 @@ impl Tuning {
 
     fn record_round(
         &self,
-        stand: &mut dyn TuningTarget,
+        target: &mut dyn TuningTarget,
         round: Round,
         load_after: Option<u32>,
     ) -> Result<()> {
-        stand.record(EventBody::RoundEnd { round: Box::new(round), load_before: self.best.load, load_after })
+        target.record(EventBody::RoundEnd { round: Box::new(round), load_before: self.best.load, load_after })
     }
 
     /// What was verified stays. Without that nothing does: a change that failed may have left something behind.
-    fn keep_verified(&self, stand: &mut dyn TuningTarget) -> Result<()> {
+    fn keep_verified(&self, target: &mut dyn TuningTarget) -> Result<()> {
         match (self.kept, self.failed) {
-            (true, _) => stand.keep(),
-            (false, true) => stand.revert(0),
+            (true, _) => target.keep(),
+            (false, true) => target.revert(0),
             (false, false) => Ok(()),
         }
     }
 
-    fn end(self, stand: &mut dyn TuningTarget, why: StopReason) -> Result<TuneEnding> {
+    fn end(self, target: &mut dyn TuningTarget, why: StopReason) -> Result<TuneEnding> {
         if let Some(text) = stop_note(why) {
-            stand.record(EventBody::Note { text: text.into() })?;
+            target.record(EventBody::Note { text: text.into() })?;
         }
         let state = match (self.options.apply, self.kept) {
             (false, _) => TuneState::Planned,
@@ -362,17 +362,17 @@ impl Tuning {
             Goal::Max => matches!(why, StopReason::NothingHelps | StopReason::GoalMet),
             Goal::Rate(_) => why == StopReason::GoalMet,
         };
-        self.record_end(stand, goal_met, state)?;
+        self.record_end(target, goal_met, state)?;
         Ok(TuneEnding { goal_met, state, valid: why != StopReason::Invalid })
     }
 }
 
 impl Tuning {
     /// What remains after an error is the baseline; else the best that was verified.
-    fn record_end(&self, stand: &mut dyn TuningTarget, goal_met: bool, state: TuneState) -> Result<()> {
+    fn record_end(&self, target: &mut dyn TuningTarget, goal_met: bool, state: TuneState) -> Result<()> {
         let best_load = if state == TuneState::Reverted { self.baseline_load } else { self.best.load };
         let baseline_load = self.baseline_load;
-        stand.record(EventBody::TuneEnd { baseline_load, best_load, last_load: best_load, goal_met, state })
+        target.record(EventBody::TuneEnd { baseline_load, best_load, last_load: best_load, goal_met, state })
     }
 }
 

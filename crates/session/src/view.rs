@@ -164,8 +164,8 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     }
     // The recording of an incident names the window that is to be diagnosed.
     if recording.command == "observe" && recording.watches.is_empty() {
-        let seen = observation(recording).map(Box::new);
-        return Ok((seen.map_or(Outcome::Nothing, Outcome::Observation), None));
+        let observed = observation(recording).map(Box::new);
+        return Ok((observed.map_or(Outcome::Nothing, Outcome::Observation), None));
     }
     if recording.command == "check" {
         let measurement = recording.last_measurement();

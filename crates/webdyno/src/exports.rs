@@ -33,8 +33,8 @@ fn hdr_format(path: &Path) -> HdrFormat {
 /// Whatever happens to it, the recording is whole by then.
 fn write_file(flag: &str, path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| {
-        let told = io_error("write", path.display(), &error);
-        UserError { hint: None, ..told }
+        let reported = io_error("write", path.display(), &error);
+        UserError { hint: None, ..reported }
             .hint(format!("what was measured is kept: `webdyno report DIR {flag} FILE` writes it elsewhere"))
     })
 }

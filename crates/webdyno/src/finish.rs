@@ -35,12 +35,12 @@ pub fn finish(
         None => exit_code(&View::of(session.recording())?.outcome, fail_on_fault),
     };
     let recording = session.end(code, error.as_ref())?;
-    let shown = write_outputs(&recording, &directory, output);
+    let displayed = write_outputs(&recording, &directory, output);
     match error {
         // An interrupted session shows what it has; that it was interrupted is known to who did it.
-        Some(error) if error.kind == ErrorKind::Interrupted => shown.map(|()| code),
+        Some(error) if error.kind == ErrorKind::Interrupted => displayed.map(|()| code),
         Some(error) => Err(error),
-        None => shown.map(|()| code),
+        None => displayed.map(|()| code),
     }
 }
 
@@ -56,11 +56,11 @@ pub fn finish_from_disk(
     let failed = error.as_ref().map_or(0, UserError::exit_code);
     session.end(failed, error.as_ref())?;
     let recording = Recording::read(&directory)?;
-    let shown = write_outputs(&recording, &directory, output);
+    let displayed = write_outputs(&recording, &directory, output);
     match error {
-        Some(error) if error.kind == ErrorKind::Interrupted => shown.map(|()| failed),
+        Some(error) if error.kind == ErrorKind::Interrupted => displayed.map(|()| failed),
         Some(error) => Err(error),
-        None => shown.and_then(|()| Ok(exit_code(&View::of(&recording)?.outcome, fail_on_fault))),
+        None => displayed.and_then(|()| Ok(exit_code(&View::of(&recording)?.outcome, fail_on_fault))),
     }
 }
 
@@ -91,10 +91,10 @@ pub fn write_reports(view: &View, directory: &Path) -> Result<()> {
 /// Writes a whole file.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| {
-        let told = io_error("write", path.display(), &error);
-        match told.hint {
-            Some(_) => told,
-            None => told.hint("give a file in a directory that exists"),
+        let reported = io_error("write", path.display(), &error);
+        match reported.hint {
+            Some(_) => reported,
+            None => reported.hint("give a file in a directory that exists"),
         }
     })
 }
@@ -177,9 +177,9 @@ mod tests {
 
     #[test]
     fn a_tuning_whose_every_load_did_harm_exits_with_3() {
-        for (brake, code) in [(None, 0), (Some(harm_guard_trip()), 3)] {
+        for (trip, code) in [(None, 0), (Some(harm_guard_trip()), 3)] {
             for state in [TuneState::Planned, TuneState::Reverted] {
-                let best = RunReport { brake: brake.clone(), ..run(1, true, true) };
+                let best = RunReport { brake: trip.clone(), ..run(1, true, true) };
                 let tune = TuneReport {
                     schema: String::new(),
                     goal: Goal::Max,
@@ -233,8 +233,8 @@ mod tests {
                 ..Default::default()
             };
             let report = RunReport { visits: Some(visits), ..run(1, true, true) };
-            let told = format!("{sessions_completed} whole, {sessions_broken} broken");
-            assert_eq!(exit_code(&Outcome::Run(report), false), code, "{told}");
+            let reported = format!("{sessions_completed} whole, {sessions_broken} broken");
+            assert_eq!(exit_code(&Outcome::Run(report), false), code, "{reported}");
         }
         assert_eq!(exit_code(&Outcome::Nothing, false), 3);
     }

@@ -35,9 +35,9 @@ pub fn observer(output: &OutputArgs, once: bool) -> EventObserver {
         return Box::new(|_| {});
     }
     let rewrites = terminal::is_stderr_terminal() && !output.no_tui && !output.verbose;
-    let mut shown = ObserveView { rewrites, ..ObserveView::default() };
+    let mut displayed = ObserveView { rewrites, ..ObserveView::default() };
     Box::new(move |event| {
-        let text = shown.render_event(event);
+        let text = displayed.render_event(event);
         if !text.is_empty() {
             let mut stderr = std::io::stderr().lock();
             // A closed stderr is nobody's loss.
@@ -75,7 +75,7 @@ impl ObserveView {
                 let mut text = self.missing(host.as_ref(), sample);
                 let second = event.t_us / 1_000_000;
                 // The readings of a second come within a few milliseconds of each other: it is shown when the next begins.
-                if self.second.is_none_or(|shown| second > shown) {
+                if self.second.is_none_or(|displayed| second > displayed) {
                     let begins = self.second.is_some();
                     self.second = Some(second);
                     if begins {
@@ -222,32 +222,32 @@ mod tests {
                 how_to_enable: "on".into(),
             }])
         };
-        let mut shown = ObserveView::default();
+        let mut displayed = ObserveView::default();
         assert_eq!(
-            shown.render_event(&sample(100, &[(QUEUE, 3.0)], lack())),
+            displayed.render_event(&sample(100, &[(QUEUE, 3.0)], lack())),
             "missing: mod_status: off (on)\n"
         );
         let none =
             MissingSignal { signal: "x".into(), why: "none".into(), how_to_enable: "nothing: none".into() };
-        assert_eq!(shown.render_event(&sample(150, &[], Some(vec![none]))), "");
-        assert_eq!(shown.render_event(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
-        let line = shown.render_event(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));
+        assert_eq!(displayed.render_event(&sample(150, &[], Some(vec![none]))), "");
+        assert_eq!(displayed.render_event(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
+        let line = displayed.render_event(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));
         assert_eq!(line, "   0 s  accept queue waiting 4, workers busy 7\n");
-        assert_eq!(shown.render_event(&sample(1_002_000, &[], None)), "");
+        assert_eq!(displayed.render_event(&sample(1_002_000, &[], None)), "");
     }
 
     #[test]
     fn a_table_is_rewritten_and_lines_above_it_stay() {
-        let mut shown = ObserveView { rewrites: true, ..ObserveView::default() };
-        shown.render_event(&sample(0, &[(QUEUE, 3.0)], None));
-        let first = shown.render_event(&sample(1_000_000, &[(QUEUE, 4.0)], None));
+        let mut displayed = ObserveView { rewrites: true, ..ObserveView::default() };
+        displayed.render_event(&sample(0, &[(QUEUE, 3.0)], None));
+        let first = displayed.render_event(&sample(1_000_000, &[(QUEUE, 4.0)], None));
         assert_eq!(first, "   0 s\n  accept queue   waiting 4\n");
-        let second = shown.render_event(&sample(2_000_000, &[(QUEUE, 5.0)], None));
+        let second = displayed.render_event(&sample(2_000_000, &[(QUEUE, 5.0)], None));
         assert!(second.starts_with("\x1b[2A\r\x1b[J   1 s\n"), "{second:?}");
         let body = EventBody::Incident { host: Some("db".into()), metric: "m".into(), what: "full".into() };
-        let above = shown.render_event(&Event { v: 1, seq: 0, t_us: 2_500_000, body });
+        let above = displayed.render_event(&Event { v: 1, seq: 0, t_us: 2_500_000, body });
         assert_eq!(above, "\x1b[2A\r\x1b[Jincident: db: full\n");
-        assert!(shown.render_event(&sample(3_000_000, &[(QUEUE, 5.0)], None)).starts_with("   2 s\n"));
+        assert!(displayed.render_event(&sample(3_000_000, &[(QUEUE, 5.0)], None)).starts_with("   2 s\n"));
     }
 
     #[test]

@@ -93,10 +93,10 @@ fn check_writable(flag: &str, path: &Path) -> Result<()> {
 }
 
 fn write_error(flag: &str, path: &Path, error: &io::Error) -> UserError {
-    let told = io_error("write", path.display(), error);
-    match told.hint {
-        Some(_) => told,
-        None => told.hint(format!("{flag} takes a file in a directory that exists{}", stdout(flag))),
+    let reported = io_error("write", path.display(), error);
+    match reported.hint {
+        Some(_) => reported,
+        None => reported.hint(format!("{flag} takes a file in a directory that exists{}", stdout(flag))),
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
         fs::write(folder.path().join("a"), "").unwrap();
         std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("link")).unwrap();
         let stdout = || Some("-".into());
-        for (json, csv, told) in [
+        for (json, csv, reported) in [
             (stdout(), stdout(), Some("--json and --csv both go to stdout")),
             (path("new"), path("new"), Some("both go to")),
             (path("a"), path("link"), Some("both go to")),
@@ -159,9 +159,9 @@ mod tests {
         ] {
             let exports = ExportArgs { json, csv, ..ExportArgs::default() };
             let error = check_files(&exports, None, None).err().map(|error| error.to_string());
-            match told {
+            match reported {
                 None => assert_eq!(error, None, "{exports:?}"),
-                Some(told) => assert!(error.as_ref().unwrap().contains(told), "{error:?}"),
+                Some(reported) => assert!(error.as_ref().unwrap().contains(reported), "{error:?}"),
             }
         }
     }

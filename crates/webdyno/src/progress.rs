@@ -112,8 +112,8 @@ impl Progress {
                 let ratio = round.ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} times the rate"));
                 Some(format!("round {}: {}{ratio}: {kept}", round.n, verdict.name()))
             }
-            EventBody::Brake { brake, .. } => {
-                Some(format!("stopped: {}: {}", brake.cause.name(), brake.text))
+            EventBody::Brake { brake: trip, .. } => {
+                Some(format!("stopped: {}: {}", trip.cause.name(), trip.text))
             }
             EventBody::Note { text } => Some(format!("note: {text}")),
             _ => None,

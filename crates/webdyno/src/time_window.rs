@@ -28,11 +28,11 @@ pub fn window(recording: &Recording, text: &str, zone: &TimeZone) -> Result<(u64
     })?;
     let within = windows.into_iter().find_map(|(from, to)| recording.window_between(from, to));
     within.ok_or_else(|| {
-        let shown = |at: Timestamp| at.to_zoned(zone.clone()).strftime("%F %T").to_string();
+        let displayed = |at: Timestamp| at.to_zoned(zone.clone()).strftime("%F %T").to_string();
         UserError::usage(format!("nothing was recorded at {text}")).hint(format!(
             "the recording is from {} to {}",
-            shown(first),
-            shown(last)
+            displayed(first),
+            displayed(last)
         ))
     })
 }
@@ -88,8 +88,8 @@ mod tests {
         }
         assert_eq!(windows("23:45").unwrap().len(), 2, "on each day of the recording");
         for text in ["", "noon", "25:00", "3", "2026-11-21", "2026-13-21T00:00:00Z", "-03:12"] {
-            let told = windows(text);
-            assert!(told.is_none() || text == "2026-11-21", "{text}: {told:?}");
+            let reported = windows(text);
+            assert!(reported.is_none() || text == "2026-11-21", "{text}: {reported:?}");
         }
     }
 

@@ -41,11 +41,11 @@ fn of(facts: &Facts, id: &str) -> Option<Predicted> {
         return Some(Predicted { rate: likely, ci95: [least, significant(offered, 3)] });
     }
     (gain != LimitGain::Cost).then_some(())?;
-    let asked = offered.or_else(|| rate_by_users(facts, gain))?;
+    let requested = offered.or_else(|| rate_by_users(facts, gain))?;
     let most = offered.unwrap_or(f64::INFINITY);
-    let at = |error: f64| significant((asked * (1.0 + error)).min(most), 3);
-    let told = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
-    Some(bounded_by_next_limit(facts, id, told)).filter(|told| told.rate > rate)
+    let at = |error: f64| significant((requested * (1.0 + error)).min(most), 3);
+    let reported = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
+    Some(bounded_by_next_limit(facts, id, reported)).filter(|reported| reported.rate > rate)
 }
 
 /// What users ask for when nobody waits for what is lifted.
@@ -103,7 +103,7 @@ mod tests {
     fn predicted_rate(id: &str, changes: &[(FactId, f64)]) -> Option<(f64, [f64; 2])> {
         let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let facts = facts(&kept.chain(changes).copied().collect::<Vec<_>>(), &[]);
-        of(&facts, id).map(|told| (told.rate, told.ci95))
+        of(&facts, id).map(|reported| (reported.rate, reported.ci95))
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         let workers = [(FactId::workers_limit, 24.0), (FactId::workers_busy_mean, 13.0)];
         // 12 workers for 40 answers a second: 24 are 80.
         let with = |id, more: &[(FactId, f64)]| {
-            predicted_rate(id, &[&workers[..], more].concat()).map(|told| told.0)
+            predicted_rate(id, &[&workers[..], more].concat()).map(|reported| reported.0)
         };
         assert_eq!(with("time-wait-overflow", &[]), Some(80.0));
         assert_eq!(with("apache-workers-exhausted", &[]), Some(125.0), "its own is no bound");

@@ -10,9 +10,9 @@ use webdyno_model::sample::{MissingSignal, Sample};
 pub fn missing(measurement: &Measurement) -> Vec<MissingSignal> {
     let mut all = measurement.service.as_ref().map_or_else(Vec::new, |service| service.missing.clone());
     all.extend(measurement.unwatched.iter().cloned());
-    let seen = measurement.topology.iter();
-    let beside = seen.flat_map(|seen| {
-        seen.missing.iter().chain(seen.backends.iter().flat_map(|service| &service.missing))
+    let observed = measurement.topology.iter();
+    let beside = observed.flat_map(|observed| {
+        observed.missing.iter().chain(observed.backends.iter().flat_map(|service| &service.missing))
     });
     for lack in beside.chain(&measurement.lacking) {
         if !all.iter().any(|known| known.signal == lack.signal) {

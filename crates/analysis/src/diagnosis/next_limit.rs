@@ -111,7 +111,7 @@ mod tests {
     fn a_table_that_is_passed_binds_when_it_is_full() {
         // 60 answers a second of new connections are more than a table of 1200 takes for ever, which is 10 a second; the
         // workers bind at 240.
-        let seen = |entries: f64| {
+        let observed = |entries: f64| {
             let values = [
                 (FactId::rate, 60.0),
                 (FactId::workers_limit, 48.0),
@@ -124,9 +124,9 @@ mod tests {
         };
         let (table, workers) = (Some(("conntrack-full".to_owned(), 10.0)), Some((WORKERS.to_owned(), 240.0)));
         // Another load at four times the rate adds 400 to 100, or 1200 to 300.
-        assert_eq!(next(&seen(100.0), "db-connections-exhausted"), workers);
-        assert_eq!(next(&seen(300.0), "db-connections-exhausted"), table);
-        assert_eq!(next(&seen(100.0), WORKERS), table, "nothing else is known to bind");
+        assert_eq!(next(&observed(100.0), "db-connections-exhausted"), workers);
+        assert_eq!(next(&observed(300.0), "db-connections-exhausted"), table);
+        assert_eq!(next(&observed(100.0), WORKERS), table, "nothing else is known to bind");
     }
 
     #[test]

@@ -166,8 +166,8 @@ mod tests {
     fn errors_come_before_the_generator_that_asks_for_them_fast() {
         let refused = [(FactId::db_refusals_logged_per_s, 900.0), (FactId::failed_fraction, 0.98)];
         for (errors, first) in [(0.98, "db-connections-exhausted"), (0.1, "generator-saturated")] {
-            let seen = [refused[0], refused[1], (FactId::server_error_fraction, errors)];
-            let mut facts = facts(&seen, &[]);
+            let observed = [refused[0], refused[1], (FactId::server_error_fraction, errors)];
+            let mut facts = facts(&observed, &[]);
             facts.generator_fault = Some("it was slow".into());
             assert_eq!(findings(&facts)[0].id, first, "{errors}");
         }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn kept_connections_starve_the_status_page_and_the_processes_still_tell() {
-        let seen = [
+        let observed = [
             (FactId::processes_at_limit_fraction, 0.9),
             (FactId::status_unanswered_fraction, 1.0),
             (FactId::accept_queue_mean, 300.0),
@@ -213,7 +213,7 @@ mod tests {
             (FactId::rate, 750.0),
             (FactId::connections_opened_per_s, 0.0),
         ];
-        let all = findings(&facts(&seen, &[("MaxRequestWorkers", 150)]));
+        let all = findings(&facts(&observed, &[("MaxRequestWorkers", 150)]));
         assert_eq!((all.len(), all[0].id.as_str()), (1, "apache-workers-exhausted"));
     }
 
@@ -251,7 +251,7 @@ mod tests {
             let known = findings(&Facts::default()).remove(0);
             Finding { id: id.into(), confidence, ..known }
         };
-        for (cause, seen, first) in
+        for (cause, observed, first) in
             [(0.2, 0.9, "cpu-saturated"), (0.4, 0.5, "cpu-saturated"), (0.7, 0.5, "log-verbosity")]
         {
             let found = vec![finding("cpu-saturated", 0.9), finding("log-verbosity", cause)];
@@ -259,7 +259,7 @@ mod tests {
             lower_symptom_confidence(&mut ranked);
             assert_eq!(ranked[0].id, first);
             let symptom = ranked.iter().find(|finding| finding.id == "cpu-saturated").unwrap();
-            assert_eq!(symptom.confidence, seen, "{cause}");
+            assert_eq!(symptom.confidence, observed, "{cause}");
             let names_it =
                 symptom.summary.ends_with(" log-verbosity brings this about, too: mend that first.");
             assert_eq!(names_it, first == "log-verbosity", "{}", symptom.summary);

@@ -107,15 +107,15 @@ fn requested_load(measurement: &Measurement) -> Vec<ClientRow> {
     });
     let (length_us, in_flight_us, started) = sums;
     let per_length = |count: u64| (length_us > 0).then(|| count as f64 / length_us as f64);
-    let seen = per_length(in_flight_us);
+    let observed = per_length(in_flight_us);
     let open = measurement.workload.as_ref().filter(|workload| workload.arrival != Arrival::Closed);
     let Some((workload, offered)) = open.map(|open| (open, offered_rate(open, per_length(started)))) else {
-        return vec![(FactId::in_flight_mean, seen)];
+        return vec![(FactId::in_flight_mean, observed)];
     };
     let cap = f64::from(workload.connections);
     vec![
-        (FactId::in_flight_mean, seen.map(|seen| seen.min(cap))),
-        (FactId::waiting_in_generator_mean, seen.map(|seen| (seen - cap).max(0.0))),
+        (FactId::in_flight_mean, observed.map(|observed| observed.min(cap))),
+        (FactId::waiting_in_generator_mean, observed.map(|observed| (observed - cap).max(0.0))),
         (FactId::offered_rate, offered),
         (FactId::connections_cap, Some(cap)),
     ]

@@ -118,8 +118,12 @@ mod tests {
             ("mariadb.x_count", "mariadb DATABASE -e x", "mariadb --socket=/run/d.sock -e x", "mariadb -e x"),
         ] {
             let instance = metric.contains("www").then_some("www");
-            let told = |topology| command((metric, instance), text, Some(&front), topology);
-            assert_eq!((told(Some(&topology)).as_str(), told(None).as_str()), (known, unknown), "{metric}");
+            let reported = |topology| command((metric, instance), text, Some(&front), topology);
+            assert_eq!(
+                (reported(Some(&topology)).as_str(), reported(None).as_str()),
+                (known, unknown),
+                "{metric}"
+            );
         }
     }
 }

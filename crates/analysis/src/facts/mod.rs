@@ -214,15 +214,15 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.log_disk();
     builder.work_per_request();
     builder.backend_concurrency();
-    let brake = measurement.harm_guard_trip.clone();
-    if let Some(brake) = &brake {
-        builder.harm_guard(brake);
+    let trip = measurement.harm_guard_trip.clone();
+    if let Some(trip) = &trip {
+        builder.harm_guard(trip);
     }
     let loaded = run.is_some();
     // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
     // Where nothing ended within its time, nothing says that this was the generator.
     let ended = |run: &&RunReport| run.requests.completed + run.requests.failed > 0;
-    let fault = run.filter(|run| !run.client.valid && brake.is_none()).filter(ended);
+    let fault = run.filter(|run| !run.client.valid && trip.is_none()).filter(ended);
     let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
     let spoiled = fault.filter(|_| kernel_limit_total.is_none());
     // What is late without a cost has no part in what limits; that its times are wrong is told with them.
@@ -247,7 +247,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         generator_is_late: late.is_some(),
         kernel_limit_total,
         loaded,
-        harm_guard_trip: brake,
+        harm_guard_trip: trip,
         readings_stopped,
         request_targets: requests::request_targets(measurement),
         wants_keepalive: measurement.workload.as_ref().map(|workload| workload.keepalive),
@@ -382,11 +382,11 @@ impl FactBuilder<'_> {
 
     /// What stopped the load, and from which value on it is stopped. The brake reads more often than the collectors, so
     /// that its reading may be in no sample.
-    fn harm_guard(&mut self, brake: &HarmGuardTrip) {
-        let Some(metric) = self.series.metric(&brake.metric) else { return };
+    fn harm_guard(&mut self, trip: &HarmGuardTrip) {
+        let Some(metric) = self.series.metric(&trip.metric) else { return };
         let at_s = significant(self.series.window().1, 6);
-        let reproduce = self.repro_command(&brake.metric, metric);
-        for (name, value) in [(FactId::brake_reading, brake.value), (FactId::brake_limit, brake.limit)] {
+        let reproduce = self.repro_command(&trip.metric, metric);
+        for (name, value) in [(FactId::brake_reading, trip.value), (FactId::brake_limit, trip.limit)] {
             let fact = Fact {
                 name: name.as_str().into(),
                 value: significant(value.0, 6),

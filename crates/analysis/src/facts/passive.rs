@@ -85,13 +85,13 @@ impl FactBuilder<'_> {
 
     /// Requests in the server at once, and by Little's law how long each was in it.
     fn requests_in_server(&mut self, per_s: Option<f64>, opened: Option<f64>) {
-        let told = self.facts.get(&FactId::requests_at_server_mean).map(|fact| (fact.value, WRITING));
+        let reported = self.facts.get(&FactId::requests_at_server_mean).map(|fact| (fact.value, WRITING));
         // A connection that is used once is a request.
         let once =
             per_s.zip(opened).is_some_and(|(per_s, opened)| per_s > 1.0 && per_s <= KEPT_SHARE_MAX * opened);
         let outside = || self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
         let log_us = self.logged_time_us();
-        if let Some((in_server, metric)) = told.or_else(outside) {
+        if let Some((in_server, metric)) = reported.or_else(outside) {
             self.add_observed(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
         }
         let worker_us = self.facts.get(&FactId::worker_time_mean_us).map(|fact| (fact.value, WRITING));

@@ -288,8 +288,8 @@ mod tests {
         assert_eq!(command, "mariadb --protocol=tcp --host=::1 --port=3306");
         assert_eq!(in_network_of(7, "echo 'a'"), r"nsenter -t 7 -n sh -c 'echo '\''a'\'''");
         let command = "cat /sys/class/net/INSTANCE/speed # INSTANCES";
-        for (instance, shown) in [("eth0.100", "eth0.100"), ("a b", "INSTANCE"), ("$(x)", "INSTANCE")] {
-            let expected = command.replacen("INSTANCE", shown, 1);
+        for (instance, displayed) in [("eth0.100", "eth0.100"), ("a b", "INSTANCE"), ("$(x)", "INSTANCE")] {
+            let expected = command.replacen("INSTANCE", displayed, 1);
             assert_eq!(with_service_values(command, None, Some(instance)), expected);
         }
         (service.pid, service.port) = (0, 0);

@@ -165,8 +165,8 @@ mod tests {
             let seconds = (1..=4).map(f64::from);
             let samples = seconds.flat_map(|t| [status(t, idle, open), queue(t - 0.3, waiting)]);
             let facts = of(samples.collect(), None);
-            let seen = facts.value(FactId::scoreboard_full_fraction);
-            assert_eq!(seen, Some(full), "{idle} idle, {open} open, {waiting} waiting");
+            let observed = facts.value(FactId::scoreboard_full_fraction);
+            assert_eq!(observed, Some(full), "{idle} idle, {open} open, {waiting} waiting");
         }
     }
 

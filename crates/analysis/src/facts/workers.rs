@@ -76,17 +76,17 @@ impl FactBuilder<'_> {
             let names = CLAMPS.iter().map(|id| format!("apache_log.{id}.{kind}_count"));
             names.filter_map(|name| self.series.latest(&name)).reduce(|sum, count| sum + count)
         };
-        let said = count("before").into_iter().chain(count("messages")).reduce(|sum, count| sum + count);
+        let output = count("before").into_iter().chain(count("messages")).reduce(|sum, count| sum + count);
         let named = CLAMPS.iter().map(|id| format!("apache_log.{id}.before_count"));
         let mut named = named.filter(|name| self.series.latest(name).is_some_and(|count| count > 0.0));
         let metric = named.next().unwrap_or_else(|| "apache_log.AH00516.messages_count".into());
-        self.add_from(FactId::clamp_messages, said, (&metric, Derivation::Latest));
+        self.add_from(FactId::clamp_messages, output, (&metric, Derivation::Latest));
     }
 
     /// What the load engine saw of connections and of the parts of its answers.
     pub(super) fn kept_connections(&mut self, measurement: &Measurement, run: &RunReport) {
         let workload = measurement.workload.as_ref();
-        let asked = workload.is_some_and(|workload| workload.keepalive);
+        let requested = workload.is_some_and(|workload| workload.keepalive);
         // Of visitors who go it depends on what they came for how often their connections can be used.
         let plain = workload.is_some_and(|workload| workload.visits.is_none());
         let sent = (run.requests.completed + run.requests.failed) as f64;
@@ -102,8 +102,8 @@ impl FactBuilder<'_> {
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let resumed = (opened >= 1.0).then(|| run.connections.tls_resumed as f64 / opened);
         for (name, value) in [
-            (FactId::connections_reused_fraction, reused.filter(|_| asked)),
-            (FactId::plain_requests_reused_fraction, reused.filter(|_| asked && plain)),
+            (FactId::connections_reused_fraction, reused.filter(|_| requested)),
+            (FactId::plain_requests_reused_fraction, reused.filter(|_| requested && plain)),
             (FactId::users, users.map(f64::from)),
             (FactId::requests_per_connection, per_connection),
             (FactId::received_bytes_per_s, per_s(run.bytes.received as f64)),

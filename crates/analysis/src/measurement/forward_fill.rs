@@ -24,13 +24,13 @@ pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool)
     }
     let mut left_out = vec![];
     // Asked once for each name: whether it may be left out does not change.
-    let mut asked: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut requested: BTreeMap<&str, bool> = BTreeMap::new();
     for samples in by_source.values_mut() {
         samples.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
-        let mut told: BTreeMap<&str, Option<LastValue>> = BTreeMap::new();
+        let mut reported: BTreeMap<&str, Option<LastValue>> = BTreeMap::new();
         for timed in samples {
             let values = &timed.sample.values;
-            for (&name, known) in told.iter_mut() {
+            for (&name, known) in reported.iter_mut() {
                 let Some(mut since) = known.filter(|_| !values.contains_key(name)) else {
                     continue;
                 };
@@ -40,8 +40,8 @@ pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool)
                 left_out.extend(holds.then_some((name, (timed.t_s, since.value))));
             }
             for (name, value) in values {
-                if *asked.entry(name).or_insert_with(|| may_miss(name)) {
-                    told.insert(name, Some(LastValue { value: value.0, readings_since: 0 }));
+                if *requested.entry(name).or_insert_with(|| may_miss(name)) {
+                    reported.insert(name, Some(LastValue { value: value.0, readings_since: 0 }));
                 }
             }
         }

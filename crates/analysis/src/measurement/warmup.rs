@@ -124,8 +124,8 @@ mod tests {
 
     fn ramp_then_flat(ramp: usize, flat: usize) -> Vec<f64> {
         let noise = |i: usize| [0.0, 6.0, -5.0, 3.0, -4.0][i % 5];
-        let rising = (0..ramp).map(|i| 100.0 + 1000.0 * i as f64 / ramp as f64);
-        rising.chain((0..flat).map(|i| 1100.0 + noise(i))).collect()
+        let increasing = (0..ramp).map(|i| 100.0 + 1000.0 * i as f64 / ramp as f64);
+        increasing.chain((0..flat).map(|i| 1100.0 + noise(i))).collect()
     }
 
     /// Whole seconds of so many answers, each of which took so long.

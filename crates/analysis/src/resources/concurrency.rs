@@ -119,9 +119,9 @@ pub(crate) fn statements_running(facts: &Facts) -> Option<f64> {
 /// Statements that wait for a row that another transaction holds: of the time that was waited, and of how many were seen
 /// to wait, the larger. The time is counted when a wait ends, so that long ones show late.
 pub(crate) fn row_lock_waiting(facts: &Facts) -> Option<f64> {
-    let seen =
+    let observed =
         [facts.value(FactId::db_row_lock_waiting_mean), facts.value(FactId::db_row_lock_time_fraction)];
-    seen.into_iter().flatten().reduce(f64::max)
+    observed.into_iter().flatten().reduce(f64::max)
 }
 
 /// What the goal asks for, as a rate.
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn only_the_sites_own_work_fills_the_processors() {
         for (busy, site, full) in [(0.99, 1.6, true), (0.99, 0.2, false), (0.9, 1.6, false)] {
-            let seen =
+            let observed =
                 [(FactId::cpu_busy_fraction, busy), (FactId::site_cpu_cores, site), (FactId::cores, 2.0)];
-            assert_eq!(is_cpu_bound(&facts(&seen, &[])), full, "{busy} {site}");
+            assert_eq!(is_cpu_bound(&facts(&observed, &[])), full, "{busy} {site}");
         }
         assert!(is_cpu_bound(&facts(&[(FactId::cpu_busy_fraction, 0.99)], &[])));
     }
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn work_that_nobody_saw_is_not_taken_for_honest() {
-        let seen = [(FactId::cpu_busy_fraction, 1.0), (FactId::cores, 2.0), (FactId::service_cpu_cores, 0.1)];
-        let with = |more: &[(FactId, f64)]| has_unexplained_cpu(&facts(&[&seen[..], more].concat(), &[]));
+        let observed = [(FactId::cpu_busy_fraction, 1.0), (FactId::cores, 2.0), (FactId::service_cpu_cores, 0.1)];
+        let with = |more: &[(FactId, f64)]| has_unexplained_cpu(&facts(&[&observed[..], more].concat(), &[]));
         assert!(with(&[(FactId::db_cpu_cores, 1.5)]) && with(&[(FactId::fpm_cpu_cores, 1.5)]));
         assert!(!with(&[(FactId::db_cpu_cores, 1.5), (FactId::db_rows_scanned_per_s, 500.0)]));
         assert!(

@@ -42,8 +42,8 @@ pub(crate) fn oom_kills(facts: &Facts) -> Option<f64> {
 /// What proves that memory is short; `None` when nothing does.
 pub(crate) fn evidence(facts: &Facts) -> Option<MemoryEvidence> {
     let proven = |words: String| MemoryEvidence { words, confidence: CONFIDENCE };
-    if let Some(brake) = facts.harm_guard_trip.as_ref().filter(|brake| brake.cause.is_memory()) {
-        return Some(proven(format!("the load was stopped because {}", brake.text)));
+    if let Some(trip) = facts.harm_guard_trip.as_ref().filter(|trip| trip.cause.is_memory()) {
+        return Some(proven(format!("the load was stopped because {}", trip.text)));
     }
     let processes =
         |killed: f64| format!("{} process{}", format_number(killed), if killed == 1.0 { "" } else { "es" });

@@ -158,9 +158,9 @@ mod tests {
         for (held, used, short, full) in
             [(60e6, 199e6, false, true), (190e6, 200e6, true, true), (60e6, 100e6, false, false)]
         {
-            let seen =
+            let observed =
                 [(FactId::memory_used_in_limit_max_bytes, held), (FactId::group_memory_used_max_bytes, used)];
-            let facts = facts(&[&group[..], &seen[..]].concat(), &[]);
+            let facts = facts(&[&group[..], &observed[..]].concat(), &[]);
             assert_eq!((is_short(&facts), is_full(&facts)), (Some(short), Some(full)), "{held} {used}");
         }
         for (available, short) in [(8e9, false), (0.5e9, true)] {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn swap_that_is_nobody_elses_is_the_databases() {
-        let seen = facts(
+        let observed = facts(
             &[
                 (FactId::worker_memory_sum_bytes, 10e6),
                 (FactId::worker_swap_sum_bytes, 20e6),
@@ -183,9 +183,12 @@ mod tests {
             ],
             &[],
         );
-        assert_eq!(memory_holders(&seen), [(MemoryHolder::Database, 380e6), (MemoryHolder::Workers, 30e6)]);
+        assert_eq!(
+            memory_holders(&observed),
+            [(MemoryHolder::Database, 380e6), (MemoryHolder::Workers, 30e6)]
+        );
         let largest = |limit| {
-            let mut limited = seen.clone();
+            let mut limited = observed.clone();
             set(&mut limited, FactId::memory_limit_bytes, limit);
             largest_holder(&limited)
         };

@@ -87,13 +87,13 @@ fn machine_request_cost(facts: &Facts, cores_limit: f64) -> Option<RequestCost> 
     let rate =
         facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate >= 5.0)?;
     let request_us = cores / rate * 1e6;
-    let seen = false;
+    let observed = false;
     (fullest >= BUSY_MIN).then(|| RequestCost {
         cores,
         cores_limit,
         request_us,
         file_us: file_us(facts),
-        is_observed: seen,
+        is_observed: observed,
     })
 }
 
@@ -106,7 +106,7 @@ pub fn has_room(facts: &Facts) -> Option<bool> {
 }
 
 fn file_us(facts: &Facts) -> f64 {
-    let compressed = facts.request_targets.iter().any(|asked| asked.compressed);
+    let compressed = facts.request_targets.iter().any(|requested| requested.compressed);
     let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
     let opened = crate::resources::site_profile::reused(facts).map_or(1.0, |reused| 1.0 - reused);
     let file_us = scaled_to_machine_us(facts, FILE_US) + connection_us(facts) * opened;

@@ -113,10 +113,10 @@ pub(crate) fn kibibytes(bytes: f64) -> SettingValue {
 }
 
 /// Facts are rounded to six digits.
-fn is_same(seen: &SettingValue, set: &SettingValue) -> bool {
-    match (seen.number(), set.number()) {
-        (Some(seen), Some(set)) => (seen - set).abs() <= 1e-5 * set.abs(),
-        _ => seen.to_string().eq_ignore_ascii_case(&set.to_string()),
+fn is_same(observed: &SettingValue, set: &SettingValue) -> bool {
+    match (observed.number(), set.number()) {
+        (Some(observed), Some(set)) => (observed - set).abs() <= 1e-5 * set.abs(),
+        _ => observed.to_string().eq_ignore_ascii_case(&set.to_string()),
     }
 }
 
@@ -217,10 +217,10 @@ mod tests {
         for _ in 0..2 {
             add_sources(&known, &mut findings);
         }
-        let told = &findings[0].remedies[0];
-        assert_eq!(told.from, Some(SettingValue::Integer(12)));
+        let reported = &findings[0].remedies[0];
+        assert_eq!(reported.from, Some(SettingValue::Integer(12)));
         assert_eq!(
-            told.why,
+            reported.why,
             "more are wanted; it is set in /etc/x.cnf:3. Write it there as well, or the next start forgets it"
         );
         assert_eq!(findings[1].remedies[0].why, "why");

@@ -74,11 +74,11 @@ fn network(facts: &Facts) -> Option<f64> {
 /// the queue then waits for longer than the window shows.
 pub fn accept_queue_wait_us(facts: &Facts) -> Option<f64> {
     let (queue, ended_per_s) = (facts.value(FactId::accept_queue_mean)?, facts.ended_per_s()?);
-    let stands = facts.value(FactId::connections_opened_per_s).is_some_and(|opened_per_s| {
+    let holds = facts.value(FactId::connections_opened_per_s).is_some_and(|opened_per_s| {
         let window_s = facts.window_s(FactId::connections_opened_per_s).unwrap_or(f64::MAX);
         queue > 0.0 && queue > opened_per_s * window_s
     });
-    (!stands).then(|| queue / ended_per_s * 1e6)
+    (!holds).then(|| queue / ended_per_s * 1e6)
 }
 
 /// A queue below this share of the requests that are in the server costs no one anything: arrivals come in bursts,
@@ -176,21 +176,21 @@ mod tests {
             (vec![(FactId::waiting_in_generator_mean, 50.0)], [Some(1e5), None, None, Some(0.0)]),
         ] {
             let parts = breakdown(&facts(&[&base[..], &more].concat(), &[]));
-            let seen = [parts.worker, parts.backend, parts.network, parts.unexplained];
-            assert_eq!(seen, [worker, behind, way, rest], "{more:?}");
+            let observed = [parts.worker, parts.backend, parts.network, parts.unexplained];
+            assert_eq!(observed, [worker, behind, way, rest], "{more:?}");
         }
     }
 
     #[test]
     fn fast_errors_do_not_shorten_what_good_answers_take() {
-        let seen = [
+        let observed = [
             (FactId::response_time_mean_us, 200_000.0),
             (FactId::worker_time_mean_us, 60_000.0),
             (FactId::failed_fraction, 0.75),
             (FactId::rate, 25.0),
         ];
         let worker = |failed_us: f64| {
-            let all = [&seen[..], &[(FactId::failed_time_mean_us, failed_us)]].concat();
+            let all = [&observed[..], &[(FactId::failed_time_mean_us, failed_us)]].concat();
             breakdown(&facts(&all, &[])).worker
         };
         // Of four that ended three took 20 ms each: 240 ms in all leave 180 for the good one.
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn lost_first_packets_are_time_that_requests_connect() {
-        let seen = [
+        let observed = [
             (FactId::response_time_mean_us, 1_000_000.0),
             (FactId::client_delay_mean_us, 200_000.0),
             (FactId::rate, 10.0),
@@ -210,7 +210,7 @@ mod tests {
             (FactId::connecting_fraction, 0.9),
         ];
         for (lost, connect) in [(0.0, 100.0), (5.0, 720_000.0)] {
-            let all = [&seen[..], &[(FactId::lost_syn_connections, lost)]].concat();
+            let all = [&observed[..], &[(FactId::lost_syn_connections, lost)]].concat();
             assert_eq!(breakdown(&facts(&all, &[])).connect, Some(connect), "{lost}");
         }
     }
@@ -265,9 +265,9 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_noticed_among_any_number_of_clients() {
-        let seen = [(FactId::accept_queue_mean, 511.0), (FactId::in_flight_mean, 20_000.0)];
-        assert_eq!(noticed_queue(&facts(&seen, &[])), None);
-        let limited = [&seen[..], &[(FactId::accept_queue_limit, 511.0)][..]].concat();
+        let observed = [(FactId::accept_queue_mean, 511.0), (FactId::in_flight_mean, 20_000.0)];
+        assert_eq!(noticed_queue(&facts(&observed, &[])), None);
+        let limited = [&observed[..], &[(FactId::accept_queue_limit, 511.0)][..]].concat();
         assert_eq!(noticed_queue(&facts(&limited, &[])), Some(511.0));
     }
 
@@ -293,13 +293,13 @@ mod tests {
             (80.0, 4_000_000.0, 1_500_000.0, false),
             (92.0, 500_000.0, 480_000.0, false),
         ] {
-            let seen = [
+            let observed = [
                 (FactId::rate, rate),
                 (FactId::offered_rate, 100.0),
                 (FactId::response_time_mean_us, mean_us),
                 (FactId::response_time_excess_us, excess_us),
             ];
-            assert_eq!(keeps_up(&facts(&seen, &[])), Some(keeps), "{rate} after {mean_us} us");
+            assert_eq!(keeps_up(&facts(&observed, &[])), Some(keeps), "{rate} after {mean_us} us");
         }
         assert_eq!(keeps_up(&facts(&[(FactId::rate, 5.0)], &[])), None);
     }

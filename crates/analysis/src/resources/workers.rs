@@ -22,10 +22,10 @@ const FAILED_FRACTION_MAX: f64 = 0.02;
 
 /// How many there may be. The scoreboard may have more slots than workers are allowed: those of processes that have ended.
 pub(crate) fn workers_max(facts: &Facts) -> Option<f64> {
-    let shown = facts.value(FactId::workers_limit);
+    let displayed = facts.value(FactId::workers_limit);
     let configured =
         facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
-    facts.value(FactId::workers_when_full).or_else(|| shown.into_iter().chain(configured).reduce(f64::min))
+    facts.value(FactId::workers_when_full).or_else(|| displayed.into_iter().chain(configured).reduce(f64::min))
 }
 
 /// How many are taken. No more than may be: behind a lowered limit those that ended leave their last state.

@@ -10,10 +10,10 @@ use webdyno_model::workload::Clock;
 pub fn clock_report(measurement: &Measurement) -> ClockReport {
     let mut stamps = RxTimestampCounts::default();
     measurement.measured().for_each(|interval| stamps.add(&interval.stamps));
-    let asked = measurement.workload.as_ref().map(|workload| workload.clock);
-    let by_kernel = asked == Some(Clock::Kernel) && stamps.answers > 0;
+    let requested = measurement.workload.as_ref().map(|workload| workload.clock);
+    let by_kernel = requested == Some(Clock::Kernel) && stamps.answers > 0;
     ClockReport {
-        ended_by: asked.map(|_| if by_kernel { Clock::Kernel } else { Clock::Engine }),
+        ended_by: requested.map(|_| if by_kernel { Clock::Kernel } else { Clock::Engine }),
         connections_stamped: measurement.intervals.iter().map(|interval| interval.stamps.connections).sum(),
         answers_stamped: stamps.answers,
         answers_without_stamp: stamps.answers_without,

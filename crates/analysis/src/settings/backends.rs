@@ -26,8 +26,8 @@ pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, 
     if listener.ends_with(&format!(":{}", service.port)) {
         return false;
     }
-    let seen = topology.into_iter().flat_map(|topology| &topology.links);
-    targets_of(service).iter().any(|(at, _)| is_it(at)) || seen.into_iter().any(|link| is_it(&link.by))
+    let observed = topology.into_iter().flat_map(|topology| &topology.links);
+    targets_of(service).iter().any(|(at, _)| is_it(at)) || observed.into_iter().any(|link| is_it(&link.by))
 }
 
 /// Settings that hand requests over.

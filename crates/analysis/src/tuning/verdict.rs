@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn a_change_after_which_the_load_had_to_be_stopped_is_worse() {
         let before = measured(100, 0, 50_000, Arrival::Closed);
-        let brake = Some(crate::facts::testing::with_harm_guard_trip("memory.group_oom_kills_count"));
-        let braked = Measurement { harm_guard_trip: brake, ..measured(300, 0, 10_000, Arrival::Closed) };
+        let trip = Some(crate::facts::testing::with_harm_guard_trip("memory.group_oom_kills_count"));
+        let braked = Measurement { harm_guard_trip: trip, ..measured(300, 0, 10_000, Arrival::Closed) };
         let comparison = judge(&before, &braked).unwrap();
         assert_eq!((comparison.verdict, comparison.ratio), (Verdict::Worse, None));
     }

@@ -149,8 +149,8 @@ mod tests {
                 stale.push(format!("scenarios/{name} (remove it)"));
             }
         }
-        let told = "`make pages` renews";
-        assert!(renews || stale.is_empty(), "{told}: {}", stale.join(", "));
+        let reported = "`make pages` renews";
+        assert!(renews || stale.is_empty(), "{reported}: {}", stale.join(", "));
     }
 
     #[test]

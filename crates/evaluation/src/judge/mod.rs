@@ -101,13 +101,13 @@ impl JudgedDiagnosis {
         let state = if self.is_right() { "right" } else { "WRONG" };
         let remedy = self.remedy.as_ref().filter(|_| self.is_right());
         let remedy = remedy.map_or(String::new(), |remedy| format!("; remedy: {remedy}"));
-        let strangers: Vec<&str> = self.unexpected_findings().collect();
-        let strangers = match strangers.as_slice() {
+        let unexpected: Vec<&str> = self.unexpected_findings().collect();
+        let unexpected = match unexpected.as_slice() {
             [] => String::new(),
             some => format!("; not allowed beside it: {}", some.join(", ")),
         };
         format!(
-            "{state}  {} {}  {}: {}{strangers}{remedy}",
+            "{state}  {} {}  {}: {}{unexpected}{remedy}",
             self.scenario,
             self.number,
             self.expected,
@@ -151,9 +151,9 @@ pub fn cases(catalogue: &Catalogue, places: &[RecordingPlace]) -> Result<Vec<Jud
         }
         let rounds = &folders[&place.scenario].scenario.rounds;
         let round = place.number.checked_sub(1).and_then(|index| rounds.get(index)).ok_or_else(|| {
-            let shown = place.file.display();
+            let displayed = place.file.display();
             UserError::usage(format!(
-                "{shown} is of round {}, and {} has {}",
+                "{displayed} is of round {}, and {} has {}",
                 place.number,
                 place.scenario,
                 rounds.len()

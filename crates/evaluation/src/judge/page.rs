@@ -34,12 +34,12 @@ fn right_count(judged: &[JudgedDiagnosis]) -> usize {
 
 fn summary(page: &mut String, judged: &[JudgedDiagnosis]) {
     let firsts: Vec<JudgedDiagnosis> = judged.iter().filter(|one| one.number == 1).cloned().collect();
-    let strangers = judged.iter().filter(|one| one.unexpected_findings().next().is_some()).count();
+    let unexpected = judged.iter().filter(|one| one.unexpected_findings().next().is_some()).count();
     let remedies = judged.iter().filter(|one| one.is_right() && one.remedy.is_some()).count();
     let _ = writeln!(
         page,
         "{} of {} first findings are right: {} of {} of servers as they are found, {} of {} of later rounds. {} of the right \
-         ones have another remedy than the scenario's. Beside {strangers} of them stands a finding that does not belong there and \
+         ones have another remedy than the scenario's. Beside {unexpected} of them stands a finding that does not belong there and \
          is more than {CONFIDENCE_MISLEADS} sure.\n",
         right_count(judged),
         judged.len(),
@@ -87,11 +87,11 @@ fn write_confidence(page: &mut String, judged: &[JudgedDiagnosis], blinded: &[Hi
     page.push_str("## How sure it is, and how often it is right\n\n");
     page.push_str("| stated confidence | with all signals | with signals hidden |\n|---|---|---|\n");
     let hidden = blinded.iter().flat_map(|one| &one.judged);
-    let (seen, hidden) = (calibration(judged.iter()), calibration(hidden));
+    let (observed, hidden) = (calibration(judged.iter()), calibration(hidden));
     let bounds: std::collections::BTreeSet<(u64, u64)> =
-        seen.iter().chain(&hidden).map(|one| (percent(one.from), percent(one.to))).collect();
+        observed.iter().chain(&hidden).map(|one| (percent(one.from), percent(one.to))).collect();
     for (from, to) in bounds {
-        let told = |all: &[super::tally::ConfidenceBin]| {
+        let reported = |all: &[super::tally::ConfidenceBin]| {
             let found = all.iter().find(|one| (percent(one.from), percent(one.to)) == (from, to));
             found.map_or("-".to_owned(), |one| format!("{} of {} right", one.right, one.count))
         };
@@ -99,8 +99,8 @@ fn write_confidence(page: &mut String, judged: &[JudgedDiagnosis], blinded: &[Hi
             page,
             "| over 0.{from:02} to {:.2} | {} | {} |",
             to as f64 / 100.0,
-            told(&seen),
-            told(&hidden)
+            reported(&observed),
+            reported(&hidden)
         );
     }
     page.push('\n');
@@ -125,10 +125,10 @@ fn write_hidden_sources(page: &mut String, blinded: &[HiddenSourceResult]) {
             .misleading()
             .map(|one| format!("{} {}: `{}` {:.2}", one.scenario, one.number, one.first().0, one.first().1))
             .collect();
-        let told = if misleading.is_empty() { "none".into() } else { misleading.join("; ") };
+        let reported = if misleading.is_empty() { "none".into() } else { misleading.join("; ") };
         let _ = writeln!(
             page,
-            "| {} | {} of {} | {told} |",
+            "| {} | {} of {} | {reported} |",
             names.join(", "),
             right_count(&one.judged),
             one.judged.len()

@@ -12,8 +12,8 @@ const CONNECTIONS: &str = "clients.connections_count";
 
 /// Recordings of rounds without what their generators knew; those in which the generator is at fault are left out.
 pub fn passive_cases(cases: &[JudgedRound]) -> Vec<JudgedRound> {
-    let told = cases.iter().filter(|case| !is_generator_finding(&case.round.finding));
-    told.map(|case| JudgedRound { measurement: passive(&case.measurement), ..case.clone() }).collect()
+    let reported = cases.iter().filter(|case| !is_generator_finding(&case.round.finding));
+    reported.map(|case| JudgedRound { measurement: passive(&case.measurement), ..case.clone() }).collect()
 }
 
 /// The same traffic, only watched: everything that the generator knew is gone, and what it used is others'.
@@ -68,7 +68,7 @@ mod tests {
         assert!(watched.workload.is_none() && watched.quiet_from_s.is_none());
         assert_eq!(watched.measured_to_s, 8.0);
         let value = |name: &str| watched.samples[0].sample.values.get(name).map(|value| value.0);
-        let seen = [CLIENT_CPU, FOREIGN_CPU, OTHERS, CONNECTIONS].map(value);
-        assert_eq!(seen, [None, Some(3.0), Some(7.0), Some(7.0)]);
+        let observed = [CLIENT_CPU, FOREIGN_CPU, OTHERS, CONNECTIONS].map(value);
+        assert_eq!(observed, [None, Some(3.0), Some(7.0), Some(7.0)]);
     }
 }

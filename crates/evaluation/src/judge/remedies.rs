@@ -76,8 +76,8 @@ fn of(case: &JudgedRound, diagnosis: &Diagnosis, next: &Diagnosis) -> Option<Rem
 
 /// `(of those predicted the interval holds, predicted, all)`.
 pub fn forecast_counts(expected: &[RemedyForecast]) -> (usize, usize, usize) {
-    let told: Vec<bool> = expected.iter().filter_map(RemedyForecast::holds).collect();
-    (told.iter().filter(|holds| **holds).count(), told.len(), expected.len())
+    let reported: Vec<bool> = expected.iter().filter_map(RemedyForecast::holds).collect();
+    (reported.iter().filter(|holds| **holds).count(), reported.len(), expected.len())
 }
 
 /// What stands above the table.
@@ -92,25 +92,25 @@ is gone.
 
 /// The section of docs/diagnosis.md.
 pub fn section(expected: &[RemedyForecast]) -> String {
-    let (holds, told, all) = forecast_counts(expected);
+    let (holds, reported, all) = forecast_counts(expected);
     let mut text = HEAD.to_owned();
     let _ = writeln!(
         text,
-        "{holds} of {told} measured rates are within the interval. Of the other {} nothing is predicted: what a request costs \
+        "{holds} of {reported} measured rates are within the interval. Of the other {} nothing is predicted: what a request costs \
          without the fault was never seen.\n",
-        all - told
+        all - reported
     );
     text.push_str(
         "| scenario | round | finding | before | predicted | then | |\n|---|---|---|---|---|---|---|\n",
     );
     for one in expected {
-        let (Some(told), Some(holds)) = (&one.predicted, one.holds()) else { continue };
+        let (Some(reported), Some(holds)) = (&one.predicted, one.holds()) else { continue };
         let state = if holds { "within" } else { "**outside**" };
-        let (name, [least, most]) = (&one.scenario, told.ci95);
+        let (name, [least, most]) = (&one.scenario, reported.ci95);
         let _ = writeln!(
             text,
             "| [{name}](scenarios/{name}.md) | {} | `{}` | {:.1} | {} ({least} to {most}) | {:.1} | {state} |",
-            one.number, one.finding, one.before, told.rate, one.measured
+            one.number, one.finding, one.before, reported.rate, one.measured
         );
     }
     text.push('\n');
@@ -126,19 +126,19 @@ pub fn text(expected: &[RemedyForecast]) -> String {
             Some(false) => "OUTSIDE",
             None => "untold ",
         };
-        let told = one.predicted.as_ref().map_or("nothing".into(), |told| {
-            format!("{:.1} [{:.1}, {:.1}]", told.rate, told.ci95[0], told.ci95[1])
+        let reported = one.predicted.as_ref().map_or("nothing".into(), |reported| {
+            format!("{:.1} [{:.1}, {:.1}]", reported.rate, reported.ci95[0], reported.ci95[1])
         });
         let _ = writeln!(
             text,
-            "{state}  {} {}  {}: {:.1}/s, predicted {told}, then {:.1}/s",
+            "{state}  {} {}  {}: {:.1}/s, predicted {reported}, then {:.1}/s",
             one.scenario, one.number, one.finding, one.before, one.measured
         );
     }
-    let (holds, told, all) = forecast_counts(expected);
+    let (holds, reported, all) = forecast_counts(expected);
     let _ = writeln!(
         text,
-        "{holds} of {told} measured rates are within what was predicted; of {all} something could be"
+        "{holds} of {reported} measured rates are within what was predicted; of {all} something could be"
     );
     text
 }

@@ -48,9 +48,9 @@ pub struct ScriptInput {
 
 impl ScriptInput {
     /// Of what the script said and the running service. What is missing, in words, where something is.
-    pub fn of(said: &str, service: &ServiceSnapshot, memory_bytes: u64) -> Result<Self, String> {
+    pub fn of(output: &str, service: &ServiceSnapshot, memory_bytes: u64) -> Result<Self, String> {
         let values = |wanted: &str| -> Vec<f64> {
-            let words = said.lines().filter_map(|line| line.split_once(' '));
+            let words = output.lines().filter_map(|line| line.split_once(' '));
             words
                 .filter(|(name, _)| *name == wanted)
                 .filter_map(|(_, value)| value.trim().parse().ok())
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_rules_as_a_table() {
         let right = prefork(150.0, 1600.0, 10.0);
-        for (seen, told) in [
+        for (observed, reported) in [
             (prefork(150.0, 2000.0, 10.0), vec!["MaxRequestWorkers 150 is too low: 180 to 200"]),
             (prefork(150.0, 1000.0, 10.0), vec!["MaxRequestWorkers 150 is too high: 90 to 100"]),
             (right.clone(), vec![]),
@@ -198,8 +198,12 @@ mod tests {
                 vec!["151 processes run, of MaxRequestWorkers 150", "3 fatal errors of PHP are in the logs"],
             ),
         ] {
-            let advice = seen.advice();
-            assert_eq!(advice.iter().map(|one| one.text.as_str()).collect::<Vec<_>>(), told, "{seen:?}");
+            let advice = observed.advice();
+            assert_eq!(
+                advice.iter().map(|one| one.text.as_str()).collect::<Vec<_>>(),
+                reported,
+                "{observed:?}"
+            );
         }
         let high = prefork(150.0, 1000.0, 10.0).advice();
         assert_eq!((high[0].way, high[0].to), (Direction::Lower, Some(100.0)));
@@ -208,20 +212,20 @@ mod tests {
     #[test]
     fn it_comes_to_the_same_as_the_script() {
         // What the script said of two prefork servers of 24105 MB: workers, the largest one's memory, and its words.
-        for (workers, largest_kib, largest_mib, told) in [
+        for (workers, largest_kib, largest_mib, reported) in [
             (150.0, 6648.0, 6.5, "MaxRequestWorkers 150 is too low: 3337 to 3708"),
             (4000.0, 8712.0, 8.51, "MaxRequestWorkers 4000 is too high: 2548 to 2832"),
         ] {
             assert_eq!(rounded(largest_kib / 1024.0), largest_mib);
-            let seen = ScriptInput { server_limit: 4000.0, ..prefork(workers, 24_105.0, largest_mib) };
-            assert_eq!(seen.advice()[0].text, told);
+            let observed = ScriptInput { server_limit: 4000.0, ..prefork(workers, 24_105.0, largest_mib) };
+            assert_eq!(observed.advice()[0].text, reported);
         }
     }
 
     #[test]
     fn where_it_advises_nothing_it_says_why() {
         let right = prefork(150.0, 1600.0, 10.0);
-        for (seen, told) in [
+        for (observed, reported) in [
             (right.clone(), "MaxRequestWorkers 150 is right: 144 to 160"),
             (ScriptInput { parent_kib: 82_000.0, ..right.clone() }, "stops: the parent uses 82 MB"),
             (
@@ -230,7 +234,7 @@ mod tests {
             ),
             (ScriptInput { mpm: "worker".into(), ..right }, "no advice: it calculates for prefork only"),
         ] {
-            assert_eq!(seen.no_advice_text(), told);
+            assert_eq!(observed.no_advice_text(), reported);
         }
     }
 
@@ -249,9 +253,9 @@ mod tests {
             settings: settings.map(|(name, value)| (name.to_owned(), setting(value))).into(),
             ..ServiceSnapshot::default()
         };
-        let said = "parent_kib 1468\nworker_kib 2048\nworker_kib 4096\nprocesses 3\nuptime_s       9\n\
+        let output = "parent_kib 1468\nworker_kib 2048\nworker_kib 4096\nprocesses 3\nuptime_s       9\n\
                     service_kib 1024\nservice_kib 512\nreached_lines 1\nphp_fatal_lines 0\n";
-        let seen = ScriptInput::of(said, &service, 192 << 20).unwrap();
+        let observed = ScriptInput::of(output, &service, 192 << 20).unwrap();
         let expected = ScriptInput {
             server_limit: 256.0,
             services_mib: 1.5,
@@ -262,8 +266,8 @@ mod tests {
             reached_lines: 1.0,
             ..prefork(20.0, 192.0, 4.0)
         };
-        assert_eq!(seen, expected);
-        let none = ScriptInput::of(&said.replace("worker_kib", "x"), &service, 192 << 20);
+        assert_eq!(observed, expected);
+        let none = ScriptInput::of(&output.replace("worker_kib", "x"), &service, 192 << 20);
         assert_eq!(none.unwrap_err(), "no worker_kib");
     }
 }

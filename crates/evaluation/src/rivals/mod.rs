@@ -89,17 +89,17 @@ pub struct RivalOptions<'a> {
 pub fn query_advisers(
     folder: &ScenarioFolder,
     options: &RivalOptions<'_>,
-    tell: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<ScenarioAdvice> {
     let run = run::RunOptions { rounds: Some(1), keep: true, ..options.run.clone() };
     let mut is_built = false;
     let mut build = || hosts::build(folder, options.up).inspect(|_| is_built = true);
-    let heard = run::run(folder, &run, &mut build, tell)
+    let heard = run::run(folder, &run, &mut build, progress)
         .and_then(|outcome| listen(folder, &options.up.state, &outcome));
     // What somebody else has up is not ours to remove.
     let downed = match is_built {
         true => {
-            tell(&format!("{}: asked, and down", folder.name));
+            progress(&format!("{}: asked, and down", folder.name));
             remove::down(&options.up.state, &folder.name).map(drop)
         }
         false => Ok(()),
@@ -148,9 +148,9 @@ fn query_apache2buddy(
         return Ok(AdviserResult::Skipped { why: error.message });
     }
     let memory = memory_bytes(folder, SERVER)?;
-    let said = run_script(lab, SERVER, include_str!("apache2buddy.sh"), &[&service.pid.to_string()])?;
-    Ok(match ScriptInput::of(&said, service, memory) {
-        Ok(seen) => AdviserResult::Answered(seen),
+    let printed = run_script(lab, SERVER, include_str!("apache2buddy.sh"), &[&service.pid.to_string()])?;
+    Ok(match ScriptInput::of(&printed, service, memory) {
+        Ok(observed) => AdviserResult::Answered(observed),
         Err(why) => AdviserResult::Failed { why },
     })
 }
@@ -167,11 +167,12 @@ fn query_mysqltuner(
     let swap = swap.map(units::bytes).transpose()?.unwrap_or(0);
     let mib = |bytes: u64| (bytes >> 20).to_string();
     let arguments = [mib(memory_bytes(folder, host)?), mib(swap)];
-    let said =
+    let printed =
         run_script(lab, host, include_str!("mysqltuner.sh"), &arguments.each_ref().map(String::as_str))?;
-    let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it said nothing");
+    let last =
+        printed.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it said nothing");
     let why = || AdviserResult::Failed { why: last.to_owned() };
-    Ok(Recommendations::of(&said).map_or_else(why, AdviserResult::Answered))
+    Ok(Recommendations::of(&printed).map_or_else(why, AdviserResult::Answered))
 }
 
 /// What a script says in a host; one that fails has said what it has said.

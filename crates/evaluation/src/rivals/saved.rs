@@ -44,11 +44,11 @@ impl ScenarioAdvice {
         match &self.apache2buddy {
             AdviserResult::Skipped { why } => JudgedAdviser::without_response(&format!("skipped: {why}")),
             AdviserResult::Failed { why } => JudgedAdviser::without_response(&format!("no answer: {why}")),
-            AdviserResult::Answered(seen) => {
-                let advice = seen.advice();
+            AdviserResult::Answered(observed) => {
+                let advice = observed.advice();
                 let mut says: Vec<String> = advice.iter().map(|one| one.text.clone()).collect();
                 if !advice.iter().any(Advice::is_change) {
-                    says.push(seen.no_advice_text());
+                    says.push(observed.no_advice_text());
                 }
                 JudgedAdviser::of(self, remedy, &advice, says)
             }
@@ -60,7 +60,9 @@ impl ScenarioAdvice {
         Some(match self.mysqltuner.as_ref()? {
             AdviserResult::Skipped { why } => JudgedAdviser::without_response(&format!("skipped: {why}")),
             AdviserResult::Failed { why } => JudgedAdviser::without_response(&format!("no answer: {why}")),
-            AdviserResult::Answered(said) => JudgedAdviser::of(self, remedy, &said.advice(), said.short()),
+            AdviserResult::Answered(output) => {
+                JudgedAdviser::of(self, remedy, &output.advice(), output.short())
+            }
         })
     }
 
@@ -132,8 +134,9 @@ mod tests {
     use crate::rivals::mysqltuner::Recommendations;
 
     fn scenario_advice(scenario: &str) -> ScenarioAdvice {
-        let seen = ScriptInput { mpm: "event".into(), max_request_workers: 150.0, ..ScriptInput::default() };
-        let said =
+        let observed =
+            ScriptInput { mpm: "event".into(), max_request_workers: 150.0, ..ScriptInput::default() };
+        let output =
             Recommendations { adjust: vec!["max_connections (> 20)".into()], ..Recommendations::default() };
         ScenarioAdvice {
             scenario: scenario.into(),
@@ -141,8 +144,8 @@ mod tests {
             found: "db-connections-exhausted".into(),
             confidence: 0.95,
             remedy_is_right: true,
-            apache2buddy: AdviserResult::Answered(seen),
-            mysqltuner: Some(AdviserResult::Answered(said)),
+            apache2buddy: AdviserResult::Answered(observed),
+            mysqltuner: Some(AdviserResult::Answered(output)),
         }
     }
 

@@ -193,7 +193,7 @@ mod tests {
     use crate::rivals::mysqltuner::Recommendations;
 
     fn scenario_advice(scenario: &str, answer: &str, found: &str, adjust: Option<&str>) -> ScenarioAdvice {
-        let seen = ScriptInput {
+        let observed = ScriptInput {
             mpm: "prefork".into(),
             max_request_workers: 40.0,
             server_limit: 40.0,
@@ -202,15 +202,15 @@ mod tests {
             processes: 5.0,
             ..ScriptInput::default()
         };
-        let said = |line: &str| Recommendations { adjust: vec![line.into()], ..Recommendations::default() };
+        let output = |line: &str| Recommendations { adjust: vec![line.into()], ..Recommendations::default() };
         ScenarioAdvice {
             scenario: scenario.into(),
             answer: answer.into(),
             found: found.into(),
             confidence: 0.9,
             remedy_is_right: true,
-            apache2buddy: AdviserResult::Answered(seen),
-            mysqltuner: adjust.map(|line| AdviserResult::Answered(said(line))),
+            apache2buddy: AdviserResult::Answered(observed),
+            mysqltuner: adjust.map(|line| AdviserResult::Answered(output(line))),
         }
     }
 

@@ -49,13 +49,13 @@ fn the_first_finding_is_the_answer() {
     let wrong: BTreeSet<(&str, usize)> =
         judged.iter().filter(|one| !one.is_right()).map(|one| (one.scenario.as_str(), one.number)).collect();
     let known: BTreeSet<(&str, usize)> = WRONG.iter().copied().collect();
-    let told: Vec<String> = judged
+    let reported: Vec<String> = judged
         .iter()
         .filter(|one| wrong.contains(&(one.scenario.as_str(), one.number)))
         .map(JudgedDiagnosis::line)
         .collect();
     let learnt: Vec<_> = known.difference(&wrong).collect();
-    assert!(wrong.is_subset(&known), "{}", told.join("\n"));
+    assert!(wrong.is_subset(&known), "{}", reported.join("\n"));
     assert!(learnt.is_empty(), "these are right now, and have to leave the list: {learnt:?}");
 }
 
@@ -86,11 +86,11 @@ fn without_some_signals_no_finding_misleads() {
     let names = |one: &tally::HiddenSourceResult| {
         one.hidden.iter().map(|source| source.name()).collect::<Vec<_>>().join(", ")
     };
-    let told: Vec<String> = blinded
+    let reported: Vec<String> = blinded
         .iter()
         .flat_map(|one| one.misleading().map(move |judged| format!("{}: {}", names(one), judged.line())))
         .collect();
-    assert!(told.is_empty(), "{} mislead:\n{}", told.len(), told.join("\n"));
+    assert!(reported.is_empty(), "{} mislead:\n{}", reported.len(), reported.join("\n"));
 }
 
 /// Whoever only watches knows nothing of the load, and still names what limits nine servers in ten as they are found.
@@ -167,13 +167,13 @@ fn remedies_bring_what_is_expected_of_them() {
         .collect();
     let known: BTreeSet<_> = EXPECTED_OFF.iter().copied().collect();
     assert_eq!(outside, known, "\n{}", remedies::text(&expected));
-    let (holds, told, all) = remedies::forecast_counts(&expected);
-    assert!(holds * 10 >= told * 9 && told * 2 >= all, "{holds} of {told} of {all}");
+    let (holds, reported, all) = remedies::forecast_counts(&expected);
+    assert!(holds * 10 >= reported * 9 && reported * 2 >= all, "{holds} of {reported} of {all}");
 }
 
 #[test]
 fn the_parts_of_the_response_time_add_up_to_it() {
-    let mut told = 0;
+    let mut reported = 0;
     for case in CASES.iter() {
         let place = &case.place;
         let diagnosis = diagnose(&case.measurement).unwrap();
@@ -196,9 +196,9 @@ fn the_parts_of_the_response_time_add_up_to_it() {
         // Each is rounded to four digits.
         let sum: f64 = parts.iter().flatten().sum();
         assert!((sum / mean - 1.0).abs() <= 0.001, "{place:?}: {sum} of {mean}: {time:?}");
-        told += 1;
+        reported += 1;
     }
-    assert!(told >= 150, "{told} of {}", CASES.len());
+    assert!(reported >= 150, "{reported} of {}", CASES.len());
 }
 
 #[test]

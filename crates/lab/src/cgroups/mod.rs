@@ -285,12 +285,12 @@ mod tests {
     #[test]
     fn trees_are_found_where_they_are_mounted_first() {
         let found = parse_hierarchies(MOUNTS, |_| "cpuset cpu io memory hugetlb pids rdma\n".into());
-        let shown: Vec<String> = found
+        let displayed: Vec<String> = found
             .iter()
             .map(|one| format!("{} {} {}", one.top.display(), one.unified, one.controllers.join(" ")))
             .collect();
         assert_eq!(
-            shown,
+            displayed,
             [
                 "/sys/fs/cgroup/cpu,cpuacct false cpu cpuacct",
                 "/sys/fs/cgroup/memory false memory",

@@ -94,13 +94,13 @@ impl GroupTree {
     pub fn make(
         &self,
         controllers: &BTreeSet<&str>,
-        tell: &mut impl FnMut(&Act) -> Result<()>,
+        progress: &mut impl FnMut(&Act) -> Result<()>,
     ) -> Result<()> {
         let until = Instant::now() + MAKE_WAIT;
         let mut tries = 0;
         loop {
             tries += 1;
-            let made = self.make_once(controllers, tell);
+            let made = self.make_once(controllers, progress);
             let is_gone = || self.tops().iter().any(|top| !top.exists());
             let is_tried = tries >= MAKE_TRIES_MIN && Instant::now() > until;
             if made.is_ok() || !is_gone() || is_tried {
@@ -112,16 +112,16 @@ impl GroupTree {
     fn make_once(
         &self,
         controllers: &BTreeSet<&str>,
-        tell: &mut impl FnMut(&Act) -> Result<()>,
+        progress: &mut impl FnMut(&Act) -> Result<()>,
     ) -> Result<()> {
         for hierarchy in &self.hierarchies {
             let of_this = needed_controllers(hierarchy, controllers);
-            make_group(hierarchy, FOLDER, &of_this, tell)?;
+            make_group(hierarchy, FOLDER, &of_this, progress)?;
             raise_cpu_weight(hierarchy)?;
-            make_group(hierarchy, &scenario_group(&self.name), &of_this, tell)?;
+            make_group(hierarchy, &scenario_group(&self.name), &of_this, progress)?;
         }
         match self.builders() {
-            Some((hierarchy, group)) => make_group(hierarchy, &group, &[], tell),
+            Some((hierarchy, group)) => make_group(hierarchy, &group, &[], progress),
             None => Ok(()),
         }
     }
@@ -132,23 +132,23 @@ impl GroupTree {
         host: &str,
         controllers: &BTreeSet<&str>,
         services: &[(usize, HostLimits)],
-        tell: &mut impl FnMut(&Act) -> Result<()>,
+        progress: &mut impl FnMut(&Act) -> Result<()>,
     ) -> Result<()> {
         for hierarchy in &self.hierarchies {
             let group = host_group(&self.name, host);
-            make_group(hierarchy, &group, &needed_controllers(hierarchy, controllers), tell)?;
+            make_group(hierarchy, &group, &needed_controllers(hierarchy, controllers), progress)?;
             let of_services = needed_controllers(
                 hierarchy,
                 &OF_SERVICES.into_iter().filter(|name| controllers.contains(name)).collect(),
             );
             let processes = process_group(hierarchy, &self.name, host, !services.is_empty());
             if processes != group {
-                make_group(hierarchy, &processes, &of_services, tell)?;
+                make_group(hierarchy, &processes, &of_services, progress)?;
             }
             for (index, limits) in services {
                 if self.has_service_group(hierarchy) {
                     let group = service_group(&self.name, host, *index);
-                    make_group(hierarchy, &group, &of_services, tell)?;
+                    make_group(hierarchy, &group, &of_services, progress)?;
                     write_all(&limits.writes(hierarchy, &group))?;
                 }
             }
@@ -202,7 +202,7 @@ impl GroupTree {
             PRESENT
                 .iter()
                 .filter_map(|file| device_and_inode(&root.join(file)))
-                .any(|seen| ours.contains(&seen))
+                .any(|observed| ours.contains(&observed))
         };
         if pids.iter().any(has_ours) { None } else { self.folder_of(&pids) }
     }
@@ -251,10 +251,10 @@ impl GroupTree {
             match left.first() {
                 None => break,
                 Some((path, error)) if Instant::now() > until => {
-                    let shown = path.display();
+                    let displayed = path.display();
                     let text = match pids.first() {
-                        Some(pid) => format!("process {pid} in {shown} was killed and does not end"),
-                        None => io_error("remove", shown, error).message,
+                        Some(pid) => format!("process {pid} in {displayed} was killed and does not end"),
+                        None => io_error("remove", displayed, error).message,
                     };
                     return Err(UserError::cannot_run(text).hint(
                         "`ps -o pid,stat,wchan:30,args` shows what it waits for; repeat the command then",
@@ -334,13 +334,13 @@ fn make_group(
     hierarchy: &Hierarchy,
     group: &str,
     controllers: &[String],
-    tell: &mut impl FnMut(&Act) -> Result<()>,
+    progress: &mut impl FnMut(&Act) -> Result<()>,
 ) -> Result<()> {
     let path = hierarchy.top.join(group);
     let parent = path.parent().unwrap_or(&path);
-    enable(parent, controllers, hierarchy.unified, tell)?;
+    enable(parent, controllers, hierarchy.unified, progress)?;
     if !path.is_dir() {
-        tell(&Act::Group { path: path.clone() })?;
+        progress(&Act::Group { path: path.clone() })?;
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(io_error("create", path.display(), &error));
@@ -365,7 +365,7 @@ fn enable(
     folder: &Path,
     controllers: &[String],
     unified: bool,
-    tell: &mut impl FnMut(&Act) -> Result<()>,
+    progress: &mut impl FnMut(&Act) -> Result<()>,
 ) -> Result<()> {
     let path = folder.join("cgroup.subtree_control");
     if !unified || controllers.is_empty() {
@@ -382,7 +382,7 @@ fn enable(
     }
     // What our own groups enable ends with them.
     if !folder.components().any(|part| part.as_os_str() == FOLDER) {
-        tell(&Act::Controllers { path: path.clone(), added: lacking.join(" ") })?;
+        progress(&Act::Controllers { path: path.clone(), added: lacking.join(" ") })?;
     }
     let value = lacking.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ");
     write_all(&[GroupWrite { path, value }])
@@ -449,15 +449,15 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let tree = fake(top.path());
         let mut acts = vec![];
-        let mut tell = |act: &Act| -> Result<()> {
+        let mut progress = |act: &Act| -> Result<()> {
             acts.push(act.clone());
             Ok(())
         };
         let controllers = BTreeSet::from(["cpu", "memory", "pids"]);
         let own = HostLimits { processes: Some(30), ..HostLimits::default() };
         tree.check(&controllers).unwrap();
-        tree.make(&controllers, &mut tell).unwrap();
-        tree.make_host("server", &controllers, &[(1, own)], &mut tell).unwrap();
+        tree.make(&controllers, &mut progress).unwrap();
+        tree.make_host("server", &controllers, &[(1, own)], &mut progress).unwrap();
         tree.limit("server", &HostLimits { memory_bytes: Some(4096), ..HostLimits::default() }).unwrap();
         let read = |path: &str| std::fs::read_to_string(top.path().join(path)).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+memory\n");
@@ -518,8 +518,8 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let mut tree = fake(top.path());
         tree.hierarchies[0].controllers.retain(|name| name != "memory");
-        let told = tree.check(&BTreeSet::from(["memory"])).unwrap_err();
-        assert!(told.message.contains("no `memory`"), "{told}");
+        let reported = tree.check(&BTreeSet::from(["memory"])).unwrap_err();
+        assert!(reported.message.contains("no `memory`"), "{reported}");
         assert!(GroupTree::of(vec![], "x").check(&BTreeSet::new()).is_err());
     }
 

@@ -132,8 +132,8 @@ impl Evidence {
         let within = |value: f64| bounds.contain([value, value]);
         let found = self.values(sign).map(|values| {
             // Of several one that is as it must be is enough.
-            let seen = values.iter().find(|value| within(value.value)).cloned();
-            seen.or_else(|| values.into_iter().reduce(|one, other| nearer_to_bounds(one, other, bounds)))
+            let observed = values.iter().find(|value| within(value.value)).cloned();
+            observed.or_else(|| values.into_iter().reduce(|one, other| nearer_to_bounds(one, other, bounds)))
         });
         let (value, why) = match found {
             Ok(value) => (value, None),
@@ -260,7 +260,7 @@ impl Evidence {
         for name in names {
             match self.instance_value(&series, &name, take, of) {
                 Ok(value) => values.push(InstanceValue { metric: name, value }),
-                Err(told) => why = Some(told),
+                Err(reported) => why = Some(reported),
             }
         }
         match why {

@@ -51,22 +51,25 @@ fn statistics_of_a_metric() {
         ("load.rate", SignStatistic::Max, text("x.limit_count"), 2.5),
         ("load.rate", SignStatistic::Max, text("load.completed_count"), 1.0 / 3.0),
     ] {
-        let seen = evidence.check_sign(&sign(metric, take, of.clone(), Some(value - 1e-6)));
-        assert!(seen.seen, "{metric} {take:?} of {of:?}: {seen:?}");
-        assert!((seen.value.unwrap() - value).abs() < 1e-5, "{metric} {take:?} of {of:?}: {seen:?}");
-        let seen = evidence.check_sign(&sign(metric, take, of, Some(value + 0.01)));
-        assert!(!seen.seen && seen.value.is_some(), "{metric} {take:?}: {seen:?}");
+        let observed = evidence.check_sign(&sign(metric, take, of.clone(), Some(value - 1e-6)));
+        assert!(observed.seen, "{metric} {take:?} of {of:?}: {observed:?}");
+        assert!((observed.value.unwrap() - value).abs() < 1e-5, "{metric} {take:?} of {of:?}: {observed:?}");
+        let observed = evidence.check_sign(&sign(metric, take, of, Some(value + 0.01)));
+        assert!(!observed.seen && observed.value.is_some(), "{metric} {take:?}: {observed:?}");
     }
 }
 
 #[test]
 fn of_several_one_is_enough_and_it_is_named() {
     let evidence = evidence();
-    let seen = evidence.check_sign(&sign("x.*.busy_us", SignStatistic::Max, None, Some(50.0)));
-    assert_eq!((seen.metric.as_str(), seen.value, seen.seen), ("x.sdb.1.busy_us", Some(70.0), true));
+    let observed = evidence.check_sign(&sign("x.*.busy_us", SignStatistic::Max, None, Some(50.0)));
+    assert_eq!(
+        (observed.metric.as_str(), observed.value, observed.seen),
+        ("x.sdb.1.busy_us", Some(70.0), true)
+    );
     // Of those that miss it, the nearest.
-    let seen = evidence.check_sign(&sign("x.*.busy_us", SignStatistic::Max, None, Some(90.0)));
-    assert_eq!((seen.metric.as_str(), seen.seen), ("x.sdb.1.busy_us", false));
+    let observed = evidence.check_sign(&sign("x.*.busy_us", SignStatistic::Max, None, Some(90.0)));
+    assert_eq!((observed.metric.as_str(), observed.seen), ("x.sdb.1.busy_us", false));
 }
 
 #[test]
@@ -86,17 +89,17 @@ fn what_had_no_value_was_not_seen_and_the_reason_is_told() {
         let mut at_most = sign(metric, SignStatistic::Max, None, None);
         // Also where only an upper bound is given: unknown is not little.
         at_most.at_most = Some(1e9);
-        let seen = evidence.check_sign(&at_most);
-        assert_eq!((seen.seen, seen.value), (false, None), "{metric}");
-        assert!(seen.why.as_ref().unwrap().contains(part), "{metric}: {seen:?}");
+        let observed = evidence.check_sign(&at_most);
+        assert_eq!((observed.seen, observed.value), (false, None), "{metric}");
+        assert!(observed.why.as_ref().unwrap().contains(part), "{metric}: {observed:?}");
     }
     // One moment without a divisor is none too many.
     let busiest = Some(toml::Value::String("x.tries_count".into()));
-    let seen = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, busiest, Some(0.1)));
-    assert_eq!((seen.seen, seen.value), (true, Some(0.1)), "{seen:?}");
+    let observed = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, busiest, Some(0.1)));
+    assert_eq!((observed.seen, observed.value), (true, Some(0.1)), "{observed:?}");
     let zero = Some(toml::Value::Integer(0));
-    let seen = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, zero, Some(0.0)));
-    assert!(!seen.seen && seen.why.unwrap().contains("divided by 0"));
+    let observed = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, zero, Some(0.0)));
+    assert!(!observed.seen && observed.why.unwrap().contains("divided by 0"));
 }
 
 #[test]
@@ -104,12 +107,12 @@ fn readings_outside_of_the_measured_part_do_not_count() {
     let mut evidence = evidence();
     evidence.measurement.measured_from_s = 1.0;
     evidence.measurement.measured_to_s = 2.0;
-    let seen = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, None, Some(25.0)));
-    assert_eq!((seen.value, seen.seen), (Some(20.0), false));
+    let observed = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, None, Some(25.0)));
+    assert_eq!((observed.value, observed.seen), (Some(20.0), false));
     evidence.measurement.measured_from_s = 1.2;
     evidence.measurement.measured_to_s = 1.8;
-    let seen = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, None, Some(0.0)));
-    assert!(seen.why.unwrap().contains("not read within"));
+    let observed = evidence.check_sign(&sign("x.held_count", SignStatistic::Max, None, Some(0.0)));
+    assert!(observed.why.unwrap().contains("not read within"));
 }
 
 fn gain(metric: &str, at_least: Option<f64>, at_most: Option<f64>) -> Gain {
@@ -176,6 +179,6 @@ fn metrics_of_the_samples_gain_by_their_means() {
 
 #[test]
 fn a_recording_without_a_load_is_told() {
-    let told = Evidence::of(&Recording::default()).unwrap_err();
-    assert!(told.message.contains("there was no load"), "{told}");
+    let reported = Evidence::of(&Recording::default()).unwrap_err();
+    assert!(reported.message.contains("there was no load"), "{reported}");
 }

@@ -81,10 +81,10 @@ pub fn first(sees_processes: bool) -> Result<u8> {
 pub fn second() -> Result<u8> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|error| io_error("read", "stdin", &error))?;
-    let said = serde_json::from_str(&text)
+    let output = serde_json::from_str(&text)
         .map_err(|error| UserError::usage(format!("this is no host: {error}")))
         .and_then(|spec| set_up_host(&spec));
-    let line = match &said {
+    let line = match &output {
         Ok(()) => HostReply::Ready,
         Err(error) => HostReply::Failed { why: error.message.clone() },
     };
@@ -94,7 +94,7 @@ pub fn second() -> Result<u8> {
     let _ = setsid();
     let text = serde_json::to_string(&line).unwrap_or_default();
     print(&text)?;
-    said?;
+    output?;
     reap_children()
 }
 

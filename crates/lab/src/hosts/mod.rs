@@ -38,19 +38,19 @@ pub fn start(lab: &Lab, host: &str, program: &Path) -> Result<ProcessName> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| io_error("start", program.display(), &error))?;
     let spec = HostSpec { host: host.to_owned(), keeps_files: host == CLIENT, files: lab.root(host) };
-    let said = start_host_init(&mut child, &spec);
+    let output = start_host_init(&mut child, &spec);
     let ended = child.wait().map_err(|error| io_error("wait for", "the first process of a host", &error))?;
-    match said {
+    match output {
         Ok((pid, HostReply::Ready)) => {
             ProcessName::of(pid).ok_or_else(|| failed("its process 1 has ended".into()))
         }
         Ok((_, HostReply::Failed { why })) => Err(failed(why)),
         Err(why) => {
-            let mut told = String::new();
+            let mut reported = String::new();
             if let Some(mut stderr) = child.stderr.take() {
-                let _ = std::io::Read::read_to_string(&mut stderr, &mut told);
+                let _ = std::io::Read::read_to_string(&mut stderr, &mut reported);
             }
-            let last = told.lines().last().map(|line| format!(", {line}")).unwrap_or_default();
+            let last = reported.lines().last().map(|line| format!(", {line}")).unwrap_or_default();
             Err(failed(format!("{why} ({ended}{last})")))
         }
     }
@@ -72,9 +72,9 @@ fn start_host_init(child: &mut Child, spec: &HostSpec) -> std::result::Result<(u
     };
     // Two processes write, and either may be the first.
     let (one, other) = (line()?, line()?);
-    let (pid, said) = match one.parse() {
+    let (pid, output) = match one.parse() {
         Ok(pid) => (pid, other),
         Err(_) => (other.parse().map_err(|_| "it told no number".to_owned())?, one),
     };
-    Ok((pid, serde_json::from_str(&said).map_err(|error| error.to_string())?))
+    Ok((pid, serde_json::from_str(&output).map_err(|error| error.to_string())?))
 }

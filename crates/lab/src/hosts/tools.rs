@@ -41,9 +41,11 @@ impl ToolRunner {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-        let text = format!("`{} {}` failed: {said} ({})", program.name, arguments.join(" "), output.status);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let printed =
+            printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+        let text =
+            format!("`{} {}` failed: {printed} ({})", program.name, arguments.join(" "), output.status);
         Err(UserError::cannot_run(text))
     }
 }

@@ -101,6 +101,6 @@ pub fn tail(log: &Path) -> String {
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim_end();
     let skipped = text.chars().count().saturating_sub(SHOWN_MAX);
-    let shown: String = text.chars().skip(skipped).collect();
-    shown.lines().map(|line| format!("\n  {line}")).collect()
+    let displayed: String = text.chars().skip(skipped).collect();
+    displayed.lines().map(|line| format!("\n  {line}")).collect()
 }

@@ -63,10 +63,10 @@ pub fn run(
     folder: &ScenarioFolder,
     options: &RunOptions,
     up: &mut dyn FnMut() -> Result<Box<dyn ScenarioHosts>>,
-    tell: &mut dyn FnMut(&str),
+    on_progress: &mut dyn FnMut(&str),
 ) -> Result<ScenarioOutcome> {
     let scenario = &folder.scenario;
-    let made = built(folder, options, up, tell, |drive| drive.rounds())?;
+    let made = built(folder, options, up, on_progress, |drive| drive.rounds())?;
     let rounds = made.of_it;
     let proved = rounds.iter().all(|round| round.is_proved());
     Ok(ScenarioOutcome {
@@ -89,9 +89,9 @@ pub fn run_passively(
     folder: &ScenarioFolder,
     options: &RunOptions,
     up: &mut dyn FnMut() -> Result<Box<dyn ScenarioHosts>>,
-    tell: &mut dyn FnMut(&str),
+    on_progress: &mut dyn FnMut(&str),
 ) -> Result<PassiveOutcome> {
-    built(folder, options, up, tell, |drive| drive.run_passively()).map(|made| made.of_it)
+    built(folder, options, up, on_progress, |drive| drive.run_passively()).map(|made| made.of_it)
 }
 
 /// What was done with a scenario that was up, and how long each part took.
@@ -107,11 +107,11 @@ fn built<T>(
     folder: &ScenarioFolder,
     options: &RunOptions,
     up: &mut dyn FnMut() -> Result<Box<dyn ScenarioHosts>>,
-    tell: &mut dyn FnMut(&str),
+    on_progress: &mut dyn FnMut(&str),
     drive: impl FnOnce(RoundRunner) -> Result<T>,
 ) -> Result<TimedOutcome<T>> {
     create_directory(&options.directory)?;
-    tell(&format!("{}: up", folder.name));
+    on_progress(&format!("{}: up", folder.name));
     let began = Instant::now();
     // What was not built has nothing to record.
     let mut hosts = up().inspect_err(|_| drop(std::fs::remove_dir(&options.directory)))?;
@@ -119,27 +119,27 @@ fn built<T>(
     let began = Instant::now();
     let driven = options
         .check()
-        .and_then(|()| drive(RoundRunner { folder, options, hosts: &mut *hosts, progress: tell }));
+        .and_then(|()| drive(RoundRunner { folder, options, hosts: &mut *hosts, progress: on_progress }));
     let run_s = seconds(began);
     let began = Instant::now();
     // What is to be kept for a look is also kept when something went wrong, but not when the user has had enough.
     let interrupted = options.check().is_err();
     let downed = if options.keep && !interrupted {
-        tell(&format!("{0}: stays up; `webdyno lab down {0}` removes it", folder.name));
+        on_progress(&format!("{0}: stays up; `webdyno lab down {0}` removes it", folder.name));
         Ok(None)
     } else {
-        tell(&format!("{}: down", folder.name));
+        on_progress(&format!("{}: down", folder.name));
         hosts.down().map(|notes| {
-            notes.iter().for_each(|note| tell(&format!("{}: {note}", folder.name)));
+            notes.iter().for_each(|note| on_progress(&format!("{}: {note}", folder.name)));
             Some(seconds(began))
         })
     };
     // Why the run failed matters more than that something could not be removed, which is told besides.
     if let (Err(_), Err(error)) = (&driven, &downed) {
-        tell(&format!("{0}: {1}; `webdyno lab down {0}` tries again", folder.name, error.message));
+        on_progress(&format!("{0}: {1}; `webdyno lab down {0}` tries again", folder.name, error.message));
     }
     if driven.is_err() {
-        tell(&format!("{}: what was recorded is in {}", folder.name, options.directory.display()));
+        on_progress(&format!("{}: what was recorded is in {}", folder.name, options.directory.display()));
     }
     let of_it = driven?;
     Ok(TimedOutcome { of_it, up_s, run_s, down_s: downed? })

@@ -48,7 +48,7 @@ impl RoundRunner<'_> {
         self.write_load_files()?;
         let scenario = &self.folder.scenario;
         let mut load = &scenario.load;
-        let mut seen: BTreeMap<&str, Evidence> = BTreeMap::new();
+        let mut observed: BTreeMap<&str, Evidence> = BTreeMap::new();
         let mut before: Option<&str> = None;
         let mut outcomes = vec![];
         let count = self.options.rounds.unwrap_or(scenario.rounds.len());
@@ -58,8 +58,8 @@ impl RoundRunner<'_> {
             self.prepare(number, round)?;
             self.load(round, load, &directory)?;
             let evidence = Evidence::of(&Recording::read(&directory)?)?;
-            outcomes.push(round_outcome(round, &evidence, before, &seen, &directory)?);
-            seen.insert(&round.name, evidence);
+            outcomes.push(round_outcome(round, &evidence, before, &observed, &directory)?);
+            observed.insert(&round.name, evidence);
             before = Some(&round.name);
         }
         Ok(outcomes)
@@ -104,15 +104,15 @@ impl RoundRunner<'_> {
         let mut command = self.hosts.enter(host)?;
         command.args(["sh", "-c", line]);
         let ended = child::run(command, line, &log_of_line, LINE, self.options)?;
-        let said = child::tail(&log_of_line);
-        append(&log, &format!("{host}$ {line}{said}\n"))?;
+        let output = child::tail(&log_of_line);
+        append(&log, &format!("{host}$ {line}{output}\n"))?;
         drop(std::fs::remove_file(&log_of_line));
         let why = match ended {
             Some(status) if status.success() => return Ok(()),
             Some(status) => format!("it ended with {status}"),
             None => format!("it did not end within {} s", LINE.as_secs()),
         };
-        let text = format!("round `{}`: `{line}` on {host}: {why}{said}", round.name);
+        let text = format!("round `{}`: `{line}` on {host}: {why}{output}", round.name);
         Err(UserError::cannot_run(text).hint(format!(
             "`webdyno lab run {} --keep` leaves it up, and `webdyno lab exec {} {host}` gives a shell there",
             self.folder.name, self.folder.name
@@ -167,12 +167,12 @@ fn round_outcome(
     round: &ScenarioRound,
     evidence: &Evidence,
     before: Option<&str>,
-    seen: &BTreeMap<&str, Evidence>,
+    observed: &BTreeMap<&str, Evidence>,
     directory: &Path,
 ) -> Result<RoundOutcome> {
     let gain = |gain: &crate::scenario::Gain| {
         let over = gain.over.as_deref().or(before).unwrap_or_default();
-        let former = seen.get(over).ok_or_else(|| {
+        let former = observed.get(over).ok_or_else(|| {
             UserError::usage(format!(
                 "round `{}` gains over `{over}`, which is no round before it",
                 round.name

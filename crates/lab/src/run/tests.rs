@@ -216,8 +216,8 @@ fn users_who_are_not_there_are_an_error() {
         (USERS.replace("&& exit 0", "&& exit 7"), "the diagnosis of test was not made"),
     ] {
         let place = TestPlace::new(SCENARIO, &program);
-        let told = place.watch().unwrap_err();
-        assert!(told.message.contains(part), "{part} in {}", told.message);
+        let reported = place.watch().unwrap_err();
+        assert!(reported.message.contains(part), "{part} in {}", reported.message);
         assert_eq!(place.noted.borrow().last().unwrap(), "down");
     }
     // A server that is down is a result.
@@ -248,9 +248,9 @@ fn errors_end_the_run_and_everything_is_removed() {
         (SCENARIO, "exit 0", &["events.jsonl"]),
     ] {
         let place = TestPlace::new(scenario, program);
-        let told = place.run(&place.options()).unwrap_err();
+        let reported = place.run(&place.options()).unwrap_err();
         for part in parts {
-            assert!(told.message.contains(part), "{part} in {}", told.message);
+            assert!(reported.message.contains(part), "{part} in {}", reported.message);
         }
         assert_eq!(place.noted.borrow().last().unwrap(), "down");
     }
@@ -260,8 +260,8 @@ fn errors_end_the_run_and_everything_is_removed() {
 fn a_directory_that_is_there_is_refused_before_anything_is_built() {
     let place = TestPlace::new(SCENARIO, LOADS);
     std::fs::create_dir_all(place.path("runs/one")).unwrap();
-    let told = place.run(&place.options()).unwrap_err();
-    assert!(told.message.contains("exists already") && told.exit_code() == 2, "{told}");
+    let reported = place.run(&place.options()).unwrap_err();
+    assert!(reported.message.contains("exists already") && reported.exit_code() == 2, "{reported}");
     assert!(place.noted.borrow().is_empty());
 }
 
@@ -270,8 +270,8 @@ fn what_cannot_be_built_leaves_no_directory() {
     let place = TestPlace::new(SCENARIO, LOADS);
     let folder = Catalogue::Directory(place.path("scenarios")).open("test").unwrap();
     let mut up = || -> Result<Box<dyn ScenarioHosts>> { Err(UserError::cannot_run("it is up already")) };
-    let told = run(&folder, &place.options(), &mut up, &mut |_| {}).unwrap_err();
-    assert_eq!(told.message, "it is up already");
+    let reported = run(&folder, &place.options(), &mut up, &mut |_| {}).unwrap_err();
+    assert_eq!(reported.message, "it is up already");
     assert!(!place.path("runs/one").exists());
 }
 
@@ -285,9 +285,9 @@ fn an_interrupt_ends_what_runs_and_takes_it_down() {
         std::thread::sleep(std::time::Duration::from_millis(300));
         interrupted.store(true, Ordering::Relaxed);
     });
-    let told = place.run(&options).unwrap_err();
+    let reported = place.run(&options).unwrap_err();
     waits.join().unwrap();
-    assert_eq!(told.exit_code(), 130);
+    assert_eq!(reported.exit_code(), 130);
     assert!(began.elapsed().as_secs() < 30);
     assert_eq!(place.noted.borrow().last().unwrap(), "down");
 }

@@ -79,17 +79,17 @@ pub fn table<const N: usize>(heads: &[&str; N], rows: &[[String; N]]) -> String 
 pub fn sign_line(sign: &SignResult) -> String {
     let take = sign.take.as_ref().map_or(String::new(), |take| format!(" ({take})"));
     let of = sign.of.as_ref().map_or(String::new(), |of| format!(" / {of}"));
-    let said = if sign.seen { "seen" } else { "NOT SEEN" };
+    let output = if sign.seen { "seen" } else { "NOT SEEN" };
     let value = match (sign.value, &sign.why) {
         (Some(value), _) => value.to_string(),
         (None, why) => why.clone().unwrap_or_else(|| "no value".into()),
     };
-    format!("{said}: {}{of}{take}: {value}; it must be {}", sign.metric, sign.bounds.to_text())
+    format!("{output}: {}{of}{take}: {value}; it must be {}", sign.metric, sign.bounds.to_text())
 }
 
 /// What came of a fix, in one line.
 pub fn gain_line(gain: &GainResult) -> String {
-    let said = if gain.held { "gained" } else { "NOT GAINED" };
+    let output = if gain.held { "gained" } else { "NOT GAINED" };
     let [before, after] = gain.values.map(|value| value.map_or("-".into(), |value| value.to_string()));
     let ratio = match (gain.ratio, &gain.why) {
         (None, Some(why)) => format!("no ratio: {why}"),
@@ -98,7 +98,7 @@ pub fn gain_line(gain: &GainResult) -> String {
         (Some(_), Some(why)) => format!("{}, {why}", ratio_text(gain)),
     };
     let (metric, over, bounds) = (&gain.metric, &gain.over, gain.bounds.to_text());
-    format!("{said}: {metric} over `{over}`: {before} -> {after}, {ratio}; it must be {bounds}")
+    format!("{output}: {metric} over `{over}`: {before} -> {after}, {ratio}; it must be {bounds}")
 }
 
 /// A ratio with its interval, where there is one.

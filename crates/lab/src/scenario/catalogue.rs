@@ -52,24 +52,24 @@ impl Catalogue {
         let is_name = !name.is_empty() && !name.contains(['/', '\0']) && name != "..";
         let bytes = if is_name { self.bytes(&path)? } else { None };
         let bytes = bytes.map_or_else(|| Err(self.unknown_scenario(name)), Ok)?;
-        let shown = match self {
+        let displayed = match self {
             Self::BuiltIn => Path::new("scenarios").join(&path),
             Self::Directory(directory) => directory.join(&path),
         };
         let text = String::from_utf8(bytes.into_owned())
-            .map_err(|_| UserError::usage(format!("{}: it is not UTF-8", shown.display())))?;
-        let scenario = super::parse(&text, &shown)?;
+            .map_err(|_| UserError::usage(format!("{}: it is not UTF-8", displayed.display())))?;
+        let scenario = super::parse(&text, &displayed)?;
         let folder = ScenarioFolder { name: name.to_owned(), scenario, catalogue: self.clone() };
-        super::check::check(&folder, &shown, &text)?;
+        super::check::check(&folder, &displayed, &text)?;
         Ok(folder)
     }
 
     fn unknown_scenario(&self, name: &str) -> UserError {
-        let told = UserError::usage(format!("there is no scenario `{name}`"));
+        let reported = UserError::usage(format!("there is no scenario `{name}`"));
         match self.names() {
             Ok(names) => {
                 let names = names.iter().map(String::as_str);
-                told.hint(super::did_you_mean(name, names, "`webdyno lab list` names them"))
+                reported.hint(super::did_you_mean(name, names, "`webdyno lab list` names them"))
             }
             Err(error) => error,
         }

@@ -10,10 +10,10 @@ pub fn parse(text: &str, path: &Path) -> Result<Scenario> {
     toml::from_str(text).map_err(|error| {
         let span = error.span().unwrap_or_default();
         let message = error.message().trim_end().replace('\n', ", ");
-        let told = wrong_at(path, text, &span, &message);
+        let reported = wrong_at(path, text, &span, &message);
         match unknown(&message) {
-            Some((written, known)) => told.hint(did_you_mean(written, known, SCHEMA_HINT)),
-            None => told,
+            Some((written, known)) => reported.hint(did_you_mean(written, known, SCHEMA_HINT)),
+            None => reported,
         }
     })
 }

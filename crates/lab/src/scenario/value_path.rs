@@ -78,16 +78,17 @@ pub fn wrong_at(path: &Path, text: &str, span: &Range<usize>, message: &str) -> 
     let begin = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let whole = text[begin..].lines().next().unwrap_or_default();
     let column = text[begin..start].chars().count();
-    let mut told = format!("{}:{line}:{}: {message}", path.display(), column + 1);
+    let mut reported = format!("{}:{line}:{}: {message}", path.display(), column + 1);
     if column < SHOWN_MAX {
-        let shown: String =
+        let displayed: String =
             whole.chars().take(SHOWN_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
         let end = floor(text, span.end.max(start));
         let marked = text[start..end].lines().next().unwrap_or_default().chars().count();
         let marks = "^".repeat(marked.clamp(1, SHOWN_MAX - column));
-        told.push_str(format!("\n{line:4} | {shown}\n     | {}{marks}", " ".repeat(column)).trim_end());
+        reported
+            .push_str(format!("\n{line:4} | {displayed}\n     | {}{marks}", " ".repeat(column)).trim_end());
     }
-    UserError::usage(told).hint(SCHEMA_HINT)
+    UserError::usage(reported).hint(SCHEMA_HINT)
 }
 
 /// The boundary of a character at or before a byte.

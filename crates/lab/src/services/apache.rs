@@ -157,8 +157,8 @@ fn make_certificate(tree: &HostFiles, host: &str) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().last().unwrap_or("it said nothing");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let last = printed.lines().last().unwrap_or("it said nothing");
     Err(UserError::cannot_run(format!("openssl makes no certificate for {host}: {last}")))
 }
 
@@ -183,14 +183,14 @@ pub fn enabled_modules(service: &ScenarioService) -> BTreeSet<String> {
     let mpm = service.mpm.as_deref().unwrap_or("event");
     let mut modules: BTreeSet<String> = USUAL_MODULES.iter().map(|name| (*name).to_owned()).collect();
     modules.insert(format!("mpm_{mpm}"));
-    let mut asked: Vec<&str> =
+    let mut requested: Vec<&str> =
         service.modules.iter().map(String::as_str).filter(|name| !name.starts_with('-')).collect();
-    while let Some(name) = asked.pop() {
+    while let Some(name) = requested.pop() {
         // As a2enmod does: programs are started by a daemon where the server has threads.
         let name = if name == "cgi" && mpm != "prefork" { "cgid" } else { name };
         modules.insert(name.to_owned());
         let needs = DEPENDENCIES.iter().find(|(module, _)| *module == name);
-        asked.extend(needs.map_or(&[][..], |(_, needs)| needs));
+        requested.extend(needs.map_or(&[][..], |(_, needs)| needs));
     }
     for name in service.modules.iter().filter_map(|name| name.strip_prefix('-')) {
         modules.remove(name);

@@ -55,19 +55,20 @@ impl CommandHost<'_> {
         let left = format!("{:.3}", left.as_secs_f64());
         command.args(["timeout", "-k", "1", &left, "sh", "-c", &script, name]);
         command.arg(service.open_files.map(|files| files.to_string()).unwrap_or_default());
-        let mut said = self.scratch_file(b"")?;
+        let mut output = self.scratch_file(b"")?;
         let clone = |file: &std::fs::File| {
             file.try_clone().map_err(|error| io_error("share", self.scratch.display(), &error))
         };
-        command.args(arguments).stdin(Stdio::from(self.scratch_file(input)?)).stdout(clone(&said)?);
-        command.stderr(clone(&said)?);
+        command.args(arguments).stdin(Stdio::from(self.scratch_file(input)?)).stdout(clone(&output)?);
+        command.stderr(clone(&output)?);
         let status = command.status().map_err(|error| io_error("start", name, &error))?;
         if status.success() {
             return Ok(());
         }
         let mut text = vec![];
-        let read =
-            said.seek(SeekFrom::Start(0)).and_then(|_| (&said).take(OUTPUT_BYTES_MAX).read_to_end(&mut text));
+        let read = output
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| (&output).take(OUTPUT_BYTES_MAX).read_to_end(&mut text));
         read.map_err(|error| io_error("read", self.scratch.display(), &error))?;
         let why = match status.code() {
             // What timeout(1) says when the time is over, and when it had to kill.
@@ -94,10 +95,10 @@ impl CommandHost<'_> {
     }
 }
 
-fn command_error(name: &str, host: &str, why: &str, said: &str) -> UserError {
+fn command_error(name: &str, host: &str, why: &str, output: &str) -> UserError {
     // What the shell says of a program that it ended itself is no reason.
     let is_said = |line: &&str| !line.is_empty() && *line != "Terminated";
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(is_said).collect();
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(is_said).collect();
     let last = &lines[lines.len().saturating_sub(LINES_QUOTED_MAX)..];
     let end = if last.is_empty() { "it said nothing".to_owned() } else { last.join(" / ") };
     UserError::cannot_run(format!("{name} {why} on {host}: {end}"))

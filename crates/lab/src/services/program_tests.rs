@@ -73,9 +73,9 @@ impl NamespaceHost {
     /// What a line typed on the host says.
     fn typed(&self, line: &str) -> String {
         let output = self.enter().args(["sh", "-c", line]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {said}");
-        said.into_owned()
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {printed}");
+        printed.into_owned()
     }
 }
 
@@ -196,7 +196,7 @@ fn php_and_its_pool_have_debians_values() {
         assert!(pool.contains(&format!("\t{value}\n")), "{value}: {pool}");
     }
     // Debian's package php8.2-common has the settings that its packages install: with all extensions both come to the same.
-    let told = |file: &str| {
+    let reported = |file: &str| {
         let all = host.typed(&format!("php-fpm8.2 -c {file} -i"));
         let lines = all
             .lines()
@@ -206,7 +206,7 @@ fn php_and_its_pool_have_debians_values() {
     for sapi in ["fpm", "apache2"] {
         let file = format!("/etc/php/8.2/{sapi}/php.ini");
         if host.root.path().join(&file[1..]).exists() {
-            assert_eq!(told(&file), told(TEMPLATE), "{sapi}");
+            assert_eq!(reported(&file), reported(TEMPLATE), "{sapi}");
         }
     }
     let extensions = host.typed("php-fpm8.2 -m");
@@ -313,16 +313,19 @@ fn a_command_is_ready_when_it_says_and_tells_why_it_ended() {
     host.typed("test -e /run/there");
     of("exec sleep 60", "").start().unwrap();
     for ready in ["", "ready = \"8080\"", "ready = \"/run/there\""] {
-        let told = of("echo no teapot; exit 3", ready).start().unwrap_err();
-        assert_eq!(told.message, "`echo no teapot; exit 3` does not start on server: no teapot", "{ready}");
+        let reported = of("echo no teapot; exit 3", ready).start().unwrap_err();
+        assert_eq!(
+            reported.message, "`echo no teapot; exit 3` does not start on server: no teapot",
+            "{ready}"
+        );
     }
     // The time is over; on a busy machine it may be before the command has said anything.
-    let told = [1, 4, 16].into_iter().map(|seconds| {
+    let reported = [1, 4, 16].into_iter().map(|seconds| {
         let host = of("echo at it; exec sleep 60", "ready = \"8080\"");
         host.start_within(Duration::from_secs(seconds)).unwrap_err().message
     });
     let wanted = "`echo at it; exec sleep 60` is not ready in time on server: at it";
-    assert!(told.into_iter().any(|message| message == wanted));
+    assert!(reported.into_iter().any(|message| message == wanted));
 }
 
 #[test]
@@ -330,20 +333,20 @@ fn what_keeps_a_program_from_starting_is_told() {
     if !is_root("a host") {
         return;
     }
-    let told = |program: &str, path: &str, text: &str| {
+    let reported = |program: &str, path: &str, text: &str| {
         let services = format!("[[services]]\nprogram = \"{program}\"\n");
         NamespaceHost::new(&services, &[(path, text)]).start().unwrap_err().message
     };
-    let apache = told("apache", "server/etc/apache2/conf-available/charset.conf", "Teapot On\n");
+    let apache = reported("apache", "server/etc/apache2/conf-available/charset.conf", "Teapot On\n");
     assert!(
         apache.starts_with("Apache does not start on server: ") && apache.contains("'Teapot'"),
         "{apache}"
     );
-    let fpm = told("php-fpm", "server/etc/php/8.2/fpm/pool.d/www.conf", "[www]\nteapot = on\n");
+    let fpm = reported("php-fpm", "server/etc/php/8.2/fpm/pool.d/www.conf", "[www]\nteapot = on\n");
     assert!(fpm.contains("teapot"), "{fpm}");
-    let nginx = told("nginx", "server/etc/nginx/conf.d/teapot.conf", "teapot on;\n");
+    let nginx = reported("nginx", "server/etc/nginx/conf.d/teapot.conf", "teapot on;\n");
     assert!(nginx.contains("teapot"), "{nginx}");
-    let mariadb = told("mariadb", "server/etc/mysql/conf.d/mysql.cnf", "[mysqld]\nteapot = on\n");
+    let mariadb = reported("mariadb", "server/etc/mysql/conf.d/mysql.cnf", "[mysqld]\nteapot = on\n");
     assert!(mariadb.contains("teapot"), "{mariadb}");
 }
 

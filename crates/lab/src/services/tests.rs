@@ -155,12 +155,12 @@ fn what_is_enabled_must_be_there() {
     if !is_root("a host's files") {
         return;
     }
-    let told = |more: &str| {
+    let reported = |more: &str| {
         laid_out(&format!("[[services]]\nprogram = \"apache\"\n{more}\n"), &[]).unwrap_err().message
     };
-    assert_eq!(told("modules = [\"teapot\"]"), "Apache has no mods-available/teapot.load");
-    assert_eq!(told("confs = [\"teapot\"]"), "Apache has no conf-available/teapot.conf");
-    assert_eq!(told("sites = [\"teapot\"]"), "Apache has no sites-available/teapot.conf");
+    assert_eq!(reported("modules = [\"teapot\"]"), "Apache has no mods-available/teapot.load");
+    assert_eq!(reported("confs = [\"teapot\"]"), "Apache has no conf-available/teapot.conf");
+    assert_eq!(reported("sites = [\"teapot\"]"), "Apache has no sites-available/teapot.conf");
 }
 
 /// Debian's values, as its package apache2 has them, read as our own reader of Apache does.

@@ -244,8 +244,8 @@ mod tests {
             (other_headers, "headers"),
             (closed(&[]), "nothing"),
         ] {
-            let told = plan(&workload).unwrap_err();
-            assert!(told.contains(part), "{told}");
+            let reported = plan(&workload).unwrap_err();
+            assert!(reported.contains(part), "{reported}");
         }
     }
 

@@ -166,8 +166,8 @@ impl Think {
                 Some((min, max)) => {
                     let (min_us, max_us) = (time(min)?, time(max)?);
                     if min_us > max_us {
-                        let told = format!("a think time of {min} to {max} ends before it begins");
-                        return Err(UserError::usage(told).hint(format!("write {max}..{min}")));
+                        let reported = format!("a think time of {min} to {max} ends before it begins");
+                        return Err(UserError::usage(reported).hint(format!("write {max}..{min}")));
                     }
                     if min_us == max_us { Self::fixed(min_us) } else { Self::Uniform { min_us, max_us } }
                 }
@@ -422,8 +422,8 @@ mod tests {
         for text in
             ["", "2", "3s..1s", "1s..", "..", "exponential", "exponential 1", "log-normal 2s", "normal 2s"]
         {
-            let told = Think::parse(text).unwrap_err();
-            assert!(told.exit_code() == 2 && told.hint.is_some(), "{text}: {told}");
+            let reported = Think::parse(text).unwrap_err();
+            assert!(reported.exit_code() == 2 && reported.hint.is_some(), "{text}: {reported}");
         }
         for sigma in ["-1", "nan", "6", "x"] {
             assert!(Think::parse(&format!("log-normal 2s sigma {sigma}")).is_err(), "{sigma}");

@@ -133,8 +133,8 @@ fn proof(of: &AttemptedChange<'_>) -> String {
     let gain = round.ratio.map_or_else(|| UNKNOWN.into(), |value| ratio(value, round.ci95));
     let verdict = round.verdict.map_or(UNKNOWN, |verdict| verdict.name());
     let pair = |figure: fn(&RunReport) -> String| {
-        let told = |run: Option<&RunReport>| run.map_or_else(|| UNKNOWN.into(), figure);
-        format!("{} -> {}", told(of.before), told(of.after))
+        let reported = |run: Option<&RunReport>| run.map_or_else(|| UNKNOWN.into(), figure);
+        format!("{} -> {}", reported(of.before), reported(of.after))
     };
     let failed = pair(|run| share(run.requests.failed, run.requests.completed + run.requests.failed));
     let slowest = pair(|run| time(run.response_time_us.p99));

@@ -37,8 +37,8 @@ pub(super) fn write_charts(m: &mut Markup, view: &View) {
             );
         }
         let most = if watched { WATCHED_SERIES_MAX } else { SERIES_MAX };
-        let shown = view.series.iter().filter(|series| !series.points.is_empty()).take(most);
-        for (index, series) in shown.enumerate() {
+        let displayed = view.series.iter().filter(|series| !series.points.is_empty()).take(most);
+        for (index, series) in displayed.enumerate() {
             write_reading_chart(m, view, series, index, end_s);
         }
     }

@@ -50,7 +50,7 @@ fn body(m: &mut Markup, view: &View, headline: &str) {
         Outcome::Run(run) => run_summary(m, run),
         Outcome::Diagnosis(diagnosis) => diagnosis::summary(m, diagnosis),
         Outcome::Tune(tune) => tune::summary(m, tune),
-        Outcome::Observation(seen) => observation::summary(m, view, seen),
+        Outcome::Observation(observed) => observation::summary(m, view, observed),
         Outcome::Nothing => write_no_result(m, view),
     }
     if let Outcome::Run(run) = &view.outcome {
@@ -68,7 +68,7 @@ fn body(m: &mut Markup, view: &View, headline: &str) {
             tune::write_change_record(m, view);
             tune::measurements(m, tune);
         }
-        Outcome::Observation(seen) => observation::write_details(m, seen),
+        Outcome::Observation(observed) => observation::write_details(m, observed),
     }
     if !matches!(view.outcome, Outcome::Observation(_)) {
         parts::server(m, view);
@@ -91,7 +91,7 @@ fn headline(view: &View) -> String {
             "unknown" => "the limit is not known".into(),
             id => format!("what limits the server: {id}"),
         },
-        Outcome::Observation(seen) => phrases::observation_headline(seen),
+        Outcome::Observation(observed) => phrases::observation_headline(observed),
         Outcome::Nothing => "nothing to report".into(),
     }
 }
@@ -122,8 +122,8 @@ fn banners(m: &mut Markup, view: &View) {
         Outcome::Nothing | Outcome::Observation(_) => vec![],
     };
     for (which, run) in runs {
-        if let Some(brake) = phrases::harm_guard_text(run) {
-            banner(m, &format!("{which}{brake}."));
+        if let Some(trip) = phrases::harm_guard_text(run) {
+            banner(m, &format!("{which}{trip}."));
         }
         if !run.client.valid {
             banner(m, &format!("{which}{}.", phrases::generator(run)));
@@ -163,7 +163,7 @@ fn run_summary(m: &mut Markup, run: &RunReport) {
         let columns: Vec<(&str, ColumnAlign)> =
             columns.iter().map(|(title, kind)| (title.as_str(), *kind)).collect();
         table(m, &columns, &rows);
-        phrases::repeats_invalid(repeats).iter().for_each(|told| m.text_element("p", told));
+        phrases::repeats_invalid(repeats).iter().for_each(|reported| m.text_element("p", reported));
         m.text_element_with("p", &[("class", "quiet")], phrases::REPEATS_MEAN);
     }
     ablation::write_ablation(m, run);

@@ -62,12 +62,12 @@ fn write_pages_by_name(m: &mut Markup, run: &RunReport) {
 }
 
 fn visitors(m: &mut Markup, run: &RunReport) {
-    let told = phrases::sessions(run);
-    if told.is_empty() {
+    let reported = phrases::sessions(run);
+    if reported.is_empty() {
         return;
     }
     m.text_element("h3", "What the visitors did");
-    list(m, &told);
+    list(m, &reported);
     let missed = phrases::missed_captures(run);
     if !missed.is_empty() {
         list(m, &missed);
@@ -79,8 +79,8 @@ fn visitors(m: &mut Markup, run: &RunReport) {
 /// How the two pages went of which the report has the parts.
 pub(super) fn write_waterfalls(m: &mut Markup, run: &RunReport) {
     let Some(pages) = &run.pages else { return };
-    let shown = phrases::traces(pages);
-    if shown.is_empty() {
+    let displayed = phrases::traces(pages);
+    if displayed.is_empty() {
         return;
     }
     m.text_element("h2", "How a page goes");
@@ -93,7 +93,7 @@ pub(super) fn write_waterfalls(m: &mut Markup, run: &RunReport) {
             ("failed", "failed".into()),
         ],
     );
-    for (index, (title, trace)) in shown.into_iter().enumerate() {
+    for (index, (title, trace)) in displayed.into_iter().enumerate() {
         write_waterfall(m, index, title, trace);
     }
 }
@@ -124,11 +124,12 @@ fn write_part(m: &mut Markup, axis: &Axis, row: usize, part: &PartTrace) {
         FetchedBy::Cache => "from the cache".into(),
         _ => bytes(part.bytes as f64),
     };
-    let told = format!("{}, {size}{}", time_us(part.ended_us as f64), if failed { ", failed" } else { "" });
+    let reported =
+        format!("{}, {size}{}", time_us(part.ended_us as f64), if failed { ", failed" } else { "" });
     let hint = hint(part);
     m.element("g", &[], |m| {
         m.text_element("title", &hint);
-        label(m, row, &shorten_middle(&part.name, NAME_LETTERS), &told);
+        label(m, row, &shorten_middle(&part.name, NAME_LETTERS), &reported);
         let end = part.ended_us;
         let sent = part.sent_us.unwrap_or(end).clamp(part.known_us.min(end), end);
         let first = part.first_byte_us.unwrap_or(end).clamp(sent, end);
@@ -170,15 +171,16 @@ fn hint(part: &PartTrace) -> String {
 }
 
 fn write_remaining_parts(m: &mut Markup, axis: &Axis, row: usize, rest: &RemainingParts) {
-    let told = format!("{}, {}", time_us(rest.ended_us as f64), bytes(rest.bytes as f64));
-    label(m, row, &format!("({} more)", count(rest.count as u64)), &told);
+    let reported = format!("{}, {}", time_us(rest.ended_us as f64), bytes(rest.bytes as f64));
+    label(m, row, &format!("({} more)", count(rest.count as u64)), &reported);
     bar(m, "key-rest", axis, row, (rest.known_us as f64, rest.ended_us as f64));
 }
 
 fn failures(m: &mut Markup, trace: &PageTrace) {
     let failed = trace.parts.iter().filter(|part| part.failure.is_some());
-    let told: Vec<_> = failed.map(|part| format!("{}: {}", part.name, phrases::part_failure(part))).collect();
-    if !told.is_empty() {
-        list(m, &told);
+    let reported: Vec<_> =
+        failed.map(|part| format!("{}: {}", part.name, phrases::part_failure(part))).collect();
+    if !reported.is_empty() {
+        list(m, &reported);
     }
 }

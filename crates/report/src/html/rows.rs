@@ -42,10 +42,10 @@ fn x(axis: &Axis, value: f64) -> f64 {
 }
 
 /// The name of a row, and what is told of it.
-pub(super) fn label(m: &mut Markup, row: usize, name: &str, told: &str) {
+pub(super) fn label(m: &mut Markup, row: usize, name: &str, reported: &str) {
     let y = TOP + ROW * row as f64 + 13.0;
     write_label(m, "name", "end", (LEFT - 8.0, y), name);
-    write_label(m, "", "start", (RIGHT + 10.0, y), told);
+    write_label(m, "", "start", (RIGHT + 10.0, y), reported);
 }
 
 /// A bar of a row between two values.

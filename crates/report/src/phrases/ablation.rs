@@ -11,17 +11,17 @@ pub(crate) const ABLATION_MEANS: &str = "Both loads were made in turns, the seco
 /// `Without resources: 263 pages/s, with them 58 pages/s: 4.5 times`.
 pub(crate) fn ablation_headline(ablation: &Ablation) -> String {
     let pages = ablation.figures.iter().find(|figure| figure.name == "pages/s");
-    let told = pages.and_then(|pages| {
+    let reported = pages.and_then(|pages| {
         let (with, without) = (number(pages.with?), number(pages.without?));
         Some(format!("{without} pages/s, with them {with} pages/s: {}", times(pages.ratio?)))
     });
-    let told = told.unwrap_or_else(|| "nothing to compare".into());
+    let reported = reported.unwrap_or_else(|| "nothing to compare".into());
     let runs = if ablation.runs > 1 {
         format!(" (means of {})", plural(u64::from(ablation.runs), "load"))
     } else {
         String::new()
     };
-    format!("Without {}: {told}{runs}", ablation.without)
+    format!("Without {}: {reported}{runs}", ablation.without)
 }
 
 /// A row for each figure, the first one with the titles.
@@ -47,14 +47,14 @@ pub(crate) fn experiment(experiment: &Experiment) -> String {
     let figure = &experiment.figure;
     match (figure.with.zip(figure.without), figure.ratio.zip(figure.ci95)) {
         (Some((with, without)), Some((ratio, ci95))) => {
-            let shown = |value: f64| quantity(value, &figure.unit);
+            let displayed = |value: f64| quantity(value, &figure.unit);
             let name = &figure.name;
             let interval = times_interval(ratio, ci95);
             format!(
                 "{} ({name}: {} before, {} then: {interval})",
                 experiment.means,
-                shown(with),
-                shown(without)
+                displayed(with),
+                displayed(without)
             )
         }
         _ => experiment.means.clone(),

@@ -40,8 +40,8 @@ pub(crate) fn generator_details(run: &RunReport) -> Vec<String> {
     let client = &run.client;
     let tables =
         [("open files", client.descriptors), ("local ports towards one address", client.local_ports)];
-    let told = tables.into_iter().filter_map(|(what, table)| Some(self::table(what, &table?)));
-    threads(run).into_iter().chain(in_flight(run)).chain(super::pages::users(run)).chain(told).collect()
+    let reported = tables.into_iter().filter_map(|(what, table)| Some(self::table(what, &table?)));
+    threads(run).into_iter().chain(in_flight(run)).chain(super::pages::users(run)).chain(reported).collect()
 }
 
 fn threads(run: &RunReport) -> Option<String> {

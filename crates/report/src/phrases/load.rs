@@ -58,8 +58,8 @@ fn sessions(workload: &Workload, visits: &Visits) -> Vec<String> {
         [only] => vec![step_text(workload, only)],
         _ => {
             let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
-            let shown = visits.sessions.iter().take(LINES_MAX);
-            shown.map(|session| session_text(workload, session, total)).collect()
+            let displayed = visits.sessions.iter().take(LINES_MAX);
+            displayed.map(|session| session_text(workload, session, total)).collect()
         }
     };
     if let Some(more) = visits.sessions.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
@@ -149,11 +149,11 @@ fn arrival(workload: &Workload) -> String {
 fn stages(workload: &Workload) -> Option<String> {
     let unit = if workload.arrival == Arrival::Closed { "" } else { "/s" };
     let all = workload.stages.as_slice();
-    let mut told: Vec<String> = all.iter().take(LINES_MAX).map(|stage| stage_text(stage, unit)).collect();
+    let mut reported: Vec<String> = all.iter().take(LINES_MAX).map(|stage| stage_text(stage, unit)).collect();
     if let Some(more) = all.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
-        told.push(format!("and {}", plural(more as u64, "other stage")));
+        reported.push(format!("and {}", plural(more as u64, "other stage")));
     }
-    (!told.is_empty()).then(|| format!("in stages: {}", told.join("; ")))
+    (!reported.is_empty()).then(|| format!("in stages: {}", reported.join("; ")))
 }
 
 fn stage_text(stage: &Stage, unit: &str) -> String {
@@ -203,9 +203,9 @@ fn think_time_text(visits: &Visits) -> Option<String> {
     let general = think_text(visits.think);
     match (general, own) {
         (None, 0) => None,
-        (Some(told), 0) => Some(format!("think time after each step: {told}")),
-        (Some(told), own) => {
-            Some(format!("think time after a step: {told}; {} of their own", with_steps(own)))
+        (Some(reported), 0) => Some(format!("think time after each step: {reported}")),
+        (Some(reported), own) => {
+            Some(format!("think time after a step: {reported}; {} of their own", with_steps(own)))
         }
         (None, own) => Some(format!("{} a think time", with_steps(own))),
     }

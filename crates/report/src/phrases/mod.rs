@@ -66,11 +66,11 @@ pub(crate) fn extra_requests(run: &RunReport) -> Vec<String> {
 
 /// Why a load was stopped, in a sentence; `None` for one that was not.
 pub(crate) fn harm_guard_text(run: &RunReport) -> Option<String> {
-    let brake = run.brake.as_ref()?;
+    let guard_trip = run.brake.as_ref()?;
     Some(format!(
         "The load was stopped before it did more harm ({}): {}. What was measured until then is all there is",
-        brake.cause.name(),
-        brake.text
+        guard_trip.cause.name(),
+        guard_trip.text
     ))
 }
 
@@ -80,8 +80,8 @@ pub(crate) fn run_headline(run: &RunReport) -> String {
     // Why there is no good answer, or no whole page, tells more.
     let pages_fail = run.pages.as_ref().is_some_and(|pages| pages.completed == 0 && pages.failed > 0);
     let sessions = session_headline(run).filter(|_| requests.completed > 0 && !pages_fail);
-    if let Some(told) = sessions.or_else(|| page_headline(run)) {
-        return told;
+    if let Some(reported) = sessions.or_else(|| page_headline(run)) {
+        return reported;
     }
     let ended = requests.completed + requests.failed;
     if requests.started == 0 && ended == 0 {
@@ -360,9 +360,9 @@ pub(crate) fn live_traffic(traffic: Option<&LiveTraffic>) -> Option<String> {
     let requests = traffic.requests_per_s.map(|rate| format!("{} requests/s", number(rate)));
     let connections = traffic.connections_count.filter(|count| *count > 0.0);
     let connections = connections.map(|count| format!("open connections: {}", number(count)));
-    let told: Vec<_> = requests.into_iter().chain(connections).collect();
-    let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) };
-    Some(format!("Other clients used the server meanwhile{told}."))
+    let reported: Vec<_> = requests.into_iter().chain(connections).collect();
+    let reported = if reported.is_empty() { String::new() } else { format!(" ({})", reported.join("; ")) };
+    Some(format!("Other clients used the server meanwhile{reported}."))
 }
 
 #[cfg(test)]
@@ -392,12 +392,12 @@ mod tests {
 
     #[test]
     fn a_tail_that_the_generator_made_is_said_to_be_its_own() {
-        for (own_us, all_us, told) in
+        for (own_us, all_us, reported) in
             [(31_000, 52_000, true), (90, 100, false), (200, 2_500, false), (300, 2_500, true)]
         {
             let mut run = RunReport::default();
             (run.client_delay_us.p99, run.response_time_us.p99) = (Some(own_us), Some(all_us));
-            assert_eq!(generator_tail_note(&run).is_some(), told, "{own_us} of {all_us}");
+            assert_eq!(generator_tail_note(&run).is_some(), reported, "{own_us} of {all_us}");
         }
     }
 }

@@ -11,8 +11,8 @@ use webdyno_model::run::RunReport;
 pub(crate) fn objective_value(result: &ObjectiveResult) -> String {
     let Some(value) = result.value else { return "not measured".into() };
     let unit = Objective::parse(&result.slo).map(|objective| objective.figure().unit());
-    let told = unit.map_or_else(|_| number(value), |unit| quantity(value, unit));
-    told + if result.unsupported { MARK } else { "" }
+    let reported = unit.map_or_else(|_| number(value), |unit| quantity(value, unit));
+    reported + if result.unsupported { MARK } else { "" }
 }
 
 /// What the mark at objectives means; `None` when none has it.

@@ -78,11 +78,12 @@ pub(crate) fn links(host: &ObservedHost) -> Vec<String> {
 /// Name, mean, least, most and last of a level.
 pub(crate) fn level_row(series: &Series) -> Vec<String> {
     let values = || series.points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
-    let shown = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |value| level(value, &series.unit));
+    let displayed =
+        |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |value| level(value, &series.unit));
     let count = values().count().max(1) as f64;
     let mean = Some(values().sum::<f64>() / count).filter(|_| values().next().is_some());
     let extremes = [mean, values().reduce(f64::min), values().reduce(f64::max), values().next_back()];
-    std::iter::once(series.name.clone()).chain(extremes.map(shown)).collect()
+    std::iter::once(series.name.clone()).chain(extremes.map(displayed)).collect()
 }
 
 /// Name and last value of a level.
@@ -168,8 +169,8 @@ pub(crate) fn collector_problems(host: &ObservedHost) -> Vec<String> {
             (readings, failed, Some(error)) => Some(format!("{failed} of {readings} readings: {error}")),
             (_, _, None) => None,
         };
-        let told: Vec<String> = failed.into_iter().chain(late).collect();
-        (!told.is_empty()).then(|| format!("{}: {}", state.name, told.join("; ")))
+        let reported: Vec<String> = failed.into_iter().chain(late).collect();
+        (!reported.is_empty()).then(|| format!("{}: {}", state.name, reported.join("; ")))
     };
     host.collectors.iter().filter_map(line).collect()
 }
@@ -217,7 +218,7 @@ pub(crate) fn setting_rows(service: &ServiceSnapshot) -> Vec<Vec<String>> {
 /// The settings that were written for a part of the site, a sentence each.
 pub(crate) fn scoped_settings(service: &ServiceSnapshot) -> Vec<String> {
     let written = service.scoped.iter().filter_map(|scoped| Some((scoped, scoped.file.as_ref()?)));
-    let told = written.map(|(scoped, file)| {
+    let reported = written.map(|(scoped, file)| {
         let line = scoped.line.map_or(String::new(), |line| format!(":{line}"));
         let scope = match scoped.parts().join(", ") {
             scope if scope.is_empty() => "the whole server".into(),
@@ -226,5 +227,5 @@ pub(crate) fn scoped_settings(service: &ServiceSnapshot) -> Vec<String> {
         let file = below(service, file);
         format!("{} {} in {scope} ({file}{line})", scoped.setting, scoped.value)
     });
-    told.collect()
+    reported.collect()
 }

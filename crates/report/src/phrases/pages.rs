@@ -24,7 +24,7 @@ pub(crate) fn page_headline(run: &RunReport) -> Option<String> {
     let pages = run.pages.as_ref()?;
     let ended = pages.completed + pages.failed;
     let of = plural(ended, "page");
-    let told = match (pages.completed, pages.failed) {
+    let reported = match (pages.completed, pages.failed) {
         (0, 0) => return None,
         (0, _) => format!("no whole page: all {of} failed"),
         (_, 0) => format!("{}, no page failed", rate_of_pages(pages.rate)),
@@ -37,7 +37,7 @@ pub(crate) fn page_headline(run: &RunReport) -> Option<String> {
             )
         }
     };
-    Some(told)
+    Some(reported)
 }
 
 /// That no session came to its end, in one line; `None` where one did, or there was none.
@@ -132,13 +132,13 @@ fn foreign_links_text(visits: &VisitCounts, steps: u64) -> String {
 }
 
 fn cache(run: &RunReport, visits: &VisitCounts) -> Option<String> {
-    let asked = run.requests.completed + run.requests.failed;
+    let requested = run.requests.completed + run.requests.failed;
     let (hits, confirmed) = (visits.cache_hits, visits.cache_confirmed);
     (hits + confirmed > 0).then(|| {
         format!(
             "the users' caches had {} ({} of all) that were not asked for; {} were confirmed by the server (304)",
             plural(hits, "answer"),
-            share(hits, hits + asked),
+            share(hits, hits + requested),
             count(confirmed)
         )
     })
@@ -150,7 +150,7 @@ pub(crate) fn missed_captures(run: &RunReport) -> Vec<String> {
     let mut missed: Vec<(&String, u64)> =
         visits.captures_missed.iter().map(|(name, count)| (name, *count)).collect();
     missed.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told = missed.into_iter().map(|(place, times)| {
+    let reported = missed.into_iter().map(|(place, times)| {
         let (step, value) = place.rsplit_once(": ").unwrap_or(("", place));
         let answers = run.requests_by_name.get(step).map(|named| named.completed);
         let of = match answers {
@@ -160,7 +160,7 @@ pub(crate) fn missed_captures(run: &RunReport) -> Vec<String> {
         };
         format!("`{value}` of the step {step}: {of}")
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Names with their figures, those of which there were most first.
@@ -228,9 +228,9 @@ pub(crate) fn parts_shown(trace: &PageTrace, most: usize) -> (Vec<&PartTrace>, O
         _ if trace.parts[index].failure.is_some() => 2,
         _ => 3,
     });
-    let (shown, rest) = order.split_at(most.saturating_sub(1));
-    let mut shown = shown.to_vec();
-    shown.sort_unstable();
+    let (displayed, rest) = order.split_at(most.saturating_sub(1));
+    let mut displayed = displayed.to_vec();
+    displayed.sort_unstable();
     let rest: Vec<&PartTrace> = rest.iter().map(|&index| &trace.parts[index]).collect();
     let summed = RemainingParts {
         count: rest.len(),
@@ -238,7 +238,7 @@ pub(crate) fn parts_shown(trace: &PageTrace, most: usize) -> (Vec<&PartTrace>, O
         ended_us: rest.iter().map(|part| part.ended_us).max().unwrap_or(0),
         bytes: rest.iter().map(|part| part.bytes).fold(0, u64::saturating_add),
     };
-    (shown.into_iter().map(|index| &trace.parts[index]).collect(), Some(summed))
+    (displayed.into_iter().map(|index| &trace.parts[index]).collect(), Some(summed))
 }
 
 /// How the time of visitors adds up: the law of interactive response times; `None` where one of its figures is unknown.
@@ -271,8 +271,8 @@ mod tests {
         parts[33].failure = Some("timeout".into());
         parts[35].ended_us = 999;
         let trace = PageTrace { parts, ..PageTrace::default() };
-        let (shown, rest) = parts_shown(&trace, 5);
-        assert_eq!(shown.iter().map(|part| part.known_us).collect::<Vec<_>>(), [0, 1, 33, 35]);
+        let (displayed, rest) = parts_shown(&trace, 5);
+        assert_eq!(displayed.iter().map(|part| part.known_us).collect::<Vec<_>>(), [0, 1, 33, 35]);
         assert_eq!(rest, Some(RemainingParts { count: 36, known_us: 2, ended_us: 98, bytes: 360 }));
         assert_eq!(parts_shown(&trace, 40), (trace.parts.iter().collect(), None));
     }

@@ -17,9 +17,9 @@ const OF_PAGES: &str = "page time";
 
 /// The 50th, 90th, 99th and 99.9th percentile of a distribution, marked where it says little.
 pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 4] {
-    let shown =
+    let displayed =
         [("p50", 2, dist.p50), ("p90", 10, dist.p90), ("p99", 100, dist.p99), ("p999", 1000, dist.p999)];
-    shown.map(|(percentile, one_in, value)| {
+    displayed.map(|(percentile, one_in, value)| {
         let few = dist.count < BEYOND_MIN * one_in;
         let unsupported = match (&run.pages, name) {
             (Some(pages), OF_PAGES) => &pages.unsupported_percentiles[..],
@@ -35,9 +35,9 @@ pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 
 /// for; `None` when nothing is marked.
 pub(crate) fn too_short_note(run: &RunReport, rows: &[Vec<String>]) -> Option<String> {
     let marked = rows.iter().flatten().any(|cell| cell.ends_with(MARK));
-    let shown = [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p999", "p99.9")];
-    let told = |what: &str, needs: &BTreeMap<String, PercentileNeed>, have: u64| -> String {
-        let needs = shown.iter().filter_map(|(key, name)| Some((name, needs.get(*key)?)));
+    let displayed = [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p999", "p99.9")];
+    let reported = |what: &str, needs: &BTreeMap<String, PercentileNeed>, have: u64| -> String {
+        let needs = displayed.iter().filter_map(|(key, name)| Some((name, needs.get(*key)?)));
         let one = |(name, need): (&&str, &PercentileNeed)| {
             let time = time_s(need.elapsed_s);
             match have < need.count {
@@ -52,15 +52,15 @@ pub(crate) fn too_short_note(run: &RunReport, rows: &[Vec<String>]) -> Option<St
         needs.map(one).collect()
     };
     let of_pages =
-        run.pages.as_ref().map(|pages| told("pages", &pages.percentiles_need, pages.time_us.count));
-    let told =
-        told("answers", &run.percentiles_need, run.response_time_us.count) + &of_pages.unwrap_or_default();
+        run.pages.as_ref().map(|pages| reported("pages", &pages.percentiles_need, pages.time_us.count));
+    let reported = reported("answers", &run.percentiles_need, run.response_time_us.count)
+        + &of_pages.unwrap_or_default();
     let times =
         if run.pages.is_some() { "page, response and service time" } else { "response and service time" };
     marked.then(|| {
         format!(
             "{MARK}: fewer than {BEYOND_MIN} samples lie beyond this figure, or, of {times}, all in fewer \
-             than {SECONDS_MIN} seconds of the run.{told}"
+             than {SECONDS_MIN} seconds of the run.{reported}"
         )
     })
 }

@@ -85,14 +85,14 @@ pub(crate) fn repeats_table(repeats: &Repeats) -> Vec<Vec<String>> {
     let titles = std::iter::once("").chain(titles).chain(["failed", "warm-up", "valid"]);
     let run = |run: &RepeatedRun| {
         let mark = if run.run == repeats.chosen { " *" } else { "" };
-        let told = figures.iter().map(|figure| (figure.of)(run));
+        let reported = figures.iter().map(|figure| (figure.of)(run));
         let (failed, warmup) = (count(run.failed), format!("{} s", number(run.warmup_s)));
         let rest = [failed, warmup, if run.valid { "yes" } else { "NO" }.into()];
-        std::iter::once(format!("run {}{mark}", run.run)).chain(told).chain(rest).collect::<Vec<_>>()
+        std::iter::once(format!("run {}{mark}", run.run)).chain(reported).chain(rest).collect::<Vec<_>>()
     };
     let row = |name: &str, of: fn(&Spread, FormatFigure) -> Option<String>| {
-        let told = figures.iter().map(|figure| of(&figure.spread?, figure.format));
-        let cells = told.map(|cell| cell.unwrap_or_else(|| UNKNOWN.into()));
+        let reported = figures.iter().map(|figure| of(&figure.spread?, figure.format));
+        let cells = reported.map(|cell| cell.unwrap_or_else(|| UNKNOWN.into()));
         std::iter::once(name.to_owned()).chain(cells).chain([const { String::new() }; 3]).collect::<Vec<_>>()
     };
     let mut rows = vec![titles.map(str::to_owned).collect()];

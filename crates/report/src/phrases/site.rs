@@ -16,13 +16,13 @@ pub(crate) fn site(site: &Site) -> Vec<(String, String)> {
     if let Some(left) = site.urls.len().checked_sub(URLS_MAX).filter(|left| *left > 0) {
         lines.push(("and".into(), format!("{left} more")));
     }
-    let told = [
+    let reported = [
         ("answers", site.answer_bytes_mean.map(|mean| format!("{} on average", bytes(mean)))),
         ("keep-alive", keep_alive(&site.keep_alive)),
         ("TLS", tls(&site.tls)),
         ("behind it", backends(&site.backends)),
     ];
-    lines.extend(told.into_iter().filter_map(|(label, text)| Some((label.to_owned(), text?))));
+    lines.extend(reported.into_iter().filter_map(|(label, text)| Some((label.to_owned(), text?))));
     lines
 }
 
@@ -72,9 +72,10 @@ fn tls(tls: &SiteTls) -> Option<String> {
 fn backends(backends: &[SiteBackend]) -> Option<String> {
     let one = |backend: &SiteBackend| {
         let cores = backend.cpu_cores.map(|cores| format!("{} cores", number(cores)));
-        let told: Vec<String> = backend.by.iter().cloned().chain(cores).collect();
-        let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) };
-        format!("{}{told}", backend.service)
+        let reported: Vec<String> = backend.by.iter().cloned().chain(cores).collect();
+        let reported =
+            if reported.is_empty() { String::new() } else { format!(" ({})", reported.join(", ")) };
+        format!("{}{reported}", backend.service)
     };
     (!backends.is_empty()).then(|| backends.iter().map(one).collect::<Vec<_>>().join("; "))
 }

@@ -65,8 +65,8 @@ pub(crate) fn apply_effect(class: Option<ApplyClass>, outage_us: Option<u64>) ->
 /// `better, kept`, `same, put back`, `planned`; a change that was never measured says so.
 pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
     let fate = if round.kept { "kept" } else { "put back" };
-    if let (Some(verdict), Some(brake)) = (round.verdict, &round.brake) {
-        return format!("{}, {fate}: {}", verdict.name(), brake.cause.name());
+    if let (Some(verdict), Some(trip)) = (round.verdict, &round.brake) {
+        return format!("{}, {fate}: {}", verdict.name(), trip.cause.name());
     }
     match round.verdict {
         None if is_proposal(round) => "proposed, not written".into(),
@@ -78,8 +78,8 @@ pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
 
 /// Why the load after a round's change was stopped; `None` when it was not.
 pub(crate) fn guard_stop_text(round: &Round) -> Option<String> {
-    let brake = round.brake.as_ref()?;
-    Some(format!("the load after this change had to be stopped because {}", brake.text))
+    let trip = round.brake.as_ref()?;
+    Some(format!("the load after this change had to be stopped because {}", trip.text))
 }
 
 /// `750 -> 2,190 good answers a second: 2.9 times, 95% interval 2.8 to 3.0`.

@@ -20,8 +20,8 @@ pub(super) fn write_diagnosis(page: &mut TextPage, view: &View, diagnosis: &Diag
         None => (None, [].as_slice()),
     };
     page.heading(title(&diagnosis.bottleneck));
-    if let Some(brake) = diagnosis.run.as_ref().and_then(phrases::harm_guard_text) {
-        page.paragraph(&format!("{brake}."));
+    if let Some(trip) = diagnosis.run.as_ref().and_then(phrases::harm_guard_text) {
+        page.paragraph(&format!("{trip}."));
         page.gap();
     }
     match answer {

@@ -31,7 +31,7 @@ pub fn text(view: &View, paths: &ResultPaths) -> String {
         }
         Outcome::Diagnosis(diagnosis) => diagnosis::write_diagnosis(&mut page, view, diagnosis),
         Outcome::Tune(tune) => tune::write_tune(&mut page, view, tune, paths),
-        Outcome::Observation(seen) => observation::write_observation(&mut page, view, seen),
+        Outcome::Observation(observed) => observation::write_observation(&mut page, view, observed),
         Outcome::Nothing => write_no_result(&mut page, view),
     }
     notes(&mut page, view);

@@ -53,12 +53,12 @@ pub(super) fn write_pages_by_name(page: &mut TextPage, run: &RunReport) {
 
 /// What visitors did, and what they looked for in vain.
 pub(super) fn visitors(page: &mut TextPage, run: &RunReport) {
-    let (told, missed) = (phrases::sessions(run), phrases::missed_captures(run));
-    if told.is_empty() {
+    let (reported, missed) = (phrases::sessions(run), phrases::missed_captures(run));
+    if reported.is_empty() {
         return;
     }
     page.heading("What the visitors did");
-    told.iter().for_each(|line| page.paragraph(&format!("{line}.")));
+    reported.iter().for_each(|line| page.paragraph(&format!("{line}.")));
     for line in missed.iter().take(NAMES_MAX) {
         page.item("-", line);
     }
@@ -71,8 +71,8 @@ pub(super) fn visitors(page: &mut TextPage, run: &RunReport) {
 /// How the two pages went of which the report has the parts.
 pub(super) fn write_waterfalls(page: &mut TextPage, run: &RunReport) {
     let Some(pages) = &run.pages else { return };
-    let shown = phrases::traces(pages);
-    for (title, trace) in &shown {
+    let displayed = phrases::traces(pages);
+    for (title, trace) in &displayed {
         let summary = phrases::trace_summary(trace);
         page.heading(&format!(
             "{title}: {}, {summary}",
@@ -80,7 +80,7 @@ pub(super) fn write_waterfalls(page: &mut TextPage, run: &RunReport) {
         ));
         write_waterfall(page, trace);
     }
-    if !shown.is_empty() {
+    if !displayed.is_empty() {
         page.gap();
         page.item(
             &WAITING.to_string(),

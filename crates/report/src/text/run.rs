@@ -83,7 +83,7 @@ fn repeats(page: &mut TextPage, run: &RunReport) {
         .chain(std::iter::repeat_n(ColumnAlign::Number, numbers))
         .collect();
     page.table(&columns, &table);
-    phrases::repeats_invalid(repeats).iter().for_each(|told| page.paragraph(told));
+    phrases::repeats_invalid(repeats).iter().for_each(|reported| page.paragraph(reported));
     page.paragraph(phrases::REPEATS_MEAN);
 }
 

@@ -37,8 +37,8 @@ fn invalid(page: &mut TextPage, tune: &TuneReport) {
         if !run.client.valid {
             page.paragraph(&format!("The measurement {which}: {}.", phrases::generator(run)));
         }
-        if let Some(brake) = phrases::harm_guard_text(run) {
-            page.paragraph(&format!("The measurement {which}: {brake}."));
+        if let Some(trip) = phrases::harm_guard_text(run) {
+            page.paragraph(&format!("The measurement {which}: {trip}."));
         }
         if tune.baseline == tune.best {
             break;
@@ -138,8 +138,8 @@ fn reverted(page: &mut TextPage, tune: &TuneReport) {
     for round in tried {
         page.item(&format!("Round {}:", round.n), &format!("{} ({})", round.summary, round.finding));
         write_changes(page, round, &phrases::applied_text(round));
-        if let Some(brake) = phrases::guard_stop_text(round) {
-            page.indented_paragraph(&brake);
+        if let Some(trip) = phrases::guard_stop_text(round) {
+            page.indented_paragraph(&trip);
         }
     }
     page.heading("What was measured");

@@ -243,13 +243,13 @@ fn parsed(view: &View) -> (String, Vec<(String, Option<String>)>) {
         };
         assert!(node.attributes().all(|attribute| known.contains(&attribute.name())), "{xml}");
     }
-    let told = |case: &roxmltree::Node| {
+    let reported = |case: &roxmltree::Node| {
         let failure = case.children().find(|node| node.has_tag_name("failure"));
         let message = failure.and_then(|failure| failure.attribute("message")).map(str::to_owned);
         assert!(case.attribute("classname").unwrap().starts_with("webdyno."));
         (case.attribute("name").unwrap().to_owned(), message)
     };
-    let cases = cases.iter().map(told).collect();
+    let cases = cases.iter().map(reported).collect();
     (xml, cases)
 }
 

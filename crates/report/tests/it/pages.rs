@@ -25,8 +25,8 @@ fn changed(change: impl FnOnce(&mut webdyno_model::run::RunReport)) -> View {
 
 #[test]
 fn what_a_load_of_pages_says_first() {
-    let told = plain(&sample::run_with_pages());
-    insta::assert_snapshot!(between(&told, "Load test", "Page times"), @"
+    let reported = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&reported, "Load test", "Page times"), @"
     Load test: 176 pages a second, 9 of 1,769 pages failed (0.51%)
       session look (75% of them): page /, page /shop
       session buy (25% of them): page /, login, page /shop
@@ -72,8 +72,8 @@ fn what_a_load_of_pages_says_first() {
 
 #[test]
 fn pages_and_requests_have_their_names() {
-    let told = plain(&sample::run_with_pages());
-    insta::assert_snapshot!(between(&told, "By page", "The slowest page"), @"
+    let reported = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&reported, "By page", "The slowest page"), @"
     By page
       page   whole  failed  a second     p50     p99
       /        900       1      90/s  180 ms  568 ms
@@ -112,8 +112,8 @@ fn pages_and_requests_have_their_names() {
 
 #[test]
 fn a_failed_page_shows_why_and_sums_up_what_tells_less() {
-    let told = plain(&sample::run_with_pages());
-    insta::assert_snapshot!(between(&told, "The slowest page", "What failed"), @"
+    let reported = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&reported, "The slowest page", "What failed"), @"
     The slowest page: /shop, 2.62 s, 45 parts, 1.17 MB, failed
       /shop                     ▒▒▒▒▒█                               450 ms  18.4 kB
       /static/css/article-1.css      ▒▒█                             632 ms     5 kB
@@ -151,8 +151,8 @@ fn a_failed_page_shows_why_and_sums_up_what_tells_less() {
 
 #[test]
 fn what_visitors_did_and_looked_for_in_vain() {
-    let told = plain(&sample::run_with_pages());
-    insta::assert_snapshot!(between(&told, "What the visitors did", "Answers and connections"), @"
+    let reported = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&reported, "What the visitors did", "Answers and connections"), @"
     What the visitors did
       820 sessions begun, 790 completed, 4 broken off with steps left out; 400
       visitors there at the end.
@@ -169,12 +169,12 @@ fn what_visitors_did_and_looked_for_in_vain() {
 
 #[test]
 fn a_capture_that_never_matched_is_told_from_one_that_sometimes_did_not() {
-    for (missed, said) in [(205, "never found in 205 answers"), (204, "not found in 204 of 205 answers")] {
+    for (missed, output) in [(205, "never found in 205 answers"), (204, "not found in 204 of 205 answers")] {
         let view = changed(|run| {
             run.visits.as_mut().unwrap().captures_missed = [("login: csrf".to_owned(), missed)].into();
         });
-        assert!(plain(&view).contains(&format!("- `csrf` of the step login: {said}")), "{missed}");
-        assert!(html(&view).contains(said), "{missed}");
+        assert!(plain(&view).contains(&format!("- `csrf` of the step login: {output}")), "{missed}");
+        assert!(html(&view).contains(output), "{missed}");
     }
 }
 
@@ -194,14 +194,14 @@ fn a_link_to_another_server_is_told_from_a_value_that_is_missing() {
                 visits.add_not_loaded("https://elsewhere.example", links);
             }
         });
-        let told = plain(&view).split_whitespace().collect::<Vec<_>>().join(" ");
+        let reported = plain(&view).split_whitespace().collect::<Vec<_>>().join(" ");
         for (steps, what) in [(missing_steps, missing), (elsewhere_steps, elsewhere)] {
             match steps {
-                Some(steps) => assert!(told.contains(&format!("{steps} {what}")), "{told}"),
-                None => assert!(!told.contains(what), "{told}"),
+                Some(steps) => assert!(reported.contains(&format!("{steps} {what}")), "{reported}"),
+                None => assert!(!reported.contains(what), "{reported}"),
             }
         }
-        assert_eq!(told.contains("https://elsewhere.example x 3"), links > 0, "{told}");
+        assert_eq!(reported.contains("https://elsewhere.example x 3"), links > 0, "{reported}");
         assert_eq!(html(&view).contains("elsewhere.example"), links > 0);
     }
 }
@@ -214,10 +214,10 @@ fn sessions_that_all_broke_off_are_said_first() {
             (visits.sessions_completed, visits.sessions_broken) = (completed, 90);
         })
     };
-    let told = plain(&broken(0));
+    let reported = plain(&broken(0));
     assert!(
-        told.starts_with("Load test: no whole session: all 90 sessions broke off with steps left out\n"),
-        "{told}"
+        reported.starts_with("Load test: no whole session: all 90 sessions broke off with steps left out\n"),
+        "{reported}"
     );
     assert!(html(&broken(0)).contains("No whole session: all 90 sessions"));
     assert!(plain(&broken(1)).starts_with("Load test: 176 pages a second"));
@@ -280,15 +280,15 @@ fn repeated_runs_of_pages_are_told_in_pages() {
 fn enough_pages_in_too_few_seconds_are_told_as_that() {
     use webdyno_model::distribution::PercentileNeed;
     let need = |count: u64| PercentileNeed { count, seconds: 3, elapsed_s: 7.6 };
-    for (count, told) in [
+    for (count, reported) in [
         (20, "p50 takes slower pages in 3 seconds of the run, as things went 7.6 s."),
         (9_999_999, "p50 takes 9,999,999 pages, at this rate 7.6 s."),
     ] {
         let view = changed(|run| {
             run.pages.as_mut().unwrap().percentiles_need = [("p50".to_owned(), need(count))].into();
         });
-        let said = plain(&view).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(told), "{told}: {said}");
+        let output = plain(&view).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(output.contains(reported), "{reported}: {output}");
     }
 }
 
@@ -299,7 +299,7 @@ fn who_begins_sessions_and_how_many_are_due_is_told_rightly() {
     let stage =
         Stage { duration_us: 1_000_000, shape: Shape::Spike { from: 10.0, peak: 600.0 }, measured: true };
     let open = Arrival::Open { rate_per_s: 600.0, poisson: false };
-    for (arrival, stages, returning, told) in [
+    for (arrival, stages, returning, reported) in [
         (open, vec![], 0.0, "600 sessions of new users a second are due"),
         (open, vec![], 0.3, "600 sessions a second are due"),
         (open, vec![stage], 0.3, "up to 600 sessions a second are due"),
@@ -310,8 +310,8 @@ fn who_begins_sessions_and_how_many_are_due_is_told_rightly() {
             (workload.arrival, workload.stages) = (arrival, stages);
             workload.visits.as_mut().unwrap().returning_fraction = returning;
         });
-        let said = plain(&view);
-        assert!(said.contains(&format!("\n  {told}")), "{told}: {said}");
+        let output = plain(&view);
+        assert!(output.contains(&format!("\n  {reported}")), "{reported}: {output}");
     }
 }
 
@@ -324,9 +324,9 @@ fn a_long_url_stays_within_the_page() {
 
 #[test]
 fn what_did_not_happen_is_not_told() {
-    let told = plain(&sample::run_with_errors());
+    let reported = plain(&sample::run_with_errors());
     for heading in ["pages", "By page", "The slowest page", "What the visitors did", "users:"] {
-        assert!(!told.contains(heading), "{heading}: {told}");
+        assert!(!reported.contains(heading), "{heading}: {reported}");
     }
     let without = changed(|run| (run.visits, run.client.users) = (None, None));
     assert!(!plain(&without).contains("What the visitors did") && !plain(&without).contains("- users:"));
@@ -340,17 +340,18 @@ fn what_did_not_happen_is_not_told() {
 
 #[test]
 fn no_whole_page_is_said_first() {
-    let told = plain(&sample::run_of_failed_pages());
-    assert!(told.starts_with("Load test: no whole page: all 12 pages failed\n"), "{told}");
+    let reported = plain(&sample::run_of_failed_pages());
+    assert!(reported.starts_with("Load test: no whole page: all 12 pages failed\n"), "{reported}");
     assert!(html(&sample::run_of_failed_pages()).contains("No whole page: all 12 pages failed"));
 }
 
 #[test]
 fn a_terminal_without_unicode_shows_the_same_pictures() {
-    let told = plain(&sample::run_with_pages());
-    let plain = ascii(&told);
+    let reported = plain(&sample::run_with_pages());
+    let plain = ascii(&reported);
     assert!(
-        plain.is_ascii() && !plain.contains('?') || plain.matches('?').count() == told.matches('?').count()
+        plain.is_ascii() && !plain.contains('?')
+            || plain.matches('?').count() == reported.matches('?').count()
     );
     assert!(plain.contains("/static/jpg...icle-13.jpg                 .......==##  "), "{plain}");
     assert!(plain.contains("up to 200 ms  24%  ########################################\n"), "{plain}");

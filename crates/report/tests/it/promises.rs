@@ -211,14 +211,14 @@ fn a_load_that_was_stopped_says_why_in_text_html_and_json() {
     let (text, page, json) = (text(&view, &ResultPaths::default()), html(&view), json(&view).unwrap());
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let why = "nothing could run for 132 ms of the last second for want of memory";
-    for told in [flat.as_str(), page.as_str()] {
+    for reported in [flat.as_str(), page.as_str()] {
         assert!(
-            told.contains(&format!("stopped before it did more harm (full memory pressure): {why}")),
-            "{told}"
+            reported.contains(&format!("stopped before it did more harm (full memory pressure): {why}")),
+            "{reported}"
         );
         assert!(
-            told.contains(&format!("the load after this change had to be stopped because {why}")),
-            "{told}"
+            reported.contains(&format!("the load after this change had to be stopped because {why}")),
+            "{reported}"
         );
     }
     assert!(page.contains("worse, put back: full memory pressure"), "{page}");

@@ -71,18 +71,18 @@ fn a_run() {
 
 #[test]
 fn what_was_sent_besides_the_requests() {
-    let seen = |redirects, resent| {
+    let observed = |redirects, resent| {
         let mut view = sample::run_with_errors();
         let Outcome::Run(run) = &mut view.outcome else { panic!("the sample is no run") };
         (run.redirects, run.connections.resent) = (redirects, resent);
         [plain(&view), webdyno_report::html(&view)].map(|text| {
-            let said = |words: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
-            (said("1,234 redirects followed"), said("3 requests sent again on a fresh connection"))
+            let output = |words: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
+            (output("1,234 redirects followed"), output("3 requests sent again on a fresh connection"))
         })
     };
-    assert_eq!(seen(0, 0), [(false, false); 2]);
-    assert_eq!(seen(1234, 0), [(true, false); 2]);
-    assert_eq!(seen(0, 3), [(false, true); 2]);
+    assert_eq!(observed(0, 0), [(false, false); 2]);
+    assert_eq!(observed(1234, 0), [(true, false); 2]);
+    assert_eq!(observed(0, 3), [(false, true); 2]);
 }
 
 #[test]
@@ -504,7 +504,7 @@ fn others_on_the_server() {
         evidence: vec![evidence],
     };
     let (mut tuned, mut diagnosed) = (sample::tune_reverted(), sample::diagnosis_exhausted());
-    let said = "Other clients used the server meanwhile (12.3 requests/s; open connections: 3).";
+    let output = "Other clients used the server meanwhile (12.3 requests/s; open connections: 3).";
     let nobody = [plain(&tuned), plain(&diagnosed)];
     assert!(nobody.iter().all(|text| !text.contains("Other clients")), "{nobody:?}");
     for present in [true, false] {
@@ -518,8 +518,8 @@ fn others_on_the_server() {
         }
         for view in [&tuned, &diagnosed] {
             let text = plain(view).split_whitespace().collect::<Vec<_>>().join(" ");
-            assert_eq!(text.contains(said), present, "{text}");
-            assert_eq!(webdyno_report::html(view).contains(said), present);
+            assert_eq!(text.contains(output), present, "{text}");
+            assert_eq!(webdyno_report::html(view).contains(output), present);
         }
         assert_eq!(plain(&diagnosed).contains("$ a=$(x); sleep 3"), present, "{}", plain(&diagnosed));
     }

@@ -124,8 +124,8 @@ impl LiveSession {
         let late = braking.map_or(Ok(None), |all| all.front().stop_harm_guard());
         let end = end?;
         let late = late?.filter(|_| end.reason != EndReason::Braked);
-        if let Some(brake) = late.filter(|trip| is_confirmed(trip, &self.whole_seconds(load))) {
-            self.append(EventBody::Brake { load, brake })?;
+        if let Some(guard_trip) = late.filter(|trip| is_confirmed(trip, &self.whole_seconds(load))) {
+            self.append(EventBody::Brake { load, brake: guard_trip })?;
         }
         let mut part = self.measured_part(load, length)?;
         let is_of_tuning = matches!(purpose, Purpose::Baseline | Purpose::Verify);
@@ -156,13 +156,13 @@ impl LiveSession {
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
-            if let Some(brake) =
+            if let Some(guard_trip) =
                 self.guarded_servers(servers).and_then(|servers| servers.front().agent().harm())
                 && control.stopped() != Some(EndReason::Braked)
-                && is_confirmed(&brake, &self.whole_seconds(load))
+                && is_confirmed(&guard_trip, &self.whole_seconds(load))
             {
                 control.stop(EndReason::Braked);
-                self.append(EventBody::Brake { load, brake })?;
+                self.append(EventBody::Brake { load, brake: guard_trip })?;
             }
             self.take_samples(servers)?;
             if self.is_interrupted() {
@@ -216,9 +216,9 @@ impl LiveSession {
     }
 
     /// Writes what was heard of servers, at the times of our CLOCK_MONOTONIC.
-    pub fn append_received(&mut self, heard: Vec<(u64, EventBody)>) -> Result<()> {
+    pub fn append_received(&mut self, received: Vec<(u64, EventBody)>) -> Result<()> {
         let began_us = self.began_us;
-        heard
+        received
             .into_iter()
             .try_for_each(|(clock_us, body)| self.append_at(clock_us.saturating_sub(began_us), body))
     }
@@ -232,8 +232,8 @@ impl LiveSession {
                 return Err(UserError::interrupted());
             }
             thread::sleep(POLL);
-            let heard = servers.receive_events()?;
-            self.append_received(heard)?;
+            let received = servers.receive_events()?;
+            self.append_received(received)?;
         }
         Ok(())
     }
@@ -312,9 +312,9 @@ impl LiveSession {
 
 /// Whether a brake stands, by the load's own seconds. That others get no answer is no reason as long as the load gets
 /// answers: then the site is busy, which is what loads are for.
-fn is_confirmed(brake: &HarmGuardTrip, seconds: &[Interval]) -> bool {
-    let silent_s = (brake.limit.0 / 1e6).max(1.0) as usize;
-    brake.metric != HarmGuardTrip::SITE_SILENT
+fn is_confirmed(guard_trip: &HarmGuardTrip, seconds: &[Interval]) -> bool {
+    let silent_s = (guard_trip.limit.0 / 1e6).max(1.0) as usize;
+    guard_trip.metric != HarmGuardTrip::SITE_SILENT
         || seconds.iter().rev().take(silent_s).all(|second| second.status.is_empty())
 }
 

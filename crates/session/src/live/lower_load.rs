@@ -33,13 +33,13 @@ pub fn half_load(workload: &Workload) -> Option<Workload> {
 }
 
 /// What the log says of it.
-pub fn lower_load_note(before: &Workload, half: &Workload, brake: &HarmGuardTrip) -> String {
+pub fn lower_load_note(before: &Workload, half: &Workload, trip: &HarmGuardTrip) -> String {
     let amount = |workload: &Workload| match workload.arrival {
         Arrival::Closed => (f64::from(workload.connections), "connections"),
         Arrival::Open { rate_per_s, .. } => (rate_per_s, "requests a second"),
     };
     let ((from, what), (to, _)) = (amount(before), amount(half));
-    format!("the load was halved from {from} to {to} {what}: {}: {}", brake.cause.name(), brake.text)
+    format!("the load was halved from {from} to {to} {what}: {}: {}", trip.cause.name(), trip.text)
 }
 
 /// The length of a load after so much time was spent on those before it: all of them together end as one would have, as
@@ -77,19 +77,19 @@ mod tests {
     #[test]
     fn a_load_is_halved_down_to_one_connection() {
         let mut load = workload(Arrival::Closed, 450);
-        let mut seen = vec![];
+        let mut observed = vec![];
         while let Some(half) = half_load(&load) {
-            seen.push(half.connections);
+            observed.push(half.connections);
             load = half;
         }
-        assert_eq!(seen, [225, 112, 56, 28, 14, 7, 3, 1]);
+        assert_eq!(observed, [225, 112, 56, 28, 14, 7, 3, 1]);
         let open = |rate_per_s| workload(Arrival::Open { rate_per_s, poisson: true }, 200);
         assert_eq!(half_load(&open(75.0)), Some(open(37.5)));
     }
 
     #[test]
     fn the_note_names_both_loads_and_the_reason() {
-        let brake = HarmGuardTrip {
+        let trip = HarmGuardTrip {
             cause: HarmCause::Swapping,
             metric: String::new(),
             value: Number(1.0),
@@ -98,12 +98,12 @@ mod tests {
         };
         let load = workload(Arrival::Closed, 450);
         assert_eq!(
-            lower_load_note(&load, &half_load(&load).unwrap(), &brake),
+            lower_load_note(&load, &half_load(&load).unwrap(), &trip),
             "the load was halved from 450 to 225 connections: swapping: memory is being swapped"
         );
         let load = workload(Arrival::Open { rate_per_s: 75.0, poisson: false }, 200);
         assert!(
-            lower_load_note(&load, &half_load(&load).unwrap(), &brake)
+            lower_load_note(&load, &half_load(&load).unwrap(), &trip)
                 .contains("from 75 to 37.5 requests a second")
         );
     }

@@ -98,8 +98,10 @@ impl LiveSession {
             if let Err(error) = self.observe_once(servers, &mut state) {
                 break Err(error);
             }
-            let due =
-                state.pending.as_ref().is_some_and(|told| self.elapsed_us() >= told.t_us + FROZEN_AFTER_US);
+            let due = state
+                .pending
+                .as_ref()
+                .is_some_and(|reported| self.elapsed_us() >= reported.t_us + FROZEN_AFTER_US);
             if let Some(incident) = state.pending.take_if(|_| due) {
                 frozen(self.freeze(&incident));
             }

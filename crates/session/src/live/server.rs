@@ -151,16 +151,16 @@ impl Server {
     }
 
     /// Who serves on this host, as the log tells it.
-    pub(super) fn topology(&self, seen: &Topology) -> EventBody {
-        EventBody::Topology { host: self.role.clone(), topology: Box::new(seen.for_log()) }
+    pub(super) fn topology(&self, observation: &Topology) -> EventBody {
+        EventBody::Topology { host: self.role.clone(), topology: Box::new(observation.for_log()) }
     }
 
     /// Who serves on this host, if the agent saw it for the first time or to be something else since this was asked last. Of
     /// a service that was discovered the session tells itself how it is: between two readings of it may lie a change.
     pub(super) fn service_change(&self) -> Option<EventBody> {
-        let seen = self.agent.topology_news()?;
-        let front = seen.front.clone().filter(|_| self.snapshot.is_none());
-        Some(self.topology(&Topology { front, ..seen }))
+        let observation = self.agent.topology_news()?;
+        let front = observation.front.clone().filter(|_| self.snapshot.is_none());
+        Some(self.topology(&Topology { front, ..observation }))
     }
 
     /// What the agent wanted to be known since this was asked last.

@@ -68,22 +68,22 @@ impl Servers {
     /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds, and services that
     /// were seen to be others. An error when an agent is gone: a server that nobody watches any more must not be called healthy.
     pub fn new_samples(&self) -> Result<Vec<(u64, EventBody)>> {
-        let mut heard = vec![];
+        let mut received = vec![];
         for server in self.all() {
-            heard.extend(events(server, server.new_samples()?));
-            heard.extend(server.service_change().map(event_now));
+            received.extend(events(server, server.new_samples()?));
+            received.extend(server.service_change().map(event_now));
         }
-        Ok(heard)
+        Ok(received)
     }
 
     /// The same, with what the agents wanted to be known. Where the session only reads, a lost connection is made again
     /// meanwhile; an error when that was tried in vain.
     pub fn receive_events(&mut self) -> Result<Vec<(u64, EventBody)>> {
-        let mut heard = vec![];
+        let mut received = vec![];
         for server in std::iter::once(&mut self.front).chain(&mut self.others) {
-            heard.extend(server.receive_events()?);
+            received.extend(server.receive_events()?);
         }
-        Ok(heard)
+        Ok(received)
     }
 }
 
@@ -201,15 +201,16 @@ impl Server {
         let changed = again.snapshot.is_some() && again.snapshot != self.snapshot;
         self.snapshot = again.snapshot.or(self.snapshot.take());
         let service = self.service().filter(|_| changed);
-        let seen = again.topology.map(|seen| self.topology(&seen));
-        std::iter::once(EventBody::Note { text }).chain(service).chain(seen).collect()
+        let observation = again.topology.map(|observation| self.topology(&observation));
+        std::iter::once(EventBody::Note { text }).chain(service).chain(observation).collect()
     }
 
     /// Connects on a thread of its own.
     fn connect_in_background(&self) -> Receiver<Result<Reconnection>> {
         let (sender, receiver) = channel();
         let (start, client_pid) = (self.start.clone(), self.client_pid);
-        let (observed, discovered) = (self.observed.clone(), self.snapshot.as_ref().map(|seen| seen.port));
+        let (observed, discovered) =
+            (self.observed.clone(), self.snapshot.as_ref().map(|observation| observation.port));
         std::thread::spawn(move || {
             let connect = || {
                 let agent = AgentClient::start(&start)?;

@@ -72,9 +72,9 @@ impl LiveTarget<'_> {
     }
 
     /// From now on at half the load, if there is half of it. What was halved and why stands in the log.
-    fn halve_load(&mut self, brake: &HarmGuardTrip) -> Result<bool> {
+    fn halve_load(&mut self, trip: &HarmGuardTrip) -> Result<bool> {
         let Some(half) = lower_load::half_load(&self.workload) else { return Ok(false) };
-        let text = lower_load::lower_load_note(&self.workload, &half, brake);
+        let text = lower_load::lower_load_note(&self.workload, &half, trip);
         self.prepared.lower_to(&half);
         self.workload = half;
         self.session.append(EventBody::Note { text })?;
@@ -127,7 +127,7 @@ impl TuningTarget for LiveTarget<'_> {
         let began_us = self.session.elapsed_us();
         let mut measured = self.load_once(purpose, self.length)?;
         for _ in 0..lower_load::HALVINGS_COUNT_MAX {
-            let Some(brake) =
+            let Some(trip) =
                 measured.measurement.harm_guard_trip.clone().filter(|_| purpose == Purpose::Baseline)
             else {
                 break;
@@ -137,7 +137,7 @@ impl TuningTarget for LiveTarget<'_> {
                 self.session.append(EventBody::Note { text })?;
                 break;
             }
-            if !self.halve_load(&brake)? {
+            if !self.halve_load(&trip)? {
                 break;
             }
             let spent_us = self.session.elapsed_us() - began_us;
@@ -179,8 +179,9 @@ impl TuningTarget for LiveTarget<'_> {
         let noted = self.record_agent_notes();
         let (in_force, journal) = in_force?;
         let AppliedChange { mark, outage_us } = in_force;
-        let told = noted.and_then(|()| self.session.append(EventBody::Applied { mark, outage_us, journal }));
-        if let Err(error) = told.and_then(|()| self.read_service()) {
+        let reported =
+            noted.and_then(|()| self.session.append(EventBody::Applied { mark, outage_us, journal }));
+        if let Err(error) = reported.and_then(|()| self.read_service()) {
             // An error says that nothing of it stayed.
             return Err(self.servers.front_mut().revert(mark, options.live_traffic).err().unwrap_or(error));
         }

@@ -301,8 +301,8 @@ fn with_others_there_is_one_way_back_and_then_an_end() {
             Some((what, workers)) => format!("{what} {}", names.get(workers).unwrap_or(&workers)),
             None => order.to_owned(),
         };
-        let told: Vec<String> = orders(&script).into_iter().map(renamed).collect();
-        assert_eq!(told, expected, "{rates:?}");
+        let reported: Vec<String> = orders(&script).into_iter().map(renamed).collect();
+        assert_eq!(reported, expected, "{rates:?}");
         let kept = expected.contains(&"keep");
         assert_eq!(ended.state, if kept { TuneState::Applied } else { TuneState::Reverted });
         assert!(!ended.goal_met, "it ended before everything was tried");
@@ -346,9 +346,9 @@ fn a_clear_loss_ends_the_load() {
         assert_eq!(recording.loads[1].intervals.len(), 5);
         let round = &recording.rounds[0].round;
         assert_eq!((round.verdict, round.kept), (Some(Verdict::Worse), false));
-        let told =
+        let reported =
             recording.notes.iter().any(|note| note.contains("was ended after 5 s: 300 good answers/s"));
-        assert!(told, "{:?}", recording.notes);
+        assert!(reported, "{:?}", recording.notes);
         assert_eq!(orders(&script)[3], "revert to 150");
     }
 }

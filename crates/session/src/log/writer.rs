@@ -133,15 +133,15 @@ mod tests {
     #[test]
     fn a_second_of_events_is_on_disk_and_watchers_see_all() {
         let place = tempfile::tempdir().unwrap();
-        let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+        let observed = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
         let mut log = EventLog::create(place.path()).unwrap();
-        let sink = seen.clone();
+        let sink = observed.clone();
         log.set_observer(Box::new(move |event| sink.lock().unwrap().push(event.seq)));
         log.append(0, note_event("a")).unwrap();
         log.append(1_000_000, note_event("b")).unwrap();
         let on_disk = std::fs::read_to_string(place.path().join(FILE_NAME)).unwrap();
         assert_eq!(on_disk.lines().count(), 2);
-        assert_eq!(*seen.lock().unwrap(), [0, 1]);
+        assert_eq!(*observed.lock().unwrap(), [0, 1]);
     }
 
     #[test]

@@ -258,8 +258,8 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
-            EventBody::Brake { load, brake } => {
-                self.update_load(load, |record| record.harm_guard_trip = Some(brake))
+            EventBody::Brake { load, brake: trip } => {
+                self.update_load(load, |record| record.harm_guard_trip = Some(trip))
             }
             EventBody::Unwatched { load, missing } => {
                 self.update_load(load, |record| record.unwatched = missing)
@@ -379,8 +379,8 @@ impl Recording {
         let around = around.filter(|(t_s, _)| (-before_s..=to_s + 0.5).contains(t_s));
         let ends_us = begins_us + (to_s * 1e6) as u64;
         let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
-        let seen = self.topologies.iter().rev().find(|(t_us, _)| *t_us <= ends_us);
-        let topology = seen.or(self.topologies.first()).map(|(_, topology)| topology);
+        let observation = self.topologies.iter().rev().find(|(t_us, _)| *t_us <= ends_us);
+        let topology = observation.or(self.topologies.first()).map(|(_, topology)| topology);
         let service = service.map(|(_, snapshot)| snapshot);
         Measurement {
             workload: None,

@@ -142,15 +142,15 @@ fn insert_sample(samples: &mut Vec<(u64, Sample)>, t_us: u64, sample: Sample) {
 
 /// What the collectors of these samples lacked as they said it last, in the order in which they were read.
 pub fn missing_signals<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<MissingSignal> {
-    let mut said: Vec<(&str, &[MissingSignal])> = vec![];
+    let mut output: Vec<(&str, &[MissingSignal])> = vec![];
     for sample in samples {
         let Some(missing) = &sample.missing else { continue };
-        match said.iter_mut().find(|(source, _)| *source == sample.source) {
+        match output.iter_mut().find(|(source, _)| *source == sample.source) {
             Some(known) => known.1 = missing,
-            None => said.push((&sample.source, missing)),
+            None => output.push((&sample.source, missing)),
         }
     }
-    said.into_iter().flat_map(|(_, missing)| missing.iter().cloned()).collect()
+    output.into_iter().flat_map(|(_, missing)| missing.iter().cloned()).collect()
 }
 
 #[cfg(test)]
@@ -213,19 +213,19 @@ mod tests {
         ];
         let measurement = recording(events).last_measurement().unwrap();
         assert_eq!(measurement.service.unwrap().service, "apache");
-        let seen = measurement.topology.unwrap();
-        let names: Vec<&str> = seen.services().map(|service| service.service.as_str()).collect();
+        let observed = measurement.topology.unwrap();
+        let names: Vec<&str> = observed.services().map(|service| service.service.as_str()).collect();
         assert_eq!(names, ["apache", "php_fpm"]);
     }
 
     // The session itself adds what comes in; a reading that took long comes after a later one.
     #[test]
     fn samples_are_in_the_order_in_which_they_were_read() {
-        let mut heard = Recording::default();
+        let mut received = Recording::default();
         for (t_us, source) in [(5, "late"), (3, "b"), (3, "c"), (1, "a")] {
-            heard.add(sample(t_us, source, None));
+            received.add(sample(t_us, source, None));
         }
-        let order: Vec<&str> = heard.samples.iter().map(|(_, sample)| sample.source.as_str()).collect();
+        let order: Vec<&str> = received.samples.iter().map(|(_, sample)| sample.source.as_str()).collect();
         assert_eq!(order, ["a", "b", "c", "late"]);
     }
 

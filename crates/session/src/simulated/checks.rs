@@ -31,7 +31,7 @@ pub fn check(
     [first, before]: [&Configuration; 2],
     kept: Option<&Configuration>,
     model: &LoadModel,
-    told: &[String],
+    reported: &[String],
 ) -> Outcome {
     let mut wrong = vec![];
     let kept_count = check_nothing_pending(machine, &mut wrong);
@@ -51,11 +51,11 @@ pub fn check(
         )),
         Outcome::Kept => check_is_better(&state, before, kept.unwrap_or(before), model, &mut wrong),
         Outcome::AsBefore | Outcome::RolledBack => {
-            check_is_reported(&state, [first, before], told, &mut wrong)
+            check_is_reported(&state, [first, before], reported, &mut wrong)
         }
     }
-    check_in_force(&state, told, &mut wrong);
-    wrong.extend(told.iter().filter(|text| text.contains("within webdyno itself")).cloned());
+    check_in_force(&state, reported, &mut wrong);
+    wrong.extend(reported.iter().filter(|text| text.contains("within webdyno itself")).cloned());
     drop(state);
     machine.state().violations.extend(wrong);
     outcome
@@ -122,7 +122,7 @@ fn matches(
 }
 
 fn described(state: &MachineState, before: &Configuration, kept: Option<&Configuration>) -> String {
-    let shown = |file: Option<&OldFile>| match file {
+    let displayed = |file: Option<&OldFile>| match file {
         Some(file) => format!(
             "{:?} mode {:o} owner {} time {:?}",
             String::from_utf8_lossy(&file.content),
@@ -135,13 +135,13 @@ fn described(state: &MachineState, before: &Configuration, kept: Option<&Configu
     let now = configuration(&state.files);
     let mut text = String::new();
     for path in now.keys().chain(before.keys().filter(|path| !now.contains_key(*path))) {
-        text.push_str(&format!("{}\n   is     {}\n", path.display(), shown(now.get(path))));
-        text.push_str(&format!("   before {}\n", shown(before.get(path))));
+        text.push_str(&format!("{}\n   is     {}\n", path.display(), displayed(now.get(path))));
+        text.push_str(&format!("   before {}\n", displayed(before.get(path))));
         if let Some(edit) = state.operator.last_edit(path) {
-            text.push_str(&format!("   left   {}\n", shown(edit.now.as_ref())));
+            text.push_str(&format!("   left   {}\n", displayed(edit.now.as_ref())));
         }
         if let Some(kept) = kept {
-            text.push_str(&format!("   kept   {}\n", shown(kept.get(path))));
+            text.push_str(&format!("   kept   {}\n", displayed(kept.get(path))));
         }
     }
     text
@@ -183,19 +183,19 @@ fn parse_configuration(state: &MachineState, wanted: &Configuration) -> Option<E
 }
 
 /// What runs is what the files say.
-fn check_in_force(state: &MachineState, told: &[String], wrong: &mut Vec<String>) {
+fn check_in_force(state: &MachineState, reported: &[String], wrong: &mut Vec<String>) {
     let (running, configured) = (state.server.running(), configured(&state.files));
     if running.is_none() && (state.operator.killed_service || state.is_dead_since_boot) {
         return;
     }
     // What the operator changed is left to him, in force or not.
-    let is_left = told.iter().any(|text| text.contains("left alone"));
+    let is_left = reported.iter().any(|text| text.contains("left alone"));
     // With live traffic nothing is restarted to put a limit back.
-    let shown = |settings: Option<EffectiveSettings>| match (settings, state.is_live) {
+    let displayed = |settings: Option<EffectiveSettings>| match (settings, state.is_live) {
         (Some(settings), true) => Some(EffectiveSettings { server_limit: 0, ..settings }),
         (settings, _) => settings,
     };
-    if shown(running) != shown(configured) && !is_left {
+    if displayed(running) != displayed(configured) && !is_left {
         wrong.push(format!("{running:?} runs, and the files say {configured:?}"));
     }
 }
@@ -214,17 +214,17 @@ fn is_edit_of_ours(path: &Path, edits: &[OperatorEdit], were: [&Configuration; 2
 fn check_is_reported(
     state: &MachineState,
     were: [&Configuration; 2],
-    told: &[String],
+    reported: &[String],
     wrong: &mut Vec<String>,
 ) {
     for (path, edits) in &state.operator.edits {
         if !is_edit_of_ours(path, edits, were) {
             continue;
         }
-        let shown = path.display().to_string();
-        let is_about = |text: &&String| text.contains(&shown) && text.contains("left alone");
-        let Some(text) = told.iter().find(is_about) else {
-            wrong.push(format!("nobody was told that {shown} was left alone"));
+        let displayed = path.display().to_string();
+        let is_about = |text: &&String| text.contains(&displayed) && text.contains("left alone");
+        let Some(text) = reported.iter().find(is_about) else {
+            wrong.push(format!("nobody was told that {displayed} was left alone"));
             continue;
         };
         let saved = text.split(&[' ', ';', ',', '\n'][..]).filter(|word| word.contains("/originals/"));
@@ -236,7 +236,7 @@ fn check_is_reported(
         let was_removed = edits.iter().any(|edit| edit.now.is_none());
         let existed = were.iter().any(|files| files.contains_key(path)) && !was_removed;
         if existed && !saved.any(is_original) {
-            wrong.push(format!("the original of {shown} is not kept: {text}"));
+            wrong.push(format!("the original of {displayed} is not kept: {text}"));
         }
     }
 }

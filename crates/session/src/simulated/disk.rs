@@ -33,9 +33,9 @@ impl Process {
         perform: impl FnOnce(&mut MachineState, WriteProgress) -> io::Result<T>,
     ) -> io::Result<T> {
         let name = || format!("{what} {}", path.display());
-        self.act(kind, name, |state, course| {
+        self.act(kind, name, |state, outcome| {
             state.prove(what, path);
-            course.result(perform(state, course.progress))
+            outcome.result(perform(state, outcome.progress))
         })
     }
 
@@ -46,7 +46,7 @@ impl Process {
         perform: impl FnOnce(&Files) -> io::Result<T>,
     ) -> io::Result<T> {
         let name = || format!("{what} {}", path.display());
-        self.act(ActKind::Read, name, |state, course| course.result(perform(&state.files)))
+        self.act(ActKind::Read, name, |state, outcome| outcome.result(perform(&state.files)))
     }
 }
 
@@ -57,9 +57,9 @@ impl MachineState {
             return;
         }
         if !self.has_undo_on_disk(path) {
-            let told = format!("{what} {} without its undo on disk", path.display());
-            self.trace(|| format!("  ## {told}"));
-            self.violations.push(told);
+            let reported = format!("{what} {} without its undo on disk", path.display());
+            self.trace(|| format!("  ## {reported}"));
+            self.violations.push(reported);
         }
     }
 
@@ -74,10 +74,10 @@ impl MachineState {
             let is_temporary = name.starts_with(&format!(".webdyno-{id}-"));
             let mut entries = history.entries.iter();
             entries.any(|entry| {
-                let shown = path.to_string_lossy();
+                let displayed = path.to_string_lossy();
                 if let Action::BootHook(hook) = &entry.action {
                     return !entry.undone
-                        && hook.files.iter().chain(&hook.folders).any(|part| *part == shown);
+                        && hook.files.iter().chain(&hook.folders).any(|part| *part == displayed);
                 }
                 let Action::WriteFile(write) = &entry.action else { return false };
                 if is_temporary {
@@ -192,8 +192,8 @@ impl Disk for Process {
             let record = text.split_once("\"record\":").map_or("", |(_, record)| record.trim_end());
             format!("append {}", record.chars().take(90).collect::<String>())
         };
-        self.act(ActKind::Write, name, |state, course| {
-            course.result(state.files.append(path, offset_bytes, bytes, course.progress))
+        self.act(ActKind::Write, name, |state, outcome| {
+            outcome.result(state.files.append(path, offset_bytes, bytes, outcome.progress))
         })
     }
 

@@ -50,14 +50,14 @@ impl LoadModel {
     /// The one of a seed.
     pub fn of(seed: u64) -> Self {
         let mut random = Random::new(seed, 2);
-        let (cliff, brake) = (random.one_in(3), random.one_in(6));
+        let (cliff, trip) = (random.one_in(3), random.one_in(6));
         Self {
             users: 50.0 + random.below(800) as f64,
             worker_time_s: 0.02 + random.below(40) as f64 / 100.0,
             cpu_s_per_request: 0.0001 + random.below(20) as f64 / 10_000.0,
             cores: 1.0 + random.below(8) as f64,
             cliff_workers: if cliff { 151.0 + random.below(300) as f64 } else { 1e9 },
-            harm_guard_workers: if brake { 100.0 + random.below(300) as f64 } else { 1e9 },
+            harm_guard_workers: if trip { 100.0 + random.below(300) as f64 } else { 1e9 },
             length_s: 6,
             records_times: false,
         }

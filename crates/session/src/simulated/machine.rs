@@ -240,14 +240,14 @@ impl MachineState {
             1 => WriteProgress::Whole,
             _ => WriteProgress::Part(share),
         };
-        let mut course = ActOutcome::SMOOTH;
+        let mut outcome = ActOutcome::SMOOTH;
         match fault {
             Fault::Kill { tool, worker } => {
                 let strikes_us = tool && Some(name) == self.tool || worker && Some(name) == self.worker;
-                course.progress = if strikes_us { progress } else { WriteProgress::Whole };
-                return (course, Some(fault));
+                outcome.progress = if strikes_us { progress } else { WriteProgress::Whole };
+                return (outcome, Some(fault));
             }
-            Fault::Hang | Fault::PowerLoss => return (ActOutcome { progress, ..course }, Some(fault)),
+            Fault::Hang | Fault::PowerLoss => return (ActOutcome { progress, ..outcome }, Some(fault)),
             Fault::LostConnection => self.is_connected = false,
             Fault::DiskError(error) => {
                 // What failed has not been brought to the disk.
@@ -256,7 +256,7 @@ impl MachineState {
                 } else {
                     progress
                 };
-                course = ActOutcome { progress, error: Some(error), ..course };
+                outcome = ActOutcome { progress, error: Some(error), ..outcome };
             }
             Fault::DiskFull { free_bytes } => {
                 self.files
@@ -265,10 +265,10 @@ impl MachineState {
             Fault::ReadOnly => {
                 self.files.make_read_only(Path::new(if share.is_multiple_of(2) { ETC } else { STATE }))
             }
-            Fault::Service(service) => course.service = Some(service),
+            Fault::Service(service) => outcome.service = Some(service),
             Fault::Operator(act) => self.operate(act),
         }
-        (course, None)
+        (outcome, None)
     }
 
     /// What happens to processes and power.
@@ -290,10 +290,10 @@ impl MachineState {
 
     /// The operator ends what stands still: all but the agent, which the next rollback ends by itself.
     pub fn end_hanging(&mut self, but: Option<ProcessName>) {
-        let stands = |(name, condition): &(ProcessName, ProcessCondition)| {
+        let holds = |(name, condition): &(ProcessName, ProcessCondition)| {
             (*condition == ProcessCondition::Hangs && Some(*name) != but).then_some(*name)
         };
-        let standing: Vec<_> = self.processes.iter().filter_map(stands).collect();
+        let standing: Vec<_> = self.processes.iter().filter_map(holds).collect();
         standing.into_iter().for_each(|name| self.end(name));
     }
 
@@ -362,8 +362,8 @@ impl Process {
         state.clock_us += ACT_US;
         let (count, pid) = (state.acts_count, self.name.pid);
         state.trace(|| format!("{count:5} [{pid}] {}", name()));
-        let (course, strikes) = state.draw_fault(self.name, kind);
-        let done = perform(&mut state, course);
+        let (outcome, strikes) = state.draw_fault(self.name, kind);
+        let done = perform(&mut state, outcome);
         if let Some(fault) = strikes {
             state.inject_fault(fault);
         }

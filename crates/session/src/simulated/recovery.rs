@@ -28,7 +28,7 @@ pub struct OperatorHabits {
 /// was told.
 pub fn recover(
     machine: &Machine,
-    mut told: Vec<String>,
+    mut reported: Vec<String>,
     agent: Option<ProcessName>,
     habits: OperatorHabits,
 ) -> Vec<String> {
@@ -45,24 +45,24 @@ pub fn recover(
         let is_over = live(|| {
             let tools = tools(&process);
             let tunes = is_last || attempt < 2 && !habits.rolls_back;
-            let is_begun = tunes && start_next_tuning(&tools, &mut told);
+            let is_begun = tunes && start_next_tuning(&tools, &mut reported);
             if tunes && !is_last {
                 is_begun && !habits.rolls_back_kept
             } else {
-                roll_back(&tools, habits, &mut told)
+                roll_back(&tools, habits, &mut reported)
             }
         });
         machine.state().end(process.name);
         if is_over == Some(true) {
-            return told;
+            return reported;
         }
     }
     machine.state().violations.push("a rollback without any trouble does not come to an end".into());
-    told
+    reported
 }
 
 /// The next tuning begins when nothing goes wrong any more: whatever was left to do is done now.
-pub fn recover_without_faults(machine: &Machine, mut told: Vec<String>) -> Vec<String> {
+pub fn recover_without_faults(machine: &Machine, mut reported: Vec<String>) -> Vec<String> {
     {
         let mut state = machine.state();
         state.faults = Faults::none();
@@ -70,14 +70,14 @@ pub fn recover_without_faults(machine: &Machine, mut told: Vec<String>) -> Vec<S
         state.end_hanging(None);
     }
     let process = machine.start();
-    let is_begun = start_next_tuning(&tools(&process), &mut told);
+    let is_begun = start_next_tuning(&tools(&process), &mut reported);
     let mut state = machine.state();
     state.end(process.name);
     if !is_begun {
         state.violations.push("the next tuning could not begin".into());
     }
     drop(state);
-    told
+    reported
 }
 
 /// The machine boots: what was hooked there puts everything back, then the service starts.
@@ -128,31 +128,31 @@ fn repair_machine(machine: &Machine, agent: Option<ProcessName>) {
 }
 
 /// The next tuning begins: it puts back what was cut off. Whether it could go on.
-fn start_next_tuning(tools: &Tools, told: &mut Vec<String>) -> bool {
+fn start_next_tuning(tools: &Tools, reported: &mut Vec<String>) -> bool {
     let done = undo_interrupted_with(tools)
         .unwrap_or_else(|error| RollbackOutcome { problem: Some(error), ..RollbackOutcome::default() });
-    told.extend(done.problem.as_ref().map(error_text));
+    reported.extend(done.problem.as_ref().map(error_text));
     // As the command does: what was told a moment ago is not told again.
     let is_told = done.problem.is_some() || !done.lines.is_empty();
-    told.extend(notice_with(tools).filter(|_| !is_told));
+    reported.extend(notice_with(tools).filter(|_| !is_told));
     let again = undo_interrupted_with(tools).unwrap_or_default();
-    told.extend(again.problem.as_ref().map(error_text));
+    reported.extend(again.problem.as_ref().map(error_text));
     let is_quiet = again.lines.is_empty() && again.problem.is_none();
     is_quiet && pending_with(tools).is_ok_and(|all| all.iter().all(|journal| journal.kept))
 }
 
 /// `webdyno rollback`, if there is anything that he wants to be rolled back. Whether nothing is left to do.
-fn roll_back(tools: &Tools, habits: OperatorHabits, told: &mut Vec<String>) -> bool {
-    told.extend(notice_with(tools));
+fn roll_back(tools: &Tools, habits: OperatorHabits, reported: &mut Vec<String>) -> bool {
+    reported.extend(notice_with(tools));
     let Ok(pending) = pending_with(tools) else { return false };
     let is_wanted =
         pending.is_empty() || habits.rolls_back_kept || pending.iter().any(|journal| !journal.kept);
     if !is_wanted {
         return undo_interrupted_with(tools).is_ok_and(|done| done.problem.is_none());
     }
-    told.extend(rollback_with(tools).err().map(|error| error_text(&error)));
-    told.extend(notice_with(tools));
+    reported.extend(rollback_with(tools).err().map(|error| error_text(&error)));
+    reported.extend(notice_with(tools));
     let again = rollback_with(tools);
-    told.extend(again.as_ref().err().map(error_text));
+    reported.extend(again.as_ref().err().map(error_text));
     again.is_ok_and(|lines| lines.is_empty())
 }

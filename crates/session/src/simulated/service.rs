@@ -73,7 +73,7 @@ impl MachineState {
         })
     }
 
-    fn activate(&mut self, control: &Control, class: ApplyClass, course: ActOutcome) -> Result<Activation> {
+    fn activate(&mut self, control: &Control, class: ApplyClass, outcome: ActOutcome) -> Result<Activation> {
         if !self.runs_as(control) {
             return Err(refusal("its main process is gone"));
         }
@@ -81,16 +81,16 @@ impl MachineState {
             return Err(refusal("it did not do what it was told"));
         }
         let before = self.server.running();
-        if course.service != Some(ServiceFault::Refuses) && course.progress != WriteProgress::None {
+        if outcome.service != Some(ServiceFault::Refuses) && outcome.progress != WriteProgress::None {
             self.take_over(class);
         }
-        match course.service {
+        match outcome.service {
             Some(ServiceFault::Dies) => self.kill_server(),
             Some(ServiceFault::Ignores) => self.server.override_with(before),
             Some(ServiceFault::Hangs) => self.clock_us += 20_000_000,
             _ => {}
         }
-        match (course.service, self.control()) {
+        match (outcome.service, self.control()) {
             (_, None) => Err(refusal("it ended")),
             (None | Some(ServiceFault::Ignores), Some(control)) => {
                 Ok(Activation { control, outage_us: None, unsettled: None })
@@ -108,16 +108,16 @@ impl MachineState {
         }
     }
 
-    fn restart(&mut self, course: ActOutcome) -> Result<Activation> {
+    fn restart(&mut self, outcome: ActOutcome) -> Result<Activation> {
         if self.server.is_running() {
             return Err(refusal("it still runs"));
         }
-        if matches!(course.service, None | Some(ServiceFault::LateError))
-            && course.progress != WriteProgress::None
+        if matches!(outcome.service, None | Some(ServiceFault::LateError))
+            && outcome.progress != WriteProgress::None
         {
             self.take_over(ApplyClass::Restart);
         }
-        match self.control().filter(|_| course.service.is_none()) {
+        match self.control().filter(|_| outcome.service.is_none()) {
             Some(control) => Ok(Activation { control, outage_us: None, unsettled: None }),
             None => Err(refusal("it does not start")),
         }
@@ -207,7 +207,7 @@ impl Observe for Process {
         self.act(
             ActKind::Service,
             || "read the service".into(),
-            |state, course| match course.service {
+            |state, outcome| match outcome.service {
                 None | Some(ServiceFault::Ignores) => state.snapshot(),
                 Some(_) => Err(refusal("its status page does not answer")),
             },
@@ -224,7 +224,7 @@ impl Tunable for Process {
         self.act(
             ActKind::Service,
             || "prepare".into(),
-            |state, course| match course.service {
+            |state, outcome| match outcome.service {
                 None | Some(ServiceFault::Ignores) => Ok(state.prepare(changes)),
                 Some(_) => Err(refusal("its configuration cannot be read")),
             },
@@ -235,7 +235,7 @@ impl Tunable for Process {
         self.act(
             ActKind::Service,
             || "test the configuration".into(),
-            |state, course| match course.service {
+            |state, outcome| match outcome.service {
                 Some(ServiceFault::Ignores) => Ok(()),
                 Some(_) => Err(refusal("the test failed")),
                 None if configured(&state.files).is_none() => Err(refusal("the configuration is not valid")),
@@ -246,18 +246,18 @@ impl Tunable for Process {
 
     fn activate(&self, control: &Control, class: ApplyClass, _: u16) -> Result<Activation> {
         let name = || format!("{} {}", class.name(), control.pid);
-        self.act(ActKind::Service, name, |state, course| state.activate(control, class, course))
+        self.act(ActKind::Service, name, |state, outcome| state.activate(control, class, outcome))
     }
 
     fn start(&self, _: &Control, _: u16) -> Result<Activation> {
-        self.act(ActKind::Service, || "start the service".into(), |state, course| state.restart(course))
+        self.act(ActKind::Service, || "start the service".into(), |state, outcome| state.restart(outcome))
     }
 
     fn pending_changes(&self, _: &Control, _: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
         self.act(
             ActKind::Service,
             || "what waits for a reload".into(),
-            |state, course| match course.service {
+            |state, outcome| match outcome.service {
                 None | Some(ServiceFault::Ignores) => {
                     let waiting = state
                         .server
@@ -275,7 +275,7 @@ impl Tunable for Process {
         self.act(
             ActKind::Service,
             || "render a shadow".into(),
-            |state, course| match course.service {
+            |state, outcome| match outcome.service {
                 None | Some(ServiceFault::Ignores) => {
                     Ok(state.has_shadow.then(|| state.shadow(edits, folder)))
                 }
@@ -288,8 +288,8 @@ impl Tunable for Process {
         self.act(
             ActKind::Service,
             || "when it read its files".into(),
-            |state, course| {
-                let is_told = course.service.is_none() && state.runs_as(control);
+            |state, outcome| {
+                let is_told = outcome.service.is_none() && state.runs_as(control);
                 let read_at = Duration::from_micros(BEGIN_US.cast_unsigned() + state.server.read_at_us);
                 is_told.then(|| SystemTime::UNIX_EPOCH + read_at >= time)
             },
@@ -297,9 +297,9 @@ impl Tunable for Process {
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
-        let shown =
+        let displayed =
             |(name, setting): (&String, &SettingInForce)| Some((name.clone(), setting.running.clone()?));
-        snapshot.settings.iter().filter_map(shown).collect()
+        snapshot.settings.iter().filter_map(displayed).collect()
     }
 }
 

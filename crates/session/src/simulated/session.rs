@@ -77,14 +77,14 @@ pub fn run_session(seed: u64, traced: bool) -> SimulatedSession {
     machine.state().operator.original.clone_from(&before);
     machine.state().faults = Faults::of(seed);
     let model = LoadModel::of(seed);
-    let (told, kept, agent) = run_tuning(&machine, &model, seed);
+    let (report_text, kept, agent) = run_tuning(&machine, &model, seed);
     if machine.state().faults_count == 0 {
         ended_well(&machine, &before, kept.as_ref());
     }
     let habits = OperatorHabits { rolls_back: random.one_in(2), rolls_back_kept: random.one_in(3) };
-    let told = recover(&machine, told, agent, habits);
-    let told = recover_without_faults(&machine, told);
-    let outcome = check(&machine, [&first, &before], kept.as_ref(), &model, &told);
+    let report_text = recover(&machine, report_text, agent, habits);
+    let report_text = recover_without_faults(&machine, report_text);
+    let outcome = check(&machine, [&first, &before], kept.as_ref(), &model, &report_text);
     let mut state = machine.state();
     SimulatedSession {
         violations: std::mem::take(&mut state.violations),
@@ -134,26 +134,26 @@ fn run_tuning(
     seed: u64,
 ) -> (Vec<String>, Option<Configuration>, Option<ProcessName>) {
     let mut random = Random::new(seed, 6);
-    let mut stand = SimulatedTarget::new(machine, model.clone(), seed);
-    stand.is_live = random.one_in(4);
-    machine.state().is_live = stand.is_live;
-    stand.fail_measure_at = random.one_in(8).then(|| 1 + random.below(3) as u32);
+    let mut tuning_target = SimulatedTarget::new(machine, model.clone(), seed);
+    tuning_target.is_live = random.one_in(4);
+    machine.state().is_live = tuning_target.is_live;
+    tuning_target.fail_measure_at = random.one_in(8).then(|| 1 + random.below(3) as u32);
     let goal = if random.one_in(4) { Goal::Rate(1000.0) } else { Goal::Max };
     let options = TuneOptions { goal, apply: true, allow_restart: !random.one_in(5), budget_us: 600_000_000 };
     let life = live(|| {
-        let ended = tune(&mut stand, options);
-        stand.reported.extend(ended.err().map(|error| error_text(&error)));
-        stand.close();
+        let ended = tune(&mut tuning_target, options);
+        tuning_target.reported.extend(ended.err().map(|error| error_text(&error)));
+        tuning_target.close();
     });
     if life.is_none() {
-        stand.agent_reverts();
+        tuning_target.agent_reverts();
     }
-    let mut told = std::mem::take(&mut stand.reported);
-    told.append(&mut stand.recording.notes);
-    let (tool, kept) = (stand.tool.name, stand.kept.take());
-    drop(stand);
+    let mut report_text = std::mem::take(&mut tuning_target.reported);
+    report_text.append(&mut tuning_target.recording.notes);
+    let (tool, kept) = (tuning_target.tool.name, tuning_target.kept.take());
+    drop(tuning_target);
     let mut state = machine.state();
     state.end(tool);
     state.tool = None;
-    (told, kept, state.worker)
+    (report_text, kept, state.worker)
 }

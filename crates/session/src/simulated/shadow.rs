@@ -80,8 +80,8 @@ impl Process {
         let shadow = self.act(
             ActKind::Service,
             || "start a shadow".into(),
-            |state, course| {
-                let works = !matches!(course.service, Some(ServiceFault::Refuses | ServiceFault::Dies));
+            |state, outcome| {
+                let works = !matches!(outcome.service, Some(ServiceFault::Refuses | ServiceFault::Dies));
                 (works && state.can_start(launch)).then(|| {
                     let name = state.start();
                     state.shadows.push((name, launch.port));

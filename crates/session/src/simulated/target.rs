@@ -206,8 +206,8 @@ impl TuningTarget for SimulatedTarget {
             self.add(t_us + 500_000, EventBody::Interval { load, interval });
         }
         let end_us = begins_us + u64::from(model.length_s) * 1_000_000;
-        if let Some(brake) = model.harm_guard_trip(settings) {
-            self.add(end_us, EventBody::Brake { load, brake });
+        if let Some(trip) = model.harm_guard_trip(settings) {
+            self.add(end_us, EventBody::Brake { load, brake: trip });
         }
         self.add(
             end_us,

@@ -66,19 +66,19 @@ fn run_on(model: LoadModel, options: TuneOptions, style: ConfigStyle) -> Undistu
         state.faults = Faults::none();
     }
     let before = configuration(&machine.state().files);
-    let mut stand = SimulatedTarget::new(&machine, model, 42);
-    let ended = tune(&mut stand, options);
-    stand.close();
+    let mut tuning_target = SimulatedTarget::new(&machine, model, 42);
+    let ended = tune(&mut tuning_target, options);
+    tuning_target.close();
     let state = machine.state();
     assert_eq!(state.violations, Vec::<String>::new());
     UndisturbedRun {
         ended,
         running: state.server.running().unwrap(),
-        applies: stand.applies,
-        was_kept: stand.kept.is_some(),
+        applies: tuning_target.applies,
+        was_kept: tuning_target.kept.is_some(),
         as_before: before == configuration(&state.files),
-        recording: stand.recording,
-        exported: stand.exported,
+        recording: tuning_target.recording,
+        exported: tuning_target.exported,
     }
 }
 
@@ -222,9 +222,9 @@ fn what_others_manage_is_proposed_and_the_next_remedy_tried() {
     assert_eq!((ended.goal_met, ended.state), (false, TuneState::Applied));
     assert_eq!((run.running, run.was_kept), (EffectiveSettings { workers: 256, server_limit: 256 }, true));
     let rounds: Vec<_> = run.recording.rounds.iter().map(|record| &record.round).collect();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         rounds.iter().map(|round| (round.managed.len(), round.verdict.is_some(), round.kept)).collect();
-    assert_eq!(told, [(1, false, false), (0, true, true)]);
+    assert_eq!(reported, [(1, false, false), (0, true, true)]);
     assert_eq!(run.exported, [1, 2]);
     let notes = &run.recording.notes;
     assert!(notes[0].contains(".conf is managed by Puppet (it is in its catalog): "), "{notes:?}");

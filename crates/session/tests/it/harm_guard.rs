@@ -52,7 +52,7 @@ fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveTarget<'_>) 
     server.discover(port).unwrap();
     server.observe(port).unwrap();
     let (servers, session_of_stand) = (&mut Servers::of(server), &mut session);
-    let mut stand = LiveTarget {
+    let mut target = LiveTarget {
         session: session_of_stand,
         servers,
         prepared,
@@ -63,7 +63,7 @@ fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveTarget<'_>) 
         export: None,
         private: true,
     };
-    let done = work(&mut stand);
+    let done = work(&mut target);
     session.append(EventBody::SessionEnd { exit_code: 0, error: None }).unwrap();
     (done, Recording::of(reader::read(&directory).unwrap()))
 }
@@ -80,9 +80,9 @@ fn a_load_ends_within_a_second_of_the_message() {
     let machine = Machine::at(folder.path());
     machine.will(1, 0);
     let (began_us, recording) =
-        session(folder.path(), "braking::a_load_ends_within_a_second_of_the_message", |stand| {
-            assert!(braked(&stand.measure(Purpose::Verify).unwrap()), "a verification is not repeated");
-            monotonic_us() - stand.elapsed_us()
+        session(folder.path(), "braking::a_load_ends_within_a_second_of_the_message", |target| {
+            assert!(braked(&target.measure(Purpose::Verify).unwrap()), "a verification is not repeated");
+            monotonic_us() - target.elapsed_us()
         });
     let events = reader::read(&folder.path().join("run")).unwrap();
     let ended = events.iter().find(|event| matches!(event.body, EventBody::LoadEnd { .. })).unwrap();
@@ -103,9 +103,9 @@ fn a_baseline_is_halved_until_it_does_no_harm_and_the_session_stays_there() {
     let (loads, recording) = session(
         folder.path(),
         "braking::a_baseline_is_halved_until_it_does_no_harm_and_the_session_stays_there",
-        |stand| {
-            let baseline = stand.measure(Purpose::Baseline).unwrap();
-            let verify = stand.measure(Purpose::Verify).unwrap();
+        |target| {
+            let baseline = target.measure(Purpose::Baseline).unwrap();
+            let verify = target.measure(Purpose::Verify).unwrap();
             assert!(!braked(&baseline) && !braked(&verify));
             (baseline.load, verify.load)
         },
@@ -127,8 +127,8 @@ fn when_every_load_does_harm_the_last_one_is_the_answer() {
     let machine = Machine::at(folder.path());
     machine.will(9, 0);
     let ((), recording) =
-        session(folder.path(), "braking::when_every_load_does_harm_the_last_one_is_the_answer", |stand| {
-            assert!(braked(&stand.measure(Purpose::Baseline).unwrap()))
+        session(folder.path(), "braking::when_every_load_does_harm_the_last_one_is_the_answer", |target| {
+            assert!(braked(&target.measure(Purpose::Baseline).unwrap()))
         });
     let connections: Vec<_> = recording.loads.iter().map(|load| load.workload.connections).collect();
     assert_eq!(connections, [8, 4, 2, 1]);

@@ -111,9 +111,10 @@ fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
         .hint("send a smaller body")),
         Ok(_) => Ok(bytes),
         Err(error) => {
-            let told = io_error(&format!("read {what}"), path.display(), &error);
-            let hint = told.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
-            Err(UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told })
+            let reported = io_error(&format!("read {what}"), path.display(), &error);
+            let hint =
+                reported.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
+            Err(UserError { kind: ErrorKind::Usage, hint: Some(hint), ..reported })
         }
     }
 }
@@ -123,8 +124,9 @@ fn check_size(bytes: Vec<u8>) -> Result<Vec<u8>> {
     if length <= BODY_BYTES_MAX {
         return Ok(bytes);
     }
-    let told = UserError::usage(format!("the body has {length} bytes, at most {BODY_BYTES_MAX} can be sent"));
-    Err(told.hint("send a smaller body"))
+    let reported =
+        UserError::usage(format!("the body has {length} bytes, at most {BODY_BYTES_MAX} can be sent"));
+    Err(reported.hint("send a smaller body"))
 }
 
 fn field(text: &str) -> ParseResult<FormField> {
@@ -181,12 +183,12 @@ mod tests {
 
     #[test]
     fn a_form_says_its_type_unless_the_user_did() {
-        let said = vec![("content-type".to_owned(), "text/x".to_owned())];
+        let output = vec![("content-type".to_owned(), "text/x".to_owned())];
         let texts = form(&["a=1", "b=2"]);
         let payload = texts.read(&[]).unwrap();
         assert_eq!(payload.body.bytes(), b"a=1&b=2");
         assert_eq!(payload.content_type.as_deref(), Some(forms::URLENCODED));
-        assert_eq!(texts.read(&said).unwrap().content_type, None);
+        assert_eq!(texts.read(&output).unwrap().content_type, None);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.bin");
         std::fs::write(&path, b"\0\xff\r\n").unwrap();
@@ -194,7 +196,7 @@ mod tests {
         let payload = files.read(&[]).unwrap();
         assert!(payload.content_type.unwrap().starts_with("multipart/form-data; boundary="));
         assert!(payload.body.bytes().windows(4).any(|four| four == b"\0\xff\r\n"));
-        assert_eq!(files.read(&said).unwrap_err().exit_code(), 2);
+        assert_eq!(files.read(&output).unwrap_err().exit_code(), 2);
     }
 
     #[test]
@@ -211,14 +213,14 @@ mod tests {
             // It has no end and no length.
             ("/dev/zero".into(), "has more than 67108864 bytes"),
         ] {
-            let told = from(&path).read(&[]).unwrap_err();
-            assert!(told.message.contains(part) && told.exit_code() == 2, "{told}");
-            assert!(told.hint.is_some() && !told.message.contains("os error"), "{told}");
-            let told = form(&[&format!("f=@{}", path.display())]).read(&[]).unwrap_err();
+            let reported = from(&path).read(&[]).unwrap_err();
+            assert!(reported.message.contains(part) && reported.exit_code() == 2, "{reported}");
+            assert!(reported.hint.is_some() && !reported.message.contains("os error"), "{reported}");
+            let reported = form(&[&format!("f=@{}", path.display())]).read(&[]).unwrap_err();
             let part = part.replace("the body", "field f of the form");
-            assert!(told.message.contains("field f") || part.contains("bytes"), "{told}");
+            assert!(reported.message.contains("field f") || part.contains("bytes"), "{reported}");
             let part = part.as_str();
-            assert!(told.message.contains(part) && told.exit_code() == 2, "{told}");
+            assert!(reported.message.contains(part) && reported.exit_code() == 2, "{reported}");
         }
     }
 }

@@ -227,11 +227,11 @@ fn check_warmup(warmup_us: Option<u64>, duration_us: Option<u64>) -> Result<()> 
     if cut_s.saturating_mul(1_000_000) < duration_us {
         return Ok(());
     }
-    let shown = |us: u64| us as f64 / 1e6;
+    let displayed = |us: u64| us as f64 / 1e6;
     Err(UserError::usage(format!(
         "a warm-up of {} s, cut in whole seconds, leaves nothing of a load of {} s",
-        shown(warmup_us),
-        shown(duration_us)
+        displayed(warmup_us),
+        displayed(duration_us)
     ))
     .hint(format!("give a shorter --warmup, or a longer load, as in -d {}s", cut_s.saturating_add(10))))
 }
@@ -303,8 +303,8 @@ mod tests {
             (0, 1, true),
             (1, 1000, false),
         ] {
-            let told = check_warmup(Some(warmup_ms * 1000), Some(duration_ms * 1000));
-            assert_eq!(told.is_ok(), is_good, "{warmup_ms} ms of {duration_ms} ms");
+            let reported = check_warmup(Some(warmup_ms * 1000), Some(duration_ms * 1000));
+            assert_eq!(reported.is_ok(), is_good, "{warmup_ms} ms of {duration_ms} ms");
         }
         assert!(check_warmup(Some(u64::MAX), None).is_ok() && check_warmup(None, Some(1)).is_ok());
     }

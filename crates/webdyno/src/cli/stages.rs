@@ -103,8 +103,8 @@ mod tests {
             (&["--stage", "5s@9/s", "--stage", "5s@9users"], "stage 1 is in /s and stage 2 in users"),
             (&["--ramp", "500ms", "-d", "400ms"], "the first whole second"),
         ] {
-            let told = workload(arguments).unwrap_err();
-            assert!(told.contains(part), "{arguments:?}: {told}");
+            let reported = workload(arguments).unwrap_err();
+            assert!(reported.contains(part), "{arguments:?}: {reported}");
         }
     }
 }

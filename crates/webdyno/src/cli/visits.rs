@@ -72,9 +72,9 @@ impl VisitArgs {
 fn secret(text: &str, flag: &str) -> Result<String> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let content = std::fs::read_to_string(Path::new(path)).map_err(|error| {
-        let told = io_error(&format!("read the secret of {flag} from"), path, &error);
-        let hint = told.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
-        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
+        let reported = io_error(&format!("read the secret of {flag} from"), path, &error);
+        let hint = reported.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
+        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..reported }
     })?;
     Ok(content.lines().next().unwrap_or_default().to_owned())
 }
@@ -129,8 +129,8 @@ mod tests {
         let bearer = VisitArgs { bearer: at_file, ..VisitArgs::default() };
         assert_eq!(bearer.auth(), Ok(Some(Auth::Bearer { token: "ann:s3:cret".into() })));
         for wrong in ["nobody", "", "@/missing/file", "a:b\r\nX: y"] {
-            let told = VisitArgs { auth: Some(wrong.into()), ..VisitArgs::default() }.auth().unwrap_err();
-            assert!(told.exit_code() == 2 && told.hint.is_some(), "{told}");
+            let reported = VisitArgs { auth: Some(wrong.into()), ..VisitArgs::default() }.auth().unwrap_err();
+            assert!(reported.exit_code() == 2 && reported.hint.is_some(), "{reported}");
         }
     }
 
@@ -180,8 +180,11 @@ mod tests {
             (&["http://a/", "--page", "-n", "100"][..], "-d instead of -n"),
             (&["http://a/", "--users", "5", "-n", "100"], "-d instead of -n"),
         ] {
-            let told = workload(arguments).unwrap_err();
-            assert!(told.hint.as_ref().is_some_and(|hint| hint.contains(part)), "{arguments:?}: {told}");
+            let reported = workload(arguments).unwrap_err();
+            assert!(
+                reported.hint.as_ref().is_some_and(|hint| hint.contains(part)),
+                "{arguments:?}: {reported}"
+            );
         }
         for arguments in [
             &["http://a/", "--users", "5", "-r", "9"][..],
@@ -225,8 +228,11 @@ mod tests {
         let open = workload(&["--workload", file, "-r", "3"]).unwrap();
         assert_eq!(open.arrival, Arrival::Open { rate_per_s: 3.0, poisson: false });
         for other in [&["http://a/"][..], &["-m", "PUT"], &["-H", "A: b"], &["-b", "x"], &["--urls", "x"]] {
-            let told = workload(&[&["--workload", file], other].concat()).unwrap_err();
-            assert!(told.message.contains("says what is sent") && told.exit_code() == 2, "{told}");
+            let reported = workload(&[&["--workload", file], other].concat()).unwrap_err();
+            assert!(
+                reported.message.contains("says what is sent") && reported.exit_code() == 2,
+                "{reported}"
+            );
         }
         std::fs::write(
             &path,
@@ -234,8 +240,8 @@ mod tests {
         )
         .unwrap();
         for other in [&["-d", "2s"][..], &["--users", "5"], &["-r", "5"]] {
-            let told = workload(&[&["--workload", file], other].concat()).unwrap_err();
-            assert!(told.message.contains("the load has stages"), "{other:?}: {told}");
+            let reported = workload(&[&["--workload", file], other].concat()).unwrap_err();
+            assert!(reported.message.contains("the load has stages"), "{other:?}: {reported}");
         }
     }
 }

@@ -67,10 +67,10 @@ fn end(session: LiveSession, result: Result<()>, until: ObserveUntil, arguments:
     };
     let code = error.as_ref().map_or(0, UserError::exit_code);
     session.end(code, error.as_ref())?;
-    let shown = write_observation(&directory, arguments);
+    let displayed = write_observation(&directory, arguments);
     match error {
         Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
-        _ => shown.map(|()| code),
+        _ => displayed.map(|()| code),
     }
 }
 
@@ -94,8 +94,8 @@ fn print_incident(frozen: Result<FrozenIncident>, is_ring: bool, quiet: bool) {
     if !is_ring {
         return;
     }
-    let told = frozen.and_then(|frozen| Ok((write_incident_report(&frozen.directory)?, frozen)));
-    match told {
+    let reported = frozen.and_then(|frozen| Ok((write_incident_report(&frozen.directory)?, frozen)));
+    match reported {
         Ok((found, frozen)) if !quiet => {
             terminal::print_status(&format!(
                 "diagnosed: {found}\n  {}",

@@ -87,13 +87,13 @@ fn launch(session: &LiveSession, server: &mut Server, apache: &mut PrivateApache
 /// Whether a launch failed because somebody else has the port: as the agent or Apache (AH00072, "could not bind") say
 /// it, or because it cannot be bound now that the launch was undone.
 fn is_port_conflict(error: &UserError, port: u16) -> bool {
-    let told = [Some(&error.message), error.hint.as_ref()];
+    let reported = [Some(&error.message), error.hint.as_ref()];
     let says = |text: &str| {
         ["AH00072", "ddress already in use", "is taken by another program"]
             .iter()
             .any(|mark| text.contains(mark))
     };
-    told.into_iter().flatten().any(|text| says(text))
+    reported.into_iter().flatten().any(|text| says(text))
         || TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
 }
@@ -109,7 +109,7 @@ fn tune(
     let prepared = webdyno_load::prepare(&workload)?;
     servers.front_mut().require_served_here(&prepared, &ServerAddress::Local.to_string())?;
     let length = length_at(session.elapsed_us());
-    let stand = LiveTarget {
+    let target = LiveTarget {
         session,
         servers,
         prepared,
@@ -122,7 +122,7 @@ fn tune(
     };
     let options =
         TuneOptions { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
-    rounds::tune(&mut DeadlineTarget(stand), options).map(|_| ())
+    rounds::tune(&mut DeadlineTarget(target), options).map(|_| ())
 }
 
 /// The length of a load that begins so long after the start: what is left until the deadline bounds it.
@@ -197,13 +197,13 @@ mod tests {
         let held = TcpListener::bind("127.0.0.1:0").unwrap();
         let held_port = held.local_addr().unwrap().port();
         let free_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let told = |hint: &str| UserError::cannot_run("`apache2` did not start").hint(hint);
+        let reported = |hint: &str| UserError::cannot_run("`apache2` did not start").hint(hint);
         let bind =
             "it says: (98)Address already in use: AH00072: make_sock: could not bind to address 127.0.0.1:81";
         for (error, port, again) in [
-            (told(bind), free_port, true),
+            (reported(bind), free_port, true),
             (UserError::cannot_run("port 81 is taken by another program"), free_port, true),
-            (told("it says: Invalid command 'LuaScope'"), free_port, false),
+            (reported("it says: Invalid command 'LuaScope'"), free_port, false),
             (UserError::cannot_run("`apache2` does not answer on port 81"), free_port, false),
             (UserError::cannot_run("`apache2` does not answer on port 81"), held_port, true),
         ] {

@@ -49,7 +49,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         let MeasuredLoad { prepared, workload, length, .. } = load;
         let allowed = ApplyOptions { yes_reload: arguments.accept_pending, ..ApplyOptions::default() };
         let confirm = confirmation(arguments, interrupted);
-        let mut stand = LiveTarget {
+        let mut target = LiveTarget {
             session: &mut session,
             servers: &mut servers,
             prepared,
@@ -60,9 +60,9 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
             export,
             private: false,
         };
-        let tuned = rounds::tune(&mut stand, options).map(|_| ());
+        let tuned = rounds::tune(&mut target, options).map(|_| ());
         // Also what was planned before an error is of use.
-        let exported = stand.export.as_ref().map_or(Ok(()), |export| write(export, arguments));
+        let exported = target.export.as_ref().map_or(Ok(()), |export| write(export, arguments));
         tuned.and(exported)
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is

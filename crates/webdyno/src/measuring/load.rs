@@ -89,9 +89,9 @@ impl MeasuredLoad {
     pub fn probe(&mut self) -> Result<()> {
         webdyno_load::probe(&mut self.prepared)?;
         // The probe may have been led on to other servers.
-        observed_port(&self.prepared, &self.how.address)
-            .map(|_| ())
-            .map_err(|told| told.hint("a redirect leads there: load what is meant, without --redirects"))
+        observed_port(&self.prepared, &self.how.address).map(|_| ()).map_err(|reported| {
+            reported.hint("a redirect leads there: load what is meant, without --redirects")
+        })
     }
 
     /// Seconds that are measured.

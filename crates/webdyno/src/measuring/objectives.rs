@@ -59,9 +59,9 @@ fn check_names(
         Scope::Request(name) => check_known_name(objective, ("request", name), &requests),
     };
     for (number, objective) in objectives.iter().enumerate().filter(|(_, objective)| is_known(objective)) {
-        one(objective).map_err(|told| match places.get(number) {
-            Some(place) => UserError { message: format!("{place}: {}", told.message), ..told },
-            None => told,
+        one(objective).map_err(|reported| match places.get(number) {
+            Some(place) => UserError { message: format!("{place}: {}", reported.message), ..reported },
+            None => reported,
         })?;
     }
     Ok(())
@@ -142,11 +142,11 @@ mod tests {
             ("page /b.png: p99<1s", Some(Resources::Found), Some("its pages are `/shop`")),
             ("request /s?token=s3cret: p99<1s", Some(Resources::Found), Some("/s?token=[redacted]")),
         ] {
-            let told = check_error(slo, resources).and_then(|error| error.hint);
-            match (hint, &told) {
+            let reported = check_error(slo, resources).and_then(|error| error.hint);
+            match (hint, &reported) {
                 (None, None) => {}
-                (Some(part), Some(told)) => assert!(told.contains(part), "{slo}: {told}"),
-                _ => panic!("{slo}: {told:?}"),
+                (Some(part), Some(reported)) => assert!(reported.contains(part), "{slo}: {reported}"),
+                _ => panic!("{slo}: {reported:?}"),
             }
         }
     }
@@ -163,8 +163,8 @@ mod tests {
         let workload = workload(Some(Resources::Found));
         let counted = ["/shop", OTHERS, "/found.png"].map(str::to_owned);
         assert!(check(&slo, &[], &workload, &counted).is_ok());
-        let told = check(&slo, &[], &workload, &counted[..2]).unwrap_err();
-        assert!(told.exit_code() == 2 && told.hint.is_some_and(|hint| hint.contains("(other)")));
+        let reported = check(&slo, &[], &workload, &counted[..2]).unwrap_err();
+        assert!(reported.exit_code() == 2 && reported.hint.is_some_and(|hint| hint.contains("(other)")));
         let page = [Objective::parse("page /found.png: p99<1s").unwrap()];
         assert!(check_before_probe(&page, &[], &workload, &[]).is_err());
     }
@@ -176,8 +176,8 @@ mod tests {
         let places = ["w.toml:3:8", "w.toml:3:18"].map(str::to_owned);
         for (places, begin) in [(&places[..], "w.toml:3:18: the objective"), (&places[..1], "the objective")]
         {
-            let told = check(&slo, places, &workload, &[]).unwrap_err();
-            assert!(told.message.starts_with(begin), "{told}");
+            let reported = check(&slo, places, &workload, &[]).unwrap_err();
+            assert!(reported.message.starts_with(begin), "{reported}");
         }
     }
 

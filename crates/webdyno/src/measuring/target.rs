@@ -38,7 +38,7 @@ pub fn port(url: &str, observed: &ServerAddress) -> Result<u16> {
         let other = format!(
             "give --server ssh://{host} to look there, or --port {port} if its name only leads elsewhere"
         );
-        require_local(&[destination(host, port)?]).map_err(|told| told.hint(other))?;
+        require_local(&[destination(host, port)?]).map_err(|reported| reported.hint(other))?;
     }
     Ok(port)
 }

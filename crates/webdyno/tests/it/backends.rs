@@ -67,8 +67,8 @@ impl Site {
     }
 
     /// The pool, as a recording tells of it.
-    fn has_pool(&self, seen: &Topology) -> bool {
-        let pool = seen.backends.iter().find(|backend| backend.service == "php_fpm");
+    fn has_pool(&self, observed: &Topology) -> bool {
+        let pool = observed.backends.iter().find(|backend| backend.service == "php_fpm");
         let limits = pool.into_iter().flat_map(|pool| &pool.scoped);
         let mut limits = limits.filter(|one| one.setting == "pm.max_children");
         pool.is_some_and(|pool| pool.pid == self.fpm.pid())
@@ -97,9 +97,9 @@ fn a_pool_behind_a_loaded_site_is_in_the_recording_with_its_limit() {
             "{remedy:#}"
         );
         let recording = recording(place);
-        let (_, seen) = recording.topologies.last().unwrap();
-        assert!(site.has_pool(seen), "{seen:#?}");
-        assert!(seen.front.is_none(), "the service itself is told apart");
+        let (_, observed) = recording.topologies.last().unwrap();
+        assert!(site.has_pool(observed), "{observed:#?}");
+        assert!(observed.front.is_none(), "the service itself is told apart");
         let measurement = recording.last_measurement().unwrap();
         assert_eq!(measurement.topology.unwrap().front.unwrap().service, "apache");
         assert_eq!(
@@ -141,12 +141,12 @@ fn a_way_that_leads_back_to_the_server_is_seen_under_its_traffic() {
     users.wait().unwrap();
     let recording = recording(&place);
     let pid = site.apache.pid().unwrap();
-    let leads_back = |seen: &Topology| {
+    let leads_back = |observed: &Topology| {
         let by = format!("127.0.0.1:{port}");
-        seen.links.iter().any(|link| link.from_pid == pid && link.to_pid == Some(pid) && link.by == by)
+        observed.links.iter().any(|link| link.from_pid == pid && link.to_pid == Some(pid) && link.by == by)
     };
-    let seen: Vec<_> = recording.topologies.iter().map(|(_, seen)| &seen.links).collect();
-    assert!(recording.topologies.iter().any(|(_, seen)| leads_back(seen)), "{seen:#?}");
+    let observed: Vec<_> = recording.topologies.iter().map(|(_, observed)| &observed.links).collect();
+    assert!(recording.topologies.iter().any(|(_, observed)| leads_back(observed)), "{observed:#?}");
     assert_eq!(run(place.webdyno().args(["diagnose", "--json", "-", "--from", "seen"])).stdout, ended.stdout);
 }
 
@@ -161,15 +161,15 @@ fn two_explanations_are_told_apart_by_another_load_and_the_recording_says_the_sa
     let load = ["--urls", "urls", "-c", "32", "-d", "8s", "-q", "--json", "-", "--out"];
     // Other work on the machine is a third explanation at times.
     let mut tried = vec![];
-    let diagnosed = (0..3).map(|attempt| format!("seen{attempt}")).find_map(|seen| {
-        let ended = run(place.webdyno().args(["diagnose", "--disambiguate"]).args(load).arg(&seen))
+    let diagnosed = (0..3).map(|attempt| format!("seen{attempt}")).find_map(|observed| {
+        let ended = run(place.webdyno().args(["diagnose", "--disambiguate"]).args(load).arg(&observed))
             .with_code_in(&[0, 3]);
         let json = ended.json();
         let is_made = json["experiments"].is_array();
         tried.push(json["findings"].clone());
-        is_made.then_some((seen, ended, json))
+        is_made.then_some((observed, ended, json))
     });
-    let (seen, ended, json) = diagnosed.unwrap_or_else(|| panic!("{tried:#?}"));
+    let (observed, ended, json) = diagnosed.unwrap_or_else(|| panic!("{tried:#?}"));
     let experiments = json["experiments"].as_array().unwrap();
     assert_eq!(experiments.len(), 1, "{experiments:#?}");
     assert_eq!(experiments[0]["what"], Purpose::HalfLoad.name());
@@ -181,7 +181,7 @@ fn two_explanations_are_told_apart_by_another_load_and_the_recording_says_the_sa
     assert!(between.contains(&json["bottleneck"].as_str().unwrap()), "{json:#}");
 
     // A load more, of fifteen seconds at the most, however long the first one was.
-    let recording = Recording::read(&place.path(&seen)).unwrap();
+    let recording = Recording::read(&place.path(&observed)).unwrap();
     let made = recording.experiments();
     assert_eq!(made.len(), 1);
     let (what, half) = &made[0];
@@ -190,11 +190,11 @@ fn two_explanations_are_told_apart_by_another_load_and_the_recording_says_the_sa
     let length_s = half.intervals.iter().map(|second| second.length_us as f64 / 1e6).sum::<f64>();
     assert!(length_s <= 16.0, "{length_s} s");
 
-    let again = run(place.webdyno().args(["diagnose", "--json", "-", "--from", &seen])).with_code(0);
+    let again = run(place.webdyno().args(["diagnose", "--json", "-", "--from", &observed])).with_code(0);
     assert_eq!(again.stdout, ended.stdout);
-    let text = run(place.webdyno().args(["diagnose", "--from", &seen])).with_code(0).stdout;
+    let text = run(place.webdyno().args(["diagnose", "--from", &observed])).with_code(0).stdout;
     assert!(text.contains("At half the load"), "{text}");
-    assert_eq!(text, run(place.webdyno().args(["report", &seen])).with_code(0).stdout);
+    assert_eq!(text, run(place.webdyno().args(["report", &observed])).with_code(0).stdout);
 }
 
 #[test]

@@ -31,8 +31,8 @@ fn the_unit_for_the_boot_puts_everything_back() {
     command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1").env("WEBDYNO_STATE", state.path());
     let output = command.output().unwrap();
-    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(output.status.success(), "{}", told.concat());
+    let reported = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{}", reported.concat());
 }
 
 fn inside() {
@@ -82,8 +82,8 @@ fn boot_after(start: &Start, units: &Path) {
     assert!(Path::new(&value("ConditionPathExists")).exists());
     let run = format!("{} exec {}", value("Environment"), value("ExecStart"));
     let output = Command::new("sh").args(["-c", &run]).env_remove("WEBDYNO_STATE").output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && told.contains("removed "), "{told}{:?}", output.stderr);
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && reported.contains("removed "), "{reported}{:?}", output.stderr);
     assert_eq!(apache.configuration(), before);
     assert!(apache.has_limit(20), "{}", apache.scoreboard());
     assert_eq!(files(units), Vec::<PathBuf>::new());

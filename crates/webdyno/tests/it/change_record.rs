@@ -41,9 +41,12 @@ fn a_change_record_can_be_followed() {
     assert_eq!(by_hand.len(), 2, "{record}");
     for line in by_hand {
         let (command, expected) = line.split_once("  # ").unwrap();
-        let shown = debian.typed(command).split_whitespace().collect::<Vec<_>>().join(" ");
+        let displayed = debian.typed(command).split_whitespace().collect::<Vec<_>>().join(" ");
         let expected = expected.split(',').next().unwrap();
-        assert!(shown == expected || shown.ends_with(&format!(":{expected}")), "{line} shows: {shown}");
+        assert!(
+            displayed == expected || displayed.ends_with(&format!(":{expected}")),
+            "{line} shows: {displayed}"
+        );
     }
     let undo = block(&record, "How to undo it");
     assert_eq!(undo, [format!("WEBDYNO_STATE={} webdyno rollback", state.display())]);

@@ -131,8 +131,8 @@ fn nothing_is_written_on_the_server() {
     let (output, written) = changes(words, prepare, &places);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(written.is_empty(), "{}", written.join("\n"));
-    let told = std::fs::read_to_string(place.path("told.json")).unwrap();
-    assert!(told.contains("apache-setting-clamped"), "{told}");
+    let reported = std::fs::read_to_string(place.path("told.json")).unwrap();
+    assert!(reported.contains("apache-setting-clamped"), "{reported}");
     assert!(!place.path("state").exists());
 }
 

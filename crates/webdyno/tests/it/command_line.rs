@@ -94,11 +94,11 @@ fn few_open_files_are_used_before_a_load_is_refused() {
         let ended = limited(flags, out).with_code_in(&[0, 3]).json();
         assert_eq!(ended["requests"]["completed"].as_u64(), Some(count), "{flags}: {:#}", ended["errors"]);
     }
-    let told = limited("-c 64 -n 400", "d").with_code(1);
+    let reported = limited("-c 64 -n 400", "d").with_code(1);
     assert!(
-        told.stderr.contains("64 connections and") && told.stderr.contains("or use -c 4"),
+        reported.stderr.contains("64 connections and") && reported.stderr.contains("or use -c 4"),
         "{}",
-        told.stderr
+        reported.stderr
     );
 }
 

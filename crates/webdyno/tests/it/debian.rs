@@ -401,12 +401,17 @@ impl Tree {
 
     /// What is another one in the other tree, a line each.
     pub fn differences(&self, other: &Self) -> Vec<String> {
-        let told =
+        let reported =
             |entry: Option<&Entry>| entry.map_or_else(|| "nothing".into(), |entry| format!("{entry:?}"));
         let paths: std::collections::BTreeSet<&PathBuf> = self.0.keys().chain(other.0.keys()).collect();
         let differs = |path: &&&PathBuf| self.0.get(**path) != other.0.get(**path);
         let line = |path: &PathBuf| {
-            format!("{}: {} is now {}", path.display(), told(self.0.get(path)), told(other.0.get(path)))
+            format!(
+                "{}: {} is now {}",
+                path.display(),
+                reported(self.0.get(path)),
+                reported(other.0.get(path))
+            )
         };
         paths.iter().filter(differs).map(|path| line(path)).collect()
     }

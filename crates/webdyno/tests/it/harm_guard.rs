@@ -23,11 +23,11 @@ fn a_site_that_dies_ends_the_load_and_the_diagnosis_says_so() {
     assert!(wait_until(Duration::from_secs(30), || events(&place, "d", "interval").len() >= 2));
     end(apache.pid().unwrap());
     tool.wait().unwrap();
-    let brake = &events(&place, "d", "brake")[0];
+    let trip = &events(&place, "d", "brake")[0];
     assert_eq!(
-        (brake["brake"]["cause"].as_str(), brake["load"].as_u64()),
+        (trip["brake"]["cause"].as_str(), trip["load"].as_u64()),
         (Some("unreachable"), Some(1)),
-        "{brake}"
+        "{trip}"
     );
     assert_eq!(events(&place, "d", "load_end")[0]["end"]["reason"], "braked");
     let report = run(place.webdyno().args(["report", "d", "--json", "-"])).with_code_in(&[0, 3]).json();
@@ -113,7 +113,8 @@ fn only_the_servers_own_addresses_are_loaded() {
     let elsewhere = format!("exec:unshare -n {} agent", program.display());
     for command in ["diagnose", "tune"] {
         let ended = run(place.webdyno().args([command, &apache.url(), "--server", &elsewhere]).args(load));
-        let told = format!("127.0.0.1 means another machine there than here, and --server is `{elsewhere}`");
-        ended.with_code(2).assert_error(&told, "hint: `webdyno run` loads any server");
+        let reported =
+            format!("127.0.0.1 means another machine there than here, and --server is `{elsewhere}`");
+        ended.with_code(2).assert_error(&reported, "hint: `webdyno run` loads any server");
     }
 }

@@ -19,7 +19,7 @@ fn drop_in(root: &Path) -> std::path::PathBuf {
 /// changed: then it is started anew, a few times.
 fn tuning(place: &Place, apache: &Apache) -> Child {
     let tune = ["tune", &apache.url(), "--apply", "--out", "t"];
-    let mut said = vec![];
+    let mut output = vec![];
     for _ in 0..TRIES_MAX {
         let mut tool = place.child(&[&tune, &LOAD[..]].concat());
         let is_applied = || drop_in(&apache.files.root).exists();
@@ -32,10 +32,10 @@ fn tuning(place: &Place, apache: &Apache) -> Child {
             assert!(is_applied(), "neither a change nor an end within a minute");
             return tool;
         }
-        said.push(format!("{ended:?}: {}", run(place.webdyno().args(["report", "t"])).stdout));
+        output.push(format!("{ended:?}: {}", run(place.webdyno().args(["report", "t"])).stdout));
         std::fs::remove_dir_all(place.path("t")).unwrap();
     }
-    panic!("no change was applied:\n{}", said.join("\n"));
+    panic!("no change was applied:\n{}", output.join("\n"));
 }
 
 #[test]

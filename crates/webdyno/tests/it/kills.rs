@@ -312,10 +312,10 @@ impl Bench<'_> {
         self.until_it_comes_so_far(case, |session| {
             session.signal_before(case)?;
             session.wait_for_tool(case);
-            let told = record_names(&session.records());
+            let reported = record_names(&session.records());
             session.server.roll_back();
             let end = if before.is_some() { "undone activate" } else { "kept" };
-            told.iter().any(|record| record == end).then_some(told)
+            reported.iter().any(|record| record == end).then_some(reported)
         })
     }
 
@@ -327,16 +327,16 @@ impl Bench<'_> {
         let place = self.place;
         let start = || Debian::start(place, &format!("server-{}", number()), case.layout);
         let server = self.servers.entry(case.layout).or_insert_with(start);
-        let mut said = vec![];
+        let mut printed = vec![];
         for _ in 0..TRIES_MAX {
             let mut session = TuneProcess::start(server, &place.path(&format!("session-{}", number())));
             if let Some(done) = work(&mut session) {
                 return done;
             }
-            said.push(format!("{:?}\n{}", record_names(&session.records()), session.stderr_lines()));
+            printed.push(format!("{:?}\n{}", record_names(&session.records()), session.stderr_lines()));
             server.roll_back();
         }
-        panic!("{case:?}: no session came so far:\n{}", said.join("\n"));
+        panic!("{case:?}: no session came so far:\n{}", printed.join("\n"));
     }
 }
 
@@ -389,17 +389,18 @@ impl<'a> TuneProcess<'a> {
 
     /// Waits until its journal is so far; `None` when tool and guardian ended before.
     fn wait_for(&mut self, is_so_far: impl Fn(&[Value]) -> bool) -> Option<()> {
-        let mut seen = None;
+        let mut observed = None;
         let news = News::of(&self.server.state().join("journals"));
         loop {
             let tool_ended = self.tool.try_wait().unwrap().is_some();
             // Its bytes are read only when there are more of them: what takes long comes late.
-            let journal =
-                seen.as_ref().map_or_else(|| self.journal(), |(path, _): &(PathBuf, u64)| Some(path.clone()));
+            let journal = observed
+                .as_ref()
+                .map_or_else(|| self.journal(), |(path, _): &(PathBuf, u64)| Some(path.clone()));
             let length = journal.and_then(|path| Some((fs::metadata(&path).ok()?.len(), path)));
             let now = length.map(|(length, path)| (path, length));
-            if now != seen || tool_ended {
-                seen = now;
+            if now != observed || tool_ended {
+                observed = now;
                 let records = self.records();
                 if is_so_far(&records) {
                     return Some(());
@@ -453,8 +454,8 @@ impl<'a> TuneProcess<'a> {
     /// After the guardian's work, or a boot's when it is dead, everything is as it was; what was kept is in force and
     /// whole until it is rolled back.
     fn check(&self, hit: &Hit) {
-        let said = || format!("{hit:?}\n{}", self.stderr_lines());
-        assert!(!said().contains("panicked"), "{}", said());
+        let printed = || format!("{hit:?}\n{}", self.stderr_lines());
+        assert!(!printed().contains("panicked"), "{}", printed());
         if hit.case.whom != Whom::Tool {
             self.server.typed("for hook in /etc/rc3.d/S00*; do [ ! -e $hook ] || $hook start; done");
         }
@@ -466,32 +467,32 @@ impl<'a> TuneProcess<'a> {
         if records.iter().any(|record| record["kind"] == "kept") {
             let is_write = |record: &&Value| record["action"]["act"] == "write_file";
             let write = &records.iter().find(is_write).unwrap()["action"];
-            assert_eq!(left.len(), 1, "{left:#?}\n{}", said());
+            assert_eq!(left.len(), 1, "{left:#?}\n{}", printed());
             let now = self.server.sha256(write["path"].as_str().unwrap());
-            assert_eq!(now, write["after_sha256"], "{}", said());
+            assert_eq!(now, write["after_sha256"], "{}", printed());
         } else {
-            assert_eq!(left, Vec::<String>::new(), "{}", said());
+            assert_eq!(left, Vec::<String>::new(), "{}", printed());
         }
-        self.check_rolled_back(&said);
+        self.check_rolled_back(&printed);
     }
 
-    fn check_rolled_back(&self, said: &impl Fn() -> String) {
+    fn check_rolled_back(&self, printed: &impl Fn() -> String) {
         let server = self.server;
         let undone = server.roll_back();
         let left = self.original.differences(&server.tree());
-        assert_eq!(left, Vec::<String>::new(), "{undone}\n{}", said());
-        assert!(answers_within(server.port, Duration::from_secs(10)), "{}", said());
+        assert_eq!(left, Vec::<String>::new(), "{undone}\n{}", printed());
+        assert!(answers_within(server.port, Duration::from_secs(10)), "{}", printed());
         let as_before = || allows(&scoreboard(server.port), WORKERS) && workers_count(server) <= WORKERS;
-        assert!(wait_until(Duration::from_secs(10), as_before), "{}\n{}", scoreboard(server.port), said());
-        assert!(server.roll_back().contains("Nothing to roll back"), "{}", said());
+        assert!(wait_until(Duration::from_secs(10), as_before), "{}\n{}", scoreboard(server.port), printed());
+        assert!(server.roll_back().contains("Nothing to roll back"), "{}", printed());
         // Nothing is left but the lock and journals in which nothing is pending, and nobody but Apache.
         let is_known =
             |path: &PathBuf| path.ends_with("lock") || path.extension().is_some_and(|end| end == "jsonl");
         let unknown: Vec<_> = files(&server.state()).into_iter().filter(|path| !is_known(path)).collect();
-        assert_eq!(unknown, Vec::<PathBuf>::new(), "{}", said());
+        assert_eq!(unknown, Vec::<PathBuf>::new(), "{}", printed());
         let apache = || server.pid().map(|pid| [children(pid), vec![pid]].concat()).unwrap_or_default();
         let alone = || server.processes().iter().all(|pid| apache().contains(pid));
-        assert!(wait_until(Duration::from_secs(10), alone), "{:?}\n{}", server.processes(), said());
+        assert!(wait_until(Duration::from_secs(10), alone), "{:?}\n{}", server.processes(), printed());
     }
 }
 

@@ -243,11 +243,11 @@ const OF_OTHER_HARDWARE: [&str; 2] = ["cpu-stolen", "nic-negotiated-low"];
 fn every_fault_of_the_catalogue_has_a_scenario() {
     let folders = folders();
     let rounds = folders.iter().flat_map(|folder| &folder.scenario.rounds);
-    let shown: BTreeSet<&str> = rounds
+    let displayed: BTreeSet<&str> = rounds
         .flat_map(|round| std::iter::once(&round.finding).chain(&round.beside))
         .map(String::as_str)
         .collect();
-    let is_missing = |id: &&&str| !shown.contains(**id) && !OF_OTHER_HARDWARE.contains(id);
+    let is_missing = |id: &&&str| !displayed.contains(**id) && !OF_OTHER_HARDWARE.contains(id);
     let missing: Vec<_> = FINDINGS.iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "no scenario shows {missing:?}");
     let of_group = |group: Group| folders.iter().filter(|folder| folder.scenario.group == group).count();

@@ -39,15 +39,15 @@ impl Nginx {
     fn start(place: &Place) -> Option<Self> {
         let folder = place.path("nginx");
         std::fs::create_dir(&folder).unwrap();
-        let (port, shown, tree) = (free_port(), folder.display(), place.path("tree"));
+        let (port, displayed, tree) = (free_port(), folder.display(), place.path("tree"));
         // The workers of root are nobody, who may not read a folder of the test's.
         let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
         let text = format!(
-            "{user} daemon off; pid {shown}/pid; error_log {shown}/error.log; worker_processes 1;\n\
+            "{user} daemon off; pid {displayed}/pid; error_log {displayed}/error.log; worker_processes 1;\n\
              events {{ worker_connections 256; }}\n\
-             http {{ client_body_temp_path {shown}/b; proxy_temp_path {shown}/p; keepalive_requests 1000000;\n\
-             fastcgi_temp_path {shown}/f; uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s;\n\
-             log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {shown}/log plain;\n\
+             http {{ client_body_temp_path {displayed}/b; proxy_temp_path {displayed}/p; keepalive_requests 1000000;\n\
+             fastcgi_temp_path {displayed}/f; uwsgi_temp_path {displayed}/u; scgi_temp_path {displayed}/s;\n\
+             log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {displayed}/log plain;\n\
              server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {}/; }} }} }}\n",
             tree.display()
         );
@@ -150,7 +150,7 @@ fn every_file_of_a_tree_has_its_turn() {
     std::os::unix::fs::symlink("nowhere", place.path("tree/broken")).unwrap();
     std::os::unix::fs::symlink("..", place.path("tree/0001/circle")).unwrap();
     let Some(nginx) = nginx(&place) else { return };
-    let told = run(place.webdyno().args([
+    let reported = run(place.webdyno().args([
         "workload",
         "from-tree",
         "tree",
@@ -159,9 +159,9 @@ fn every_file_of_a_tree_has_its_turn() {
         "-o",
         "mix.toml",
     ]));
-    let told = told.with_code(0).stdout;
-    assert!(told.contains("210 files") && told.contains("2 hidden"), "{told}");
-    assert!(told.contains("2 that cannot be read"), "{told}");
+    let reported = reported.with_code(0).stdout;
+    assert!(reported.contains("210 files") && reported.contains("2 hidden"), "{reported}");
+    assert!(reported.contains("2 that cannot be read"), "{reported}");
     let is_hidden = |path: &Path| path.ends_with(".hidden") || path.ends_with(".git/config");
     let all = files(&place.path("tree"));
     let stored: u64 = all.iter().filter(|(path, _)| !is_hidden(path)).map(|(_, size)| size).sum();
@@ -187,9 +187,9 @@ fn a_law_of_popularity_is_followed_on_any_number_of_threads() {
     let Some(nginx) = nginx(&place) else { return };
     let make =
         ["workload", "from-tree", "tree", "--url", &nginx.base(), "--size-distribution", "-o", "mix.toml"];
-    let told =
+    let reported =
         run(place.webdyno().args(make).args(["--popularity", "zipf=0.9", "--seed", "5"])).with_code(0).stdout;
-    assert!(told.contains("80%  ") && told.contains("of each request"), "{told}");
+    assert!(reported.contains("80%  ") && reported.contains("of each request"), "{reported}");
     // What the list says is Zipf's law.
     let list = std::fs::read_to_string(place.path("mix.urls")).unwrap();
     let weight = |line: &str| {
@@ -357,9 +357,12 @@ fn trees_repeat_by_their_seed_and_an_interrupted_one_is_told() {
     assert!(wait_until(PATIENCE, || place.path("large/0000").exists()));
     signal(child.id(), rustix::process::Signal::INT);
     let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(130), "{told}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{reported}");
     let there = files(&place.path("large")).len();
-    assert!(told.contains(&format!("interrupted: {there} of 131072 files are in large")), "{there}: {told}");
-    assert!(told.contains("rm -r large"), "{told}");
+    assert!(
+        reported.contains(&format!("interrupted: {there} of 131072 files are in large")),
+        "{there}: {reported}"
+    );
+    assert!(reported.contains("rm -r large"), "{reported}");
 }

@@ -60,14 +60,14 @@ impl Drop for OtherClient {
 
 /// One request; an error when it is not answered well and in full.
 fn check_response(port: u16) -> Result<(), String> {
-    let told = |error: std::io::Error| error.to_string();
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(told)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30))).map_err(told)?;
+    let reported = |error: std::io::Error| error.to_string();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(reported)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).map_err(reported)?;
     stream
         .write_all(b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        .map_err(told)?;
+        .map_err(reported)?;
     let mut answer = vec![];
-    stream.read_to_end(&mut answer).map_err(told)?;
+    stream.read_to_end(&mut answer).map_err(reported)?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("half an answer: {text}"))?;
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
@@ -139,12 +139,12 @@ fn a_change_that_hurts_is_put_back_at_once() {
         return;
     }
     assert_eq!(json["state"], "reverted", "{json:#}");
-    for told in [
+    for reported in [
         "other clients use this server",
         "the load after the change was ended after",
         "nothing more is tried",
     ] {
-        assert!(ended.stderr.contains(told), "{told}: {}", ended.stderr);
+        assert!(ended.stderr.contains(reported), "{reported}: {}", ended.stderr);
     }
     let rounds = json["rounds"].as_array().unwrap();
     assert_eq!(

@@ -77,8 +77,8 @@ fn is_alone(test: &str) -> bool {
     command.arg("ip link set lo up && exec \"$0\" \"$@\"").arg(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
     let output = command.output().unwrap();
-    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(output.status.success(), "{}", told.concat());
+    let reported = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{}", reported.concat());
     false
 }
 

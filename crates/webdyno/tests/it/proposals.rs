@@ -140,9 +140,9 @@ fn what_waits_for_a_reload_is_told_before_any_load() {
     let before = apache.configuration();
     let tune = |more: &[&str]| run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(more));
     let refused = tune(&["--apply"]).with_code(1);
-    let told = format!("{} was changed ", apache.mpm_conf.display());
+    let reported = format!("{} was changed ", apache.mpm_conf.display());
     assert!(
-        refused.stderr.contains(&told) && refused.stderr.contains("--accept-pending"),
+        refused.stderr.contains(&reported) && refused.stderr.contains("--accept-pending"),
         "{}",
         refused.stderr
     );
@@ -151,7 +151,7 @@ fn what_waits_for_a_reload_is_told_before_any_load() {
     // Whether the goal was met is for machines that do nothing else.
     let accepted = tune(&["--apply", "--accept-pending", "--goal", "200 req/s"]).with_code_in(&[0, 3]);
     assert!(
-        accepted.stdout.contains("one of others took effect") && accepted.stdout.contains(&told),
+        accepted.stdout.contains("one of others took effect") && accepted.stdout.contains(&reported),
         "{}",
         accepted.stdout
     );
@@ -162,10 +162,10 @@ fn an_export_never_mixes_with_what_is_there() {
     let place = Place::new();
     fs::create_dir(place.path("full")).unwrap();
     fs::write(place.path("full/x"), "x").unwrap();
-    for (directory, told) in [("full", "full is not empty"), ("full/x", "cannot export to full/x")] {
+    for (directory, reported) in [("full", "full is not empty"), ("full/x", "cannot export to full/x")] {
         // The port is nobody's: it is not even asked.
         let ended = run(place.webdyno().args(["tune", "http://127.0.0.1:1/", "--export", directory]));
-        ended.with_code(2).assert_error(told, "new or empty directory");
+        ended.with_code(2).assert_error(reported, "new or empty directory");
     }
     assert_eq!(tree(&place.path("full")), [("x".to_owned(), b"x".to_vec())]);
 }

@@ -82,8 +82,8 @@ fn a_run_ends_when_an_objective_is_lost() {
 fn a_run_goes_to_the_end_when_it_is_told_to() {
     let _turn = shared_turn();
     let (place, server) = (Place::new(), Server::answering(ERROR));
-    let told = ["-r", "20", "-d", "6500ms", "--no-early-stop", "--slo", "errors<1%"];
-    let json = load(&place, &server, &told, &[3]);
+    let reported = ["-r", "20", "-d", "6500ms", "--no-early-stop", "--slo", "errors<1%"];
+    let json = load(&place, &server, &reported, &[3]);
     assert_eq!(events(&place, "load_end")[0]["end"]["reason"], "duration");
     assert_eq!(json["objectives"][0]["met"], false);
 }

@@ -180,8 +180,8 @@ pub fn run(command: &mut Command) -> Ended {
 /// Runs to the end; the JSON on its stdout.
 pub fn run_json(command: &mut std::process::Command) -> serde_json::Value {
     let output = command.output().unwrap();
-    let told = || String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", told()))
+    let reported = || String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", reported()))
 }
 
 impl Ended {
@@ -250,14 +250,14 @@ impl Drop for Server {
 
 fn serve(mut stream: TcpStream, answer: &str) {
     let mut buffer = [0u8; 4096];
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     while let Ok(count) = stream.read(&mut buffer) {
         if count == 0 {
             return;
         }
-        seen.extend_from_slice(&buffer[..count]);
-        while let Some(end) = seen.windows(4).position(|window| window == b"\r\n\r\n") {
-            seen.drain(..end + 4);
+        observed.extend_from_slice(&buffer[..count]);
+        while let Some(end) = observed.windows(4).position(|window| window == b"\r\n\r\n") {
+            observed.drain(..end + 4);
             if stream.write_all(answer.as_bytes()).is_err() {
                 return;
             }

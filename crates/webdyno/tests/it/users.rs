@@ -161,17 +161,17 @@ fn check_sessions(records: &[Value]) {
     }
     let mut ids = BTreeSet::new();
     let mut complete = 0;
-    for (who, seen) in &sessions {
-        let steps: Vec<&str> = seen.iter().map(|record| record["step"].as_str().unwrap()).collect();
-        assert!(STEPS.starts_with(&steps), "{who:?}: {seen:#?}");
+    for (who, observed) in &sessions {
+        let steps: Vec<&str> = observed.iter().map(|record| record["step"].as_str().unwrap()).collect();
+        assert!(STEPS.starts_with(&steps), "{who:?}: {observed:#?}");
         complete += u64::from(steps.len() == STEPS.len());
-        let of: BTreeSet<&str> = seen.iter().filter_map(|record| record["sid"].as_str()).collect();
+        let of: BTreeSet<&str> = observed.iter().filter_map(|record| record["sid"].as_str()).collect();
         // One before the login, one after it.
         assert!(of.len() <= 2, "{who:?}: {of:?}");
         for id in of {
             assert!(ids.insert(id), "{who:?} has the session {id} of somebody else");
         }
-        let names: BTreeSet<&str> = seen
+        let names: BTreeSet<&str> = observed
             .iter()
             .filter(|record| record["step"] != "/basic")
             .filter_map(|r| r["name"].as_str())
@@ -215,18 +215,18 @@ fn a_real_site_confirms_every_step_of_every_session() {
     // A redirect is followed as browsers follow it: by a GET.
     assert!(records.iter().all(|record| record["step"] != "/home" || record["method"] == "GET"));
     // The last one may still be on its way into the server's log, or out of the script, when the load has ended.
-    let told = || {
+    let reported = || {
         let stored = site.records().iter().filter(|record| record["step"] == "/upload").count() as u64;
         (site.logged().get("POST /site/upload 201").copied().unwrap_or(0), stored)
     };
     let agrees = |_: &u32| {
-        let (logged, stored) = told();
+        let (logged, stored) = reported();
         logged == stored || {
             std::thread::sleep(std::time::Duration::from_millis(100));
             false
         }
     };
-    assert!((0..50).find(agrees).is_some(), "(logged, stored): {:?}", told());
+    assert!((0..50).find(agrees).is_some(), "(logged, stored): {:?}", reported());
 }
 
 #[test]

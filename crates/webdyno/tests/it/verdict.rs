@@ -28,8 +28,8 @@ fn in_a_small_network(test: &str) -> bool {
         return false;
     }
     let output = unshare(&format!("{NETWORK} && exec \"$0\" --exact {test} --nocapture")).unwrap();
-    let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && reported.contains("1 passed"), "{reported}");
     false
 }
 

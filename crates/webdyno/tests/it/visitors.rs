@@ -83,17 +83,17 @@ impl Shared {
     }
 
     fn check_response(&self) -> Result<(), String> {
-        let told = |what: &str| {
+        let reported = |what: &str| {
             let what = what.to_owned();
             move |error: std::io::Error| format!("{what}: {error}")
         };
         let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], self.port).into(), PATIENCE)
-            .map_err(told("connect"))?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(told("set"))?;
+            .map_err(reported("connect"))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(reported("set"))?;
         let request = b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).map_err(told("write"))?;
+        stream.write_all(request).map_err(reported("write"))?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).map_err(told("read"))?;
+        stream.read_to_string(&mut answer).map_err(reported("read"))?;
         let whole = answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("<title>It works</title>\n");
         if whole { Ok(()) } else { Err(format!("answered: {answer:?}")) }
     }

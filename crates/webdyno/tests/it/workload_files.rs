@@ -23,8 +23,8 @@ fn a_wrong_file_is_told_before_anything_is_sent() {
         &["workload", "check"],
     ] {
         let ended = run(place.webdyno().args(command).arg("d/w.toml")).with_code(2);
-        let told = "webdyno: d/w.toml:4:1: `wieght` is not a key of a page\n   4 | wieght = 2\n     | ^^^^^^\n  hint: did you mean `weight`?\n";
-        assert_eq!(ended.stderr, told, "{command:?}");
+        let reported = "webdyno: d/w.toml:4:1: `wieght` is not a key of a page\n   4 | wieght = 2\n     | ^^^^^^\n  hint: did you mean `weight`?\n";
+        assert_eq!(ended.stderr, reported, "{command:?}");
     }
     run(place.webdyno().args(["run", "--workload", "missing.toml"]))
         .with_code(2)
@@ -72,7 +72,7 @@ fn pages_of_a_file_are_loaded() {
 fn listening() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let (heads, seen) = channel();
+    let (heads, observed) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (Ok(mut stream), heads) = (stream, heads.clone()) else { continue };
@@ -90,7 +90,7 @@ fn listening() -> (String, Receiver<String>) {
             });
         }
     });
-    (url, seen)
+    (url, observed)
 }
 
 /// The example of RFC 7617, section 2.
@@ -102,11 +102,11 @@ fn who_asks_is_told_to_the_server_and_not_to_the_log() {
         (["--auth", "@secret"], "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n"),
         (["--bearer", "s3cr3t.t0ken"], "Authorization: Bearer s3cr3t.t0ken\r\n"),
     ] {
-        let (url, seen) = listening();
+        let (url, observed) = listening();
         let out = flags[0].trim_start_matches('-');
         run(place.webdyno().args(["run", &url, "-n", "3", "-c", "1", "-q", "--out", out]).args(flags))
             .with_code_in(&[0, 3]);
-        let heads: Vec<String> = seen.try_iter().collect();
+        let heads: Vec<String> = observed.try_iter().collect();
         assert!(heads.len() >= 3 && heads.iter().all(|head| head.contains(value)), "{heads:?}");
         for file in std::fs::read_dir(place.path(out)).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();

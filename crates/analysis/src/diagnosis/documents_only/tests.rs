@@ -88,8 +88,8 @@ fn what_stays_the_same_is_what_limits() {
         ),
         ((50, 1000, 9_000, 300, 400), (50, 50, 500, 50, 400), OPEN, "took as long"),
     ] {
-        let told = compared(with, without, arrival).means;
-        assert!(told.contains(part), "{with:?} {without:?}: {told}");
+        let reported = compared(with, without, arrival).means;
+        assert!(reported.contains(part), "{with:?} {without:?}: {reported}");
     }
 }
 
@@ -134,16 +134,16 @@ fn nothing_is_said_where_nothing_is_known() {
         interval.cpu_us_max_thread = 990_000;
     }
     let good = || load((200, 200, 2_000, 200, 100), Arrival::Closed);
-    let told = ablation(&[spoiled], &[good()]).unwrap().unwrap().means;
-    assert!(told.contains("spoiled"), "{told}");
+    let reported = ablation(&[spoiled], &[good()]).unwrap().unwrap().means;
+    assert!(reported.contains("spoiled"), "{reported}");
     let mut wild = load((20, 1000, 9_000, 300, 700), Arrival::Closed);
     let other = load((400, 1000, 9_000, 300, 700), Arrival::Closed);
     let (every, others) = (wild.intervals.iter_mut().step_by(2), other.intervals.into_iter().step_by(2));
     every.zip(others).for_each(|(second, other)| *second = other);
-    let told = ablation(&[wild], &[good()]).unwrap().unwrap().means;
-    assert!(told.contains("too wide"), "{told}");
+    let reported = ablation(&[wild], &[good()]).unwrap().unwrap().means;
+    assert!(reported.contains("too wide"), "{reported}");
     let mut broken = load((50, 1000, 9_000, 300, 700), Arrival::Closed);
     broken.intervals.iter_mut().for_each(|interval| interval.pages = None);
-    let told = ablation(&[broken], &[good()]).unwrap().unwrap().means;
-    assert!(told.contains("no page was whole"), "{told}");
+    let reported = ablation(&[broken], &[good()]).unwrap().unwrap().means;
+    assert!(reported.contains("no page was whole"), "{reported}");
 }

@@ -189,7 +189,7 @@ fn means(choice: &ExperimentChoice, outcome: Option<Outcome>) -> String {
         return format!("{changed} the figures do not tell {first} from {second}.");
     };
     let expects = |id: &&&String| expected::of(choice.what, id) == Some(outcome);
-    let seen = match outcome {
+    let observed = match outcome {
         Outcome::Better => "fared better",
         Outcome::Same => "fared the same",
         Outcome::Worse => "fared worse",
@@ -197,9 +197,9 @@ fn means(choice: &ExperimentChoice, outcome: Option<Outcome>) -> String {
     match [first, second].iter().find(expects) {
         Some(id) => {
             let other = if **id == *first { second } else { first };
-            format!("{changed} the load {seen}: as {id} would have it, and not {other}.")
+            format!("{changed} the load {observed}: as {id} would have it, and not {other}.")
         }
-        None => format!("{changed} the load {seen}, which neither {first} nor {second} explains."),
+        None => format!("{changed} the load {observed}, which neither {first} nor {second} explains."),
     }
 }
 
@@ -224,9 +224,10 @@ pub fn reconsider(
     before: &Measurement,
     loads: &[(Purpose, Measurement)],
 ) -> Result<(Vec<Finding>, Vec<Experiment>)> {
-    let (mut made, mut seen) = (vec![], BTreeSet::new());
+    let (mut made, mut observed) = (vec![], BTreeSet::new());
     for (what, after) in loads.iter().take(MOST) {
-        let Some(choice) = choose_experiment(&findings, &[*what]).filter(|_| seen.insert(what.name())) else {
+        let Some(choice) = choose_experiment(&findings, &[*what]).filter(|_| observed.insert(what.name()))
+        else {
             continue;
         };
         let experiment = experiment(&choice, before, after)?;

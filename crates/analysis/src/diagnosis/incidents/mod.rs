@@ -114,8 +114,9 @@ impl Detector {
     fn complete_values(&mut self, sample: &Sample) -> BTreeMap<String, f64> {
         let is_needed =
             |name: &str| self.templates.iter().chain(&self.wholes).any(|needed| needed.describes(name));
-        let told = sample.values.iter().filter(|(name, _)| is_needed(name));
-        let mut values: BTreeMap<String, f64> = told.map(|(name, value)| (name.clone(), value.0)).collect();
+        let reported = sample.values.iter().filter(|(name, _)| is_needed(name));
+        let mut values: BTreeMap<String, f64> =
+            reported.map(|(name, value)| (name.clone(), value.0)).collect();
         let may_be_held: Vec<String> =
             values.keys().filter(|name| self.is_on_change(name)).cloned().collect();
         let mut left_out = vec![];
@@ -236,14 +237,14 @@ impl DetectorState {
 fn description(row: &IncidentRule, instance: Option<&str>, figure: f64) -> String {
     let of = instance.map_or(String::new(), |instance| format!(" ({instance})"));
     let percent = |fraction: f64| format!("{}%", format_number((fraction * 1000.0).round() / 10.0));
-    let shown = |value: f64| match row.figure {
+    let displayed = |value: f64| match row.figure {
         IncidentFigure::Level | IncidentFigure::Rise => format_number(value),
         IncidentFigure::Rate(factor) if factor < 1.0 => format!("{} of the time", percent(value)),
         IncidentFigure::Rate(_) => format!("{} a second", format_number(value)),
         IncidentFigure::ShareOf(_) => percent(value),
     };
     let lasting = if row.readings > 1 { format!(" for {} readings", row.readings) } else { String::new() };
-    format!("{}{of}: {} (an incident from {}{lasting} on)", row.words, shown(figure), shown(row.from))
+    format!("{}{of}: {} (an incident from {}{lasting} on)", row.words, displayed(figure), displayed(row.from))
 }
 
 #[cfg(test)]

@@ -8,15 +8,15 @@ use proptest::prelude::*;
 fn reported_at(metrics: &[(&str, &[f64])]) -> Vec<(usize, String)> {
     let mut detector = Detector::default();
     let seconds = metrics.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-    let mut told = vec![];
+    let mut reported = vec![];
     for second in 0..seconds {
         let values: Vec<(&str, f64)> =
             metrics.iter().filter_map(|(name, values)| Some((*name, *values.get(second)?))).collect();
         let reading = sample(second as f64, "x", &values).sample;
         let found = detector.new_incidents(second as f64, &reading);
-        told.extend(found.into_iter().map(|incident| (second, incident.what)));
+        reported.extend(found.into_iter().map(|incident| (second, incident.what)));
     }
-    told
+    reported
 }
 
 fn seconds(metrics: &[(&str, &[f64])]) -> Vec<usize> {
@@ -27,12 +27,12 @@ const NONE: [usize; 0] = [];
 
 #[test]
 fn an_incident_is_told_once_while_it_lasts() {
-    let rising: Vec<f64> = (0..200).map(|second| f64::from(second) * 15.0).collect();
-    let told = reported_at(&[("sockets.listen_overflows_count", &rising)]);
-    assert_eq!(told.len(), 1);
+    let increasing: Vec<f64> = (0..200).map(|second| f64::from(second) * 15.0).collect();
+    let reported = reported_at(&[("sockets.listen_overflows_count", &increasing)]);
+    assert_eq!(reported.len(), 1);
     let expected =
         "connections turned away, as the accept queue is full: 15 a second (an incident from 1 a second on)";
-    assert_eq!(told[0], (1, expected.into()));
+    assert_eq!(reported[0], (1, expected.into()));
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn each_of_several_has_its_own_incident() {
         ("kernel_log.conntrack_full.messages_count", &[0.0, 1.0][..]),
         ("kernel_log.oom_kill.messages_count", &[0.0, 2.0][..]),
     ];
-    let told = reported_at(&messages);
-    assert_eq!(told.len(), 2);
-    assert!(told[0].1.starts_with("a message of the kernel's log (conntrack_full): 1 "), "{told:?}");
+    let reported = reported_at(&messages);
+    assert_eq!(reported.len(), 2);
+    assert!(reported[0].1.starts_with("a message of the kernel's log (conntrack_full): 1 "), "{reported:?}");
     assert!(
         reported_at(&[("pressure.memory_full_us", &[0.0, 2e5, 4e5, 6e5])])[0].1.contains("20% of the time")
     );
@@ -97,7 +97,7 @@ fn seconds_of_changes(metrics: &[(&str, &[f64])]) -> Vec<usize> {
     let info = CollectorInfo { name: "x".into(), metrics: metrics.iter().map(metric).collect() };
     let mut detector = Detector::of(&[info]);
     let length = metrics[0].1.len();
-    let told = (0..length).filter(|second| {
+    let reported = (0..length).filter(|second| {
         let all = second.is_multiple_of(FORWARD_FILL_READINGS_MAX as usize);
         let is_told = |values: &[f64]| all || values[*second] != values[second - 1];
         let values: Vec<(&str, f64)> =
@@ -105,7 +105,7 @@ fn seconds_of_changes(metrics: &[(&str, &[f64])]) -> Vec<usize> {
         let t_s = *second as f64;
         !detector.new_incidents(t_s, &sample(t_s, "x", &values).sample).is_empty()
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Readings leave out what did not change: it goes on as it was, in shares, rates and calm seconds.

@@ -24,11 +24,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let limit = facts.value(FactId::accept_queue_limit);
     let confidence = confidence(facts)?.min(confidence_by_workers(facts)?);
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
-    let asked = facts.setting("ListenBacklog").zip(limit).filter(|(asked, limit)| limit < asked);
-    let clipped = asked.map_or(String::new(), |(asked, limit)| {
+    let requested = facts.setting("ListenBacklog").zip(limit).filter(|(requested, limit)| limit < requested);
+    let clipped = requested.map_or(String::new(), |(requested, limit)| {
         format!(
             " Apache asks for {}, but net.core.somaxconn grants {}.",
-            format_number(asked),
+            format_number(requested),
             format_number(limit)
         )
     });
@@ -197,9 +197,9 @@ mod tests {
         let sure = |values: &[(FactId, f64)]| of(values).map(|finding| finding.confidence);
         let limit = [(FactId::processes_at_limit_fraction, 0.6)];
         for (queue, with_limit) in [(40.0, None), (0.1, Some(0.6))] {
-            let seen = [(FactId::cpu_busy_fraction, 0.99), (FactId::accept_queue_mean, queue)];
-            assert_eq!(sure(&[&OVERFLOW[..], &limit[..], &seen[..]].concat()), with_limit, "{queue}");
-            assert_eq!(sure(&[&OVERFLOW[..], &seen[..]].concat()), Some(0.9), "{queue}");
+            let observed = [(FactId::cpu_busy_fraction, 0.99), (FactId::accept_queue_mean, queue)];
+            assert_eq!(sure(&[&OVERFLOW[..], &limit[..], &observed[..]].concat()), with_limit, "{queue}");
+            assert_eq!(sure(&[&OVERFLOW[..], &observed[..]].concat()), Some(0.9), "{queue}");
         }
     }
 }

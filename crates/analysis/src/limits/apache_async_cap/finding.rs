@@ -74,10 +74,10 @@ fn cap(facts: &Facts) -> Option<ConnectionCap> {
     // Whoever is under way and not in the queue has a thread.
     let inferred = facts.value(FactId::requests_in_workers_mean).map(|busy| (threads - busy).max(0.0));
     // The status page waits in the queue as well: one that came through at last shows a moment, and no mean.
-    let told = facts
+    let reported = facts
         .value(FactId::workers_idle_mean)
         .filter(|_| facts.value(FactId::scoreboard_full_fraction).is_some() || inferred.is_none());
-    let idle = told.or(inferred).filter(|idle| *idle >= IDLE_FRACTION_MIN * threads)?.min(threads);
+    let idle = reported.or(inferred).filter(|idle| *idle >= IDLE_FRACTION_MIN * threads)?.min(threads);
     let factor = service.number("AsyncRequestWorkerFactor").unwrap_or(2.0);
     let most = threads + factor * idle;
     // The page's count may stay 0 with connections open.
@@ -85,7 +85,7 @@ fn cap(facts: &Facts) -> Option<ConnectionCap> {
     let held = counted.chain(facts.value(FactId::connections_held_mean)).reduce(f64::max)?;
     let capped = facts.value(FactId::processes_capped_max).is_some_and(|capped| capped >= 1.0);
     let filled = held >= FILLED_FRACTION_MIN * most && held > threads;
-    let confidence = match (capped, told.is_some()) {
+    let confidence = match (capped, reported.is_some()) {
         (true, _) => 0.95,
         (false, true) => 0.9,
         (false, false) => 0.75,

@@ -37,12 +37,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if excess < file_cost::EXCESS_MIN {
         return None;
     }
-    let seen = match files.kernel_share {
+    let observed = match files.kernel_share {
         Some(kernel) if kernel >= KERNEL_SHARE_MIN => 0.85,
         Some(_) => 0.45,
         None => 0.6,
     };
-    let seen = if watched { seen - WATCHED_DOUBT } else { seen };
+    let observed = if watched { observed - WATCHED_DOUBT } else { observed };
     let written = met.options.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"));
     Some(Finding {
         id: LimitId::ApacheNegotiation.into(),
@@ -52,7 +52,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_time(files.work.file_us),
             met.words,
         ),
-        confidence: significant(files.work.scaled_confidence(seen - files.doubt).max(0.2), 2),
+        confidence: significant(files.work.scaled_confidence(observed - files.doubt).max(0.2), 2),
         explains_fraction: Some(significant((excess * share).min(1.0), 3)),
         facts: facts.cite(&file_cost::FACTS),
         remedies: remedies(&met),

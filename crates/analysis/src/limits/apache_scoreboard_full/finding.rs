@@ -64,19 +64,18 @@ fn full_scoreboard(facts: &Facts) -> Option<FullScoreboard> {
     let both = [FactId::scoreboard_full_messages, FactId::scoreboard_full_messages_worker];
     let messages = both.into_iter().filter_map(|name| facts.value(name)).reduce(|sum, count| sum + count);
     // With fewer places than MaxRequestWorkers needs the log says so of any server that is busy: that is a clamp.
-    let said = messages.is_some_and(|count| count >= 1.0) && wanted <= places * threads;
+    let output = messages.is_some_and(|count| count >= 1.0) && wanted <= places * threads;
     let processes = facts.value(FactId::service_processes_mean).map(|count| count - 1.0);
     // A process that ended within the window leaves the mean a little lower.
     let all_taken = processes.is_none_or(|count| count >= places - STOPPING_MIN);
     let stopping = stopping_processes(facts, threads).filter(|count| *count >= STOPPING_MIN);
     let left = stopping.map(|count| (places - count) * threads);
     match left {
-        Some(left) if left < wanted && (said || (processes.is_some() && all_taken)) => {
+        Some(left) if left < wanted && (output || (processes.is_some() && all_taken)) => {
             Some(FullScoreboard { places, stopping, messages })
         }
         // A page that shows none says that it is full of others.
-        _ => (said
-            && processes.is_some()
+        _ => (output && processes.is_some()
             && all_taken
             && facts.value(FactId::processes_stopping_mean).is_none())
         .then_some(FullScoreboard { places, stopping: None, messages }),

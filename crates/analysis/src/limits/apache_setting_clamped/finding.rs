@@ -27,18 +27,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let why = clamp_reason(facts, &clamp);
-    let said =
-        facts.value(FactId::clamp_messages).filter(|said| *said >= 1.0).map_or(String::new(), |said| {
+    let output =
+        facts.value(FactId::clamp_messages).filter(|output| *output >= 1.0).map_or(String::new(), |output| {
             format!(
                 " The error log has it {} time{}.",
-                format_number(said),
-                if said == 1.0 { "" } else { "s" }
+                format_number(output),
+                if output == 1.0 { "" } else { "s" }
             )
         });
     Some(Finding {
         id: LimitId::ApacheSettingClamped.into(),
         summary: format!(
-            "Apache runs with {} workers where its files say {}, as {why}: all are busy, and {} connections wait to be accepted.{said}",
+            "Apache runs with {} workers where its files say {}, as {why}: all are busy, and {} connections wait to be accepted.{output}",
             format_number(clamp.in_force),
             format_number(clamp.configured),
             format_number(queue)
@@ -116,14 +116,14 @@ fn clamp(facts: &Facts) -> Option<ClampedSetting> {
     let threads = clipped.map_or(threads, |(_, limit)| limit);
     let allowed = service.configured_number("ServerLimit").map(|limit| limit * threads);
     let by_files = allowed.filter(|allowed| configured - allowed >= threads);
-    let shown = facts.value(FactId::workers_limit).filter(|slots| configured - slots >= threads);
-    let in_force = shown.or(by_files.filter(|_| facts.value(FactId::workers_limit).is_none()))?;
+    let displayed = facts.value(FactId::workers_limit).filter(|slots| configured - slots >= threads);
+    let in_force = displayed.or(by_files.filter(|_| facts.value(FactId::workers_limit).is_none()))?;
     Some(ClampedSetting {
         threads_configured: threads_wanted,
         configured,
         in_force,
         by_files: by_files.is_some(),
-        is_observed: shown.is_some(),
+        is_observed: displayed.is_some(),
     })
 }
 

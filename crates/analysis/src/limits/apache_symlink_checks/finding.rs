@@ -72,8 +72,8 @@ fn cited_facts(facts: &Facts) -> Vec<Fact> {
     facts.cite(&[&file_cost::FACTS[..], &[FactId::path_parts_mean]].concat())
 }
 
-fn confidence(files: &FileCost, seen: f64) -> f64 {
-    significant(files.work.scaled_confidence(seen - files.doubt).max(0.2), 2)
+fn confidence(files: &FileCost, observed: f64) -> f64 {
+    significant(files.work.scaled_confidence(observed - files.doubt).max(0.2), 2)
 }
 
 fn suspicion(facts: &Facts, files: &FileCost, options: &EffectiveSetting) -> Finding {

@@ -75,10 +75,10 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
         return None;
     }
     // Those that begin and end between two looks are counted by nobody but the machine's forks.
-    let seen = facts
+    let observed = facts
         .value(FactId::worker_processes_started_per_s)
         .zip(facts.value(FactId::worker_processes_ended_per_s));
-    let by_ids = seen.map(|(started, ended)| started.min(ended));
+    let by_ids = observed.map(|(started, ended)| started.min(ended));
     let started_per_s = by_ids.or(facts.value(FactId::forks_per_s))?;
     let threads = facts.threads_per_process();
     let is_fast = started_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;

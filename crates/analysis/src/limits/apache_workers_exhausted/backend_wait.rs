@@ -24,13 +24,13 @@ pub(crate) fn serialized_wait(facts: &Facts, workers: f64) -> Option<String> {
 
 /// Connections that wait until another program on this machine takes them.
 fn queue(facts: &Facts, workers: f64) -> Option<String> {
-    let stands = |listener: &str| {
+    let holds = |listener: &str| {
         facts
             .value_of(FactId::backend_waiting_fraction, listener)
             .is_some_and(|share| share >= WAITING_FRACTION_MIN)
     };
     let long = facts.each(FactId::backend_queue_mean).filter(|(listener, queue)| {
-        *queue >= QUEUE_MIN && *queue >= QUEUE_FRACTION_MIN * workers && stands(listener)
+        *queue >= QUEUE_MIN && *queue >= QUEUE_FRACTION_MIN * workers && holds(listener)
     });
     let (listener, queue) = long.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(format!(
@@ -61,18 +61,18 @@ mod tests {
     fn a_queue_behind_or_the_first_answers_tell() {
         let queue = |queue: f64, share: f64| {
             let app = "127.0.0.1:8000";
-            let seen =
+            let observed =
                 [(FactId::backend_queue_mean, app, queue), (FactId::backend_waiting_fraction, app, share)];
-            super::serialized_wait(&facts_of_several(&[], &seen), 40.0)
+            super::serialized_wait(&facts_of_several(&[], &observed), 40.0)
         };
-        let told = queue(38.0, 1.0).unwrap();
-        assert!(told.contains("38 connections wait behind them in the queue of 127.0.0.1:8000"), "{told}");
+        let reported = queue(38.0, 1.0).unwrap();
+        assert!(reported.contains("38 connections wait behind them in the queue of 127.0.0.1:8000"), "{reported}");
         for (waiting, share) in [(4.0, 1.0), (38.0, 0.2)] {
             assert_eq!(queue(waiting, share), None, "{waiting} in {share}");
         }
         let first = [(FactId::worker_time_first_us, 25_000.0), (FactId::rate, 45.0)];
-        let told = super::serialized_wait(&facts(&first, &[]), 40.0).unwrap();
-        assert!(told.contains("in something that lets 45 requests a second through"), "{told}");
+        let reported = super::serialized_wait(&facts(&first, &[]), 40.0).unwrap();
+        assert!(reported.contains("in something that lets 45 requests a second through"), "{reported}");
         let pool = [&first[..], &[(FactId::fpm_queue_behind_mean, 30.0)]].concat();
         assert_eq!(super::serialized_wait(&facts(&pool, &[]), 40.0), None, "PHP-FPM has a rule");
     }

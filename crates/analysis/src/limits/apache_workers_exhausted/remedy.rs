@@ -238,9 +238,9 @@ mod tests {
     #[test]
     fn where_the_full_value_needs_a_restart_a_reload_goes_up_to_the_running_limit() {
         let remedies = with(&[]).unwrap().remedies;
-        let seen: Vec<_> = remedies.iter().map(|remedy| (remedy.to.clone(), remedy.class)).collect();
+        let observed: Vec<_> = remedies.iter().map(|remedy| (remedy.to.clone(), remedy.class)).collect();
         let to = |to| Some(SettingValue::Integer(to));
-        assert_eq!(seen, [(to(585), ApplyClass::Restart), (to(256), ApplyClass::Reload)]);
+        assert_eq!(observed, [(to(585), ApplyClass::Restart), (to(256), ApplyClass::Reload)]);
         assert!(remedies[1].together_with.is_empty());
         assert_eq!(remedies[1].predicted.as_ref().unwrap().rate, 1280.0);
         let tight = facts(EXHAUSTED, &[("MaxRequestWorkers", 150), ("ServerLimit", 160)]);

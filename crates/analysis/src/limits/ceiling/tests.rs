@@ -166,7 +166,8 @@ fn entries_live_two_minutes() {
     let opened = (FactId::new_connections_per_s, 100.0);
     let table = [(FactId::ahead_tracked_max, 500.0), (FactId::ahead_tracked_limit, 12_000.0)];
     let of = |values: &[(FactId, f64)]| {
-        error_of(&with(&[&table[..], values].concat(), &[]), "tracked connections").and_then(|told| told.2)
+        error_of(&with(&[&table[..], values].concat(), &[]), "tracked connections")
+            .and_then(|reported| reported.2)
     };
     assert_eq!(of(&[]), None);
     assert_eq!(of(&[opened]), Some(100.0));
@@ -212,7 +213,7 @@ fn ports_bind_towards_other_machines_only() {
         let facts =
             with(&[(FactId::ahead_ports_available, 28_232.0), (FactId::ahead_ports_reuse_mode, mode)], &each);
         let name = format!("local ports towards {remote}");
-        assert_eq!(error_of(&facts, &name).map(|told| told.2), binds, "{remote} {mode}");
+        assert_eq!(error_of(&facts, &name).map(|reported| reported.2), binds, "{remote} {mode}");
     }
 }
 
@@ -245,7 +246,7 @@ fn the_group_counts_before_the_machine() {
 
 #[test]
 fn what_others_use_is_not_charged_to_the_requests() {
-    let seen = [
+    let observed = [
         (FactId::cpu_busy_fraction, 0.5),
         (FactId::cores, 2.0),
         (FactId::rate, 90.0),
@@ -254,10 +255,10 @@ fn what_others_use_is_not_charged_to_the_requests() {
     let known = [(FactId::service_cpu_cores, 0.3), (FactId::client_cpu_cores, 0.1)];
     let yields = [(FactId::ahead_yielding_cpu_cores, 0.6)];
     for (values, at_full, at_most) in [
-        (seen.to_vec(), 200.0, 190.0),
-        ([&seen[..], &known[..]].concat(), 350.0, 325.0),
+        (observed.to_vec(), 200.0, 190.0),
+        ([&observed[..], &known[..]].concat(), 350.0, 325.0),
         // What runs at a low priority gives way.
-        ([&seen[..], &known[..], &yields[..]].concat(), 500.0, 475.0),
+        ([&observed[..], &known[..], &yields[..]].concat(), 500.0, 475.0),
     ] {
         let facts = facts(&values, &[]);
         let rates = [1.0, 0.95].map(|share| rate_at_cpu(&facts, share).unwrap().round());

@@ -68,7 +68,7 @@ fn only(facts: &Facts) -> Option<(String, String)> {
 
 #[test]
 fn values_that_others_clamp() {
-    for (mode, settings, told) in [
+    for (mode, settings, reported) in [
         ("prefork", &[("MaxRequestWorkers", "400"), ("ServerLimit", "256")][..], Some("ServerLimit 400")),
         ("prefork", &[("MaxRequestWorkers", "256"), ("ServerLimit", "256")], None),
         (
@@ -83,9 +83,9 @@ fn values_that_others_clamp() {
         ),
         ("event", &[("MaxRequestWorkers", "150"), ("ServerLimit", "16"), ("ThreadsPerChild", "25")], None),
     ] {
-        let seen = only(&apache(mode, settings, &[]));
-        let told = told.map(|told| ("apache-setting-clamped".to_owned(), told.to_owned()));
-        assert_eq!(seen, told, "{mode} {settings:?}");
+        let observed = only(&apache(mode, settings, &[]));
+        let reported = reported.map(|reported| ("apache-setting-clamped".to_owned(), reported.to_owned()));
+        assert_eq!(observed, reported, "{mode} {settings:?}");
     }
 }
 
@@ -103,7 +103,7 @@ fn a_clamped_value_names_file_line_and_what_runs() {
 
 #[test]
 fn queues_that_the_kernel_cuts_or_that_were_raised_in_vain() {
-    for (backlog, allowed, told) in [
+    for (backlog, allowed, reported) in [
         ("511", 128.0, Some("net.core.somaxconn 4096")),
         ("8192", 4096.0, Some("net.core.somaxconn 8192")),
         ("511", 65_535.0, Some("ListenBacklog 65535")),
@@ -113,8 +113,8 @@ fn queues_that_the_kernel_cuts_or_that_were_raised_in_vain() {
     ] {
         let facts =
             apache("event", &[("ListenBacklog", backlog)], &[(FactId::ahead_accept_queue_allowed, allowed)]);
-        let seen = only(&facts).map(|(_, remedy)| remedy);
-        assert_eq!(seen.as_deref(), told, "{backlog} {allowed}");
+        let observed = only(&facts).map(|(_, remedy)| remedy);
+        assert_eq!(observed.as_deref(), reported, "{backlog} {allowed}");
     }
     // Where the kernel's own limit was not read, the socket's shows it.
     let socket = apache("event", &[("ListenBacklog", "511")], &[(FactId::accept_queue_limit, 100.0)]);
@@ -131,43 +131,43 @@ const MEMORY: [(FactId, f64); 4] = [
 #[test]
 fn workers_that_memory_cannot_hold() {
     // (500 + 100 - 100 reserve) MB / 5 MB
-    for (workers, told) in [("150", Some("MaxRequestWorkers 100")), ("100", None)] {
+    for (workers, reported) in [("150", Some("MaxRequestWorkers 100")), ("100", None)] {
         let facts = apache("prefork", &[("MaxRequestWorkers", workers)], &MEMORY);
-        let told = told.map(|told| ("memory-exhausted".to_owned(), told.to_owned()));
-        assert_eq!(only(&facts), told, "{workers}");
+        let reported = reported.map(|reported| ("memory-exhausted".to_owned(), reported.to_owned()));
+        assert_eq!(only(&facts), reported, "{workers}");
     }
 }
 
 #[test]
 fn children_that_memory_cannot_hold() {
-    for (children, told) in [("200", Some("pm.max_children 60")), ("60", None)] {
+    for (children, reported) in [("200", Some("pm.max_children 60")), ("60", None)] {
         let mut facts = apache("event", &[], &MEMORY);
         behind(&mut facts, children, "1000");
         let pool = [(FactId::ahead_fpm_child_bytes, 10e6), (FactId::ahead_fpm_processes_max, 20.0)];
         of_pool(&mut facts, "www", &pool);
         // (500 + 20 x 10 - 100 reserve) MB / 10 MB
-        assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), told, "{children}");
+        assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), reported, "{children}");
     }
 }
 
 #[test]
 fn a_database_that_cannot_serve_all_workers() {
-    for (children, connections, told) in
+    for (children, connections, reported) in
         [("150", "100", Some("max_connections 175")), ("100", "100", None), ("20", "151", None)]
     {
         let mut facts = apache("event", &[], &[]);
         behind(&mut facts, children, connections);
-        let told = told.map(|told| ("db-connections-exhausted".to_owned(), told.to_owned()));
-        assert_eq!(only(&facts), told, "{children} {connections}");
+        let reported = reported.map(|reported| ("db-connections-exhausted".to_owned(), reported.to_owned()));
+        assert_eq!(only(&facts), reported, "{children} {connections}");
     }
     // Without PHP-FPM it is the workers that have a language in them who ask.
-    for (module, told) in [("php_module", true), ("rewrite_module", false)] {
+    for (module, reported) in [("php_module", true), ("rewrite_module", false)] {
         let settings = [("MaxRequestWorkers", "256")];
         let mut facts = apache("prefork", &settings, &[]);
         facts.service.as_mut().unwrap().modules = vec![module.into()];
         let database = service("mariadb", None, &[("max_connections", "151")]);
         facts.topology = Some(Topology { backends: vec![database], ..Topology::default() });
-        assert_eq!(!ids(&facts).is_empty(), told, "{module}");
+        assert_eq!(!ids(&facts).is_empty(), reported, "{module}");
     }
 }
 
@@ -192,7 +192,7 @@ fn buffers_of_all_connections_beyond_memory() {
 #[test]
 fn kept_connections_of_fat_processes() {
     let kept = [("KeepAlive", "On"), ("KeepAliveTimeout", "5")];
-    for (mode, keeps, timeout, bytes, told) in [
+    for (mode, keeps, timeout, bytes, reported) in [
         ("prefork", "On", "5", 30e6, true),
         ("prefork", "On", "2", 30e6, false),
         ("prefork", "On", "500ms", 30e6, false),
@@ -201,8 +201,8 @@ fn kept_connections_of_fat_processes() {
         ("event", "On", "5", 30e6, false),
     ] {
         let settings = [("KeepAlive", keeps), ("KeepAliveTimeout", timeout)];
-        let seen = ids(&apache(mode, &settings, &[(FactId::worker_private_mean_bytes, bytes)]));
-        assert_eq!(!seen.is_empty(), told, "{mode} {keeps} {timeout} {bytes}");
+        let observed = ids(&apache(mode, &settings, &[(FactId::worker_private_mean_bytes, bytes)]));
+        assert_eq!(!observed.is_empty(), reported, "{mode} {keeps} {timeout} {bytes}");
     }
     let mut php = apache("prefork", &kept, &[]);
     php.service.as_mut().unwrap().modules = vec!["php_module".into()];
@@ -211,20 +211,20 @@ fn kept_connections_of_fat_processes() {
 
 #[test]
 fn tables_below_what_may_come() {
-    for (limit, used, told) in [(8192.0, 30.0, true), (65_536.0, 30.0, false), (8192.0, 0.0, false)] {
+    for (limit, used, reported) in [(8192.0, 30.0, true), (65_536.0, 30.0, false), (8192.0, 0.0, false)] {
         let values = [
             (FactId::ahead_tracked_limit, limit),
             (FactId::ahead_tracked_max, used),
             (FactId::ahead_ports_available, 28_232.0),
         ];
-        assert_eq!(!ids(&apache("event", &[], &values)).is_empty(), told, "{limit} {used}");
+        assert_eq!(!ids(&apache("event", &[], &values)).is_empty(), reported, "{limit} {used}");
     }
     // 64 threads with 3 connections each, a file for each thread, and the logs.
     let settings = [("ThreadsPerChild", "64"), ("AsyncRequestWorkerFactor", "2")];
-    for (limit, told) in [(256.0, Some("LimitNOFILE 8192")), (1024.0, None)] {
+    for (limit, reported) in [(256.0, Some("LimitNOFILE 8192")), (1024.0, None)] {
         let mut facts = apache("event", &settings, &[(FactId::ahead_open_files_limit, limit)]);
         facts.service.as_mut().unwrap().logs = vec![LogFile::default(); 4];
-        assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), told, "{limit}");
+        assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), reported, "{limit}");
     }
 }
 
@@ -244,24 +244,24 @@ fn what_every_request_pays_for() {
         part.service.as_mut().unwrap().scoped = vec![scoped(setting, value, "VirtualHost *:80")];
         assert_eq!(ids(&part).first().map(String::as_str), id, "{setting} {value} in a part");
     }
-    for (value, scope, told) in [
+    for (value, scope, reported) in [
         ("All", "DocumentRoot /var/www/", true),
         ("None", "DocumentRoot /var/www/", false),
         ("All", "Directory /srv/other", false),
     ] {
         let mut facts = apache("event", &[], &[]);
         facts.service.as_mut().unwrap().scoped = vec![scoped("AllowOverride", value, scope)];
-        assert_eq!(!ids(&facts).is_empty(), told, "{value} {scope}");
+        assert_eq!(!ids(&facts).is_empty(), reported, "{value} {scope}");
     }
 }
 
 #[test]
 fn an_opcode_cache_that_is_off() {
-    for (value, told) in [("0", true), ("Off", true), ("1", false), ("On", false)] {
+    for (value, reported) in [("0", true), ("Off", true), ("1", false), ("On", false)] {
         let mut facts = apache("event", &[], &[]);
         let php = service("php_fpm", None, &[("opcache.enable", value)]);
         facts.topology = Some(Topology { backends: vec![php], ..Topology::default() });
-        assert_eq!(!ids(&facts).is_empty(), told, "{value}");
+        assert_eq!(!ids(&facts).is_empty(), reported, "{value}");
     }
 }
 

@@ -29,14 +29,14 @@ const ENTRIES_PER_BUCKET: f64 = 4.0;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
     let dropped = at_least(FactId::conntrack_drops_per_s, DROPS_PER_S_MIN);
-    let told = at_least(FactId::conntrack_full_messages, 1.0);
+    let reported = at_least(FactId::conntrack_full_messages, 1.0);
     let lost = at_least(FactId::lost_syn_fraction, LOST_FRACTION_MIN);
     let confidence = match is_full(facts) {
-        Some(true) if dropped || told => 0.95,
+        Some(true) if dropped || reported => 0.95,
         Some(true) if lost => 0.8,
         // A reading each second may miss a table that swings, and the counter of drops counts nothing else but errors.
-        None if told && lost => 0.8,
-        None if told => 0.6,
+        None if reported && lost => 0.8,
+        None if reported => 0.6,
         _ => return None,
     };
     let limit = facts.value(FactId::conntrack_limit);

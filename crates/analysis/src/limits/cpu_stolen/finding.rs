@@ -101,12 +101,12 @@ mod tests {
         for (steal, busy, fires) in
             [(0.5, 1.0, true), (0.12, 0.9, true), (0.05, 1.0, false), (0.3, 0.5, false)]
         {
-            let seen = [
+            let observed = [
                 (FactId::cpu_steal_fraction, steal),
                 (FactId::cpu_busy_fraction, busy),
                 (FactId::cores, 2.0),
             ];
-            assert_eq!(check(&facts(&seen, &[])).is_some(), fires, "{steal} of {busy}");
+            assert_eq!(check(&facts(&observed, &[])).is_some(), fires, "{steal} of {busy}");
         }
     }
 
@@ -125,9 +125,9 @@ mod tests {
             (&[(FactId::pressure_group_cpu_some_fraction, 0.8), (FactId::throttled_fraction, 0.9)], None),
         ] {
             let found = check(&facts(&[&stolen, others].concat(), &[]));
-            let said = found.map(|finding| finding.summary);
-            assert_eq!(said.is_some(), says.is_some(), "{others:?}: {said:?}");
-            assert!(says.is_none_or(|says| said.unwrap().contains(says)), "{others:?}");
+            let output = found.map(|finding| finding.summary);
+            assert_eq!(output.is_some(), says.is_some(), "{others:?}: {output:?}");
+            assert!(says.is_none_or(|says| output.unwrap().contains(says)), "{others:?}");
         }
     }
 

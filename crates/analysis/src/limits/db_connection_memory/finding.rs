@@ -44,9 +44,9 @@ fn caches(facts: &Facts) -> f64 {
 }
 
 fn connections(facts: &Facts) -> Option<f64> {
-    let seen =
+    let observed =
         facts.value(FactId::database_connected_max).or_else(|| facts.value(FactId::pool_children_busy_mean));
-    seen.filter(|count| *count >= 1.0)
+    observed.filter(|count| *count >= 1.0)
 }
 
 /// Fires when memory is short, the database holds it, and its connections' buffers explain that.

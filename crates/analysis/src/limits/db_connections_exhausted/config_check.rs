@@ -22,9 +22,9 @@ pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFind
     (workers > limit).then_some(())?;
     cited.extend(allowed.as_ref().and_then(|allowed| fact("max_connections", "connections", allowed)));
     cited.extend(facts.cite(&[FactId::ahead_database_limit]));
-    let shown = allowed.as_ref().map_or_else(|| format_number(limit), LocatedSetting::with_location);
+    let displayed = allowed.as_ref().map_or_else(|| format_number(limit), LocatedSetting::with_location);
     let summary = format!(
-        "{who} may ask the database at once, and it lets {shown} connections in. When they all work, the others are \
+        "{who} may ask the database at once, and it lets {displayed} connections in. When they all work, the others are \
          refused, and their visitors get errors."
     );
     // Some for those who administrate it.

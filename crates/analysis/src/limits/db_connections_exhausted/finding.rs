@@ -188,13 +188,13 @@ pub(crate) mod tests {
     #[test]
     fn where_it_lets_nobody_in_pages_of_status_200_are_no_proof_that_all_is_well() {
         for (own, limit, found) in [(5.0, f64::NAN, false), (9.0, f64::NAN, true), (9.0, 20.0, false)] {
-            let seen = [
+            let observed = [
                 (FactId::db_own_connections_refused, own),
                 (FactId::db_connections_limit, limit),
                 (FactId::failed_fraction, 0.0),
                 (FactId::rate, 22_000.0),
             ];
-            let known: Vec<_> = seen.into_iter().filter(|(_, value)| value.is_finite()).collect();
+            let known: Vec<_> = observed.into_iter().filter(|(_, value)| value.is_finite()).collect();
             assert_eq!(check(&facts(&known, &[])).is_some(), found, "{own} {limit}");
         }
     }

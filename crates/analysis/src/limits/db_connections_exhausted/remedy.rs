@@ -94,9 +94,9 @@ fn number_by_workers(workers: f64) -> (f64, String) {
 /// Of those who asked a share got a connection: so many more would have been connected at once.
 fn number_by_demand(facts: &Facts) -> Option<(f64, String)> {
     let connected = facts.value(FactId::db_connections_max).or(facts.value(FactId::db_connections_limit))?;
-    let (asked, failed) =
+    let (requested, failed) =
         (facts.value(FactId::db_connections_per_s)?, facts.value(FactId::db_connections_failed_per_s)?);
-    let demand = connected * asked / (asked - failed).max(0.05 * asked);
+    let demand = connected * requested / (requested - failed).max(0.05 * requested);
     let wanted = (HEADROOM_OF_DEMAND * demand + OTHERS).ceil();
     Some((
         wanted,
@@ -110,12 +110,12 @@ fn number_by_demand(facts: &Facts) -> Option<(f64, String)> {
 /// The workers of the application: the processes that the pools of PHP-FPM may have, and Apache's own where PHP runs in
 /// them. Pools that have no connection count as well: nobody can tell.
 fn workers(facts: &Facts) -> Option<f64> {
-    let seen = |pool: &str| facts.value_of(FactId::fpm_processes_max, pool);
+    let observed = |pool: &str| facts.value_of(FactId::fpm_processes_max, pool);
     let limit = |pool: &str| setting_source::pool_setting_source(facts, pool, "pm.max_children")?.number();
     let of_files = setting_source::pools(facts);
     let only_seen = facts.each(FactId::fpm_processes_max).map(|(pool, _)| pool.to_owned());
     let pools: BTreeSet<String> = of_files.into_iter().chain(only_seen).collect();
-    let most = |pool: String| [limit(&pool), seen(&pool)].into_iter().flatten().reduce(f64::max);
+    let most = |pool: String| [limit(&pool), observed(&pool)].into_iter().flatten().reduce(f64::max);
     let of_pools: Vec<f64> = pools.into_iter().filter_map(most).collect();
     let embeds = |service: &webdyno_model::service::ServiceSnapshot| {
         let is_program = |module: &String| {
@@ -164,16 +164,16 @@ mod tests {
         embedded.service.as_mut().unwrap().modules = vec!["php_module".into()];
         assert_eq!(to(&embedded), Some(175.0));
         // Nobody knows the workers: 199 a second asked, 71 got one of 12.
-        let asked = [(FactId::db_connections_per_s, 199.0)];
-        assert_eq!(to(&facts(&merged(&asked), &[])), Some(54.0));
+        let requested = [(FactId::db_connections_per_s, 199.0)];
+        assert_eq!(to(&facts(&merged(&requested), &[])), Some(54.0));
     }
 
     #[test]
     fn memory_bounds_the_connections() {
         let memory = |available: f64| {
-            let seen =
+            let observed =
                 [(FactId::db_connection_memory_bytes, 3e6), (FactId::memory_available_min_bytes, available)];
-            let mut facts = facts(&merged(&seen), &[]);
+            let mut facts = facts(&merged(&observed), &[]);
             of_pool(&mut facts, "www", &[(FactId::fpm_processes_max, 60.0)]);
             facts
         };

@@ -27,7 +27,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
 fn table_lock_finding(facts: &Facts) -> Option<Finding> {
-    let (waiting, told, words) = waiting_by_states(facts).or_else(|| waiting_by_counts(facts))?;
+    let (waiting, reported, words) = waiting_by_states(facts).or_else(|| waiting_by_counts(facts))?;
     let share = (waiting / concurrency::requests_in_flight(facts).unwrap_or(waiting)).min(1.0);
     if share < SHARE_MIN {
         return None;
@@ -37,7 +37,7 @@ fn table_lock_finding(facts: &Facts) -> Option<Finding> {
         summary: format!(
             "Requests wait in the database for tables, or locks of the program's own, that others hold: {words}. What is locked as a whole serves one at a time; more connections would make it worse."
         ),
-        confidence: if told { 0.93 } else { 0.8 },
+        confidence: if reported { 0.93 } else { 0.8 },
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&[FactId::db_lock_waiting_mean, FactId::db_table_lock_waits_per_s, FactId::db_threads_running_mean, FactId::db_cpu_cores, FactId::cpu_busy_fraction, FactId::in_flight_mean, FactId::response_time_mean_us, FactId::rate, FactId::ended_per_s]),
         remedies: vec![manual(SettingId::of_service("mariadb", "engine"),
@@ -78,7 +78,7 @@ fn row_lock_finding(facts: &Facts) -> Option<Finding> {
     }
     let both =
         facts.value(FactId::db_row_lock_waiting_mean).zip(facts.value(FactId::db_row_lock_time_fraction));
-    let agree = both.is_some_and(|(seen, counted)| seen.min(counted) >= 0.5 * seen.max(counted));
+    let agree = both.is_some_and(|(observed, counted)| observed.min(counted) >= 0.5 * observed.max(counted));
     let holder = facts.value(FactId::db_row_lock_waits_per_s).filter(|rate| *rate > 0.0);
     let each = holder.map_or(String::new(), |rate| {
         format!(", {} each", crate::wording::format_time(waiting / rate * 1e6))
@@ -111,9 +111,9 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    fn with(seen: f64, counted: f64, in_flight: f64, busy: f64) -> Option<Finding> {
+    fn with(observed: f64, counted: f64, in_flight: f64, busy: f64) -> Option<Finding> {
         let values = [
-            (FactId::db_row_lock_waiting_mean, seen),
+            (FactId::db_row_lock_waiting_mean, observed),
             (FactId::db_row_lock_time_fraction, counted),
             (FactId::db_row_lock_waits_per_s, 32.0),
             (FactId::in_flight_mean, in_flight),
@@ -164,13 +164,13 @@ mod tests {
 
     #[test]
     fn waits_that_cost_nobody_much_are_not() {
-        for (seen, counted, in_flight, busy) in [
+        for (observed, counted, in_flight, busy) in [
             (0.0, 0.4, 4.0, 0.1),
             (2.0, 2.0, 40.0, 0.1),
             (22.0, 22.0, 24.0, 0.99),
             (f64::NAN, f64::NAN, 9.0, 0.1),
         ] {
-            assert!(with(seen, counted, in_flight, busy).is_none(), "{seen} {counted} of {in_flight}");
+            assert!(with(observed, counted, in_flight, busy).is_none(), "{observed} {counted} of {in_flight}");
         }
     }
 }

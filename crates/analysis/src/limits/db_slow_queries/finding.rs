@@ -101,7 +101,7 @@ impl CostReason {
         let statements = [statements_per_s(facts), all].into_iter().flatten().reduce(f64::max)?;
         let each_s = facts.value(FactId::db_cpu_cores)? / statements;
         let per_statement = |name: FactId| facts.value(name).map(|rate| rate / statements);
-        let seen: Vec<String> = [
+        let observed: Vec<String> = [
             per_statement(FactId::db_full_joins_per_s).filter(|share| *share >= JOINS_MIN).map(|share| {
                 format!("{:.0}% of them join tables without an index", (share * 100.0).min(100.0))
             }),
@@ -115,16 +115,16 @@ impl CostReason {
         .into_iter()
         .flatten()
         .collect();
-        let seen = (!seen.is_empty()).then(|| seen.join(", "));
+        let observed = (!observed.is_empty()).then(|| observed.join(", "));
         // So many for each second of a processor that stepping over them is what it does, as with scans.
         let many = (ROWS_PER_STATEMENT_MIN * statements).max(ROWS_PER_CORE_S_MIN * each_s * statements);
         let steps = facts.value(FactId::db_rows_read_in_order_per_s).filter(|rows| *rows >= many);
-        let price_min_s = match (steps, &seen) {
+        let price_min_s = match (steps, &observed) {
             (Some(_), _) => 0.0,
             (None, Some(_)) => OBSERVED_COST_MIN_S,
             (None, None) => PRICE_MIN_S,
         };
-        (each_s >= price_min_s).then_some(Self::Price(each_s, seen))
+        (each_s >= price_min_s).then_some(Self::Price(each_s, observed))
     }
 
     fn to_text(&self, facts: &Facts) -> String {
@@ -134,7 +134,7 @@ impl CostReason {
                 format_number(*rows),
                 format_number(facts.value(FactId::db_rows_scanned_per_s).unwrap_or(0.0))
             ),
-            Self::Price(each_s, seen) => format!(
+            Self::Price(each_s, observed) => format!(
                 "The statements are dear: each takes {} of a processor, {} as one that finds its rows by an index{}",
                 format_time(each_s * 1e6),
                 if *each_s >= OBSERVED_COST_MIN_S {
@@ -142,7 +142,7 @@ impl CostReason {
                 } else {
                     "several times as much"
                 },
-                seen.as_ref().map_or(String::new(), |seen| format!(" ({seen})"))
+                observed.as_ref().map_or(String::new(), |observed| format!(" ({observed})"))
             ),
         }
     }

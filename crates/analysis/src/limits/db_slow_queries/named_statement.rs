@@ -45,8 +45,8 @@ pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
         });
     }
     let counted = known().filter(|one| one.rows_examined_count > 0).max_by_key(|one| one.rows_examined_count);
-    let seen = || known().filter(|one| is_observed_only(one)).max_by_key(|one| one.executions_count);
-    let statement = counted.or_else(seen)?;
+    let observed = || known().filter(|one| is_observed_only(one)).max_by_key(|one| one.executions_count);
+    let statement = counted.or_else(observed)?;
     let seen_count = is_observed_only(statement).then_some(statement.executions_count);
     Some(NamedStatement {
         digest: &statement.digest,
@@ -62,8 +62,8 @@ pub(crate) fn busiest(facts: &Facts) -> Option<String> {
     let known = || facts.backends("mariadb").flat_map(|database| &database.statements);
     let now = facts.each(FactId::db_statement_running_mean).max_by(|a, b| a.1.total_cmp(&b.1));
     let counted = now.and_then(|(digest, _)| known().find(|statement| statement.digest == digest));
-    let seen = || known().filter(|one| is_observed_only(one)).max_by_key(|one| one.executions_count);
-    counted.or_else(seen).map(|statement| shortened_statement(&statement.text))
+    let observed = || known().filter(|one| is_observed_only(one)).max_by_key(|one| one.executions_count);
+    counted.or_else(observed).map(|statement| shortened_statement(&statement.text))
 }
 
 /// Whether it was only seen to run: nobody counted its rows.
@@ -92,10 +92,10 @@ impl NamedStatement<'_> {
                 format_number(did.rows)
             )
         });
-        let seen =
+        let observed =
             self.observed_count.map_or(String::new(), |_| ", the one that was seen to run most".to_owned());
         match &self.text {
-            Some(text) => format!(" The statement{did}{seen}: {text}"),
+            Some(text) => format!(" The statement{did}{observed}: {text}"),
             None => format!(" The statement is the one of the digest {}{did}.", self.digest),
         }
     }

@@ -21,17 +21,17 @@ const WIDEST: &str = "1024 65535";
 /// Fires when connections to a backend fail for want of ports.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let messages = [FactId::no_port_messages, FactId::no_port_messages_of_program];
-    let told = messages.into_iter().filter_map(|name| {
+    let reported = messages.into_iter().filter_map(|name| {
         let (count, window_s) = facts.value(name).zip(facts.window_s(name))?;
         (window_s > 0.0 && count / window_s >= MESSAGES_PER_S_MIN).then_some(count)
     });
-    let told = told.reduce(f64::max);
+    let reported = reported.reduce(f64::max);
     let available = facts.value(FactId::ports_available).filter(|ports| *ports > 0.0);
     let fullest = facts.each(FactId::ports_used_max).max_by(|a, b| a.1.total_cmp(&b.1));
     let full = fullest.zip(available).filter(|((_, used), ports)| *used >= USED_FRACTION_MIN * ports);
     let failed = facts.value(FactId::failed_fraction);
     let fails = failed.is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
-    let confidence = match (told, full) {
+    let confidence = match (reported, full) {
         (Some(_), Some(_)) => 0.95,
         (Some(_), None) => 0.9,
         (None, Some(_)) if fails => 0.75,
@@ -44,8 +44,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(used)
         )
     });
-    let refused = told.map_or(String::new(), |told| {
-        format!(" {} times the log says that no address could be assigned (99).", format_number(told))
+    let refused = reported.map_or(String::new(), |reported| {
+        format!(" {} times the log says that no address could be assigned (99).", format_number(reported))
     });
     Some(Finding {
         id: LimitId::EphemeralPortsExhausted.into(),

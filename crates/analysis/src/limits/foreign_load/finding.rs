@@ -26,8 +26,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if share < FOREIGN_FRACTION_MIN {
         return None;
     }
-    let seen = others.named_cores >= NAMED_SHARE_MIN * others.cores;
-    if !seen && share < UNSEEN_FRACTION_MIN {
+    let observed = others.named_cores >= NAMED_SHARE_MIN * others.cores;
+    if !observed && share < UNSEEN_FRACTION_MIN {
         return None;
     }
     let own = processors::own_cores(facts).map_or(String::new(), |own| {
@@ -46,7 +46,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             if shortage.usable == 1.0 { "" } else { "s" },
             if own.is_empty() { "" } else { &wait },
         ),
-        confidence: if seen { shortage.confidence } else { shortage.confidence.min(CONFIDENCE_UNSEEN) },
+        confidence: if observed { shortage.confidence } else { shortage.confidence.min(CONFIDENCE_UNSEEN) },
         explains_fraction: Some(significant(share.min(1.0), 3)),
         facts: cited_facts(facts, &others),
         remedies: vec![remedy(facts, &others)],

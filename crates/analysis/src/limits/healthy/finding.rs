@@ -169,8 +169,8 @@ fn varies_without_queueing(facts: &Facts) -> bool {
 
 /// Whether nothing is answered at all, although something is asked for.
 fn has_no_responses(facts: &Facts) -> bool {
-    let asked = facts.loaded || facts.value(FactId::in_flight_mean).is_some_and(|in_flight| in_flight >= 1.0);
-    asked && facts.value(FactId::rate).is_some() && facts.ended_per_s().is_none()
+    let requested = facts.loaded || facts.value(FactId::in_flight_mean).is_some_and(|in_flight| in_flight >= 1.0);
+    requested && facts.value(FactId::rate).is_some() && facts.ended_per_s().is_none()
 }
 
 /// Without load of our own nobody knows how long answers take when nobody else asks. Those that hold a worker for longer than
@@ -270,8 +270,8 @@ mod tests {
             (FactId::offered_rate, 500.0),
         ];
         for (own, inflation, healthy) in [(0.07, 1.2, true), (0.07, 1.9, false), (0.6, 1.2, false)] {
-            let seen = [(FactId::service_cpu_cores, own), (FactId::response_time_inflation, inflation)];
-            let found = check(&facts(&[&HEALTHY[1..], &group, &seen].concat(), &[]));
+            let observed = [(FactId::service_cpu_cores, own), (FactId::response_time_inflation, inflation)];
+            let found = check(&facts(&[&HEALTHY[1..], &group, &observed].concat(), &[]));
             assert_eq!(found.is_some(), healthy, "{own} cores, {inflation}");
         }
     }
@@ -282,12 +282,12 @@ mod tests {
             let values = HEALTHY.map(|(name, value)| {
                 (name, if name == FactId::response_time_inflation { 4.0 } else { value })
             });
-            let seen = [
+            let observed = [
                 (FactId::response_time_excess_us, 90_000.0),
                 (FactId::response_time_drift_ratio, drift),
                 (FactId::offered_rate, offered),
             ];
-            let found = check(&facts(&[&values[..], &seen].concat(), &[]));
+            let found = check(&facts(&[&values[..], &observed].concat(), &[]));
             assert_eq!(found.is_some(), healthy, "{drift} at {offered}");
         }
     }
@@ -296,8 +296,8 @@ mod tests {
     fn a_server_that_answers_nothing_is_not() {
         let values = HEALTHY.map(|(name, value)| (name, if name == FactId::rate { 0.0 } else { value }));
         for (loaded, in_flight, healthy) in [(true, 0.0, false), (false, 0.0, true), (false, 20.0, false)] {
-            let asked = [(FactId::in_flight_mean, in_flight)];
-            let mut silent = facts(&[&values[..], &asked].concat(), &[]);
+            let requested = [(FactId::in_flight_mean, in_flight)];
+            let mut silent = facts(&[&values[..], &requested].concat(), &[]);
             silent.loaded = loaded;
             assert_eq!(check(&silent).is_some(), healthy, "{loaded}, {in_flight} in flight");
         }

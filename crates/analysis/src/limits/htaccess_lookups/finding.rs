@@ -63,14 +63,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 fn confidence(met: &HtaccessLookups, files: &FileCost, by_look_ups: f64) -> f64 {
     let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MAX);
-    let seen = match &met.file {
+    let observed = match &met.file {
         Some(_) if in_kernel => 0.6,
         Some(_) => 0.9,
         None if by_look_ups >= LOOKUPS_SHARE_MIN => 0.8,
         // Further in there may be files that nobody looked for.
         None => 0.5,
     };
-    seen - files.doubt
+    observed - files.doubt
 }
 
 /// Where requests go, if `.htaccess` is looked up there; the first that has files where several do.

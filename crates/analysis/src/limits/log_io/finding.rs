@@ -256,14 +256,14 @@ mod tests {
 
     #[test]
     fn from_outside_small_writes_are_a_suspicion() {
-        let seen = [
+        let observed = [
             (FactId::workers_logging_mean, f64::NAN),
             (FactId::log_disk_busy_fraction, 0.95),
             (FactId::log_disk_await_us, 15_000.0),
             (FactId::log_disk_writes_per_s, 60.0),
             (FactId::log_disk_written_bytes_per_s, 60.0 * 4096.0),
         ];
-        assert_eq!(with(&seen, false).unwrap().confidence, 0.5);
-        assert!(with(&[&seen[..], &[(FactId::log_disk_reads_per_s, 300.0)]].concat(), false).is_none());
+        assert_eq!(with(&observed, false).unwrap().confidence, 0.5);
+        assert!(with(&[&observed[..], &[(FactId::log_disk_reads_per_s, 300.0)]].concat(), false).is_none());
     }
 }

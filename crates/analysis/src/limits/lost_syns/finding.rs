@@ -29,8 +29,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if crate::limits::network_saturated::finding::fullest_link(facts).is_some() {
         return None;
     }
-    let seen = facts.value(FactId::listen_drops).is_some();
-    let (confidence, server) = match seen {
+    let observed = facts.value(FactId::listen_drops).is_some();
+    let (confidence, server) = match observed {
         true => (0.9, "The server dropped none of them: they are lost on the way to it, or back"),
         false => (0.5, "Whether the server dropped them could not be seen"),
     };

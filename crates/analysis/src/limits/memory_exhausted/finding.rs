@@ -208,8 +208,8 @@ mod tests {
             values.extend([(FactId::memory_limit_bytes, 200e6), (FactId::worker_memory_sum_bytes, 150e6)]);
             values.extend(group.map(|kills| (FactId::group_oom_kills, kills)));
             let finding = check(&facts(&values, &[]));
-            let seen = finding.as_ref().map(|finding| finding.confidence);
-            assert_eq!(seen, confidence, "{group:?} {machine} {fell}");
+            let observed = finding.as_ref().map(|finding| finding.confidence);
+            assert_eq!(observed, confidence, "{group:?} {machine} {fell}");
             assert!(finding.is_none_or(|finding| {
                 finding.summary.contains("killed 2 processes")
                     && finding.summary.contains("another service") == (confidence == Some(0.5))
@@ -239,13 +239,13 @@ mod tests {
         stopped.harm_guard_trip =
             Some(crate::facts::testing::with_harm_guard_trip("memory.group_oom_kills_count"));
         let finding = check(&stopped).unwrap();
-        let told = "because the kernel killed 2 processes for want of memory";
-        assert!(finding.summary.contains(told), "{}", finding.summary);
+        let reported = "because the kernel killed 2 processes for want of memory";
+        assert!(finding.summary.contains(reported), "{}", finding.summary);
         let cited: Vec<_> = finding.facts.into_iter().map(|fact| fact.name).collect();
         assert_eq!(cited, [FactId::brake_reading, FactId::brake_limit]);
         assert!(memory_evidence::is_proven(&stopped));
         for cause in [HarmCause::OthersFail, HarmCause::Unreachable] {
-            stopped.harm_guard_trip = stopped.harm_guard_trip.map(|brake| HarmGuardTrip { cause, ..brake });
+            stopped.harm_guard_trip = stopped.harm_guard_trip.map(|trip| HarmGuardTrip { cause, ..trip });
             assert!(check(&stopped).is_none(), "{cause:?}");
         }
     }

@@ -73,12 +73,12 @@ pub(crate) fn fullest_link(facts: &Facts) -> Option<FullLink> {
     });
     let full = links.filter_map(|(names, link, share)| {
         let of = |name: FactId| facts.value_of(name, &link);
-        let stands = of(FactId::shaper_waiting_fraction)
+        let holds = of(FactId::shaper_waiting_fraction)
             .is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
             && of(FactId::shaper_backlog_mean_bytes).is_some_and(|backlog| backlog >= BACKLOG_BYTES_MIN);
-        let min = if stands { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
+        let min = if holds { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
         let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
-        let is_waited_for = stands
+        let is_waited_for = holds
             || of(FactId::shaper_drops).is_some_and(|drops| drops > 0.0)
             || at_least(FactId::retransmits_per_s, RETRANSMITS_PER_S_MIN)
             || at_least(FactId::response_time_inflation, INFLATION_MIN);

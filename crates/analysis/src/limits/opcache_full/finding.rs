@@ -87,10 +87,10 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
     let keys = of(FactId::opcache_keys).zip(of(FactId::opcache_keys_limit));
     let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
     let takeover = php_fpm::apply_method(facts, Some(pool));
-    let remedy = |setting: &str, seen: Option<f64>, to: f64, why: String| {
+    let remedy = |setting: &str, observed: Option<f64>, to: f64, why: String| {
         let source = setting_source::pool_setting_source(facts, pool, setting);
         // The table of keys takes the next prime number: the setting is less than what was seen.
-        let from = source.as_ref().and_then(setting_source::SettingSource::number).or(seen);
+        let from = source.as_ref().and_then(setting_source::SettingSource::number).or(observed);
         let mut remedy = Remedy {
             setting: SettingId::of_service("php_fpm", setting),
             from: from.map(|value| SettingValue::Integer(value as i64)),

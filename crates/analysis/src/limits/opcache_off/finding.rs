@@ -20,9 +20,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Whether PHP runs in Apache's own workers, and keeps no translated scripts: they would share the memory for them.
 fn finding_in_apache(facts: &Facts) -> Option<Finding> {
     let enabled = facts.service.as_ref()?.number("opcache.enable")?;
-    let asked = facts.request_targets.is_empty()
+    let requested = facts.request_targets.is_empty()
         || facts.request_targets.iter().any(|target| may_be_php(&target.path));
-    if enabled >= 1.0 || !asked || memory_evidence::is_proven(facts) {
+    if enabled >= 1.0 || !requested || memory_evidence::is_proven(facts) {
         return None;
     }
     let work = php_cost::cost_of(facts, facts.value(FactId::service_cpu_cores)?)?;
@@ -54,7 +54,7 @@ fn may_be_php(path: &str) -> bool {
 }
 
 fn finding_in_pool(facts: &Facts) -> Option<Finding> {
-    let (pool, told) = pool_without(facts)?;
+    let (pool, reported) = pool_without(facts)?;
     let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
     let mut cited = facts.cite_of(&[FactId::opcache_enabled], &pool);
@@ -67,7 +67,7 @@ fn finding_in_pool(facts: &Facts) -> Option<Finding> {
             "OPcache is off in pool {pool}: PHP translates its scripts anew for each request. It takes {} cores{each}.",
             format_number(work.cores)
         ),
-        confidence: if told { 0.9 } else { 0.8 },
+        confidence: if reported { 0.9 } else { 0.8 },
         explains_fraction: Some(significant(work.share * TRANSLATING_FRACTION, 3)),
         facts: cited,
         remedies: vec![remedy(facts, &pool)],
@@ -78,7 +78,7 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
     let known = |setting: &str| setting_source::pool_setting_source(facts, pool, setting);
     let takeover = php_fpm::apply_method(facts, Some(pool));
     let memory = known("opcache.memory_consumption").map_or("128".to_owned(), |size| size.value.to_string());
-    let seen = if known("opcache.validate_timestamps").is_some_and(|looks| looks.is_off()) {
+    let observed = if known("opcache.validate_timestamps").is_some_and(|looks| looks.is_off()) {
         "changed scripts are seen after a reload only, as opcache.validate_timestamps is off".to_owned()
     } else {
         let freq = known("opcache.revalidate_freq").map_or("2".to_owned(), |freq| freq.value.to_string());
@@ -89,7 +89,7 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
         from: Some(SettingValue::Integer(0)),
         to: Some(SettingValue::Integer(1)),
         class: takeover.class,
-        risk: format!("{memory} MB of memory for all processes together; {seen}; {}", takeover.risk),
+        risk: format!("{memory} MB of memory for all processes together; {observed}; {}", takeover.risk),
         why: "scripts that were translated once stay in memory, for all processes".into(),
         predicted: None,
         together_with: takeover.together_with,
@@ -160,14 +160,14 @@ mod tests {
     }
 
     fn with(enabled: f64, cores: f64, busy: f64, in_flight: f64) -> Option<Finding> {
-        let seen = [
+        let observed = [
             (FactId::fpm_cpu_cores, cores),
             (FactId::cpu_busy_fraction, busy),
             (FactId::cores, 2.0),
             (FactId::in_flight_mean, in_flight),
             (FactId::rate, 50.0),
         ];
-        let mut facts = facts(&seen, &[]);
+        let mut facts = facts(&observed, &[]);
         of_pool(
             &mut facts,
             "www",
@@ -188,13 +188,13 @@ mod tests {
     #[test]
     fn in_apaches_workers_it_is_known_by_their_memory() {
         let of = |enabled: i64, rate: f64, path: &str| {
-            let seen = [
+            let observed = [
                 (FactId::service_cpu_cores, 1.8),
                 (FactId::cpu_busy_fraction, 0.99),
                 (FactId::cores, 2.0),
                 (FactId::rate, rate),
             ];
-            let mut facts = facts(&seen, &[]);
+            let mut facts = facts(&observed, &[]);
             let running = Some(SettingValue::Integer(enabled));
             let setting = webdyno_model::service::SettingInForce { running, ..Default::default() };
             facts.service.as_mut().unwrap().settings.insert("opcache.enable".into(), setting);

@@ -43,10 +43,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let failing = facts.value(FactId::failed_fraction).is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
     let of_machine =
         [FactId::open_files_system_messages, FactId::kernel_file_max_messages].into_iter().find(at_least_one);
-    let said =
+    let output =
         [FactId::open_files_messages, FactId::open_files_program_messages].into_iter().find(at_least_one);
     let near = |fraction: Option<f64>, least: f64| fraction.is_some_and(|fraction| fraction >= least);
-    let (owner, confidence) = match (said, of_machine) {
+    let (owner, confidence) = match (output, of_machine) {
         (None, Some(_)) => (FilesOwner::Machine, 0.9),
         (Some(_), _) if near(fraction, NEAR_LIMIT_FRACTION) => (FilesOwner::Service, 0.95),
         (Some(_), _) => match backend.filter(|_| near(backend_fraction, NEAR_LIMIT_FRACTION)) {
@@ -62,7 +62,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     };
     Some(Finding {
         id: LimitId::OpenFilesExhausted.into(),
-        summary: summary(facts, &owner, said.or(of_machine)),
+        summary: summary(facts, &owner, output.or(of_machine)),
         confidence,
         explains_fraction: facts.value(FactId::failed_fraction).map(|failed| significant(failed.min(1.0), 3)),
         facts: cited_facts(facts, &owner),
@@ -72,7 +72,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> String {
     let count = message.and_then(|name| facts.value(name));
-    let said = count.map_or("requests fail".into(), |count| {
+    let output = count.map_or("requests fail".into(), |count| {
         let times = if count == 1.0 { "once".into() } else { format!("{} times", format_number(count)) };
         format!("the log says {times} that too many are open")
     });
@@ -89,7 +89,7 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
         }
         _ => String::new(),
     };
-    let (who, seen) = match owner {
+    let (who, observed) = match owner {
         FilesOwner::Service => (
             "The service's processes".to_owned(),
             of(facts.value(FactId::open_files_max), facts.value(FactId::open_files_limit)),
@@ -103,7 +103,7 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
         }
         FilesOwner::Machine => ("All processes of the machine together".to_owned(), String::new()),
     };
-    format!("{who} may open no more files: {said}.{seen}{failed}")
+    format!("{who} may open no more files: {output}.{observed}{failed}")
 }
 
 fn cited_facts(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact> {

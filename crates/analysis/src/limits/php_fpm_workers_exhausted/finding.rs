@@ -159,8 +159,8 @@ pub(crate) mod tests {
                 ..Default::default()
             };
             facts.service.as_mut().unwrap().scoped = vec![handler];
-            let seen = [(FactId::backend_queue_mean, 35.0), (FactId::backend_waiting_fraction, 1.0)];
-            of_pool(&mut facts, "unix:/run/x.sock", &seen);
+            let observed = [(FactId::backend_queue_mean, 35.0), (FactId::backend_waiting_fraction, 1.0)];
+            of_pool(&mut facts, "unix:/run/x.sock", &observed);
             check(&facts)
         };
         let finding = outside("unix:/run/x.sock|fcgi://localhost", None).unwrap();

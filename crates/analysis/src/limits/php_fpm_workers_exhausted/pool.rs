@@ -42,12 +42,12 @@ impl<'a> FullPool<'a> {
         }
         let processes = of(FactId::fpm_processes_max);
         let limit = limit_of(facts, name);
-        let told = [FactId::fpm_limit_reached, FactId::fpm_limit_logged]
+        let reported = [FactId::fpm_limit_reached, FactId::fpm_limit_logged]
             .into_iter()
             .any(|fact| of(fact).is_some_and(|times| times >= 1.0));
         let at_limit = processes.zip(limit).map(|(processes, limit)| processes >= limit);
-        let stands = of(FactId::fpm_at_most_fraction).map(|share| share >= QUEUED_FRACTION_MIN);
-        if !told && at_limit.or(stands) == Some(false) {
+        let holds = of(FactId::fpm_at_most_fraction).map(|share| share >= QUEUED_FRACTION_MIN);
+        if !reported && at_limit.or(holds) == Some(false) {
             return None;
         }
         // A status page is only answered by a process that has come free: it tells of the others that they were not.
@@ -56,11 +56,11 @@ impl<'a> FullPool<'a> {
         let is_busy = of(FactId::fpm_full_fraction).map(|share| share >= OBSERVED_FRACTION_MIN).or(active);
         let confidence = match is_busy {
             Some(true) => 0.95,
-            None if told || at_limit == Some(true) => 0.8,
+            None if reported || at_limit == Some(true) => 0.8,
             _ => 0.7,
         };
         let (processes, set_as) = (processes.or(limit), name.to_owned());
-        Some(Self { name, set_as, queue, processes, limit, confidence, is_reported: told, is_address: false })
+        Some(Self { name, set_as, queue, processes, limit, confidence, is_reported: reported, is_address: false })
     }
 
     /// The view from outside where the pools could not be read: what waits at a socket to which the server hands requests
@@ -84,15 +84,15 @@ impl<'a> FullPool<'a> {
         let pool = setting_source::pool_at(facts, name);
         let limit = pool.as_ref().and_then(|pool| limit_of(facts, pool));
         let (processes, set_as) = (limit.or(processes), pool.unwrap_or_default());
-        let (confidence, told, is_address) = (0.75, false, true);
-        let found = Self { name, set_as, queue, processes, limit, confidence, is_reported: told, is_address };
+        let (confidence, reported, is_address) = (0.75, false, true);
+        let found = Self { name, set_as, queue, processes, limit, confidence, is_reported: reported, is_address };
         (queue >= 1.0 && is_noticed && waits).then_some(found)
     }
 
     pub(crate) fn to_text(&self) -> String {
         let all = match (self.limit, self.processes) {
             (Some(limit), _) => format!("all {} that pm.max_children allows are busy", format_number(limit)),
-            (None, Some(seen)) => format!("all {} are busy and no more are started", format_number(seen)),
+            (None, Some(observed)) => format!("all {} are busy and no more are started", format_number(observed)),
             (None, None) => "none takes what waits at its socket".to_owned(),
         };
         format!("{all}{}", if self.is_reported { " (its log says so, too)" } else { "" })

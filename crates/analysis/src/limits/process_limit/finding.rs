@@ -35,8 +35,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let messages = fact_ids! {
         fork_failed_messages, no_processes_left_messages, kernel_process_limit_messages,
     };
-    let said = messages.into_iter().find(|name| facts.value(*name).is_some_and(|count| count >= 1.0));
-    let confidence = match (&reached, refused, said) {
+    let output = messages.into_iter().find(|name| facts.value(*name).is_some_and(|count| count >= 1.0));
+    let confidence = match (&reached, refused, output) {
         (Some(_), Some(_), _) => 0.95,
         (Some(_), None, Some(_)) => 0.9,
         // A failed fork may also be for want of memory: AH00159 alone does not say which.
@@ -48,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let at = reached.as_ref().map_or(String::new(), |limit| {
         format!(" {} {} of {}.", limit.words, format_number(limit.now), format_number(limit.most))
     });
-    let evidence = match (refused, said) {
+    let evidence = match (refused, output) {
         (Some(count), _) => format!(", and the kernel refused it {} meanwhile", count_of(count, "new one")),
         (None, Some(name)) => {
             let count = facts.value(name).unwrap_or(0.0);

@@ -24,11 +24,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let (seen, confidence) = loop_evidence(facts)?;
+    let (observed, confidence) = loop_evidence(facts)?;
     Some(Finding {
         id: LimitId::ProxyLoopback.into(),
         summary: format!(
-            "The server asks itself: requests are passed on to {to}, which is the same Apache, so that each holds two workers. {seen}, and {} connections wait for a worker while all {} are taken.",
+            "The server asks itself: requests are passed on to {to}, which is the same Apache, so that each holds two workers. {observed}, and {} connections wait for a worker while all {} are taken.",
             format_number(queue),
             format_number(proof.workers)
         ),

@@ -265,7 +265,7 @@ mod tests {
     fn by_watching_alone_what_does_not_end_is_told_from_what_does() {
         let ours =
             [FactId::requests_in_workers_mean, FactId::received_bytes_per_s].map(|name| (name, f64::NAN));
-        let seen = [(FactId::workers_of_ended_mean, 19.5), (FactId::answer_bytes_mean, 350.0)];
+        let observed = [(FactId::workers_of_ended_mean, 19.5), (FactId::answer_bytes_mean, 350.0)];
         for (name, change, confidence) in [
             ("as they are", (FactId::cpu_busy_fraction, 0.1), Some(0.75)),
             ("all of them end", (FactId::workers_of_ended_mean, 48.0), None),
@@ -275,7 +275,7 @@ mod tests {
         ] {
             let changes: Vec<_> = ours
                 .into_iter()
-                .chain(seen.into_iter().filter(|(other, _)| *other != change.0))
+                .chain(observed.into_iter().filter(|(other, _)| *other != change.0))
                 .chain([change])
                 .collect();
             let mut facts = of(&changes, "prefork");

@@ -26,7 +26,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let stopped = facts
         .harm_guard_trip
         .as_ref()
-        .map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
+        .map_or(String::new(), |trip| format!(" The load was stopped: {}.", trip.text));
     let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed > 0.001);
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
@@ -84,8 +84,8 @@ fn time(facts: &Facts) -> String {
 /// Whether requests wait for each other.
 fn serialized_text(facts: &Facts) -> String {
     let workers = workers::limit_proof(facts).map(|proof| proof.workers);
-    if let Some(told) = workers.and_then(|workers| backend_wait::serialized_wait(facts, workers)) {
-        return told;
+    if let Some(reported) = workers.and_then(|workers| backend_wait::serialized_wait(facts, workers)) {
+        return reported;
     }
     let times = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
     times.zip(facts.value(FactId::rate)).map_or(String::new(), |((first, usual), rate)| {
@@ -132,10 +132,10 @@ mod tests {
 
     #[test]
     fn requests_that_wait_for_each_other_are_told() {
-        let seen = [&SLOW[..], &[(FactId::response_time_first_us, 50_000.0)]].concat();
-        let summary = check(&facts(&seen, &[])).unwrap().summary;
-        let told = "took 50 ms and later ones take 900 ms: requests wait for each other, in something that lets 10 a second";
-        assert!(summary.contains(told), "{summary}");
+        let observed = [&SLOW[..], &[(FactId::response_time_first_us, 50_000.0)]].concat();
+        let summary = check(&facts(&observed, &[])).unwrap().summary;
+        let reported = "took 50 ms and later ones take 900 ms: requests wait for each other, in something that lets 10 a second";
+        assert!(summary.contains(reported), "{summary}");
     }
 
     #[test]

@@ -41,16 +41,16 @@ const PROBES_PER_S: f64 = 5.0;
 pub fn live_traffic(measurement: &Measurement) -> Option<LiveTraffic> {
     let look = TrafficSignals { measurement, series: SeriesSet::of(measurement) };
     let quiet = look.quiet_window();
-    let mut seen =
+    let mut observed =
         quiet.map(|window| (look.requests_in(window, 0.0), look.connections_in(window, CONNECTIONS)));
     if measurement.workload.is_some() {
         let window = (0.0, measurement.measured_to_s);
         let loaded = (look.requests_beside_load(window), look.connections_in(window, OTHERS));
-        seen = Some(seen.map_or(loaded.clone(), |(requests, connections)| {
+        observed = Some(observed.map_or(loaded.clone(), |(requests, connections)| {
             (stronger_signal(requests, loaded.0), stronger_signal(connections, loaded.1))
         }));
     }
-    let (requests, connections) = seen?;
+    let (requests, connections) = observed?;
     if requests.is_none() && connections.is_none() {
         return None;
     }

@@ -180,8 +180,9 @@ fn the_evidence_can_be_seen_by_hand() {
         loaded(100, vec![increasing_counter(ACCESSES, QUIET, 13.0), level(OTHERS, QUIET, 2.0)]);
     measurement.collectors = vec![CollectorInfo { name: "x".into(), metrics }];
     let evidence = live_traffic(&measurement).unwrap().evidence;
-    let shown: Vec<_> = evidence.iter().map(|fact| (fact.name.as_str(), fact.from_s, fact.to_s)).collect();
-    assert_eq!(shown, [("others_requests_per_s", -3.0, 0.0), ("others_connections_max", -3.0, 0.0)]);
+    let displayed: Vec<_> =
+        evidence.iter().map(|fact| (fact.name.as_str(), fact.from_s, fact.to_s)).collect();
+    assert_eq!(displayed, [("others_requests_per_s", -3.0, 0.0), ("others_connections_max", -3.0, 0.0)]);
     let commands: Vec<_> = evidence.iter().map(|fact| fact.reproduce.as_str()).collect();
     assert_eq!(commands, ["a=$(count 80); sleep 3; b=$(count 80); echo $(( (b - a - 1) / 3 ))", "ss 80"]);
 }

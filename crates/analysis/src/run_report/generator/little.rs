@@ -35,17 +35,18 @@ pub(super) fn in_flight_counts(measurement: &Measurement) -> Option<InFlightCoun
     let integral = |intervals: &mut dyn Iterator<Item = &Interval>| -> f64 {
         intervals.map(|interval| interval.in_flight_us as f64).sum()
     };
-    let seen = integral(&mut measured.iter().copied());
+    let observed = integral(&mut measured.iter().copied());
     let others = integral(&mut measurement.before()) + integral(&mut measurement.after());
     let ended: u64 = all.iter().map(|interval| interval.completed + interval.failed).sum();
     // What the measured part owes is what all times leave when the parts around it have had their own.
-    let told = times_us(measurement).map(|times| times - others);
-    let slack = TOLERANCE * (seen + others) + ROUNDING_US * ended as f64;
-    let broken = ended >= REQUESTS_MIN && told.is_some_and(|told| (seen - told).abs() > slack);
+    let reported = times_us(measurement).map(|times| times - others);
+    let slack = TOLERANCE * (observed + others) + ROUNDING_US * ended as f64;
+    let broken =
+        ended >= REQUESTS_MIN && reported.is_some_and(|reported| (observed - reported).abs() > slack);
     let mean = |sum: f64| sum / length_us as f64;
     (length_us > 0).then(|| InFlightCounts {
-        mean: mean(seen),
-        by_law: told.map(|told| mean(told).max(0.0)),
+        mean: mean(observed),
+        by_law: reported.map(|reported| mean(reported).max(0.0)),
         broken,
     })
 }
@@ -137,8 +138,8 @@ mod tests {
             let last = second(5, seen_in_last_us, &[(5_900_000, 400), (1000, 5000)], 0);
             check(waiting.chain([last]).collect(), end(&[]), 5.0)
         };
-        let (seen, by_law, broken) = slow_start(365_000_000);
-        assert_eq!((seen, by_law, broken), (365.0, Some(365.0), false));
+        let (observed, by_law, broken) = slow_start(365_000_000);
+        assert_eq!((observed, by_law, broken), (365.0, Some(365.0), false));
         // More than 1% of all that was in flight.
         assert!(slow_start(395_000_000).2 && slow_start(335_000_000).2);
     }

@@ -45,11 +45,11 @@ pub(super) fn exhausted(run: &RunReport, local_ports: Option<TableReport>) -> Op
     let ran_out = |count: u64| count as f64 > OWN_FAILURES_FRACTION_MAX * ended;
     let (ports, descriptors) = (run.errors.local_ports_exhausted, run.errors.no_descriptors);
     if ran_out(ports) {
-        let asked = format!("{ports} requests found no free local port");
+        let requested = format!("{ports} requests found no free local port");
         let of = local_ports
             .and_then(|ports| ports.limit)
             .map_or(String::new(), |limit| format!(" of the {limit} that there are towards one address"));
-        return Some(format!("{asked}{of}: a limit of this machine, not of the server"));
+        return Some(format!("{requested}{of}: a limit of this machine, not of the server"));
     }
     ran_out(descriptors).then(|| {
         format!("{descriptors} requests got no open file: a limit of this machine, not of the server")
@@ -119,9 +119,10 @@ fn is_requested_total(measurement: &Measurement, connections: u64) -> bool {
     if workload.keepalive {
         // To each address; some were closed and opened again.
         let destinations = measurement.tables.and_then(|tables| tables.destinations).unwrap_or(1).max(1);
-        let asked = |addresses: u64| (kept * addresses).min(number);
-        return (1..=destinations)
-            .any(|addresses| connections >= asked(addresses) && near(connections, asked(addresses) as f64));
+        let requested = |addresses: u64| (kept * addresses).min(number);
+        return (1..=destinations).any(|addresses| {
+            connections >= requested(addresses) && near(connections, requested(addresses) as f64)
+        });
     }
     // A few still connect at the end; at a wall it is many.
     let at_end = measurement.intervals.last().map_or(0, |last| last.in_flight);

@@ -60,11 +60,11 @@ pub(super) fn step_counts(measurement: &Measurement) -> Option<StepCounts> {
     let slack = TOLERANCE + 1.0 / each + STANDARD_ERRORS * spread / steps.count.sqrt();
     // Steps that do not end have no time yet: where visitors wait in vain the mean is that of the lucky ones.
     let unended = steps_in_flight(measurement, visits)? - steps.sum_us / length_us as f64;
-    let told = each.min(steps.count / users) >= STEPS_EACH_MIN
+    let reported = each.min(steps.count / users) >= STEPS_EACH_MIN
         && unended <= UNENDED_FRACTION_MAX * users
         && by_law.is_finite()
         && slack.is_finite();
-    told.then_some(StepCounts { users, by_law, response_us, think_us, slack })
+    reported.then_some(StepCounts { users, by_law, response_us, think_us, slack })
 }
 
 /// The number of visitors, when it was the same all the time. The last second may be the one in which they left.
@@ -258,8 +258,8 @@ mod tests {
             [(200, 100.0, false), (195, 97.5, false), (160, 80.0, true), (260, 130.0, true)]
         {
             for step in [StepSpec::default(), page()] {
-                let told = check(vec![step], THINK, seconds(&[100; 40], steps_per_s));
-                assert_eq!(told, Some((by_law, broken)), "{steps_per_s}");
+                let reported = check(vec![step], THINK, seconds(&[100; 40], steps_per_s));
+                assert_eq!(reported, Some((by_law, broken)), "{steps_per_s}");
             }
         }
         // A second of its own in which they left does not count as a change of their number.
@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn a_step_has_its_own_think_time() {
         let slow = StepSpec { think: Some(Think::Fixed { time_us: 800_000 }), ..page() };
-        let told = check(vec![slow, page()], Think::None, seconds(&[100; 60], 200));
-        assert_eq!(told, Some((100.0, false)));
+        let reported = check(vec![slow, page()], Think::None, seconds(&[100; 60], 200));
+        assert_eq!(reported, Some((100.0, false)));
         let log_normal = Think::LogNormal { median_us: 400_000, sigma: 0.5 };
         let (mean_us, _) = mean_and_variance(log_normal);
         assert!((mean_us - 453_259.0).abs() < 1.0, "{mean_us}");

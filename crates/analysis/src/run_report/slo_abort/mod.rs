@@ -221,15 +221,16 @@ impl ObjectiveState {
     }
 
     fn add_second(&mut self, interval: &Interval, planned: &PlannedLoad, amount: f64) -> Result<()> {
-        let seen = self.scope(interval);
-        let (completed, failed) = seen.as_ref().map_or((0, 0), |seen| (seen.completed, seen.failed));
+        let observed = self.scope(interval);
+        let (completed, failed) =
+            observed.as_ref().map_or((0, 0), |observed| (observed.completed, observed.failed));
         self.completed += completed;
         self.failed += failed;
         self.good.push(completed);
         if amount > 0.0 {
             self.best = self.best.max((completed + failed) as f64 / amount);
         }
-        let times = seen.and_then(|seen| seen.times);
+        let times = observed.and_then(|observed| observed.times);
         let Some(times) = times.filter(|_| interval.t_s >= planned.counts_from_s() - 0.0005) else {
             return Ok(());
         };
@@ -335,16 +336,16 @@ impl ObjectiveState {
     fn lost_rate(&self, rest: f64, planned: &PlannedLoad) -> Option<String> {
         let whole_s = planned.to_s? - planned.from_s;
         let cut_max = if planned.detects { (whole_s / 2.0) as usize } else { 0 };
-        let (mut good, mut seen) = (self.completed as f64, self.good.len() as f64);
+        let (mut good, mut observed) = (self.completed as f64, self.good.len() as f64);
         let mut reachable = (good + rest) / whole_s;
-        let mut now = good / seen;
+        let mut now = good / observed;
         for cut in 1..=cut_max {
             // Also seconds that have still to come may be cut.
             if let Some(second) = self.good.get(cut - 1) {
-                (good, seen) = (good - *second as f64, seen - 1.0);
+                (good, observed) = (good - *second as f64, observed - 1.0);
             }
             reachable = reachable.max((good + rest) / (whole_s - cut as f64));
-            now = if seen > 0.0 { now.max(good / seen) } else { now };
+            now = if observed > 0.0 { now.max(good / observed) } else { now };
         }
         // What was reached so far is what will be reported when the load ends here.
         let is_lost = !self.objective.is_met_by(reachable) && !self.objective.is_met_by(now);

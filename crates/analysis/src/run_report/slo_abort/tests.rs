@@ -127,9 +127,9 @@ fn only_the_measured_part_counts() {
     assert_eq!(lost_after(&stages, None, "errors<1%", &failing(8, 12)), Some(15));
     assert_eq!(lost_after(&open(100.0, 20), Some(6.0), "errors<1%", &failing(0, 6)), None);
     // Users who come one by one: what 10 do promises what 100 will.
-    let rising = staged(&["50s@0..100connections,measured=yes"]);
+    let increasing = staged(&["50s@0..100connections,measured=yes"]);
     let seconds: Vec<_> = (0..50).map(|index| (10 * index, 0, 0)).collect();
-    assert_eq!(lost_after(&rising, None, "rate>200", &seconds), None);
+    assert_eq!(lost_after(&increasing, None, "rate>200", &seconds), None);
 }
 
 #[test]

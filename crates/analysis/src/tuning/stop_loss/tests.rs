@@ -121,9 +121,9 @@ fn at_a_given_rate_the_times_tell() {
         assert_eq!(stopped_at(&known, &times(now)), expected, "{now:?}");
     }
     // Behind too high a rate times rise for ever, before as after.
-    let rising: Vec<u64> = (1..=12).map(|second| second * 400).collect();
+    let increasing: Vec<u64> = (1..=12).map(|second| second * 400).collect();
     let longer: Vec<u64> = (1..=30).map(|second| second * 400).collect();
-    assert_eq!(stopped_at(&StopLoss::new(&best(times(&rising), open, 0.0)), &times(&longer)), None);
+    assert_eq!(stopped_at(&StopLoss::new(&best(times(&increasing), open, 0.0)), &times(&longer)), None);
     // In a closed loop the rate tells it.
     let closed = StopLoss::new(&best(times(&steady), Arrival::Closed, 0.0));
     assert_eq!(stopped_at(&closed, &times(&[90; 12])), None);
@@ -201,7 +201,7 @@ fn stopped_of_thousand(memory: f64, deviation: f64, share: f64) -> usize {
 // half of it almost always is, where the noise leaves room to tell.
 #[test]
 fn chance_stops_hardly_a_load_and_half_the_rate_nearly_all() {
-    let mut told = String::new();
+    let mut reported = String::new();
     for (memory, deviation, false_max, half_min) in [
         (0.0, 0.02, 0, 1000),
         (0.0, 0.05, 0, 990),
@@ -214,7 +214,7 @@ fn chance_stops_hardly_a_load_and_half_the_rate_nearly_all() {
     ] {
         let wrong = stopped_of_thousand(memory, deviation, 1.0);
         let right = stopped_of_thousand(memory, deviation, 0.5);
-        told.push_str(&format!("memory {memory} deviation {deviation}: wrong {wrong} right {right}\n"));
-        assert!(wrong <= false_max && right >= half_min, "{told}");
+        reported.push_str(&format!("memory {memory} deviation {deviation}: wrong {wrong} right {right}\n"));
+        assert!(wrong <= false_max && right >= half_min, "{reported}");
     }
 }

@@ -29,10 +29,10 @@ pub(super) fn fill_rate(
     (follows && here.fills.is_some()).then_some(())?;
     // Entries per answer, as the limit has it.
     let each = there.ceiling.max? / LIVES_S / there.ceiling.binds_at_rate?;
-    Some(filling(bound).map(|seen| {
-        let predicted = seen.entries / seen.seconds / each;
+    Some(filling(bound).map(|observed| {
+        let predicted = observed.entries / observed.seconds / each;
         CeilingPrediction {
-            measured: seen.answers / seen.seconds,
+            measured: observed.answers / observed.seconds,
             ..prediction(other, bound, PredictionKind::Filled, predicted)
         }
     }))
@@ -45,8 +45,8 @@ struct TableFilling {
     seconds: f64,
 }
 
-fn filling(seen: &CeilingRound) -> Result<TableFilling, String> {
-    let measurement = &seen.case.measurement;
+fn filling(observed: &CeilingRound) -> Result<TableFilling, String> {
+    let measurement = &observed.case.measurement;
     let series = SeriesSet::of(measurement);
     let table = TABLES.iter().find_map(|[entries, max]| {
         let max = series.all(max).last().map(|(_, max)| *max)?;

@@ -31,9 +31,9 @@ const ROWS_MIN: f64 = 1000.0;
 
 /// The bytes of an answer.
 fn bytes(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
-    let of = |seen: &CeilingRound| {
-        let bytes = seen.facts.value(FactId::received_bytes_per_request);
-        bytes.filter(|bytes| are_responses_good(seen) && *bytes > 0.0)
+    let of = |observed: &CeilingRound| {
+        let bytes = observed.facts.value(FactId::received_bytes_per_request);
+        bytes.filter(|bytes| are_responses_good(observed) && *bytes > 0.0)
     };
     let (there, here) = of(other).zip(of(bound))?;
     let differ = (there / here - 1.0).abs() > OTHER_FRACTION;
@@ -42,7 +42,7 @@ fn bytes(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
 
 /// The share of connections that resume a session of TLS: the others cost a signature.
 fn handshakes(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
-    let of = |seen: &CeilingRound| seen.facts.value(FactId::resumed_fraction);
+    let of = |observed: &CeilingRound| observed.facts.value(FactId::resumed_fraction);
     let (there, here) = of(other).zip(of(bound))?;
     let percent = |share: f64| share * 100.0;
     let differ = (there - here).abs() > OTHER_FRACTION;
@@ -53,9 +53,9 @@ fn handshakes(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
 
 /// The rows that the database reads in scans for an answer: with an index it is another query.
 fn rows(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
-    let of = |seen: &CeilingRound| {
-        let rows = seen.facts.value(FactId::ahead_database_scanned_rows_per_s)? / seen.rate;
-        Some(rows).filter(|_| are_responses_good(seen))
+    let of = |observed: &CeilingRound| {
+        let rows = observed.facts.value(FactId::ahead_database_scanned_rows_per_s)? / observed.rate;
+        Some(rows).filter(|_| are_responses_good(observed))
     };
     let (there, here) = of(other).zip(of(bound))?;
     let (least, most) = (there.min(here), there.max(here));
@@ -64,6 +64,6 @@ fn rows(other: &CeilingRound, bound: &CeilingRound) -> Option<String> {
 }
 
 /// Whether an answer is a good one, so that a mean is theirs.
-fn are_responses_good(seen: &CeilingRound) -> bool {
-    seen.facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX)
+fn are_responses_good(observed: &CeilingRound) -> bool {
+    observed.facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX)
 }

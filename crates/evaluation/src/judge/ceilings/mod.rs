@@ -109,17 +109,17 @@ impl CeilingRound<'_> {
 
 /// Every prediction that the recordings of these cases allow.
 pub fn predictions(cases: &[JudgedRound]) -> Result<CeilingComparison> {
-    let mut seen = vec![];
+    let mut observed = vec![];
     for case in cases.iter().filter(|case| case.measurement.workload.is_some()) {
         let run = run_report(&case.measurement)?;
         let facts: Facts = facts(&case.measurement, Some(&run))?;
         if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && facts.harm_guard_trip.is_none()) {
-            seen.push(CeilingRound { case, ceilings: resource_ceilings(&facts), facts, rate });
+            observed.push(CeilingRound { case, ceilings: resource_ceilings(&facts), facts, rate });
         }
     }
     let mut compared = CeilingComparison::default();
-    for bound in &seen {
-        let others = seen.iter().filter(|other| is_same_load(other.case, bound.case));
+    for bound in &observed {
+        let others = observed.iter().filter(|other| is_same_load(other.case, bound.case));
         for other in others {
             let found = [scaled(other, bound), filled::fill_rate(other, bound), next(other, bound)];
             for one in found.into_iter().flatten() {
@@ -220,15 +220,15 @@ impl NextLimitCase {
 
 /// What is told as the next limit of each round whose scenario says which one it is.
 pub fn next_limits(cases: &[JudgedRound]) -> Result<Vec<NextLimitCase>> {
-    let mut told = vec![];
+    let mut reported = vec![];
     for case in cases {
         let Some(expected) = &case.round.next_limit else { continue };
         let run = run_report(&case.measurement)?;
         let found = after(&facts(&case.measurement, Some(&run))?, &case.round.finding);
         let (scenario, number) = (case.place.scenario.clone(), case.place.number);
-        told.push(NextLimitCase { scenario, number, expected: expected.clone(), found });
+        reported.push(NextLimitCase { scenario, number, expected: expected.clone(), found });
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// A line for each, and how many are near.
@@ -266,8 +266,12 @@ mod tests {
     #[test]
     fn errors_are_shares_of_what_was_measured() {
         let pair = || RoundPair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
-        let one =
-            |predicted, told| CeilingPrediction { pair: pair(), kind: told, predicted, measured: 100.0 };
+        let one = |predicted, reported| CeilingPrediction {
+            pair: pair(),
+            kind: reported,
+            predicted,
+            measured: 100.0,
+        };
         let found = Some(NextLimit { id: "conntrack-full".into(), rate: Some(7.0) });
         let next =
             NextLimitCase { scenario: "x".into(), number: 1, expected: "network-saturated".into(), found };

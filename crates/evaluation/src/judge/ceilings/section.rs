@@ -67,12 +67,14 @@ fn write_next_limits(text: &mut String, next_limits: &[NextLimitCase]) {
     );
     text.push_str("| scenario | round | next | told | at a rate of |\n|---|---|---|---|---|\n");
     for one in next_limits {
-        let told = one.found.as_ref().map_or("none".into(), |next| format!("`{}`", next.id));
+        let reported = one.found.as_ref().map_or("none".into(), |next| format!("`{}`", next.id));
         let rate = one.found.as_ref().and_then(|next| next.rate);
         let rate = rate.map_or("-".into(), |rate| rate.to_string());
         let (name, number, expected) = (&one.scenario, one.number, &one.expected);
-        let _ =
-            writeln!(text, "| [{name}](scenarios/{name}.md) | {number} | `{expected}` | {told} | {rate} |");
+        let _ = writeln!(
+            text,
+            "| [{name}](scenarios/{name}.md) | {number} | `{expected}` | {reported} | {rate} |"
+        );
     }
     text.push('\n');
 }

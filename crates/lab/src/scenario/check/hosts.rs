@@ -25,9 +25,9 @@ impl Check<'_> {
                 || !name.chars().all(plain)
                 || !name.starts_with(|c: char| c.is_ascii_lowercase())
             {
-                let told = self.wrong(&at, format!("`{name}` is no name of a host"));
+                let reported = self.wrong(&at, format!("`{name}` is no name of a host"));
                 return Err(
-                    told.hint("small letters, digits and hyphens, a letter first, at most 15 of them")
+                    reported.hint("small letters, digits and hyphens, a letter first, at most 15 of them")
                 );
             }
             self.limits(&at, host)?;
@@ -54,8 +54,8 @@ impl Check<'_> {
         self.size(&below(at, &["swap".into()]), host.swap.as_deref())?;
         let swap = below(at, &["swap".into()]);
         if host.swap.is_some() && self.folder.scenario.machine.swap.is_none() {
-            let told = self.wrong(&swap, "a host can swap only where the machine has swap for it");
-            return Err(told.hint("as in: [machine] swap = \"512M\""));
+            let reported = self.wrong(&swap, "a host can swap only where the machine has swap for it");
+            return Err(reported.hint("as in: [machine] swap = \"512M\""));
         }
         if host.swap.is_some() && host.memory.is_none() && !self.has_memory(at) {
             return Err(self
@@ -66,15 +66,15 @@ impl Check<'_> {
             return Err(self.wrong(&below(at, &["cpus".into()]), "processors are a number, as 0.5 or 2.0"));
         }
         if let Some(cores) = host.cores.as_deref().filter(|cores| !is_list(cores)) {
-            let told = self.wrong(&below(at, &["cores".into()]), format!("`{cores}` names no cores"));
-            return Err(told.hint("as in: cores = \"0\", or \"0-1\""));
+            let reported = self.wrong(&below(at, &["cores".into()]), format!("`{cores}` names no cores"));
+            return Err(reported.hint("as in: cores = \"0\", or \"0-1\""));
         }
         if host.processes.is_some_and(|processes| processes < 8) {
-            let told = self.wrong(
+            let reported = self.wrong(
                 &below(at, &["processes".into()]),
                 "with fewer than 8 processes nothing can be started",
             );
-            return Err(told.hint("a limit for one service alone belongs to that service"));
+            return Err(reported.hint("a limit for one service alone belongs to that service"));
         }
         Ok(())
     }
@@ -99,12 +99,12 @@ impl Check<'_> {
             let at = below(at, &["sysctl".into(), PathStep::Key(name)]);
             let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
             if !name.contains('.') || !name.chars().all(plain) || name.contains("..") {
-                let told = self.wrong(&at, format!("`{name}` is no name of a kernel setting"));
-                return Err(told.hint("in quotes, as in: \"net.core.somaxconn\" = 128"));
+                let reported = self.wrong(&at, format!("`{name}` is no name of a kernel setting"));
+                return Err(reported.hint("in quotes, as in: \"net.core.somaxconn\" = 128"));
             }
             if within.is_some_and(|within| !name.starts_with(within)) {
-                let told = self.wrong(&at, format!("`{name}` is no setting of a network namespace"));
-                return Err(told.hint("what the whole machine has belongs to [machine.sysctl]"));
+                let reported = self.wrong(&at, format!("`{name}` is no setting of a network namespace"));
+                return Err(reported.hint("what the whole machine has belongs to [machine.sysctl]"));
             }
             if !(value.is_integer() || value.is_str()) {
                 return Err(self.wrong(&at, "the value of a kernel setting is a whole number or a text"));
@@ -118,9 +118,9 @@ impl Check<'_> {
             disk.path.strip_prefix(*own).is_some_and(|rest| rest.starts_with('/') && rest.len() > 1)
         };
         if disk.path.contains("..") || !OWN.iter().any(is_below) {
-            let told = self
+            let reported = self
                 .wrong(&below(at, &["path".into()]), format!("nothing can be mounted at `{}`", disk.path));
-            return Err(told.hint(format!("a path below one of {}", OWN.join(", "))));
+            return Err(reported.hint(format!("a path below one of {}", OWN.join(", "))));
         }
         self.size(&below(at, &["size".into()]), Some(&disk.size))?;
         self.size(&below(at, &["read_bytes_per_s".into()]), disk.read_bytes_per_s.as_deref())?;
@@ -168,8 +168,8 @@ impl Check<'_> {
                 } else {
                     vec!["links".into()]
                 };
-                let told = self.wrong(&at, format!("no cable leads to the host `{name}`"));
-                Err(told.hint(format!("as in: [[links]] ends = [\"server\", \"{name}\"]; with one, that from client to server must be given too")))
+                let reported = self.wrong(&at, format!("no cable leads to the host `{name}`"));
+                Err(reported.hint(format!("as in: [[links]] ends = [\"server\", \"{name}\"]; with one, that from client to server must be given too")))
             }
         }
     }
@@ -186,8 +186,8 @@ impl Check<'_> {
         }
         match link.queue.as_deref() {
             Some(queue) if !is_time(queue) => {
-                let told = self.wrong(&below(at, &["queue".into()]), format!("`{queue}` is no time"));
-                Err(told.hint("as in: queue = \"50ms\""))
+                let reported = self.wrong(&below(at, &["queue".into()]), format!("`{queue}` is no time"));
+                Err(reported.hint("as in: queue = \"50ms\""))
             }
             _ => Ok(()),
         }
@@ -203,11 +203,11 @@ impl Check<'_> {
         if is_there {
             return Ok(());
         }
-        let told = self.wrong(
+        let reported = self.wrong(
             &below(at, &["ends".into()]),
             format!("there is no link from {} to {}", link.ends[0], link.ends[1]),
         );
-        Err(told.hint("the ends in the order of the link that changes"))
+        Err(reported.hint("the ends in the order of the link that changes"))
     }
 
     pub(super) fn machine(&self) -> Result<()> {
@@ -237,9 +237,10 @@ impl Check<'_> {
     }
 
     fn cannot_change(&self, at: &[PathStep<'_>], key: &str) -> UserError {
-        let told = self
+        let reported = self
             .wrong(&below(at, &[PathStep::Key(key)]), format!("`{key}` of a host cannot change in a round"));
-        told.hint("memory, swap, cpus, cores and processes can; for the others type the command in by_hand")
+        reported
+            .hint("memory, swap, cpus, cores and processes can; for the others type the command in by_hand")
     }
 }
 

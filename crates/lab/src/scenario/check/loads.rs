@@ -28,8 +28,8 @@ impl Check<'_> {
             asks |= OF_REQUESTS.contains(&flag);
         }
         if !asks {
-            let told = self.wrong(at, "the load asks for nothing");
-            return Err(told.hint("as in: urls = [\"http://server/\"]"));
+            let reported = self.wrong(at, "the load asks for nothing");
+            return Err(reported.hint("as in: urls = [\"http://server/\"]"));
         }
         for (index, url) in load.urls.iter().enumerate() {
             self.url(&below(at, &["urls".into(), index.into()]), url)?;
@@ -42,8 +42,8 @@ impl Check<'_> {
         match parsed.as_ref().and_then(Url::host_str) {
             Some(host) => self.host(at, host),
             None => {
-                let told = self.wrong(at, format!("`{url}` is no URL of a server"));
-                Err(told.hint("as in: http://server/"))
+                let reported = self.wrong(at, format!("`{url}` is no URL of a server"));
+                Err(reported.hint("as in: http://server/"))
             }
         }
     }

@@ -57,10 +57,10 @@ impl Check<'_> {
 
     /// The same with what another reader said of the value.
     fn error_with_cause(&self, at: &[PathStep<'_>], error: UserError) -> UserError {
-        let told = self.wrong(at, &error.message);
+        let reported = self.wrong(at, &error.message);
         match error.hint {
-            Some(hint) => told.hint(hint),
-            None => told,
+            Some(hint) => reported.hint(hint),
+            None => reported,
         }
     }
 

@@ -30,9 +30,9 @@ impl Check<'_> {
             self.changes(&at, round)?;
             self.findings(&at, round)?;
             if round.binds.is_empty() && round.gains.is_empty() {
-                let told = self.wrong(&at, format!("round `{}` proves nothing", round.name));
+                let reported = self.wrong(&at, format!("round `{}` proves nothing", round.name));
                 return Err(
-                    told.hint("as in: binds = [{ metric = \"load.failed_fraction\", at_most = 0.01 }]")
+                    reported.hint("as in: binds = [{ metric = \"load.failed_fraction\", at_most = 0.01 }]")
                 );
             }
             for (sign, bind) in round.binds.iter().enumerate() {
@@ -120,8 +120,8 @@ impl Check<'_> {
     fn remedy(&self, at: &[PathStep<'_>], remedy: &ExpectedRemedy) -> Result<()> {
         let is_number = remedy.at_least.is_some() || remedy.at_most.is_some();
         if is_number == remedy.is.is_some() {
-            let told = self.wrong(at, "a remedy is a number within bounds, or a word");
-            return Err(told.hint("as in: at_least = 90, at_most = 400, or: is = \"event\""));
+            let reported = self.wrong(at, "a remedy is a number within bounds, or a word");
+            return Err(reported.hint("as in: at_least = 90, at_most = 400, or: is = \"event\""));
         }
         self.bounds(at, remedy.at_least, remedy.at_most)
     }

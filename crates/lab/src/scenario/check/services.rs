@@ -42,15 +42,15 @@ impl Check<'_> {
         }
         self.check_program_keys(&at, service)?;
         if let Some(mpm) = service.mpm.as_deref().filter(|mpm| !MPMS.contains(mpm)) {
-            let told = self.wrong(&at("mpm"), format!("`{mpm}` is no multi-processing module"));
-            return Err(told.hint("prefork, worker or event"));
+            let reported = self.wrong(&at("mpm"), format!("`{mpm}` is no multi-processing module"));
+            return Err(reported.hint("prefork, worker or event"));
         }
         if let Some(ready) = service.ready.as_deref() {
             let is_port = ready.parse::<u16>().is_ok_and(|port| port > 0);
             let is_path = ready.starts_with('/') && ready.len() > 1;
             if !(is_port || is_path) {
-                let told = self.wrong(&at("ready"), format!("`{ready}` is neither a port nor a path"));
-                return Err(told.hint("as in: ready = \"8080\", or ready = \"/run/app.sock\""));
+                let reported = self.wrong(&at("ready"), format!("`{ready}` is neither a port nor a path"));
+                return Err(reported.hint("as in: ready = \"8080\", or ready = \"/run/app.sock\""));
             }
         }
         if let Some(sql) = &service.sql {
@@ -90,8 +90,8 @@ impl Check<'_> {
         }
         let is_blank = service.command.as_deref().is_none_or(|command| command.trim().is_empty());
         if service.program == LabProgram::Command && is_blank {
-            let told = self.wrong(&at("program"), "a service of this kind needs its command line");
-            return Err(told.hint("as in: command = \"exec python3 /srv/app.py\""));
+            let reported = self.wrong(&at("program"), "a service of this kind needs its command line");
+            return Err(reported.hint("as in: command = \"exec python3 /srv/app.py\""));
         }
         Ok(())
     }

@@ -30,11 +30,11 @@ impl Check<'_> {
         self.metric(&below(at, &["metric".into()]), &sign.metric)?;
         let take = below(at, &["take".into()]);
         if sign.metric.starts_with(figures::PREFIX) && sign.take != SignStatistic::Max {
-            let told = self.wrong(
+            let reported = self.wrong(
                 &take,
                 "a figure of the load is of all of its measured part: there is nothing to take of it",
             );
-            return Err(told.hint("leave `take` out"));
+            return Err(reported.hint("leave `take` out"));
         }
         self.check_statistic(&take, &sign.metric, sign.take)?;
         match &sign.of {
@@ -47,9 +47,9 @@ impl Check<'_> {
             Some(number) => {
                 let number = number.as_float().or_else(|| number.as_integer().map(|number| number as f64));
                 if !number.is_some_and(|number| number.is_finite() && number != 0.0) {
-                    let told = self
+                    let reported = self
                         .wrong(&below(at, &["of".into()]), "a sign is divided by a number or by a metric");
-                    return Err(told.hint("as in: of = 150, or: of = \"apache.workers_limit_count\""));
+                    return Err(reported.hint("as in: of = 150, or: of = \"apache.workers_limit_count\""));
                 }
             }
         }
@@ -63,10 +63,10 @@ impl Check<'_> {
                 .hint("`binds` says what must be seen"));
         }
         if let Some(over) = gain.over.as_deref().filter(|over| !before.contains(over)) {
-            let told =
+            let reported =
                 self.wrong(&below(at, &["over".into()]), format!("`{over}` is no round before this one"));
             let all = format!("before it come {}", before.join(", "));
-            return Err(told.hint(did_you_mean(over, before.iter().copied(), &all)));
+            return Err(reported.hint(did_you_mean(over, before.iter().copied(), &all)));
         }
         let metric = below(at, &["metric".into()]);
         self.metric(&metric, &gain.metric)?;
@@ -74,11 +74,11 @@ impl Check<'_> {
         let take = below(at, &["take".into()]);
         match gain.take {
             Some(_) if gain.metric.starts_with(figures::PREFIX) => {
-                let told = self.wrong(
+                let reported = self.wrong(
                     &take,
                     "a figure of the load is of all of its measured part: there is nothing to take of it",
                 );
-                return Err(told.hint("leave `take` out"));
+                return Err(reported.hint("leave `take` out"));
             }
             Some(taken) => self.check_statistic(&take, &gain.metric, taken)?,
             None => {}
@@ -96,8 +96,8 @@ impl Check<'_> {
             }
             let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
             let all = format!("there is {}", names.join(", "));
-            let told = self.wrong(at, format!("`{name}` is no figure of a load"));
-            return Err(told.hint(did_you_mean(name, names, &all)));
+            let reported = self.wrong(at, format!("`{name}` is no figure of a load"));
+            return Err(reported.hint(did_you_mean(name, names, &all)));
         }
         if metric(name).is_some() {
             return Ok(());
@@ -105,12 +105,12 @@ impl Check<'_> {
         let names = metrics().iter().map(|metric| metric.name.as_str());
         let first = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
         let alike: Vec<&str> = names.filter(|known| first(known) == first(name)).collect();
-        let told = self.wrong(at, format!("no collector reads `{name}`"));
+        let reported = self.wrong(at, format!("no collector reads `{name}`"));
         let all = match alike.is_empty() {
             true => "docs/metrics.md lists all metrics; figures of the load begin with `load.`".into(),
             false => format!("there is {}", alike.join(", ")),
         };
-        Err(told.hint(did_you_mean(name, alike, &all)))
+        Err(reported.hint(did_you_mean(name, alike, &all)))
     }
 
     /// Where two values are set against each other, it must be known which ones.
@@ -128,15 +128,17 @@ impl Check<'_> {
         let is_counter = metric(name).is_some_and(|metric| metric.kind == MetricKind::Counter);
         match (is_counter, take) {
             (true, SignStatistic::Max | SignStatistic::Min | SignStatistic::Last) => {
-                let told = self.wrong(
+                let reported = self.wrong(
                     at,
                     format!("`{name}` is a counter: its `{}` says nothing of this load", take.name()),
                 );
-                Err(told.hint("take = \"rise\" is what it rose by, take = \"mean\" what it rose by a second"))
+                Err(reported
+                    .hint("take = \"rise\" is what it rose by, take = \"mean\" what it rose by a second"))
             }
             (false, SignStatistic::Rise) if metric(name).is_some() => {
-                let told = self.wrong(at, format!("`{name}` is a level, which does not rise as counters do"));
-                Err(told.hint("take = \"max\", \"min\", \"mean\" or \"last\""))
+                let reported =
+                    self.wrong(at, format!("`{name}` is a level, which does not rise as counters do"));
+                Err(reported.hint("take = \"max\", \"min\", \"mean\" or \"last\""))
             }
             _ => Ok(()),
         }

@@ -75,12 +75,12 @@ fn each_wrong_file_is_told_where_and_why() {
     let mut wrong = vec![];
     for case in CASES.split("=== file\n").skip(1) {
         let (text, expected) = case.split_once("--- told\n").unwrap();
-        let told = error_text(&described(text));
-        let is_told = told.contains("scenario.toml:") && !told.ends_with("hint: \n");
-        if told.trim_end() != expected.trim_end() || !is_told {
-            wrong.push(format!("{text}\n{told}"));
+        let reported = error_text(&described(text));
+        let is_told = reported.contains("scenario.toml:") && !reported.ends_with("hint: \n");
+        if reported.trim_end() != expected.trim_end() || !is_told {
+            wrong.push(format!("{text}\n{reported}"));
         }
-        renewed.push_str(&format!("=== file\n{text}--- told\n{told}\n"));
+        renewed.push_str(&format!("=== file\n{text}--- told\n{reported}\n"));
     }
     if std::env::var_os("WEBDYNO_UPDATE_GOLDEN").is_some() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scenario/check/wrong_files.txt");
@@ -93,8 +93,8 @@ fn each_wrong_file_is_told_where_and_why() {
 #[test]
 fn a_scenario_that_is_not_there_is_told_with_what_is_like_it() {
     let open = |name: &str| Catalogue::BuiltIn.open(name).unwrap_err();
-    let told = open("worker-exhausted-prefork");
-    assert_eq!(told.hint.as_deref(), Some("did you mean `workers-exhausted-prefork`?"));
+    let reported = open("worker-exhausted-prefork");
+    assert_eq!(reported.hint.as_deref(), Some("did you mean `workers-exhausted-prefork`?"));
     for name in ["", "..", "a/b", "../x", "a\0b", "zzzz"] {
         assert!(open(name).message.starts_with("there is no scenario"), "{name}");
     }

@@ -232,7 +232,7 @@ pub fn tune_proposed() -> View {
 
 /// A change under which the load had to be stopped, after a baseline that was measured at half the load.
 pub fn tune_braked() -> View {
-    let brake = HarmGuardTrip {
+    let trip = HarmGuardTrip {
         cause: HarmCause::MemoryPressure,
         metric: "pressure.memory_full_us".into(),
         value: Number(132_000.0),
@@ -244,12 +244,12 @@ pub fn tune_braked() -> View {
         ratio: None,
         ci95: None,
         verdict: Some(Verdict::Worse),
-        brake: Some(brake.clone()),
+        brake: Some(trip.clone()),
         kept: false,
         ..round()
     };
     let mut report = tune(TuneState::Reverted, vec![braked]);
-    (report.baseline.brake, report.best.brake) = (Some(brake.clone()), Some(brake));
+    (report.baseline.brake, report.best.brake) = (Some(trip.clone()), Some(trip));
     let mut view = view("tune", Outcome::Tune(report));
     view.notes =
         vec!["the load was halved from 450 to 225 connections: swapping: memory is being swapped".into()];

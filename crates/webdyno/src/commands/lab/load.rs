@@ -58,8 +58,8 @@ mod tests {
             ("-c 10 --server=local", "the run itself gives --server=local"),
         ] {
             folder.scenario.load.flags = flags.into();
-            let told = check(&folder).unwrap_err();
-            assert!(told.message.contains(part) && told.exit_code() == 2, "{flags}: {told}");
+            let reported = check(&folder).unwrap_err();
+            assert!(reported.message.contains(part) && reported.exit_code() == 2, "{flags}: {reported}");
         }
     }
 }

@@ -79,7 +79,7 @@ fn one(
     arguments: &LabRunArgs,
     json: &mut JsonOutput,
 ) -> Result<bool> {
-    let mut tell = |line: &str| {
+    let mut progress = |line: &str| {
         if !arguments.quiet {
             terminal::print_status(line);
         }
@@ -89,12 +89,12 @@ fn one(
         state: StateDir::of_environment()?.root().to_owned(),
         stop: options.interrupted.clone(),
     };
-    let outcome = run::run(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
+    let outcome = run::run(folder, options, &mut || hosts::build(folder, &up), &mut progress)?;
     json.write(serde_json::to_string(&outcome))?;
     match json.takes_stdout() {
         false => terminal::print_report(&text::outcome_text(&outcome))?,
         // Whoever reads JSON sees at once what was not there.
-        true if !outcome.proved => tell(&text::outcome_text(&outcome)),
+        true if !outcome.proved => progress(&text::outcome_text(&outcome)),
         true => {}
     }
     Ok(outcome.proved)
@@ -168,9 +168,9 @@ impl JsonOutput {
     }
 
     /// Writes a run, in one line.
-    fn write(&mut self, told: serde_json::Result<String>) -> Result<()> {
+    fn write(&mut self, reported: serde_json::Result<String>) -> Result<()> {
         use std::io::Write as _;
-        let line = told
+        let line = reported
             .map_err(|error| UserError::cannot_run(format!("the run cannot be written as JSON: {error}")))?
             + "\n";
         if self.stdout {

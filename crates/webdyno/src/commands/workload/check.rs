@@ -14,7 +14,7 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
     let workload = draft.workload_as_written()?;
     objectives::check_before_probe(&draft.objectives, &draft.objective_places, &workload, &[])?;
     let objectives: Vec<&str> = draft.objectives.iter().map(|objective| objective.text()).collect();
-    let told = file::describe(&workload, &objectives);
-    terminal::print(&format!("{} is right.\n{told}", arguments.file.display()))?;
+    let reported = file::describe(&workload, &objectives);
+    terminal::print(&format!("{} is right.\n{reported}", arguments.file.display()))?;
     Ok(0)
 }

@@ -94,9 +94,10 @@ fn base(text: &str) -> Result<String> {
 
 fn walk(root: &Path, hidden: bool, interrupted: &AtomicBool) -> Result<TreeFiles> {
     let cannot = |error: &std::io::Error| {
-        let told = io_error("look into", root.display(), error);
-        let hint = told.hint.clone().unwrap_or_else(|| "give the directory that the server serves".into());
-        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
+        let reported = io_error("look into", root.display(), error);
+        let hint =
+            reported.hint.clone().unwrap_or_else(|| "give the directory that the server serves".into());
+        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..reported }
     };
     std::fs::read_dir(root).map_err(|error| cannot(&error))?;
     let mut files = TreeFiles::default();
@@ -170,11 +171,11 @@ fn write_list(
 /// How sizes and requested bytes are distributed.
 fn distribution(sizes: &[u64], weights: &[f64], text: &mut String) {
     let alike = vec![1.0; sizes.len()];
-    let (Some(stored), Some(asked)) = (spread(sizes, &alike), spread(sizes, weights)) else { return };
+    let (Some(stored), Some(requested)) = (spread(sizes, &alike), spread(sizes, weights)) else { return };
     let total: u64 = sizes.iter().sum();
     text.push_str(&format!("all files      {}\n", format_binary_bytes(total as f64)));
     text.push_str(&format!("  of each file     {}\n", line(&stored)));
-    text.push_str(&format!("  of each request  {}\n", line(&asked)));
+    text.push_str(&format!("  of each request  {}\n", line(&requested)));
     text.push_str("working set: the most popular files that make so many of the requests\n");
     for share in SHARES {
         let (count, bytes) = share_by_count(sizes, weights, share);

@@ -50,17 +50,19 @@ pub fn make_tree(arguments: &MakeTreeArgs) -> Result<u8> {
 
 /// What is there is not ours to write over.
 fn check_empty(root: &Path) -> Result<()> {
-    let shown = root.display();
-    let told = match std::fs::read_dir(root) {
+    let displayed = root.display();
+    let reported = match std::fs::read_dir(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => UserError { kind: ErrorKind::Usage, ..io_error("look into", shown, &error) },
+        Err(error) => UserError { kind: ErrorKind::Usage, ..io_error("look into", displayed, &error) },
         Ok(mut entries) => match entries.next() {
             None => return Ok(()),
-            Some(_) => UserError::usage(format!("{shown} is not empty, and nothing in it is written over")),
+            Some(_) => {
+                UserError::usage(format!("{displayed} is not empty, and nothing in it is written over"))
+            }
         },
     };
-    let hint = told.hint.clone().unwrap_or_else(|| "give a directory that is new or empty".into());
-    Err(told.hint(hint))
+    let hint = reported.hint.clone().unwrap_or_else(|| "give a directory that is new or empty".into());
+    Err(reported.hint(hint))
 }
 
 /// The nearest directory that is there.
@@ -94,7 +96,7 @@ fn check_disk_space(tree: &PlannedTree<'_>, room: DiskSpace) -> Result<()> {
     let count = tree.sizes.len() as u64;
     let of_files: u64 = tree.sizes.iter().map(|size| size.next_multiple_of(room.block_bytes)).sum();
     let needed = of_files + (directories * room.block_bytes).max(count * ENTRY_BYTES);
-    let told = if needed > room.free_bytes {
+    let reported = if needed > room.free_bytes {
         format!(
             "{count} files take {}, and {folder} has room for {}",
             format_binary_bytes(needed as f64),
@@ -110,7 +112,7 @@ fn check_disk_space(tree: &PlannedTree<'_>, room: DiskSpace) -> Result<()> {
             _ => return Ok(()),
         }
     };
-    Err(UserError::cannot_run(told)
+    Err(UserError::cannot_run(reported)
         .hint("make a smaller tree, or make it elsewhere: df -h shows the room, df -i that for files"))
 }
 
@@ -148,14 +150,14 @@ impl PlannedTree<'_> {
             work();
         });
         let failed = failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let told = match failed {
+        let reported = match failed {
             Some(error) => error,
             None if stopped() => UserError::interrupted(),
             None => return Ok(()),
         };
         let state =
             format!("{} of {} files are in {}", written.into_inner(), self.sizes.len(), self.root.display());
-        Err(UserError { message: format!("{}: {state}", told.message), ..told }
+        Err(UserError { message: format!("{}: {state}", reported.message), ..reported }
             .hint(format!("remove it and begin again: rm -r {}", self.root.display())))
     }
 
@@ -233,8 +235,8 @@ mod tests {
 
     #[test]
     fn one_file_is_none_of_several() {
-        for (count, told) in [(0, "0 files"), (1, "1 file"), (2, "2 files")] {
-            assert_eq!(count_with_noun(count, "file", "files"), told);
+        for (count, reported) in [(0, "0 files"), (1, "1 file"), (2, "2 files")] {
+            assert_eq!(count_with_noun(count, "file", "files"), reported);
         }
     }
 
@@ -247,10 +249,10 @@ mod tests {
             check_disk_space(&tree, DiskSpace { free_bytes, block_bytes: 4096, free_files })
         };
         assert!(check(5 << 20, None).is_ok() && check(5 << 20, Some(1010)).is_ok());
-        let told = check(1 << 20, None).unwrap_err();
-        assert_eq!(told.message, "1000 files take 4.0 MiB, and / has room for 1.0 MiB");
-        assert_eq!(told.exit_code(), 1);
-        let told = check(5 << 20, Some(1009)).unwrap_err();
-        assert_eq!(told.message, "1000 files in 10 directories are to be made, and / has room for 1009");
+        let reported = check(1 << 20, None).unwrap_err();
+        assert_eq!(reported.message, "1000 files take 4.0 MiB, and / has room for 1.0 MiB");
+        assert_eq!(reported.exit_code(), 1);
+        let reported = check(5 << 20, Some(1009)).unwrap_err();
+        assert_eq!(reported.message, "1000 files in 10 directories are to be made, and / has room for 1009");
     }
 }

@@ -60,13 +60,13 @@ pub fn observe(state: &Path, names: &[&str]) -> MachineState {
 /// Those that were there before and those that are there now, as lines to be read.
 pub fn differences(before: &MachineState, after: &MachineState) -> Vec<String> {
     let all: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let shown = |look: &MachineState, key: &String| {
+    let displayed = |look: &MachineState, key: &String| {
         look.get(key).map_or("not there".to_owned(), |value| format!("`{value}`"))
     };
     let differ = |key: &&&String| before.get(**key) != after.get(**key);
     all.iter()
         .filter(differ)
-        .map(|key| format!("{key}: {} -> {}", shown(before, key), shown(after, key)))
+        .map(|key| format!("{key}: {} -> {}", displayed(before, key), displayed(after, key)))
         .collect()
 }
 

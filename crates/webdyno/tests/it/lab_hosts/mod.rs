@@ -101,8 +101,8 @@ fn is_alone(test: &str) -> bool {
     command.arg("ip link set lo up && mount -t tmpfs none /run && \"$0\" \"$@\"; exit $?");
     command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let output = command.env(INSIDE, "1").env("TMPDIR", folder.path()).output().unwrap();
-    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(output.status.success(), "{}", told.concat());
+    let reported = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{}", reported.concat());
     false
 }
 
@@ -219,7 +219,7 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     assert_refused(&bench, rival, all);
     assert_eq!(setting(), "11");
     let spared = if may_spare() { "-1000\n0" } else { "0\n0" };
-    for (words, said) in [
+    for (words, printed) in [
         (&["hostname"][..], "server"),
         (&["database", "hostname"], "database"),
         (&["--", "sh", "-c", "kill -0 1 && echo $HOME"], "/root"),
@@ -232,7 +232,7 @@ fn a_scenario_comes_and_goes_without_a_trace() {
         (&["client", "getent", "hosts", "database"], "10.80.1.2       database.test database"),
     ] {
         let whole: Vec<&str> = ["exec", all].into_iter().chain(words.iter().copied()).collect();
-        assert_eq!(bench.output_of(&whole), said, "{words:?}");
+        assert_eq!(bench.output_of(&whole), printed, "{words:?}");
     }
     assert_eq!(run(&mut bench.lab(&["exec", all, "sh", "-c", "exit 7"])).code, 7);
     bench.output_of(&["up", small]);
@@ -282,9 +282,9 @@ fn a_half_built_scenario_is_removed_whole() {
     let points = (0..lines.len()).filter(|at| !is_group(&lines[*at]) || at % 12 == 5);
     for lines_before in points {
         let mut child = bench.child(&["up", name]);
-        let told = || std::fs::read(bench.state(name, "journal.jsonl")).unwrap_or_default();
+        let reported = || std::fs::read(bench.state(name, "journal.jsonl")).unwrap_or_default();
         wait_until(Duration::from_secs(20), || {
-            told().iter().filter(|byte| **byte == b'\n').count() > lines_before
+            reported().iter().filter(|byte| **byte == b'\n').count() > lines_before
                 || child.try_wait().unwrap().is_some()
         });
         child.kill().unwrap();
@@ -316,7 +316,7 @@ fn limits_links_and_settings_change_while_it_is_up() {
     };
     let folder = Catalogue::Directory(bench.place.path("scenarios")).open(&bench.names[0]).unwrap();
     let mut lab = build::build(&folder, &options).unwrap();
-    let said = |lab: &Lab, host: &str, script: &str| {
+    let printed = |lab: &Lab, host: &str, script: &str| {
         let output = lab.enter_host(host).unwrap().args(["sh", "-c", script]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
@@ -325,21 +325,21 @@ fn limits_links_and_settings_change_while_it_is_up() {
         && cat memory.limit_in_bytes memory.memsw.limit_in_bytes \
         || { cd /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/.. && cat memory.max memory.swap.max; }";
     let (with_swap, alone) = (208 << 20, 8 << 20);
-    let first = said(&lab, "server", limits);
-    let shown = |memory: u64, sum: u64| [format!("{memory}\n{sum}"), format!("{memory}\n{alone}")];
-    assert!(shown(200 << 20, with_swap).contains(&first), "{first}");
+    let first = printed(&lab, "server", limits);
+    let displayed = |memory: u64, sum: u64| [format!("{memory}\n{sum}"), format!("{memory}\n{alone}")];
+    assert!(displayed(200 << 20, with_swap).contains(&first), "{first}");
     let change = |text: &str| toml::from_str::<ScenarioHost>(text).unwrap();
     for (memory_bytes, text) in [(90 << 20, "memory = \"90M\"\ncpus = 0.5"), (300 << 20, "memory = \"300M\"")]
     {
         lab.change_host("server", &change(text)).unwrap();
-        let now = said(&lab, "server", limits);
-        assert!(shown(memory_bytes, memory_bytes + alone).contains(&now), "{now}");
+        let now = printed(&lab, "server", limits);
+        assert!(displayed(memory_bytes, memory_bytes + alone).contains(&now), "{now}");
     }
-    assert!(said(&lab, "client", "tc qdisc show dev eth0").contains("rate 50Mbit"));
+    assert!(printed(&lab, "client", "tc qdisc show dev eth0").contains("rate 50Mbit"));
     let mut link = folder.scenario.links[0].clone();
     link.rate_there = Some("9mbit".into());
     lab.change_link(&link).unwrap();
-    assert!(said(&lab, "client", "tc qdisc show dev eth0").contains("rate 9Mbit"));
+    assert!(printed(&lab, "client", "tc qdisc show dev eth0").contains("rate 9Mbit"));
     lab.change_machine(&toml::from_str(&format!("sysctl = {{ \"{SETTING}\" = 14 }}")).unwrap()).unwrap();
     assert_eq!(setting(), "14");
     let unknown = lab.change_host("nobody", &change("")).unwrap_err();

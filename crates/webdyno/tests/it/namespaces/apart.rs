@@ -67,14 +67,14 @@ impl Apart {
         format!("exec:env WEBDYNO_STATE={} {} agent", self.place.path("state").display(), program.display())
     }
 
-    fn check(&self, told: &str) {
-        assert!(wait_until(Duration::from_secs(10), || !self.listeners().is_empty()), "{told}");
+    fn check(&self, reported: &str) {
+        assert!(wait_until(Duration::from_secs(10), || !self.listeners().is_empty()), "{reported}");
         let link = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let first = children(self.unshare.id())[0];
         for pid in self.listeners() {
             let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            assert_eq!(link(pid), link(first), "{pid}: {told}");
-            assert_eq!(group.matches(APART).count(), self.groups.len(), "{pid} is in {group}: {told}");
+            assert_eq!(link(pid), link(first), "{pid}: {reported}");
+            assert_eq!(group.matches(APART).count(), self.groups.len(), "{pid} is in {group}: {reported}");
         }
         let here = fs::read_to_string("/proc/self/cgroup").unwrap();
         assert!(!here.contains(APART), "{here}");
@@ -107,10 +107,10 @@ fn a_server_is_started_again_among_its_own_processes_or_not_at_all() {
     change_and_kill(&apart.words(), apart.apache.files.port, &state);
     apart.check("the change");
     crate::support::end(*apart.listeners().first().unwrap());
-    let told = run(apart.place.webdyno().arg("rollback")).with_code(0).stdout;
-    apart.check(&told);
-    assert!(told.contains("started apache again"), "{told}");
-    assert_eq!(changed(&apart.apache.configuration(), &apart.before), Vec::<PathBuf>::new(), "{told}");
+    let reported = run(apart.place.webdyno().arg("rollback")).with_code(0).stdout;
+    apart.check(&reported);
+    assert!(reported.contains("started apache again"), "{reported}");
+    assert_eq!(changed(&apart.apache.configuration(), &apart.before), Vec::<PathBuf>::new(), "{reported}");
 
     change_and_kill(&apart.words(), apart.apache.files.port, &state);
     apart.unshare.kill().unwrap();
@@ -126,6 +126,6 @@ fn a_server_is_started_again_among_its_own_processes_or_not_at_all() {
     assert!(wait_until(Duration::from_secs(10), || !apart.listeners().is_empty()));
     // From here on it is one of the machine's own, and ends with it.
     apart.apache.files.pid_file = apart.pid_file.clone();
-    let told = run(apart.place.webdyno().arg("rollback")).with_code(0).stdout;
-    assert_eq!(pending(&StateDir::at(&state)).unwrap(), [], "{told}");
+    let reported = run(apart.place.webdyno().arg("rollback")).with_code(0).stdout;
+    assert_eq!(pending(&StateDir::at(&state)).unwrap(), [], "{reported}");
 }

@@ -36,8 +36,8 @@ fn changed(now: &Files, before: &Files) -> Vec<PathBuf> {
 /// A command that must succeed.
 fn sh(line: &str) -> String {
     let output = Command::new("sh").args(["-c", line]).output().unwrap();
-    let told = || String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{line}: {}", told());
+    let reported = || String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{line}: {}", reported());
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -74,9 +74,9 @@ impl Drop for Network {
 
 /// The processes that listen on a port in the network that a command enters; none on a machine where nobody does.
 fn listeners(enter: &str, port: u16) -> Vec<u32> {
-    let shown = sh(&format!("{enter} ss -ltnpH 'sport = :{port}'"));
+    let displayed = sh(&format!("{enter} ss -ltnpH 'sport = :{port}'"));
     let pid = |part: &str| part.split(',').next()?.parse().ok();
-    let mut pids: Vec<u32> = shown.split("pid=").skip(1).filter_map(pid).collect();
+    let mut pids: Vec<u32> = displayed.split("pid=").skip(1).filter_map(pid).collect();
     pids.sort_unstable();
     pids
 }
@@ -154,17 +154,17 @@ impl Pair {
         run(self.place.webdyno().args(arguments))
     }
 
-    fn check(&self, other: ProcessName, told: &str) {
-        assert_eq!(changed(&self.apache.configuration(), &self.before), Vec::<PathBuf>::new(), "{told}");
+    fn check(&self, other: ProcessName, reported: &str) {
+        assert_eq!(changed(&self.apache.configuration(), &self.before), Vec::<PathBuf>::new(), "{reported}");
         let inside = listeners(&self.network.enter(), self.port());
         let main = self.apache.pid().unwrap_or(0);
-        assert!(inside.contains(&main), "{inside:?} listen there, not {main}: {told}");
+        assert!(inside.contains(&main), "{inside:?} listen there, not {main}: {reported}");
         let outside = listeners("", self.port());
-        assert!(outside.contains(&other.pid) && !outside.contains(&main), "{outside:?}: {told}");
+        assert!(outside.contains(&other.pid) && !outside.contains(&main), "{outside:?}: {reported}");
         let its = children(other.pid);
-        assert!(outside.iter().all(|pid| *pid == other.pid || its.contains(pid)), "{outside:?}: {told}");
-        assert_eq!(self.other(), other, "the other one was started anew: {told}");
-        assert_eq!(pending(&StateDir::at(self.place.path("state"))).unwrap(), [], "{told}");
+        assert!(outside.iter().all(|pid| *pid == other.pid || its.contains(pid)), "{outside:?}: {reported}");
+        assert_eq!(self.other(), other, "the other one was started anew: {reported}");
+        assert_eq!(pending(&StateDir::at(self.place.path("state"))).unwrap(), [], "{reported}");
     }
 }
 
@@ -243,9 +243,9 @@ fn a_server_in_a_network_namespace_is_rolled_back_in_there() {
             // Nothing but its name is left of the namespace.
             pair.end_server();
         }
-        let told = undo();
-        assert!(told.contains("apache"), "{way}: {told}");
-        pair.check(other, &format!("{way}: {told}"));
+        let reported = undo();
+        assert!(reported.contains("apache"), "{way}: {reported}");
+        pair.check(other, &format!("{way}: {reported}"));
     }
 }
 
@@ -261,8 +261,8 @@ fn a_network_namespace_that_was_made_anew_is_entered_by_its_name() {
     pair.change_and_kill();
     pair.end_server();
     pair.network.make_anew();
-    let told = pair.webdyno(&["rollback"]).with_code(0).stdout;
-    pair.check(other, &told);
+    let reported = pair.webdyno(&["rollback"]).with_code(0).stdout;
+    pair.check(other, &reported);
 }
 
 /// Without a name and a process nothing leads there: the files are put back, and nothing is started anywhere.
@@ -277,12 +277,12 @@ fn a_network_namespace_that_is_gone_leaves_the_files_to_be_put_back() {
     pair.change_and_kill();
     pair.end_server();
     sh(&format!("ip netns del {}", pair.network.0));
-    let told = pair.webdyno(&["rollback"]).with_code(0).stdout;
-    assert!(told.contains("was not started: the network namespace that it ran in is gone"), "{told}");
-    assert_eq!(changed(&pair.apache.configuration(), &pair.before), Vec::<PathBuf>::new(), "{told}");
+    let reported = pair.webdyno(&["rollback"]).with_code(0).stdout;
+    assert!(reported.contains("was not started: the network namespace that it ran in is gone"), "{reported}");
+    assert_eq!(changed(&pair.apache.configuration(), &pair.before), Vec::<PathBuf>::new(), "{reported}");
     let its = [children(other.pid), vec![other.pid]].concat();
     let outside = listeners("", pair.port());
-    assert!(pair.other() == other && outside.iter().all(|pid| its.contains(pid)), "{outside:?}: {told}");
+    assert!(pair.other() == other && outside.iter().all(|pid| its.contains(pid)), "{outside:?}: {reported}");
 }
 
 /// The whole program tunes a server in there from outside, and is killed: its guardian is in there.
@@ -488,16 +488,16 @@ fn a_server_in_a_container_is_rolled_back_in_there() {
         }
         // On the machine itself there is nothing of it, and the other container has other files.
         assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
-        let told = undo();
-        assert_eq!(container.changed(), Vec::<PathBuf>::new(), "{way}: {told}");
-        assert!(!container.listeners().is_empty(), "{way}: {told}");
-        assert_eq!(listeners("", container.port), Vec::<u32>::new(), "{way}: {told}");
+        let reported = undo();
+        assert_eq!(container.changed(), Vec::<PathBuf>::new(), "{way}: {reported}");
+        assert!(!container.listeners().is_empty(), "{way}: {reported}");
+        assert_eq!(listeners("", container.port), Vec::<u32>::new(), "{way}: {reported}");
         assert_eq!(
             (other.listeners(), snapshot(&other.server)),
             (others.clone(), other.before.clone()),
             "{way}"
         );
-        assert_eq!(pending(&StateDir::at(container.state())).unwrap(), [], "{way}: {told}");
+        assert_eq!(pending(&StateDir::at(container.state())).unwrap(), [], "{way}: {reported}");
     }
 }
 
@@ -517,10 +517,13 @@ fn who_is_elsewhere_and_cannot_enter_touches_nothing() {
     fs::copy(program(), other.root.join("webdyno")).unwrap();
     let (others, line) = (other.listeners(), format!("{} /webdyno rollback", other.enter()));
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("cannot be undone from here") && told.contains(&container.words()), "{told}");
-    assert_eq!((other.listeners(), other.changed()), (others, vec![]), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(
+        reported.contains("cannot be undone from here") && reported.contains(&container.words()),
+        "{reported}"
+    );
+    assert_eq!((other.listeners(), other.changed()), (others, vec![]), "{reported}");
     assert_eq!(container.changed(), changed);
     let words = container.words();
     let done = run(webdyno(&place, None).args(["rollback", "--server", &words])).with_code(0).stdout;

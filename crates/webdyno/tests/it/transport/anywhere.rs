@@ -9,8 +9,8 @@ use std::process::Command;
 /// The static program of the same build, which scripts/test makes beside ours.
 fn static_program() -> Option<PathBuf> {
     let path = assert_cmd::cargo::cargo_bin("webdyno").with_file_name("webdyno-static");
-    let told = Command::new(&path).arg("--version").output().ok()?;
-    String::from_utf8_lossy(&told.stdout).contains(env!("WEBDYNO_BUILD")).then_some(path)
+    let reported = Command::new(&path).arg("--version").output().ok()?;
+    String::from_utf8_lossy(&reported.stdout).contains(env!("WEBDYNO_BUILD")).then_some(path)
 }
 
 /// A command in another root, with /proc.
@@ -43,8 +43,11 @@ fn the_static_program_runs_in_an_empty_root() {
     let root = place.path("root");
     fs::create_dir_all(root.join("proc")).unwrap();
     fs::copy(&ours, root.join("webdyno")).unwrap();
-    let told = Command::new("sh").args(["-c", &in_root(&root, "/webdyno --version")]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), format!("webdyno {}", env!("WEBDYNO_BUILD")));
+    let reported = Command::new("sh").args(["-c", &in_root(&root, "/webdyno --version")]).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&reported.stdout).trim(),
+        format!("webdyno {}", env!("WEBDYNO_BUILD"))
+    );
     let client = exec(&format!("{} # agent", in_root(&root, "/webdyno agent"))).unwrap();
     assert!(client.hello().environment.kernel.is_some());
     let samples = client.observe(None, None, Default::default()).unwrap();

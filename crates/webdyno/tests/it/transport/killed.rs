@@ -211,8 +211,8 @@ fn a_rollback_reaches_a_server_without_our_program() {
         command_line.args(["rollback", "--server", &command]);
         crate::support::run(&mut command_line).with_code(0).stdout
     };
-    let told = rollback();
-    assert!(told.contains("reloaded apache"), "{told}");
+    let reported = rollback();
+    assert!(reported.contains("reloaded apache"), "{reported}");
     assert!(apache.configuration() == before && apache.has_limit(20));
     assert!(rollback().starts_with("Nothing to roll back"));
     assert!(wait_until(AT_ONCE, || sshd.is_clean()), "{:?}", sshd.there());

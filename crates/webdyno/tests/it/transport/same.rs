@@ -49,10 +49,10 @@ fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
     });
     users.wait().unwrap();
     let all: Vec<_> = diagnoses.iter().map(summary).collect();
-    for (server, seen) in servers.iter().zip(&all) {
-        assert_eq!(seen.0, "apache-workers-exhausted", "{server}: {all:?}");
-        assert_eq!(seen, &all[0], "{server}");
-        assert!(seen.2, "{server} has no rate: {all:?}");
+    for (server, observed) in servers.iter().zip(&all) {
+        assert_eq!(observed.0, "apache-workers-exhausted", "{server}: {all:?}");
+        assert_eq!(observed, &all[0], "{server}");
+        assert!(observed.2, "{server} has no rate: {all:?}");
     }
 }
 
@@ -78,12 +78,12 @@ fn the_same_is_checked_locally_by_a_command_and_over_ssh() {
     let findings = check("local");
     assert_eq!(findings[0]["id"], "apache-setting-clamped", "{findings:#}");
     for server in ["exec:sh -c 'exec dash'", "ssh://web1"] {
-        let seen = check(server);
-        let told = |all: &Value| -> Vec<[Value; 3]> {
+        let observed = check(server);
+        let reported = |all: &Value| -> Vec<[Value; 3]> {
             let parts = |one: &Value| ["id", "summary", "remedies"].map(|part| one[part].clone());
             all.as_array().unwrap().iter().map(parts).collect()
         };
-        assert_eq!(told(&seen), told(&findings), "{server}");
+        assert_eq!(reported(&observed), reported(&findings), "{server}");
     }
     assert_eq!(apache.configuration(), before);
     assert!(

@@ -178,12 +178,12 @@ fn what_sudo_refuses_is_told() {
         place.path("bin").display()
     );
     check(start(&command, true, program()).err(), "there is no sudo there", "leave --sudo out");
-    for (said, message, hint) in [
+    for (output, message, hint) in [
         ("sudo: a password is required", "sudo asks for a password there", "NOPASSWD"),
         ("sudo: sorry, you must have a tty to run sudo", "sudo wants a terminal there", "requiretty"),
         ("nobody is not in the sudoers file.", "the user may not use sudo there", "sudoers"),
     ] {
-        script(&place.path("bin/sudo"), &format!("echo '{said}' >&2; exit 1"));
+        script(&place.path("bin/sudo"), &format!("echo '{output}' >&2; exit 1"));
         check(start(&command, true, program()).err(), message, hint);
     }
     // One that lets us in: the words behind -n are run.
