@@ -287,15 +287,9 @@ impl Session {
             risk: Some(choice.remedy.risk.clone()),
             predicted: choice.remedy.predicted.clone(),
             before: mean(&self.best.measurement.measured_rates()).map(|rate| significant(rate, 6)),
-            after: None,
-            ratio: None,
-            ci95: None,
-            verdict: None,
-            brake: None,
-            kept: false,
-            outage_us: None,
             diff: plan.diff.clone(),
             managed: plan.managed.clone(),
+            ..Round::default()
         }
     }
 
