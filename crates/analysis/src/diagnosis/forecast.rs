@@ -85,7 +85,7 @@ fn bounded(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::setting::SettingId;
 
     /// 100 users who think for half a second; 40 answers a second, and 80 users wait for 2 s each.
@@ -100,8 +100,7 @@ mod tests {
     ];
 
     fn told(id: &str, changes: &[(&str, f64)]) -> Option<(f64, [f64; 2])> {
-        let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let facts = facts(&kept.chain(changes).copied().collect::<Vec<_>>(), &[]);
+        let facts = facts(&with_changes(&CLOSED, changes), &[]);
         of(&facts, id).map(|told| (told.rate, told.ci95))
     }
 

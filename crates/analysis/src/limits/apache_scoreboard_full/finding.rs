@@ -121,7 +121,7 @@ fn remedy(facts: &Facts, full: &Full) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const FULL: &[(&str, f64)] = &[
         ("processes_stopping_mean", 3.0),
@@ -132,9 +132,7 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(FULL, changes);
         let mut facts =
             facts(&values, &[("MaxRequestWorkers", 100), ("ServerLimit", 4), ("ThreadsPerChild", 25)]);
         facts.service.as_mut().unwrap().mode = Some("event".into());

@@ -136,7 +136,7 @@ fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const RUSH: &[(&str, f64)] = &[
         ("service_processes_grew", 60.0),
@@ -153,9 +153,7 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let kept = RUSH.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(RUSH, changes);
         check(&facts(&values, &[("MaxRequestWorkers", 150), ("MinSpareServers", 1), ("MaxSpareServers", 10)]))
     }
 

@@ -198,7 +198,7 @@ fn advice(facts: &Facts, usable: f64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const FULL: [(&str, f64); 6] = [
         ("cpu_busy_fraction", 0.99),
@@ -210,12 +210,7 @@ mod tests {
     ];
 
     fn check_with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let mut values: Vec<_> = FULL
-            .iter()
-            .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
-            .copied()
-            .collect();
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&FULL, changes);
         check(&facts(&values, &[]))
     }
 

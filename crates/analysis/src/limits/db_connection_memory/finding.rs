@@ -147,7 +147,7 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const SORTING: [(&str, f64); 14] = [
         ("pressure_group_memory_full_fraction", 0.3),
@@ -167,8 +167,7 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let kept = SORTING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&SORTING, changes);
         check(&facts(&values, &[]))
     }
 

@@ -150,7 +150,7 @@ fn inside(facts: &Facts) -> Option<f64> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     pub(crate) const REFUSED: &[(&str, f64)] = &[
         ("db_connections_failed_per_s", 128.0),
@@ -165,8 +165,7 @@ pub(crate) mod tests {
     ];
 
     pub(crate) fn merged<'a>(changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
-        let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
+        with_changes(REFUSED, changes)
     }
 
     #[test]

@@ -244,7 +244,7 @@ fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     /// Two requests on each connection, and a handshake that takes as long as the rest.
     const CLOSED: &[(&str, f64)] = &[
@@ -266,9 +266,7 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)], requests: i64, keep_alive: &str) -> Option<Finding> {
-        let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(CLOSED, changes);
         let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
         let settings = &mut facts.service.as_mut().unwrap().settings;
         settings.entry("KeepAlive".into()).or_default().configured = Some(SettingValue::parse(keep_alive));

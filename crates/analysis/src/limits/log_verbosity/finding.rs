@@ -117,7 +117,7 @@ fn remedy(level: &InForce) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::service::ScopedSetting;
 
     fn with(changes: &[(&str, f64)], level: &str) -> Option<Finding> {
@@ -128,9 +128,7 @@ mod tests {
             ("cores", 2.0),
             ("cpu_per_request_us", 2600.0),
         ];
-        let mut values = base.to_vec();
-        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&base, changes);
         let mut facts = facts(&values, &[]);
         facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
             setting: "LogLevel".into(),

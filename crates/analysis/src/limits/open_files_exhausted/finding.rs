@@ -169,7 +169,7 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::fact::Fact;
 
     const EXHAUSTED: [(&str, f64); 5] = [
@@ -181,8 +181,7 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)]) -> Facts {
-        let kept = EXHAUSTED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&EXHAUSTED, changes);
         facts(&values, &[("ThreadsPerChild", 150)])
     }
 

@@ -84,7 +84,7 @@ const OF_ALL: &[&str] = &[
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool};
+    use crate::facts::testing::{facts, of_pool, with_changes};
     use crate::resources::php_fpm::tests::behind;
     use webdyno_model::service::SettingValue;
 
@@ -113,8 +113,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn merged<'a>(base: &[(&'a str, f64)], changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
-        let kept = base.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
+        with_changes(base, changes)
     }
 
     #[test]

@@ -225,7 +225,7 @@ fn remedy(limit: &Limit) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const LIMITED: &[(&str, f64)] = &[
         ("request_bytes_per_s", 215_000.0),
@@ -237,9 +237,7 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)], scoped: &[(&str, &str)]) -> Option<Finding> {
-        let kept = LIMITED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(LIMITED, changes);
         let mut facts = facts(&values, &[]);
         let one = |(setting, value): &(&str, &str)| ScopedSetting {
             setting: (*setting).into(),

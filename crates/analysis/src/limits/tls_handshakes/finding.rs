@@ -220,7 +220,7 @@ fn cheaper(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Rem
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use crate::settings::in_force::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
@@ -236,9 +236,7 @@ mod tests {
             ("connections_reused_fraction", 0.0),
             ("ended_per_s", 300.0),
         ];
-        let mut values = base.to_vec();
-        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&base, changes);
         let mut facts = facts(&values, &[]);
         let scoped = |(setting, value): &(&str, &str)| ScopedSetting {
             setting: (*setting).into(),

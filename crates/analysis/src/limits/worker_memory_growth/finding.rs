@@ -160,7 +160,7 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const LEAKING: [(&str, f64); 11] = [
         ("group_oom_kills", 3.0),
@@ -177,8 +177,7 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let kept = LEAKING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&LEAKING, changes);
         check(&facts(&values, &[("MaxConnectionsPerChild", 0)]))
     }
 
