@@ -220,7 +220,7 @@ mod port_or_null {
 }
 
 /// How a service was started, and by what it is controlled: all that is needed to reload it, or to start it again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Control {
     /// The main process.
     pub pid: u32,

@@ -105,7 +105,7 @@ pub struct Improvement {
 }
 
 /// One round: a finding, a change, a verdict.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Round {
     /// From 1.
     pub n: u32,

@@ -266,18 +266,7 @@ mod tests {
             finding: "apache-workers-exhausted".into(),
             summary: "All workers are busy.".into(),
             changes: vec![change],
-            risk: None,
-            predicted: None,
-            before: None,
-            after: None,
-            ratio: None,
-            ci95: None,
-            verdict: None,
-            brake: None,
-            kept: false,
-            outage_us: None,
-            diff: String::new(),
-            managed: vec![],
+            ..Round::default()
         }
     }
 

@@ -300,15 +300,9 @@ impl Tuning {
             risk: Some(choice.remedy.risk.clone()),
             predicted: choice.remedy.predicted.clone(),
             before: mean(&self.best.measurement.measured_rates()).map(|rate| significant(rate, 6)),
-            after: None,
-            ratio: None,
-            ci95: None,
-            verdict: None,
-            brake: None,
-            kept: false,
-            outage_us: None,
             diff: plan.diff.clone(),
             managed: plan.managed.clone(),
+            ..Round::default()
         }
     }
 

@@ -86,7 +86,7 @@ fn bounded_by_next_limit(facts: &Facts, id: &str, predicted: Predicted) -> Predi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::setting::SettingId;
 
     /// 100 users who think for half a second; 40 answers a second, and 80 users wait for 2 s each.
@@ -101,8 +101,7 @@ mod tests {
     ];
 
     fn predicted_rate(id: &str, changes: &[(FactId, f64)]) -> Option<(f64, [f64; 2])> {
-        let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let facts = facts(&kept.chain(changes).copied().collect::<Vec<_>>(), &[]);
+        let facts = facts(&with_changes(&CLOSED, changes), &[]);
         of(&facts, id).map(|reported| (reported.rate, reported.ci95))
     }
 

@@ -39,6 +39,12 @@ pub fn facts_of_several(values: &[(FactId, f64)], several: &[(FactId, &str, f64)
     all
 }
 
+/// These values with some changed or added; one that is not finite is unknown.
+pub fn with_changes<N: Copy + PartialEq>(base: &[(N, f64)], changes: &[(N, f64)]) -> Vec<(N, f64)> {
+    let kept = base.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+    kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
+}
+
 /// Apache prefork with these settings.
 pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
     let setting = |(name, value): &(&str, i64)| {
@@ -48,17 +54,9 @@ pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
     ServiceSnapshot {
         service: "apache".into(),
         pid: 1,
-        executable: None,
-        version: None,
         port: 80,
         mode: Some("prefork".into()),
-        config_file: None,
-        status_url: None,
         settings: settings.iter().map(setting).collect(),
-        missing: vec![],
-        warnings: vec![],
-        pending: vec![],
-        control: None,
         ..ServiceSnapshot::default()
     }
 }

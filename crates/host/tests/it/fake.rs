@@ -215,12 +215,8 @@ impl FakeServer {
             start_ticks: 1,
             executable: "/fake".into(),
             arguments: vec!["/fake".into()],
-            environment: BTreeMap::new(),
             directory: "/".into(),
-            pid_file: None,
-            unit: None,
-            supervised: false,
-            inherited: None,
+            ..Control::default()
         }
     }
 
@@ -285,15 +281,8 @@ impl Observe for FakeServer {
             service: "fake".into(),
             pid,
             executable: Some("/fake".into()),
-            version: None,
             port,
-            mode: None,
-            config_file: None,
-            status_url: None,
             settings: BTreeMap::from([("Workers".to_owned(), setting)]),
-            missing: vec![],
-            warnings: vec![],
-            pending: vec![],
             control: Some(self.control()),
             ..ServiceSnapshot::default()
         })

@@ -185,17 +185,7 @@ proptest! {
         rate in 20f64..20_000.0, threads in 1u64..5, poisson: bool, seed: u64,
     ) {
         let load = Workload { seed, ..requests(open(rate, poisson), 64, 400) };
-        let arrived = RefCell::new(vec![]);
-        let sim = |_| {
-            Sim::new(Box::new(|visit: ServerRequest| {
-                if visit.request == 0 {
-                    return vec![(0, ServerAction::Accept)];
-                }
-                arrived.borrow_mut().push(visit.now_ns);
-                vec![(1000, ServerAction::Send(OK.to_vec()))]
-            }))
-        };
-        let outcome = simulate_threads(&load, (0..threads).map(sim).collect());
+        let (arrived, outcome) = arrivals(&load, threads, 1000);
         prop_assert_eq!(outcome.counts(), (400, 0, 0));
         let starts = (0..threads).flat_map(|thread| {
             let mut pacer = match poisson {
@@ -210,8 +200,6 @@ proptest! {
         });
         let mut intended: Vec<u64> = starts.collect();
         intended.sort_unstable();
-        let mut arrived = arrived.take();
-        arrived.sort_unstable();
         prop_assert_eq!(arrived, intended);
         prop_assert_eq!(outcome.merged(|interval| &interval.client_delay).dist().max, Some(0));
     }

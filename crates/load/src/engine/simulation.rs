@@ -417,6 +417,24 @@ pub(super) fn simulate_on(workload: &Workload, sim: Sim<'_>) -> Outcome {
     simulate_threads(workload, vec![sim])
 }
 
+/// Threads whose server accepts at once and answers after a fixed time; when the requests reached it, in order.
+pub(super) fn arrivals(workload: &Workload, threads: u64, after_ns: u64) -> (Vec<u64>, Outcome) {
+    let arrived = RefCell::new(vec![]);
+    let sim = |_| {
+        Sim::new(Box::new(|visit: ServerRequest| {
+            if visit.request == 0 {
+                return vec![(0, ServerAction::Accept)];
+            }
+            arrived.borrow_mut().push(visit.now_ns);
+            vec![(after_ns, ServerAction::Send(OK.to_vec()))]
+        }))
+    };
+    let outcome = simulate_threads(workload, (0..threads).map(sim).collect());
+    let mut arrived = arrived.take();
+    arrived.sort_unstable();
+    (arrived, outcome)
+}
+
 /// As [`simulate_on`], with a thread for each machine. Threads share nothing, so they may run one after the other.
 pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outcome {
     let threads = sims.len() as u32;

@@ -4,7 +4,6 @@
 use super::simulation::*;
 use crate::schedule::rate_profile::RateProfile;
 use proptest::prelude::*;
-use std::cell::RefCell;
 use webdyno_model::interval::EndReason;
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::Stage;
@@ -23,30 +22,12 @@ fn load(texts: &[&str], poisson: bool) -> Workload {
     load
 }
 
-/// The moments at which requests reach the server, in order.
-fn arrivals(load: &Workload, threads: usize) -> (Vec<u64>, Outcome) {
-    let arrived = RefCell::new(vec![]);
-    let sim = |_| {
-        Sim::new(Box::new(|visit: ServerRequest| {
-            if visit.request == 0 {
-                return vec![(0, ServerAction::Accept)];
-            }
-            arrived.borrow_mut().push(visit.now_ns);
-            vec![(1000, ServerAction::Send(OK.to_vec()))]
-        }))
-    };
-    let outcome = simulate_threads(load, (0..threads).map(sim).collect());
-    let mut arrived = arrived.take();
-    arrived.sort_unstable();
-    (arrived, outcome)
-}
-
 #[test]
 fn requests_of_a_ramp_arrive_where_its_integral_reaches_them() {
     for threads in [1, 3] {
         // Up to 200/s in 2 s: request n at sqrt(n / 50); then 200/s for a second, and down again.
         let load = load(&["2s@0..200/s", "1s@200/s", "1s@200..0/s"], false);
-        let (arrived, outcome) = arrivals(&load, threads);
+        let (arrived, outcome) = arrivals(&load, threads, 1000);
         assert_eq!(outcome.end.reason, EndReason::Duration);
         assert_eq!((outcome.end.elapsed_us, arrived.len()), (4_000_000, 500));
         for n in 0..500u64 {
@@ -66,25 +47,15 @@ fn requests_of_a_ramp_arrive_where_its_integral_reaches_them() {
 
 #[test]
 fn a_load_ends_with_its_last_stage_and_sends_nothing_in_a_pause() {
-    let (arrived, outcome) = arrivals(&load(&["1s@3/s", "5s@0/s", "1s@2/s", "3s@0/s"], false), 1);
+    let (arrived, outcome) = arrivals(&load(&["1s@3/s", "5s@0/s", "1s@2/s", "3s@0/s"], false), 1, 1000);
     assert_eq!(arrived, [0, S / 3, 2 * S / 3, 6 * S, 6 * S + S / 2]);
     assert_eq!((outcome.end.elapsed_us, outcome.end.reason), (10_000_000, EndReason::Duration));
 }
 
 /// When requests are in progress at the server: from, to.
-fn closed(texts: &[&str], threads: usize, answer_ns: u64) -> (Vec<(u64, u64)>, Outcome) {
-    let spans = RefCell::new(vec![]);
-    let sim = |_| {
-        Sim::new(Box::new(|visit: ServerRequest| {
-            if visit.request == 0 {
-                return vec![(0, ServerAction::Accept)];
-            }
-            spans.borrow_mut().push((visit.now_ns, visit.now_ns + answer_ns));
-            vec![(answer_ns, ServerAction::Send(OK.to_vec()))]
-        }))
-    };
-    let outcome = simulate_threads(&load(texts, false), (0..threads).map(sim).collect());
-    (spans.take(), outcome)
+fn closed(texts: &[&str], threads: u64, answer_ns: u64) -> (Vec<(u64, u64)>, Outcome) {
+    let (arrived, outcome) = arrivals(&load(texts, false), threads, answer_ns);
+    (arrived.into_iter().map(|at| (at, at + answer_ns)).collect(), outcome)
 }
 
 #[test]
@@ -123,7 +94,7 @@ proptest! {
     #[test]
     fn any_stages_are_kept_to_the_nanosecond(
         user_profile in prop::collection::vec((0u32..300, 0u32..300, 100u64..1500), 1..4),
-        threads in 1usize..4, poisson: bool, seed: u64,
+        threads in 1u64..4, poisson: bool, seed: u64,
     ) {
         let shape = |&(from, to, ms): &(u32, u32, u64)| Stage {
             duration_us: ms * 1000,
@@ -135,11 +106,11 @@ proptest! {
         let mut load = workload(Arrival::Open { rate_per_s: 1.0, poisson }, 64, 1);
         load.seed = seed;
         load.set_stages(stage::CheckedStages { unit: stage::Unit::PerSecond, stages: stages.clone() });
-        let (arrived, outcome) = arrivals(&load, threads);
+        let (arrived, outcome) = arrivals(&load, threads, 1000);
         prop_assert_eq!(outcome.end.reason, EndReason::Duration);
-        let pacers = (0..threads as u64).map(|thread| {
+        let pacers = (0..threads).map(|thread| {
             let rate_profile = std::sync::Arc::new(RateProfile::from_stages(&stages));
-            crate::schedule::pacer::Pacer::rate_profile(rate_profile, thread, threads as u64, None, poisson.then_some(seed))
+            crate::schedule::pacer::Pacer::rate_profile(rate_profile, thread, threads, None, poisson.then_some(seed))
         });
         let starts = pacers.flat_map(|mut pacer| std::iter::from_fn(move || {
             let next = pacer.next_ns();

@@ -49,14 +49,19 @@ fn a_unix_socket_is_loaded_and_named() {
     assert_eq!(outcome.sum(|interval| interval.errors.connect_refused), 3, "{:?}", outcome.intervals);
 }
 
-#[test]
-fn a_unix_socket_whose_queue_is_full_is_waited_for() {
+/// A unix socket in a folder, at which one connection at most waits to be accepted.
+fn without_queue() -> (tempfile::TempDir, UnixListener) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("server.sock");
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
     socket.listen(0).unwrap();
-    let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
+    (folder, UnixListener::from(std::os::fd::OwnedFd::from(socket)))
+}
+
+#[test]
+fn a_unix_socket_whose_queue_is_full_is_waited_for() {
+    let (folder, listener) = without_queue();
     thread::spawn(move || {
         for stream in listener.incoming() {
             thread::sleep(Duration::from_millis(5));
@@ -64,7 +69,7 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() {
         }
     });
     let mut load_of = workload("http://site.example/");
-    load_of.transport.unix_socket = Some(path);
+    load_of.transport.unix_socket = Some(folder.path().join("server.sock"));
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(100), None);
     load_of.connections = 20;
     let outcome = load(&load_of);
@@ -74,12 +79,7 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() {
 // One at a time, and each connection carries one request: whoever has waited longest is next.
 #[test]
 fn connections_waiting_for_a_unix_socket_get_it_in_turn() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("server.sock");
-    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
-    socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
-    socket.listen(0).unwrap();
-    let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
+    let (folder, listener) = without_queue();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.ok()?;
@@ -90,7 +90,7 @@ fn connections_waiting_for_a_unix_socket_get_it_in_turn() {
         Some(())
     });
     let mut load_of = workload("http://site.example/");
-    load_of.transport.unix_socket = Some(path);
+    load_of.transport.unix_socket = Some(folder.path().join("server.sock"));
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(400), None);
     (load_of.connections, load_of.keepalive, load_of.timeout_us) = (20, false, 30_000_000);
     let outcome = load(&load_of);

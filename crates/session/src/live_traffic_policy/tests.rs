@@ -107,17 +107,9 @@ impl ScriptedTarget {
         ServiceSnapshot {
             service: "apache".into(),
             pid: 1,
-            executable: None,
-            version: None,
             port: 80,
             mode: Some("prefork".into()),
-            config_file: None,
-            status_url: None,
             settings: settings.map(|(name, value)| (name.to_owned(), setting(value))).into(),
-            missing: vec![],
-            warnings: vec![],
-            pending: vec![],
-            control: None,
             ..ServiceSnapshot::default()
         }
     }

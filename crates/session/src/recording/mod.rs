@@ -383,17 +383,8 @@ impl Recording {
         let topology = observation.or(self.topologies.first()).map(|(_, topology)| topology);
         let service = service.map(|(_, snapshot)| snapshot);
         Measurement {
-            workload: None,
-            intervals: vec![],
             measured_from_s: from_s,
             measured_to_s: to_s,
-            ramp_down_from_s: None,
-            end: None,
-            warmup_reason: None,
-            tables: None,
-            harm_guard_trip: None,
-            unwatched: vec![],
-            quiet_from_s: None,
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
             lacking: self.missing_signals(ends_us),
             collectors: self.collectors.clone(),
@@ -403,6 +394,7 @@ impl Recording {
             client: self.client.clone(),
             objectives: self.objectives.clone(),
             goal: self.goal,
+            ..Measurement::default()
         }
     }
 }

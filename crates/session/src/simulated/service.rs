@@ -28,12 +28,8 @@ impl MachineState {
             start_ticks: main.start_ticks,
             executable: PROGRAM.into(),
             arguments: vec![PROGRAM.into()],
-            environment: BTreeMap::new(),
             directory: "/".into(),
-            pid_file: None,
-            unit: None,
-            supervised: false,
-            inherited: None,
+            ..Control::default()
         })
     }
 
@@ -54,20 +50,14 @@ impl MachineState {
             service: "apache".into(),
             pid: self.server.main.map_or(0, |main| main.pid),
             executable: Some(PROGRAM.into()),
-            version: None,
             port: PORT,
             mode: Some("prefork".into()),
-            config_file: None,
-            status_url: None,
             settings: [
                 ("MaxRequestWorkers", setting(running.workers, on_disk.map(|found| found.workers))),
                 ("ServerLimit", setting(running.server_limit, on_disk.map(|found| found.server_limit))),
             ]
             .map(|(name, setting)| (name.to_owned(), setting))
             .into(),
-            missing: vec![],
-            warnings: vec![],
-            pending: vec![],
             control: self.control(),
             ..ServiceSnapshot::default()
         })

@@ -12,8 +12,7 @@ const LOAD: [&str; 6] = ["-c", "60", "--no-keepalive", "-d", "5s", "-q"];
 fn exhausted_workers_are_named_and_nothing_is_touched() {
     let _turn = shared_turn();
     measured(|place| {
-        let apache = Apache::start(&place.path("server"), 20);
-        let before = apache.configuration();
+        let (apache, before) = Apache::placed_at(place);
         let ended = run(place.webdyno().args(["diagnose", &apache.url()]).args(LOAD).args(["--json", "-"]))
             .with_code(0);
         let json = ended.json();
@@ -34,9 +33,7 @@ fn exhausted_workers_are_named_and_nothing_is_touched() {
 #[test]
 fn a_plan_is_a_diff_and_changes_nothing() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
-    let before = apache.configuration();
+    let (place, apache, before) = Apache::placed();
     let ended = run(place.webdyno().args(["tune", &apache.url()]).args(LOAD)).with_code(0);
     assert!(
         ended.stdout.contains("+MaxRequestWorkers") || ended.stdout.contains("+    MaxRequestWorkers"),
@@ -44,16 +41,14 @@ fn a_plan_is_a_diff_and_changes_nothing() {
         ended.stdout
     );
     assert!(ended.stdout.contains("--apply"), "{}", ended.stdout);
-    assert_eq!(apache.configuration(), before);
-    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
 }
 
 #[test]
 fn tuning_by_reload_is_proven_kept_and_rolled_back() {
     let _turn = shared_turn();
     measured(|place| {
-        let apache = Apache::start(&place.path("server"), 20);
-        let before = apache.configuration();
+        let (apache, before) = Apache::placed_at(place);
         let pid = apache.pid();
         let arguments = ["--apply", "--goal", "200 req/s", "--out", "tuned", "--json", "-"];
         let json =
@@ -76,8 +71,7 @@ fn tuning_by_reload_is_proven_kept_and_rolled_back() {
         assert_eq!(report, json);
         let undone = run(place.webdyno().arg("rollback")).with_code(0);
         assert!(undone.stdout.contains("zzz-webdyno.conf"), "{}", undone.stdout);
-        assert_eq!(apache.configuration(), before);
-        assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
         assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
         // The same again: what is left of the old generation in the scoreboard must not be taken for workers.
         let plan = run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(["--json", "-"]))
@@ -142,7 +136,7 @@ fn threads_are_tuned_in_whole_processes() {
 fn an_overload_at_a_given_rate_is_planned_for_that_rate() {
     let _turn = shared_turn();
     measured(|place| {
-        let apache = Apache::start(&place.path("server"), 20);
+        let (apache, _) = Apache::placed_at(place);
         let load = ["-r", "150", "-c", "200", "--no-keepalive", "-d", "8s", "-q", "--json", "-"];
         let json = run(place.webdyno().args(["tune", &apache.url()]).args(load)).with_code(0).json();
         let round = &json["rounds"][0];
@@ -190,15 +184,14 @@ fn files_that_may_not_be_written_are_told_and_nothing_stays() {
         .env("WEBDYNO_STATE", place.path("state"))
         .current_dir(place.path(""));
     run(&mut command).with_code(1).assert_error("the file system is read-only", "hint:");
-    assert_eq!(apache.configuration(), before);
-    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
 }
 
 #[test]
 fn without_a_status_page_the_sockets_and_processes_tell() {
     let _turn = shared_turn();
     measured(|place| {
-        let apache = Apache::start(&place.path("server"), 20);
+        let (apache, _) = Apache::placed_at(place);
         std::fs::write(apache.files.root.join("mods-enabled/status.conf"), "").unwrap();
         run(assert_cmd::Command::new(&apache.files.command[0])
             .args(&apache.files.command[1..3])
@@ -240,7 +233,7 @@ fn a_server_that_is_not_apache_is_observed_and_left_alone() {
 fn the_traffic_that_is_there_is_diagnosed_without_load() {
     let _turn = shared_turn();
     measured(|place| {
-        let apache = Apache::start(&place.path("server"), 20);
+        let (apache, _) = Apache::placed_at(place);
         let port = apache.files.port.to_string();
         let before = snapshot(&apache.files.root);
         // Longer than the busiest machine takes to look: they are sent home then.

@@ -7,9 +7,6 @@ use std::time::Duration;
 use webdyno_host::agent::{AgentClient, ServerAddress, Start};
 use webdyno_host::change::{StateDir, pending};
 use webdyno_host::os::process::{ProcessName, wait_until};
-use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
-use webdyno_model::service::SettingValue;
-use webdyno_model::setting::SettingId;
 
 /// The environment variable that makes the test below the one inside of a mount namespace.
 const INSIDE: &str = "WEBDYNO_TEST_BOOTING";
@@ -58,12 +55,7 @@ fn boot_after(start: &Start, units: &Path) {
     let state = StateDir::of_environment().unwrap();
 
     let client = AgentClient::start(start).unwrap();
-    client.discover(apache.files.port).unwrap();
-    let setting = SettingId::of_service("apache", "MaxRequestWorkers");
-    let wanted = SettingChange { setting, to: SettingValue::Integer(30) };
-    client
-        .apply(&client.prepare(&[wanted]).and_then(Preparation::into_plan).unwrap(), &ApplyOptions::default())
-        .unwrap();
+    apache.raise_limit(&client);
     assert!(apache.configuration() != before && apache.has_limit(30));
     let agent = pending(&state).unwrap().remove(0).id.rsplit('-').next().unwrap().parse().unwrap();
     let agent = ProcessName::of(agent).unwrap();
@@ -84,8 +76,7 @@ fn boot_after(start: &Start, units: &Path) {
     let output = Command::new("sh").args(["-c", &run]).env_remove("WEBDYNO_STATE").output().unwrap();
     let reported = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && reported.contains("removed "), "{reported}{:?}", output.stderr);
-    assert_eq!(apache.configuration(), before);
-    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
     assert_eq!(files(units), Vec::<PathBuf>::new());
     assert!(!units.join("multi-user.target.d").exists());
     assert_eq!(pending(&state).unwrap(), []);

@@ -17,8 +17,7 @@ fn events(place: &Place, run: &str, kind: &str) -> Vec<serde_json::Value> {
 #[test]
 fn a_site_that_dies_ends_the_load_and_the_diagnosis_says_so() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
+    let (place, apache, _) = Apache::placed();
     let mut tool = place.child(&[&["diagnose", &apache.url(), "--out", "d", "-q"], &LOAD[..]].concat());
     assert!(wait_until(Duration::from_secs(30), || events(&place, "d", "interval").len() >= 2));
     end(apache.pid().unwrap());
@@ -41,8 +40,7 @@ fn a_site_that_dies_ends_the_load_and_the_diagnosis_says_so() {
 #[test]
 fn errors_of_other_clients_halve_the_load() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
+    let (place, apache, _) = Apache::placed();
     let root = &apache.files.root;
     std::fs::write(
         root.join("bad.lua"),

@@ -41,14 +41,11 @@ fn tuning(place: &Place, apache: &Apache) -> Child {
 #[test]
 fn ctrl_c_reverts_and_says_so_with_its_exit_code() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
-    let before = apache.configuration();
+    let (place, apache, before) = Apache::placed();
     let mut tool = tuning(&place, &apache);
     signal(tool.id(), Signal::INT);
     assert_eq!(tool.wait().unwrap().code(), Some(130));
-    assert_eq!(apache.configuration(), before);
-    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
     let record = std::fs::read_to_string(place.path("t/change-record.md")).unwrap();
     assert!(record.contains("Nothing was changed") && record.contains("put back"), "{record}");
     // What was measured is kept.
@@ -59,9 +56,7 @@ fn ctrl_c_reverts_and_says_so_with_its_exit_code() {
 #[test]
 fn when_the_tool_is_killed_its_guardian_reverts() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
-    let before = apache.configuration();
+    let (place, apache, before) = Apache::placed();
     let mut tool = tuning(&place, &apache);
     signal(tool.id(), Signal::KILL);
     tool.wait().unwrap();
@@ -70,16 +65,13 @@ fn when_the_tool_is_killed_its_guardian_reverts() {
         "the guardian did nothing"
     );
     run(place.webdyno().arg("rollback")).with_code(0);
-    assert_eq!(apache.configuration(), before);
-    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
 }
 
 #[test]
 fn when_tool_and_guardian_are_killed_the_next_command_puts_everything_back() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
-    let before = apache.configuration();
+    let (place, apache, before) = Apache::placed();
     let mut tool = tuning(&place, &apache);
     for guardian in children(tool.id()) {
         signal(guardian, Signal::KILL);
@@ -100,8 +92,7 @@ fn when_tool_and_guardian_are_killed_the_next_command_puts_everything_back() {
         next.stderr
     );
     assert!(next.stderr.contains("restored ") || next.stderr.contains("removed "), "{}", next.stderr);
-    assert_eq!(apache.configuration(), before);
-    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
     let none = run(place.webdyno().args(["rollback", "--interrupted"])).with_code(0);
     assert!(none.stdout.contains("no session was cut off"), "{}", none.stdout);
     assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
@@ -110,16 +101,13 @@ fn when_tool_and_guardian_are_killed_the_next_command_puts_everything_back() {
 #[test]
 fn when_only_the_guardian_is_killed_the_tool_puts_everything_back() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
-    let before = apache.configuration();
+    let (place, apache, before) = Apache::placed();
     let mut tool = tuning(&place, &apache);
     for guardian in children(tool.id()) {
         signal(guardian, Signal::KILL);
     }
     assert_eq!(tool.wait().unwrap().code(), Some(1));
-    assert_eq!(apache.configuration(), before);
-    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    apache.assert_unchanged(&before);
     assert!(!run(place.webdyno().arg("explain")).stderr.contains("pending"));
 }
 

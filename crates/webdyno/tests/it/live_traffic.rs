@@ -159,8 +159,7 @@ fn a_change_that_hurts_is_put_back_at_once() {
 fn nobody_is_seen_who_is_not_there() {
     // This process is a server of other tests, and talks to their servers: whoever looks behind it finds ours, and asks it.
     let _turn = turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
+    let (place, apache, _) = Apache::placed();
     // Each one right after the load of the one before, whose workers Apache is ending with requests of its own.
     for turn in 0..3 {
         let load = ["-c", "60", "--no-keepalive", "-d", "4s", "-q", "--json", "-"];

@@ -60,9 +60,7 @@ fn patch_makes_the_exported_files(place: &Place, export: &Path, apache: &Apache)
 #[test]
 fn a_plan_can_be_taken_over_as_files() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
-    let before = apache.configuration();
+    let (place, apache, before) = Apache::placed();
     let export = place.path("plan");
     let ended =
         run(place.webdyno().args(["tune", &apache.url(), "--export", "plan"]).args(LOAD)).with_code(0);
@@ -79,8 +77,7 @@ fn a_plan_can_be_taken_over_as_files() {
 #[test]
 fn what_puppet_manages_is_proposed() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
+    let (place, apache, _) = Apache::placed();
     let main = apache.files.root.join("apache2.conf");
     let text = fs::read_to_string(&main).unwrap();
     fs::write(&main, format!("# Managed by Puppet\n{text}MaxRequestWorkers 20\n")).unwrap();
@@ -131,8 +128,7 @@ fn what_puppet_manages_is_proposed() {
 #[test]
 fn what_waits_for_a_reload_is_told_before_any_load() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
+    let (place, apache, _) = Apache::placed();
     // Not within the tick of the kernel's clock in which it started.
     std::thread::sleep(Duration::from_millis(50));
     let text = fs::read_to_string(&apache.mpm_conf).unwrap();

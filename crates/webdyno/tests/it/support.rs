@@ -7,13 +7,18 @@ use assert_cmd::Command;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use webdyno_host::agent::client::AgentClient;
+use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
 
 /// How many tests that only wait run at a time: eight sessions on slow pages take a fraction of a core.
 const WAITING_MAX: usize = 8;
@@ -265,6 +270,9 @@ fn serve(mut stream: TcpStream, answer: &str) {
     }
 }
 
+/// Files with their bytes, modes and owners.
+pub type Snapshot = Vec<(PathBuf, Vec<u8>, u32, u32)>;
+
 /// A real Apache that the test started, as an operator would have: not by webdyno.
 pub struct Apache {
     pub files: webdyno_lab::quickstart::PrivateApache,
@@ -275,6 +283,35 @@ pub struct Apache {
 }
 
 impl Apache {
+    /// A place of its own for a prefork Apache with twenty workers at most, and its configuration.
+    pub fn placed() -> (Place, Self, Snapshot) {
+        let place = Place::shielded();
+        let (apache, before) = Self::placed_at(&place);
+        (place, apache, before)
+    }
+
+    /// The same in this place.
+    pub fn placed_at(place: &Place) -> (Self, Snapshot) {
+        let apache = Self::start(&place.path("server"), 20);
+        let before = apache.configuration();
+        (apache, before)
+    }
+
+    /// Its files are those from before, and so is the limit in force.
+    pub fn assert_unchanged(&self, before: &Snapshot) {
+        assert_eq!(&self.configuration(), before);
+        assert!(self.has_limit(20), "{}", self.scoreboard());
+    }
+
+    /// Has an agent set thirty workers.
+    pub fn raise_limit(&self, client: &AgentClient) {
+        client.discover(self.files.port).unwrap();
+        let setting = SettingId::of_service("apache", "MaxRequestWorkers");
+        let wanted = SettingChange { setting, to: SettingValue::Integer(30) };
+        let plan = client.prepare(&[wanted]).and_then(Preparation::into_plan).unwrap();
+        client.apply(&plan, &ApplyOptions::default()).unwrap();
+    }
+
     /// Starts a prefork Apache in `folder` with so many workers at most.
     pub fn start(folder: &Path, max_request_workers: u32) -> Self {
         Self::start_prefork(folder, &format!("MaxRequestWorkers       {max_request_workers}"))
@@ -346,7 +383,7 @@ impl Apache {
     }
 
     /// Every configuration file with its bytes, mode and owner.
-    pub fn configuration(&self) -> Vec<(PathBuf, Vec<u8>, u32, u32)> {
+    pub fn configuration(&self) -> Snapshot {
         snapshot(&self.files.root)
     }
 
@@ -386,7 +423,7 @@ impl Drop for Apache {
 }
 
 /// Configuration files below a ServerRoot; logs and run files are not configuration.
-pub fn snapshot(root: &Path) -> Vec<(PathBuf, Vec<u8>, u32, u32)> {
+pub fn snapshot(root: &Path) -> Snapshot {
     use std::os::unix::fs::MetadataExt;
     let mut found = vec![];
     let mut folders = vec![root.to_owned()];
@@ -464,4 +501,13 @@ pub fn wait_until(at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool 
         std::thread::sleep(Duration::from_millis(20));
     }
     is_true()
+}
+
+/// Starts what says that it is ready, and goes on until its stdin is closed.
+pub fn ready(command: &mut std::process::Command) -> std::process::Child {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
 }

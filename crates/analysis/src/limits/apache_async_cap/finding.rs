@@ -116,7 +116,7 @@ fn remedy(facts: &Facts, cap: &ConnectionCap, queue: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     /// One process of 25 threads with 73 connections, nearly all of them idle, and 118 who wait.
     const CAPPED: &[(FactId, f64)] = &[
@@ -132,9 +132,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], mode: &str) -> Option<Finding> {
-        let kept = CAPPED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(CAPPED, changes);
         let mut facts = facts(&values, &[("MaxRequestWorkers", 25), ("ThreadsPerChild", 25)]);
         facts.service.as_mut().unwrap().mode = Some(mode.into());
         check(&facts)

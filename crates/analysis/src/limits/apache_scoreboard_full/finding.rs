@@ -113,7 +113,7 @@ fn remedy(facts: &Facts, full: &FullScoreboard) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const FULL: &[(FactId, f64)] = &[
         (FactId::processes_stopping_mean, 3.0),
@@ -124,9 +124,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(FULL, changes);
         let mut facts =
             facts(&values, &[("MaxRequestWorkers", 100), ("ServerLimit", 4), ("ThreadsPerChild", 25)]);
         facts.service.as_mut().unwrap().mode = Some("event".into());

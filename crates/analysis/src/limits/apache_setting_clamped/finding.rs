@@ -179,7 +179,7 @@ fn more_threads(facts: &Facts, clamp: &ClampedSetting, threads: f64) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const BUSY: &[(FactId, f64)] = &[
         (FactId::workers_limit, 25.0),
@@ -190,9 +190,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], most: i64, limit: i64, pending: bool) -> Option<Finding> {
-        let kept = BUSY.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(BUSY, changes);
         let settings = [("MaxRequestWorkers", most), ("ServerLimit", limit), ("ThreadsPerChild", 25)];
         let mut facts = facts(&values, &settings);
         let service = facts.service.as_mut().unwrap();

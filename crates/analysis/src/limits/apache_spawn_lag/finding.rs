@@ -141,7 +141,7 @@ fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const RUSH: &[(FactId, f64)] = &[
         (FactId::service_processes_grew, 60.0),
@@ -158,9 +158,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = RUSH.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(RUSH, changes);
         check(&facts(&values, &[("MaxRequestWorkers", 150), ("MinSpareServers", 1), ("MaxSpareServers", 10)]))
     }
 

@@ -118,7 +118,7 @@ fn remedy(facts: &Facts, churn: &WorkerChurn) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const CHURN: &[(FactId, f64)] = &[
         (FactId::worker_processes_started_per_s, 27.0),
@@ -131,9 +131,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], connections: i64) -> Option<Finding> {
-        let kept = CHURN.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(CHURN, changes);
         check(&facts(&values, &[("MaxConnectionsPerChild", connections)]))
     }
 

@@ -83,7 +83,7 @@ fn worker_activity_text(facts: &Facts, behind: Option<f64>) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     /// 150 prefork workers of 200 ms, all of them taken, under 450 users.
     pub(crate) const EXHAUSTED: &[(FactId, f64)] = &[
@@ -100,12 +100,7 @@ pub(crate) mod tests {
     pub(crate) const PREFORK: &[(&str, i64)] = &[("MaxRequestWorkers", 150), ("ServerLimit", 256)];
 
     pub(crate) fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let mut values: Vec<_> = EXHAUSTED
-            .iter()
-            .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
-            .copied()
-            .collect();
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(EXHAUSTED, changes);
         check(&facts(&values, PREFORK))
     }
 

@@ -151,7 +151,7 @@ fn same_address(listens: &str, address: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::change::ApplyClass;
     use webdyno_model::service::ScopedSetting;
 
@@ -224,8 +224,7 @@ mod tests {
     #[test]
     fn a_message_now_and_then_or_errors_of_the_application_are_none() {
         let with = |changes: &[(FactId, f64)]| {
-            let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-            let values: Vec<_> = kept.chain(changes).copied().collect();
+            let values = with_changes(&REFUSED, changes);
             check(&of(&values, &[]))
         };
         assert!(with(&[(FactId::bad_gateway_fraction, 0.001)]).is_none());

@@ -129,7 +129,7 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::service::SettingValue;
 
     const FULL: &[(FactId, f64)] = &[
@@ -148,9 +148,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Facts {
-        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        facts(&kept.chain(changed).copied().collect::<Vec<_>>(), &[])
+        facts(&with_changes(FULL, changes), &[])
     }
 
     const UNKNOWN: f64 = f64::NAN;

@@ -199,7 +199,7 @@ fn advice(facts: &Facts, usable: f64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool};
+    use crate::facts::testing::{facts, of_pool, with_changes};
 
     const FULL: [(FactId, f64); 6] = [
         (FactId::cpu_busy_fraction, 0.99),
@@ -211,12 +211,7 @@ mod tests {
     ];
 
     fn check_with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let mut values: Vec<_> = FULL
-            .iter()
-            .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
-            .copied()
-            .collect();
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&FULL, changes);
         check(&facts(&values, &[]))
     }
 

@@ -99,7 +99,7 @@ fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const SMALL: [(FactId, f64); 9] = [
         (FactId::db_cache_disk_reads_per_s, 400.0),
@@ -114,8 +114,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = SMALL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).copied().collect();
+        let values = with_changes(&SMALL, changes);
         check(&facts(&values, &[]))
     }
 

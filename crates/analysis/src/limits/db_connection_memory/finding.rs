@@ -137,7 +137,7 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const SORTING: [(FactId, f64); 14] = [
         (FactId::pressure_group_memory_full_fraction, 0.3),
@@ -157,8 +157,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = SORTING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&SORTING, changes);
         check(&facts(&values, &[]))
     }
 

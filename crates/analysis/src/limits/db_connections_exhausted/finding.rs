@@ -142,7 +142,7 @@ fn refused_per_s(facts: &Facts) -> Option<f64> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     pub(crate) const REFUSED: &[(FactId, f64)] = &[
         (FactId::db_connections_failed_per_s, 128.0),
@@ -157,8 +157,7 @@ pub(crate) mod tests {
     ];
 
     pub(crate) fn merged(changes: &[(FactId, f64)]) -> Vec<(FactId, f64)> {
-        let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
+        with_changes(REFUSED, changes)
     }
 
     #[test]

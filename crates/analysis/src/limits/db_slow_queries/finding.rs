@@ -197,7 +197,7 @@ fn cost(facts: &Facts) -> Option<StatementCost> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const SCANS: [(FactId, f64); 8] = [
         (FactId::db_rows_scanned_per_s, 29e6),
@@ -211,8 +211,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = SCANS.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).copied().collect();
+        let values = with_changes(&SCANS, changes);
         check(&facts(&values, &[]))
     }
 

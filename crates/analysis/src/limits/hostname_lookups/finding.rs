@@ -165,7 +165,7 @@ fn remedy(lookup: &LookupSetting) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::service::ScopedSetting;
 
     const HELD: [(FactId, f64); 5] = [
@@ -177,9 +177,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], setting: &str, value: &str) -> Option<Finding> {
-        let mut values: Vec<_> = HELD.to_vec();
-        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&HELD, changes);
         let mut facts = facts(&values, &[]);
         facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
             setting: setting.into(),

@@ -154,7 +154,7 @@ fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     /// 60 prefork processes, nearly all of them waiting for readers, and 70 visitors who wait for one.
     const HELD: &[(FactId, f64)] = &[
@@ -172,9 +172,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], mode: &str, keep_alive: &str) -> Option<Finding> {
-        let kept = HELD.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(HELD, changes);
         let mut facts = facts(&values, &[("MaxRequestWorkers", 60), ("KeepAliveTimeout", 15)]);
         let service = facts.service.as_mut().unwrap();
         service.mode = Some(mode.into());

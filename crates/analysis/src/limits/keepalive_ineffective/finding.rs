@@ -237,7 +237,7 @@ fn cause_in_responses(facts: &Facts, reused: f64) -> Option<CloseCause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     /// Two requests on each connection, and a handshake that takes as long as the rest.
     const CLOSED: &[(FactId, f64)] = &[
@@ -259,9 +259,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], requests: i64, keep_alive: &str) -> Option<Finding> {
-        let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(CLOSED, changes);
         let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
         let settings = &mut facts.service.as_mut().unwrap().settings;
         settings.entry("KeepAlive".into()).or_default().configured = Some(SettingValue::parse(keep_alive));

@@ -196,7 +196,7 @@ fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::sample::MissingSignal;
     use webdyno_model::service::LogFile;
 
@@ -208,9 +208,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], piped: bool) -> Option<Finding> {
-        let mut values = HELD.to_vec();
-        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&HELD, changes);
         let mut facts = facts(&values, &[]);
         let service = facts.service.as_mut().unwrap();
         service.logs = vec![LogFile { kind: LogKind::Access, ..LogFile::default() }];

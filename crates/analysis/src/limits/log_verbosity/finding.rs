@@ -113,7 +113,7 @@ fn remedy(level: &EffectiveSetting) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::service::ScopedSetting;
 
     fn with(changes: &[(FactId, f64)], level: &str) -> Option<Finding> {
@@ -124,9 +124,7 @@ mod tests {
             (FactId::cores, 2.0),
             (FactId::cpu_per_request_us, 2600.0),
         ];
-        let mut values = base.to_vec();
-        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&base, changes);
         let mut facts = facts(&values, &[]);
         facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
             setting: "LogLevel".into(),

@@ -161,7 +161,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 
     const THRASHING: [(FactId, f64); 9] = [
@@ -225,9 +225,7 @@ mod tests {
             (vec![(FactId::database_resident_max_bytes, 2000e6)], 0.5),
             (vec![(FactId::worker_memory_sum_bytes, 100e6), (FactId::worker_swap_sum_bytes, 50e6)], 0.5),
         ] {
-            let kept =
-                THRASHING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-            let facts = facts(&kept.chain(&changes).copied().collect::<Vec<_>>(), &[]);
+            let facts = facts(&with_changes(&THRASHING, &changes), &[]);
             assert_eq!(check(&facts).unwrap().confidence, confidence, "{changes:?}");
             assert!(memory_evidence::is_proven(&facts), "memory is short all the same");
         }

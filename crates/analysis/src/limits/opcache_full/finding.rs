@@ -129,7 +129,7 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool};
+    use crate::facts::testing::{facts, of_pool, with_changes};
 
     const FULL: [(FactId, f64); 11] = [
         (FactId::opcache_enabled, 1.0),
@@ -153,8 +153,7 @@ mod tests {
             (FactId::rate, 80.0),
         ];
         let mut facts = facts(&load, &[]);
-        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).copied().filter(|(_, value)| value.is_finite()).collect();
+        let values = with_changes(&FULL, changes);
         of_pool(&mut facts, "www", &values);
         check(&facts)
     }

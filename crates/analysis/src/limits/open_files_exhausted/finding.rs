@@ -171,7 +171,7 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool};
+    use crate::facts::testing::{facts, of_pool, with_changes};
 
     const EXHAUSTED: [(FactId, f64); 5] = [
         (FactId::open_files_messages, 40.0),
@@ -182,8 +182,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Facts {
-        let kept = EXHAUSTED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&EXHAUSTED, changes);
         facts(&values, &[("ThreadsPerChild", 150)])
     }
 

@@ -73,7 +73,7 @@ const OF_ALL: &[FactId] = &fact_ids! {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool};
+    use crate::facts::testing::{facts, of_pool, with_changes};
     use crate::resources::php_fpm::tests::add_fpm_backend;
     use webdyno_model::service::SettingValue;
 
@@ -102,8 +102,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn merged(base: &[(FactId, f64)], changes: &[(FactId, f64)]) -> Vec<(FactId, f64)> {
-        let kept = base.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
+        with_changes(base, changes)
     }
 
     #[test]

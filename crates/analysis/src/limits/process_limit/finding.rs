@@ -161,7 +161,7 @@ fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const AT_LIMIT: [(FactId, f64); 6] = [
         (FactId::tasks_max, 32.0),
@@ -173,8 +173,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = AT_LIMIT.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&AT_LIMIT, changes);
         check(&facts(&values, &[("MaxRequestWorkers", 150)]))
     }
 

@@ -176,7 +176,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::topology::{Link, Topology};
 
     const LOOP: &[(FactId, f64)] = &[
@@ -193,9 +193,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], target: &str, loaded: bool) -> Option<Finding> {
-        let kept = LOOP.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(LOOP, changes);
         let mut facts =
             facts(&values, &[("MaxRequestWorkers", 32), ("ServerLimit", 16), ("ThreadsPerChild", 16)]);
         facts.loaded = loaded;

@@ -214,7 +214,7 @@ fn remedy(limit: &BandwidthLimit) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const LIMITED: &[(FactId, f64)] = &[
         (FactId::request_bytes_per_s, 215_000.0),
@@ -226,9 +226,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)], scoped: &[(&str, &str)]) -> Option<Finding> {
-        let kept = LIMITED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(LIMITED, changes);
         let mut facts = facts(&values, &[]);
         let one = |(setting, value): &(&str, &str)| ScopedSetting {
             setting: (*setting).into(),

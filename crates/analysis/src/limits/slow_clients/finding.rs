@@ -187,7 +187,7 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     /// Fifty processes, forty of which write to travellers; our load has ten.
     const SLOW: &[(FactId, f64)] = &[
@@ -210,9 +210,7 @@ mod tests {
     }
 
     fn of(changes: &[(FactId, f64)], mode: &str) -> Facts {
-        let kept = SLOW.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(SLOW, changes);
         let mut facts = facts(&values, &[("MaxRequestWorkers", 50)]);
         facts.service.as_mut().unwrap().mode = Some(mode.into());
         facts

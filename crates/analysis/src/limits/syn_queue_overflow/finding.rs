@@ -139,7 +139,7 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Reme
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const HALF_OPEN: &[(FactId, f64)] = &[
         (FactId::syn_queue_drops, 0.0),
@@ -151,9 +151,7 @@ mod tests {
     ];
 
     fn check_with(changes: &[(FactId, f64)]) -> Option<f64> {
-        let kept = HALF_OPEN.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let changed = changes.iter().filter(|(_, value)| value.is_finite());
-        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let values = with_changes(HALF_OPEN, changes);
         check(&facts(&values, &[])).map(|finding| finding.confidence)
     }
 

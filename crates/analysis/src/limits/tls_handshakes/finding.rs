@@ -215,7 +215,7 @@ fn cheaper_handshake_remedies(service: &ServiceSnapshot, of: &Handshakes, forget
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use crate::settings::effective::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
@@ -231,9 +231,7 @@ mod tests {
             (FactId::connections_reused_fraction, 0.0),
             (FactId::ended_per_s, 300.0),
         ];
-        let mut values = base.to_vec();
-        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let values = with_changes(&base, changes);
         let mut facts = facts(&values, &[]);
         let scoped = |(setting, value): &(&str, &str)| ScopedSetting {
             setting: (*setting).into(),

@@ -110,7 +110,7 @@ fn busiest_interface(facts: &Facts) -> Option<(f64, Option<f64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts_of_several;
+    use crate::facts::testing::{facts_of_several, with_changes};
 
     const FULL: &[(FactId, f64)] = &[
         (FactId::received_bytes_per_s, 1.2e6),
@@ -160,9 +160,7 @@ mod tests {
             (&[(FactId::accept_queue_mean, 300.0)][..], None),
             (&[(FactId::conntrack_full_fraction, 0.9)][..], None),
         ] {
-            let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-            let changed = changes.iter().filter(|(_, value)| value.is_finite());
-            let values: Vec<_> = kept.chain(changed).copied().collect();
+            let values = with_changes(FULL, changes);
             let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{changes:?}");
         }

@@ -152,7 +152,7 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const LEAKING: [(FactId, f64); 11] = [
         (FactId::group_oom_kills, 3.0),
@@ -169,8 +169,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = LEAKING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&LEAKING, changes);
         check(&facts(&values, &[("MaxConnectionsPerChild", 0)]))
     }
 

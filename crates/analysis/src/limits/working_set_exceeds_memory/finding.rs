@@ -169,7 +169,7 @@ fn remedy(facts: &Facts, again: f64, served: Option<f64>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const MISSING: [(FactId, f64); 11] = [
         (FactId::file_refaults_per_s, 4000.0),
@@ -186,8 +186,7 @@ mod tests {
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let kept = MISSING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
-        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        let values = with_changes(&MISSING, changes);
         check(&facts(&values, &[]))
     }
 

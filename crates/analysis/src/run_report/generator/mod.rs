@@ -70,7 +70,6 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
         saturated: saturation.is_some(),
         valid: why.is_none(),
         why,
-        ..ClientReport::default()
     })
 }
 

@@ -136,7 +136,6 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
             cpu_fraction_max_thread: Some(0.23),
             saturated: false,
             valid: true,
-            why: None,
             ..ClientReport::default()
         },
         ..RunReport::default()

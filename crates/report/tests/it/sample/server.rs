@@ -174,10 +174,7 @@ pub fn service() -> ServiceSnapshot {
             ("ListenBacklog".to_owned(), default),
         ]
         .into(),
-        missing: vec![],
         warnings: vec!["the error log is not readable: AH00161 cannot be seen".into()],
-        pending: vec![],
-        control: None,
         ..ServiceSnapshot::default()
     }
 }

@@ -72,17 +72,14 @@ pub fn tune_applied() -> View {
         summary: "Workers are started in steps while requests wait.".into(),
         changes: vec![change("StartServers", 5, 50, ApplyClass::Reload)],
         risk: Some("processes that idle in quiet hours".into()),
-        predicted: None,
         before: Some(2190.4),
         after: Some(2185.0),
         ratio: Some(0.998),
         ci95: Some([0.981, 1.015]),
         verdict: Some(Verdict::Same),
-        brake: None,
-        kept: false,
         outage_us: Some(0),
         diff: "+StartServers 50\n".into(),
-        managed: vec![],
+        ..Round::default()
     };
     let report = tune(TuneState::Applied, vec![round(), second]);
     let mut view = view("quickstart", Outcome::Tune(report.clone()));

@@ -2,11 +2,10 @@
 //! at all.
 
 use super::{Files, change_and_kill, changed, is_root, listeners};
-use crate::support::{Apache, Place, children, run, shared_turn, skip, wait_until};
+use crate::support::{Apache, Place, children, ready, run, shared_turn, skip, wait_until};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 use webdyno_host::change::{StateDir, pending};
 
@@ -43,15 +42,8 @@ impl Apart {
         let join = groups.iter().map(|group| format!("echo 0 >{}/cgroup.procs && ", group.display()));
         let (join, command) = (join.collect::<String>(), apache.files.command.join(" "));
         let script = format!("{join}{command} && echo ready; while read -r _; do :; done");
-        let mut unshare = Command::new("unshare")
-            .args(["--pid", "--fork", "--kill-child", "bash", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(unshare.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        let unshare =
+            ready(Command::new("unshare").args(["--pid", "--fork", "--kill-child", "bash", "-c", &script]));
         let before = apache.configuration();
         let apart = Self { place, apache, unshare, pid_file, groups, before };
         assert!(wait_until(Duration::from_secs(10), || !apart.listeners().is_empty()));

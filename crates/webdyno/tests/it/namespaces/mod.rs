@@ -5,12 +5,11 @@
 mod apart;
 
 use crate::support::{
-    Apache, Place, children, is_alive, run, shared_turn, signal, skip, snapshot, wait_until,
+    Apache, Place, children, is_alive, ready, run, shared_turn, signal, skip, snapshot, wait_until,
 };
 use crate::transport::program;
 use rustix::process::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -380,16 +379,11 @@ impl Container {
              && exec chroot . /bin/bash -c '{command} && echo ready; while read -r _; do :; done'",
             root.display()
         );
-        let mut unshare = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "--net", "--pid", "--fork", "--uts", "--ipc"])
-            .args(["--kill-child", "sh", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(unshare.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        let unshare = ready(
+            Command::new("unshare")
+                .args(["--mount", "--propagation", "private", "--net", "--pid", "--fork", "--uts", "--ipc"])
+                .args(["--kill-child", "sh", "-c", &script]),
+        );
         let first = children(unshare.id())[0];
         let before = snapshot(&server);
         let container = Self { root, unshare, first, server, command, port, before };

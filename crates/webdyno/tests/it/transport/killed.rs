@@ -7,9 +7,6 @@ use rustix::process::Signal;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use webdyno_host::agent::{AgentClient, ServerAddress, Start};
-use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
-use webdyno_model::service::SettingValue;
-use webdyno_model::setting::SettingId;
 
 /// An end of a connection is seen at once; that nothing comes any more, after ten seconds.
 const AT_ONCE: Duration = Duration::from_secs(9);
@@ -166,12 +163,7 @@ fn a_change_is_put_back_when_the_connection_dies() {
     drop(exec(&command).unwrap());
     let address = ServerAddress::parse(&format!("exec:{command}")).unwrap();
     let client = AgentClient::start(&Start::at(address, program())).unwrap();
-    client.discover(apache.files.port).unwrap();
-    let setting = SettingId::of_service("apache", "MaxRequestWorkers");
-    let wanted = SettingChange { setting, to: SettingValue::Integer(30) };
-    client
-        .apply(&client.prepare(&[wanted]).and_then(Preparation::into_plan).unwrap(), &ApplyOptions::default())
-        .unwrap();
+    apache.raise_limit(&client);
     assert!(apache.configuration() != before && apache.has_limit(30));
     let begun = Instant::now();
     ssh(&sshd).into_iter().for_each(|pid| signal(pid, Signal::KILL));
@@ -198,12 +190,7 @@ fn a_rollback_reaches_a_server_without_our_program() {
         format!("exec:{} env WEBDYNO_STATE={} webdyno agent", sshd.login(), place.path("there").display());
     drop(exec("webdyno agent").unwrap());
     let client = AgentClient::start(&Start::at(ServerAddress::parse(&command).unwrap(), program())).unwrap();
-    client.discover(apache.files.port).unwrap();
-    let setting = SettingId::of_service("apache", "MaxRequestWorkers");
-    let wanted = SettingChange { setting, to: SettingValue::Integer(30) };
-    client
-        .apply(&client.prepare(&[wanted]).and_then(Preparation::into_plan).unwrap(), &ApplyOptions::default())
-        .unwrap();
+    apache.raise_limit(&client);
     sshd.agents().into_iter().for_each(|pid| signal(pid, Signal::KILL));
     assert!(wait_until(AT_ONCE, || sshd.agents().is_empty()) && apache.configuration() != before);
     let rollback = || {

@@ -30,7 +30,6 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// An agent by a command.
 fn exec(command: &str) -> Result<AgentClient> {
     start(command, false, program())
 }
