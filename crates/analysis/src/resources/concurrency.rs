@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn work_that_nobody_saw_is_not_taken_for_honest() {
-        let observed = [(FactId::cpu_busy_fraction, 1.0), (FactId::cores, 2.0), (FactId::service_cpu_cores, 0.1)];
+        let observed =
+            [(FactId::cpu_busy_fraction, 1.0), (FactId::cores, 2.0), (FactId::service_cpu_cores, 0.1)];
         let with = |more: &[(FactId, f64)]| has_unexplained_cpu(&facts(&[&observed[..], more].concat(), &[]));
         assert!(with(&[(FactId::db_cpu_cores, 1.5)]) && with(&[(FactId::fpm_cpu_cores, 1.5)]));
         assert!(!with(&[(FactId::db_cpu_cores, 1.5), (FactId::db_rows_scanned_per_s, 500.0)]));

@@ -25,7 +25,9 @@ pub(crate) fn workers_max(facts: &Facts) -> Option<f64> {
     let displayed = facts.value(FactId::workers_limit);
     let configured =
         facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
-    facts.value(FactId::workers_when_full).or_else(|| displayed.into_iter().chain(configured).reduce(f64::min))
+    facts
+        .value(FactId::workers_when_full)
+        .or_else(|| displayed.into_iter().chain(configured).reduce(f64::min))
 }
 
 /// How many are taken. No more than may be: behind a lowered limit those that ended leave their last state.

@@ -71,7 +71,7 @@ fn tuning_by_reload_is_proven_kept_and_rolled_back() {
         assert_eq!(report, json);
         let undone = run(place.webdyno().arg("rollback")).with_code(0);
         assert!(undone.stdout.contains("zzz-webdyno.conf"), "{}", undone.stdout);
-    apache.assert_unchanged(&before);
+        apache.assert_unchanged(&before);
         assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
         // The same again: what is left of the old generation in the scoreboard must not be taken for workers.
         let plan = run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(["--json", "-"]))

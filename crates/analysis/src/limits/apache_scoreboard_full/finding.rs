@@ -75,7 +75,8 @@ fn full_scoreboard(facts: &Facts) -> Option<FullScoreboard> {
             Some(FullScoreboard { places, stopping, messages })
         }
         // A page that shows none says that it is full of others.
-        _ => (output && processes.is_some()
+        _ => (output
+            && processes.is_some()
             && all_taken
             && facts.value(FactId::processes_stopping_mean).is_none())
         .then_some(FullScoreboard { places, stopping: None, messages }),

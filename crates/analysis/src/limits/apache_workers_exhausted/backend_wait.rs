@@ -66,7 +66,10 @@ mod tests {
             super::serialized_wait(&facts_of_several(&[], &observed), 40.0)
         };
         let reported = queue(38.0, 1.0).unwrap();
-        assert!(reported.contains("38 connections wait behind them in the queue of 127.0.0.1:8000"), "{reported}");
+        assert!(
+            reported.contains("38 connections wait behind them in the queue of 127.0.0.1:8000"),
+            "{reported}"
+        );
         for (waiting, share) in [(4.0, 1.0), (38.0, 0.2)] {
             assert_eq!(queue(waiting, share), None, "{waiting} in {share}");
         }

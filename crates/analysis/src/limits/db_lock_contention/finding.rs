@@ -170,7 +170,10 @@ mod tests {
             (22.0, 22.0, 24.0, 0.99),
             (f64::NAN, f64::NAN, 9.0, 0.1),
         ] {
-            assert!(with(observed, counted, in_flight, busy).is_none(), "{observed} {counted} of {in_flight}");
+            assert!(
+                with(observed, counted, in_flight, busy).is_none(),
+                "{observed} {counted} of {in_flight}"
+            );
         }
     }
 }

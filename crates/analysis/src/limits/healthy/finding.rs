@@ -169,7 +169,8 @@ fn varies_without_queueing(facts: &Facts) -> bool {
 
 /// Whether nothing is answered at all, although something is asked for.
 fn has_no_responses(facts: &Facts) -> bool {
-    let requested = facts.loaded || facts.value(FactId::in_flight_mean).is_some_and(|in_flight| in_flight >= 1.0);
+    let requested =
+        facts.loaded || facts.value(FactId::in_flight_mean).is_some_and(|in_flight| in_flight >= 1.0);
     requested && facts.value(FactId::rate).is_some() && facts.ended_per_s().is_none()
 }
 

@@ -60,7 +60,16 @@ impl<'a> FullPool<'a> {
             _ => 0.7,
         };
         let (processes, set_as) = (processes.or(limit), name.to_owned());
-        Some(Self { name, set_as, queue, processes, limit, confidence, is_reported: reported, is_address: false })
+        Some(Self {
+            name,
+            set_as,
+            queue,
+            processes,
+            limit,
+            confidence,
+            is_reported: reported,
+            is_address: false,
+        })
     }
 
     /// The view from outside where the pools could not be read: what waits at a socket to which the server hands requests
@@ -85,14 +94,17 @@ impl<'a> FullPool<'a> {
         let limit = pool.as_ref().and_then(|pool| limit_of(facts, pool));
         let (processes, set_as) = (limit.or(processes), pool.unwrap_or_default());
         let (confidence, reported, is_address) = (0.75, false, true);
-        let found = Self { name, set_as, queue, processes, limit, confidence, is_reported: reported, is_address };
+        let found =
+            Self { name, set_as, queue, processes, limit, confidence, is_reported: reported, is_address };
         (queue >= 1.0 && is_noticed && waits).then_some(found)
     }
 
     pub(crate) fn to_text(&self) -> String {
         let all = match (self.limit, self.processes) {
             (Some(limit), _) => format!("all {} that pm.max_children allows are busy", format_number(limit)),
-            (None, Some(observed)) => format!("all {} are busy and no more are started", format_number(observed)),
+            (None, Some(observed)) => {
+                format!("all {} are busy and no more are started", format_number(observed))
+            }
             (None, None) => "none takes what waits at its socket".to_owned(),
         };
         format!("{all}{}", if self.is_reported { " (its log says so, too)" } else { "" })
