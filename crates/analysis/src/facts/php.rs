@@ -6,7 +6,6 @@ use super::{Derivation, FactBuilder, FactId, Facts};
 use crate::measurement::statistics::mean;
 use crate::settings::backends;
 use webdyno_model::fact::Fact;
-use webdyno_model::service::{ServiceSnapshot, SettingScope, SettingValue};
 
 fact_table! {
     (fpm_queue_mean, "connections", "php_fpm.*.listen_queue_count", Derivation::Mean),
@@ -131,26 +130,7 @@ fn larger(former: Option<Fact>, fact: Fact) -> Fact {
     former.filter(|former| former.value > fact.value).unwrap_or(fact)
 }
 
-impl Facts {
-    /// A setting of a pool of PHP-FPM: its own, else the server's, which is PHP's for all pools.
-    pub fn pool_setting(&self, pool: &str, name: &str) -> Option<SettingValue> {
-        let scope = SettingScope::Pool(pool.to_owned());
-        let own = |service: &ServiceSnapshot| {
-            let of_pool = |is: &&webdyno_model::service::ScopedSetting| {
-                is.setting == name && is.scope.first().is_some_and(|first| *first == scope)
-            };
-            service.scoped.iter().find(of_pool).map(|setting| SettingValue::parse(&setting.value))
-        };
-        let general = |service: &ServiceSnapshot| {
-            let setting = service.settings.get(name)?;
-            setting.running.clone().or(setting.configured.clone()).or(setting.default.clone())
-        };
-        let has_pool = |service: &&ServiceSnapshot| {
-            service.scoped.iter().any(|setting| setting.scope.first().is_some_and(|first| *first == scope))
-        };
-        self.backends("php_fpm").find(has_pool).and_then(|service| own(service).or_else(|| general(service)))
-    }
-}
+impl Facts {}
 
 #[cfg(test)]
 mod tests {

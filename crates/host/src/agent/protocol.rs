@@ -90,8 +90,6 @@ pub enum ToAgent {
         #[serde(default)]
         in_full: bool,
     },
-    /// Send no more samples.
-    StopObserving,
     /// Which of these addresses belong to the agent's machine (or container)?
     Owns {
         /// Of the site that is to be loaded.

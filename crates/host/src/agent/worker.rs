@@ -184,10 +184,6 @@ impl Worker {
             ToAgent::Observe { port, client_pid, access, in_full } => {
                 self.observe(port, Target { client_pid, access, in_full, ..Target::default() })
             }
-            ToAgent::StopObserving => {
-                self.watch = None;
-                Ok(FromAgent::Done)
-            }
             ToAgent::Owns { addresses, net_space } => Ok(self.owns(addresses, net_space)),
             ToAgent::LoadBegins { site } => {
                 Ok(FromAgent::Watched { missing: self.watching()?.watched().harm_guard.begin(&site) })

@@ -83,11 +83,6 @@ impl AgentClient {
         Self::start(&Start::at(server.clone(), own_executable))
     }
 
-    /// The same for an agent that writes nothing at all.
-    pub fn spawn_reading(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
-        Self::start(&Start { reads_only: true, ..Start::at(server.clone(), own_executable) })
-    }
-
     /// Starts an agent.
     pub fn start(start: &Start) -> Result<Self> {
         let Connection { child, stdin, stdout, stderr: stderr_capture } = connect(start)?;
@@ -220,13 +215,6 @@ impl AgentClient {
             self.shared.received().samples = None;
         }
         done.map(|()| samples)
-    }
-
-    /// No more samples.
-    pub fn stop_observing(&self) -> Result<()> {
-        let done = self.done(ToAgent::StopObserving, timeouts::READ_ANSWER);
-        self.shared.received().samples = None;
-        done
     }
 
     /// Which of these addresses belong to the agent's machine?

@@ -15,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use webdyno_model::change::SiteProbe;
+use webdyno_model::number::human::count;
 use webdyno_model::{Result, UserError};
 
 /// The least that a length may differ.
@@ -272,7 +273,7 @@ impl Baseline {
     fn difference(&self, answer: &io::Result<Answer>) -> Option<String> {
         let now = match answer {
             Ok(answer) if self.is(*answer) => return None,
-            Ok(answer) => format!("{} with {} bytes now", answer.status, grouped(answer.length_bytes)),
+            Ok(answer) => format!("{} with {} bytes now", answer.status, count(answer.length_bytes)),
             Err(error) => format!("not at all now ({})", reason(error)),
         };
         Some(format!("{} answered {self} before, and {now}", shown(&self.probe)))
@@ -282,7 +283,7 @@ impl Baseline {
 impl fmt::Display for Baseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let statuses: Vec<String> = self.statuses.iter().map(u16::to_string).collect();
-        let (min, max) = (grouped(self.length_min_bytes), grouped(self.length_max_bytes));
+        let (min, max) = (count(self.length_min_bytes), count(self.length_max_bytes));
         let lengths = if min == max { max } else { format!("{min} to {max}") };
         write!(f, "{} with {lengths} bytes", statuses.join(" or "))
     }
@@ -305,19 +306,6 @@ fn shown(probe: &SiteProbe) -> String {
 fn with_port(host: &str, port: u16) -> String {
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     if has_port && !host.ends_with(']') { host.to_owned() } else { format!("{host}:{port}") }
-}
-
-/// `5,120`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut message = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            message.push(',');
-        }
-        message.push(digit);
-    }
-    message
 }
 
 /// Asks through the network, within a time.
