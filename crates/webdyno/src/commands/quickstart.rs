@@ -132,7 +132,7 @@ fn length_at(elapsed_us: u64) -> LoadLength {
     LoadLength::Settled { measure_s: MEASURE_S, at_most_s }
 }
 
-/// A live stand whose loads all end by the deadline.
+/// A live target whose loads all end by the deadline.
 struct DeadlineTarget<'a>(LiveTarget<'a>);
 
 impl TuningTarget for DeadlineTarget<'_> {
