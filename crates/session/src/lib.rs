@@ -1,4 +1,4 @@
-//! Sessions: the event log (writer, reader), recordings, the rounds of tuning, plans as files, the live stand,
+//! Sessions: the event log (writer, reader), recordings, the rounds of tuning, plans as files, the live target,
 //! and the simulated server that tests the rounds.
 
 pub mod export;

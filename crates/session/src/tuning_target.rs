@@ -1,4 +1,4 @@
-//! The stand: what a tuning session needs of the world. Implemented by the live stand (engine and agent) and by the
+//! The tuning target: what a tuning session needs of a server. Implemented by the live target (engine and agent) and by the
 //! simulated one, so that whole sessions can be tested in milliseconds.
 
 use webdyno_analysis::measurement::Measurement;
@@ -26,7 +26,7 @@ pub struct AppliedChange {
     pub outage_us: Option<u64>,
 }
 
-/// A server on the dyno.
+/// A server that is tuned.
 pub trait TuningTarget {
     /// Loads the server until the rate has settled and enough of it was measured.
     fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement>;

@@ -7,7 +7,7 @@ use crate::collectors::{self, Target};
 use crate::discovery::survey::{SurveyBudget, survey};
 use crate::discovery::unprivileged;
 use crate::harm_guard::LoadWatch;
-use crate::harm_guard::watch::BrakeHandler;
+use crate::harm_guard::watch::HarmHandler;
 use crate::logs::AccessLogs;
 use crate::os::machine;
 use crate::os::process::ProcessName;
@@ -63,7 +63,7 @@ pub trait Host: Programs {
         &self,
         target: &Target,
         snapshot: Option<&ServiceSnapshot>,
-        pull: BrakeHandler,
+        pull: HarmHandler,
     ) -> Result<Box<dyn HarmGuard>>;
 
     /// Whether an address belongs to this machine (or container).
@@ -149,7 +149,7 @@ impl Host for ThisMachine {
         &self,
         target: &Target,
         snapshot: Option<&ServiceSnapshot>,
-        pull: BrakeHandler,
+        pull: HarmHandler,
     ) -> Result<Box<dyn HarmGuard>> {
         Ok(Box::new(LoadWatch::start(target, access_logs(snapshot), pull)?))
     }

@@ -125,7 +125,7 @@ impl Worker {
                     break;
                 }
                 Job::Ask(..) if self.cancellation.is_set() => {}
-                Job::Ask(id, ToAgent::Bye) => return self.bye(id),
+                Job::Ask(id, ToAgent::Bye) => return self.close_session(id),
                 Job::Ask(id, question) => {
                     let fatal = matches!(question, ToAgent::Hello { .. }) && !self.greeted;
                     let answer = guarded(|| self.answer(question));
@@ -143,7 +143,7 @@ impl Worker {
         ended
     }
 
-    fn bye(&mut self, id: u64) -> Result<()> {
+    fn close_session(&mut self, id: u64) -> Result<()> {
         let ended = self.revert_all(ClosedBy::Tool);
         let answer = match &ended {
             Ok(answer) => answer.clone(),

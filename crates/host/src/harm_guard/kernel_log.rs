@@ -25,17 +25,18 @@ impl KernelLog {
 
     /// How many kills were written since the last call that happened within the limit of a group that the service is
     /// not in. 0 where that cannot be told.
-    pub fn new_kills_of_strangers(&mut self) -> u64 {
+    pub fn new_kills_of_others(&mut self) -> u64 {
         let Some(log) = &mut self.log else { return 0 };
         let mut count = 0;
         // What could be read counts.
-        let _ = log.take(RECORDS_COUNT_MAX, |text| count += u64::from(is_of_a_stranger(text, &self.service)));
+        let _ =
+            log.take(RECORDS_COUNT_MAX, |text| count += u64::from(is_of_other_service(text, &self.service)));
         count
     }
 }
 
 /// Whether a record tells of a kill within the limit of a group that does not hold the group `service`.
-fn is_of_a_stranger(text: &str, service: &str) -> bool {
+fn is_of_other_service(text: &str, service: &str) -> bool {
     kernel_log::limit_of_kill(text).is_some_and(|limited| !kernel_log::is_within(service, limited))
 }
 
@@ -61,14 +62,14 @@ mod tests {
             ("Memory cgroup out of memory: Killed process 7 (tail)", "/web", false),
             ("", "/", false),
         ] {
-            assert_eq!(is_of_a_stranger(text, service), stranger, "{service}: {text}");
+            assert_eq!(is_of_other_service(text, service), stranger, "{service}: {text}");
         }
     }
 
     #[test]
     fn the_log_is_read_without_waiting() {
         let mut log = KernelLog::open(None);
-        log.new_kills_of_strangers();
-        assert_eq!(log.new_kills_of_strangers(), 0);
+        log.new_kills_of_others();
+        assert_eq!(log.new_kills_of_others(), 0);
     }
 }

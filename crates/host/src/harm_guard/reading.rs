@@ -106,7 +106,7 @@ impl MemorySource {
         let new = count.saturating_sub(self.kills_seen.unwrap_or(count));
         self.kills_seen = Some(count);
         if new > 0 {
-            self.kills_of_strangers += self.kernel_log.new_kills_of_strangers().min(new);
+            self.kills_of_strangers += self.kernel_log.new_kills_of_others().min(new);
         }
         count.saturating_sub(self.kills_of_strangers)
     }

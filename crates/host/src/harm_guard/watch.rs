@@ -41,7 +41,7 @@ const SILENT_AGAIN_US: u64 = 500_000;
 const LOGS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is called with a brake. Must not wait for anybody.
-pub type BrakeHandler = Box<dyn Fn(HarmGuardTrip) + Send>;
+pub type HarmHandler = Box<dyn Fn(HarmGuardTrip) + Send>;
 
 /// Readings that go on until this is dropped.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ struct Load {
 
 impl LoadWatch {
     /// Begins to read. An error when the thread cannot be started.
-    pub fn start(target: &Target, logs: AccessLogs, pull: BrakeHandler) -> Result<Self> {
+    pub fn start(target: &Target, logs: AccessLogs, pull: HarmHandler) -> Result<Self> {
         let state = State {
             service_pid: target.service_pid,
             base: VecDeque::new(),
@@ -210,7 +210,7 @@ impl Shared {
         }
     }
 
-    fn run(&self, pull: &BrakeHandler) {
+    fn run(&self, pull: &HarmHandler) {
         let mut service_pid = self.state().service_pid;
         let mut memory = MemorySource::of(service_pid);
         let mut due = Instant::now();
@@ -256,7 +256,7 @@ impl Shared {
 impl State {
     /// Adds a reading, and pulls the brake when it shows harm. The lock is held meanwhile: what is said of a load is
     /// said before its end is answered.
-    fn take(&mut self, mut reading: Reading, pull: &BrakeHandler) {
+    fn take(&mut self, mut reading: Reading, pull: &HarmHandler) {
         let Some(load) = &mut self.load else {
             let from_us = reading.at_us.saturating_sub(BASE_US);
             self.base.retain(|earlier| earlier.at_us >= from_us);

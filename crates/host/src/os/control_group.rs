@@ -139,7 +139,7 @@ pub fn locate(membership: &str, mountinfo: &str) -> Groups {
 
 /// The command that writes files of the service's group and of each group above it, from the inside: `v1` in the
 /// hierarchy of the controller where that is of version 1, else `v2`. A level without a file writes nothing for it.
-pub fn by_hand(controller: Controller, v1: &str, v2: &str) -> String {
+pub fn repro_command(controller: Controller, v1: &str, v2: &str) -> String {
     let name = controller.name();
     format!(
         "g=$(sed -nE 's/^[1-9][0-9]*:([^:]*,)?{name}(,[^:]*)?://p' /proc/PID/cgroup); f='{v1}'; \

@@ -120,7 +120,7 @@ pub fn location(control: &Control) -> Option<&ProcessLocation> {
 
 /// What a program is started in, held open: it exists as long as this does.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct HeldLocation {
     namespaces: Vec<(File, LinkNameSpaceType)>,
     /// Control groups of version 1, to which a thread can be moved.
     thread_groups: Vec<File>,
@@ -132,10 +132,10 @@ pub struct Held {
 /// Holds what a service ran in, to start it there again: to be called before it is stopped. An error when that is gone or
 /// may not be entered, and the service would be another one elsewhere. Without it none of its pid namespace would be seen
 /// there; names and control groups that are gone are no reason not to start a web server.
-pub fn hold(control: &Control) -> io::Result<Held> {
-    let Some(location) = location(control) else { return Ok(Held::default()) };
+pub fn hold(control: &Control) -> io::Result<HeldLocation> {
+    let Some(location) = location(control) else { return Ok(HeldLocation::default()) };
     let process = ProcessName::from(control);
-    let mut held = Held { user: location.user.clone(), ..Held::default() };
+    let mut held = HeldLocation { user: location.user.clone(), ..HeldLocation::default() };
     let own = namespaces(std::process::id());
     if location.namespaces.get(USERS).is_some_and(|users| own.get(USERS) != Some(users)) {
         return Err(io::Error::other("it runs in a user namespace of its own, which webdyno cannot enter"));
@@ -164,7 +164,7 @@ pub fn hold(control: &Control) -> io::Result<Held> {
     Ok(held)
 }
 
-impl Held {
+impl HeldLocation {
     fn hold_groups(&mut self, location: &ProcessLocation) {
         let own = control_group::of(std::process::id()).unwrap_or_default();
         let file = |folder: &Path, name: &str| File::options().write(true).open(folder.join(name)).ok();

@@ -1,6 +1,6 @@
 //! Runs a program for a bounded time and without a shell.
 
-use crate::os::process_location::Held;
+use crate::os::process_location::HeldLocation;
 use crate::os::spawn::spawn_in;
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
@@ -44,14 +44,14 @@ pub struct Finished {
 ///
 /// Output goes to memory files: a daemon that the command leaves behind may keep them open without blocking us.
 pub fn run(invocation: &Invocation<'_>, timeout: Duration) -> Result<Finished> {
-    run_in(invocation, None, &Held::default(), timeout)
+    run_in(invocation, None, &HeldLocation::default(), timeout)
 }
 
 /// The same for a program that is to have inherited something else than we have, and to run elsewhere.
 pub fn run_in(
     invocation: &Invocation<'_>,
     inherited: Option<&Inherited>,
-    place: &Held,
+    place: &HeldLocation,
     timeout: Duration,
 ) -> Result<Finished> {
     let name = invocation.executable;

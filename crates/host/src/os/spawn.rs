@@ -10,7 +10,7 @@
 //! the lowest value that a process with CAP_SYS_RESOURCE has set needs that capability), setrlimit(2), setpriority(2).
 
 use crate::os::process_location;
-use crate::os::process_location::Held;
+use crate::os::process_location::HeldLocation;
 use crate::os::procfs;
 use rustix::fs::Mode;
 use rustix::process::{
@@ -39,12 +39,16 @@ static TURN: Mutex<Option<i32>> = Mutex::new(None);
 
 /// Starts a program. It gets what is given, as far as we may give it; else what we were started with ourselves.
 pub fn spawn(command: &mut Command, inherited: Option<&Inherited>) -> io::Result<Child> {
-    spawn_in(command, inherited, &Held::default())
+    spawn_in(command, inherited, &HeldLocation::default())
 }
 
 /// The same in other namespaces and control groups than ours. An error when these cannot be entered: it is started there
 /// or nowhere.
-pub fn spawn_in(command: &mut Command, inherited: Option<&Inherited>, place: &Held) -> io::Result<Child> {
+pub fn spawn_in(
+    command: &mut Command,
+    inherited: Option<&Inherited>,
+    place: &HeldLocation,
+) -> io::Result<Child> {
     let nothing = Inherited::default();
     let wanted = inherited.unwrap_or(&nothing);
     std::thread::scope(|scope| {
@@ -55,7 +59,7 @@ pub fn spawn_in(command: &mut Command, inherited: Option<&Inherited>, place: &He
 
 /// Starts a program on a thread that ends with it. What we may not have ourselves cannot be lent: then the program gets
 /// ours.
-fn lend(command: &mut Command, wanted: &Inherited, place: &Held) -> io::Result<Child> {
+fn lend(command: &mut Command, wanted: &Inherited, place: &HeldLocation) -> io::Result<Child> {
     let started_with = turn();
     if let Some(nice) = wanted.nice {
         let _ = setpriority_process(None, nice);

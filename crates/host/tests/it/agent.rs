@@ -391,7 +391,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
     let again = client.apply(&planned(&client, 30), &ApplyOptions::default()).unwrap();
     assert_eq!(client.revert(again.mark, false).unwrap().actions.len(), 2);
     assert!(server.running().contains("Workers 20"));
-    assert_eq!(client.bye().unwrap().actions.len(), 2);
+    assert_eq!(client.close().unwrap().actions.len(), 2);
     assert_eq!(server.picture(), original);
     drop(client);
 

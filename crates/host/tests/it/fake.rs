@@ -30,7 +30,7 @@ use webdyno_host::change::seams::processes::System;
 use webdyno_host::change::seams::services::Programs;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
-use webdyno_host::harm_guard::watch::BrakeHandler;
+use webdyno_host::harm_guard::watch::HarmHandler;
 use webdyno_host::services::{Activation, Observe, PendingChange, SettingRevert, Shadow, Tunable};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
@@ -438,7 +438,7 @@ impl Host for FakeServer {
         &self,
         _: &Target,
         _: Option<&ServiceSnapshot>,
-        pull: BrakeHandler,
+        pull: HarmHandler,
     ) -> Result<Box<dyn HarmGuard>> {
         Ok(Box::new(FakeHarmGuard::in_folder(&self.folder, pull)))
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use webdyno_host::agent::host::{HarmGuard, Watch};
 use webdyno_host::collectors::Target;
-use webdyno_host::harm_guard::watch::BrakeHandler;
+use webdyno_host::harm_guard::watch::HarmHandler;
 use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip, SiteUnderLoad};
 use webdyno_model::number::Number;
 use webdyno_model::sample::MissingSignal;
@@ -23,11 +23,11 @@ impl Watch for NoWatch {
 /// The harm guard.
 pub struct FakeHarmGuard {
     folder: PathBuf,
-    pull: Mutex<BrakeHandler>,
+    pull: Mutex<HarmHandler>,
 }
 
 impl FakeHarmGuard {
-    pub fn in_folder(folder: &Path, pull: BrakeHandler) -> Self {
+    pub fn in_folder(folder: &Path, pull: HarmHandler) -> Self {
         Self { folder: folder.to_owned(), pull: Mutex::new(pull) }
     }
 }

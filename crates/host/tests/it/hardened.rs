@@ -79,7 +79,7 @@ fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
     // A service that died is started from what the journal says, and not less.
     let main = ProcessName::of(server.pid().unwrap()).unwrap();
     webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
-    assert!(client.bye().unwrap().actions.iter().any(|line| line.starts_with("started apache again")));
+    assert!(client.close().unwrap().actions.iter().any(|line| line.starts_with("started apache again")));
     assert_eq!((processes(&server), files(&server)), (before, open));
     assert!(wait_until(Duration::from_secs(5), || ProcessName::of(agent).is_none()));
 }

@@ -88,8 +88,8 @@ impl LiveSession {
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
-        let braking = self.guarded_servers(servers);
-        let unwatched = braking.map_or(Ok(vec![]), |all| all.front().start_harm_guard(prepared, workload))?;
+        let guarded = self.guarded_servers(servers);
+        let unwatched = guarded.map_or(Ok(vec![]), |all| all.front().start_harm_guard(prepared, workload))?;
         self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
@@ -121,7 +121,7 @@ impl LiveSession {
         });
         let tables = tables.end();
         // Also after an error: what goes on without a load is not its doing.
-        let late = braking.map_or(Ok(None), |all| all.front().stop_harm_guard());
+        let late = guarded.map_or(Ok(None), |all| all.front().stop_harm_guard());
         let end = end?;
         let late = late?.filter(|_| end.reason != EndReason::Braked);
         if let Some(guard_trip) = late.filter(|trip| is_confirmed(trip, &self.whole_seconds(load))) {

@@ -1,4 +1,4 @@
-//! The live parts of a session: the clock, the log, real loads, and the stand made of engine and agent.
+//! The live parts of a session: the clock, the log, real loads, and the target made of engine and agent.
 
 mod loading;
 mod lower_load;

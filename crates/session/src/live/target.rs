@@ -1,4 +1,4 @@
-//! The live stand: the load engine in front, the agent at the server, the log between them.
+//! The live target: the load engine in front, the agent at the server, the log between them.
 
 use super::{LiveSession, LoadLength, Servers, lower_load};
 use crate::export::Export;
@@ -22,7 +22,7 @@ const PROBES_COUNT_MAX: usize = 5;
 /// Asks a person before a plan is carried out.
 pub type ConfirmPlan = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
 
-/// A real server on the dyno.
+/// A real server that is tuned.
 pub struct LiveTarget<'a> {
     /// Log and clock.
     pub session: &'a mut LiveSession,

@@ -1,4 +1,4 @@
-//! Whole sessions with others on the server, against a stand that plays a script: each load gives the rates that the
+//! Whole sessions with others on the server, against a target that plays a script: each load gives the rates that the
 //! script has for it, and every order is noted.
 
 use super::*;
@@ -114,7 +114,7 @@ impl ScriptedTarget {
         }
     }
 
-    /// A load as the live stand makes it: with a best to hold it against it may end early.
+    /// A load as the live target makes it: with a best to hold it against it may end early.
     fn load(&mut self, purpose: Purpose, stop_loss: Option<&StopLoss>) -> Result<LoadMeasurement> {
         let rate = self.rates[self.loads.min(self.rates.len() - 1)];
         self.loads += 1;

@@ -1,4 +1,4 @@
-//! The simulated stand: a tool and its agent on a modelled machine. What the rounds of tuning order is carried out by the
+//! The simulated target: a tool and its agent on a modelled machine. What the rounds of tuning order is carried out by the
 //! real code for changing a server.
 
 use crate::recording::Recording;

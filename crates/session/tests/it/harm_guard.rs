@@ -80,7 +80,7 @@ fn a_load_ends_within_a_second_of_the_message() {
     let machine = Machine::at(folder.path());
     machine.will(1, 0);
     let (began_us, recording) =
-        session(folder.path(), "braking::a_load_ends_within_a_second_of_the_message", |target| {
+        session(folder.path(), "harm_guard::a_load_ends_within_a_second_of_the_message", |target| {
             assert!(braked(&target.measure(Purpose::Verify).unwrap()), "a verification is not repeated");
             monotonic_us() - target.elapsed_us()
         });
@@ -102,7 +102,7 @@ fn a_baseline_is_halved_until_it_does_no_harm_and_the_session_stays_there() {
     Machine::at(folder.path()).will(2, 3);
     let (loads, recording) = session(
         folder.path(),
-        "braking::a_baseline_is_halved_until_it_does_no_harm_and_the_session_stays_there",
+        "harm_guard::a_baseline_is_halved_until_it_does_no_harm_and_the_session_stays_there",
         |target| {
             let baseline = target.measure(Purpose::Baseline).unwrap();
             let verify = target.measure(Purpose::Verify).unwrap();
@@ -126,10 +126,11 @@ fn when_every_load_does_harm_the_last_one_is_the_answer() {
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::at(folder.path());
     machine.will(9, 0);
-    let ((), recording) =
-        session(folder.path(), "braking::when_every_load_does_harm_the_last_one_is_the_answer", |target| {
-            assert!(braked(&target.measure(Purpose::Baseline).unwrap()))
-        });
+    let ((), recording) = session(
+        folder.path(),
+        "harm_guard::when_every_load_does_harm_the_last_one_is_the_answer",
+        |target| assert!(braked(&target.measure(Purpose::Baseline).unwrap())),
+    );
     let connections: Vec<_> = recording.loads.iter().map(|load| load.workload.connections).collect();
     assert_eq!(connections, [8, 4, 2, 1]);
     let view = webdyno_session::view::View::of(&recording).unwrap();

@@ -18,7 +18,7 @@ use webdyno_host::agent::{BUILD, Options, ServerAddress, serve};
 use webdyno_host::change::StateDir;
 use webdyno_host::change::seams::services::Programs;
 use webdyno_host::collectors::Target;
-use webdyno_host::harm_guard::watch::BrakeHandler;
+use webdyno_host::harm_guard::watch::HarmHandler;
 use webdyno_host::os::clock::clock_us;
 use webdyno_host::os::machine;
 use webdyno_host::services::{Tunable, snapshot_unknown};
@@ -106,7 +106,7 @@ impl Host for Machine {
         &self,
         _: &Target,
         _: Option<&ServiceSnapshot>,
-        pull: BrakeHandler,
+        pull: HarmHandler,
     ) -> Result<Box<dyn HarmGuard>> {
         Ok(Box::new(PretendedHarmGuard { machine: self.clone(), pull: Arc::new(Mutex::new(pull)) }))
     }
@@ -118,7 +118,7 @@ impl Host for Machine {
 
 struct PretendedHarmGuard {
     machine: Machine,
-    pull: Arc<Mutex<BrakeHandler>>,
+    pull: Arc<Mutex<HarmHandler>>,
 }
 
 impl HarmGuard for PretendedHarmGuard {

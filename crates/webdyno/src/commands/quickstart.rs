@@ -60,7 +60,7 @@ fn with_private_apache(
             tune(session, &mut servers, &apache, arguments)
         });
         let agent = servers.front().agent();
-        let disposed = agent.dispose().and_then(|_| agent.bye());
+        let disposed = agent.dispose().and_then(|_| agent.close());
         result.and(disposed.map(|_| ()))
     });
     let removed = apache.remove();
@@ -132,7 +132,7 @@ fn length_at(elapsed_us: u64) -> LoadLength {
     LoadLength::Settled { measure_s: MEASURE_S, at_most_s }
 }
 
-/// A live stand whose loads all end by the deadline.
+/// A live target whose loads all end by the deadline.
 struct DeadlineTarget<'a>(LiveTarget<'a>);
 
 impl TuningTarget for DeadlineTarget<'_> {

@@ -67,7 +67,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
     // the error that counts most.
-    let result = servers.front().agent().bye().and_then(|done| put_back(&mut session, done)).and(result);
+    let result = servers.front().agent().close().and_then(|done| put_back(&mut session, done)).and(result);
     finish::finish(session, result, &arguments.output, false)
 }
 

@@ -324,7 +324,7 @@ impl AgentClient {
 
     /// Ends the session: what was not kept is undone, and the answer says what that was. The second time it does
     /// nothing.
-    pub fn bye(&self) -> Result<RevertedChange> {
+    pub fn close(&self) -> Result<RevertedChange> {
         let mut said = self.bye_sent.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *said, true) {
             return Ok(RevertedChange::default());
@@ -351,7 +351,7 @@ impl AgentClient {
         {
             let mut heard = self.shared.received();
             if heard.ended {
-                return Err(self.gone());
+                return Err(self.disconnected_error());
             }
             heard.waiting.insert(id, sender);
         }
@@ -363,7 +363,7 @@ impl AgentClient {
         match answer {
             Ok(FromAgent::Failed { error }) => Err(error),
             Ok(answer) => Ok(answer),
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            Err(RecvTimeoutError::Disconnected) => Err(self.disconnected_error()),
             Err(RecvTimeoutError::Timeout) => {
                 let waited_s = asked_at.elapsed().as_secs();
                 Err(UserError::cannot_run(format!("the agent did not answer within {waited_s} s"))
@@ -372,7 +372,7 @@ impl AgentClient {
         }
     }
 
-    fn gone(&self) -> UserError {
+    fn disconnected_error(&self) -> UserError {
         wait_until(Duration::from_millis(500), || self.has_ended());
         let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
         let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
@@ -402,7 +402,7 @@ impl Drop for AgentClient {
         let ended = self.shared.received().ended;
         if !ended {
             // There is nobody left to tell; what failed stays pending and the next command says so.
-            let _ = self.bye();
+            let _ = self.close();
         }
         self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
         wait_until(END_TIME_MAX, || self.has_ended());

@@ -32,7 +32,7 @@ pub(super) struct Subject<'a> {
 
 /// What a shadow did.
 #[derive(Debug, PartialEq, Eq)]
-enum Did {
+enum ShadowOutcome {
     /// It started and answered as it should.
     Well,
     /// It did not start, in its own words.
@@ -62,40 +62,43 @@ impl Changer {
                     Ok(())
                 }
             };
-            compared.map_or_else(|difference| Did::AnswerOtherwise(difference.message), |()| Did::Well)
+            compared.map_or_else(
+                |difference| ShadowOutcome::AnswerOtherwise(difference.message),
+                |()| ShadowOutcome::Well,
+            )
         };
         match self.show(files, subject, &mut |client, port| like(site, client, port))? {
-            Did::Well => return Ok(vec![]),
-            Did::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
-            Did::NotStart(_) | Did::AnswerOtherwise(_) => {}
+            ShadowOutcome::Well => return Ok(vec![]),
+            ShadowOutcome::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
+            ShadowOutcome::NotStart(_) | ShadowOutcome::AnswerOtherwise(_) => {}
         }
         let mut learnt = None;
         let current = self.show(&[], subject, &mut |client, port| {
             let shown = like(site, client, port);
-            if matches!(shown, Did::AnswerOtherwise(_)) {
+            if matches!(shown, ShadowOutcome::AnswerOtherwise(_)) {
                 learnt = site::learn(client, &[site::own_address(port)], subject.probes).site;
             }
             shown
         })?;
         let judge = match current {
-            Did::Well => site,
+            ShadowOutcome::Well => site,
             // It differs from the site for reasons of its own: those of the first may be the same.
-            Did::AnswerOtherwise(_) => learnt.as_ref(),
-            Did::NotStart(why) => {
+            ShadowOutcome::AnswerOtherwise(_) => learnt.as_ref(),
+            ShadowOutcome::NotStart(why) => {
                 return Ok(vec![unproved(&format!("none starts here, not even with the old one: {why}"))]);
             }
-            Did::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
+            ShadowOutcome::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
         };
         match self.show(files, subject, &mut |client, port| like(judge, client, port))? {
-            Did::Well if site.is_some() && judge.is_none() => Ok(vec![unproved(
+            ShadowOutcome::Well if site.is_some() && judge.is_none() => Ok(vec![unproved(
                 "its shadow instance starts, and answers nothing here, as with the old one",
             )]),
-            Did::Well => Ok(vec![]),
-            Did::Nothing(why) => Ok(why.map(|why| unproved(&why)).into_iter().collect()),
-            Did::NotStart(why) => {
+            ShadowOutcome::Well => Ok(vec![]),
+            ShadowOutcome::Nothing(why) => Ok(why.map(|why| unproved(&why)).into_iter().collect()),
+            ShadowOutcome::NotStart(why) => {
                 Err(refused(format!("{name} does not start with the new configuration: {why}")))
             }
-            Did::AnswerOtherwise(how) => {
+            ShadowOutcome::AnswerOtherwise(how) => {
                 Err(refused(format!("{name} answers otherwise with the new configuration: {how}")))
             }
         }
@@ -106,20 +109,20 @@ impl Changer {
         &mut self,
         files: &[FileEdit],
         subject: &Subject<'_>,
-        judge: &mut dyn FnMut(&SiteClient<'_>, u16) -> Did,
-    ) -> Result<Did> {
+        judge: &mut dyn FnMut(&SiteClient<'_>, u16) -> ShadowOutcome,
+    ) -> Result<ShadowOutcome> {
         let Subject { service, served, .. } = subject;
         self.cancellation.check()?;
         let agent = self.tools.system.this_process()?;
         let folder = self.tools.state.shadow(agent.pid, self.next_n());
         let shadow = match service.shadow(&served.control, files, served.port, &folder) {
             Ok(Some(shadow)) => shadow,
-            Ok(None) => return Ok(Did::Nothing(None)),
-            Err(error) => return Ok(Did::Nothing(Some(error.message))),
+            Ok(None) => return Ok(ShadowOutcome::Nothing(None)),
+            Err(error) => return Ok(ShadowOutcome::Nothing(Some(error.message))),
         };
         let launch = launch(&shadow, &folder);
         if let Err(error) = self.tools.system.check_launch(&launch) {
-            return Ok(Did::NotStart(error.message));
+            return Ok(ShadowOutcome::NotStart(error.message));
         }
         self.cancellation.check()?;
         let n = self.intend(Action::Launch(launch.clone()))?;
@@ -144,8 +147,8 @@ impl Changer {
         shadow: &Shadow,
         launch: &Launch,
         service: &dyn Tunable,
-        judge: &mut dyn FnMut(&SiteClient<'_>, u16) -> Did,
-    ) -> Result<Did> {
+        judge: &mut dyn FnMut(&SiteClient<'_>, u16) -> ShadowOutcome,
+    ) -> Result<ShadowOutcome> {
         let root = launch.folder.as_ref().map(Path::new).unwrap_or(Path::new("/"));
         let tree = Tree { root, folders: &shadow.folders, files: &shadow.files, owner: shadow.user };
         let text = |error: std::io::Error| state_error("write the shadow instance to", root, &error);
@@ -154,8 +157,9 @@ impl Changer {
             .and_then(|()| disk.plant(&tree))
             .map_err(text)?;
         self.cancellation.check()?;
-        let not_started =
-            |this: &Self, error: String| Did::NotStart(this.words(n, shadow, service).unwrap_or(error));
+        let not_started = |this: &Self, error: String| {
+            ShadowOutcome::NotStart(this.words(n, shadow, service).unwrap_or(error))
+        };
         if let Err(error) = self.start(n, launch) {
             return Ok(not_started(self, error.message));
         }

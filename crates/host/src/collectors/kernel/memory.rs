@@ -6,7 +6,7 @@
 //! read where that limit is. `/proc/vmstat` counts pages.
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
-use crate::os::control_group::{Controller, Finder, Group, by_hand};
+use crate::os::control_group::{Controller, Finder, Group, repro_command};
 use crate::os::key_values::{meminfo_bytes, value_of};
 use crate::os::procfs;
 use std::path::Path;
@@ -213,7 +213,7 @@ impl Collector for Memory {
             counter(*name, VMSTAT, format!("awk '$1~/^({lines})$/ {{s+=$2}} END {{print s}}' {VMSTAT}"))
         }));
         // PID is the service's main process; systemd-cgls shows the same group as a tree.
-        let files = |v1: &str, v2: &str| by_hand(Controller::Memory, v1, v2);
+        let files = |v1: &str, v2: &str| repro_command(Controller::Memory, v1, v2);
         let smallest = format!(
             "(awk '/^MemTotal:/ {{printf \"%.0f\\n\", $2*1024}}' {MEMINFO}; {}) | grep -v max | sort -g | head -n 1",
             files("memory.limit_in_bytes", "memory.max")
@@ -242,8 +242,9 @@ impl Collector for Memory {
         ]);
         let refaults = [("file", "workingset_refault_file"), ("anonymous", "workingset_refault_anon")];
         metrics.extend(refaults.map(|(of, key)| {
-            let by_hand = format!("({}) | awk '{}'", files("memory.stat", "memory.stat"), of_group(key));
-            counter(format!("memory.group_{of}_refaults_count"), "the service's control group", by_hand)
+            let repro_command =
+                format!("({}) | awk '{}'", files("memory.stat", "memory.stat"), of_group(key));
+            counter(format!("memory.group_{of}_refaults_count"), "the service's control group", repro_command)
         }));
         metrics
     }

@@ -168,7 +168,7 @@ pub fn learn(client: &SiteClient<'_>, addresses: &[SocketAddr], given: &[SitePro
             continue;
         }
         let silent = known.filter(|(_, answers)| answers.is_empty()).map(|(probe, _)| {
-            format!("{} was not answered before the change, so it is not compared", shown(probe))
+            format!("{} was not answered before the change, so it is not compared", probe_text(probe))
         });
         return LearnedSite { warnings: silent.collect(), site: Some(Site { address, usual }) };
     }
@@ -276,7 +276,7 @@ impl Baseline {
             Ok(answer) => format!("{} with {} bytes now", answer.status, count(answer.length_bytes)),
             Err(error) => format!("not at all now ({})", reason(error)),
         };
-        Some(format!("{} answered {self} before, and {now}", shown(&self.probe)))
+        Some(format!("{} answered {self} before, and {now}", probe_text(&self.probe)))
     }
 }
 
@@ -295,7 +295,7 @@ fn reason(error: &io::Error) -> String {
 }
 
 /// A request as it may be shown: queries may hold secrets.
-fn shown(probe: &SiteProbe) -> String {
+fn probe_text(probe: &SiteProbe) -> String {
     match probe.target.split_once('?') {
         Some((path, _)) => format!("GET {path}?.."),
         None => format!("GET {}", probe.target),

@@ -218,7 +218,7 @@ impl FileTimes<'_> {
     /// How long after the reading a time was, in words; `None` when it was before, or never.
     fn after(&self, time: SystemTime) -> Option<String> {
         let since = time.duration_since(self.read_at).ok().filter(|since| !since.is_zero())?;
-        (time <= self.now).then(|| format!("{} after Apache last read its configuration", shown(since)))
+        (time <= self.now).then(|| format!("{} after Apache last read its configuration", age_text(since)))
     }
 
     fn is_own(&self, path: &Path) -> bool {
@@ -260,7 +260,7 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// A time in the unit in which people would tell it.
-fn shown(time: Duration) -> String {
+fn age_text(time: Duration) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "days"), (3_600, "h"), (60, "min"), (1, "s")];
     let seconds = time.as_secs();
     // From twice a unit on it is told in that unit: 90 min are no `1 h`.
@@ -466,7 +466,7 @@ mod tests {
             (86_400 * 2 - 1, "47 h"),
             (86_400 * 9, "9 days"),
         ] {
-            assert_eq!(shown(Duration::from_secs(seconds)), expected);
+            assert_eq!(age_text(Duration::from_secs(seconds)), expected);
         }
     }
 

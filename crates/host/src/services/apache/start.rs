@@ -4,7 +4,7 @@ use super::config::Evaluation;
 use super::control::{Apache, Options, invocation, stderr_summary, systemctl};
 use super::status::near;
 use crate::os::process::{ProcessName, wait_polling};
-use crate::os::process_location::{self, Held};
+use crate::os::process_location::{self, HeldLocation};
 use crate::os::program::Invocation;
 use crate::os::spawn::spawn_in;
 use crate::os::{self, procfs, timeouts};
@@ -42,9 +42,9 @@ pub fn start(control: &Control, port: u16) -> Result<Activation> {
 
 /// Holds what a service runs in, so that it can be started there again; an error when it cannot be, and must not be
 /// stopped.
-pub fn place_of(control: &Control) -> Result<Held> {
+pub fn place_of(control: &Control) -> Result<HeldLocation> {
     if control.unit.is_some() {
-        return Ok(Held::default());
+        return Ok(HeldLocation::default());
     }
     process_location::hold(control).map_err(|error| {
         UserError::cannot_run(format!("apache cannot be started where it ran: {error}"))
@@ -96,7 +96,7 @@ fn runs(pid: u32, executable: &str) -> bool {
 }
 
 /// Runs the command that starts the service. Does not wait until it answers.
-pub fn launch(control: &Control, place: &Held) -> Result<()> {
+pub fn launch(control: &Control, place: &HeldLocation) -> Result<()> {
     if let Some(unit) = &control.unit {
         return unit_command(&["start", unit]);
     }
@@ -146,7 +146,7 @@ fn start_arguments(arguments: &[String]) -> Vec<String> {
 }
 
 /// Starts a program that stays in the foreground, in a process group of its own so that our Ctrl-C is not its end.
-fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>, place: &Held) -> Result<()> {
+fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>, place: &HeldLocation) -> Result<()> {
     use std::os::unix::process::CommandExt;
     let mut command = os::program::command(invocation);
     command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -31,7 +31,7 @@ pub trait Document: Default {
     fn render(&self) -> String;
 
     /// What of a text may be shown in a diff, with as many lines.
-    fn shown(text: &str) -> String {
+    fn visible_text(text: &str) -> String {
         text.to_owned()
     }
 }

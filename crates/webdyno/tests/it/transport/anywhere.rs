@@ -52,7 +52,7 @@ fn the_static_program_runs_in_an_empty_root() {
     assert!(client.hello().environment.kernel.is_some());
     let samples = client.observe(None, None, Default::default()).unwrap();
     samples.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
-    client.bye().unwrap();
+    client.close().unwrap();
     assert_eq!(names(&root), ["proc", "webdyno"], "who only reads writes nothing");
 }
 
@@ -85,7 +85,7 @@ fn the_static_program_is_what_is_sent() {
     fs::create_dir(&beside).unwrap();
     fs::copy(program(), beside.join("webdyno")).unwrap();
     fs::copy(&ours, beside.join("webdyno-static")).unwrap();
-    start(&command, false, &beside.join("webdyno")).unwrap().bye().unwrap();
+    start(&command, false, &beside.join("webdyno")).unwrap().close().unwrap();
     assert_eq!(
         (names(&root), names(&root.join("tmp"))),
         (["bin", "dev", "proc", "tmp"].map(String::from).into(), vec![])

@@ -149,13 +149,13 @@ fn commands_lead_to_an_agent() {
         let begun = Instant::now();
         let client = exec(command).unwrap_or_else(|error| panic!("{command}: {error:?}"));
         assert!(client.hello().environment.cores.is_some());
-        client.bye().unwrap();
+        client.close().unwrap();
         eprintln!("{:?} {command}", begun.elapsed());
     }
     // An agent that is there is started as it is.
     let there = format!("{} agent", program().display());
-    exec(&there).unwrap().bye().unwrap();
-    exec(&format!("{login} {there}")).unwrap().bye().unwrap();
+    exec(&there).unwrap().close().unwrap();
+    exec(&format!("{login} {there}")).unwrap().close().unwrap();
     let error = start(&there, true, program()).err().unwrap();
     assert_eq!((error.exit_code(), error.message.contains("this starts an agent")), (2, true));
     assert!(wait_until(Duration::from_secs(10), || sshd.is_clean()), "{:?}", sshd.there());

@@ -86,7 +86,7 @@ fn what_a_machine_lacks_is_told() {
         "TMPDIR",
     );
     // One that is fit is enough.
-    exec(&tmpfs("noexec", &all[..2])).unwrap().bye().unwrap();
+    exec(&tmpfs("noexec", &all[..2])).unwrap().close().unwrap();
     check(exec(&tmpfs("size=1m", &all)).err(), "/tmp has only 1024 kB left, /var/tmp has", "TMPDIR");
     check(exec(&tmpfs("ro", &all)).err(), "/tmp cannot be written", "TMPDIR");
     check(
@@ -143,7 +143,7 @@ fn a_program_that_does_not_run_there_is_told() {
             .replace("@PROGRAM", &assert_cmd::cargo::cargo_bin("webdyno").display().to_string())
             .as_str(),
     );
-    start("webdyno agent", false, &own).unwrap().bye().unwrap();
+    start("webdyno agent", false, &own).unwrap().close().unwrap();
     let other = fs::read(program()).unwrap();
     let build = env!("WEBDYNO_BUILD").as_bytes();
     let at: Vec<_> = other
@@ -188,6 +188,6 @@ fn what_sudo_refuses_is_told() {
     }
     // One that lets us in: the words behind -n are run.
     script(&place.path("bin/sudo"), "[ \"$1\" = -n ] && shift && exec \"$@\"");
-    start(&command, true, program()).unwrap().bye().unwrap();
-    exec(&command).unwrap().bye().unwrap();
+    start(&command, true, program()).unwrap().close().unwrap();
+    exec(&command).unwrap().close().unwrap();
 }

@@ -11,7 +11,7 @@
 mod read;
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
-use crate::os::control_group::{Controller, Finder, Group, Groups, by_hand};
+use crate::os::control_group::{Controller, Finder, Group, Groups, repro_command};
 use read::{Cpu, Memory, Tasks};
 
 /// The collector.
@@ -156,7 +156,7 @@ const GROUP: &str = "the service's control group and those above it";
 
 /// What `awk` makes of files of all levels, from the inside.
 fn levels(controller: Controller, v1: &str, v2: &str, awk: &str) -> String {
-    format!("({}) | awk '{awk}'", by_hand(controller, v1, v2))
+    format!("({}) | awk '{awk}'", repro_command(controller, v1, v2))
 }
 
 /// `awk` that prints the smallest number; words such as `max`, and the huge number of version 1, are no limit.

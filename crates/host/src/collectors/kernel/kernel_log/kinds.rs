@@ -10,7 +10,7 @@ use crate::os::kernel_log;
 
 /// What tells the service's messages from those of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct About {
+pub struct MessageScope {
     /// The port under load.
     pub port: Option<u16>,
     /// The inode of the service's network namespace.
@@ -26,7 +26,7 @@ pub struct Kind {
     /// The expression that shows it by hand.
     pub pattern: &'static str,
     /// Whether a text is of this kind.
-    pub is: fn(&str, &About) -> bool,
+    pub is: fn(&str, &MessageScope) -> bool,
 }
 
 /// All kinds. A message may be of several.
@@ -61,7 +61,7 @@ fn has_any(text: &str, wanted: &[&str]) -> bool {
 }
 
 /// Whether the table of connections that is full is that of the service, as far as is told; `None` for other messages.
-fn conntrack(text: &str, about: &About) -> Option<bool> {
+fn conntrack(text: &str, about: &MessageScope) -> Option<bool> {
     let (_, rest) = text.split_once("nf_conntrack: table full")?;
     let message = rest.strip_prefix(" in netns ").map(number_at);
     Some(match (message.flatten(), about.net_namespace) {
@@ -90,7 +90,7 @@ fn is_killed(text: &str, names: &[&str]) -> bool {
 }
 
 /// Whether a process was killed because the group of the service, or one that it is in, had reached its limit.
-fn killed_in_group(text: &str, about: &About) -> bool {
+fn killed_in_group(text: &str, about: &MessageScope) -> bool {
     let limited = kernel_log::limit_of_kill(text);
     limited.zip(about.group.as_deref()).is_some_and(|(limited, ours)| kernel_log::is_within(ours, limited))
 }
@@ -105,8 +105,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn about() -> About {
-        About {
+    fn about() -> MessageScope {
+        MessageScope {
             port: Some(80),
             net_namespace: Some(4_026_532_008),
             group: Some("/web/apache2.service".into()),
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn without_a_namespace_every_full_table_counts() {
         let text = "nf_conntrack: nf_conntrack: table full in netns 4026532777, dropping packet";
-        assert_eq!(conntrack(text, &About::default()), Some(true));
+        assert_eq!(conntrack(text, &MessageScope::default()), Some(true));
     }
 
     proptest! {

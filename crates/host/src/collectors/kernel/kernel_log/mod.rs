@@ -12,7 +12,7 @@ mod kinds;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, io_error_text};
 use crate::os::control_group;
 use crate::os::kernel_log::{self, KernelLog};
-use kinds::{About, KINDS};
+use kinds::{KINDS, MessageScope};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
@@ -24,8 +24,8 @@ const RECORDS_COUNT_MAX: usize = 5_000;
 pub struct KernelMessages {
     state: State,
     counts: BTreeMap<&'static str, u64>,
-    /// What the target was when [`About`] was read.
-    about: Option<(Option<u16>, Option<u32>, About)>,
+    /// What the target was when [`MessageScope`] was read.
+    about: Option<(Option<u16>, Option<u32>, MessageScope)>,
     records_count: u64,
 }
 
@@ -62,7 +62,7 @@ impl State {
 
 impl KernelMessages {
     /// What tells the service's messages from others, read again when the service is another one.
-    fn about(&mut self, target: &Target) -> &About {
+    fn about(&mut self, target: &Target) -> &MessageScope {
         let known =
             self.about.take().filter(|(port, pid, _)| (*port, *pid) == (target.port, target.service_pid));
         let read = || (target.port, target.service_pid, about(target));
@@ -70,11 +70,11 @@ impl KernelMessages {
     }
 }
 
-fn about(target: &Target) -> About {
+fn about(target: &Target) -> MessageScope {
     let groups = target.service_pid.and_then(|pid| control_group::of(pid).ok()).unwrap_or_default();
     let comparable = kernel_log::group_paths_are_ours();
     let group = groups.memory_v1.as_ref().or(groups.unified.as_ref()).filter(|group| !group.is_root());
-    About {
+    MessageScope {
         port: target.port,
         net_namespace: target.service_pid.and_then(|pid| {
             crate::os::procfs::net_namespace(pid).ok()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()

@@ -162,7 +162,7 @@ impl PortConnections {
     }
 
     /// Whether a client on this machine is not known.
-    fn has_local_strangers(&self) -> bool {
+    fn has_other_local_clients(&self) -> bool {
         let strangers = match &self.others {
             Some(Ok(others)) => others,
             _ => &self.all,
@@ -175,7 +175,7 @@ impl PortConnections {
 fn read(port: u16, agent_pid: u32, target: &Target) -> Result<Reading, String> {
     let mut seen = PortConnections::at(port, agent_pid, target.client_pid, None)?;
     // It rarely comes to that, and reading the descriptors of hundreds of workers takes its time.
-    if target.service_pid.is_some() && seen.has_local_strangers() {
+    if target.service_pid.is_some() && seen.has_other_local_clients() {
         seen = PortConnections::at(port, agent_pid, target.client_pid, target.service_pid)?;
     }
     let mut reading = Reading::default();

@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 
-mod answer;
 mod refusal;
+mod response;
 
-use answer::OpcacheValues;
 use refusal::Refusal;
+use response::OpcacheValues;
 
 /// How long a reading waits for the pools to answer.
 const WAIT: Duration = Duration::from_millis(1500);
@@ -50,7 +50,7 @@ struct Pool {
     refused: Option<Refusal>,
     /// It has no children, and being asked would start one.
     rests: bool,
-    totals: [MonotonicCounter; answer::TOTALS.len()],
+    totals: [MonotonicCounter; response::TOTALS.len()],
 }
 
 /// The collector.
@@ -106,7 +106,7 @@ impl Opcache {
                 let Some((request, _)) = &mut pool.pending else { continue };
                 match request.wait(Instant::now()) {
                     Ok(None) => continue,
-                    Ok(Some(answer)) => match answer::parse(&answer) {
+                    Ok(Some(answer)) => match response::parse(&answer) {
                         Ok(message) => drop(answers.insert(key.clone(), message)),
                         Err(refused) => pool.refused = Some(refused),
                     },
@@ -194,8 +194,8 @@ impl Collector for Opcache {
         };
         let source = "opcache_get_status()";
         let name = |what: &str| format!("opcache.*.{what}");
-        let levels = answer::LEVELS.iter().map(|(what, field)| gauge(name(what), source, key(field)));
-        let totals = answer::TOTALS.iter().map(|(what, field)| counter(name(what), source, key(field)));
+        let levels = response::LEVELS.iter().map(|(what, field)| gauge(name(what), source, key(field)));
+        let totals = response::TOTALS.iter().map(|(what, field)| counter(name(what), source, key(field)));
         levels.chain(totals).collect()
     }
 

@@ -111,7 +111,7 @@ const SIZES: [&str; 33] = [
 ];
 
 /// The value of a directive as it may be shown, after the name by which it is shown; `None` when nothing of it may be.
-pub fn shown(known: &Known, placed: &Placed) -> Option<(String, String)> {
+pub fn displayable(known: &Known, placed: &Placed) -> Option<(String, String)> {
     let words = placed.words();
     let name = known.names.iter().find(|name| placed.name.eq_ignore_ascii_case(name));
     let name = (*name.or(known.names.first())?).to_owned();

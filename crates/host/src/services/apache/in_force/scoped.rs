@@ -153,7 +153,7 @@ impl Scoped {
     /// A directive as it is written, as far as it may be shown.
     fn written(&mut self, placed: &Placed, scopes: &mut Scopes) {
         let Some((setting, value)) =
-            known::find(&placed.name).and_then(|known| harmless::shown(known, placed))
+            known::find(&placed.name).and_then(|known| harmless::displayable(known, placed))
         else {
             return;
         };

@@ -101,8 +101,9 @@ fn render(
     );
     let (copies, mirror) = renderer.finish();
     let command = command(apache, &parts, folder);
-    let mut names: Vec<_> = copies.iter().map(|copy| (shown(&copy.path), shown(&copy.original))).collect();
-    names.extend([files, folder.join("missing")].map(|root| (shown(&root), String::new())));
+    let mut names: Vec<_> =
+        copies.iter().map(|copy| (path_text(&copy.path), path_text(&copy.original))).collect();
+    names.extend([files, folder.join("missing")].map(|root| (path_text(&root), String::new())));
     let own = [("first.conf", first), ("last.conf", last(apache, &run))];
     let own = own.map(|(name, text)| (folder.join(name), text.into_bytes()));
     names.sort_by_key(|(own, _)| std::cmp::Reverse(own.len()));
@@ -208,8 +209,8 @@ fn command(apache: &Apache, parts: &Parts, folder: &Path) -> Vec<String> {
     let directory = Path::new(&apache.control.directory);
     let include = |name: &str| format!("Include {}", quoted(&folder.join(name)));
     let options = Options {
-        config_file: Some(shown(&parts.main)),
-        server_root: message.server_root.map(|root| shown(&directory.join(root))),
+        config_file: Some(path_text(&parts.main)),
+        server_root: message.server_root.map(|root| path_text(&directory.join(root))),
         defines: message.defines.into_iter().filter(|name| !DEBUGGING.contains(&name.as_str())).collect(),
         before: std::iter::once(include("first.conf")).chain(parts.before.iter().cloned()).collect(),
         after: parts.after.iter().cloned().chain([include("last.conf")]).collect(),
@@ -233,7 +234,7 @@ fn last(apache: &Apache, run: &Path) -> String {
     all.map(|(module, text)| format!("<IfModule {module}>\n{text}</IfModule>\n")).collect()
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 

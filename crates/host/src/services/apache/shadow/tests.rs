@@ -79,7 +79,7 @@ impl Tree {
     fn copies(&self, shadow: &Shadow, name: &str) -> Vec<String> {
         let original = self.path(name).to_str().unwrap().to_owned();
         let is_copy =
-            |path: &Path| shadow.names.iter().any(|(own, of)| *own == shown(path) && *of == original);
+            |path: &Path| shadow.names.iter().any(|(own, of)| *own == path_text(path) && *of == original);
         let copies = shadow.files.iter().filter(|(path, _)| is_copy(path));
         copies.map(|(_, content)| self.shown(std::str::from_utf8(content).unwrap())).collect()
     }
