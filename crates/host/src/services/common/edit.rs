@@ -87,7 +87,7 @@ pub fn apply<E: Edit>(edits: &[E], managers: &Managers) -> Result<Edited> {
     for path in order {
         let Some(file) = open.remove(&path) else { continue };
         let (name, after) = (path.to_string_lossy().into_owned(), file.document.render());
-        edited.diff.push_str(&diff::unified(&name, file.before.as_deref(), &after, E::Document::shown));
+        edited.diff.push_str(&diff::unified(&name, file.before.as_deref(), &after, E::Document::visible_text));
         edited.files.push(FileEdit {
             path: name,
             before_sha256: file.before.as_ref().map(|text| sha256(text.as_bytes())),
