@@ -231,7 +231,8 @@ impl Stand {
         self.changer.apply(&plan, &snapshot, options)
     }
 
-    fn refused(&mut self, expected: &[(&str, &str)]) {
+    /// Checks what a change is refused for; the message.
+    fn refused(&mut self, expected: &[(&str, &str)]) -> String {
         let error: UserError = self.raise(12, &ApplyOptions::default()).unwrap_err();
         for (name, why) in expected {
             let told = format!("{} {why}", self.server.path(name).display());
@@ -240,6 +241,7 @@ impl Stand {
         assert_eq!(error.message.matches("; ").count() + 1, expected.len(), "{error}");
         assert_eq!(self.server.snapshot().pending.len(), expected.len());
         assert!(!self.server.path("conf-enabled/zzz-webdyno.conf").exists() && !self.changer.has_session());
+        error.message
     }
 
     /// What a session leaves that was killed between writing its file and the reload, and was put back by its guardian.
@@ -357,10 +359,12 @@ fn a_newer_certificate_and_a_replaced_module_are_named() {
     replace(&stand.server.path("mod_status.so"));
     stand.refused(&[("mod_status.so", "was replaced since Apache loaded it")]);
     stand.server.write("tls/cert.pem", "renewed\n");
-    stand.refused(&[
+    let message = stand.refused(&[
         ("mod_status.so", "was replaced since Apache loaded it"),
-        ("tls/cert.pem", "was changed less than 1 s after Apache last read its configuration"),
+        // Less than 1 s, or more on a machine that is busy.
+        ("tls/cert.pem", "was changed "),
     ]);
+    assert!(message.contains(" s after Apache last read its configuration"), "{message}");
     stand.end();
 }
 
