@@ -226,7 +226,8 @@ impl Fixture {
         self.changer.apply(&plan, &snapshot, options)
     }
 
-    fn refused(&mut self, expected: &[(&str, &str)]) {
+    /// Checks what a change is refused for; the message.
+    fn refused(&mut self, expected: &[(&str, &str)]) -> String {
         let error: UserError = self.raise(12, &ApplyOptions::default()).unwrap_err();
         for (name, why) in expected {
             let text = format!("{} {why}", self.server.path(name).display());
@@ -235,6 +236,7 @@ impl Fixture {
         assert_eq!(error.message.matches("; ").count() + 1, expected.len(), "{error}");
         assert_eq!(self.server.snapshot().pending.len(), expected.len());
         assert!(!self.server.path("conf-enabled/zzz-webdyno.conf").exists() && !self.changer.has_session());
+        error.message
     }
 
     /// What a session leaves that was killed between writing its file and the reload, and was reverted by its guardian.
@@ -352,10 +354,12 @@ fn a_newer_certificate_and_a_replaced_module_are_named() {
     replace(&fixture.server.path("mod_status.so"));
     fixture.refused(&[("mod_status.so", "was replaced since Apache loaded it")]);
     fixture.server.write("tls/cert.pem", "renewed\n");
-    fixture.refused(&[
+    let message = fixture.refused(&[
         ("mod_status.so", "was replaced since Apache loaded it"),
-        ("tls/cert.pem", "was changed less than 1 s after Apache last read its configuration"),
+        // Less than 1 s, or more on a machine that is busy.
+        ("tls/cert.pem", "was changed "),
     ]);
+    assert!(message.contains(" s after Apache last read its configuration"), "{message}");
     fixture.end();
 }
 

@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// So many ports from the last one down are tried.
 const COUNT_MAX: u32 = 512;
 
+/// Spreads processes evenly, however their ids follow one another (Fibonacci hashing: 2^32 by the golden ratio).
+const SPREAD: u32 = 0x9E37_79B1;
+
 /// A listener on a port of the loopback interface that nobody else is likely to take once it is closed.
 pub fn hold_free_port() -> std::io::Result<TcpListener> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let range = procfs::read_text("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     // Not those that other processes or threads of ours try at the same time.
-    let turn = std::process::id().wrapping_mul(16).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+    let of_process = std::process::id().wrapping_mul(SPREAD) >> 16;
+    let turn = of_process.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
     let held = candidates(&range, turn).find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
     held.map_or_else(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)), Ok)
 }

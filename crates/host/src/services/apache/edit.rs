@@ -35,7 +35,7 @@ impl edit::Document for Document {
         String::from_utf8_lossy(&Self::render(self)).into_owned()
     }
 
-    fn visible_text(text: &str) -> String {
+    fn displayed(text: &str) -> String {
         redact::redacted(text)
     }
 }

@@ -31,7 +31,7 @@ pub trait Document: Default {
     fn render(&self) -> String;
 
     /// What of a text may be shown in a diff, with as many lines.
-    fn visible_text(text: &str) -> String {
+    fn displayed(text: &str) -> String {
         text.to_owned()
     }
 }
@@ -87,7 +87,7 @@ pub fn apply<E: Edit>(edits: &[E], managers: &Managers) -> Result<Edited> {
     for path in order {
         let Some(file) = open.remove(&path) else { continue };
         let (name, after) = (path.to_string_lossy().into_owned(), file.document.render());
-        edited.diff.push_str(&diff::unified(&name, file.before.as_deref(), &after, E::Document::visible_text));
+        edited.diff.push_str(&diff::unified(&name, file.before.as_deref(), &after, E::Document::displayed));
         edited.files.push(FileEdit {
             path: name,
             before_sha256: file.before.as_ref().map(|text| sha256(text.as_bytes())),
