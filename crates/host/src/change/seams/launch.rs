@@ -25,6 +25,9 @@ use webdyno_model::{Result, UserError};
 /// How much of a program's complaints is kept.
 const STDERR_BYTES_MAX: usize = 4096;
 
+/// How long a port may still be held that was found to be free a moment ago.
+const PORT_WAIT: Duration = Duration::from_millis(300);
+
 /// How often it is looked whether it answers.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -55,7 +58,8 @@ pub fn check(launch: &Launch) -> Result<()> {
         ))
         .hint("stop it, or take another directory"));
     }
-    if answers(launch.port) {
+    // Another thread that starts a program holds every socket of ours until that program runs, also one closed since.
+    if !wait_until(PORT_WAIT, || !answers(launch.port)) {
         return Err(UserError::cannot_run(format!("port {} is taken by another program", launch.port))
             .hint(format!("`ss -ltnp 'sport = :{}'` shows by which one", launch.port)));
     }

@@ -37,8 +37,10 @@ pub fn observe(state: &Path, names: &[&str]) -> MachineState {
     for line in mounts.lines().filter(|line| !line.contains(" - nsfs ")) {
         look.insert(format!("mount {line}"), String::new());
     }
-    for entry in fs::read_dir("/sys/class/net").unwrap().flatten() {
-        look.insert(format!("interface {:?}", entry.file_name()), String::new());
+    // Of this network namespace: /sys/class/net lists those of the machine, to which other tests add theirs.
+    let interfaces = fs::read_to_string("/proc/self/net/dev").unwrap();
+    for (name, _) in interfaces.lines().filter_map(|line| line.split_once(':')) {
+        look.insert(format!("interface {}", name.trim()), String::new());
     }
     settings(&mut look);
     let swaps = fs::read_to_string("/proc/swaps").unwrap();
