@@ -1,6 +1,6 @@
 //! Other clients on the server: they are seen, and tuning does not cost them a request. Nobody is seen who is not there.
 
-use crate::support::{Apache, Place, run, shared_turn, skip, turn};
+use crate::support::{Apache, Place, run, shared_turn, turn};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,18 +90,23 @@ fn apache_that_waits(place: &Place, before_ms: u32, after_ms: u32) -> Apache {
     apache
 }
 
-/// Whether other programs took so much of the machine that no worker limit was proven: then nothing was changed.
-fn was_disturbed(json: &serde_json::Value) -> bool {
-    let disturbed = json["rounds"].as_array().is_some_and(Vec::is_empty);
-    if disturbed {
-        skip(&format!("nothing was changed, as another limit showed on this machine: {}", json["limit"]));
-    }
-    disturbed
+/// Measures again where other programs took so much of the machine that no worker limit was proven, and nothing was changed.
+fn until_changed(attempt: impl Fn() -> serde_json::Value) {
+    let limits: Vec<_> = (0..3)
+        .map(|_| attempt())
+        .take_while(|json| json["rounds"].as_array().is_some_and(Vec::is_empty))
+        .map(|json| json["limit"].clone())
+        .collect();
+    assert!(limits.len() < 3, "nothing was changed, as other limits showed on this machine: {limits:?}");
 }
 
 #[test]
 fn a_change_by_reload_costs_others_nothing() {
     let _turn = shared_turn();
+    until_changed(change_by_reload);
+}
+
+fn change_by_reload() -> serde_json::Value {
     let place = Place::shielded();
     let apache = apache_that_waits(&place, 300, 300);
     let pid = apache.pid();
@@ -116,9 +121,10 @@ fn a_change_by_reload_costs_others_nothing() {
     let rate = traffic["requests_per_s"].as_f64().unwrap();
     assert!((10.0..30.0).contains(&rate), "{traffic:#}");
     assert!(!traffic["evidence"][0]["reproduce"].as_str().unwrap().is_empty(), "{traffic:#}");
-    if !was_disturbed(&json) {
+    if !json["rounds"].as_array().unwrap().is_empty() {
         assert_eq!((json["state"].as_str(), apache.pid()), (Some("applied"), pid), "{json:#}");
     }
+    json
 }
 
 /// The change makes the site slow for everybody: the load that shows it ends early, the change is put back by a reload, and
@@ -126,6 +132,10 @@ fn a_change_by_reload_costs_others_nothing() {
 #[test]
 fn a_change_that_hurts_is_put_back_at_once() {
     let _turn = shared_turn();
+    until_changed(change_that_hurts);
+}
+
+fn change_that_hurts() -> serde_json::Value {
     let place = Place::shielded();
     let apache = apache_that_waits(&place, 300, 2500);
     let (before, pid) = (apache.configuration(), apache.pid());
@@ -135,8 +145,9 @@ fn a_change_that_hurts_is_put_back_at_once() {
     let (answered, failures) = other.end();
     assert!(failures.is_empty(), "{} of {answered}: {failures:?}", failures.len());
     let json = ended.json();
-    if was_disturbed(&json) {
-        return;
+    let rounds = json["rounds"].as_array().unwrap();
+    if rounds.is_empty() {
+        return json;
     }
     assert_eq!(json["state"], "reverted", "{json:#}");
     for reported in [
@@ -146,13 +157,13 @@ fn a_change_that_hurts_is_put_back_at_once() {
     ] {
         assert!(ended.stderr.contains(reported), "{reported}: {}", ended.stderr);
     }
-    let rounds = json["rounds"].as_array().unwrap();
     assert_eq!(
         rounds.iter().map(|round| round["verdict"].as_str().unwrap()).collect::<Vec<_>>(),
         ["worse"],
         "{json:#}"
     );
     assert_eq!((apache.configuration(), apache.pid()), (before, pid));
+    json
 }
 
 #[test]

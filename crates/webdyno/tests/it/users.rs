@@ -139,17 +139,9 @@ fn sha256sum(path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().trim_start_matches('\\').to_owned()
 }
 
-/// Runs the workload until at least so many sessions have ended well: how long one takes is the machine's business.
-fn loaded(place: &Place, seconds: &[&str], sessions: u64) -> Value {
-    let mut last = Value::Null;
-    for duration in seconds {
-        let arguments = ["run", "--workload", "load.toml", "-d", duration, "-q", "--json", "-"];
-        last = run(place.webdyno().args(arguments)).with_code_in(&[0, 3]).json();
-        if last["visits"]["sessions_completed"].as_u64().unwrap_or(0) >= sessions {
-            break;
-        }
-    }
-    last
+fn loaded(place: &Place, duration: &str) -> Value {
+    let arguments = ["run", "--workload", "load.toml", "-d", duration, "-q", "--json", "-"];
+    run(place.webdyno().args(arguments)).with_code_in(&[0, 3]).json()
 }
 
 /// Sessions of the load and of the server are the same, and no two share anything.
@@ -188,16 +180,28 @@ fn check_sessions(records: &[Value]) {
 #[test]
 fn a_real_site_confirms_every_step_of_every_session() {
     let _turn = shared_turn();
-    let place = Place::shielded();
-    let site = Site::start(&place.path("site"));
-    write_files(&place, &site, "users = 3\nthink = \"none\"", SESSION);
-    let json = loaded(&place, &["4s", "20s"], 3);
+    // How long a session takes is the machine's business. Each load counts its sessions from 1, and has a site of its own.
+    let enough = ["4s", "30s"].into_iter().any(|duration| {
+        let place = Place::shielded();
+        let site = Site::start(&place.path("site"));
+        write_files(&place, &site, "users = 3\nthink = \"none\"", SESSION);
+        let json = loaded(&place, duration);
+        let enough = json["visits"]["sessions_completed"].as_u64().unwrap() >= 3;
+        if enough {
+            check_visits(&place, &site, &json);
+        }
+        enough
+    });
+    assert!(enough, "fewer than three sessions in 30 s");
+}
+
+/// What the load reports, the site's records and Apache's log agree.
+fn check_visits(place: &Place, site: &Site, json: &Value) {
     let mut records = site.records();
     // Before a load one request sees whether there is a server, as the first visitor would make it.
     assert_eq!(records.remove(0)["step"], "/login");
     let refused: Vec<_> = records.iter().filter(|record| record["ok"] != true).collect();
     assert!(refused.is_empty(), "{refused:#?}");
-    assert!(json["visits"]["sessions_completed"].as_u64().unwrap() >= 3, "{json:#}");
     assert_eq!(json["visits"]["sessions_broken"], 0, "{json:#}");
     assert_eq!(json["requests"]["failed"], 0, "{json:#}");
 
@@ -236,7 +240,7 @@ fn what_the_site_does_not_say_is_not_made_up() {
     let site = Site::start(&place.path("site"));
     let session = SESSION.replace("form#login input[name=csrf]", "form#login input[name=nothing]");
     write_files(&place, &site, "users = 2\nthink = \"100ms\"", &session);
-    let json = loaded(&place, &["2s", "10s"], 0);
+    let json = loaded(&place, "2s");
     let records = site.records();
     // The login needs the token, and what comes later needs what comes of the login: only the rest was asked for.
     let steps: BTreeSet<&str> = records.iter().map(|record| record["step"].as_str().unwrap()).collect();
@@ -261,7 +265,7 @@ fn a_wrong_password_is_refused_by_the_server() {
     let session = "[[session]]\n[[session.step]]\nrequest = { name = \"who\", url = \"/protected/basic\", \
                    auth = { user = \"ann\", password = \"wrong\" } }\n";
     write_files(&place, &site, "users = 1\nthink = \"200ms\"", session);
-    let json = loaded(&place, &["1s"], 0);
+    let json = loaded(&place, "1s");
     let logged = site.logged();
     let answered: Vec<_> = logged.keys().filter(|line| line.contains("/protected")).collect();
     assert_eq!(answered, ["GET /protected/basic 401"]);
