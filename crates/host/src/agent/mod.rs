@@ -24,7 +24,7 @@ pub use client::{AgentClient, RevertedChange};
 pub use connect::Start;
 pub use connect::{only_starts_an_agent, run_on_server};
 pub use entering::tools_that_enter;
-pub use server::serve;
+pub use server::{serve, serve_stdio};
 pub use worker::Options;
 
 use std::sync::OnceLock;

@@ -32,6 +32,12 @@ enum Incoming {
     End(String),
 }
 
+/// Serves the tool that started this process. Here, and not where it is called from: what is generic is compiled, and
+/// optimised, in the crate that names its types.
+pub fn serve_stdio(options: Options) -> Result<()> {
+    serve(std::io::stdin(), std::io::stdout(), options)
+}
+
 /// Serves one tool until it says goodbye or is gone. An error when hello failed, or when not everything could be put
 /// back: then a rollback stays pending.
 pub fn serve(

@@ -1,11 +1,11 @@
 //! `webdyno agent`: the server's end of `--server`, and the guardian that reverts when the tool is gone.
 
 use crate::cli::AgentArgs;
-use webdyno_host::agent::{Options, serve};
+use webdyno_host::agent::{Options, serve_stdio};
 use webdyno_model::Result;
 
 /// Serves one tool on stdin and stdout.
 pub fn agent(_: &AgentArgs) -> Result<u8> {
-    serve(std::io::stdin(), std::io::stdout(), Options::for_this_machine()?)?;
+    serve_stdio(Options::for_this_machine()?)?;
     Ok(0)
 }

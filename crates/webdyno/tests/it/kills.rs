@@ -39,7 +39,7 @@ const TUNE: [&str; 12] = [
 ];
 
 /// Sessions at a time: they wait most of their time.
-const AT_A_TIME: usize = 10;
+const AT_A_TIME: usize = 6;
 
 /// A session that noise kept from its change is started again so often.
 const TRIES_MAX: usize = 10;
@@ -135,9 +135,12 @@ struct Script {
 
 impl Script {
     fn learn(place: &Place) -> Self {
-        let mut bench = Bench { place, servers: BTreeMap::new() };
-        let keeping = bench.records(Layout::Restart, None);
-        let putting_back = bench.records(Layout::DropIn, Some(Signal::INT));
+        let records = |layout, before| Bench { place, servers: BTreeMap::new() }.records(layout, before);
+        let (keeping, putting_back) = std::thread::scope(|scope| {
+            let keeping = scope.spawn(|| records(Layout::Restart, None));
+            let putting_back = records(Layout::DropIn, Some(Signal::INT));
+            (keeping.join().unwrap(), putting_back)
+        });
         assert!(in_force(&keeping) == in_force(&putting_back), "{keeping:?}, {putting_back:?}");
         Self { keeping, putting_back }
     }

@@ -77,6 +77,10 @@ impl Drop for Apart {
     fn drop(&mut self) {
         let _ = self.unshare.kill();
         let _ = self.unshare.wait();
+        // One that was started on the machine: what it says is gone with the place, which is dropped before Apache is.
+        if let Some(pid) = self.apache.pid() {
+            crate::support::end(pid);
+        }
         for group in &self.groups {
             wait_until(Duration::from_secs(5), || fs::remove_dir(group).is_ok());
         }
