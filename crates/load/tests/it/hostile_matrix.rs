@@ -3,7 +3,7 @@
 
 use crate::hostile_cases::{Case, GOOD, Host, all};
 use crate::server::{OK, Outcome, Server, Step, load, workload};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -100,15 +100,21 @@ fn mixed(case: &Case, hostile: SocketAddr, healthy: SocketAddr) -> (Workload, u6
 /// A child that is just starting has let go of what it inherited by then.
 const CHILD_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// Sockets of any process that are connected to this port; those that nobody holds any more have no inode.
-/// proc_pid_net(5), `/proc/net/tcp`.
+/// Sockets of this process that are connected to this port: on the whole machine others may use the same number.
+/// proc_pid_net(5), `/proc/net/tcp`; proc_pid_fd(5).
 pub fn sockets_to(port: u16) -> usize {
     let remote = format!(":{port:04X}");
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let held: BTreeSet<String> = links.map(|link| link.to_string_lossy().into_owned()).collect();
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     // A machine that is loaded has very many lines here.
     let lines = table.lines().filter(|line| line.contains(&remote));
     let fields = lines.map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    fields.filter(|fields| fields[2].ends_with(&remote) && fields[9] != "0").count()
+    let is_held = |fields: &Vec<&str>| {
+        fields[2].ends_with(&remote) && held.contains(&format!("socket:[{}]", fields[9]))
+    };
+    fields.filter(is_held).count()
 }
 
 fn check(mut case: Case) {

@@ -2,6 +2,7 @@
 //!
 //! Facts: unix(7), proc_pid_net(5), proc_pid_status(5).
 
+use crate::os::process::ProcessName;
 use crate::os::procfs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -44,9 +45,19 @@ pub fn claim(name: &str) -> io::Result<Claimed> {
 fn holder(name: &str) -> Option<Holder> {
     let inode = parse_inode(&procfs::read_text("/proc/self/net/unix").ok()?, name)?;
     let holds = |pid: &u32| procfs::socket_inodes(*pid).is_ok_and(|held| held.contains(&inode));
-    let pid = procfs::pids().into_iter().find(holds)?;
-    let status = procfs::read_text(format!("/proc/{pid}/status")).unwrap_or_default();
-    Some(Holder { pid, is_trusted: is_trusted(&status, rustix::process::geteuid().as_raw()) })
+    let seen = procfs::pids().into_iter().filter(holds).filter_map(|pid| {
+        let process = ProcessName::of(pid)?;
+        let status = procfs::read_text(format!("/proc/{pid}/status")).ok()?;
+        Some((process, is_trusted(&status, rustix::process::geteuid().as_raw())))
+    });
+    claimant(seen)
+}
+
+/// Who claimed a name, of those that hold it: a program that he is just starting holds it, too, until it runs, and may have
+/// a lower pid. Who is trusted counts first, as nobody may be kept from seeing him.
+fn claimant(holders: impl Iterator<Item = (ProcessName, bool)>) -> Option<Holder> {
+    let first = holders.min_by_key(|(process, is_trusted)| (!is_trusted, process.start_ticks))?;
+    Some(Holder { pid: first.0.pid, is_trusted: first.1 })
 }
 
 /// Whether all user ids of `/proc/PID/status` are root's or our own: the owner of `/proc/PID` is root also for processes
@@ -87,6 +98,21 @@ mod tests {
         assert_eq!(holder, Some(Holder { pid: std::process::id(), is_trusted: true }));
         drop(first);
         assert!(matches!(claim(&name).unwrap(), Claimed::Ours(_)));
+    }
+
+    #[test]
+    fn a_program_that_is_just_started_is_not_taken_for_who_claimed_the_name() {
+        let process = |pid, start_ticks| ProcessName { pid, start_ticks };
+        let (tuner, child, stranger) = (process(32_000, 5), process(300, 9), process(200, 1));
+        for (holders, expected) in [
+            (vec![], None),
+            (vec![(child, true), (tuner, true)], Some((32_000, true))),
+            (vec![(stranger, false), (tuner, true)], Some((32_000, true))),
+            (vec![(stranger, false)], Some((200, false))),
+        ] {
+            let found = claimant(holders.into_iter()).map(|holder| (holder.pid, holder.is_trusted));
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]
