@@ -92,14 +92,15 @@ fn what_puppet_manages_is_proposed() {
     let arguments =
         ["--apply", "--goal", "5000 req/s", "--export", "proposal", "--out", "tuned", "--json", "-"];
     let propose = || {
+        run(place.webdyno().arg("rollback")).with_code(0);
         for made in ["tuned", "proposal"] {
             let _ = fs::remove_dir_all(place.path(made));
         }
         run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(arguments)).with_code(3).json()
     };
-    // When something else holds the cores, nothing may be found.
+    // When something else holds the cores, nothing may be found, or spare workers that come too late.
     let mut tries = (0..TRIES_MAX).map(|_| propose());
-    let found = |json: &serde_json::Value| json["rounds"].as_array().is_some_and(|rounds| !rounds.is_empty());
+    let found = |json: &serde_json::Value| json["rounds"][0]["managed"][0].is_object();
     let json = tries.find(found).expect("nothing was found to propose");
     assert_eq!(
         (json["state"].as_str(), json["goal_met"].as_bool()),

@@ -7,6 +7,7 @@ use crate::os::procfs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
 
 /// An attempt at a name.
 pub enum Claimed {
@@ -32,12 +33,25 @@ pub fn names(ports: impl IntoIterator<Item = u16>) -> Vec<String> {
     ports.into_iter().map(|port| format!("webdyno/tcp/{port}")).collect()
 }
 
+/// Whoever let a name go may just have started a program, which holds it until it runs.
+const LET_GO_MAX: Duration = Duration::from_millis(300);
+const POLL: Duration = Duration::from_millis(10);
+
 /// Claims a name on this machine.
 pub fn claim(name: &str) -> io::Result<Claimed> {
-    match UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?) {
-        Ok(socket) => Ok(Claimed::Ours(Box::new(socket))),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(Claimed::Theirs(holder(name))),
-        Err(error) => Err(error),
+    let address = SocketAddr::from_abstract_name(name)?;
+    let deadline = Instant::now() + LET_GO_MAX;
+    let mut seen = None;
+    loop {
+        match UnixDatagram::bind_addr(&address) {
+            Ok(socket) => return Ok(Claimed::Ours(Box::new(socket))),
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
+            Err(_) => seen = holder(name).or(seen),
+        }
+        if Instant::now() > deadline {
+            return Ok(Claimed::Theirs(seen));
+        }
+        std::thread::sleep(POLL);
     }
 }
 
@@ -96,8 +110,13 @@ mod tests {
         let Claimed::Ours(first) = claim(&name).unwrap() else { panic!("it was free") };
         let Claimed::Theirs(holder) = claim(&name).unwrap() else { panic!("it was held") };
         assert_eq!(holder, Some(Holder { pid: std::process::id(), is_trusted: true }));
-        drop(first);
+        // A program that is being started holds it a little longer.
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(LET_GO_MAX / 4);
+            drop(first);
+        });
         assert!(matches!(claim(&name).unwrap(), Claimed::Ours(_)));
+        later.join().unwrap();
     }
 
     #[test]
