@@ -1,20 +1,40 @@
-//! Who prepares a change, by its target: the service under load, the kernel that it runs on, or nobody.
+//! Who prepares a change, by its target: the service under load, the kernel that it runs on, a server behind it, or nobody.
 
 use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
+use crate::services::mariadb::{self, variables};
+use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
 use crate::visibility::{foreign_namespace, listeners};
 use webdyno_model::change::{Preparation, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::setting::Target;
+use webdyno_model::topology::Access;
 use webdyno_model::{Result, UserError};
 
-/// Lets the target of these changes render them. `front` is the service under load, private when this session started it.
+/// What a target answered.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Its plan, or why it has none.
+    pub preparation: Preparation,
+    /// The running server that the plan is for, where it replaces values that only this holds.
+    pub holder: Option<ValueHolder>,
+}
+
+impl From<Preparation> for Prepared {
+    fn from(preparation: Preparation) -> Self {
+        Self { preparation, holder: None }
+    }
+}
+
+/// Lets the target of these changes render them. `front` is the service under load, private when this session started it;
+/// `backends` looks for the services behind it, with the access that the operator gave.
 pub fn prepare(
     programs: &dyn Programs,
     (front, is_private): (&ServiceSnapshot, bool),
     changes: &[SettingChange],
-) -> Result<Preparation> {
+    backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
+) -> Result<Prepared> {
     if front.pid == listeners::NO_PID {
         return Err(unprivileged::refusal(front));
     }
@@ -28,22 +48,46 @@ pub fn prepare(
             first.setting.full_name(),
             other.setting.full_name()
         );
-        return Ok(Preparation::not_preparable(why));
+        return Ok(Preparation::not_preparable(why).into());
     }
-    match &first.setting.target {
-        Target::Service(name) => of_service(programs, front, name, changes),
-        Target::Sysctl if is_private => Ok(Preparation::not_preparable(
+    let preparation = match &first.setting.target {
+        Target::Service(name) if name == mariadb::NAME && *name != front.service => {
+            return of_database(is_private, changes, backends);
+        }
+        Target::Service(name) => of_service(programs, front, name, changes)?,
+        Target::Sysctl if is_private => Preparation::not_preparable(
             "the server was started for this session, and the kernel's settings are not",
-        )),
-        Target::Sysctl => sysctl::prepare(changes),
-        Target::ProcessLimit(of) => Ok(Preparation::not_preparable(format!(
+        ),
+        Target::Sysctl => sysctl::prepare(changes)?,
+        Target::ProcessLimit(of) => Preparation::not_preparable(format!(
             "{} of {of} is granted by what starts it, which webdyno does not change",
             first.setting.name
-        ))),
-        Target::Hardware | Target::Application | Target::Generator | Target::External(_) => Ok(
-            Preparation::not_preparable(format!("webdyno does not change the {}", first.setting.full_name())),
-        ),
+        )),
+        Target::Hardware | Target::Application | Target::Generator | Target::External(_) => {
+            Preparation::not_preparable(format!("webdyno does not change the {}", first.setting.full_name()))
+        }
+    };
+    Ok(preparation.into())
+}
+
+/// A database behind the front: there must be just one.
+fn of_database(
+    is_private: bool,
+    changes: &[SettingChange],
+    backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
+) -> Result<Prepared> {
+    if is_private {
+        let why = "the server was started for this session, and the database was not";
+        return Ok(Preparation::not_preparable(why).into());
     }
+    let (found, access) = backends()?;
+    let databases: Vec<_> = found.iter().filter(|service| service.service == mariadb::NAME).collect();
+    let [database] = databases[..] else {
+        let why = format!("{} databases are seen behind the server, and one is needed", databases.len());
+        return Ok(Preparation::not_preparable(why).into());
+    };
+    let (preparation, server) = variables::prepare(database, &access, changes)?;
+    Ok(Prepared { preparation, holder: server.map(ValueHolder::Database) })
 }
 
 fn of_service(

@@ -88,6 +88,8 @@ pub struct Worker {
     watch: Option<Following>,
     /// The topology that was asked for last, with its port and when.
     topology: Option<(Option<u16>, Instant, Topology)>,
+    /// What the operator gave to get into the services behind.
+    access: Access,
 }
 
 impl Worker {
@@ -110,6 +112,7 @@ impl Worker {
             snapshot: None,
             watch: None,
             topology: None,
+            access: Access::default(),
         }
     }
 
@@ -319,14 +322,22 @@ impl Worker {
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<FromAgent> {
         let front = self.discovered()?;
         let is_private = self.changer.has_launched(front.port);
-        let preparation = targets::prepare(self.host.as_ref(), (front, is_private), changes)?;
-        if let Preparation::Plan(plan) = &preparation {
+        let mut backends = || {
+            let seen = self.host.topology(Some(front.port), &self.access)?;
+            Ok((seen.backends, self.access.clone()))
+        };
+        let prepared = targets::prepare(self.host.as_ref(), (front, is_private), changes, &mut backends)?;
+        if let Preparation::Plan(plan) = &prepared.preparation {
             self.changer.remember(plan);
         }
-        Ok(FromAgent::Prepared { preparation })
+        if let Some(holder) = prepared.holder {
+            self.changer.remember_holder(holder);
+        }
+        Ok(FromAgent::Prepared { preparation: prepared.preparation })
     }
 
     fn topology(&mut self, port: Option<u16>, access: &Access) -> Result<Topology> {
+        self.access = access.clone();
         let mut topology = self.host.topology(port, access)?;
         if let Some(front) = &mut topology.front {
             self.changer.forget_ours(front);
@@ -337,6 +348,7 @@ impl Worker {
 
     fn observe(&mut self, port: Option<u16>, asked: Target) -> Result<FromAgent> {
         self.watch = None;
+        self.access = asked.access.clone();
         let known = self.snapshot.as_ref().filter(|snapshot| Some(snapshot.port) == port).cloned();
         let looked =
             self.topology.as_ref().filter(|(of, when, _)| *of == port && when.elapsed() < STALE_AFTER);

@@ -1,7 +1,7 @@
 //! What is done to a server, each with all that its undo needs.
 
 use crate::os::process::ProcessName;
-use crate::services::sysctl::space::NetSpace;
+use crate::services::value_holder::ValueHolder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use webdyno_model::change::{ApplyClass, Change};
@@ -13,8 +13,8 @@ use webdyno_model::service::{Control, FileId, Inherited, SettingValue};
 pub enum Action {
     /// A file gets new content.
     WriteFile(WriteFile),
-    /// A setting of the kernel gets another value.
-    WriteSysctl(WriteSysctl),
+    /// A value that the kernel or a running server holds is replaced.
+    WriteValue(WriteValue),
     /// A service takes over what is on disk.
     Activate(Activate),
     /// A program is started that must not outlive the session.
@@ -50,19 +50,18 @@ pub fn is_read_at_boot_only(write: &WriteFile) -> bool {
     write.class == Some(ApplyClass::Live)
 }
 
-/// A setting of the kernel gets another value.
+/// A value that the kernel or a running server holds is replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WriteSysctl {
-    /// With dots.
+pub struct WriteValue {
+    /// As its holder names it: `net.core.somaxconn`, `max_connections`.
     pub name: String,
     /// What it was.
     pub before: String,
     /// What is written.
     pub after: String,
-    /// The network namespace that it belongs to; `None` for what is no network's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub space: Option<NetSpace>,
-    /// The file in which it is set when it is kept; `None` where no boot sets it.
+    /// Who holds it.
+    pub holder: ValueHolder,
+    /// The file in which it is set when it is kept; `None` where no start sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_in: Option<String>,
     /// The service that it was changed for.

@@ -12,6 +12,7 @@ pub mod php_fpm;
 pub mod sysctl;
 
 mod tunable;
+pub mod value_holder;
 
 pub use tunable::{Activation, PendingChange, SettingRevert, Shadow, ShadowFolder, Tunable};
 
@@ -147,7 +148,7 @@ mod tests {
         let mut files: Vec<String> = std::fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
-            .filter(|name| !["mod", "tunable", "common", "sysctl"].contains(&name.as_str()))
+            .filter(|name| !["mod", "tunable", "common", "sysctl", "value_holder"].contains(&name.as_str()))
             .collect();
         files.sort();
         let mut names: Vec<_> = all().iter().map(|service| service.name()).collect();

@@ -27,6 +27,7 @@ use webdyno_host::change::{Changer, StateDir, Tools, pending};
 use webdyno_host::os::process::ProcessName;
 use webdyno_host::probes::site::Answer;
 use webdyno_host::services::sysctl::space::NetSpace;
+use webdyno_host::services::value_holder::ValueHolder;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, ApplyOptions, SiteProbe};
 
@@ -92,18 +93,18 @@ impl System for BootWorld {
         ThisMachine.sysctl_space(name)
     }
     // Pretended ones are files in a folder; without it they are the kernel's.
-    fn read_sysctl(&self, name: &str, space: Option<&NetSpace>) -> std::io::Result<Option<String>> {
+    fn read_value(&self, name: &str, holder: &ValueHolder) -> std::io::Result<Option<String>> {
         let pretended = self.folder.join("sysctls");
         match pretended.exists() {
             true => std::fs::read_to_string(pretended.join(name)).map(Some),
-            false => ThisMachine.read_sysctl(name, space),
+            false => ThisMachine.read_value(name, holder),
         }
     }
-    fn write_sysctl(&self, name: &str, space: Option<&NetSpace>, value: &str) -> std::io::Result<()> {
+    fn write_value(&self, name: &str, holder: &ValueHolder, value: &str) -> std::io::Result<()> {
         let pretended = self.folder.join("sysctls");
         let write = || match pretended.exists() {
             true => std::fs::write(pretended.join(name), value),
-            false => ThisMachine.write_sysctl(name, space, value),
+            false => ThisMachine.write_value(name, holder, value),
         };
         self.fault.act(write, |_| write().unwrap())
     }

@@ -20,6 +20,7 @@ mod hardened;
 mod harm_guard;
 mod live_traffic;
 mod mariadb;
+mod mariadb_values;
 mod mounts;
 mod network;
 mod other_servers;

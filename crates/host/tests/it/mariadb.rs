@@ -30,14 +30,14 @@ use webdyno_model::topology::Access;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running database in a folder.
-struct Database {
-    folder: tempfile::TempDir,
-    process: Program,
+pub struct Database {
+    pub folder: tempfile::TempDir,
+    pub process: Program,
     port: u16,
 }
 
 impl Database {
-    fn start(options: &str) -> Self {
+    pub fn start(options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         tables::lay(&data, tables::user());
@@ -58,12 +58,12 @@ impl Database {
         database
     }
 
-    fn spawn(folder: &Path) -> Program {
+    pub fn spawn(folder: &Path) -> Program {
         let mut command = Command::new(tables::DATABASE);
         Program::start(command.arg(format!("--defaults-file={}", folder.join("my.cnf").display())))
     }
 
-    fn wait(&mut self) {
+    pub fn wait(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         while self.connect().is_none() {
             assert!(!self.log().contains("Aborting"), "{}", self.log());
@@ -80,13 +80,13 @@ impl Database {
         self.folder.path().join("db.sock")
     }
 
-    fn connect(&self) -> Option<Conn> {
+    pub fn connect(&self) -> Option<Conn> {
         let options =
             OptsBuilder::new().socket(self.socket().to_str()).user(Some("root")).prefer_socket(false);
         Conn::new(options).ok()
     }
 
-    fn snapshot(&self) -> ServiceSnapshot {
+    pub fn snapshot(&self) -> ServiceSnapshot {
         Mariadb.backend(self.process.pid()).unwrap().unwrap()
     }
 

@@ -60,7 +60,7 @@ impl Changer {
     fn has_written(&self, from_n: u64) -> bool {
         let mut entries = self.session.iter().flat_map(|session| &session.journal.history().entries);
         entries.any(|entry| {
-            entry.n >= from_n && matches!(entry.action, Action::WriteFile(_) | Action::WriteSysctl(_))
+            entry.n >= from_n && matches!(entry.action, Action::WriteFile(_) | Action::WriteValue(_))
         })
     }
 

@@ -11,7 +11,7 @@ mod back;
 pub mod pending_reload;
 mod prove;
 mod read_back;
-pub mod sysctl;
+mod values;
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::boot;
@@ -30,6 +30,7 @@ use crate::os::cancellation::Cancellation;
 use crate::os::timeouts;
 use crate::probes::site::{self, Site};
 use crate::services::Tunable;
+use crate::services::value_holder::ValueHolder;
 use prove::Subject;
 use read_back::{WaitOptions, read_back};
 use std::collections::BTreeMap;
@@ -78,6 +79,8 @@ pub struct Changer {
     live_traffic: bool,
     /// The texts that plans were made from, by path.
     planned: BTreeMap<String, String>,
+    /// The running servers that hold values of their own, by their names in settings.
+    holders: BTreeMap<String, ValueHolder>,
     read_back_max: Duration,
     cancellation: Cancellation,
     notes: Vec<String>,
@@ -110,6 +113,7 @@ impl Changer {
             session: None,
             live_traffic: false,
             planned: BTreeMap::new(),
+            holders: BTreeMap::new(),
             read_back_max: timeouts::READ_BACK,
             cancellation: Cancellation::default(),
             notes: vec![],
@@ -173,6 +177,11 @@ impl Changer {
         }
     }
 
+    /// Remembers the running server that changes of its name are for.
+    pub fn remember_holder(&mut self, holder: ValueHolder) {
+        self.holders.insert(holder.name().to_owned(), holder);
+    }
+
     /// Applies a plan for the service of `snapshot`. On an error everything of it is undone, unless the hint says
     /// otherwise.
     pub fn apply(
@@ -185,8 +194,8 @@ impl Changer {
         self.cancellation.check()?;
         check_class(plan, options.allow_restart)?;
         self.finish_undoing()?;
-        if sysctl::is_of_kernel(plan) {
-            return self.apply_sysctls(plan, snapshot, options);
+        if let Some(holders) = self.holders(plan) {
+            return self.apply_values(plan, &holders, snapshot, options);
         }
         let served = served_by(plan, snapshot)?;
         let programs = Arc::clone(&self.tools.programs);
@@ -365,7 +374,7 @@ impl Changer {
     /// What is applied now stays when the session ends. It can still be rolled back later.
     pub fn keep(&mut self) -> Result<()> {
         self.finish_undoing()?;
-        self.write_kept_sysctls()?;
+        self.write_kept_values()?;
         let Some(session) = &mut self.session else { return Ok(()) };
         let through = session.journal.history().last_n();
         session.journal.append(Record::Kept { through })?;

@@ -329,7 +329,7 @@ impl History {
     pub fn needs_boot_hook(&self) -> bool {
         let lasts = |entry: &Entry| match &entry.action {
             // Only the file that keeps it lasts.
-            Action::WriteSysctl(_) => false,
+            Action::WriteValue(_) => false,
             action => served(action).is_some_and(|to| !self.is_launched_here(to.port)),
         };
         self.outstanding(self.kept_through + 1).any(lasts)
@@ -422,7 +422,7 @@ fn same_boot_id(header: &Header, system: &dyn System) -> bool {
 pub fn served(action: &Action) -> Option<&Served> {
     match action {
         Action::WriteFile(write) => Some(&write.served),
-        Action::WriteSysctl(write) => Some(&write.served),
+        Action::WriteValue(write) => Some(&write.served),
         Action::Activate(activate) => Some(&activate.served),
         Action::Launch(_) | Action::BootHook(_) => None,
     }

@@ -197,7 +197,7 @@ fn room_for(action: &Action) -> u64 {
     let (records_count, text_bytes) = match action {
         Action::WriteFile(write) => (6, 2 * write.path.len() + 3 * control_bytes(&write.served)),
         Action::Activate(activate) => (3, 2 * control_bytes(&activate.served)),
-        Action::Launch(_) | Action::BootHook(_) | Action::WriteSysctl(_) => (3, 0),
+        Action::Launch(_) | Action::BootHook(_) | Action::WriteValue(_) => (3, 0),
     };
     records_count * RECORD_BYTES_MAX + text_bytes as u64
 }

@@ -10,6 +10,7 @@ use crate::os::cancellation::Cancellation;
 use crate::os::process::ProcessName;
 use crate::probes::site::{Answer, SiteClient};
 use crate::services::sysctl::space::NetSpace;
+use crate::services::value_holder::ValueHolder;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -90,15 +91,15 @@ pub trait System: Send + Sync {
         None
     }
 
-    /// The value of a setting of the kernel; `None` when its network namespace is gone.
-    fn read_sysctl(&self, name: &str, space: Option<&NetSpace>) -> io::Result<Option<String>> {
-        let _ = (name, space);
+    /// A value as its holder has it; `None` when the holder is gone.
+    fn read_value(&self, name: &str, holder: &ValueHolder) -> io::Result<Option<String>> {
+        let _ = (name, holder);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives a setting of the kernel a value.
-    fn write_sysctl(&self, name: &str, space: Option<&NetSpace>, value: &str) -> io::Result<()> {
-        let _ = (name, space, value);
+    /// Replaces a value.
+    fn write_value(&self, name: &str, holder: &ValueHolder, value: &str) -> io::Result<()> {
+        let _ = (name, holder, value);
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -12,6 +12,7 @@ use crate::os::process::{self, ProcessName};
 use crate::os::process_location;
 use crate::probes::site::{self, Answer};
 use crate::services::sysctl::space::{self, NetSpace};
+use crate::services::value_holder::ValueHolder;
 use crate::services::{self, Tunable};
 use crate::visibility::listeners;
 use rustix::time::{ClockId, clock_gettime};
@@ -128,11 +129,11 @@ impl System for ThisMachine {
         space::of(name)
     }
 
-    fn read_sysctl(&self, name: &str, space: Option<&NetSpace>) -> io::Result<Option<String>> {
-        space::read(name, space)
+    fn read_value(&self, name: &str, holder: &ValueHolder) -> io::Result<Option<String>> {
+        holder.read(name)
     }
 
-    fn write_sysctl(&self, name: &str, space: Option<&NetSpace>, value: &str) -> io::Result<()> {
-        space::write(name, space, value)
+    fn write_value(&self, name: &str, holder: &ValueHolder, value: &str) -> io::Result<()> {
+        holder.write(name, value)
     }
 }

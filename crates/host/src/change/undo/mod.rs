@@ -7,7 +7,7 @@
 pub mod relocated_files;
 pub mod rollback;
 mod services;
-pub(super) mod sysctl;
+pub(super) mod values;
 
 use crate::change::action::{Action, Launch, OldFile, WriteFile};
 use crate::change::boot;
@@ -63,7 +63,7 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
     let mut undo = Undo::new(journal, tools, scope);
     undo.refuse_harmful();
     undo.files();
-    undo.sysctls();
+    undo.values();
     undo.temporaries();
     undo.services();
     if scope.launched {

@@ -14,7 +14,7 @@ use crate::change::seams::helper::RollbackOutcome;
 use crate::change::seams::processes::System;
 use crate::change::seams::state_dir::StateDir;
 use crate::change::undo::relocated_files::{CHANGED, left_alone};
-use crate::change::undo::{Scope, stop_launched, sysctl, undo};
+use crate::change::undo::{Scope, stop_launched, undo, values};
 use crate::os::timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
 fn files_of(history: &History) -> BTreeSet<String> {
     let path = |entry: &Entry| match &entry.action {
         Action::WriteFile(write) => Some(write.path.clone()),
-        Action::WriteSysctl(write) => Some(write.name.clone()),
+        Action::WriteValue(write) => Some(write.name.clone()),
         _ => None,
     };
     history.outstanding(1).filter_map(path).collect()
@@ -196,7 +196,7 @@ fn conflicts_of(history: &History) -> BTreeSet<String> {
         let what = conflict.what.as_deref().unwrap_or(CHANGED);
         match &entry.action {
             Action::WriteFile(write) => Some(left_alone(&write.path, what, conflict.saved.as_deref())),
-            Action::WriteSysctl(write) => Some(sysctl::left_alone(&write.name, what, &write.before)),
+            Action::WriteValue(write) => Some(values::left_alone(&write.name, what, &write.before)),
             _ => None,
         }
     });

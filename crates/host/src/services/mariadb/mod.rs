@@ -1,13 +1,16 @@
-//! MariaDB and MySQL: how they are recognised and read. They are never changed.
+//! MariaDB and MySQL: how they are recognised and read, and which of their variables are changed ([`variables`]).
 //!
 //! Facts: <https://mariadb.com/kb/en/server-system-variables/>, mysqld(8). What the server is told comes from its command
 //! line and its option files; what is in force comes from the server itself, where webdyno may ask it ([`access`]).
 //! Where it listens is told by its sockets.
 
 pub mod access;
+pub mod drop_in;
 pub mod options;
 mod running;
+pub mod server;
 pub mod settings;
+pub mod variables;
 
 use super::Observe;
 use crate::os::procfs;
@@ -306,7 +309,8 @@ mod tests {
         assert_eq!(option_files(&message), (vec!["/x.cnf".into()], Some("/x.cnf".into())));
         let mut options = Options::default();
         for (name, value) in [("max_connections", "7"), ("sort_buffer_size", "2M"), ("password", "s")] {
-            let given = options::Given { value: Some(value.into()), file: "/x.cnf".into(), line: 3 };
+            let given =
+                options::Given { value: Some(value.into()), file: "/x.cnf".into(), line: 3, order: 3 };
             options.given.insert(name.into(), given);
         }
         let found = settings(&message, &options);

@@ -28,6 +28,17 @@ pub struct Given {
     pub file: PathBuf,
     /// From 1.
     pub line: u32,
+    /// How many lines of all files were read before it.
+    pub order: u32,
+}
+
+/// A folder of which all option files are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IncludedFolder {
+    /// As it is written.
+    pub path: PathBuf,
+    /// How many lines of all files were read when its own had been.
+    pub order: u32,
 }
 
 /// What option files say to a program.
@@ -37,8 +48,11 @@ pub struct Options {
     pub given: BTreeMap<String, Given>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
+    /// The folders of which all files were read, in their order.
+    pub folders: Vec<IncludedFolder>,
     /// What could not be read or understood, in words, without values.
     pub warnings: Vec<String>,
+    lines_count: u32,
 }
 
 /// One line of an option file.
@@ -85,13 +99,15 @@ impl Options {
         self.files.push(path.to_owned());
         let mut is_ours = false;
         for (number, line) in (1..).zip(text.lines()) {
+            self.lines_count += 1;
+            let order = self.lines_count;
             match parse(line) {
                 Line::Nothing => {}
                 Line::Group(name) => is_ours = groups.iter().any(|group| group == name),
                 Line::Include(other) => self.file(Path::new(other), groups, root, depth + 1),
                 Line::IncludeFolder(folder) => self.folder(Path::new(folder), groups, root, depth + 1),
                 Line::Option(name, value) if is_ours && self.given.len() < OPTIONS_MAX => {
-                    self.given.insert(name, Given { value, file: path.to_owned(), line: number });
+                    self.given.insert(name, Given { value, file: path.to_owned(), line: number, order });
                 }
                 Line::Option(..) => {}
                 Line::Strange => self.warn(format!("{}:{number} is not understood", path.display())),
@@ -106,6 +122,7 @@ impl Options {
         match found.and_then(|_| root.glob(&format!("{folder}/*.cnf"))) {
             Ok(files) => {
                 files.iter().for_each(|file| self.file(Path::new(file), groups, root, depth));
+                self.folders.push(IncludedFolder { path: folder.into(), order: self.lines_count });
             }
             Err(error) => self.warn(format!("cannot read {folder}: {error}")),
         }
@@ -142,6 +159,15 @@ fn parse(line: &str) -> Line<'_> {
     match name.is_empty() || name.contains(char::is_whitespace) {
         true => Line::Strange,
         false => Line::Option(name, value),
+    }
+}
+
+/// The group that a line begins, or the name of the option that it sets; `None` for any other line.
+pub fn group_or_name(line: &str) -> Option<std::result::Result<String, String>> {
+    match parse(line) {
+        Line::Group(name) => Some(Ok(name.to_owned())),
+        Line::Option(name, _) => Some(Err(name)),
+        _ => None,
     }
 }
 

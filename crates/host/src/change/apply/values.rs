@@ -1,33 +1,34 @@
-//! Setting the kernel's settings: journal, write, read back; and keeping them in a file that is read at boot.
+//! Replacing values that the kernel or a running server holds: journal, write, read back; and keeping them in a file that is
+//! read at the next start.
 //!
-//! While a change is not kept it is nowhere but in the running kernel: a boot undoes it. The files are written when it is
+//! While a change is not kept it is nowhere but in its holder: its next start undoes it. The files are written when it is
 //! kept, through the journal like all others.
 
 use super::{Applied, Changer};
-use crate::change::action::{Action, Served, WriteSysctl};
+use crate::change::action::{Action, Served, WriteValue};
 use crate::change::journal::history::{Entry, Record};
 use crate::change::seams::disk::sha256_hex;
 use crate::change::seams::processes::site_client;
 use crate::probes::site::{self, Site};
-use crate::services::sysctl::{NAME, files, space};
+use crate::services::sysctl::space;
+use crate::services::value_holder::ValueHolder;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Change, FileEdit, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::{Control, ServiceSnapshot};
 use webdyno_model::setting::Target;
 use webdyno_model::{Result, UserError};
 
-/// Whether a plan sets settings of the kernel.
-pub(super) fn is_of_kernel(plan: &RenderedPlan) -> bool {
-    !plan.changes.is_empty() && plan.changes.iter().all(|change| change.setting.target == Target::Sysctl)
-}
+/// How long a server may take to show a value that it was given.
+const SHOWN_MAX: Duration = Duration::from_secs(5);
 
-/// The kernel, as the service of a snapshot runs on it. How that was started plays no part.
-fn served_by_kernel(front: &ServiceSnapshot) -> Served {
+/// The holder of a value, on behalf of the service under load. How that was started plays no part.
+fn served_by(holder: &ValueHolder, front: &ServiceSnapshot) -> Served {
     let control = front.control.clone().unwrap_or_else(|| Control {
         pid: front.pid,
         start_ticks: 0,
@@ -40,7 +41,14 @@ fn served_by_kernel(front: &ServiceSnapshot) -> Served {
         supervised: false,
         inherited: None,
     });
-    Served { service: NAME.into(), port: front.port, control }
+    Served { service: holder.name().into(), port: front.port, control }
+}
+
+/// What a file is to keep.
+struct Kept {
+    values: BTreeMap<String, String>,
+    holder: ValueHolder,
+    served: Served,
 }
 
 impl Changer {
@@ -49,27 +57,40 @@ impl Changer {
         self.session.as_ref().is_some_and(|session| session.journal.history().is_launched_here(port))
     }
 
-    /// [`Changer::apply`] of settings of the kernel.
-    pub(super) fn apply_sysctls(
+    /// The holders of all values that a plan replaces, in its order; `None` when it changes something else.
+    pub(super) fn holders(&self, plan: &RenderedPlan) -> Option<Vec<ValueHolder>> {
+        let holder = |change: &Change| match &change.setting.target {
+            Target::Sysctl => Some(ValueHolder::Kernel(self.tools.system.sysctl_space(&change.setting.name))),
+            Target::Service(name) => self.holders.get(name).cloned(),
+            _ => None,
+        };
+        let holders = plan.changes.iter().map(holder).collect::<Option<Vec<_>>>();
+        holders.filter(|holders| !holders.is_empty())
+    }
+
+    /// [`Changer::apply`] of values that the kernel or a running server holds.
+    pub(super) fn apply_values(
         &mut self,
         plan: &RenderedPlan,
+        holders: &[ValueHolder],
         front: &ServiceSnapshot,
         options: &ApplyOptions,
     ) -> Result<Applied> {
         if self.has_launched(front.port) {
             return Err(UserError::cannot_run(
-                "the kernel's settings are not changed for a server of our own",
+                "what others use as well is not changed for a server of our own",
             ));
         }
-        let served = served_by_kernel(front);
-        self.begin(Some(&served))?;
+        for holder in holders {
+            self.begin(Some(&served_by(holder, front)))?;
+        }
         let mark = self.next_n();
         let mut site = None;
         // As with files: nothing of a change that failed may stay.
         let performed = catch_unwind(AssertUnwindSafe(|| {
             site = self.learn_site(front, options)?;
-            for change in &plan.changes {
-                self.write_sysctl(change, &served)?;
+            for (change, holder) in plan.changes.iter().zip(holders) {
+                self.write_value(change, holder, &served_by(holder, front))?;
             }
             self.compare(site.as_ref())?;
             Ok(Applied { mark, outage_us: None, snapshot: front.clone(), others: vec![] })
@@ -95,15 +116,13 @@ impl Changer {
         Ok(learnt.site)
     }
 
-    fn write_sysctl(&mut self, change: &Change, served: &Served) -> Result<()> {
+    fn write_value(&mut self, change: &Change, holder: &ValueHolder, served: &Served) -> Result<()> {
         self.cancellation.check()?;
         let (system, name, after) =
             (Arc::clone(&self.tools.system), &change.setting.name, change.to.to_string());
-        let space = system.sysctl_space(name);
         let now = || {
-            let now =
-                system.read_sysctl(name, space.as_ref()).map_err(|error| io_error("read", name, &error))?;
-            now.ok_or_else(|| UserError::cannot_run(format!("{name} is gone with its network namespace")))
+            let now = system.read_value(name, holder).map_err(|error| io_error("read", name, &error))?;
+            now.ok_or_else(|| UserError::cannot_run(format!("{name} is gone with {}", holder.place())))
         };
         let before = now()?;
         if change.from.as_ref().is_some_and(|from| from.to_string() != before) {
@@ -112,40 +131,50 @@ impl Changer {
         }
         let keep_in = (Path::new(&change.file) != space::path(name)).then(|| change.file.clone());
         let (name, served) = (name.clone(), served.clone());
-        let write = WriteSysctl { name, before, after: after.clone(), space: space.clone(), keep_in, served };
-        let n = self.intend(Action::WriteSysctl(write))?;
+        let write =
+            WriteValue { name, before, after: after.clone(), holder: holder.clone(), keep_in, served };
+        let n = self.intend(Action::WriteValue(write))?;
         let name = &change.setting.name;
-        system.write_sysctl(name, space.as_ref(), &after).map_err(|error| io_error("write", name, &error))?;
-        let shown = now()?;
-        if shown != after {
+        system.write_value(name, holder, &after).map_err(|error| io_error("write", name, &error))?;
+        let mut shown = now()?;
+        let is_shown = &mut || {
+            shown = now().unwrap_or_default();
+            shown == after
+        };
+        if !system.wait_until(SHOWN_MAX, is_shown) {
             return Err(UserError::cannot_run(format!("{name} is {shown} after {after} was written to it"))
-                .hint("the kernel took another value: ask for that one, or set it by hand"));
+                .hint("another value was taken: ask for that one, or set it by hand"));
         }
         self.journal()?.append(Record::Completed { n, control: None })
     }
 
     /// Writes what is in force and not kept yet to the files that are read at boot.
-    pub(super) fn write_kept_sysctls(&mut self) -> Result<()> {
-        let mut files: BTreeMap<String, (BTreeMap<String, String>, Served)> = BTreeMap::new();
+    pub(super) fn write_kept_values(&mut self) -> Result<()> {
+        let mut files: BTreeMap<String, Kept> = BTreeMap::new();
         let Some(session) = &self.session else { return Ok(()) };
         let history = session.journal.history();
         for Entry { action, .. } in history.outstanding(history.kept_through + 1) {
-            let Action::WriteSysctl(WriteSysctl { name, after, keep_in: Some(file), served, .. }) = action
+            let Action::WriteValue(WriteValue { name, after, keep_in: Some(file), served, holder, .. }) =
+                action
             else {
                 continue;
             };
-            let (values, _) = files.entry(file.clone()).or_insert_with(|| (BTreeMap::new(), served.clone()));
-            values.insert(name.clone(), after.clone());
+            let kept = files.entry(file.clone()).or_insert_with(|| Kept {
+                values: BTreeMap::new(),
+                holder: holder.clone(),
+                served: served.clone(),
+            });
+            kept.values.insert(name.clone(), after.clone());
         }
-        for (file, (values, served)) in files {
-            let edit = self.kept_file(Path::new(&file), &values)?;
-            self.write(&edit, &served, ApplyClass::Live)?;
+        for (file, kept) in files {
+            let edit = self.kept_file(Path::new(&file), &kept)?;
+            self.write(&edit, &kept.served, ApplyClass::Live)?;
         }
         Ok(())
     }
 
     /// A file with these values, as it is now.
-    fn kept_file(&self, file: &Path, values: &BTreeMap<String, String>) -> Result<FileEdit> {
+    fn kept_file(&self, file: &Path, kept: &Kept) -> Result<FileEdit> {
         let disk = self.tools.disk.as_ref();
         let message = |error| io_error("read", file.display(), &error);
         let path: PathBuf = disk.resolve(file).map_err(message)?.unwrap_or_else(|| file.to_owned());
@@ -156,8 +185,8 @@ impl Changer {
             })?,
             None => "",
         };
-        let values = values.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let after = files::with_values(&path, text, values);
+        let values = kept.values.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let after = kept.holder.with_values(&path, text, values);
         let before_sha256 = old.as_ref().map(|old| sha256_hex(&old.content));
         Ok(FileEdit { path: path.to_string_lossy().into_owned(), before_sha256, before: None, after })
     }

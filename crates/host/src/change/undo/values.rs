@@ -1,24 +1,25 @@
-//! Putting the kernel's settings back. As with files, what a setting is now decides: the value of before means that nothing
-//! is to do, ours is replaced, and anything else is somebody's work that is left alone.
+//! Putting values back that the kernel or a running server holds. As with files, what a value is now decides: that of before
+//! means that nothing is to do, ours is replaced, and anything else is somebody's work that is left alone.
 
-use crate::change::action::{Action, WriteSysctl};
+use crate::change::action::{Action, WriteValue};
 use crate::change::journal::history::Record;
 use crate::change::undo::Undo;
 use crate::services::sysctl;
+use crate::services::value_holder::ValueHolder;
 use std::sync::Arc;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
-/// The outstanding writes of one setting, the last one first.
-type Chain = Vec<(u64, WriteSysctl)>;
+/// The outstanding writes of one value, the last one first.
+type Chain = Vec<(u64, WriteValue)>;
 
 impl Undo<'_> {
-    pub(super) fn sysctls(&mut self) {
+    pub(super) fn values(&mut self) {
         let mut chains: Vec<Chain> = vec![];
         for entry in self.outstanding().into_iter().rev() {
-            let Action::WriteSysctl(write) = entry.action else { continue };
+            let Action::WriteValue(write) = entry.action else { continue };
             let is_its = |chain: &&mut Chain| {
-                chain.iter().all(|(_, other)| (&other.name, &other.space) == (&write.name, &write.space))
+                chain.iter().all(|(_, other)| (&other.name, &other.holder) == (&write.name, &write.holder))
             };
             match chains.iter_mut().find(is_its) {
                 Some(chain) => chain.push((entry.n, write)),
@@ -26,39 +27,39 @@ impl Undo<'_> {
             }
         }
         for chain in chains {
-            if let Err(error) = self.sysctl(&chain) {
+            if let Err(error) = self.value(&chain) {
                 self.report.failures.push(error);
             }
         }
     }
 
-    /// Puts one setting back, through all its writes at once.
-    fn sysctl(&mut self, chain: &Chain) -> Result<()> {
-        let Some((_, WriteSysctl { name, before, space, .. })) = chain.last() else { return Ok(()) };
+    /// Puts one value back, through all its writes at once.
+    fn value(&mut self, chain: &Chain) -> Result<()> {
+        let Some((_, WriteValue { name, before, holder, .. })) = chain.last() else { return Ok(()) };
         if self.is_gone_with_boot(chain) {
-            return self.sysctl_undone(chain);
+            return self.value_undone(chain);
         }
         let system = Arc::clone(&self.tools.system);
         let message =
             |error| io_error("restore", name, &error).hint("remove the cause, then run `webdyno rollback`");
-        let Some(now) = system.read_sysctl(name, space.as_ref()).map_err(message)? else {
-            self.report.lines.push(format!("{name} is gone with its network namespace"));
-            return self.sysctl_undone(chain);
+        let Some(now) = system.read_value(name, holder).map_err(message)? else {
+            self.report.lines.push(format!("{name} is gone with {}", holder.place()));
+            return self.value_undone(chain);
         };
         let target =
             chain.iter().fold(&now, |at, (_, write)| if *at == write.after { &write.before } else { at });
         if *target != now {
-            if let Some(why) = self.sysctl_drops(name, target, space.as_ref()) {
+            if let Some(why) = self.drops(name, target, holder) {
                 let why = format!("{name} stays {now} for now: with {target} {why}");
                 return Err(
                     UserError::cannot_run(why).hint("run `webdyno rollback` when less of it is in use")
                 );
             }
-            system.write_sysctl(name, space.as_ref(), target).map_err(message)?;
+            system.write_value(name, holder, target).map_err(message)?;
             self.report.lines.push(format!("restored {name} to {target}"));
         }
         if target == before {
-            return self.sysctl_undone(chain);
+            return self.value_undone(chain);
         }
         let what = format!("was set to {target} by someone else meanwhile");
         self.report.conflicts.push(left_alone(name, &what, before));
@@ -71,23 +72,20 @@ impl Undo<'_> {
     /// Whether a boot has undone it already: it was never kept, or its network namespace does not outlive one.
     fn is_gone_with_boot(&self, chain: &Chain) -> bool {
         let verified_through = self.journal.history().verified_through;
-        let lasts = |(n, write): &(u64, WriteSysctl)| *n <= verified_through && write.keep_in.is_some();
+        let lasts = |(n, write): &(u64, WriteValue)| {
+            !write.holder.ends_with_boot() || (*n <= verified_through && write.keep_in.is_some())
+        };
         !self.is_same_boot() && !chain.iter().any(lasts)
     }
 
     /// Why reverting it would drop what others use now.
-    fn sysctl_drops(
-        &self,
-        name: &str,
-        back: &str,
-        space: Option<&sysctl::space::NetSpace>,
-    ) -> Option<String> {
+    fn drops(&self, name: &str, back: &str, holder: &ValueHolder) -> Option<String> {
         let (used, words) = sysctl::in_use(name).filter(|_| self.scope.live_traffic)?;
-        let used: f64 = self.tools.system.read_sysctl(used, space).ok()??.parse().ok()?;
+        let used: f64 = self.tools.system.read_value(used, holder).ok()??.parse().ok()?;
         (back.parse::<f64>().ok()? < used).then(|| format!("{used} {words}"))
     }
 
-    fn sysctl_undone(&mut self, chain: &Chain) -> Result<()> {
+    fn value_undone(&mut self, chain: &Chain) -> Result<()> {
         for (n, _) in chain {
             self.note(Record::Undone { n: *n, control: None });
         }

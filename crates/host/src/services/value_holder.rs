@@ -1,0 +1,72 @@
+//! Who holds values that can be replaced while everything runs: the kernel, or a server that takes them from a client. Such a
+//! value is not in a file until it is kept.
+
+use super::mariadb::drop_in;
+use super::mariadb::server::DatabaseServer;
+use super::sysctl::space::{self, NetSpace};
+use super::sysctl::{self, files};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+/// Who holds a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueHolder {
+    /// The kernel, for a network namespace; `None` for what is no network's.
+    Kernel(Option<NetSpace>),
+    /// A database server.
+    Database(DatabaseServer),
+}
+
+impl ValueHolder {
+    /// The name of the target in journals and changes.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kernel(_) => sysctl::NAME,
+            Self::Database(_) => super::mariadb::NAME,
+        }
+    }
+
+    /// What it is gone with when it is gone.
+    pub fn place(&self) -> &'static str {
+        match self {
+            Self::Kernel(_) => "its network namespace",
+            Self::Database(_) => "its database server",
+        }
+    }
+
+    /// A value as it is now; `None` when the holder is gone: the network namespace, or the server, does not exist any more.
+    pub fn read(&self, name: &str) -> io::Result<Option<String>> {
+        match self {
+            Self::Kernel(space) => space::read(name, space.as_ref()),
+            Self::Database(server) => server.read(name),
+        }
+    }
+
+    /// Replaces a value. An error when the holder is gone.
+    pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
+        match self {
+            Self::Kernel(space) => space::write(name, space.as_ref(), value),
+            Self::Database(server) => server.write(name, value),
+        }
+    }
+
+    /// Whether a boot gives it the values that its files have, whatever it held before.
+    pub fn ends_with_boot(&self) -> bool {
+        matches!(self, Self::Kernel(_))
+    }
+
+    /// A text of a file that sets such values at the start, with these.
+    pub fn with_values<'a>(
+        &self,
+        path: &Path,
+        text: &str,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        match self {
+            Self::Kernel(_) => files::with_values(path, text, values),
+            Self::Database(_) => drop_in::with_values(path, text, values),
+        }
+    }
+}
