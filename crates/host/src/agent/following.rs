@@ -114,6 +114,11 @@ impl Watched {
         }
     }
 
+    /// The service and what stands behind it, as far as that was seen.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
     fn set(&mut self, target: Target) {
         self.generation += 1;
         let (main, backends) = mains(&target);

@@ -322,9 +322,12 @@ impl Worker {
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<FromAgent> {
         let front = self.discovered()?;
         let is_private = self.changer.has_launched(front.port);
+        // What was seen while it was observed: a site without load may not be connected to its backends.
+        let seen = self.watch.as_ref().map(|watch| watch.watched().topology().backends.clone());
         let mut backends = || {
-            let seen = self.host.topology(Some(front.port), &self.access)?;
-            Ok((seen.backends, self.access.clone()))
+            let seen = seen.clone().filter(|seen| !seen.is_empty());
+            let look = || Ok(self.host.topology(Some(front.port), &self.access)?.backends);
+            Ok((seen.map_or_else(look, Ok)?, self.access.clone()))
         };
         let prepared = targets::prepare(self.host.as_ref(), (front, is_private), changes, &mut backends)?;
         if let Preparation::Plan(plan) = &prepared.preparation {

@@ -162,7 +162,7 @@ fn changes_of_other_targets_are_for_a_person_and_no_wrong_usage() {
     let (_folder, server) = FakeServer::fresh();
     let (mut session, _) = Session::greeted(&server, LONG);
     for (setting, expected) in [
-        (SettingId::of_service("mariadb", "max_connections"), "webdyno reads mariadb and does not change it"),
+        (SettingId::of_service("mariadb", "max_connections"), "0 databases are seen behind the server"),
         (SettingId::of_service("php_fpm", "pm.max_children"), "webdyno reads php_fpm and does not change it"),
         (SettingId::sysctl("kernel.pid_max"), "is not a setting of the kernel that webdyno changes"),
     ] {

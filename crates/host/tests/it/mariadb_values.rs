@@ -14,7 +14,7 @@ use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::undo::rollback::{rollback_with, undo_interrupted_with};
 use webdyno_host::change::{Changer, Tools};
 use webdyno_host::services::Observe;
-use webdyno_host::services::mariadb::{Mariadb, variables};
+use webdyno_host::services::mariadb::{Mariadb, prepare};
 use webdyno_host::services::value_holder::ValueHolder;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
@@ -36,7 +36,7 @@ fn prepared(
     };
     let changes: Vec<_> = changes.iter().map(change).collect();
     let snapshot = Mariadb.backend(pid).unwrap().unwrap();
-    let (preparation, server) = variables::prepare(&snapshot, access, &changes)?;
+    let (preparation, server) = prepare::prepare(&snapshot, access, &changes)?;
     Ok((preparation, server.map(ValueHolder::Database)))
 }
 

@@ -27,6 +27,7 @@ mod loading;
 mod mounts;
 mod namespaces;
 mod observing;
+mod other_tiers;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;
 #[path = "../../../host/tests/it/programs.rs"]

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod drop_in;
 pub mod options;
+pub mod prepare;
 mod running;
 pub mod server;
 pub mod settings;

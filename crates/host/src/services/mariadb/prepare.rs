@@ -1,0 +1,140 @@
+//! Renders changes of a database's variables: what is in force, whether the account may set it, and the file that keeps it.
+
+use super::access::HOW_TO_GET_IN;
+use super::server::{self, DatabaseServer};
+use super::variables::{VARIABLES, Variable, find};
+use super::{NAME, drop_in};
+use crate::config_management::Managers;
+use crate::services::common::edit::{self, Edited};
+use crate::visibility::mount_namespace;
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
+use webdyno_model::topology::Access;
+use webdyno_model::{Result, UserError};
+
+/// Why a change is one for a person, and what helps.
+type Obstacle = (String, Option<String>);
+
+/// Renders changes of the server of a snapshot, with the server that they are for. Writes nothing.
+pub fn prepare(
+    snapshot: &ServiceSnapshot,
+    access: &Access,
+    changes: &[SettingChange],
+) -> Result<(Preparation, Option<DatabaseServer>)> {
+    let refused = |(why, hint): Obstacle| Ok((Preparation::NotPreparable { why, hint }, None));
+    if mount_namespace::has_other_root(snapshot.pid) {
+        let why = "the database runs in a container: its files are not those of this machine";
+        return refused((why.into(), Some("run the agent inside of the container".into())));
+    }
+    let Some(server) = DatabaseServer::of(snapshot, access) else {
+        return refused(("the database listens nowhere that can be seen".into(), None));
+    };
+    let mut conn = match server.connect() {
+        Ok(Some(conn)) => conn,
+        Ok(None) => return refused(("the database has ended".into(), None)),
+        Err(error) => return refused((error.to_string(), Some(HOW_TO_GET_IN.into()))),
+    };
+    let mut wanted: Vec<Change> = vec![];
+    for change in changes {
+        match replaced(&mut conn, snapshot, change) {
+            Ok(change) if change.from.as_ref() == Some(&change.to) => {}
+            Ok(change) => wanted.push(change),
+            Err(obstacle) => return refused(obstacle),
+        }
+    }
+    if wanted.is_empty() {
+        return Err(UserError::cannot_run(
+            "nothing to change: every setting already has the value that is wanted",
+        ));
+    }
+    Ok((Preparation::Plan(Box::new(plan(wanted)?)), Some(server)))
+}
+
+/// A change with the value that it replaces and the file that keeps it; else why webdyno does not make it.
+fn replaced(
+    conn: &mut Conn,
+    snapshot: &ServiceSnapshot,
+    change: &SettingChange,
+) -> std::result::Result<Change, Obstacle> {
+    let (name, to) = (&change.setting.name, &change.to);
+    let Some(known) = find(name) else {
+        let names: Vec<_> = VARIABLES.iter().map(|known| known.name).collect();
+        let why = format!("`{name}` is not a variable of {NAME} that webdyno changes");
+        return Err((why, Some(format!("it sets {}", names.join(", ")))));
+    };
+    if !known.shape.accepts(to) {
+        let why = format!("{name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
+        return Err((why, Some(format!("it takes {}", known.shape.expects()))));
+    }
+    let asked = server::values(conn, &[known.name]).map_err(|error| (error.to_string(), None))?;
+    let Some((_, now)) = asked.into_iter().next() else {
+        return Err((format!("this server has no {name}"), None));
+    };
+    may_set(conn, known)?;
+    let file = drop_in::place(snapshot.pid, name)?;
+    Ok(Change {
+        setting: SettingId::of_service(NAME, name),
+        from: Some(SettingValue::parse(&now)),
+        to: to.clone(),
+        file: file.to_string_lossy().into_owned(),
+        class: ApplyClass::Live,
+    })
+}
+
+/// Whether the account may set a variable: `SHOW GRANTS`.
+fn may_set(conn: &mut Conn, variable: &Variable) -> std::result::Result<(), Obstacle> {
+    let failed = |error: mysql::Error| (format!("the grants of the account are not known: {error}"), None);
+    let grants: Vec<String> = conn.query("SHOW GRANTS").map_err(failed)?;
+    if grants.iter().any(|grant| allows(grant, variable.privilege)) {
+        return Ok(());
+    }
+    let account: Option<String> = conn.query_first("SELECT CURRENT_USER()").map_err(failed)?;
+    let account = account.unwrap_or_default();
+    let privilege = variable.privilege.unwrap_or("SUPER");
+    let (user, host) = account.rsplit_once('@').unwrap_or((&account, "localhost"));
+    Err((
+        format!("the account {account} may not set {}", variable.name),
+        Some(format!("GRANT {privilege} ON *.* TO '{user}'@'{host}'")),
+    ))
+}
+
+/// Whether a line of `SHOW GRANTS` gives enough.
+fn allows(grant: &str, privilege: Option<&str>) -> bool {
+    let Some((given, _)) = grant.split_once(" ON *.* TO ") else { return false };
+    let given = given.strip_prefix("GRANT ").unwrap_or(given);
+    let enough = ["ALL PRIVILEGES", "SUPER", "SYSTEM_VARIABLES_ADMIN"];
+    given.split(", ").any(|one| enough.contains(&one) || Some(one) == privilege)
+}
+
+/// The plan of changes, with the file that keeps them as it will be written then.
+fn plan(changes: Vec<Change>) -> Result<RenderedPlan> {
+    let kept: Vec<drop_in::Kept> = changes.iter().map(drop_in::Kept::of).collect();
+    let Edited { files, diff, managed } = edit::apply(&kept, &Managers::here())?;
+    let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
+    Ok(RenderedPlan { changes, files, class, diff, managed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_understood() {
+        let connections = Some("CONNECTION ADMIN");
+        for (grant, privilege, expected) in [
+            ("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` IDENTIFIED VIA unix_socket", None, true),
+            ("GRANT PROCESS, SUPER ON *.* TO `w`@`%`", None, true),
+            ("GRANT PROCESS, CONNECTION ADMIN ON *.* TO `w`@`%`", connections, true),
+            ("GRANT PROCESS, CONNECTION ADMIN ON *.* TO `w`@`%`", None, false),
+            ("GRANT PROCESS ON *.* TO `w`@`%`", connections, false),
+            // Of one database only.
+            ("GRANT ALL PRIVILEGES ON `shop`.* TO `w`@`%`", None, false),
+            ("GRANT USAGE ON *.* TO `w`@`%`", connections, false),
+        ] {
+            assert_eq!(allows(grant, privilege), expected, "{grant}");
+        }
+    }
+}
