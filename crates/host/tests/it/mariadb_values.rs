@@ -208,6 +208,7 @@ fn what_cannot_be_set_is_told_before_anything_is_touched() {
             "is not a variable of mariadb that webdyno changes",
             "it sets",
         ),
+        (&root, ("innodb_buffer_pool_size", 1 << 39), "is more than 80% of the memory", ""),
         (&root, (CONNECTIONS, 1), "max_connections cannot be `1`", "a whole number from 10"),
     ] {
         let (found, helps) = refused(access, &[change]);
@@ -217,6 +218,10 @@ fn what_cannot_be_set_is_told_before_anything_is_touched() {
     let (allowed, _) = prepared(pid, &watching, &[(CONNECTIONS, 76)]).unwrap();
     let plan = allowed.into_plan().unwrap();
     assert!(plan.diff.contains("+max_connections = 76") && plan.managed.is_empty(), "{}", plan.diff);
+    // In steps that the server takes as they are.
+    let (pool, _) = prepared(pid, &root, &[("innodb_buffer_pool_size", (40 << 20) + 1)]).unwrap();
+    let to = pool.into_plan().unwrap().changes[0].to.number().unwrap();
+    assert!(to > f64::from(40 << 20) && to % f64::from(1 << 20) == 0.0, "{to}");
     let as_it_is: UserError = prepared(pid, &root, &[(CONNECTIONS, 20)]).unwrap_err();
     assert!(as_it_is.message.contains("nothing to change"), "{as_it_is}");
     assert_eq!(database.picture(conf.path()), picture("20", "3", ""));

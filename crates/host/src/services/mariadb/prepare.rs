@@ -2,9 +2,10 @@
 
 use super::access::HOW_TO_GET_IN;
 use super::server::{self, DatabaseServer};
-use super::variables::{VARIABLES, Variable, find};
+use super::variables::{BUFFER_POOL, VARIABLES, Variable, find};
 use super::{NAME, drop_in};
 use crate::config_management::Managers;
+use crate::os::machine;
 use crate::services::common::edit::{self, Edited};
 use crate::visibility::mount_namespace;
 use mysql::Conn;
@@ -74,6 +75,7 @@ fn replaced(
         return Err((format!("this server has no {name}"), None));
     };
     may_set(conn, known)?;
+    let to = &if known.name == BUFFER_POOL { pool_size(conn, to)? } else { to.clone() };
     let file = drop_in::place(snapshot.pid, name)?;
     Ok(Change {
         setting: SettingId::of_service(NAME, name),
@@ -82,6 +84,34 @@ fn replaced(
         file: file.to_string_lossy().into_owned(),
         class: ApplyClass::Live,
     })
+}
+
+/// The share of the memory that the cache of InnoDB may have at most.
+const POOL_FRACTION_MAX: f64 = 0.8;
+
+/// The least step of that cache, where the server does not tell one.
+const POOL_STEP_BYTES: i64 = 1 << 20;
+
+/// A size that the server takes as it is: whole steps, and not above what it allows or memory holds.
+///
+/// Facts: <https://mariadb.com/kb/en/innodb-system-variables/#innodb_buffer_pool_size>: it is rounded to
+/// `innodb_buffer_pool_chunk_size`, and where that is 0 (since 10.11.12) to MiB, up to `innodb_buffer_pool_size_max`.
+fn pool_size(conn: &mut Conn, to: &SettingValue) -> std::result::Result<SettingValue, Obstacle> {
+    const NAMES: [&str; 2] = ["innodb_buffer_pool_chunk_size", "innodb_buffer_pool_size_max"];
+    let shown = server::values(conn, &NAMES).map_err(|error| (error.to_string(), None))?;
+    let shown = |name: &str| shown.iter().find(|(known, _)| known == name)?.1.parse::<i64>().ok();
+    let step = shown(NAMES[0]).unwrap_or(0).max(POOL_STEP_BYTES);
+    let wanted = to.number().unwrap_or(0.0) as i64;
+    let size = wanted.div_euclid(step).saturating_add(i64::from(wanted % step > 0)).saturating_mul(step);
+    if let Some(most) = shown(NAMES[1]).filter(|most| *most > 0 && *most < size) {
+        let why = format!("the server lets {BUFFER_POOL} grow to {most} until it is started anew");
+        return Err((why, Some(format!("set {} = {size} in its option file, and restart it", NAMES[1]))));
+    }
+    let memory = machine::environment().memory_bytes.map(|bytes| POOL_FRACTION_MAX * bytes as f64);
+    if memory.is_some_and(|memory| size as f64 > memory) {
+        return Err((format!("{BUFFER_POOL} {size} is more than 80% of the memory"), None));
+    }
+    Ok(SettingValue::Integer(size))
 }
 
 /// Whether the account may set a variable: `SHOW GRANTS`.

@@ -22,6 +22,9 @@ pub struct Variable {
 const CONNECTIONS: Option<&str> = Some("CONNECTION ADMIN");
 const TIB: i64 = 1 << 40;
 
+/// The cache of InnoDB's tables: it grows in steps, to a bound of its own.
+pub const BUFFER_POOL: &str = "innodb_buffer_pool_size";
+
 const fn row(name: &'static str, shape: Shape, privilege: Option<&'static str>) -> Variable {
     Variable { name, shape, privilege }
 }
@@ -29,6 +32,7 @@ const fn row(name: &'static str, shape: Shape, privilege: Option<&'static str>) 
 /// All that webdyno replaces.
 #[rustfmt::skip] // a table, one a line
 pub const VARIABLES: &[Variable] = &[
+    row(BUFFER_POOL, Shape::Integer(5 << 20, TIB), None),
     row("join_buffer_size", Shape::Integer(128, 1 << 30), None),
     row("key_buffer_size", Shape::Integer(8, TIB), None),
     row("max_connections", Shape::Integer(10, 100_000), CONNECTIONS),
