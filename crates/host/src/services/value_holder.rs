@@ -1,10 +1,12 @@
 //! Who holds values that can be replaced while everything runs: the kernel, or a server that takes them from a client. Such a
 //! value is not in a file until it is kept.
 
-use super::mariadb::drop_in;
+use super::common::kept_values::with_values;
+use super::mariadb::drop_in::OptionFile;
 use super::mariadb::server::DatabaseServer;
+use super::sysctl;
+use super::sysctl::files::SysctlFile;
 use super::sysctl::space::{self, NetSpace};
-use super::sysctl::{self, files};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -65,8 +67,8 @@ impl ValueHolder {
         values: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> String {
         match self {
-            Self::Kernel(_) => files::with_values(path, text, values),
-            Self::Database(_) => drop_in::with_values(path, text, values),
+            Self::Kernel(_) => with_values::<SysctlFile>(path, text, values),
+            Self::Database(_) => with_values::<OptionFile>(path, text, values),
         }
     }
 }

@@ -62,6 +62,15 @@ fn an_answer_is_as_before_by_status_and_length() {
             expected.map(|now| format!("GET /x answered 200 with 5,000 to 5,120 bytes before, and {now}"));
         assert_eq!(seen.difference(&Ok(now)), expected);
     }
+    // What failed may succeed, and not fail otherwise.
+    for (before, now, is_as_before) in [
+        (vec![answer(503, 414)], answer(200, 5_000), true),
+        (vec![answer(200, 5_000), answer(500, 600)], answer(200, 9_000), true),
+        (vec![answer(503, 414)], answer(404, 414), false),
+        (vec![answer(404, 414)], answer(200, 414), false),
+    ] {
+        assert_eq!(usual(&before).difference(&Ok(now)).is_none(), is_as_before, "{before:?} {now:?}");
+    }
     let refused = Err(io::Error::from(io::ErrorKind::ConnectionRefused));
     assert_eq!(
         usual(&[answer(404, 196)]).difference(&refused).unwrap(),

@@ -3,6 +3,7 @@
 
 pub mod diff;
 pub mod edit;
+pub mod kept_values;
 pub mod probe;
 pub mod shape;
 pub mod taking_effect;

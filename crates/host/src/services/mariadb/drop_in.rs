@@ -6,11 +6,10 @@
 use super::options::{self, Given, Options};
 use super::{arguments, groups, option_files};
 use crate::os::procfs;
-use crate::services::common::edit::{DROP_IN_HEAD, Document, Edit};
+use crate::services::common::edit::Document;
+use crate::services::common::kept_values::{Lines, ValueFile};
 use crate::visibility::process_view::Root;
-use std::path::{Path, PathBuf};
-use webdyno_model::Result;
-use webdyno_model::change::Change;
+use std::path::PathBuf;
 
 /// The name of our own file: it sorts after what people usually have.
 pub const NAME: &str = "zzz-webdyno.cnf";
@@ -44,33 +43,19 @@ fn winning(options: &Options, name: &str) -> Option<PathBuf> {
     set.map(|given| given.file.clone()).or_else(|| options.files.last().cloned())
 }
 
-/// A text with these values: in place of the last line that sets a name for the server, else at the end.
-pub fn with_values<'a>(
-    path: &Path,
-    text: &str,
-    values: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> String {
-    let mut lines = Lines::parse(text);
-    for (name, value) in values {
-        lines.set(name, value, is_own(path));
-    }
-    lines.render()
-}
-
-fn is_own(path: &Path) -> bool {
-    path.file_name().is_some_and(|file| file == NAME)
-}
-
-/// A file as lines.
+/// An option file.
 #[derive(Debug, Default)]
-pub struct Lines(Vec<String>);
+pub struct OptionFile(Lines);
 
-impl Lines {
-    fn set(&mut self, name: &str, value: &str, is_own: bool) {
-        if is_own && self.0.is_empty() {
-            self.0.push(DROP_IN_HEAD.to_owned());
-        }
-        let line = format!("{name} = {value}\n");
+impl ValueFile for OptionFile {
+    const OWN: &'static str = NAME;
+
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.0
+    }
+
+    /// For the server: a group of another program may have an option of the same name.
+    fn set(&mut self, name: &str, value: &str) {
         let groups = groups();
         let mut is_ours = false;
         let mut known = None;
@@ -81,27 +66,17 @@ impl Lines {
                 _ => {}
             }
         }
-        if let Some(known) = known.and_then(|at| self.0.get_mut(at)) {
-            *known = line;
-            return;
-        }
-        if let Some(last) = self.0.last_mut().filter(|last| !last.ends_with('\n')) {
-            last.push('\n');
-        }
-        if !is_ours {
-            self.0.push(GROUP.to_owned());
-        }
-        self.0.push(line);
+        self.0.put(known, if is_ours { "" } else { GROUP }, format!("{name} = {value}\n"));
     }
 }
 
-impl Document for Lines {
+impl Document for OptionFile {
     fn parse(text: &str) -> Self {
-        Self(text.split_inclusive('\n').map(str::to_owned).collect())
+        Self(Lines::parse(text))
     }
 
     fn render(&self) -> String {
-        self.0.concat()
+        self.0.render()
     }
 
     /// Passwords of clients may stand in the same file.
@@ -117,45 +92,12 @@ impl Document for Lines {
     }
 }
 
-/// A value that is kept.
-#[derive(Debug)]
-pub struct Kept {
-    file: PathBuf,
-    name: String,
-    value: String,
-}
-
-impl Kept {
-    /// By the file of a change.
-    pub fn of(change: &Change) -> Self {
-        Self {
-            file: PathBuf::from(&change.file),
-            name: change.setting.name.clone(),
-            value: change.to.to_string(),
-        }
-    }
-}
-
-impl Edit for Kept {
-    type Document = Lines;
-
-    fn file(&self) -> &Path {
-        &self.file
-    }
-
-    fn is_drop_in(&self) -> bool {
-        is_own(&self.file)
-    }
-
-    fn change(&self, document: &mut Lines, _: &Path) -> Result<()> {
-        document.set(&self.name, &self.value, self.is_drop_in());
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::common::edit::DROP_IN_HEAD;
+    use crate::services::common::kept_values;
+    use std::path::Path;
 
     #[test]
     fn a_value_goes_where_it_wins() {
@@ -190,12 +132,23 @@ mod tests {
     #[test]
     fn values_are_written_once_and_in_a_group_of_the_server() {
         let own = Path::new("/etc/mysql/conf.d/zzz-webdyno.cnf");
-        let first = with_values(own, "", [("max_connections", "76"), ("thread_cache_size", "8")]);
+        let first = kept_values::with_values::<OptionFile>(
+            own,
+            "",
+            [("max_connections", "76"), ("thread_cache_size", "8")],
+        );
         assert_eq!(first, format!("{DROP_IN_HEAD}[mysqld]\nmax_connections = 76\nthread_cache_size = 8\n"));
-        assert_eq!(with_values(own, &first, [("max_connections", "90")]), first.replace("76", "90"));
+        assert_eq!(
+            kept_values::with_values::<OptionFile>(own, &first, [("max_connections", "90")]),
+            first.replace("76", "90")
+        );
         let mixed = "[client]\nmax_connections=1\n[mariadb]\nmax-connections=2\n[client]\npassword=x";
         assert_eq!(
-            with_values(Path::new("/x"), mixed, [("max_connections", "9"), ("sort_buffer_size", "1")]),
+            kept_values::with_values::<OptionFile>(
+                Path::new("/x"),
+                mixed,
+                [("max_connections", "9"), ("sort_buffer_size", "1")]
+            ),
             "[client]\nmax_connections=1\n[mariadb]\nmax_connections = 9\n[client]\npassword=x\n\
              [mysqld]\nsort_buffer_size = 1\n"
         );
@@ -204,7 +157,7 @@ mod tests {
     #[test]
     fn a_diff_shows_no_secret() {
         assert_eq!(
-            Lines::displayed("[client]\npassword = s3cret\n[mysqld]\nmax-connections=4\n# note\n"),
+            OptionFile::displayed("[client]\npassword = s3cret\n[mysqld]\nmax-connections=4\n# note\n"),
             "[client]\npassword = ...\n[mysqld]\nmax-connections=4\n# note\n"
         );
     }

@@ -1,12 +1,14 @@
 //! Renders changes of a database's variables: what is in force, whether the account may set it, and the file that keeps it.
 
+use super::NAME;
 use super::access::HOW_TO_GET_IN;
+use super::drop_in::{self, OptionFile};
 use super::server::{self, DatabaseServer};
 use super::variables::{BUFFER_POOL, VARIABLES, Variable, find};
-use super::{NAME, drop_in};
 use crate::config_management::Managers;
 use crate::os::machine;
 use crate::services::common::edit::{self, Edited};
+use crate::services::common::kept_values::KeptValue;
 use crate::visibility::mount_namespace;
 use mysql::Conn;
 use mysql::prelude::Queryable;
@@ -141,7 +143,7 @@ fn allows(grant: &str, privilege: Option<&str>) -> bool {
 
 /// The plan of changes, with the file that keeps them as it will be written then.
 fn plan(changes: Vec<Change>) -> Result<RenderedPlan> {
-    let kept: Vec<drop_in::Kept> = changes.iter().map(drop_in::Kept::of).collect();
+    let kept: Vec<KeptValue<OptionFile>> = changes.iter().map(KeptValue::of).collect();
     let Edited { files, diff, managed } = edit::apply(&kept, &Managers::here())?;
     let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
     Ok(RenderedPlan { changes, files, class, diff, managed })

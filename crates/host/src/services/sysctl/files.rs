@@ -4,12 +4,11 @@
 //! names, and a later value wins. sysctl(8) of procps reads /etc/sysctl.conf last; systemd only where a link in
 //! /etc/sysctl.d names it, as Debian's does. A line is `key = value`, with a `-` before where errors are ignored.
 
-use crate::services::common::edit::{DROP_IN, DROP_IN_HEAD, Document, Edit};
+use crate::services::common::edit::{DROP_IN, Document};
+use crate::services::common::kept_values::{Lines, ValueFile};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use webdyno_model::Result;
-use webdyno_model::change::Change;
 
 /// Where they lie, what counts most first.
 const FOLDERS: [&str; 5] =
@@ -17,6 +16,11 @@ const FOLDERS: [&str; 5] =
 
 /// Read after all of these.
 const LAST: &str = "etc/sysctl.conf";
+
+/// Whether there is a folder for files of our own: a system without what reads them at boot has none.
+pub fn are_read(root: &Path) -> bool {
+    root.join(FOLDERS[0]).is_dir()
+}
 
 /// The files that set a setting, in the order in which they are read.
 pub fn holders(root: &Path, name: &str) -> Vec<PathBuf> {
@@ -49,91 +53,38 @@ fn key(line: &str) -> Option<&str> {
     (!line.starts_with(['#', ';'])).then(|| key.trim())
 }
 
-/// A text with these values: in place of the last line that sets a name, else at the end.
-pub fn with_values<'a>(
-    path: &Path,
-    text: &str,
-    values: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> String {
-    let mut lines = Lines::parse(text);
-    for (name, value) in values {
-        lines.set(name, value, path.file_name().is_some_and(|file| file == DROP_IN));
-    }
-    lines.render()
-}
-
-/// A file as lines.
+/// A file of them.
 #[derive(Debug, Default)]
-pub struct Lines(Vec<String>);
+pub struct SysctlFile(Lines);
 
-impl Lines {
-    fn set(&mut self, name: &str, value: &str, is_drop_in: bool) {
-        if is_drop_in && self.0.is_empty() {
-            self.0.push(DROP_IN_HEAD.to_owned());
-        }
-        let line = format!("{name} = {value}\n");
-        match self.0.iter_mut().rev().find(|line| key(line) == Some(name)) {
-            Some(known) => *known = line,
-            None => {
-                let is_open = |last: &&mut String| !last.ends_with('\n');
-                if let Some(last) = self.0.last_mut().filter(is_open) {
-                    last.push('\n');
-                }
-                self.0.push(line);
-            }
-        }
+impl ValueFile for SysctlFile {
+    const OWN: &'static str = DROP_IN;
+
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.0
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        let known = self.0.iter().rposition(|line| key(line) == Some(name));
+        self.0.put(known, "", format!("{name} = {value}\n"));
     }
 }
 
-impl Document for Lines {
+impl Document for SysctlFile {
     fn parse(text: &str) -> Self {
-        Self(text.split_inclusive('\n').map(str::to_owned).collect())
+        Self(Lines::parse(text))
     }
 
     fn render(&self) -> String {
-        self.0.concat()
-    }
-}
-
-/// A value that is kept.
-#[derive(Debug)]
-pub struct Kept {
-    file: PathBuf,
-    name: String,
-    value: String,
-}
-
-impl Kept {
-    /// By the file of a change.
-    pub fn of(change: &Change) -> Self {
-        Self {
-            file: PathBuf::from(&change.file),
-            name: change.setting.name.clone(),
-            value: change.to.to_string(),
-        }
-    }
-}
-
-impl Edit for Kept {
-    type Document = Lines;
-
-    fn file(&self) -> &Path {
-        &self.file
-    }
-
-    fn is_drop_in(&self) -> bool {
-        self.file.file_name().is_some_and(|name| name == DROP_IN)
-    }
-
-    fn change(&self, document: &mut Lines, _: &Path) -> Result<()> {
-        document.set(&self.name, &self.value, self.is_drop_in());
-        Ok(())
+        self.0.render()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::common::edit::DROP_IN_HEAD;
+    use crate::services::common::kept_values;
 
     #[test]
     fn a_value_goes_where_it_wins() {
@@ -165,13 +116,24 @@ mod tests {
     }
 
     #[test]
+    fn a_system_that_sets_nothing_at_boot_has_no_folder_for_it() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!are_read(root.path()));
+        std::fs::create_dir_all(root.path().join("etc/sysctl.d")).unwrap();
+        assert!(are_read(root.path()));
+    }
+
+    #[test]
     fn values_are_written_once() {
         let own = Path::new("/etc/sysctl.d/zzz-webdyno.conf");
-        let first = with_values(own, "", [("net.a", "1"), ("net.b", "2 3")]);
+        let first = kept_values::with_values::<SysctlFile>(own, "", [("net.a", "1"), ("net.b", "2 3")]);
         assert_eq!(first, format!("{DROP_IN_HEAD}net.a = 1\nnet.b = 2 3\n"));
-        assert_eq!(with_values(own, &first, [("net.a", "9")]), first.replace("a = 1", "a = 9"));
         assert_eq!(
-            with_values(Path::new("/x"), "-net.a=1\n#x", [("net.c", "4")]),
+            kept_values::with_values::<SysctlFile>(own, &first, [("net.a", "9")]),
+            first.replace("a = 1", "a = 9")
+        );
+        assert_eq!(
+            kept_values::with_values::<SysctlFile>(Path::new("/x"), "-net.a=1\n#x", [("net.c", "4")]),
             "-net.a=1\n#x\nnet.c = 4\n"
         );
     }

@@ -11,8 +11,9 @@ pub mod space;
 use crate::config_management::Managers;
 use crate::os::machine;
 use crate::services::common::edit::{self, Edited};
+use crate::services::common::kept_values::KeptValue;
 use crate::services::common::shape::Shape;
-use files::Kept;
+use files::SysctlFile;
 use std::io;
 use std::path::Path;
 use webdyno_model::change::{ApplyClass, Change, ManagedFile, Preparation, RenderedPlan, SettingChange};
@@ -56,15 +57,20 @@ const fn row(name: &'static str, scope: Scope, shape: Shape, bytes_each: Option<
 
 use Scope::{Machine, Namespace};
 
-/// All that webdyno changes. Sizes: struct request_sock, nf_conn and file, and a small packet with its buffer.
+/// All that webdyno changes. Sizes: struct request_sock, nf_conn, inet_timewait_sock and file, a
+/// list's head, and a small packet with its buffer. tcp_tw_recycle broke clients behind one address, and is not among them.
 #[rustfmt::skip] // a table, one a line
 pub const SYSCTLS: &[Sysctl] = &[
     row("fs.file-max", Machine, Shape::Integer(1024, i64::MAX), Some(1024)),
     row("net.core.netdev_max_backlog", Machine, Shape::Integer(1, 1_000_000), Some(2304)),
     Sysctl { waits_for: Some("a listening socket keeps its queue until the server is stopped and started"), ..row("net.core.somaxconn", Namespace, Shape::Integer(1, 65_535), None) },
     row("net.ipv4.ip_local_port_range", Namespace, Shape::Ports, None),
+    row("net.ipv4.tcp_fin_timeout", Namespace, Shape::Integer(5, 120), None),
     row("net.ipv4.tcp_max_syn_backlog", Namespace, Shape::Integer(1, 1 << 20), Some(320)),
+    row("net.ipv4.tcp_max_tw_buckets", Namespace, Shape::Integer(128, 1 << 22), Some(256)),
     row("net.ipv4.tcp_syncookies", Namespace, Shape::Integer(0, 2), None),
+    row("net.ipv4.tcp_tw_reuse", Namespace, Shape::Integer(0, 2), None),
+    row("net.netfilter.nf_conntrack_buckets", Machine, Shape::Integer(1024, 1 << 26), Some(8)),
     row("net.netfilter.nf_conntrack_max", Machine, Shape::Integer(1, i32::MAX as i64), Some(320)),
 ];
 
@@ -156,7 +162,8 @@ fn replaced(
 /// Renders changes for the network namespace that this process is in, which must be that of the service. Writes nothing.
 pub fn prepare(changes: &[SettingChange]) -> Result<Preparation> {
     let root = Path::new("/");
-    let keeps = space::is_set_at_boot();
+    // Without the folder nothing here reads such files at boot.
+    let keeps = space::is_set_at_boot() && files::are_read(root);
     let mut wanted: Vec<Change> = vec![];
     for change in changes {
         let SettingChange { setting, to } = change;
@@ -187,7 +194,8 @@ pub fn prepare(changes: &[SettingChange]) -> Result<Preparation> {
 /// The plan of changes, with the file that keeps them as it will be written then.
 fn plan(root: &Path, changes: Vec<Change>, keeps: bool) -> Result<RenderedPlan> {
     let managers = Managers::here();
-    let kept: Vec<Kept> = if keeps { changes.iter().map(Kept::of).collect() } else { vec![] };
+    let kept: Vec<KeptValue<SysctlFile>> =
+        if keeps { changes.iter().map(KeptValue::of).collect() } else { vec![] };
     let Edited { files, diff, mut managed } = edit::apply(&kept, &managers)?;
     managed.extend(changes.iter().filter_map(|change| manager(root, &managers, &change.setting.name)));
     managed.dedup();
