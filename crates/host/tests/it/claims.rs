@@ -13,12 +13,14 @@ use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Applied, Changer, StateDir, Tools};
+use webdyno_host::os::process::wait_until;
 use webdyno_host::services::tunable;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, SettingChange};
@@ -111,7 +113,13 @@ fn a_stranger_with_the_name_of_a_service_keeps_nobody_from_undoing() {
     changer.end(ClosedBy::Tool).unwrap();
     let name = format!("{}/{PORT}", folder.path().display());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
-    let socket = UnixDatagram::bind_addr(&address).unwrap();
+    // A program that another test is just starting holds the name a little longer than its session.
+    let mut socket = None;
+    wait_until(Duration::from_secs(5), || {
+        socket = UnixDatagram::bind_addr(&address).ok();
+        socket.is_some()
+    });
+    let socket = socket.unwrap();
     let mut command = Command::new("sleep");
     let mut stranger = command.arg("60").uid(65_534).stdin(OwnedFd::from(socket)).spawn().unwrap();
     drop(command);
