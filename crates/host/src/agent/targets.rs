@@ -2,7 +2,7 @@
 
 use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
-use crate::services::mariadb::{self, prepare as database};
+use crate::services::mariadb;
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
 use crate::visibility::{foreign_namespace, listeners};
@@ -82,11 +82,11 @@ fn of_database(
     }
     let (found, access) = backends()?;
     let databases: Vec<_> = found.iter().filter(|service| service.service == mariadb::NAME).collect();
-    let [found] = databases[..] else {
+    let [database] = databases[..] else {
         let why = format!("{} databases are seen behind the server, and one is needed", databases.len());
         return Ok(Preparation::not_preparable(why).into());
     };
-    let (preparation, server) = database::prepare(found, &access, changes)?;
+    let (preparation, server) = mariadb::prepare::prepare(database, &access, changes)?;
     Ok(Prepared { preparation, holder: server.map(ValueHolder::Database) })
 }
 

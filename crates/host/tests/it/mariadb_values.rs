@@ -214,6 +214,12 @@ fn what_cannot_be_set_is_told_before_anything_is_touched() {
         let (found, helps) = refused(access, &[change]);
         assert!(found.contains(why) && helps.contains(hint), "{found}: {helps}");
     }
+    // Without the folder only the main file is left, which has the password of a client.
+    let hidden = conf.path().with_extension("hidden");
+    std::fs::rename(conf.path(), &hidden).unwrap();
+    let (why, _) = refused(&root, &[(CONNECTIONS, 76)]);
+    std::fs::rename(&hidden, conf.path()).unwrap();
+    assert!(why.contains("my.cnf, which holds a password"), "{why}");
     conn.query_drop("GRANT CONNECTION ADMIN ON *.* TO watch@localhost").unwrap();
     let (allowed, _) = prepared(pid, &watching, &[(CONNECTIONS, 76)]).unwrap();
     let plan = allowed.into_plan().unwrap();

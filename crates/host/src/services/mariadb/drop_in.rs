@@ -27,7 +27,20 @@ pub fn place(pid: u32, name: &str) -> std::result::Result<PathBuf, (String, Opti
     }
     let (files, _) = option_files(&given);
     let options = Options::read(&files, &groups(), &Root::of(pid));
-    winning(&options, name).ok_or_else(|| ("the server reads no option file".into(), None))
+    let Some(file) = winning(&options, name) else {
+        return Err(("the server reads no option file".into(), None));
+    };
+    // Plans show and export whole files.
+    if std::fs::read_to_string(&file).is_ok_and(|text| has_password(&text)) {
+        let why = format!("{name} would have to be set in {}, which holds a password", file.display());
+        return Err((why, Some("set it there by hand".into())));
+    }
+    Ok(file)
+}
+
+/// Whether an option file holds a password of anybody.
+fn has_password(text: &str) -> bool {
+    text.lines().filter_map(options::group_or_name).any(|found| found.is_err_and(|name| name == "password"))
 }
 
 /// Where a value wins over all that is read: our own file, the one that sets it after that is read, or the last one.
@@ -152,6 +165,18 @@ mod tests {
             "[client]\nmax_connections=1\n[mariadb]\nmax_connections = 9\n[client]\npassword=x\n\
              [mysqld]\nsort_buffer_size = 1\n"
         );
+    }
+
+    #[test]
+    fn a_file_with_a_password_is_recognised() {
+        for (text, expected) in [
+            ("[client]\npassword = s3cret\n", true),
+            ("[mysqld]\nloose-password=\n", true),
+            ("[mysqld]\n# password = x\nmax-connections=4\n", false),
+            ("", false),
+        ] {
+            assert_eq!(has_password(text), expected, "{text}");
+        }
     }
 
     #[test]

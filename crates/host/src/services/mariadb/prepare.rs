@@ -53,7 +53,11 @@ pub fn prepare(
             "nothing to change: every setting already has the value that is wanted",
         ));
     }
-    Ok((Preparation::Plan(Box::new(plan(wanted)?)), Some(server)))
+    match plan(wanted) {
+        Ok(plan) => Ok((Preparation::Plan(Box::new(plan)), Some(server))),
+        // Where it cannot be kept it is not set: the next start would undo what was proven.
+        Err(error) => refused((error.message, error.hint)),
+    }
 }
 
 /// A change with the value that it replaces and the file that keeps it; else why webdyno does not make it.

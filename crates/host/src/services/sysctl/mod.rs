@@ -188,7 +188,10 @@ pub fn prepare(changes: &[SettingChange]) -> Result<Preparation> {
             "nothing to change: every setting already has the value that is wanted",
         ));
     }
-    plan(root, wanted, keeps).map(|plan| Preparation::Plan(Box::new(plan)))
+    Ok(match plan(root, wanted, keeps) {
+        Ok(plan) => Preparation::Plan(Box::new(plan)),
+        Err(error) => Preparation::NotPreparable { why: error.message, hint: error.hint },
+    })
 }
 
 /// The plan of changes, with the file that keeps them as it will be written then.
