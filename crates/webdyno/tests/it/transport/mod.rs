@@ -7,7 +7,8 @@ mod same;
 mod sshd;
 mod wrong;
 
-use crate::support::{Place, Server, can_mount, run, shared_turn, skip, turn, wait_until};
+use crate::support::{Place, Server, can_mount, run, shared_turn, signal, skip, turn, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 use sshd::Sshd;
 use std::path::{Path, PathBuf};
@@ -51,9 +52,16 @@ fn obstacle() -> Option<&'static str> {
 
 /// `webdyno diagnose --for` of a small server of ours, by these flags more; where it writes.
 fn diagnose(place: &Place, sshd: &Sshd, port: u16, flags: &[&str]) -> assert_cmd::Command {
-    let mut command = assert_cmd::Command::new(program());
+    let mut command = assert_cmd::Command::from_std(diagnosis(place, sshd, port, flags));
+    command.timeout(Duration::from_secs(100));
+    command
+}
+
+/// The same as a command that can be started and then signalled.
+fn diagnosis(place: &Place, sshd: &Sshd, port: u16, flags: &[&str]) -> Command {
+    let mut command = Command::new(program());
     command.env("WEBDYNO_STATE", place.path("state")).env("PATH", sshd.search_path());
-    command.current_dir(place.path("")).timeout(Duration::from_secs(100));
+    command.current_dir(place.path(""));
     command.args(["diagnose", "--port", &port.to_string(), "--out", "run", "-q"]).args(flags);
     command
 }
@@ -98,19 +106,19 @@ fn a_lost_connection_is_made_again_and_the_gap_is_noted() {
         return skip(why);
     }
     let (place, sshd, site) = (Place::new(), Sshd::start(), Server::answering("hi"));
-    let mut command = diagnose(&place, &sshd, site.port, &["--for", "12s", "--server", "ssh://web1"]);
-    let ended = std::thread::scope(|scope| {
-        let running = scope.spawn(move || run(&mut command));
-        assert!(wait_until(Duration::from_secs(30), || sshd.agents().len() == 1));
-        let first = sshd.agents()[0];
-        // Where the log is, the agent is observed.
-        assert!(wait_until(Duration::from_secs(30), || place.path("run/events.jsonl").exists()));
-        crate::support::signal(first, rustix::process::Signal::KILL);
-        let is_new = || sshd.agents().iter().any(|agent| *agent != first);
-        assert!(wait_until(Duration::from_secs(20), is_new), "nobody connects again");
-        running.join().unwrap()
-    });
-    ended.with_code(0);
+    let flags = ["--for", "300s", "--server", "ssh://web1"];
+    let mut running = diagnosis(&place, &sshd, site.port, &flags).spawn().unwrap();
+    let log = || std::fs::read_to_string(place.path("run/events.jsonl")).unwrap_or_default();
+    let waited = |done: &dyn Fn() -> bool| wait_until(Duration::from_secs(60), done);
+    // Where the log is, the agent is observed.
+    assert!(waited(&|| sshd.agents().len() == 1 && !log().is_empty()), "{:?}", sshd.agents());
+    signal(sshd.agents()[0], Signal::KILL);
+    let has_samples = |log: &str| log.contains(r#""kind":"sample""#);
+    let is_back =
+        || log().split_once("connected to ssh://web1 again").is_some_and(|(_, rest)| has_samples(rest));
+    assert!(waited(&is_back), "{}", log());
+    signal(running.id(), Signal::INT);
+    assert_eq!(running.wait().unwrap().code(), Some(130));
     let notes = notes(&place);
     let has = |text: &str| notes.iter().filter(|note| note.contains(text)).count();
     assert_eq!(
@@ -118,10 +126,6 @@ fn a_lost_connection_is_made_again_and_the_gap_is_noted() {
         (1, 1),
         "{notes:?}"
     );
-    let kinds: Vec<_> =
-        events(&place).iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect();
-    let back = kinds.iter().rposition(|kind| kind == "note").unwrap();
-    assert!(kinds[back..].iter().any(|kind| kind == "sample"), "{kinds:?}");
     assert!(wait_until(Duration::from_secs(10), || sshd.is_clean()), "{:?}", sshd.there());
 }
 
