@@ -50,6 +50,8 @@ pub struct SettingId {
     pub target: Target,
     /// `MaxRequestWorkers`, `net.core.somaxconn`, `memory`.
     pub name: String,
+    /// The pool of PHP-FPM whose value it is; `None` for what holds for the whole target.
+    pub pool: Option<String>,
 }
 
 /// A setting as outputs and logs write it.
@@ -57,6 +59,8 @@ pub struct SettingId {
 struct SettingText {
     service: String,
     setting: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
 }
 
 impl SettingId {
@@ -65,7 +69,12 @@ impl SettingId {
         let (service, name) = (service.into(), name.into());
         let is_limit = PROCESS_LIMITS.contains(&name.as_str());
         let target = if is_limit { Target::ProcessLimit(service) } else { Target::Service(service) };
-        Self { target, name }
+        Self { target, name, pool: None }
+    }
+
+    /// The same setting of one pool.
+    pub fn of_pool(self, pool: impl Into<String>) -> Self {
+        Self { pool: Some(pool.into()), ..self }
     }
 
     /// `apache MaxRequestWorkers`.
@@ -75,46 +84,47 @@ impl SettingId {
 
     /// A setting of the kernel.
     pub fn sysctl(name: impl Into<String>) -> Self {
-        Self { target: Target::Sysctl, name: name.into() }
+        Self { target: Target::Sysctl, name: name.into(), pool: None }
     }
 
     /// Something of the server's machine.
     pub fn hardware(name: impl Into<String>) -> Self {
-        Self { target: Target::Hardware, name: name.into() }
+        Self { target: Target::Hardware, name: name.into(), pool: None }
     }
 
     /// Something of the site's program.
     pub fn application(name: impl Into<String>) -> Self {
-        Self { target: Target::Application, name: name.into() }
+        Self { target: Target::Application, name: name.into(), pool: None }
     }
 
     /// Something of the load generator.
     pub fn generator(name: impl Into<String>) -> Self {
-        Self { target: Target::Generator, name: name.into() }
+        Self { target: Target::Generator, name: name.into(), pool: None }
     }
 
     /// Something beyond the server.
     pub fn external(what: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { target: Target::External(what.into()), name: name.into() }
+        Self { target: Target::External(what.into()), name: name.into(), pool: None }
     }
 }
 
 impl From<SettingText> for SettingId {
-    fn from(SettingText { service, setting }: SettingText) -> Self {
-        match service.as_str() {
+    fn from(SettingText { service, setting, pool }: SettingText) -> Self {
+        let id = match service.as_str() {
             "sysctl" => Self::sysctl(setting),
             "hardware" => Self::hardware(setting),
             "application" => Self::application(setting),
             "generator" => Self::generator(setting),
             word if EXTERNAL.contains(&word) => Self::external(service, setting),
             _ => Self::of_service(service, setting),
-        }
+        };
+        Self { pool, ..id }
     }
 }
 
 impl From<SettingId> for SettingText {
     fn from(id: SettingId) -> Self {
-        Self { service: id.target.name().to_owned(), setting: id.name }
+        Self { service: id.target.name().to_owned(), setting: id.name, pool: id.pool }
     }
 }
 
@@ -140,6 +150,10 @@ mod tests {
             let change: SettingChange = serde_json::from_str(&text).unwrap();
             assert_eq!((&change.setting.target, change.setting.name.as_str()), (&target, setting));
             assert_eq!(serde_json::to_string(&change).unwrap(), text);
+            let of_pool = text.replace(r#","to""#, r#","pool":"www","to""#);
+            let change: SettingChange = serde_json::from_str(&of_pool).unwrap();
+            assert_eq!((change.setting.pool.as_deref(), &change.setting.target), (Some("www"), &target));
+            assert_eq!(serde_json::to_string(&change).unwrap(), of_pool);
         }
     }
 }

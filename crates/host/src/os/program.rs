@@ -94,6 +94,22 @@ pub fn command(invocation: &Invocation<'_>) -> Command {
     command
 }
 
+/// What stands for messages where there are none.
+pub const NO_MESSAGE: &str = "it said nothing";
+
+/// The messages of a program in one line, bounded.
+pub fn summary(text: &str) -> String {
+    const LINES_MAX: usize = 6;
+    const CHARACTERS_MAX: usize = 300;
+    let lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .take(LINES_MAX)
+        .map(|line| line.trim().chars().take(CHARACTERS_MAX).collect())
+        .collect();
+    if lines.is_empty() { NO_MESSAGE.into() } else { lines.join("; ") }
+}
+
 fn contents(file: &File) -> String {
     let mut bytes = vec![0; OUTPUT_BYTES_MAX];
     let mut filled = 0;
@@ -107,6 +123,14 @@ fn contents(file: &File) -> String {
 mod tests {
     use super::*;
     use crate::os::timeouts;
+
+    #[test]
+    fn messages_are_joined_and_bounded() {
+        assert_eq!(summary(" a\n\nb\n"), "a; b");
+        assert_eq!(summary(""), NO_MESSAGE);
+        assert!(summary(&"x\n".repeat(100)).len() < 100);
+        assert!(summary(&"x".repeat(10_000)).len() <= 300);
+    }
 
     #[test]
     fn a_program_is_run_without_a_shell_and_bounded() {

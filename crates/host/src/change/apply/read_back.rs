@@ -46,7 +46,7 @@ pub(super) fn difference(plan: &RenderedPlan, running: &BTreeMap<String, Setting
     let same = |a: &SettingValue, b: &SettingValue| a.to_string().eq_ignore_ascii_case(&b.to_string());
     plan.changes.iter().find_map(|change| {
         let shown = running.get(&change.setting.name).filter(|shown| !same(shown, &change.to))?;
-        let SettingId { target, name } = &change.setting;
+        let SettingId { target, name, .. } = &change.setting;
         let message = format!("{name} is {shown} in the running {}, not {}", target.name(), change.to);
         Some(UserError::cannot_run(message).hint("another setting or file may override it"))
     })

@@ -8,13 +8,14 @@
 
 use super::control::Apache;
 use super::snapshot;
-use super::start::{found, launch, place_of, unit_command};
+use super::start::{found, launch, place_of};
 use super::status::{self, near};
 use crate::os::process::{ProcessName, wait_polling};
 use crate::os::timeouts;
 use crate::services::Activation;
 use crate::services::common::probe::Probe;
 use crate::services::common::taking_effect::{MainProcess, PAUSE};
+use crate::services::common::unit::unit_command;
 use rustix::process::Signal;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::Control;

@@ -7,8 +7,9 @@ use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
 use super::imprint;
 use super::program::{self, Compiled};
-use crate::os::program::Invocation;
+use crate::os::program::{Invocation, NO_MESSAGE, summary as program_summary};
 use crate::os::{procfs, spawn, timeouts};
+use crate::services::common::unit::{supervised, unit};
 use crate::visibility::{listeners, mount_namespace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,19 +20,6 @@ use webdyno_model::{Result, UserError};
 /// Variables that shape how any program runs and hold no secrets: a restart needs them beside those of Apache.
 const NEUTRAL_VARIABLES: [&str; 7] =
     ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "TMPDIR"];
-
-/// Programs that start their children again when they end.
-const SUPERVISORS: [&str; 9] = [
-    "supervisord",
-    "runsv",
-    "s6-supervise",
-    "tini",
-    "dumb-init",
-    "docker-init",
-    "catatonit",
-    "containerd-shim",
-    "conmon",
-];
 
 /// The options of a command line that decide what is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -242,21 +230,10 @@ pub fn validate(control: &Control) -> Result<()> {
         .hint(format!("test it by hand: {} -t", control.executable)))
 }
 
-/// What stands for messages where there are none.
-const NO_MESSAGE: &str = "it said nothing";
-
 /// Apache's own messages in one line, bounded, without the reminder to set ServerName.
 pub fn stderr_summary(stderr: &str) -> String {
-    const LINES_MAX: usize = 6;
-    const CHARACTERS_MAX: usize = 300;
-    let telling = |line: &&str| !line.trim().is_empty() && !line.contains("AH00558");
-    let lines: Vec<String> = stderr
-        .lines()
-        .filter(telling)
-        .take(LINES_MAX)
-        .map(|line| line.trim().chars().take(CHARACTERS_MAX).collect())
-        .collect();
-    if lines.is_empty() { NO_MESSAGE.into() } else { lines.join("; ") }
+    let lines: Vec<_> = stderr.lines().filter(|line| !line.contains("AH00558")).collect();
+    program_summary(&lines.join("\n"))
 }
 
 /// What Apache says of a start that failed: on its terminal, or once it has left that, as errors in its log. Empty when
@@ -292,50 +269,6 @@ fn keeps(name: &str) -> bool {
     name.starts_with("APACHE_") || NEUTRAL_VARIABLES.contains(&name)
 }
 
-/// The systemd unit whose main process this is. A process that merely lives in the control group of another service
-/// (a CI runner's, say) does not make that service its unit: reloading it would hit a stranger.
-fn unit(pid: u32) -> Option<String> {
-    if !Path::new("/run/systemd/system").is_dir() {
-        return None;
-    }
-    let unit = unit_of(&procfs::read_text(format!("/proc/{pid}/cgroup")).ok()?)?;
-    let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
-    let finished = crate::os::program::run(&asked, timeouts::QUERY).ok()?;
-    (finished.stdout.trim() == pid.to_string()).then_some(unit)
-}
-
-/// The unit that a control group belongs to: the last element of its path, when that is a service.
-fn unit_of(cgroup: &str) -> Option<String> {
-    let named = |line: &str| {
-        let mut fields = line.splitn(3, ':');
-        let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        (id == "0" || controllers == "name=systemd").then(|| path.to_owned())
-    };
-    let last = |path: String| path.rsplit('/').next().map(str::to_owned);
-    cgroup.lines().filter_map(named).filter_map(last).find(|name| name.ends_with(".service"))
-}
-
-/// A systemctl command.
-pub fn systemctl(arguments: &[&str]) -> Invocation<'static> {
-    Invocation {
-        executable: "systemctl",
-        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
-        environment: None,
-        directory: None,
-    }
-}
-
-/// Whether something else would start the process again, or end with it.
-fn supervised(pid: u32, parent: u32, foreground: bool) -> bool {
-    let name = procfs::stat(parent).map(|stat| stat.name).unwrap_or_default();
-    is_supervised(pid, parent, &name, foreground)
-}
-
-fn is_supervised(pid: u32, parent: u32, parent_name: &str, foreground: bool) -> bool {
-    let by_name = parent != 1 && SUPERVISORS.iter().any(|name| parent_name.starts_with(name));
-    pid == 1 || by_name || (foreground && parent_name != "systemd")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,40 +301,6 @@ mod tests {
     }
 
     #[test]
-    fn supervision_is_told_from_parent_and_options() {
-        for (pid, parent, name, foreground, expected) in [
-            (100, 1, "systemd", false, false),
-            (100, 1, "systemd", true, false),
-            (100, 1, "tini", false, false),
-            (100, 1, "tini", true, true),
-            (1, 0, "", true, true),
-            (100, 50, "supervisord", false, true),
-            (100, 50, "bash", true, true),
-            (100, 50, "bash", false, false),
-        ] {
-            assert_eq!(
-                is_supervised(pid, parent, name, foreground),
-                expected,
-                "{pid} {parent} {name} {foreground}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_unit_is_the_innermost_service() {
-        for (cgroup, expected) in [
-            ("0::/system.slice/apache2.service\n", Some("apache2.service")),
-            ("9:pids:/x\n1:name=systemd:/system.slice/httpd.service\n", Some("httpd.service")),
-            ("0::/user.slice/user-1000.slice/session-2.scope\n", None),
-            ("0::/user.slice/user@1000.service/app.slice/x.scope", None),
-            ("4:memory:/system.slice/apache2.service\n0::/\n", None),
-            ("", None),
-        ] {
-            assert_eq!(unit_of(cgroup).as_deref(), expected, "{cgroup}");
-        }
-    }
-
-    #[test]
     fn secrets_of_the_environment_are_not_kept() {
         for (name, expected) in
             [("APACHE_RUN_USER", true), ("PATH", true), ("DB_PASSWORD", false), ("HOME", false)]
@@ -425,11 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_joined_and_bounded() {
+    fn the_reminder_of_a_name_is_no_message() {
         let stderr = "AH00558: apache2: Could not reliably determine\nAH00526: Syntax error on line 3 of /x:\nInvalid command 'Foo'\n";
         assert_eq!(stderr_summary(stderr), "AH00526: Syntax error on line 3 of /x:; Invalid command 'Foo'");
-        assert_eq!(stderr_summary(""), "it said nothing");
-        assert!(stderr_summary(&"x\n".repeat(100)).len() < 100);
-        assert!(stderr_summary(&"x".repeat(10_000)).len() <= 300);
     }
 }

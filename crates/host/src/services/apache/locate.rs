@@ -3,11 +3,11 @@
 //!
 //! Facts: systemctl(1), `show`: one block of properties per unit, with `LoadState=not-found` for a unit that is not there.
 
-use super::control::systemctl;
 use super::{Apache, EXECUTABLES};
 use crate::os::process::ProcessName;
 use crate::os::timeouts;
 use crate::services::Tunable;
+use crate::services::common::unit::systemctl;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use webdyno_model::service::Control;

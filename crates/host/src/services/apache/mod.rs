@@ -31,6 +31,7 @@ mod status;
 use super::{Activation, Observe, PendingChange, Shadow, Tunable};
 use crate::logs::AccessLogs;
 use crate::os::process::ProcessName;
+use crate::services::common::pending as waiting;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -118,12 +119,12 @@ impl Tunable for Apache {
         }
         let apache = control::Apache::of_control(control.clone())?;
         let pid_file = control.pid_file.as_ref().map(Path::new);
-        Ok(pending::pending(&apache.evaluation, main, pid_file, own))
+        Ok(waiting::pending("Apache", &pending::sources(&apache.evaluation), main, pid_file, own))
     }
 
     fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
         let pid_file = control.pid_file.as_ref().map(Path::new);
-        pending::read_since(ProcessName::from(control), pid_file, time)
+        waiting::read_since(ProcessName::from(control), pid_file, time)
     }
 
     fn locate(&self, control: &Control) -> Option<Control> {

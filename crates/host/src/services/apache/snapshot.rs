@@ -6,7 +6,7 @@ use super::embedded;
 use super::in_force::Site;
 use super::in_force::scoped::{Scoped, scoped};
 use super::limits::Limits;
-use super::pending::pending;
+use super::pending::sources;
 use super::place::overrides;
 use super::program::Compiled;
 use super::settings::{Mpm, SETTINGS};
@@ -15,6 +15,7 @@ use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::probes::apache_status::Scoreboard;
 use crate::services::apache::logs::{Logs, logs};
+use crate::services::common::pending::pending;
 use crate::visibility::mount_namespace;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -153,7 +154,7 @@ pub fn read(
     warnings.extend(overridden(evaluation, port));
     // Files of a container are not looked at by paths of ours.
     let is_here = !mount_namespace::has_other_root(main.pid);
-    let pending = if is_here { pending(evaluation, main, pid_file, &[]) } else { vec![] };
+    let pending = if is_here { pending("Apache", &sources(evaluation), main, pid_file, &[]) } else { vec![] };
     let pending: Vec<_> = pending.iter().take(PENDING_MAX).map(ToString::to_string).collect();
     let waits = |message: &String| format!("{message}: a reload puts that in force, too");
     warnings.extend(pending.iter().map(waits));

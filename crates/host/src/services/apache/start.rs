@@ -1,7 +1,7 @@
 //! Starts an Apache again as it was started before, and finds its new main process.
 
 use super::config::Evaluation;
-use super::control::{Apache, Options, invocation, stderr_summary, systemctl};
+use super::control::{Apache, Options, invocation, stderr_summary};
 use super::status::near;
 use crate::os::process::{ProcessName, wait_polling};
 use crate::os::process_location::{self, HeldLocation};
@@ -11,6 +11,7 @@ use crate::os::{self, procfs, timeouts};
 use crate::services::Activation;
 use crate::services::common::probe::answers;
 use crate::services::common::taking_effect::PAUSE;
+use crate::services::common::unit::unit_command;
 use crate::visibility::foreign_namespace;
 use crate::visibility::listeners::listens;
 use rustix::process::Signal;
@@ -115,17 +116,6 @@ pub fn launch(control: &Control, place: &HeldLocation) -> Result<()> {
         stderr_summary(&format!("{}\n{}", started.stderr, started.stdout))
     ))
     .hint(format!("test its configuration by hand: {} -t", control.executable)))
-}
-
-/// Runs systemctl; the error carries its words.
-pub fn unit_command(arguments: &[&str]) -> Result<()> {
-    let finished = os::program::run(&systemctl(arguments), timeouts::UNIT)?;
-    if finished.success {
-        return Ok(());
-    }
-    let command = arguments.join(" ");
-    Err(UserError::cannot_run(format!("systemctl {command} failed: {}", stderr_summary(&finished.stderr)))
-        .hint(format!("journalctl -u {} says why", arguments.last().copied().unwrap_or_default())))
 }
 
 /// The arguments of a start, without the program's name: whatever `-k` said last time, now it is a start.

@@ -4,6 +4,8 @@
 pub mod diff;
 pub mod edit;
 pub mod kept_values;
+pub mod pending;
 pub mod probe;
 pub mod shape;
 pub mod taking_effect;
+pub mod unit;
