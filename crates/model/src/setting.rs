@@ -79,7 +79,8 @@ impl SettingId {
 
     /// `apache MaxRequestWorkers`.
     pub fn full_name(&self) -> String {
-        format!("{} {}", self.target.name(), self.name)
+        let pool = self.pool.as_ref().map_or(String::new(), |pool| format!(" of pool {pool}"));
+        format!("{} {}{pool}", self.target.name(), self.name)
     }
 
     /// A setting of the kernel.

@@ -5,7 +5,7 @@
 use crate::facts::{FactId, Facts};
 use crate::resources::setting_source;
 use crate::wording::format_number;
-use webdyno_model::change::{ApplyClass, SettingChange};
+use webdyno_model::change::SettingChange;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -14,18 +14,14 @@ use webdyno_model::setting::SettingId;
 const CONTROL_TIMEOUT: &str = "10s";
 const CONTROL_TIMEOUT_SETTING: &str = "process_control_timeout";
 
-/// How a change takes effect.
-pub(crate) struct ApplyMethod {
-    /// A reload that ends requests is as bad as a restart, and is called one.
-    pub class: ApplyClass,
-    /// What it costs, as a part of a sentence.
-    pub risk: String,
-    /// What is to be set in the same go.
-    pub together_with: Vec<SettingChange>,
+/// A setting of PHP-FPM, of one pool where that is known.
+pub(crate) fn setting_of(pool: Option<&str>, name: &str) -> SettingId {
+    let setting = SettingId::of_service("php_fpm", name);
+    pool.map_or(setting.clone(), |pool| setting.of_pool(pool))
 }
 
-/// How PHP-FPM takes a change over, in words for the pool that it is of.
-pub(crate) fn apply_method(facts: &Facts, pool: Option<&str>) -> ApplyMethod {
+/// What it costs when PHP-FPM takes a change over by a reload, as a part of a sentence for the pool that it is of.
+pub(crate) fn reload_risk(facts: &Facts, pool: Option<&str>) -> String {
     let of_pool =
         pool.and_then(|pool| setting_source::pool_setting_source(facts, pool, CONTROL_TIMEOUT_SETTING));
     let known = of_pool.or_else(|| setting_source::of(facts, "php_fpm", CONTROL_TIMEOUT_SETTING));
@@ -34,32 +30,17 @@ pub(crate) fn apply_method(facts: &Facts, pool: Option<&str>) -> ApplyMethod {
         .filter(|busy| *busy >= 1.0);
     let busy = busy.map_or(String::new(), |busy| format!(" (about {} at a time)", format_number(busy)));
     match known {
-        Some(timeout) if is_time(&timeout.value) => ApplyMethod {
-            class: ApplyClass::Reload,
-            risk: format!(
-                "the reload waits up to {CONTROL_TIMEOUT_SETTING} = {} for the requests under way, and new ones wait meanwhile",
-                timeout.value
-            ),
-            together_with: vec![],
-        },
-        Some(timeout) => ApplyMethod {
-            class: ApplyClass::Restart,
-            risk: format!(
-                "{CONTROL_TIMEOUT_SETTING} is 0 ({}), so that the reload that takes this over ends the requests under way{busy}: choose a quiet moment. With {CONTROL_TIMEOUT_SETTING} = {CONTROL_TIMEOUT} beside it, later reloads wait for them",
-                timeout.to_text()
-            ),
-            together_with: vec![SettingChange {
-                setting: SettingId::of_service("php_fpm", CONTROL_TIMEOUT_SETTING),
-                to: SettingValue::Text(CONTROL_TIMEOUT.into()),
-            }],
-        },
-        None => ApplyMethod {
-            class: ApplyClass::Restart,
-            risk: format!(
-                "where {CONTROL_TIMEOUT_SETTING} is 0, its default, a reload ends the requests under way{busy}: choose a quiet moment"
-            ),
-            together_with: vec![],
-        },
+        Some(timeout) if is_time(&timeout.value) => format!(
+            "the reload waits up to {CONTROL_TIMEOUT_SETTING} = {} for the requests under way, and new ones wait meanwhile",
+            timeout.value
+        ),
+        Some(timeout) => format!(
+            "{CONTROL_TIMEOUT_SETTING} is 0 ({}), so a reload by hand ends the requests under way{busy}; `tune --apply` lets them finish first, and new ones wait meanwhile. With {CONTROL_TIMEOUT_SETTING} = {CONTROL_TIMEOUT} every reload waits for them",
+            timeout.to_text()
+        ),
+        None => format!(
+            "where {CONTROL_TIMEOUT_SETTING} is 0, its default, a reload by hand ends the requests under way{busy}; `tune --apply` lets them finish first, and new ones wait meanwhile"
+        ),
     }
 }
 
@@ -118,7 +99,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_reload_that_ends_requests_is_called_a_restart() {
+    fn what_a_reload_costs_is_told() {
         let with = |timeout: Option<&str>| {
             let mut facts = facts(&[], &[]);
             of_pool(&mut facts, "www", &[(FactId::fpm_processes_busy_mean, 5.0)]);
@@ -129,18 +110,17 @@ pub(crate) mod tests {
                     &[("www", "pm", "static")],
                 );
             }
-            apply_method(&facts, Some("www"))
+            reload_risk(&facts, Some("www"))
         };
-        for (timeout, class, part, changes_count) in [
-            (Some("0"), ApplyClass::Restart, "about 5 at a time", 1),
-            (Some("0s"), ApplyClass::Restart, "/etc/php/fpm.conf:4", 1),
-            (Some("10s"), ApplyClass::Reload, "waits up to process_control_timeout = 10s", 0),
-            (Some("30"), ApplyClass::Reload, "= 30", 0),
-            (None, ApplyClass::Restart, "its default", 0),
+        for (timeout, part) in [
+            (Some("0"), "about 5 at a time"),
+            (Some("0s"), "/etc/php/fpm.conf:4"),
+            (Some("10s"), "waits up to process_control_timeout = 10s"),
+            (Some("30"), "= 30"),
+            (None, "its default"),
         ] {
-            let takeover = with(timeout);
-            assert_eq!((takeover.class, takeover.together_with.len()), (class, changes_count), "{timeout:?}");
-            assert!(takeover.risk.contains(part), "{}", takeover.risk);
+            let risk = with(timeout);
+            assert!(risk.contains(part), "{risk}");
         }
     }
 

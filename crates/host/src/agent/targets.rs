@@ -2,9 +2,9 @@
 
 use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
-use crate::services::mariadb;
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
+use crate::services::{Tunable, mariadb, php_fpm};
 use crate::visibility::{foreign_namespace, listeners};
 use webdyno_model::change::{Preparation, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
@@ -19,11 +19,13 @@ pub struct Prepared {
     pub preparation: Preparation,
     /// The running server that the plan is for, where it replaces values that only this holds.
     pub holder: Option<ValueHolder>,
+    /// The service behind the one under load that the plan is for, where it changes files of that.
+    pub backend: Option<ServiceSnapshot>,
 }
 
 impl From<Preparation> for Prepared {
     fn from(preparation: Preparation) -> Self {
-        Self { preparation, holder: None }
+        Self { preparation, holder: None, backend: None }
     }
 }
 
@@ -53,6 +55,9 @@ pub fn prepare(
     let preparation = match &first.setting.target {
         Target::Service(name) if name == mariadb::NAME && *name != front.service => {
             return of_database(is_private, changes, backends);
+        }
+        Target::Service(name) if name == php_fpm::NAME && *name != front.service => {
+            return of_php_fpm(is_private, changes, backends);
         }
         Target::Service(name) => of_service(programs, front, name, changes)?,
         Target::Sysctl if is_private => Preparation::not_preparable(
@@ -87,7 +92,39 @@ fn of_database(
         return Ok(Preparation::not_preparable(why).into());
     };
     let (preparation, server) = mariadb::prepare::prepare(database, &access, changes)?;
-    Ok(Prepared { preparation, holder: server.map(ValueHolder::Database) })
+    Ok(Prepared { holder: server.map(ValueHolder::Database), ..preparation.into() })
+}
+
+/// A PHP-FPM behind the front: there must be just one, or one that has the pool.
+fn of_php_fpm(
+    is_private: bool,
+    changes: &[SettingChange],
+    backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
+) -> Result<Prepared> {
+    if is_private {
+        let why = "the server was started for this session, and PHP-FPM was not";
+        return Ok(Preparation::not_preparable(why).into());
+    }
+    let (found, _) = backends()?;
+    let pool = changes.iter().find_map(|change| change.setting.pool.as_deref());
+    let has_pool = |service: &&ServiceSnapshot| {
+        pool.is_none_or(|pool| service.endpoints.iter().any(|endpoint| endpoint.name == pool))
+    };
+    let all = found.iter().filter(|service| service.service == php_fpm::NAME);
+    let with_pool: Vec<_> = all.filter(has_pool).collect();
+    let [fpm] = with_pool[..] else {
+        let what = pool.map_or(String::new(), |pool| format!(" with a pool {pool}"));
+        let why = format!("{} PHP-FPM{what} are seen behind the server, and one is needed", with_pool.len());
+        return Ok(Preparation::not_preparable(why).into());
+    };
+    let backend = match php_fpm::controllable(fpm) {
+        Ok(backend) => backend,
+        Err(UserError { message, hint, .. }) => {
+            return Ok(Preparation::NotPreparable { why: message, hint }.into());
+        }
+    };
+    let preparation = php_fpm::PhpFpm.prepare(&backend, changes)?;
+    Ok(Prepared { backend: Some(backend), ..preparation.into() })
 }
 
 fn of_service(

@@ -336,6 +336,9 @@ impl Worker {
         if let Some(holder) = prepared.holder {
             self.changer.remember_holder(holder);
         }
+        if let Some(backend) = prepared.backend {
+            self.changer.remember_backend(backend);
+        }
         Ok(FromAgent::Prepared { preparation: prepared.preparation })
     }
 

@@ -76,6 +76,9 @@ pub const RELOAD: Duration = Duration::from_secs(20);
 /// their absence is no failure.
 pub const CHILDREN: Duration = Duration::from_secs(5);
 
+/// The requests under way of a program that is about to read its configuration: meanwhile all others wait.
+pub const DRAIN: Duration = Duration::from_secs(5);
+
 /// How long a main process is watched after a reload showed: it may end while it sets up its modules.
 pub const WATCH: Duration = Duration::from_millis(300);
 

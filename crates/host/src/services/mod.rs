@@ -14,7 +14,7 @@ pub mod sysctl;
 mod tunable;
 pub mod value_holder;
 
-pub use tunable::{Activation, PendingChange, SettingRevert, Shadow, ShadowFolder, Tunable};
+pub use tunable::{Activation, PendingChange, Quiet, SettingRevert, Shadow, ShadowFolder, Tunable};
 
 use crate::logs::AccessLogs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,6 +1,7 @@
 //! What a target can do whose settings webdyno changes: render a change, prove it, make it take effect, and undo it.
 
-use super::Observe;
+use super::{Observe, recognise};
+use crate::visibility::listeners;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -16,6 +17,18 @@ pub trait Tunable: Observe {
 
     /// Lets the program test the configuration as it is on disk now.
     fn validate(&self, control: &Control) -> Result<()>;
+
+    /// Lets the requests under way finish where taking over a configuration would cut them off; then those who come wait
+    /// until what is given is dropped. An error leaves all as it was. `None` where it is not needed.
+    fn quiesce(&self, control: &Control) -> Result<Option<Box<dyn Quiet>>> {
+        let _ = control;
+        Ok(None)
+    }
+
+    /// Lets a service go on that waits because whoever made it wait was killed.
+    fn resume(&self, control: &Control) {
+        let _ = control;
+    }
 
     /// Makes the configuration on disk take effect, waits until the service answers on `port` again, and gives the
     /// control of what runs now (a restart changes the pid) with the outage seen from outside.
@@ -50,6 +63,14 @@ pub trait Tunable: Observe {
     /// renamed; `None` when the program is not installed any more. Reads only.
     fn locate(&self, control: &Control) -> Option<Control> {
         Some(control.clone())
+    }
+
+    /// The control of what runs now in the place of a main process that ended; `None` when nothing does. Reads only.
+    fn find_again(&self, before: &Control, port: u16) -> Option<Control> {
+        let _ = before;
+        let listener = listeners::listener(port).ok()?;
+        let service = recognise(listener.executable.as_deref()?, &listener.arguments)?;
+        (service.name() == self.name()).then(|| service.snapshot(listener.main_pid, port).ok()?.control)?
     }
 
     /// The names under which init systems may know it, without a suffix.
@@ -92,6 +113,9 @@ pub trait Tunable: Observe {
         BTreeMap::new()
     }
 }
+
+/// A service that has nothing under way, as long as this lives.
+pub trait Quiet {}
 
 /// What making a change take effect did.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,6 +31,7 @@ use webdyno_host::change::seams::services::Programs;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
 use webdyno_host::harm_guard::watch::HarmHandler;
+use webdyno_host::os::process::ProcessName;
 use webdyno_host::services::{Activation, Observe, PendingChange, SettingRevert, Shadow, Tunable};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
@@ -386,11 +387,18 @@ impl Tunable for FakeServer {
 
 impl Programs for FakeServer {
     fn tunable(&self, name: &str) -> Option<&dyn Tunable> {
-        (name == "fake").then_some(self as &dyn Tunable)
+        match name {
+            "fake" => Some(self),
+            // A real one, behind it.
+            _ => webdyno_host::services::tunable(name),
+        }
     }
 
-    fn on_port(&self, name: &str, port: u16) -> Option<Control> {
-        (name == "fake" && port == PORT && self.pid().is_some()).then(|| self.control())
+    fn on_port(&self, name: &str, port: u16, before: &Control) -> Option<Control> {
+        match name {
+            "fake" => (port == PORT && self.pid().is_some()).then(|| self.control()),
+            _ => webdyno_host::services::tunable(name)?.find_again(before, port),
+        }
     }
 
     fn other_on_port(&self, _: &str, _: u16) -> Option<String> {
@@ -402,7 +410,8 @@ impl Programs for FakeServer {
     }
 
     fn is_alive(&self, control: &Control) -> bool {
-        self.pid() == Some(control.pid)
+        let is_fake = control.executable == self.control().executable;
+        if is_fake { self.pid() == Some(control.pid) } else { ProcessName::from(control).is_alive() }
     }
 }
 

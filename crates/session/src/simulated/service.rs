@@ -298,7 +298,7 @@ impl Programs for Process {
         (name == "apache").then_some(self as &dyn Tunable)
     }
 
-    fn on_port(&self, name: &str, port: u16) -> Option<Control> {
+    fn on_port(&self, name: &str, port: u16, _before: &Control) -> Option<Control> {
         self.act(
             ActKind::Other,
             || format!("who serves port {port}"),

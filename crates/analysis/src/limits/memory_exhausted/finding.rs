@@ -134,23 +134,20 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
         .and_then(setting_source::SettingSource::number)
         .or(facts.value_of(FactId::pool_children_max, pool))?;
     let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
-    let takeover = php_fpm::apply_method(facts, Some(pool));
+    let reload = php_fpm::reload_risk(facts, Some(pool));
     let mut remedy = Remedy {
-        setting: SettingId::of_service("php_fpm", "pm.max_children"),
+        setting: php_fpm::setting_of(Some(pool), "pm.max_children"),
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(fits as i64)),
-        class: takeover.class,
-        risk: format!(
-            "fewer scripts at once: the others wait in the queue of the pool's socket; {}",
-            takeover.risk
-        ),
+        class: ApplyClass::Reload,
+        risk: format!("fewer scripts at once: the others wait in the queue of the pool's socket; {reload}"),
         why: format!(
             "a child of the pool {pool} takes {} of the memory, so {} fit beside the rest and a reserve of a tenth",
             format_bytes(each),
             format_number(fits)
         ),
         predicted: None,
-        together_with: takeover.together_with,
+        together_with: vec![],
     };
     if let Some(source) = limit {
         setting_source::add_source(&mut remedy, &source);

@@ -4,6 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::{memory_evidence, php_cost, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number, format_time};
+use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
@@ -86,7 +87,7 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
     let of = |name: FactId| facts.value_of(name, pool);
     let keys = of(FactId::opcache_keys).zip(of(FactId::opcache_keys_limit));
     let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
-    let takeover = php_fpm::apply_method(facts, Some(pool));
+    let reload = php_fpm::reload_risk(facts, Some(pool));
     let remedy = |setting: &str, observed: Option<f64>, to: f64, why: String| {
         let source = setting_source::pool_setting_source(facts, pool, setting);
         // The table of keys takes the next prime number: the setting is less than what was seen.
@@ -95,11 +96,11 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
             setting: SettingId::of_service("php_fpm", setting),
             from: from.map(|value| SettingValue::Integer(value as i64)),
             to: Some(SettingValue::Integer(to as i64)),
-            class: takeover.class,
-            risk: format!("memory, once for all processes; {}", takeover.risk),
+            class: ApplyClass::Reload,
+            risk: format!("memory, once for all processes; {reload}"),
             why,
             predicted: None,
-            together_with: takeover.together_with.clone(),
+            together_with: vec![],
         };
         if let Some(source) = source {
             setting_source::add_source(&mut remedy, &source);

@@ -11,7 +11,7 @@
 //! ## What to do
 //! If its keys are used up, `opcache.max_accelerated_files`: twice as many. Else `opcache.memory_consumption`: what the
 //! scripts that it holds take each, times all that are wanted, and half as much again; no less than twice what it has, and
-//! than PHP's own default of 128 MB. It takes a reload, which ends requests under way while `process_control_timeout` is 0.
+//! than PHP's own default of 128 MB. By hand it takes a reload, which ends requests under way while `process_control_timeout` is 0.
 //!
 //! ## By hand
 //! `opcache_get_status()` from a page of the site: `cache_full`, `misses`, `oom_restarts`, `hash_restarts`, `num_cached_keys`.

@@ -5,6 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::{memory_evidence, php_cost, php_fpm, setting_source};
 use crate::wording::{format_number, format_time};
+use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
@@ -76,7 +77,7 @@ fn finding_in_pool(facts: &Facts) -> Option<Finding> {
 
 fn remedy(facts: &Facts, pool: &str) -> Remedy {
     let known = |setting: &str| setting_source::pool_setting_source(facts, pool, setting);
-    let takeover = php_fpm::apply_method(facts, Some(pool));
+    let reload = php_fpm::reload_risk(facts, Some(pool));
     let memory = known("opcache.memory_consumption").map_or("128".to_owned(), |size| size.value.to_string());
     let observed = if known("opcache.validate_timestamps").is_some_and(|looks| looks.is_off()) {
         "changed scripts are seen after a reload only, as opcache.validate_timestamps is off".to_owned()
@@ -88,11 +89,11 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
         setting: SettingId::of_service("php_fpm", SETTING),
         from: Some(SettingValue::Integer(0)),
         to: Some(SettingValue::Integer(1)),
-        class: takeover.class,
-        risk: format!("{memory} MB of memory for all processes together; {observed}; {}", takeover.risk),
+        class: ApplyClass::Reload,
+        risk: format!("{memory} MB of memory for all processes together; {observed}; {reload}"),
         why: "scripts that were translated once stay in memory, for all processes".into(),
         predicted: None,
-        together_with: takeover.together_with,
+        together_with: vec![],
     };
     let loaded = facts.backends("php_fpm").find(|service| !service.modules.is_empty());
     if loaded.is_some_and(|service| !service.modules.iter().any(|module| module.contains("OPcache"))) {

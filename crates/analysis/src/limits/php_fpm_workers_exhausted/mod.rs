@@ -14,8 +14,9 @@
 //! ## What to do
 //! Raise `pm.max_children` to 1.3 times what is wanted at once: what is busy and what waits. Never above what memory
 //! holds. If the processes wait for a database that is itself at its limit, that comes first: more of them make it worse.
-//! A reload ends requests that are under way unless `process_control_timeout` is set: where it is not, that is a restart, and
-//! best set in the same go. Where `process.max` bounds all pools together, it goes along.
+//! A reload by hand ends requests that are under way unless `process_control_timeout` is set; `tune --apply` lets them finish
+//! first, whatever it is. Where memory is known to hold all of them, `pm = static` goes along: a pool that starts them one by
+//! one needs many seconds for a burst. Where `process.max` bounds all pools together, it goes along.
 //!
 //! ## By hand
 //! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`): `listen

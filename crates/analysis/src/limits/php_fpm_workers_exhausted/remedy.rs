@@ -6,6 +6,7 @@ use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
 use crate::resources::{concurrency, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::diagnosis::{Predicted, Remedy};
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -20,12 +21,13 @@ const PREDICTION_ERROR_CPU: f64 = 0.20;
 const CPU_FRACTION_MAX: f64 = 0.95;
 
 pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
-    let takeover = php_fpm::apply_method(facts, Some(pool.set_as.as_str()).filter(|name| !name.is_empty()));
+    let name = Some(pool.set_as.as_str()).filter(|name| !name.is_empty());
+    let reload = php_fpm::reload_risk(facts, name);
     let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
         let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
         return vec![manual(
-            SettingId::of_service("php_fpm", SETTING),
-            &format!("{BEHIND}; {}", takeover.risk),
+            php_fpm::setting_of(name, SETTING),
+            &format!("{BEHIND}; {reload}"),
             why,
         )];
     };
@@ -41,17 +43,25 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
         (true, Some(fits)) => format!(", bounded by memory, which holds {}", format_number(fits)),
         _ => String::new(),
     };
-    let together_with =
-        takeover.together_with.into_iter().chain(php_fpm::processes_of_all(facts, &pool.set_as, to));
+    // A pool that starts its processes one by one meets a burst of requests with few of them for many seconds. Where
+    // memory is known to hold all, they are there from the start.
+    let becomes_static = fits.is_some() && mode(facts, pool).is_some_and(|mode| mode != STATIC);
     let mut remedy = Remedy {
-        setting: SettingId::of_service("php_fpm", SETTING),
+        setting: php_fpm::setting_of(name, SETTING),
         from: Some(SettingValue::Integer(pool.limit.unwrap_or(processes) as i64)),
         to: Some(SettingValue::Integer(to as i64)),
-        class: takeover.class,
-        risk: format!("{}{BEHIND}; {}", memory(facts, pool, to), takeover.risk),
+        class: ApplyClass::Reload,
+        risk: format!("{}{BEHIND}; {reload}", memory(facts, pool, to, becomes_static)),
         why: format!("{} requests want a process at once, plus 30% headroom{bound}", format_number(demand)),
         predicted: predict(facts, pool, processes, to),
-        together_with: together_with.collect(),
+        together_with: becomes_static
+            .then(|| SettingChange {
+                setting: php_fpm::setting_of(name, MODE),
+                to: SettingValue::Text(STATIC.into()),
+            })
+            .into_iter()
+            .chain(php_fpm::processes_of_all(facts, &pool.set_as, to))
+            .collect(),
     };
     if let Some(source) = setting_source::pool_setting_source(facts, &pool.set_as, SETTING) {
         setting_source::add_source(&mut remedy, &source);
@@ -60,6 +70,15 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
 }
 
 const SETTING: &str = "pm.max_children";
+
+/// How many processes a pool has while it has nothing to do, and the mode in which it always has all.
+const MODE: &str = "pm";
+const STATIC: &str = "static";
+
+/// How the pool starts its processes, where its files are known.
+fn mode(facts: &Facts, pool: &FullPool<'_>) -> Option<String> {
+    Some(setting_source::pool_setting_source(facts, &pool.set_as, MODE)?.value.to_string())
+}
 const BEHIND: &str = "more requests at once for the database and whatever else stands behind it";
 
 /// What is busy, and what waits for it: in the pool's queue, and in that of the server in front, which is full of what the
@@ -84,12 +103,11 @@ fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Opt
 }
 
 /// What the processes take, and whether that is at once.
-fn memory(facts: &Facts, pool: &FullPool<'_>, to: f64) -> String {
+fn memory(facts: &Facts, pool: &FullPool<'_>, to: f64, becomes_static: bool) -> String {
     let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name);
-    let mode =
-        setting_source::pool_setting_source(facts, &pool.set_as, "pm").map(|mode| mode.value.to_string());
+    let mode = if becomes_static { Some(STATIC.to_owned()) } else { mode(facts, pool) };
     let when = match mode.as_deref() {
-        Some("static") => ", taken from the start on, as pm = static starts all of them",
+        Some(STATIC) => ", taken from the start on, as pm = static starts all of them",
         Some("dynamic" | "ondemand") => ", once so many are wanted",
         _ => "",
     };
@@ -139,13 +157,14 @@ mod tests {
         add_fpm_backend(&mut facts, &[("process_control_timeout", "0"), ("process.max", "20")], &pool);
         let remedy =
             crate::limits::php_fpm_workers_exhausted::finding::check(&facts).unwrap().remedies.remove(0);
-        assert_eq!((remedy.from, remedy.class), (Some(SettingValue::Integer(5)), ApplyClass::Restart));
+        assert_eq!((remedy.from, remedy.class), (Some(SettingValue::Integer(5)), ApplyClass::Reload));
+        assert_eq!(remedy.setting.pool.as_deref(), Some("www"));
         assert!(remedy.why.contains("it is set in /etc/php/www.conf:12"), "{}", remedy.why);
         for part in ["taken from the start on", "process_control_timeout is 0"] {
             assert!(remedy.risk.contains(part), "{}", remedy.risk);
         }
         let with: Vec<_> = remedy.together_with.iter().map(|change| change.setting.name.as_str()).collect();
-        assert_eq!(with, ["process_control_timeout", "process.max"]);
+        assert_eq!(with, ["process.max"]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::change::seams::state_dir::StateDir;
 use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, rollback, stop_launched, stop_some};
 use crate::os::cancellation::Cancellation;
 use crate::os::timeouts;
-use crate::probes::site::{self, Site};
+use crate::probes::site::Site;
 use crate::services::Tunable;
 use crate::services::value_holder::ValueHolder;
 use prove::Subject;
@@ -81,6 +81,8 @@ pub struct Changer {
     planned: BTreeMap<String, String>,
     /// The running servers that hold values of their own, by their names in settings.
     holders: BTreeMap<String, ValueHolder>,
+    /// The services behind the one under load whose files are changed, by their names in settings.
+    backends: BTreeMap<String, ServiceSnapshot>,
     read_back_max: Duration,
     cancellation: Cancellation,
     notes: Vec<String>,
@@ -114,6 +116,7 @@ impl Changer {
             live_traffic: false,
             planned: BTreeMap::new(),
             holders: BTreeMap::new(),
+            backends: BTreeMap::new(),
             read_back_max: timeouts::READ_BACK,
             cancellation: Cancellation::default(),
             notes: vec![],
@@ -182,12 +185,24 @@ impl Changer {
         self.holders.insert(holder.name().to_owned(), holder);
     }
 
-    /// Applies a plan for the service of `snapshot`. On an error everything of it is undone, unless the hint says
+    /// Remembers the service behind the one under load that changes of its name are for.
+    pub fn remember_backend(&mut self, snapshot: ServiceSnapshot) {
+        self.backends.insert(snapshot.service.clone(), snapshot);
+    }
+
+    /// The service that a plan is for: the one under load, or a remembered one behind it.
+    fn subject(&self, plan: &RenderedPlan, front: &ServiceSnapshot) -> ServiceSnapshot {
+        let name = plan.changes.first().map(|change| change.setting.target.name());
+        let behind = name.filter(|name| *name != front.service).and_then(|name| self.backends.get(name));
+        behind.unwrap_or(front).clone()
+    }
+
+    /// Applies a plan for the service of `front`, or one behind it. On an error everything of it is undone, unless the hint says
     /// otherwise.
     pub fn apply(
         &mut self,
         plan: &RenderedPlan,
-        snapshot: &ServiceSnapshot,
+        front: &ServiceSnapshot,
         options: &ApplyOptions,
     ) -> Result<Applied> {
         self.live_traffic |= options.live_traffic;
@@ -195,9 +210,14 @@ impl Changer {
         check_class(plan, options.allow_restart)?;
         self.finish_undoing()?;
         if let Some(holders) = self.holders(plan) {
-            return self.apply_values(plan, &holders, snapshot, options);
+            return self.apply_values(plan, &holders, front, options);
         }
-        let served = served_by(plan, snapshot)?;
+        let subject = self.subject(plan, front);
+        let is_behind = subject.service != front.service;
+        if is_behind && self.has_launched(front.port) {
+            return Err(UserError::cannot_run(OF_OTHERS));
+        }
+        let served = served_by(plan, &subject)?;
         let programs = Arc::clone(&self.tools.programs);
         let service = programs.tunable(&served.service).ok_or_else(|| {
             UserError::cannot_run(format!("this webdyno cannot change the service `{}`", served.service))
@@ -207,7 +227,7 @@ impl Changer {
         }
         if plan.files.is_empty() {
             let mark = self.next_n();
-            return Ok(Applied { mark, outage_us: None, snapshot: snapshot.clone(), others: vec![] });
+            return Ok(Applied { mark, outage_us: None, snapshot: front.clone(), others: vec![] });
         }
         self.check_pending_reload(service, &served, plan.class, options)?;
         service.validate(&served.control).map_err(|error| {
@@ -216,15 +236,19 @@ impl Changer {
             UserError { message: text, ..error }
         })?;
         self.cancellation.check()?;
+        if let Some(control) = front.control.clone().filter(|_| is_behind) {
+            self.begin(Some(&Served { service: front.service.clone(), port: front.port, control }))?;
+        }
         self.begin(Some(&served))?;
         let mark = self.next_n();
         let mut site = None;
         // A panic of a service must not leave its half-done change in force until the session ends.
         let performed = catch_unwind(AssertUnwindSafe(|| {
-            self.prepared(plan, service, &served, options, &mut site)?;
-            let applied = self.perform(plan, snapshot, service, &served, options)?;
+            self.prepared(plan, service, &served, (front, options), &mut site)?;
+            let applied = self.perform(plan, &subject, service, &served, options)?;
             self.compare(site.as_ref())?;
-            Ok(Applied { mark, ..applied })
+            let snapshot = if is_behind { front.clone() } else { applied.snapshot };
+            Ok(Applied { mark, snapshot, ..applied })
         }));
         performed
             .unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself")))
@@ -237,16 +261,10 @@ impl Changer {
         plan: &RenderedPlan,
         service: &dyn Tunable,
         served: &Served,
-        options: &ApplyOptions,
+        (front, options): (&ServiceSnapshot, &ApplyOptions),
         site: &mut Option<Site>,
     ) -> Result<()> {
-        let system = Arc::clone(&self.tools.system);
-        let addresses = service.addresses(&served.control, served.port);
-        let learnt =
-            site::learn(&site_client(system.as_ref()).until(&self.cancellation), &addresses, &options.probes);
-        self.cancellation.check()?;
-        *site = learnt.site;
-        self.notes.extend(learnt.warnings);
+        *site = self.learn_site(front, options)?;
         if plan.class != ApplyClass::Live {
             let subject = Subject { service, served, probes: &options.probes };
             let unproved = self.prove(&plan.files, &subject, site.as_ref())?;
@@ -270,14 +288,22 @@ impl Changer {
         let others = self.check_pending_reload(service, served, plan.class, options)?;
         let running = service.running_values(snapshot);
         let (changes, live_traffic) = (plan.changes.clone(), self.live_traffic);
-        // From the next line on the undo has to activate, too.
         self.cancellation.check()?;
+        // What cannot be done without harm is given up before the service hears of it: then its undo need not tell it either.
+        let system = Arc::clone(&self.tools.system);
+        let begun = system.monotonic();
+        let quiet = service.quiesce(&served.control)?;
+        let quiet_us = quiet.as_ref().map(|_| system.monotonic().saturating_sub(begun).as_micros());
+        // From the next line on the undo has to activate, too.
         let activate = Activate { served: served.clone(), class: plan.class, running, changes, live_traffic };
         let n = self.intend(Action::Activate(activate))?;
-        let activation = service.activate(&served.control, plan.class, served.port)?;
+        let activation = service.activate(&served.control, plan.class, served.port);
+        drop(quiet);
+        let activation = activation?;
+        let waited_us = quiet_us.map_or(0, |us| u64::try_from(us).unwrap_or(u64::MAX));
+        let outage_us = activation.outage_us.map(|us| us.saturating_add(waited_us));
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
-        let system = Arc::clone(&self.tools.system);
         let waiting = WaitOptions {
             system: system.as_ref(),
             at_most: self.read_back_max,
@@ -288,7 +314,7 @@ impl Changer {
             Some(why) => error.hint(why),
             None => error,
         })?;
-        Ok(Applied { mark: 0, outage_us: activation.outage_us, snapshot, others })
+        Ok(Applied { mark: 0, outage_us, snapshot, others })
     }
 
     /// What of others would take effect with a change of ours; an error when the operator has not accepted that.
@@ -529,6 +555,9 @@ impl Changer {
         Ok(&mut session.journal)
     }
 }
+
+/// Why nothing behind a server of our own is changed.
+const OF_OTHERS: &str = "what others use as well is not changed for a server of our own";
 
 fn reverted(report: Report) -> Result<Reverted> {
     match report.error() {

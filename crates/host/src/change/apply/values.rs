@@ -77,9 +77,7 @@ impl Changer {
         options: &ApplyOptions,
     ) -> Result<Applied> {
         if self.has_launched(front.port) {
-            return Err(UserError::cannot_run(
-                "what others use as well is not changed for a server of our own",
-            ));
+            return Err(UserError::cannot_run(super::OF_OTHERS));
         }
         for holder in holders {
             self.begin(Some(&served_by(holder, front)))?;
@@ -100,7 +98,11 @@ impl Changer {
             .map_err(|error| self.undo_failed(mark, error, site.as_ref()))
     }
 
-    fn learn_site(&mut self, front: &ServiceSnapshot, options: &ApplyOptions) -> Result<Option<Site>> {
+    pub(super) fn learn_site(
+        &mut self,
+        front: &ServiceSnapshot,
+        options: &ApplyOptions,
+    ) -> Result<Option<Site>> {
         let (system, programs) = (Arc::clone(&self.tools.system), Arc::clone(&self.tools.programs));
         let service = programs.tunable(&front.service).zip(front.control.as_ref());
         let loopback = || {

@@ -105,7 +105,7 @@ fn of_old_journal(history: &History, tools: &Tools) -> Result<(), UserError> {
         let now = match process.is_alive() {
             true => Some(control.pid),
             // It was started anew: then it is what answers there.
-            false => tools.programs.on_port(name, port).map(|now| now.pid),
+            false => tools.programs.on_port(name, port, control).map(|now| now.pid),
         };
         now.is_some_and(|pid| is_where(pid, control))
     };

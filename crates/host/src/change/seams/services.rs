@@ -10,8 +10,8 @@ pub trait Programs: Send + Sync {
     /// A service by its name; `None` when this version does not know how to change it.
     fn tunable(&self, name: &str) -> Option<&dyn Tunable>;
 
-    /// How the service of that name is controlled that answers on a port now; `None` when there is none.
-    fn on_port(&self, name: &str, port: u16) -> Option<Control>;
+    /// How the service of that name is controlled that has the place of an earlier one now; `None` when there is none.
+    fn on_port(&self, name: &str, port: u16, before: &Control) -> Option<Control>;
 
     /// The program that answers on a port now and is not the service of that name; `None` when there is none.
     fn other_on_port(&self, name: &str, port: u16) -> Option<String> {

@@ -34,10 +34,8 @@ impl Programs for ThisMachine {
         Some(found)
     }
 
-    fn on_port(&self, name: &str, port: u16) -> Option<Control> {
-        let listener = listeners::listener(port).ok()?;
-        let service = services::recognise(listener.executable.as_deref()?, &listener.arguments)?;
-        (service.name() == name).then(|| service.snapshot(listener.main_pid, port).ok()?.control)?
+    fn on_port(&self, name: &str, port: u16, before: &Control) -> Option<Control> {
+        services::tunable(name)?.find_again(before, port)
     }
 
     fn other_on_port(&self, name: &str, port: u16) -> Option<String> {

@@ -54,10 +54,12 @@ impl Undo<'_> {
             let is_live = self.scope.live_traffic || live_traffic_policy::is_live(&activations);
             let Some(service) = self.tools.programs.tunable(&name).filter(|_| is_live) else { continue };
             let key = (name, port);
-            let known = self.journal.history().controls.get(&key);
-            let known = known.filter(|control| self.tools.programs.is_alive(control)).cloned();
+            let Some(known) = self.journal.history().controls.get(&key).cloned() else { continue };
+            let programs = &self.tools.programs;
             // Somebody else may have started it anew; nobody is connected to what does not run.
-            let Some(control) = known.or_else(|| self.tools.programs.on_port(&key.0, port)) else { continue };
+            let now =
+                if programs.is_alive(&known) { Some(known) } else { programs.on_port(&key.0, port, &known) };
+            let Some(control) = now else { continue };
             if let Some(error) = live_traffic_policy::refusal(service, &control, port, &activations) {
                 self.report.failures.push(error);
                 self.left_alone.insert(key);
@@ -137,9 +139,20 @@ impl Undo<'_> {
             touched.activations = activations;
         }
         for ((service, port), mut touched) in std::mem::take(&mut self.touched) {
+            self.resume(&service, port);
             if let Err(error) = self.service(&service, port, &mut touched) {
                 self.report.failures.push(error);
             }
+        }
+    }
+
+    /// Lets a service go on that a killed session left waiting.
+    fn resume(&self, service: &str, port: u16) {
+        let key = (service.to_owned(), port);
+        let known =
+            self.tools.programs.tunable(service).filter(|_| self.is_same_boot() && self.scope.services);
+        if let Some((known, control)) = known.zip(self.journal.history().controls.get(&key)) {
+            known.resume(control);
         }
     }
 
@@ -199,7 +212,7 @@ impl Undo<'_> {
         let same_boot = self.is_same_boot();
         let running = match programs.is_alive(&control) && same_boot {
             true => Some(control.clone()),
-            false => programs.on_port(service, port),
+            false => programs.on_port(service, port, &control),
         };
         let history = self.journal.history();
         let is_ended_by_us =
@@ -228,7 +241,7 @@ impl Undo<'_> {
             self.intend_again(service, port, touched);
         }
         let activated = match known.activate(&running, class, port) {
-            Err(_) if !programs.is_alive(&running) && programs.on_port(service, port).is_none() => {
+            Err(_) if !programs.is_alive(&running) && programs.on_port(service, port, &running).is_none() => {
                 let started = known.start(&running, port)?;
                 self.report.lines.push(format!("started {service} again (pid {})", started.control.pid));
                 return Ok(Some(started));

@@ -38,6 +38,14 @@ impl Lines {
         self.0.iter()
     }
 
+    /// Puts text after a line.
+    pub fn insert_after(&mut self, at: usize, text: String) {
+        if let Some(line) = self.0.get_mut(at).filter(|line| !line.ends_with('\n')) {
+            line.push('\n');
+        }
+        self.0.insert((at + 1).min(self.0.len()), text);
+    }
+
     /// Puts text in place of a line, or at the end, where `before` comes first.
     pub fn put(&mut self, at: Option<usize>, before: &str, text: String) {
         if let Some(line) = at.and_then(|at| self.0.get_mut(at)) {

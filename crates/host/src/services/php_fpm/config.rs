@@ -5,7 +5,8 @@
 //! relative paths begin at the prefix.
 
 use crate::visibility::process_view::Root;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// How deep includes may nest.
 const DEPTH_MAX: usize = 5;
@@ -32,7 +33,8 @@ pub fn lines(text: &str) -> impl Iterator<Item = (u32, Line)> + '_ {
     (1..).zip(text.lines()).filter_map(|(number, line)| Some((number, line_of(line.trim())?)))
 }
 
-fn line_of(line: &str) -> Option<Line> {
+/// One line, trimmed; `None` for a comment or an empty one.
+pub fn line_of(line: &str) -> Option<Line> {
     if line.is_empty() || line.starts_with([';', '#']) {
         return None;
     }
@@ -107,14 +109,32 @@ pub struct Config {
     pub global: Section,
     /// The pools, in the order in which they were found.
     pub pools: Vec<Section>,
+    /// The files that were read.
+    pub files: BTreeSet<String>,
+    /// The directories whose files a pattern takes in.
+    pub folders: BTreeSet<String>,
     /// What could not be read, in words.
     pub problems: Vec<String>,
 }
 
+impl Config {
+    /// A pool by its name.
+    pub fn pool(&self, name: &str) -> Option<&Section> {
+        self.pools.iter().find(|pool| pool.name == name)
+    }
+}
+
+/// Texts that files would have, by path without links.
+pub type Overlay = BTreeMap<PathBuf, String>;
+
 /// Reads the configuration that begins with a file. What cannot be read is told; the rest is there.
 pub fn read(root: &Root, main_file: &str, prefix: &str) -> Config {
-    let mut reader =
-        Reader { root, prefix, config: Config::default(), section: None, files: BTreeSet::new() };
+    read_with(root, main_file, prefix, &Overlay::new())
+}
+
+/// The same with texts that some files would have.
+pub fn read_with(root: &Root, main_file: &str, prefix: &str, overlay: &Overlay) -> Config {
+    let mut reader = Reader { root, prefix, overlay, config: Config::default(), section: None };
     reader.config.global.name = "global".into();
     reader.file(main_file, 0);
     reader.config.problems.truncate(PROBLEMS_MAX);
@@ -129,15 +149,17 @@ pub fn absolute(prefix: &str, path: &str) -> String {
 struct Reader<'a> {
     root: &'a Root,
     prefix: &'a str,
+    overlay: &'a Overlay,
     config: Config,
     /// The pool that lines belong to; `None` for `[global]`.
     section: Option<usize>,
-    files: BTreeSet<String>,
 }
 
 impl Reader<'_> {
     fn file(&mut self, path: &str, depth: usize) {
-        let text = match self.root.read_text(path) {
+        let real = (!self.overlay.is_empty()).then(|| std::fs::canonicalize(path).ok()).flatten();
+        let changed = real.and_then(|real| self.overlay.get(&real));
+        let text = match changed.map_or_else(|| self.root.read_text(path), |text| Ok(text.clone())) {
             Ok(text) => text,
             Err(error) => {
                 let error = webdyno_model::error::io_error("read", path, &error);
@@ -147,7 +169,7 @@ impl Reader<'_> {
         if text.contains('\u{fffd}') {
             self.config.problems.push(format!("{path} is not UTF-8: what is not is shown as \u{fffd}"));
         }
-        self.files.insert(path.to_owned());
+        self.config.files.insert(path.to_owned());
         for (line, content) in lines(&text) {
             match content {
                 Line::Section(name) => self.enter(name),
@@ -184,7 +206,13 @@ impl Reader<'_> {
             let why = format!("{file}:{line}: includes nest more than {DEPTH_MAX} deep");
             return self.config.problems.push(why);
         }
-        let found = match self.root.glob(&absolute(self.prefix, pattern)) {
+        let pattern = &absolute(self.prefix, pattern);
+        if pattern.contains('*')
+            && let Some(folder) = Path::new(pattern).parent()
+        {
+            self.config.folders.insert(folder.to_string_lossy().into_owned());
+        }
+        let found = match self.root.glob(pattern) {
             Ok(found) => found,
             Err(error) => {
                 return self
@@ -194,14 +222,14 @@ impl Reader<'_> {
             }
         };
         for path in found {
-            if self.files.len() >= FILES_MAX {
+            if self.config.files.len() >= FILES_MAX {
                 return self
                     .config
                     .problems
                     .push(format!("more than {FILES_MAX} files: the others are left out"));
             }
             // A file that includes itself would be read five times.
-            if self.files.contains(&path) {
+            if self.config.files.contains(&path) {
                 self.config.problems.push(format!("{file}:{line} includes {path}, which was read before"));
                 continue;
             }

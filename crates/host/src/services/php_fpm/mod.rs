@@ -1,18 +1,27 @@
-//! PHP-FPM: how it is recognised and read. It is not changed yet.
+//! PHP-FPM: how it is recognised, read and changed.
 //!
 //! Facts: the manual's chapter on FPM (<https://www.php.net/manual/en/install.fpm.php>), and sapi/fpm/fpm/fpm_env.c of PHP
 //! 8.2: on Linux the main process calls itself `php-fpm: master process (FILE)` and a child `php-fpm: pool NAME`. That
 //! title stands where its arguments and environment were: what `-c`, `-d` and `-p` said is lost.
 
 mod config;
+mod control;
+mod edit;
 mod php;
 pub mod pools;
+mod prepare;
+mod settings;
 
-use super::Observe;
+use super::common::pending;
+use super::{Activation, Observe, PendingChange, Quiet, Tunable};
+use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use webdyno_model::change::{ApplyClass, Preparation, SettingChange};
 use webdyno_model::sample::MissingSignal;
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{Control, ServiceSnapshot};
 use webdyno_model::{Result, UserError};
 
 /// The name in snapshots.
@@ -47,6 +56,85 @@ impl Observe for PhpFpm {
     fn backend(&self, pid: u32) -> Option<Result<ServiceSnapshot>> {
         Some(snapshot(pid))
     }
+
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        Some(self)
+    }
+}
+
+impl Tunable for PhpFpm {
+    fn prepare(&self, snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
+        prepare::prepare(snapshot, changes)
+    }
+
+    fn validate(&self, control: &Control) -> Result<()> {
+        control::validate(control)
+    }
+
+    fn quiesce(&self, control: &Control) -> Result<Option<Box<dyn Quiet>>> {
+        Ok(Some(Box::new(control::drain(control)?)))
+    }
+
+    fn resume(&self, control: &Control) {
+        control::resume(control);
+    }
+
+    fn activate(&self, control: &Control, class: ApplyClass, _port: u16) -> Result<Activation> {
+        match class {
+            ApplyClass::Live => Ok(Activation { control: control.clone(), outage_us: None, unsettled: None }),
+            // None of its settings that are changed needs more than a reload, which executes it anew.
+            ApplyClass::Reload | ApplyClass::Restart => control::reload(control),
+            ApplyClass::Manual => Err(UserError::cannot_run("php-fpm can only be changed by hand here")
+                .hint("see the plan for how")),
+        }
+    }
+
+    fn start(&self, control: &Control, _port: u16) -> Result<Activation> {
+        control::start(control)
+    }
+
+    fn pending_changes(&self, control: &Control, _port: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
+        let pid_file = control.pid_file.as_ref().map(Path::new);
+        let sources = control::sources(control);
+        Ok(pending::pending("PHP-FPM", &sources, ProcessName::from(control), pid_file, own))
+    }
+
+    fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
+        let pid_file = control.pid_file.as_ref().map(Path::new);
+        pending::read_since(ProcessName::from(control), pid_file, time)
+    }
+
+    fn locate(&self, control: &Control) -> Option<Control> {
+        Path::new(&control.executable).exists().then(|| control.clone())
+    }
+
+    fn init_names(&self) -> &'static [&'static str] {
+        &[
+            "php-fpm",
+            "php7.4-fpm",
+            "php8.0-fpm",
+            "php8.1-fpm",
+            "php8.2-fpm",
+            "php8.3-fpm",
+            "php8.4-fpm",
+            "php8.5-fpm",
+        ]
+    }
+
+    fn find_again(&self, before: &Control, _port: u16) -> Option<Control> {
+        control::find_again(before)
+    }
+
+    fn keeps_until_restart(&self, _setting: &str) -> bool {
+        false
+    }
+}
+
+impl Quiet for control::Drained {}
+
+/// A snapshot with what it takes to change it.
+pub fn controllable(snapshot: &ServiceSnapshot) -> Result<ServiceSnapshot> {
+    Ok(ServiceSnapshot { control: Some(control::control(snapshot.pid)?), ..snapshot.clone() })
 }
 
 /// How the main process calls itself.

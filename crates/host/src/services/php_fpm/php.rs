@@ -3,12 +3,13 @@
 //! Facts: `php-fpm -i` prints phpinfo() as text and starts nothing: lines of `name => local value => master value`, and
 //! which files were read. It reads the php.ini that is compiled in; one that was given with `-c` is not known.
 
-use super::config::{Line, Placed, lines};
+use super::config::{Line, Overlay, Placed, lines};
 use super::pools::{PHP, in_force};
 use crate::visibility::process_view::Root;
 use crate::visibility::program_query::query_program;
 use crate::visibility::scratch::Scratch;
 use std::collections::BTreeMap;
+use std::path::Path;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::{SettingInForce, SettingValue};
 
@@ -31,8 +32,57 @@ pub fn prefix(executable: Option<&str>) -> String {
     folder.map(|(prefix, _)| prefix).filter(|prefix| !prefix.is_empty()).unwrap_or("/usr").to_owned()
 }
 
+/// The files of php.ini's settings.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct IniFiles {
+    /// Those that were read, in order.
+    pub read: Vec<String>,
+    /// The directory whose `*.ini` are read after the main one, by name.
+    pub folder: Option<String>,
+}
+
+impl IniFiles {
+    /// Of the output of `-i`.
+    fn parse(info: &str) -> Self {
+        let folder =
+            info.lines().find_map(|line| line.strip_prefix("Scan this dir for additional .ini files => "));
+        let folder = folder.map(str::trim).filter(|folder| folder.starts_with('/') && !folder.contains(':'));
+        Self { read: files(info), folder: folder.map(str::to_owned) }
+    }
+
+    /// Where a value stands that holds for all requests, with texts that some files would have; the last one wins.
+    pub fn placed(&self, name: &str, overlay: &Overlay) -> Option<Placed> {
+        let own = overlay.keys().filter_map(|path| path.to_str());
+        let mut files: Vec<&str> = self.read.iter().map(String::as_str).collect();
+        let is_new = |path: &&str| Path::new(path).parent() == self.folder.as_deref().map(Path::new);
+        files.extend(own.filter(|path| !self.read.iter().any(|known| known == path)).filter(is_new));
+        let (main, more) = files.split_at(usize::from(!files.is_empty()));
+        let mut more = more.to_vec();
+        more.sort_unstable();
+        let all: Vec<String> = main.iter().chain(&more).map(|file| (*file).to_owned()).collect();
+        let text = |file: &str| {
+            let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.into());
+            overlay.get(&real).cloned().or_else(|| Root::ours().read_text(file).ok())
+        };
+        placed(&all, text).remove(name)
+    }
+}
+
+/// Asks the program which files it reads php.ini's settings from.
+pub fn query_ini_files(pid: u32, executable: Option<&(String, bool)>) -> Result<IniFiles, MissingSignal> {
+    query(pid, executable).map(|info| IniFiles::parse(&info))
+}
+
 /// Asks the program.
 pub fn query_version(pid: u32, executable: Option<&(String, bool)>) -> Php {
+    match query(pid, executable) {
+        Ok(info) => parse(&info, |file| Root::ours().read_text(file).ok()),
+        Err(missing) => Php { missing: vec![missing], ..Php::default() },
+    }
+}
+
+/// The output of `-i`.
+fn query(pid: u32, executable: Option<&(String, bool)>) -> Result<String, MissingSignal> {
     // OPcache makes a file to lock by, in `/tmp` unless it is told another place.
     let mut scratch = None;
     let arguments = || {
@@ -41,10 +91,7 @@ pub fn query_version(pid: u32, executable: Option<&(String, bool)>) -> Php {
         let place = place.into_iter().flat_map(|place| ["-d".to_owned(), place]);
         ["-i".to_owned()].into_iter().chain(place).collect()
     };
-    match query_program("php-fpm", pid, executable, arguments) {
-        Ok(finished) => parse(&finished.stdout, |file| Root::ours().read_text(file).ok()),
-        Err(missing) => Php { missing: vec![missing], ..Php::default() },
-    }
+    query_program("php-fpm", pid, executable, arguments).map(|finished| finished.stdout)
 }
 
 /// Reads the output of `-i`; `read` gives the text of a file.
@@ -97,8 +144,7 @@ fn placed(files: &[String], read: impl Fn(&str) -> Option<String>) -> BTreeMap<S
         let mut of_all = true;
         for (line, content) in lines(&text) {
             match content {
-                // Sections of these names hold for some requests only.
-                Line::Section(name) => of_all = !name.starts_with("PATH=") && !name.starts_with("HOST="),
+                Line::Section(name) => of_all = holds_for_all(&name),
                 Line::Value(key, value) if of_all && PHP.contains(&key.as_str()) => {
                     placed.insert(key.clone(), Placed { key, value, file: file.clone(), line });
                 }
@@ -107,6 +153,11 @@ fn placed(files: &[String], read: impl Fn(&str) -> Option<String>) -> BTreeMap<S
         }
     }
     placed
+}
+
+/// Whether the values of a section of php.ini hold for all requests.
+pub fn holds_for_all(section: &str) -> bool {
+    !section.starts_with("PATH=") && !section.starts_with("HOST=")
 }
 
 /// The modules: in the text of phpinfo() the name of each stands alone between empty lines.
@@ -152,6 +203,32 @@ mod tests {
         assert!(!php.settings.contains_key("open_basedir"), "no value is none");
         assert_eq!(php.modules, ["Core", "Zend OPcache"]);
         assert!(!format!("{php:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_file_of_ours_is_read_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let path = |name: &str| root.join(name).display().to_string();
+        std::fs::write(path("php.ini"), "opcache.enable=1\n").unwrap();
+        std::fs::create_dir(path("conf.d")).unwrap();
+        std::fs::write(path("conf.d/99-shop.ini"), "opcache.enable=0\n").unwrap();
+        let info = format!(
+            "Loaded Configuration File => {}\nScan this dir for additional .ini files => {}\n\
+             Additional .ini files parsed => {}\n",
+            path("php.ini"),
+            path("conf.d"),
+            path("conf.d/99-shop.ini")
+        );
+        let files = IniFiles::parse(&info);
+        let in_force = |own: &str| {
+            let overlay = Overlay::from([(root.join(own), "opcache.enable = 1\n".to_owned())]);
+            files.placed("opcache.enable", &overlay).map(|placed| (placed.value, placed.file))
+        };
+        assert_eq!(in_force("conf.d/zzz-webdyno.ini"), Some(("1".into(), path("conf.d/zzz-webdyno.ini"))));
+        assert_eq!(in_force("conf.d/10-early.ini"), Some(("0".into(), path("conf.d/99-shop.ini"))));
+        // What nothing reads.
+        assert_eq!(in_force("elsewhere.ini"), Some(("0".into(), path("conf.d/99-shop.ini"))));
     }
 
     #[test]

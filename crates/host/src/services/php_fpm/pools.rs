@@ -100,6 +100,13 @@ pub const PHP: [&str; 38] = [
     "zlib.output_compression",
 ];
 
+/// Whether the value of a line may be shown: what is known to hold no secret, and what it is for PHP.
+pub fn is_harmless(key: &str) -> bool {
+    let php = key.split_once('[').map(|(_, name)| name.trim_end_matches(']'));
+    let known = GLOBAL.iter().chain(&POOL).any(|(name, _)| *name == key);
+    known || key == "include" || PHP.contains(&php.unwrap_or(key))
+}
+
 /// The settings of the whole server.
 pub fn global(config: &Config) -> BTreeMap<String, SettingInForce> {
     let setting = |(key, default): &(&str, Option<&str>)| {

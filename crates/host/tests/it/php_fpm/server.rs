@@ -83,7 +83,7 @@ impl Fpm {
         fs::write(at("pools.conf"), text).unwrap();
         fs::write(
             at("fpm.conf"),
-            format!("[global]\nerror_log = {place}/error.log\ninclude = {place}/pools.conf\n"),
+            format!("[global]\npid = {place}/fpm.pid\nerror_log = {place}/error.log\ninclude = {place}/pools.conf\n"),
         )
         .unwrap();
         fs::write(at("php.ini"), php_ini).unwrap();
