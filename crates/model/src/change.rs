@@ -144,6 +144,9 @@ pub struct SiteProbe {
     pub host: String,
     /// Path and query.
     pub target: String,
+    /// Whether it is asked over TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
 }
 
 /// Where the undo of a session's changes is kept.

@@ -87,7 +87,7 @@ impl System for BootWorld {
         ThisMachine.stop_launched(launch, launched, agent)
     }
     fn request_site(&self, _: SocketAddr, _: &SiteProbe, _: Duration) -> std::io::Result<Answer> {
-        Ok(Answer { status: 200, length_bytes: 100 })
+        Ok(Answer { status: 200, length_bytes: 100, certificate: None })
     }
     fn sysctl_space(&self, name: &str) -> Option<NetSpace> {
         ThisMachine.sysctl_space(name)

@@ -86,7 +86,11 @@ impl PretendedWorld {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let length_bytes = number(&text, "SHADOWLENGTH").or(number(&text, "LENGTH")).unwrap_or(100);
-            return Ok(Answer { status: number(&text, "STATUS").unwrap_or(200) as u16, length_bytes });
+            return Ok(Answer {
+                status: number(&text, "STATUS").unwrap_or(200) as u16,
+                length_bytes,
+                certificate: None,
+            });
         }
         let text = self.0.running();
         if text.contains("MORTAL") && self.0.pid().is_some() {
@@ -94,7 +98,7 @@ impl PretendedWorld {
         }
         self.0.pid().filter(|_| !text.contains("SILENT")).ok_or_else(refused)?;
         let status = number(&text, "LIVESTATUS").or(number(&text, "STATUS")).unwrap_or(200) as u16;
-        Ok(Answer { status, length_bytes: number(&text, "LENGTH").unwrap_or(100) })
+        Ok(Answer { status, length_bytes: number(&text, "LENGTH").unwrap_or(100), certificate: None })
     }
 }
 

@@ -96,8 +96,11 @@ impl Fixture {
     /// Applies such a plan, and gives what is noted of its proof.
     fn apply(&mut self, name: &str, after: &str) -> Result<Vec<String>> {
         let plan = plan(&self.server.path(name), after);
-        let probes =
-            ["first", "second"].map(|name| SiteProbe { host: format!("{name}.example"), target: "/".into() });
+        let probes = ["first", "second"].map(|name| SiteProbe {
+            host: format!("{name}.example"),
+            target: "/".into(),
+            tls: false,
+        });
         let options = ApplyOptions { probes: probes.to_vec(), ..ApplyOptions::default() };
         let applied = self.changer.apply(&plan, &self.server.snapshot(), &options);
         let of_proof = |note: &String| note.contains("proved") || note.contains("compared");
@@ -314,7 +317,7 @@ fn answers_of_shadow(fixture: &Fixture, control: &Control, probes: &[SiteProbe])
 }
 
 fn probe(host: &str, target: &str) -> SiteProbe {
-    SiteProbe { host: host.into(), target: target.into() }
+    SiteProbe { host: host.into(), target: target.into(), tls: false }
 }
 
 #[test]

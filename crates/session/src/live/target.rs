@@ -232,7 +232,8 @@ fn probe(url: &str, headers: &[(String, String)]) -> Option<SiteProbe> {
     let url = Url::parse(url).ok()?;
     let given = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
     let host = given.map_or(&url[Position::BeforeHost..Position::AfterPort], |(_, value)| value).to_owned();
-    Some(SiteProbe { host, target: url[Position::BeforePath..Position::AfterQuery].to_owned() })
+    let target = url[Position::BeforePath..Position::AfterQuery].to_owned();
+    Some(SiteProbe { host, target, tls: url.scheme() == "https" })
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl System for Process {
                     PORT => state.server.is_running(),
                     _ => state.shadows.iter().any(|(_, taken)| *taken == port),
                 };
-                let answer = Answer { status: 200, length_bytes: 1000 };
+                let answer = Answer { status: 200, length_bytes: 1000, certificate: None };
                 if answers { Ok(answer) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
             },
         )

@@ -71,7 +71,7 @@ impl Programs for Machine {
         None
     }
 
-    fn on_port(&self, _: &str, _: u16) -> Option<Control> {
+    fn on_port(&self, _: &str, _: u16, _: &Control) -> Option<Control> {
         None
     }
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::RevertedChange;
 use webdyno_host::change::apply::pending_reload;
-use webdyno_load::workload::file::Draft;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::{Result, UserError};
@@ -25,7 +24,6 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
             .hint("give -d TIME instead of -n; as in -d 10s"));
     }
     let draft = arguments.load.draft()?;
-    refuse_unverifiable(arguments, &draft)?;
     let directory = run_directory::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
@@ -69,21 +67,6 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     // the error that counts most.
     let result = servers.front().agent().close().and_then(|done| put_back(&mut session, done)).and(result);
     finish::finish(session, result, &arguments.output, false)
-}
-
-/// Whether the site answers as before is asked over plain HTTP, before a change and after it: nothing else may be
-/// changed.
-fn refuse_unverifiable(arguments: &TuneArgs, draft: &Draft) -> Result<()> {
-    let secure = |url: &&str| url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
-    let mut urls = draft.requests.iter().map(|request| request.url.as_str());
-    match urls.find(secure).filter(|_| arguments.apply) {
-        None => Ok(()),
-        Some(url) => Err(UserError::usage(format!(
-            "--apply proves a change by answers over plain HTTP, and {} is TLS",
-            url.split('?').next().unwrap_or(url)
-        ))
-        .hint("load an http:// address of the same server; without --apply the plan is made for TLS, too")),
-    }
 }
 
 /// Writes into the log what the agent put back at the end.

@@ -2,9 +2,11 @@
 //!
 //! An answer is its status and the length of its body. A later one is as before when its status was seen before, and
 //! its length lies within those that were seen, widened by a tenth and at least [`LENGTH_MARGIN_BYTES`]: pages hold
-//! dates, ports and counters. On a port that speaks TLS, Apache answers plain HTTP with 400: that is what stays then.
+//! dates, ports and counters. Over TLS the certificate is the same, too.
 //!
 //! The question is HTTP/1.0 (RFC 1945) with a `Host` header, so that the body ends with the connection.
+
+mod tls;
 
 use crate::os::cancellation::Cancellation;
 use crate::os::timeouts;
@@ -14,6 +16,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+use tls::{Connection, Fingerprint};
 use webdyno_model::change::SiteProbe;
 use webdyno_model::number::human::count;
 use webdyno_model::{Result, UserError};
@@ -49,6 +52,8 @@ pub struct Answer {
     pub status: u16,
     /// The length of its body, at most 4 MiB.
     pub length_bytes: u64,
+    /// The certificate that came with it; `None` without TLS.
+    pub certificate: Option<Fingerprint>,
 }
 
 /// Asks an address something within a time.
@@ -124,6 +129,7 @@ pub struct Baseline {
     statuses: BTreeSet<u16>,
     length_min_bytes: u64,
     length_max_bytes: u64,
+    certificates: BTreeSet<Option<Fingerprint>>,
 }
 
 /// How a site answers.
@@ -150,7 +156,7 @@ pub fn own_address(port: u16) -> SocketAddr {
 /// The requests that are asked: those given, or the root of the site.
 pub fn probes(given: &[SiteProbe]) -> Vec<SiteProbe> {
     match given {
-        [] => vec![SiteProbe { host: "localhost".into(), target: "/".into() }],
+        [] => vec![SiteProbe { host: "localhost".into(), target: "/".into(), tls: false }],
         given => given.iter().take(PROBES_COUNT_MAX).cloned().collect(),
     }
 }
@@ -259,10 +265,14 @@ impl Baseline {
             statuses: answers.iter().map(|answer| answer.status).collect(),
             length_min_bytes: lengths.clone().min()?,
             length_max_bytes: lengths.max()?,
+            certificates: answers.iter().map(|answer| answer.certificate).collect(),
         })
     }
 
     fn is(&self, answer: Answer) -> bool {
+        if !self.certificates.contains(&answer.certificate) {
+            return false;
+        }
         // A limit may have been what it failed of: that it succeeds now is what a change is for.
         let failed = self.statuses.iter().any(|status| *status >= 500);
         if failed && (200..400).contains(&answer.status) {
@@ -278,6 +288,9 @@ impl Baseline {
     fn difference(&self, answer: &io::Result<Answer>) -> Option<String> {
         let now = match answer {
             Ok(answer) if self.is(*answer) => return None,
+            Ok(answer) if !self.certificates.contains(&answer.certificate) => {
+                "with another certificate now".to_owned()
+            }
             Ok(answer) => format!("{} with {} bytes now", answer.status, count(answer.length_bytes)),
             Err(error) => format!("not at all now ({})", reason(error)),
         };
@@ -317,8 +330,11 @@ fn with_port(host: &str, port: u16) -> String {
 pub fn request(address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
     let deadline = Instant::now() + at_most;
     let (target, host) = (plain(&probe.target)?, plain(&probe.host)?);
-    let mut stream = TcpStream::connect_timeout(&address, at_most)?;
+    let stream = TcpStream::connect_timeout(&address, at_most)?;
     stream.set_write_timeout(Some(left(deadline)?))?;
+    // A handshake reads, too.
+    stream.set_read_timeout(Some(left(deadline)?))?;
+    let mut stream = if probe.tls { Connection::tls(stream, host)? } else { Connection::Plain(stream) };
     let question = format!(
         "GET {target} HTTP/1.0\r\nHost: {host}\r\nUser-Agent: webdyno\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
@@ -334,11 +350,12 @@ pub fn request(address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io:
             Err(error) => return Err(error),
         }
     }
-    Ok(Answer { status, length_bytes: length_bytes.min(BODY_BYTES_MAX) as u64 })
+    let length_bytes = length_bytes.min(BODY_BYTES_MAX) as u64;
+    Ok(Answer { status, length_bytes, certificate: stream.certificate() })
 }
 
 /// Reads until the head is whole: the status, and how much of the body came with it.
-fn head(stream: &mut TcpStream, deadline: Instant) -> io::Result<(u16, usize)> {
+fn head(stream: &mut Connection, deadline: Instant) -> io::Result<(u16, usize)> {
     let mut bytes = vec![];
     let mut buffer = [0; 4 << 10];
     loop {
@@ -357,9 +374,9 @@ fn head(stream: &mut TcpStream, deadline: Instant) -> io::Result<(u16, usize)> {
     }
 }
 
-fn read(stream: &mut TcpStream, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+fn read(stream: &mut Connection, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
     loop {
-        stream.set_read_timeout(Some(left(deadline)?))?;
+        stream.tcp().set_read_timeout(Some(left(deadline)?))?;
         match stream.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(too_slow()),

@@ -8,11 +8,11 @@ use std::net::TcpListener;
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 80);
 
 fn probe(target: &str) -> SiteProbe {
-    SiteProbe { host: "example.org".into(), target: target.into() }
+    SiteProbe { host: "example.org".into(), target: target.into(), tls: false }
 }
 
 fn answer(status: u16, length_bytes: u64) -> Answer {
-    Answer { status, length_bytes }
+    Answer { status, length_bytes, certificate: None }
 }
 
 fn usual(answers: &[Answer]) -> Baseline {
@@ -148,7 +148,7 @@ fn a_failure_that_passes_is_none() {
     };
     let pretended = Pretended::new(&answers);
     let site = learn(&pretended.client(), &[SocketAddr::from(ADDRESS)], &[]).site.unwrap();
-    assert_eq!(site.usual[0].probe, SiteProbe { host: "localhost".into(), target: "/".into() });
+    assert_eq!(site.usual[0].probe, SiteProbe { host: "localhost".into(), target: "/".into(), tls: false });
     assert_eq!(site.answers_as_before(&pretended.client()), Ok(()));
     assert_eq!(count.get(), 6);
 }
