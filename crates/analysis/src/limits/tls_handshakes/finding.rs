@@ -195,8 +195,8 @@ fn keep_alive(timeout: Option<&str>) -> Remedy {
 fn cheaper_handshake_remedies(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
     let cache = remedy(
         "SSLSessionCache",
-        Some("shmcb:${APACHE_RUN_DIR}/ssl_scache(512000)"),
-        ApplyClass::Manual,
+        Some("shmcb:ssl_scache(512000)"),
+        ApplyClass::Reload,
         "half a megabyte of shared memory; mod_socache_shmcb must be loaded",
         "clients that return are recognised, and nothing is signed for them",
     );

@@ -93,11 +93,12 @@ impl edit::Edit for Edit {
 /// them, and refuse to start.
 fn lines(setting: &Setting, value: &str, mpm: Mpm) -> String {
     let name = setting.name;
-    if setting.of_mpm && name != "ListenBacklog" {
-        format!("<IfModule {}>\n    {name} {value}\n</IfModule>\n", mpm.module())
-    } else {
-        format!("{name} {value}\n")
-    }
+    let of_mpm = (setting.of_mpm && name != "ListenBacklog").then(|| mpm.module());
+    let modules = of_mpm.into_iter().chain(setting.modules.iter().copied());
+    modules.fold(format!("{name} {value}\n"), |lines, module| {
+        let inner: String = lines.split_inclusive('\n').map(|line| format!("    {line}")).collect();
+        format!("<IfModule {module}>\n{inner}</IfModule>\n")
+    })
 }
 
 #[cfg(test)]

@@ -38,7 +38,18 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     {
         now.running = seen.running.clone();
     }
-    let mut wanted = match understood(changes, &now, mpm) {
+    let understood = understood(changes, &now, mpm).and_then(|wanted| {
+        let missing = |module: &&&str| !apache.evaluation.has_module(module);
+        let lacks = |one: &Wanted| Some((one.setting.name, *one.setting.modules.iter().find(missing)?));
+        match wanted.iter().find_map(lacks) {
+            None => Ok(wanted),
+            Some((name, module)) => Err(NotOurs {
+                why: format!("{name} needs {module}, which is not loaded"),
+                hint: Some("load it by hand: it is a change of what Apache can do".into()),
+            }),
+        }
+    });
+    let mut wanted = match understood {
         Ok(wanted) => wanted,
         Err(NotOurs { why, hint }) => return Ok(Preparation::NotPreparable { why, hint }),
     };

@@ -64,6 +64,8 @@ pub struct Setting {
     defaults: [Option<&'static str>; 3],
     /// Whether it belongs to the MPM.
     pub of_mpm: bool,
+    /// The modules that it needs beside that: they must be loaded, and where they are not one day it is skipped.
+    pub modules: &'static [&'static str],
 }
 
 impl Setting {
@@ -90,7 +92,15 @@ const fn mpm(
     class: ApplyClass,
     defaults: [Option<&'static str>; 3],
 ) -> Setting {
-    Setting { name: names[0], names, shape: Shape::Integer(min, max), class, defaults, of_mpm: true }
+    Setting {
+        name: names[0],
+        names,
+        shape: Shape::Integer(min, max),
+        class,
+        defaults,
+        of_mpm: true,
+        modules: &[],
+    }
 }
 
 const fn core(
@@ -99,7 +109,7 @@ const fn core(
     class: ApplyClass,
     default: &'static str,
 ) -> Setting {
-    Setting { name: names[0], names, shape, class, defaults: [Some(default); 3], of_mpm: false }
+    Setting { name: names[0], names, shape, class, defaults: [Some(default); 3], of_mpm: false, modules: &[] }
 }
 
 use ApplyClass::{Reload, Restart};
@@ -135,6 +145,7 @@ pub const SETTINGS: &[Setting] = &[
         class: Reload,
         defaults: [None, None, Some("2")],
         of_mpm: true,
+        modules: &[],
     },
     mpm(&["ListenBacklog"], 1, COUNT_MAX, Restart, [Some("511"); 3]),
     core(&["KeepAlive"], ON_OFF, Reload, "On"),
@@ -143,9 +154,21 @@ pub const SETTINGS: &[Setting] = &[
     core(&["Timeout"], Shape::Integer(1, 1_000_000), Reload, "60"),
     core(&["HostnameLookups"], Shape::Word(&["On", "Off", "Double"]), Reload, "Off"),
     core(&["ExtendedStatus"], ON_OFF, Reload, "Off"),
-    core(&["LogLevel"], Shape::Opaque, Reload, "warn"),
+    core(
+        &["LogLevel"],
+        Shape::Word(&["emerg", "alert", "crit", "error", "warn", "notice", "info"]),
+        Reload,
+        "warn",
+    ),
     core(&["BufferedLogs"], ON_OFF, Reload, "Off"),
+    Setting {
+        modules: &["ssl_module", "socache_shmcb_module"],
+        ..core(&["SSLSessionCache"], Shape::Word(&[SESSION_CACHE, "none"]), Reload, "none")
+    },
 ];
+
+/// Half a megabyte of shared memory, below DefaultRuntimeDir.
+const SESSION_CACHE: &str = "shmcb:ssl_scache(512000)";
 
 #[cfg(test)]
 mod tests {
@@ -181,7 +204,10 @@ mod tests {
             ("KeepAliveTimeout", "3\nUser root", false),
             ("AsyncRequestWorkerFactor", "2.5", true),
             ("AsyncRequestWorkerFactor", "-1", false),
-            ("LogLevel", "warn", false),
+            ("LogLevel", "warn", true),
+            ("LogLevel", "trace8", false),
+            ("SSLSessionCache", "shmcb:ssl_scache(512000)", true),
+            ("SSLSessionCache", "shmcb:/etc/passwd", false),
         ] {
             let setting = find(name).unwrap();
             assert_eq!(setting.shape.accepts(&SettingValue::parse(value)), expected, "{name} {value:?}");
