@@ -90,6 +90,9 @@ pub enum EventBody {
         purpose: Purpose,
         /// What is sent, secrets replaced.
         workload: Workload,
+        /// How long the slowest of a few requests took that were sent alone before; `None` where none was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alone_us: Option<u64>,
     },
     /// One second of a load.
     Interval {

@@ -24,7 +24,7 @@ const SOON_MIN: u64 = 3;
 const SOON_SPREAD_MAX: f64 = 0.8;
 
 fact_table! {
-    "us": service_time_first_us, response_time_first_us;
+    "us": service_time_first_us, response_time_first_us, response_time_alone_us;
 }
 
 impl FactBuilder<'_> {
@@ -33,7 +33,14 @@ impl FactBuilder<'_> {
     ///
     /// `service_time_first_us`: at a rate, the quick tenth of the times from sending to the answer in the first second,
     /// before all connections were in use.
+    ///
+    /// `response_time_alone_us`: the slowest of a few requests that were sent one after the other before the load.
     pub(super) fn first_responses(&mut self, measurement: &Measurement) -> Result<()> {
+        self.add_client(
+            measurement,
+            FactId::response_time_alone_us,
+            measurement.alone_us.map(|us| us as f64),
+        );
         if let Some(first) = measurement.intervals.first().filter(|_| is_open_arrival(measurement)) {
             let quick = merged(first.service_time.iter())?.quantile_us(0.1).map(|us| us as f64);
             self.add_client(measurement, FactId::service_time_first_us, quick);

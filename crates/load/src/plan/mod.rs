@@ -68,9 +68,16 @@ pub struct Destination {
 pub struct Prepared {
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<String>,
+    pub(crate) alone_us: Option<u64>,
 }
 
 impl Prepared {
+    /// How long the slowest of a few requests took that were sent alone; `None` where none was
+    /// ([`crate::measure_alone`]).
+    pub fn alone_us(&self) -> Option<u64> {
+        self.alone_us
+    }
+
     /// The address that the first request really goes to; `None` for a unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.plan.origins[self.plan.templates[0].origin].address()
@@ -445,7 +452,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     };
     plan.reserve_descriptors()?;
     let warnings = check_ports(&mut plan, workload)?.into_iter().collect();
-    Ok(Prepared { plan, warnings })
+    Ok(Prepared { plan, warnings, alone_us: None })
 }
 
 /// How many engine threads the load has.

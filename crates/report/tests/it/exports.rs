@@ -55,6 +55,7 @@ pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRe
         reason: EndReason::Duration,
     };
     LoadRecord {
+        alone_us: None,
         load: number,
         purpose: Purpose::Run,
         begins_us: u64::from(number) * 10_000_000,

@@ -90,7 +90,12 @@ impl LiveSession {
         let load = self.loads;
         let guarded = self.guarded_servers(servers);
         let unwatched = guarded.map_or(Ok(vec![]), |all| all.front().start_harm_guard(prepared, workload))?;
-        self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
+        self.append(EventBody::LoadStart {
+            load,
+            purpose,
+            workload: workload.redacted(),
+            alone_us: prepared.alone_us(),
+        })?;
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
         }

@@ -94,6 +94,8 @@ pub struct LoadRecord {
     pub begins_us: u64,
     /// What was sent.
     pub workload: Workload,
+    /// How long the slowest of a few requests took that were sent alone before.
+    pub alone_us: Option<u64>,
     /// Second by second.
     pub intervals: Vec<Interval>,
     /// How it ended, and where its measured part begins; `None` when it was cut off.
@@ -181,6 +183,7 @@ impl LoadRecord {
             purpose,
             begins_us,
             workload,
+            alone_us: None,
             intervals: vec![],
             end: None,
             warmup_reason: None,
@@ -225,8 +228,9 @@ impl Recording {
                 (self.operator, self.directory) = (operator, directory);
             }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
-            EventBody::LoadStart { load, purpose, workload } => {
-                self.loads.push(LoadRecord::started(load, purpose, t_us, workload));
+            EventBody::LoadStart { load, purpose, workload, alone_us } => {
+                let record = LoadRecord::started(load, purpose, t_us, workload);
+                self.loads.push(LoadRecord { alone_us, ..record });
             }
             EventBody::Interval { load, interval } => {
                 self.update_load(load, |record| record.intervals.push(*interval));
@@ -318,6 +322,7 @@ impl Recording {
             harm_guard_trip: record.harm_guard_trip.clone(),
             unwatched: record.unwatched.clone(),
             quiet_from_s,
+            alone_us: record.alone_us,
             ..self.window((record.begins_us, quiet_from_s), measured_from_s, lasted_s)
         }
     }

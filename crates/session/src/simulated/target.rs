@@ -196,7 +196,10 @@ impl TuningTarget for SimulatedTarget {
         let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
         let (load, begins_us, model) = (self.loads, self.elapsed_us(), self.model.clone());
         self.add(begins_us, EventBody::Service { snapshot: Box::new(snapshot.for_log()) });
-        self.add(begins_us, EventBody::LoadStart { load, purpose, workload: model.workload() });
+        self.add(
+            begins_us,
+            EventBody::LoadStart { load, purpose, workload: model.workload(), alone_us: None },
+        );
         for second in 0..model.length_s {
             let interval = Box::new(model.interval(settings, second, &mut self.random));
             let t_us = begins_us + u64::from(second) * 1_000_000 + 500_000;

@@ -88,6 +88,7 @@ impl MeasuredLoad {
     /// One request before the load: is there a server, and is it the one that is meant?
     pub fn probe(&mut self) -> Result<()> {
         webdyno_load::probe(&mut self.prepared)?;
+        webdyno_load::measure_alone(&mut self.prepared);
         // The probe may have been led on to other servers.
         observed_port(&self.prepared, &self.how.address).map(|_| ()).map_err(|reported| {
             reported.hint("a redirect leads there: load what is meant, without --redirects")

@@ -35,6 +35,11 @@ const INFLATION_MAX: f64 = 2.0;
 /// late once, and nobody notices.
 const EXCESS_US_MAX: f64 = 5_000.0;
 
+/// Under load, answers that take this many times as long as one that is alone wait for others, unless it is by less than
+/// this: what is under way shares processors and caches.
+const ALONE_INFLATION_MAX: f64 = 3.0;
+const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
+
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
 /// Answers of this size and more do not fit into a send buffer: workers wait until clients have taken them.
@@ -82,7 +87,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(&fact_ids! {
             rate, failed_fraction, usable_busy_fraction, cpu_busy_fraction, pressure_group_cpu_some_fraction,
             accept_queue_mean, workers_idle_mean, workers_startable_mean, connect_time_max_us,
-            response_time_mean_us, response_time_inflation, offered_rate,
+            response_time_mean_us, response_time_alone_us, response_time_inflation, offered_rate,
         }),
         remedies: vec![],
     })
@@ -122,7 +127,7 @@ fn stalled_share(facts: &Facts, pressure: [FactId; 2]) -> Option<f64> {
     pressure.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)
 }
 
-/// Whether requests wait behind the server: in front of PHP-FPM, or as statements of the database that are under way and do
+/// Whether requests wait behind the server: in front of PHP-FPM or another backend, or as statements of the database that are under way and do
 /// not compute, for more than nobody notices.
 fn is_queued_at_backend(facts: &Facts) -> bool {
     let Some((at_once, per_s)) = concurrency::requests_in_flight(facts).zip(facts.ended_per_s()) else {
@@ -132,6 +137,7 @@ fn is_queued_at_backend(facts: &Facts) -> bool {
         waiting >= 1.0 && waiting >= share_min * at_once && waiting / per_s * 1e6 >= EXCESS_US_MAX
     };
     let queue: f64 = facts.each(FactId::fpm_queue_mean).map(|(_, queue)| queue).sum();
+    let queue = queue.max(facts.value(FactId::backend_queue_mean).unwrap_or(0.0));
     let in_database = concurrency::statements_running(facts).zip(facts.value(FactId::db_cpu_cores));
     let unlike = facts.value(FactId::response_time_inflation).is_some_and(|ratio| ratio >= UNLIKE_MIN);
     let waits_there = |(running, cores): (f64, f64)| is_much(running - cores - 1.0, STATEMENTS_FRACTION_MIN);
@@ -156,8 +162,17 @@ fn responds_well(facts: &Facts) -> bool {
             || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
             || varies_without_queueing(facts))
         && !queued
+        && slower_than_alone(facts).is_none()
         && !has_no_responses(facts)
         && keeps_up(facts) != Some(false)
+}
+
+/// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
+/// wait for each other, whether or not it is seen where.
+pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
+    let alone = facts.value(FactId::response_time_alone_us)?;
+    let usual = facts.value(FactId::response_time_mean_us)?;
+    (usual > ALONE_INFLATION_MAX * alone + ALONE_EXCESS_US_MAX).then_some((alone, usual))
 }
 
 /// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they
@@ -342,6 +357,9 @@ mod tests {
             let mut facts = facts(&[&HEALTHY[..], &load].concat(), &[]);
             crate::facts::testing::of_pool(&mut facts, "www", &[(FactId::fpm_queue_mean, queue)]);
             assert_eq!(check(&facts).is_some(), healthy, "{queue} in front of the pool");
+            let other = [(FactId::backend_queue_mean, queue)];
+            let facts = crate::facts::testing::facts(&[&HEALTHY[..], &load, &other].concat(), &[]);
+            assert_eq!(check(&facts).is_some(), healthy, "{queue} in front of another backend");
         }
     }
 
@@ -395,6 +413,15 @@ mod tests {
             });
             let values = [&values[..], &[(FactId::response_time_excess_us, excess_us)][..]].concat();
             assert_eq!(check(&facts(&values, &[])).is_some(), healthy, "{excess_us}");
+        }
+    }
+
+    #[test]
+    fn what_takes_much_longer_than_alone_waits_for_something() {
+        // 100 ms under load, in which nothing is seen to be full.
+        for (alone_us, healthy) in [(90_000.0, true), (30_000.0, true), (25_000.0, false), (500.0, false)] {
+            let alone = [(FactId::response_time_alone_us, alone_us)];
+            assert_eq!(check(&facts(&[&HEALTHY[..], &alone].concat(), &[])).is_some(), healthy, "{alone_us}");
         }
     }
 

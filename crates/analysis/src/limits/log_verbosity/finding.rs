@@ -102,7 +102,7 @@ fn remedy(level: &EffectiveSetting) -> Remedy {
         setting: SettingId::of_service("apache", "LogLevel"),
         from: Some(SettingValue::Text(level.value.clone())),
         to: Some(SettingValue::Text("warn".into())),
-        class: ApplyClass::Manual,
+        class: ApplyClass::Reload,
         risk: "whoever still looks for the bug misses the lines".into(),
         why: "warn is Apache's default: what goes wrong is still told, what goes well is not".into(),
         predicted: None,

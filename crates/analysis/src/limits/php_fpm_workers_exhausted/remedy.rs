@@ -5,8 +5,8 @@ use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
 use crate::resources::{concurrency, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
-use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::change::{ApplyClass, SettingChange};
+use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -25,11 +25,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     let reload = php_fpm::reload_risk(facts, name);
     let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
         let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
-        return vec![manual(
-            php_fpm::setting_of(name, SETTING),
-            &format!("{BEHIND}; {reload}"),
-            why,
-        )];
+        return vec![manual(php_fpm::setting_of(name, SETTING), &format!("{BEHIND}; {reload}"), why)];
     };
     let demand = demand(facts, pool, processes);
     let wanted = (HEADROOM * demand).ceil();

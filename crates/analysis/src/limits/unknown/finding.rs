@@ -3,6 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted::backend_wait;
+use crate::limits::healthy::finding::slower_than_alone;
 use crate::resources::processors::own_cores;
 use crate::resources::time_breakdown::breakdown;
 use crate::resources::workers;
@@ -41,7 +42,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: 0.3,
         explains_fraction: None,
         facts: facts.cite(&fact_ids! {
-            rate, offered_rate, failed_fraction, response_time_mean_us, response_time_first_us,
+            rate, offered_rate, failed_fraction, response_time_mean_us, response_time_alone_us, response_time_first_us,
             response_time_inflation, connect_time_max_us, usable_busy_fraction, cpu_busy_fraction,
             service_cpu_cores, accept_queue_mean, scoreboard_full_fraction, workers_busy_mean,
             workers_idle_mean, worker_time_mean_us, backend_time_mean_us, backend_queue_mean,
@@ -87,6 +88,20 @@ fn serialized_text(facts: &Facts) -> String {
     if let Some(reported) = workers.and_then(|workers| backend_wait::serialized_wait(facts, workers)) {
         return reported;
     }
+    if let Some((alone, usual)) = slower_than_alone(facts) {
+        let queue = facts.value(FactId::backend_queue_mean).filter(|queue| *queue >= 1.0);
+        let place = queue.map_or("in something that no signal here shows".to_owned(), |queue| {
+            format!(
+                "{} connections on average wait to be accepted by what stands behind the server, which has too few processes or threads for them",
+                format_number(queue)
+            )
+        });
+        return format!(
+            " A request that is alone takes {}, under this load it takes {}: requests wait for each other; {place}.",
+            format_time(alone),
+            format_time(usual)
+        );
+    }
     let times = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
     times.zip(facts.value(FactId::rate)).map_or(String::new(), |((first, usual), rate)| {
         format!(
@@ -117,6 +132,22 @@ mod tests {
         (FactId::failed_fraction, 0.05),
         (FactId::service_cpu_cores, 0.02),
     ];
+
+    #[test]
+    fn what_is_slower_than_alone_waits_and_where_is_told_if_it_is_seen() {
+        let summary = |more: &[(FactId, f64)]| {
+            let alone = [(FactId::response_time_alone_us, 100_000.0)];
+            check(&facts(&[&SLOW[..], &alone, more].concat(), &[])).unwrap().summary
+        };
+        let unseen = summary(&[]);
+        assert!(unseen.contains("alone takes 100 ms, under this load it takes 900 ms"), "{unseen}");
+        assert!(unseen.contains("no signal here shows"), "{unseen}");
+        let seen = summary(&[(FactId::backend_queue_mean, 38.0)]);
+        assert!(
+            seen.contains("38 connections on average wait to be accepted by what stands behind"),
+            "{seen}"
+        );
+    }
 
     #[test]
     fn it_says_where_the_time_goes() {

@@ -81,6 +81,43 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     Ok(capture)
 }
 
+/// How many different requests are sent alone, how often each, and the time in which the last of them begins.
+const ALONE_REQUESTS_MAX: usize = 3;
+const ALONE_TURNS: usize = 4;
+const ALONE_TIME: Duration = Duration::from_millis(1500);
+
+/// Sends a few safe requests of the workload one after the other, before the load: what they take is what a request takes
+/// that waits for no other one. Each one's first time counts only if there is no other: it may have warmed what was cold.
+pub fn measure_alone(prepared: &mut Prepared) {
+    let begun = Instant::now();
+    let timeout = Duration::from_nanos(prepared.plan.timeout_ns);
+    let plan = &prepared.plan;
+    let is_safe = |number: &usize| match plan.entry(*number) {
+        Some(entry) => entry.is_safe(),
+        None => !plan.is_dynamic(*number) && plan.templates[*number].is_safe(),
+    };
+    let chosen: Vec<usize> = (0..plan.distinct()).filter(is_safe).take(ALONE_REQUESTS_MAX).collect();
+    let mut slowest: Option<(usize, u64)> = None;
+    for turn in 0..ALONE_TURNS {
+        for number in &chosen {
+            if begun.elapsed() > ALONE_TIME {
+                break;
+            }
+            let Ok((seen, _)) = follow_chain(prepared, *number, None, Instant::now(), timeout) else {
+                return;
+            };
+            if seen.timed_out || seen.status.is_none_or(|status| status >= 500) {
+                return;
+            }
+            // Later turns count instead of the first one.
+            let is_first_of_later = turn == 1 && slowest.is_some_and(|(known, _)| known == 0);
+            let known_us = slowest.filter(|_| !is_first_of_later).map_or(0, |(_, us)| us);
+            slowest = Some((turn, known_us.max(seen.time_us)));
+        }
+    }
+    prepared.alone_us = slowest.map(|(_, us)| us);
+}
+
 /// Whether a chain of requests failed on this machine or on a server.
 enum ChainError {
     /// This machine cannot do what the load needs.
