@@ -62,7 +62,8 @@ impl Remedy {
     /// All changes of this remedy; none when only a person can do it. How a setting of the kernel takes effect is known
     /// where it is set: advice always calls it manual.
     pub fn setting_changes(&self) -> Vec<SettingChange> {
-        let is_manual = self.class == ApplyClass::Manual && self.setting.target != Target::Sysctl;
+        let is_asked = matches!(self.setting.target, Target::Sysctl | Target::ProcessLimit(_));
+        let is_manual = self.class == ApplyClass::Manual && !is_asked;
         let Some(to) = self.to.clone().filter(|_| !is_manual) else {
             return vec![];
         };

@@ -55,7 +55,7 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
         ordered: false,
         failed: false,
         kept: false,
-        refused: None,
+        was_refused: false,
         restart_refused: false,
         proposed: vec![],
     };
@@ -66,10 +66,10 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
             Err(error) => return Err(session.revert_after_error(target, error)),
         }
     };
-    let ends_for_that = matches!(why, StopReason::NothingHelps | StopReason::OthersPresent);
-    if let Some(refusal) = session.refused.take().filter(|_| !session.kept && ends_for_that) {
-        return Err(session.revert_after_error(target, refusal));
-    }
+    let why = match why {
+        StopReason::NothingHelps if session.was_refused => StopReason::Refused,
+        _ => why,
+    };
     if let Err(error) = session.keep_verified(target) {
         return Err(session.revert_after_error(target, error));
     }
@@ -89,8 +89,8 @@ struct Tuning {
     failed: bool,
     /// Whether a change is in force that was verified.
     kept: bool,
-    /// Why a remedy could not be carried out; another one may be.
-    refused: Option<UserError>,
+    /// Whether a remedy could not be carried out, which the log tells.
+    was_refused: bool,
     /// Whether a remedy was left out because it needs a restart.
     restart_refused: bool,
     /// Findings whose remedy others would have to carry out: the files are theirs.
@@ -106,6 +106,7 @@ enum NextStep {
 enum StopReason {
     GoalMet,
     NothingHelps,
+    Refused,
     NeedsRestart,
     Proposed,
     Planned,
@@ -202,7 +203,7 @@ impl Tuning {
         let hint =
             error.hint.as_ref().map(|hint| format!("; {}", hint.replace('\n', "; "))).unwrap_or_default();
         target.record(EventBody::Note { text: format!("not done: {}{hint}", error.message) })?;
-        self.refused = Some(error);
+        self.was_refused = true;
         Ok(NextStep::Again)
     }
 
@@ -381,6 +382,7 @@ fn manual_change(changes: &[SettingChange], why: &str, hint: Option<&str>) -> St
 fn stop_note(why: StopReason) -> Option<&'static str> {
     match why {
         StopReason::GoalMet | StopReason::NothingHelps | StopReason::Planned => None,
+        StopReason::Refused => Some("what would help next could not be carried out: see `not done`"),
         StopReason::Braked => {
             Some("every load that was tried did harm and was stopped: nothing could be measured or changed")
         }

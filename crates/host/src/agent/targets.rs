@@ -4,7 +4,7 @@ use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
-use crate::services::{Tunable, mariadb, php_fpm};
+use crate::services::{Tunable, mariadb, php_fpm, process_limit};
 use crate::visibility::{foreign_namespace, listeners};
 use webdyno_model::change::{Preparation, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
@@ -64,10 +64,19 @@ pub fn prepare(
             "the server was started for this session, and the kernel's settings are not",
         ),
         Target::Sysctl => sysctl::prepare(changes)?,
-        Target::ProcessLimit(of) => Preparation::not_preparable(format!(
-            "{} of {of} is granted by what starts it, which webdyno does not change",
-            first.setting.name
-        )),
+        Target::ProcessLimit(_) if is_private => Preparation::not_preparable(
+            "the server was started for this session, with the limits of this session",
+        ),
+        Target::ProcessLimit(name) => {
+            let behind = if *name == front.service { vec![] } else { backends()?.0 };
+            let mut all = std::iter::once(front).chain(&behind).filter(|service| service.service == *name);
+            let (Some(service), None) = (all.next(), all.next()) else {
+                let why = format!("there is not just one {name} whose limits could be raised");
+                return Ok(Preparation::not_preparable(why).into());
+            };
+            let (preparation, process) = process_limit::prepare(service, changes)?;
+            return Ok(Prepared { holder: process.map(ValueHolder::Limits), ..preparation.into() });
+        }
         Target::Hardware | Target::Application | Target::Generator | Target::External(_) => {
             Preparation::not_preparable(format!("webdyno does not change the {}", first.setting.full_name()))
         }

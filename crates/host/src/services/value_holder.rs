@@ -4,12 +4,13 @@
 use super::common::kept_values::with_values;
 use super::mariadb::drop_in::OptionFile;
 use super::mariadb::server::DatabaseServer;
+use super::process_limit::{self, LimitedProcess};
 use super::sysctl;
 use super::sysctl::files::SysctlFile;
 use super::sysctl::space::{self, NetSpace};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Who holds a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,8 @@ pub enum ValueHolder {
     Kernel(Option<NetSpace>),
     /// A database server.
     Database(DatabaseServer),
+    /// The kernel, for the processes of a service.
+    Limits(LimitedProcess),
 }
 
 impl ValueHolder {
@@ -27,6 +30,7 @@ impl ValueHolder {
         match self {
             Self::Kernel(_) => sysctl::NAME,
             Self::Database(_) => super::mariadb::NAME,
+            Self::Limits(_) => process_limit::NAME,
         }
     }
 
@@ -35,6 +39,7 @@ impl ValueHolder {
         match self {
             Self::Kernel(_) => "its network namespace",
             Self::Database(_) => "its database server",
+            Self::Limits(_) => "its process",
         }
     }
 
@@ -43,6 +48,7 @@ impl ValueHolder {
         match self {
             Self::Kernel(space) => space::read(name, space.as_ref()),
             Self::Database(server) => server.read(name),
+            Self::Limits(process) => process.read(name),
         }
     }
 
@@ -51,12 +57,30 @@ impl ValueHolder {
         match self {
             Self::Kernel(space) => space::write(name, space.as_ref(), value),
             Self::Database(server) => server.write(name, value),
+            Self::Limits(process) => process.write(name, value),
         }
     }
 
     /// Whether a boot gives it the values that its files have, whatever it held before.
     pub fn ends_with_boot(&self) -> bool {
-        matches!(self, Self::Kernel(_))
+        matches!(self, Self::Kernel(_) | Self::Limits(_))
+    }
+
+    /// Where a value is shown that is in no other file; `None` where a file could keep it.
+    pub fn shown_in(&self, name: &str) -> Option<PathBuf> {
+        match self {
+            Self::Kernel(_) => Some(space::path(name)),
+            Self::Database(_) => None,
+            Self::Limits(limited) => Some(process_limit::limits_file(limited.process.pid)),
+        }
+    }
+
+    /// What a person has to do to keep what no file of ours keeps.
+    pub fn to_keep(&self) -> Option<&str> {
+        match self {
+            Self::Limits(limited) => Some(&limited.to_keep),
+            Self::Kernel(_) | Self::Database(_) => None,
+        }
     }
 
     /// A text of a file that sets such values at the start, with these.
@@ -69,6 +93,7 @@ impl ValueHolder {
         match self {
             Self::Kernel(_) => with_values::<SysctlFile>(path, text, values),
             Self::Database(_) => with_values::<OptionFile>(path, text, values),
+            Self::Limits(_) => text.to_owned(),
         }
     }
 }

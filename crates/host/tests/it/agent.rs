@@ -163,7 +163,7 @@ fn changes_of_other_targets_are_for_a_person_and_no_wrong_usage() {
     let (mut session, _) = Session::greeted(&server, LONG);
     for (setting, expected) in [
         (SettingId::of_service("mariadb", "max_connections"), "0 databases are seen behind the server"),
-        (SettingId::of_service("php_fpm", "pm.max_children"), "webdyno reads php_fpm and does not change it"),
+        (SettingId::of_service("php_fpm", "pm.max_children"), "0 PHP-FPM are seen behind the server"),
         (SettingId::sysctl("kernel.pid_max"), "is not a setting of the kernel that webdyno changes"),
     ] {
         let change = SettingChange { setting, to: SettingValue::Integer(300) };

@@ -76,6 +76,24 @@ enum EngineMessage {
 }
 
 impl LiveSession {
+    /// That a load begins, and what is known of it before.
+    fn append_start(
+        &mut self,
+        load: u32,
+        purpose: Purpose,
+        prepared: &Prepared,
+        workload: &Workload,
+    ) -> Result<()> {
+        let (workload, alone_us) = (workload.redacted(), prepared.alone_us());
+        self.append(EventBody::LoadStart { load, purpose, workload, alone_us })?;
+        for warning in prepared.warnings() {
+            if !self.recording.notes.contains(warning) {
+                self.append(EventBody::Note { text: warning.clone() })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Loads the server and records it. Gives the number of the load. The load is in the log even when it was
     /// interrupted; then the error says so.
     pub fn load(
@@ -90,19 +108,9 @@ impl LiveSession {
         let load = self.loads;
         let guarded = self.guarded_servers(servers);
         let unwatched = guarded.map_or(Ok(vec![]), |all| all.front().start_harm_guard(prepared, workload))?;
-        self.append(EventBody::LoadStart {
-            load,
-            purpose,
-            workload: workload.redacted(),
-            alone_us: prepared.alone_us(),
-        })?;
+        self.append_start(load, purpose, prepared, workload)?;
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
-        }
-        for warning in prepared.warnings() {
-            if !self.recording.notes.contains(warning) {
-                self.append(EventBody::Note { text: warning.clone() })?;
-            }
         }
         let mut tables = TableUsage::begin(prepared, workload);
         let slo_abort = self.slo_abort(workload, purpose, length);

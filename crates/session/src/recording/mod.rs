@@ -177,13 +177,18 @@ impl LoadRecord {
     }
 
     /// One of which nothing but its begin is known yet.
-    fn started(load: u32, purpose: Purpose, begins_us: u64, workload: Workload) -> Self {
+    fn started(
+        (load, purpose): (u32, Purpose),
+        begins_us: u64,
+        workload: Workload,
+        alone_us: Option<u64>,
+    ) -> Self {
         Self {
             load,
             purpose,
             begins_us,
             workload,
-            alone_us: None,
+            alone_us,
             intervals: vec![],
             end: None,
             warmup_reason: None,
@@ -229,8 +234,7 @@ impl Recording {
             }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::LoadStart { load, purpose, workload, alone_us } => {
-                let record = LoadRecord::started(load, purpose, t_us, workload);
-                self.loads.push(LoadRecord { alone_us, ..record });
+                self.loads.push(LoadRecord::started((load, purpose), t_us, workload, alone_us));
             }
             EventBody::Interval { load, interval } => {
                 self.update_load(load, |record| record.intervals.push(*interval));

@@ -109,19 +109,27 @@ fn a_pool_behind_a_loaded_site_is_in_the_recording_with_its_limit() {
     });
 }
 
-/// Nobody here changes a pool of PHP-FPM: that is a manual change, and no wrong usage of the program.
+/// A pool that is too small is made larger, the gain is proven, and the rollback makes it small again.
 #[test]
-fn a_pool_that_limits_is_a_manual_change_of_a_tuning() {
-    let _turn = shared_turn();
+fn a_pool_that_limits_is_tuned_and_rolled_back() {
+    let _turn = turn();
     measured(|place| {
         let Some(site) = Site::start(place) else { return };
+        let pool = std::fs::read(place.path("fpm.conf")).unwrap();
         let load = ["-c", "16", "-d", "6s", "--yes", "--out", "seen", "-q", "--json", "-"];
         let ended = run(place.webdyno().args(["tune", &site.url("/page.php"), "--apply"]).args(load));
         let json = ended.with_code_in(&[0, 3]).json();
-        assert_eq!(json["limit"], "php-fpm-workers-exhausted", "{json:#}");
-        let notes = recording(place).notes;
-        let is_noted = |note: &String| note.starts_with("manual change: php_fpm pm.max_children ");
-        assert!(notes.iter().any(is_noted), "{notes:?}");
+        let round = &json["rounds"][0];
+        assert_eq!(
+            (&round["finding"], &round["kept"]),
+            (&"php-fpm-workers-exhausted".into(), &true.into()),
+            "{json:#}"
+        );
+        let ratio = round["ratio"].as_f64().unwrap();
+        assert!(ratio > 3.0, "2 processes became more: {json:#}");
+        assert_ne!(std::fs::read(place.path("fpm.conf")).unwrap(), pool);
+        run(place.webdyno().arg("rollback")).with_code(0);
+        assert_eq!(std::fs::read(place.path("fpm.conf")).unwrap(), pool);
     });
 }
 

@@ -160,7 +160,9 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
         from: limit.map(|limit| SettingValue::Integer(limit as i64)),
         to: to.map(|to| SettingValue::Integer(to.ceil() as i64)),
         class: ApplyClass::Manual,
-        risk: "none but for the stop and start that it takes: a process inherits its limit".into(),
+        risk: "by hand it takes a stop and a start, as a process inherits its limit; `tune --apply` raises it in what runs, until \
+               the next start"
+            .into(),
         why: "twice what the connections of a process need, with files for logs, modules and programs; what is usual at least"
             .into(),
         predicted: None,

@@ -11,6 +11,7 @@ mod back;
 pub mod pending_reload;
 mod prove;
 mod read_back;
+mod refusals;
 mod values;
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
@@ -33,12 +34,13 @@ use crate::services::Tunable;
 use crate::services::value_holder::ValueHolder;
 use prove::Subject;
 use read_back::{WaitOptions, read_back};
+use refusals::{OF_OTHERS, check_class, served_by};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, ManagedFile, RenderedPlan};
+use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
@@ -556,50 +558,9 @@ impl Changer {
     }
 }
 
-/// Why nothing behind a server of our own is changed.
-const OF_OTHERS: &str = "what others use as well is not changed for a server of our own";
-
 fn reverted(report: Report) -> Result<Reverted> {
     match report.error() {
         None => Ok(Reverted { lines: report.lines, left: report.left, outage_us: report.outage_us }),
         Some(error) => Err(error),
     }
-}
-
-fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
-    if let Some(ManagedFile { path, by, why }) = plan.managed.first() {
-        return Err(UserError::cannot_run(format!("{path} is managed by {by}, and is not written: {why}"))
-            .hint(format!(
-                "make the change in {by}; `webdyno tune --export DIR` writes the files and the diff"
-            )));
-    }
-    let class = plan.changes.iter().map(|change| change.class).fold(plan.class, ApplyClass::max);
-    let settings =
-        || plan.changes.iter().map(|change| change.setting.name.as_str()).collect::<Vec<_>>().join(", ");
-    match class {
-        ApplyClass::Live | ApplyClass::Reload => Ok(()),
-        ApplyClass::Restart if allow_restart => Ok(()),
-        ApplyClass::Restart => Err(UserError::cannot_run(format!("changing {} needs a restart", settings()))
-            .hint("allow the outage with --allow-restart")),
-        ApplyClass::Manual => {
-            Err(UserError::cannot_run(format!("{} can only be changed by hand", settings()))
-                .hint("see the plan for how"))
-        }
-    }
-}
-
-fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> {
-    if let Some(other) = plan.changes.iter().find(|change| change.setting.target.name() != snapshot.service) {
-        return Err(UserError::cannot_run(format!(
-            "the plan changes {}, and port {} is served by {}",
-            other.setting.target.name(),
-            snapshot.port,
-            snapshot.service
-        )));
-    }
-    let control = snapshot.control.clone().ok_or_else(|| {
-        UserError::cannot_run(format!("it is not known how {} was started", snapshot.service))
-            .hint("run it as the user that started it, or with sudo")
-    })?;
-    Ok(Served { service: snapshot.service.clone(), port: snapshot.port, control })
 }

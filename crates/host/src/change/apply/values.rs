@@ -10,7 +10,7 @@ use crate::change::journal::history::{Entry, Record};
 use crate::change::seams::disk::sha256_hex;
 use crate::change::seams::processes::site_client;
 use crate::probes::site::{self, Site};
-use crate::services::sysctl::space;
+use crate::services::process_limit;
 use crate::services::value_holder::ValueHolder;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -62,6 +62,7 @@ impl Changer {
         let holder = |change: &Change| match &change.setting.target {
             Target::Sysctl => Some(ValueHolder::Kernel(self.tools.system.sysctl_space(&change.setting.name))),
             Target::Service(name) => self.holders.get(name).cloned(),
+            Target::ProcessLimit(_) => self.holders.get(process_limit::NAME).cloned(),
             _ => None,
         };
         let holders = plan.changes.iter().map(holder).collect::<Option<Vec<_>>>();
@@ -131,7 +132,8 @@ impl Changer {
             let why = format!("{name} changed since the plan was made: it is {before}");
             return Err(UserError::cannot_run(why).hint("make the plan again"));
         }
-        let keep_in = (Path::new(&change.file) != space::path(name)).then(|| change.file.clone());
+        let is_shown_only = holder.shown_in(name).is_some_and(|shown| shown == Path::new(&change.file));
+        let keep_in = (!is_shown_only).then(|| change.file.clone());
         let (name, served) = (name.clone(), served.clone());
         let write =
             WriteValue { name, before, after: after.clone(), holder: holder.clone(), keep_in, served };
@@ -156,6 +158,9 @@ impl Changer {
         let Some(session) = &self.session else { return Ok(()) };
         let history = session.journal.history();
         for Entry { action, .. } in history.outstanding(history.kept_through + 1) {
+            if let Action::WriteValue(write) = action {
+                self.notes.extend(write.holder.to_keep().map(str::to_owned));
+            }
             let Action::WriteValue(WriteValue { name, after, keep_in: Some(file), served, holder, .. }) =
                 action
             else {

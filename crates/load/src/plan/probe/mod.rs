@@ -149,7 +149,7 @@ fn follow_chain(
     let mut hops = 0;
     loop {
         let plan = &prepared.plan;
-        let template = next.as_ref().unwrap_or(&plan.templates[number]);
+        let template = next.as_ref().unwrap_or_else(|| &plan.templates[number]);
         let origin = &plan.origins[template.origin];
         let discovers = plan.script.as_ref().is_some_and(|script| script.discovers);
         let mut exchange = Exchange::new(started_at, timeout, discovers);

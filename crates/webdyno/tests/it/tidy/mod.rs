@@ -213,10 +213,13 @@ fn what_the_code_of_a_limit_reads_is_registered() {
 
 /// Flags of other programs that are named in hints and commands.
 const FOREIGN_FLAGS: &[&str] = &[
+    "--allow-to-run-as-root",
     "--conf-path",
+    "--daemonize",
     "--direct-io",
     "--error-log-path",
     "--exact",
+    "--fpm-config",
     "--host",
     "--http-log-path",
     "--nocapture",
