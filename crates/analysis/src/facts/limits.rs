@@ -1,6 +1,6 @@
 //! Facts of limits on numbers: open files, processes, tasks.
 //!
-//! Sources: the collectors `process`, `files`, `cgroup`, `kernel_log` and `apache_log` (docs/metrics.md).
+//! Sources: the collectors `process`, `files`, `cgroup`, `kernel_log`, `apache_log`, `nginx` and `nginx_log` (docs/metrics.md).
 
 use super::{Derivation, FactBuilder, FactId};
 
@@ -16,6 +16,9 @@ fact_table! {
     (no_processes_left_messages, "messages", "apache_log.no_processes_left.messages_count", Derivation::Rise),
     (kernel_process_limit_messages, "messages", "kernel_log.process_limit.messages_count", Derivation::Rise),
     (open_files_messages, "messages", "apache_log.too_many_open_files.messages_count", Derivation::Rise),
+    (nginx_open_files_messages, "messages", "nginx_log.too_many_open_files.messages_count", Derivation::Rise),
+    (nginx_connections_messages, "messages", "nginx_log.connections_exhausted.messages_count", Derivation::Rise),
+    (nginx_dropped, "connections", "nginx.dropped_count", Derivation::Rise),
     (open_files_program_messages, "messages", "apache_log.too_many_open_files_in_program.messages_count", Derivation::Rise),
     (open_files_system_messages, "messages", "apache_log.too_many_open_files_in_system.messages_count", Derivation::Rise),
     (resource_short_exits, "messages", "apache_log.AH02324.messages_count", Derivation::Rise),

@@ -53,6 +53,7 @@ limits! {
     memory_exhausted MemoryExhausted "memory-exhausted";
     working_set_exceeds_memory WorkingSetExceedsMemory "working-set-exceeds-memory";
     open_files_exhausted OpenFilesExhausted "open-files-exhausted";
+    nginx_connections_exhausted NginxConnectionsExhausted "nginx-connections-exhausted";
     process_limit ProcessLimit "process-limit";
     cpu_throttled CpuThrottled "cpu-throttled";
     cpu_stolen CpuStolen "cpu-stolen";
@@ -74,6 +75,7 @@ limits! {
     log_verbosity LogVerbosity "log-verbosity";
     tls_handshakes TlsHandshakes "tls-handshakes";
     log_io LogIo "log-io";
+    nginx_workers_saturated NginxWorkersSaturated "nginx-workers-saturated";
     cpu_saturated CpuSaturated "cpu-saturated";
     keepalive_holds_workers KeepaliveHoldsWorkers "keepalive-holds-workers";
     apache_async_cap ApacheAsyncCap "apache-async-cap";

@@ -171,6 +171,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::services::apache_log::ApacheLog::default()),
         Box::new(crate::collectors::services::apache_status::ApacheStatus::default()),
         Box::new(crate::collectors::services::nginx::Nginx),
+        Box::new(crate::collectors::services::nginx_log::NginxLog::default()),
         Box::new(crate::collectors::services::lighttpd::Lighttpd),
         Box::new(crate::collectors::services::php_fpm::PhpFpm::default()),
         Box::new(crate::collectors::services::opcache::Opcache::default()),
@@ -274,6 +275,7 @@ mod tests {
                 "php_fpm",
                 "opcache",
                 "nginx",
+                "nginx_log",
                 "lighttpd",
             ];
             let without_service = of_program.contains(&collector.name());

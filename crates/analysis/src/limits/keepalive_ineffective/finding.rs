@@ -138,12 +138,25 @@ fn cause(facts: &Facts, reused: f64) -> Option<CloseCause> {
     cause_in_settings(facts).or_else(|| cause_in_responses(facts, reused))
 }
 
+/// The setting with which a service keeps connections; nginx keeps them for a time, and none for no time.
+fn keeping_setting(facts: &Facts) -> &'static str {
+    if facts.is_service("nginx") { NGINX_SETTING } else { "KeepAlive" }
+}
+
+/// nginx's, and its own default in seconds.
+const NGINX_SETTING: &str = "keepalive_timeout";
+const NGINX_TIMEOUT_S: i64 = 75;
+
 /// Whether keep-alive is switched off, for the server or for a site.
 fn is_switched_off(facts: &Facts) -> bool {
-    let is_off = |value: &str| value.eq_ignore_ascii_case("off") || value == "0";
+    let is_off = |value: &str| {
+        let value = value.split_ascii_whitespace().next().unwrap_or_default();
+        value.eq_ignore_ascii_case("off") || value == "0" || value == "0s"
+    };
+    let setting = keeping_setting(facts);
     let mut scoped = facts.service.iter().flat_map(|service| &service.scoped);
-    facts.text("KeepAlive").is_some_and(|value| is_off(&value))
-        || scoped.any(|one| one.setting == "KeepAlive" && is_off(&one.value))
+    facts.text(setting).is_some_and(|value| is_off(&value))
+        || scoped.any(|one| one.setting == setting && is_off(&one.value))
 }
 
 /// A setting in force that closes connections.
@@ -152,6 +165,9 @@ fn cause_in_settings(facts: &Facts) -> Option<CloseCause> {
         // Somebody switched it off, and over TLS the handshakes are what that costs: `tls-handshakes` says so.
         if facts.value(FactId::handshake_mean_us).is_some() {
             return None;
+        }
+        if facts.is_service("nginx") {
+            return Some(nginx_keeps_none());
         }
         let (off, on) = (SettingValue::Text("Off".into()), SettingValue::Text("On".into()));
         return Some(CloseCause {
@@ -166,6 +182,19 @@ fn cause_in_settings(facts: &Facts) -> Option<CloseCause> {
         });
     }
     cause_in_request_limit(facts, facts.value(FactId::requests_per_connection)?)
+}
+
+fn nginx_keeps_none() -> CloseCause {
+    let (from, to) = (SettingValue::Integer(0), SettingValue::Integer(NGINX_TIMEOUT_S));
+    CloseCause {
+        words: "keepalive_timeout is 0".into(),
+        confidence: 0.9,
+        remedy: Remedy {
+            setting: SettingId::of_service("nginx", NGINX_SETTING),
+            risk: "an idle connection takes a place of worker_connections until the time is over".into(),
+            ..remedy(NGINX_SETTING, Some(from), to, "clients that keep their connections pay for one only")
+        },
+    }
 }
 
 /// Connections that end as they have carried what a small limit allows.

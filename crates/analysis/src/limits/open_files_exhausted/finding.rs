@@ -44,7 +44,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let of_machine =
         [FactId::open_files_system_messages, FactId::kernel_file_max_messages].into_iter().find(at_least_one);
     let output =
-        [FactId::open_files_messages, FactId::open_files_program_messages].into_iter().find(at_least_one);
+        [FactId::open_files_messages, FactId::nginx_open_files_messages, FactId::open_files_program_messages]
+            .into_iter()
+            .find(at_least_one);
     let near = |fraction: Option<f64>, least: f64| fraction.is_some_and(|fraction| fraction >= least);
     let (owner, confidence) = match (output, of_machine) {
         (None, Some(_)) => (FilesOwner::Machine, 0.9),
@@ -108,7 +110,7 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
 
 fn cited_facts(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact> {
     let mut cited = facts.cite(&fact_ids! {
-        open_files_messages, open_files_program_messages, open_files_system_messages,
+        open_files_messages, nginx_open_files_messages, open_files_program_messages, open_files_system_messages,
         kernel_file_max_messages, resource_short_exits, failed_fraction, rate,
     });
     cited.extend(match owner {
@@ -140,6 +142,9 @@ fn is_event(facts: &Facts) -> bool {
 }
 
 fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
+    if matches!(owner, FilesOwner::Service) && facts.is_service("nginx") {
+        return of_nginx(facts);
+    }
     let of = |service: &str| SettingId::of_service(service, "LimitNOFILE");
     let (setting, limit) = match owner {
         FilesOwner::Service => {
@@ -165,6 +170,24 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
             .into(),
         why: "twice what the connections of a process need, with files for logs, modules and programs; what is usual at least"
             .into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+/// nginx raises the limit of its workers itself.
+fn of_nginx(facts: &Facts) -> Remedy {
+    let limit = facts.value(FactId::open_files_limit);
+    let places = facts.setting("worker_connections").unwrap_or(0.0);
+    let needed =
+        [2.0 * (FILES_PER_CONNECTION * places + OTHER_FILES), USUAL_LIMIT, 2.0 * limit.unwrap_or(0.0)];
+    Remedy {
+        setting: SettingId::of_service("nginx", "worker_rlimit_nofile"),
+        from: limit.map(|limit| SettingValue::Integer(limit as i64)),
+        to: Some(SettingValue::Integer(needed.into_iter().fold(0.0, f64::max).ceil() as i64)),
+        class: ApplyClass::Reload,
+        risk: "none that is known; workers of a container may not be allowed to raise it".into(),
+        why: "twice what the connections of a worker need, with files for logs and answers".into(),
         predicted: None,
         together_with: vec![],
     }
@@ -223,6 +246,26 @@ mod tests {
         service.mode = Some("worker".into());
         service.settings.get_mut("ThreadsPerChild").unwrap().configured = Some(SettingValue::Integer(20_000));
         assert_eq!(to(&large), Some(SettingValue::Integer(80_200)));
+    }
+
+    #[test]
+    fn nginx_raises_the_limit_of_its_workers_itself() {
+        let mut facts = with(&[
+            (FactId::open_files_messages, f64::NAN),
+            (FactId::nginx_open_files_messages, 5.0),
+            (FactId::open_files_fraction, 0.99),
+        ]);
+        let service = facts.service.as_mut().unwrap();
+        service.service = "nginx".into();
+        let places = service.settings.entry("worker_connections".into()).or_default();
+        places.configured = Some(SettingValue::Integer(4096));
+        let finding = check(&facts).unwrap();
+        let remedy = &finding.remedies[0];
+        assert_eq!(
+            (finding.confidence, remedy.setting.full_name().as_str()),
+            (0.95, "nginx worker_rlimit_nofile")
+        );
+        assert_eq!((&remedy.to, remedy.class), (&Some(SettingValue::Integer(16_584)), ApplyClass::Reload));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Whether the generator's own delay falsifies the response times.
 //!
 //! Like is compared with like: the median delay with the median response time, the 90th percentile with the 90th, the
-//! delays of a second with the times of all requests that ended in it, failures included. The mean over a run tells
+//! delays of a second with the times of all requests that ended in it, failures included, or with those of the good answers
+//! alone, if these take longer: a server that refuses at once and answers slowly has times that no delay of a millisecond
+//! falsifies. The mean over a run tells
 //! little: two moments in which the scheduler held the generator ruin the mean over few requests, and not the run. A
 //! generator that does not keep up delays half of its requests, or more than a tenth of them, or some in every second.
 
@@ -30,12 +32,13 @@ const REQUESTS_TO_JUDGE: u64 = 10;
 pub(super) fn fault(measurement: &Measurement, run: &RunReport) -> Result<Option<String>> {
     let times = |interval: &'_ Interval| [interval.response_time.clone(), interval.failed_time.clone()];
     let ended: Vec<_> = measurement.measured().flat_map(times).flatten().collect();
-    let ended = merged(ended.iter())?;
+    let good = merged(measurement.measured().filter_map(|interval| interval.response_time.as_ref()))?;
+    let ended = &[merged(ended.iter())?, good];
     let delays = merged(measurement.measured().filter_map(|interval| interval.client_delay.as_ref()))?;
     let many = delays.count() >= requests_min(run);
     let floor_us = if many { DELAY_US_MIN } else { COLD_START_US };
-    let median = share("median", 0.5, &delays, &ended, floor_us);
-    let tenth = share("90th percentile", 0.9, &delays, &ended, TENTH_US_MIN).filter(|_| many);
+    let median = share("median", 0.5, &delays, ended, floor_us);
+    let tenth = share("90th percentile", 0.9, &delays, ended, TENTH_US_MIN).filter(|_| many);
     let faults = [median.filter(|_| delays.count() >= REQUESTS_TO_JUDGE), tenth, usual_second(measurement)?];
     let worst = faults.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
     Ok(worst.filter(|(share, _)| *share > DELAY_FRACTION_MAX).map(|(_, why)| why))
@@ -47,15 +50,19 @@ fn requests_min(run: &RunReport) -> u64 {
     REQUESTS_MIN.max(REQUESTS_PER_CONNECTION_MIN * connections)
 }
 
-/// A quantile of the delays as a share of the same quantile of the times, and what there is to say of it.
+/// A quantile of the delays as a share of the same quantile of the times, and what there is to say of it. Of several times
+/// the longest count.
 fn share(
     name: &str,
     quantile: f64,
     delays: &TimeHistogram,
-    times: &TimeHistogram,
+    times: &[TimeHistogram],
     floor_us: f64,
 ) -> Option<(f64, String)> {
-    let (delay_us, time_us) = (delays.quantile_us(quantile)? as f64, times.quantile_us(quantile)? as f64);
+    let delay_us = delays.quantile_us(quantile)? as f64;
+    let enough = times.iter().filter(|times| times.count() >= REQUESTS_TO_JUDGE);
+    let longest = enough.filter_map(|times| times.quantile_us(quantile)).max();
+    let time_us = longest.or_else(|| times.first()?.quantile_us(quantile))? as f64;
     let share = delay_us / time_us;
     (delay_us > floor_us && time_us > 0.0).then(|| {
         let why = format!(
@@ -78,8 +85,12 @@ fn usual_second(measurement: &Measurement) -> Result<Option<(f64, String)>> {
         let ended_us = sum(&interval.response_time) + sum(&interval.failed_time);
         let delays = merged(interval.client_delay.iter())?;
         if ended_us > 0.0 {
-            let late = delays.mean_us().is_some_and(|mean| mean > TENTH_US_MIN);
-            shares.push(if late { sum(&interval.client_delay) / ended_us } else { 0.0 });
+            let mean_us = delays.mean_us().filter(|mean_us| *mean_us > TENTH_US_MIN);
+            let good_us = merged(interval.response_time.iter())?.mean_us();
+            let of_good =
+                mean_us.zip(good_us).map_or(f64::INFINITY, |(delay_us, good_us)| delay_us / good_us);
+            let of_all = sum(&interval.client_delay) / ended_us;
+            shares.push(mean_us.map_or(0.0, |_| of_all.min(of_good)));
         }
     }
     let usual = crate::measurement::statistics::median(&shares).filter(|_| shares.len() >= SECONDS_MIN);
@@ -154,6 +165,22 @@ mod tests {
         let delays: Vec<u64> = (0..requests).map(|index| if index < late { delay_us } else { 2 }).collect();
         let times: Vec<u64> = delays.iter().map(|delay| time_us + delay).collect();
         client(vec![second(0, &times, &delays)], 1)
+    }
+
+    /// Most are refused at once, and each refusal comes in the middle of many others.
+    #[test]
+    fn refusals_do_not_spoil_the_times_of_slow_answers() {
+        let with = |good_us: u64| {
+            let seconds = (0..4).map(|index| Interval {
+                failed: 2000,
+                failed_time: of(&vec![4000; 2000]),
+                in_flight_us: 100 * good_us + 2000 * 4000,
+                ..second(index, &vec![good_us; 100], &vec![3000; 2100])
+            });
+            client(seconds.collect(), 100)
+        };
+        assert!(with(300_000).valid, "{:?}", with(300_000));
+        assert!(!with(8000).valid);
     }
 
     #[test]

@@ -6,5 +6,6 @@ pub mod apache_status;
 pub mod lighttpd;
 pub mod mariadb;
 pub mod nginx;
+pub mod nginx_log;
 pub mod opcache;
 pub mod php_fpm;

@@ -1,18 +1,27 @@
-//! nginx: how it is recognised and read. It is not changed.
+//! nginx: how it is recognised, read and changed.
 //!
 //! Facts: <https://nginx.org/en/docs/switches.html>; the main process calls itself `nginx: master process` and then the
 //! command line that it was started with; `nginx -V` tells what is compiled in.
 
 mod config;
+mod control;
+mod edit;
+mod prepare;
+mod settings;
 mod syntax;
 
-use super::Observe;
+use super::common::pending;
+use super::{Activation, Observe, PendingChange, Tunable, process_limit};
+use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
 use crate::visibility::program_query::query_program;
-use webdyno_model::Result;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use webdyno_model::change::{ApplyClass, Preparation, SettingChange};
 use webdyno_model::sample::MissingSignal;
-use webdyno_model::service::{Endpoint, LogFile, LogKind, ServiceSnapshot};
+use webdyno_model::service::{Control, Endpoint, LogFile, LogKind, ServiceSnapshot, SettingValue};
+use webdyno_model::{Result, UserError};
 
 /// The name in snapshots.
 pub const NAME: &str = "nginx";
@@ -49,6 +58,68 @@ impl Observe for Nginx {
     fn configured_backends(&self, snapshot: &ServiceSnapshot) -> Vec<String> {
         let main_file = snapshot.config_file.as_deref();
         main_file.map(|file| config::read(&Root::of(snapshot.pid), file).backends()).unwrap_or_default()
+    }
+
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        Some(self)
+    }
+}
+
+impl Tunable for Nginx {
+    fn prepare(&self, snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
+        prepare::prepare(snapshot, changes)
+    }
+
+    fn validate(&self, control: &Control) -> Result<()> {
+        control::validate(control)
+    }
+
+    fn activate(&self, control: &Control, class: ApplyClass, port: u16) -> Result<Activation> {
+        match class {
+            ApplyClass::Live => Ok(Activation { control: control.clone(), outage_us: None, unsettled: None }),
+            // None of its settings that are changed needs more than new workers.
+            ApplyClass::Reload | ApplyClass::Restart => control::reload(control, port),
+            ApplyClass::Manual => {
+                Err(UserError::cannot_run("nginx can only be changed by hand here")
+                    .hint("see the plan for how"))
+            }
+        }
+    }
+
+    fn start(&self, control: &Control, port: u16) -> Result<Activation> {
+        control::start(control, port)
+    }
+
+    fn pending_changes(&self, control: &Control, _port: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
+        let sources = control::sources(&main_file(control.pid)?);
+        // Its pid file is as old as its start, however often it read its configuration since: its workers tell more.
+        Ok(pending::pending("nginx", &sources, ProcessName::from(control), None, own))
+    }
+
+    fn locate(&self, control: &Control) -> Option<Control> {
+        Path::new(&control.executable).exists().then(|| control.clone())
+    }
+
+    fn find_again(&self, before: &Control, port: u16) -> Option<Control> {
+        control::find_again(before, port)
+    }
+
+    fn init_names(&self) -> &'static [&'static str] {
+        &["nginx"]
+    }
+
+    fn keeps_until_restart(&self, _setting: &str) -> bool {
+        false
+    }
+
+    fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
+        let workers = ProcessName::of(snapshot.pid).map(control::workers).unwrap_or_default();
+        let count = i64::try_from(workers.len()).ok().filter(|count| *count > 0);
+        let files = workers.first().and_then(|worker| process_limit::open_files(worker.pid).ok());
+        let files = files.and_then(|(soft, _)| i64::try_from(soft).ok());
+        let shown = [("worker_processes", count), ("worker_rlimit_nofile", files)];
+        let known = shown.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        known.map(|(name, value)| (name.to_owned(), SettingValue::Integer(value))).collect()
     }
 }
 
@@ -91,18 +162,39 @@ fn switch(title: &[String], name: &str) -> Option<String> {
     words.get(at + 1).map(|word| (*word).to_owned())
 }
 
-fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
+/// What a running nginx was started with.
+struct Started {
+    executable: Option<(String, bool)>,
+    compiled: Compiled,
+    prefix: String,
+    main_file: String,
+    missing: Option<MissingSignal>,
+}
+
+fn started(pid: u32) -> Result<Started> {
     let title = procfs::arguments(pid)?;
-    let root = Root::of(pid);
     let executable = procfs::executable(pid).ok();
-    let (compiled, mut missing) = match query_program(NAME, pid, executable.as_ref(), || vec!["-V".into()]) {
-        Ok(finished) => (parse_compiled(&finished.stderr), vec![]),
-        Err(missing) => (Compiled::default(), vec![missing]),
+    let (compiled, missing) = match query_program(NAME, pid, executable.as_ref(), || vec!["-V".into()]) {
+        Ok(finished) => (parse_compiled(&finished.stderr), None),
+        Err(missing) => (Compiled::default(), Some(missing)),
     };
-    let prefix = switch(&title, "-p").or(compiled.prefix).unwrap_or_else(|| "/usr/share/nginx".into());
+    let prefix =
+        switch(&title, "-p").or(compiled.prefix.clone()).unwrap_or_else(|| "/usr/share/nginx".into());
     let main_file =
-        switch(&title, "-c").or(compiled.main_file).unwrap_or_else(|| "/etc/nginx/nginx.conf".into());
+        switch(&title, "-c").or(compiled.main_file.clone()).unwrap_or_else(|| "/etc/nginx/nginx.conf".into());
     let main_file = if main_file.starts_with('/') { main_file } else { format!("{prefix}/{main_file}") };
+    Ok(Started { executable, compiled, prefix, main_file, missing })
+}
+
+/// The file that its configuration begins with.
+fn main_file(pid: u32) -> Result<String> {
+    Ok(started(pid)?.main_file)
+}
+
+fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
+    let root = Root::of(pid);
+    let Started { executable, compiled, prefix, main_file, missing } = started(pid)?;
+    let mut missing: Vec<MissingSignal> = missing.into_iter().collect();
     let config = config::read(&root, &main_file);
     let (scoped, complete) = config.scoped();
     let mut warnings = config.problems.clone();
@@ -134,6 +226,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
         executable: executable.map(|(path, _)| path),
         version: compiled.version,
         port: listens.iter().find_map(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(0),
+        control: control::control(pid, &main_file).ok(),
         config_file: Some(main_file),
         settings: config.settings(),
         scoped,

@@ -4,6 +4,7 @@
 //! begin of a word, a backslash takes the next character as it is, `#` at the begin of a word comments the rest of the
 //! line, `${` in a word is a variable. A block of lua (`.._by_lua_block`) is lua up to its last brace, and skipped.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 /// How deep blocks may nest.
@@ -21,6 +22,8 @@ pub struct Directive {
     pub words: Vec<String>,
     /// Its line, from 1.
     pub line: u32,
+    /// Its bytes in the text: from its name to behind its `;`, or behind the `{` that opens its block.
+    pub span: Range<usize>,
     /// What stands in its braces, or in the files that it includes.
     pub block: Option<Rc<Vec<Self>>>,
 }
@@ -66,7 +69,8 @@ impl Parser<'_> {
     fn block(&mut self, depth: usize) -> Vec<Directive> {
         let mut found = vec![];
         loop {
-            let (words, line, end) = self.words();
+            let (words, (line, start), end) = self.words();
+            let span = start..self.at();
             let mut words = words.into_iter();
             let name = words.next();
             if end == End::Open && depth >= DEPTH_MAX {
@@ -83,7 +87,7 @@ impl Parser<'_> {
             });
             match (name, &end) {
                 (Some(name), End::Semicolon | End::Open) => {
-                    found.push(Directive { name, words: words.collect(), line, block });
+                    found.push(Directive { name, words: words.collect(), line, span, block });
                 }
                 (Some(name), _) => self.problems.push((line, format!("`{name}` is not ended by `;`"))),
                 (None, End::Open) => self.problems.push((line, "a block without a name".into())),
@@ -114,10 +118,15 @@ impl Parser<'_> {
         while self.next().is_some() {}
     }
 
-    /// The words of one directive, the line of the first one, and what ends them.
-    fn words(&mut self) -> (Vec<String>, u32, End) {
+    /// How many bytes were read.
+    fn at(&mut self) -> usize {
+        self.rest.peek().map_or(self.text.len(), |(at, _)| *at)
+    }
+
+    /// The words of one directive, line and byte of the first one, and what ends them.
+    fn words(&mut self) -> (Vec<String>, (u32, usize), End) {
         let mut words = vec![];
-        let mut line = self.line;
+        let mut line = (self.line, 0);
         loop {
             match self.peek() {
                 None => return (words, line, End::File),
@@ -137,7 +146,7 @@ impl Parser<'_> {
                 Some(c) if c.is_ascii_whitespace() => drop(self.next()),
                 Some(c) => {
                     if words.is_empty() {
-                        line = self.line;
+                        line = (self.line, self.at());
                     }
                     words.push(if matches!(c, '"' | '\'') { self.quoted(c) } else { self.word() });
                 }
@@ -282,6 +291,11 @@ mod tests {
         let (directives, _) = parse("a\n  b;\n\n# c\nd {\n  e; }");
         let lines = (directives[0].line, directives[1].line, directives[1].block.as_ref().unwrap()[0].line);
         assert_eq!(lines, (1, 5, 6));
+        let text = "é a; # b\n c 'x;y' ;d\t{ e f; }";
+        let (directives, _) = parse(text);
+        let inner = &directives[2].block.as_ref().unwrap()[0];
+        let spans = directives.iter().chain([inner]).map(|one| &text[one.span.clone()]).collect::<Vec<_>>();
+        assert_eq!(spans, ["é a;", "c 'x;y' ;", "d\t{", "e f;"]);
     }
 
     #[test]
@@ -312,6 +326,8 @@ mod tests {
             let lines = text.lines().count() as u32 + 1;
             prop_assert!(directives.iter().all(|directive| directive.line <= lines));
             prop_assert!(problems.iter().all(|(line, _)| *line <= lines));
+            prop_assert!(directives.iter().all(|one| text[one.span.clone()].starts_with(&one.name)
+                || text[one.span.clone()].starts_with(['"', '\''])));
         }
 
         // What is written from words is read as these words.

@@ -103,8 +103,8 @@ fn descendants(pid: u32) -> Vec<u32> {
     [own, further].concat()
 }
 
-/// The soft and the hard limit of a process.
-fn open_files(pid: u32) -> io::Result<(u64, u64)> {
+/// The soft and the hard limit of open files of a process.
+pub fn open_files(pid: u32) -> io::Result<(u64, u64)> {
     let text = procfs::read_text(format!("/proc/{pid}/limits"))?;
     parse_open_files(&text).ok_or_else(|| io::Error::other("its limits cannot be read"))
 }

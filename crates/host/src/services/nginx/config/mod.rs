@@ -4,8 +4,10 @@
 //! hold in each `server` and `location` that does not give its own.
 
 use super::syntax::{self, Directive};
+use crate::services::common::pending::Sources;
 use crate::visibility::process_view::Root;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use webdyno_model::service::{LogFile, LogKind, ScopedSetting, SettingInForce, SettingValue};
 
@@ -91,33 +93,53 @@ pub struct Config {
     pub problems: Vec<String>,
     /// The file that each `include` leads to, by the address of its block.
     files: BTreeMap<usize, String>,
+    /// Folders whose entries decide what is included.
+    folders: BTreeSet<PathBuf>,
     main_file: String,
+}
+
+/// Contents that files would have, by path.
+pub type Overlay = BTreeMap<PathBuf, String>;
+
+/// Whether a directive holds no secrets and says something about load.
+pub fn is_known(name: &str) -> bool {
+    SETTINGS.iter().any(|(known, _)| *known == name)
 }
 
 /// Reads the configuration that begins with a file.
 pub fn read(root: &Root, main_file: &str) -> Config {
+    read_with(root, main_file, &Overlay::new())
+}
+
+/// The same with contents that files would have.
+pub fn read_with(root: &Root, main_file: &str, overlay: &Overlay) -> Config {
     let folder = main_file.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
     let mut reader = Reader {
         root,
+        overlay,
         folder,
         known: BTreeMap::new(),
         open: vec![],
         files: BTreeMap::new(),
+        folders: BTreeSet::new(),
         problems: vec![],
     };
     let directives = reader.file(main_file);
     reader.problems.truncate(PROBLEMS_MAX);
-    Config { directives, problems: reader.problems, files: reader.files, main_file: main_file.to_owned() }
+    let Reader { problems, files, folders, .. } = reader;
+    Config { directives, problems, files, folders, main_file: main_file.to_owned() }
 }
 
 struct Reader<'a> {
     root: &'a Root,
+    overlay: &'a Overlay,
     folder: String,
     /// Files that were read; the same one may be included from many places.
     known: BTreeMap<String, Rc<Vec<Directive>>>,
     /// Those that are being read.
     open: Vec<String>,
     files: BTreeMap<usize, String>,
+    folders: BTreeSet<PathBuf>,
     problems: Vec<String>,
 }
 
@@ -126,7 +148,8 @@ impl Reader<'_> {
         if let Some(known) = self.known.get(path) {
             return Rc::clone(known);
         }
-        let text = match self.root.read_text(path) {
+        let planned = self.overlay.get(Path::new(path)).cloned();
+        let text = match planned.map_or_else(|| self.root.read_text(path), Ok) {
             Ok(text) => text,
             Err(error) => {
                 self.problems.push(webdyno_model::error::io_error("read", path, &error).message);
@@ -178,6 +201,8 @@ impl Reader<'_> {
                 return vec![];
             }
         };
+        let folder = Path::new(&path).parent().filter(|_| path.contains(['*', '?', '[']));
+        self.folders.extend(folder.map(Path::to_owned));
         let mut included = vec![];
         for path in found {
             if self.open.contains(&path) {
@@ -192,6 +217,19 @@ impl Reader<'_> {
 
 fn address(block: &Rc<Vec<Directive>>) -> usize {
     Rc::as_ptr(block) as usize
+}
+
+/// A directive that has a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Its words.
+    pub value: String,
+    /// Its file.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: u32,
+    /// Whether it holds for all of the site.
+    pub is_global: bool,
 }
 
 /// A directive with where it stands.
@@ -278,6 +316,50 @@ impl Config {
                 _ => {}
             }
         }
+    }
+
+    /// Where a directive stands, in its order.
+    pub fn occurrences(&self, name: &str) -> Vec<Occurrence> {
+        let mut found = vec![];
+        self.each(|placed| {
+            if placed.directive.name == name && placed.directive.block.is_none() {
+                found.push(Occurrence {
+                    value: placed.value(),
+                    file: placed.file.to_owned(),
+                    line: placed.directive.line,
+                    is_global: placed.is_global(),
+                });
+            }
+        });
+        found
+    }
+
+    /// The file that opens a block outside of all others.
+    pub fn file_of(&self, block: &str) -> Option<String> {
+        let mut found = None;
+        self.each(|placed| {
+            if placed.scope.is_empty() && placed.directive.name == block && found.is_none() {
+                found = Some(placed.file.to_owned());
+            }
+        });
+        found
+    }
+
+    /// The main file.
+    pub fn main_file(&self) -> &str {
+        &self.main_file
+    }
+
+    /// What is read when it reloads: its files, certificates with their keys, and the folders that it includes from.
+    pub fn sources(&self) -> Sources {
+        let mut files: BTreeSet<PathBuf> = self.files.values().map(PathBuf::from).collect();
+        let folder = Path::new(&self.main_file).parent().unwrap_or(Path::new("/")).to_owned();
+        for name in ["ssl_certificate", "ssl_certificate_key", "ssl_dhparam", "ssl_trusted_certificate"] {
+            let named = self.occurrences(name).into_iter().map(|one| one.value);
+            // A certificate may come from a variable, or from the text itself.
+            files.extend(named.filter(|path| !path.contains(['$', ':'])).map(|path| folder.join(path)));
+        }
+        Sources { files, directories: self.folders.clone() }
     }
 
     /// The values that hold everywhere, with defaults.

@@ -1,0 +1,174 @@
+//! When `nginx-connections-exhausted` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::wording::format_number;
+use webdyno_model::change::{ApplyClass, SettingChange};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// Requests that fail at all.
+const FAILED_FRACTION_MIN: f64 = 0.001;
+
+/// Above what is wanted at once: visitors are not spread evenly over the workers.
+const HEADROOM: f64 = 2.0;
+
+/// Places are cheap (about 400 bytes): fewer are not worth a change.
+const PLACES_MIN: f64 = 1024.0;
+const PLACES_MAX: f64 = 65_536.0;
+
+/// Logs, sockets, libraries.
+const OTHER_FILES: f64 = 100.0;
+
+const SETTING: &str = "worker_connections";
+
+/// Fires when nginx says that it has no place left, or dropped what it accepted.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if !facts.is_service("nginx") {
+        return None;
+    }
+    let at_least_one = |name: FactId| facts.value(name).filter(|count| *count >= 1.0);
+    let logged = at_least_one(FactId::nginx_connections_messages);
+    let dropped = at_least_one(FactId::nginx_dropped);
+    let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed >= FAILED_FRACTION_MIN);
+    let confidence = match (logged, dropped) {
+        (Some(_), _) if failed.is_some() || !facts.loaded => 0.95,
+        // Who was turned away may have come back.
+        (Some(_), _) => 0.7,
+        // It drops connections for other limits, too.
+        (None, Some(_)) if failed.is_some() || !facts.loaded => 0.7,
+        (None, _) => return None,
+    };
+    let said = match (logged, dropped) {
+        (Some(count), _) => {
+            format!("its log says {} times that worker_connections are not enough", format_number(count))
+        }
+        (None, count) => {
+            format!("it dropped {} connections that it had accepted", format_number(count.unwrap_or(0.0)))
+        }
+    };
+    let each = facts.setting(SETTING).map_or(String::new(), |each| {
+        format!(": {} for each of {} worker(s)", format_number(each), format_number(workers(facts)))
+    });
+    let failing =
+        failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
+    Some(Finding {
+        id: LimitId::NginxConnectionsExhausted.into(),
+        summary: format!("nginx has no place left for a connection{each}; {said}.{failing}"),
+        confidence,
+        explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
+        facts: facts.cite(&fact_ids! {
+            nginx_connections_messages, nginx_dropped, failed_fraction, in_flight_mean, client_connections_mean,
+            open_files_limit, cores, rate,
+        }),
+        remedies: vec![remedy(facts)],
+    })
+}
+
+/// Its workers, as configured.
+fn workers(facts: &Facts) -> f64 {
+    let configured = facts.setting("worker_processes").or(facts.value(FactId::cores));
+    configured.filter(|count| *count >= 1.0).unwrap_or(1.0)
+}
+
+/// Whether requests are passed on, so that each takes a second place.
+fn passes_on(facts: &Facts) -> bool {
+    let mut scoped = facts.service.iter().flat_map(|service| &service.scoped);
+    scoped.any(|one| one.setting.ends_with("_pass"))
+}
+
+fn remedy(facts: &Facts) -> Remedy {
+    let now = facts.setting(SETTING).unwrap_or(512.0);
+    let clients = [FactId::in_flight_mean, FactId::client_connections_mean]
+        .map(|fact| facts.value(fact).unwrap_or(0.0));
+    let places = clients[0].max(clients[1]) * if passes_on(facts) { 2.0 } else { 1.0 } / workers(facts);
+    let least = (HEADROOM * places).max(2.0 * now).clamp(PLACES_MIN, PLACES_MAX);
+    let to = 2f64.powf(least.log2().ceil()) as i64;
+    let files = 2 * to + OTHER_FILES as i64;
+    let has_files = facts.value(FactId::open_files_limit).is_none_or(|limit| limit >= files as f64);
+    let files = SettingChange {
+        setting: SettingId::of_service("nginx", "worker_rlimit_nofile"),
+        to: SettingValue::Integer(files),
+    };
+    Remedy {
+        setting: SettingId::of_service("nginx", SETTING),
+        from: facts.setting(SETTING).map(|now| SettingValue::Integer(now as i64)),
+        to: Some(SettingValue::Integer(to)),
+        class: ApplyClass::Reload,
+        risk:
+            "more connections at once for whatever stands behind it; some 400 bytes of memory for each place"
+                .into(),
+        why: format!(
+            "{} connections want a place in each worker at once{}; twice that",
+            format_number(places.ceil()),
+            if passes_on(facts) { ", with those to the backends" } else { "" }
+        ),
+        predicted: None,
+        together_with: if has_files { vec![] } else { vec![files] },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+    use webdyno_model::service::ScopedSetting;
+
+    const FULL: [(FactId, f64); 5] = [
+        (FactId::nginx_connections_messages, 900.0),
+        (FactId::failed_fraction, 0.4),
+        (FactId::in_flight_mean, 300.0),
+        (FactId::open_files_limit, 1024.0),
+        (FactId::cores, 2.0),
+    ];
+
+    fn with(changes: &[(FactId, f64)], pass: bool) -> Option<Finding> {
+        let values = with_changes(&FULL, changes);
+        let mut facts = facts(&values, &[("worker_connections", 64), ("worker_processes", 1)]);
+        let service = facts.service.as_mut().unwrap();
+        service.service = "nginx".into();
+        if pass {
+            service.scoped =
+                vec![ScopedSetting { setting: "fastcgi_pass".into(), ..ScopedSetting::default() }];
+        }
+        check(&facts)
+    }
+
+    #[test]
+    fn it_is_as_sure_as_what_is_seen() {
+        let nan = f64::NAN;
+        let dropped = (FactId::nginx_dropped, 7.0);
+        for (changes, sure) in [
+            (vec![], Some(0.95)),
+            (vec![(FactId::failed_fraction, 0.0)], Some(0.7)),
+            (vec![(FactId::nginx_connections_messages, 0.0), dropped], Some(0.7)),
+            (vec![(FactId::nginx_connections_messages, nan), dropped, (FactId::failed_fraction, 0.0)], None),
+            (vec![(FactId::nginx_connections_messages, 0.0)], None),
+        ] {
+            assert_eq!(with(&changes, false).map(|finding| finding.confidence), sure, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn places_are_enough_for_all_clients_and_their_backends_with_the_files_they_take() {
+        let values = |finding: Finding| {
+            let remedy = &finding.remedies[0];
+            let files = remedy.together_with.first().map(|files| files.to.clone());
+            (remedy.to.clone().unwrap(), files)
+        };
+        let integer = SettingValue::Integer;
+        assert_eq!(values(with(&[], false).unwrap()), (integer(1024), Some(integer(2148))));
+        assert_eq!(values(with(&[], true).unwrap()), (integer(2048), Some(integer(4196))));
+        let many = [(FactId::open_files_limit, 1e6), (FactId::in_flight_mean, 1e6)];
+        assert_eq!(values(with(&many, true).unwrap()), (integer(65_536), None));
+        let finding = with(&[], false).unwrap();
+        assert!(finding.summary.contains("64 for each of 1 worker(s)") && finding.summary.contains("40.0%"));
+    }
+
+    #[test]
+    fn another_program_is_not_meant() {
+        assert!(check(&facts(&FULL, &[])).is_none());
+    }
+}

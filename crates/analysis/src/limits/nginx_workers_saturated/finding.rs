@@ -1,0 +1,98 @@
+//! When `nginx-workers-saturated` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// A thread that never waits is seen a little below a whole processor.
+const SATURATED_FRACTION: f64 = 0.9;
+
+/// Processors that must be idle for more workers to have something to run on.
+const IDLE_CORES_MIN: f64 = 0.4;
+
+const SETTING: &str = "worker_processes";
+
+/// Fires when the workers are saturated, and processors are idle.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if !facts.is_service("nginx") {
+        return None;
+    }
+    // `auto` is no number: there are as many as processors then.
+    let workers = facts.setting(SETTING).filter(|workers| *workers >= 1.0)?;
+    let machine = facts.value(FactId::cores)?;
+    let cores = facts.value(FactId::service_cores_limit).map_or(machine, |limit| limit.min(machine)).floor();
+    let used = facts.value(FactId::service_cpu_cores)?;
+    let idle = machine * (1.0 - facts.value(FactId::cpu_busy_fraction)?);
+    if workers >= cores || used < SATURATED_FRACTION * workers || idle < IDLE_CORES_MIN {
+        return None;
+    }
+    let plural = if workers == 1.0 { "worker computes" } else { "workers compute" };
+    Some(Finding {
+        id: LimitId::NginxWorkersSaturated.into(),
+        summary: format!(
+            "{} {plural} all the time ({} processors), and a worker of nginx takes no more than one each, while {} of the {} \
+             processors are idle.",
+            format_number(workers),
+            format_number(significant(used, 3)),
+            format_number(significant(idle, 2)),
+            format_number(machine)
+        ),
+        confidence: 0.9,
+        explains_fraction: Some(significant((used / workers).min(0.95), 3)),
+        facts: facts.cite(&fact_ids! {
+            service_cpu_cores, cores, service_cores_limit, cpu_busy_fraction, cpu_per_request_us,
+            response_time_mean_us, rate,
+        }),
+        remedies: vec![Remedy {
+            setting: SettingId::of_service("nginx", SETTING),
+            from: Some(SettingValue::Integer(workers as i64)),
+            to: Some(SettingValue::Integer(cores as i64)),
+            class: ApplyClass::Reload,
+            risk: "each worker has places for connections of its own (worker_connections), so that more reach what stands behind it"
+                .into(),
+            why: "a worker for each processor that nginx may use".into(),
+            predicted: None,
+            together_with: vec![],
+        }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+
+    const SATURATED: [(FactId, f64); 3] =
+        [(FactId::cores, 4.0), (FactId::service_cpu_cores, 0.97), (FactId::cpu_busy_fraction, 0.3)];
+
+    fn with(changes: &[(FactId, f64)], workers: i64) -> Option<Finding> {
+        let values = with_changes(&SATURATED, changes);
+        let mut facts = facts(&values, &[("worker_processes", workers)]);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        check(&facts)
+    }
+
+    #[test]
+    fn saturated_workers_beside_idle_processors_are_proof() {
+        let finding = with(&[], 1).unwrap();
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(4)));
+        assert!(finding.summary.contains("2.8 of the 4 processors are idle"), "{}", finding.summary);
+        let quota = with(&[(FactId::service_cores_limit, 2.5)], 1).unwrap();
+        assert_eq!(quota.remedies[0].to, Some(SettingValue::Integer(2)));
+        for (changes, workers) in [
+            (vec![], 2),
+            (vec![(FactId::service_cpu_cores, 0.6)], 1),
+            (vec![(FactId::cpu_busy_fraction, 0.95)], 1),
+            (vec![(FactId::cores, 1.0)], 1),
+            (vec![(FactId::service_cores_limit, 1.0)], 1),
+            (vec![(FactId::service_cpu_cores, f64::NAN)], 1),
+        ] {
+            assert!(with(&changes, workers).is_none(), "{changes:?} {workers}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! nginx's error logs, followed from the start of observing: how often it says that it ran out of something.
+//!
+//! Facts: src/core/ngx_connection.c and src/event/ngx_event_accept.c of nginx 1.27: `N worker_connections are not enough` and
+//! `accept4() failed (24: Too many open files)`, both at a level that no `error_log` hides but `emerg`. Only counts are kept.
+
+use crate::collectors::{Collector, Metric, Reading, Target, counter};
+use crate::logs::followed::{Event, FollowedLogs};
+use crate::logs::tail::Part;
+use webdyno_model::service::LogKind;
+
+/// What all logs together may be read in one reading.
+const READING_BYTES_MAX: u64 = 1 << 20;
+
+/// What is counted: the metric, and the words of nginx.
+const MESSAGES: [(&str, &str); 2] = [
+    ("nginx_log.connections_exhausted.messages_count", "worker_connections are not enough"),
+    ("nginx_log.too_many_open_files.messages_count", "(24: Too many open files)"),
+];
+
+/// The collector.
+#[derive(Debug)]
+pub struct NginxLog {
+    followed: FollowedLogs<()>,
+    counts: [u64; MESSAGES.len()],
+    lines_count: u64,
+}
+
+impl Default for NginxLog {
+    fn default() -> Self {
+        Self { followed: FollowedLogs::of(LogKind::Error), counts: [0; MESSAGES.len()], lines_count: 0 }
+    }
+}
+
+/// Which of the messages a line is. What a client sent stands behind `, client:`, and may hold anything.
+fn message(line: &[u8]) -> Option<usize> {
+    let line = String::from_utf8_lossy(line);
+    let said = line.split(", client:").next().unwrap_or_default();
+    MESSAGES.iter().position(|(_, words)| said.contains(words))
+}
+
+impl Collector for NginxLog {
+    fn name(&self) -> &'static str {
+        "nginx_log"
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        // ERROR_LOGS are their paths.
+        const SOURCE: &str = "nginx's error logs";
+        let counted = |(name, words): &(&'static str, &str)| {
+            counter(*name, SOURCE, format!("cat ERROR_LOGS | grep -cF '{words}'"))
+        };
+        let lines = counter("nginx_log.lines_count", SOURCE, "cat ERROR_LOGS | wc -l");
+        MESSAGES.iter().map(counted).chain([lines]).collect()
+    }
+
+    fn read(&mut self, target: &Target) -> Reading {
+        let mut reading = Reading::default();
+        let is_there = target.services("nginx").next().is_some();
+        self.followed.follow_services(target.services("nginx"), <[_]>::to_vec, |_, _| ());
+        if !is_there {
+            return reading;
+        }
+        let Self { followed, counts, lines_count } = self;
+        followed.read(READING_BYTES_MAX, Part::Last, |(), event| {
+            let Event::Line(line) = event else { return };
+            *lines_count += 1;
+            if let Some(count) = message(line).and_then(|at| counts.get_mut(at)) {
+                *count += 1;
+            }
+        });
+        reading.missing.extend(self.followed.missing("nginx_log", "no error log of nginx is known"));
+        if self.followed.open_count() > 0 {
+            for ((name, _), count) in MESSAGES.iter().zip(self.counts) {
+                reading.push(*name, count as f64);
+            }
+            reading.push("nginx_log.lines_count", self.lines_count as f64);
+        }
+        reading
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use webdyno_model::service::{LogFile, ServiceSnapshot};
+
+    #[test]
+    fn messages_are_told_from_what_clients_send() {
+        for (line, expected) in [
+            ("2026/11/23 10:00:00 [alert] 7#7: 64 worker_connections are not enough", Some(0)),
+            (
+                "2026/11/23 10:00:00 [alert] 7#7: *9 64 worker_connections are not enough while connecting to upstream, client: 127.0.0.1, server: x",
+                Some(0),
+            ),
+            ("2026/11/23 10:00:00 [crit] 7#7: accept4() failed (24: Too many open files)", Some(1)),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 open() \"/x\" failed (2: No such file), client: 1.2.3.4, request: \"GET /worker_connections are not enough\"",
+                None,
+            ),
+            ("", None),
+        ] {
+            assert_eq!(message(line.as_bytes()), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_from_now_on_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("error.log");
+        let line = "x [alert] 1#1: 64 worker_connections are not enough\n";
+        std::fs::write(&path, line).unwrap();
+        let log =
+            LogFile { path: path.to_string_lossy().into_owned(), kind: LogKind::Error, ..LogFile::default() };
+        let nginx = ServiceSnapshot {
+            service: "nginx".into(),
+            pid: std::process::id(),
+            logs: vec![log],
+            ..ServiceSnapshot::default()
+        };
+        let target = Target { service: Some(std::sync::Arc::new(nginx)), ..Target::default() };
+        let mut collector = NginxLog::default();
+        let count = |collector: &mut NginxLog| {
+            let values = collector.read(&target).values;
+            values.iter().find(|(name, _)| name == MESSAGES[0].0).map(|(_, value)| *value)
+        };
+        assert_eq!(count(&mut collector), Some(0.0));
+        std::fs::File::options().append(true).open(&path).unwrap().write_all(line.as_bytes()).unwrap();
+        assert_eq!(count(&mut collector), Some(1.0));
+        assert_eq!(collector.read(&Target::default()).values, vec![]);
+    }
+}
