@@ -23,6 +23,7 @@ mod mariadb;
 mod mariadb_values;
 mod mounts;
 mod network;
+mod nginx_changes;
 mod other_servers;
 mod pending_reload;
 mod php_fpm;
