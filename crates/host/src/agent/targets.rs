@@ -74,6 +74,9 @@ pub fn prepare(
                 let why = format!("there is not just one {name} whose limits could be raised");
                 return Ok(Preparation::not_preparable(why).into());
             };
+            if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(service) {
+                return Ok(Preparation::NotPreparable { why: message, hint }.into());
+            }
             let (preparation, process) = process_limit::prepare(service, changes)?;
             return Ok(Prepared { holder: process.map(ValueHolder::Limits), ..preparation.into() });
         }
@@ -126,6 +129,9 @@ fn of_php_fpm(
         let why = format!("{} PHP-FPM{what} are seen behind the server, and one is needed", with_pool.len());
         return Ok(Preparation::not_preparable(why).into());
     };
+    if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(fpm) {
+        return Ok(Preparation::NotPreparable { why: message, hint }.into());
+    }
     let backend = match php_fpm::controllable(fpm) {
         Ok(backend) => backend,
         Err(UserError { message, hint, .. }) => {

@@ -34,6 +34,13 @@ pub trait Tunable: Observe {
     /// control of what runs now (a restart changes the pid) with the outage seen from outside.
     fn activate(&self, control: &Control, class: ApplyClass, port: u16) -> Result<Activation>;
 
+    /// The same whatever is under way: the way back, where [`Tunable::activate`] would not cut requests off. `None` where that is
+    /// never why it fails.
+    fn activate_at_once(&self, control: &Control, port: u16) -> Option<Result<Activation>> {
+        let _ = (control, port);
+        None
+    }
+
     /// Starts the service again after its main process ended, as it was started before, and waits until it answers on
     /// `port`. An error when it still runs.
     fn start(&self, control: &Control, port: u16) -> Result<Activation>;

@@ -117,7 +117,7 @@ fn nginx_is_read_and_tells_its_status() {
     assert_eq!(kinds, [LogKind::Error, LogKind::Access]);
     let service = by_name("nginx").unwrap();
     assert_eq!(service.configured_backends(&snapshot), ["127.0.0.1:1"]);
-    assert!(service.tunable().is_none(), "it is only observed");
+    assert!(snapshot.control.as_ref().unwrap().supervised, "who started it in the foreground looks after it");
 
     let target = server.target();
     let first = Nginx.read(&target);

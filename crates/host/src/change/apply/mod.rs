@@ -18,7 +18,7 @@ use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile
 use crate::change::boot;
 use crate::change::file::Replaced;
 use crate::change::journal::claim::Claims;
-use crate::change::journal::history::{Record, served};
+use crate::change::journal::history::{Record, served as journal_served};
 use crate::change::journal::lock::Lock;
 use crate::change::journal::{Journal, Owner};
 use crate::change::seams::Tools;
@@ -224,6 +224,7 @@ impl Changer {
         let service = programs.tunable(&served.service).ok_or_else(|| {
             UserError::cannot_run(format!("this webdyno cannot change the service `{}`", served.service))
         })?;
+        self.refuse_second(&served)?;
         for edit in &plan.files {
             self.check_file(edit)?;
         }
@@ -255,6 +256,24 @@ impl Changer {
         performed
             .unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself")))
             .map_err(|error| self.undo_failed(mark, error, site.as_ref()))
+    }
+
+    /// The journal knows a service by its name and port: a second one of the same, as two PHP-FPM that have sockets instead of
+    /// ports, would be taken for the first.
+    fn refuse_second(&self, served: &Served) -> Result<()> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let is_other = |known: &Served| {
+            (&known.service, known.port) == (&served.service, served.port)
+                && (&known.control.executable, &known.control.arguments)
+                    != (&served.control.executable, &served.control.arguments)
+        };
+        let mut known =
+            session.journal.history().outstanding(1).filter_map(|entry| journal_served(&entry.action));
+        if !known.any(is_other) {
+            return Ok(());
+        }
+        let why = format!("another {} is changed by this session already", served.service);
+        Err(UserError::cannot_run(why).hint("end the session, then tune once more"))
     }
 
     /// What comes before anything is written: learning how the site answers, and the proof.
@@ -294,8 +313,17 @@ impl Changer {
         // What cannot be done without harm is given up before the service hears of it: then its undo need not tell it either.
         let system = Arc::clone(&self.tools.system);
         let begun = system.monotonic();
-        let quiet = service.quiesce(&served.control)?;
-        let quiet_us = quiet.as_ref().map(|_| system.monotonic().saturating_sub(begun).as_micros());
+        let quiet = service.quiesce(&served.control);
+        let waited = system.monotonic().saturating_sub(begun);
+        if quiet.is_err() {
+            let name = service.name();
+            self.notes.push(format!(
+                "{name} answered nobody for {} ms, while it was waited for",
+                waited.as_millis()
+            ));
+        }
+        let quiet = quiet?;
+        let quiet_us = quiet.as_ref().map(|_| waited.as_micros());
         // From the next line on the undo has to activate, too.
         let activate = Activate { served: served.clone(), class: plan.class, running, changes, live_traffic };
         let n = self.intend(Action::Activate(activate))?;
@@ -447,9 +475,11 @@ impl Changer {
             _ => None,
         });
         let ports: Vec<u16> = launches.collect();
-        let is_its_own = |action: &Action| served(action).is_some_and(|served| ports.contains(&served.port));
-        let others =
-            history.outstanding(1).any(|entry| served(&entry.action).is_some() && !is_its_own(&entry.action));
+        let is_its_own =
+            |action: &Action| journal_served(action).is_some_and(|served| ports.contains(&served.port));
+        let others = history
+            .outstanding(1)
+            .any(|entry| journal_served(&entry.action).is_some() && !is_its_own(&entry.action));
         if others {
             // Never by accident: stopping must not take back or forget changes of a service that goes on.
             return Err(UserError::cannot_run(

@@ -158,8 +158,14 @@ impl Changer {
         let Some(session) = &self.session else { return Ok(()) };
         let history = session.journal.history();
         for Entry { action, .. } in history.outstanding(history.kept_through + 1) {
-            if let Action::WriteValue(write) = action {
-                self.notes.extend(write.holder.to_keep().map(str::to_owned));
+            if let Action::WriteValue(write) = action
+                && let Some(to_keep) = write.holder.to_keep()
+            {
+                let now = self.tools.system.read_value(&write.name, &write.holder).ok().flatten();
+                self.notes.push(match now {
+                    Some(now) if now == write.after => to_keep.to_owned(),
+                    _ => format!("it was started anew since, without its {}: {to_keep}", write.name),
+                });
             }
             let Action::WriteValue(WriteValue { name, after, keep_in: Some(file), served, holder, .. }) =
                 action

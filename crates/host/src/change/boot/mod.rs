@@ -22,7 +22,7 @@ use crate::change::journal::history::Record;
 use crate::change::seams::Tools;
 use crate::change::seams::disk::{Disk, folder_of, sha256_hex};
 use crate::change::seams::init_system::{Booting, Init};
-use crate::services::Tunable;
+use crate::services::{self, Tunable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,10 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
     }
     let Some(booting) = tools.system.booting(&tools.state) else { return Ok(None) };
     let known = tools.programs.tunable(&served.service).map(Tunable::init_names).unwrap_or_default();
-    let names = served.control.unit.iter().cloned().chain(known.iter().map(|name| (*name).to_owned()));
+    // What is changed later in the session has no hook of its own.
+    let later = services::all().iter().filter_map(|service| service.tunable()).flat_map(Tunable::init_names);
+    let all = known.iter().chain(later.filter(|name| !known.contains(name)));
+    let names = served.control.unit.iter().cloned().chain(all.map(|name| (*name).to_owned()));
     let (id, services) = (journal.id(), names.collect::<Vec<_>>());
     let purpose =
         Purpose { id: &id, journal: journal.path(), state: tools.state.root(), services: &services };

@@ -33,6 +33,13 @@ pub fn names(ports: impl IntoIterator<Item = u16>) -> Vec<String> {
     ports.into_iter().map(|port| format!("webdyno/tcp/{port}")).collect()
 }
 
+/// The name of a service without ports, by its command line.
+pub fn name_of(service: &str, arguments: &[String]) -> String {
+    let digest = crate::change::seams::disk::sha256_hex(arguments.join("\0").as_bytes());
+    // Abstract names have at most 107 bytes (unix(7)).
+    format!("webdyno/{service}/{}", &digest[..32])
+}
+
 /// Whoever let a name go may just have started a program, which holds it until it runs.
 const LET_GO_MAX: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);

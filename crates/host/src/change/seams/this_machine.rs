@@ -46,6 +46,10 @@ impl Programs for ThisMachine {
     }
 
     fn claim_names(&self, served: &Served) -> Vec<String> {
+        if served.port == 0 {
+            // Its sockets have no ports: what it reads tells it from others of its kind.
+            return vec![claim::name_of(&served.service, &served.control.arguments)];
+        }
         // Who serves the port now: after a restart it has another process, and may have other ports.
         let now = listeners::listener(served.port).ok().map(|listener| listener.main_pid);
         let ports = now.map(listeners::ports_of).unwrap_or_default();

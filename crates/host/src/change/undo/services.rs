@@ -246,7 +246,15 @@ impl Undo<'_> {
                 self.report.lines.push(format!("started {service} again (pid {})", started.control.pid));
                 return Ok(Some(started));
             }
-            other => other?,
+            // What is undone may be why requests take so long: waiting for them would keep it in force.
+            Err(error) => match known.activate_at_once(&running, port) {
+                Some(activated) => {
+                    self.report.lines.push(format!("ended the requests of {service}: {}", error.message));
+                    activated?
+                }
+                None => return Err(error),
+            },
+            Ok(activated) => activated,
         };
         let how = match class {
             ApplyClass::Restart => "restarted",

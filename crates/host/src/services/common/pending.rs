@@ -39,13 +39,37 @@ pub fn pending(
     pid_file: Option<&Path>,
     own: &[PathBuf],
 ) -> Vec<PendingChange> {
+    pending_at(service, sources, (main, read_at(main, pid_file)), own)
+}
+
+fn pending_at(
+    service: &str,
+    sources: &Sources,
+    (main, read_at): (ProcessName, Option<SystemTime>),
+    own: &[PathBuf],
+) -> Vec<PendingChange> {
     let mut found = replaced(service, main.pid);
-    let Some(read_at) = read_at(main, pid_file) else { return found };
+    let Some(read_at) = read_at else { return found };
     let newer = sources.newer(service, read_at, SystemTime::now(), own);
     let is_known = |change: &PendingChange| found.iter().any(|known| known.path == real(&change.path));
     let newer: Vec<_> = newer.into_iter().filter(|change| !is_known(change)).collect();
     found.extend(newer);
     found
+}
+
+/// The same of a service whose children come and go without reading anything anew: without a pid file nothing newer than its
+/// start counts as read.
+pub fn pending_since_start(
+    service: &str,
+    sources: &Sources,
+    main: ProcessName,
+    pid_file: Option<&Path>,
+    own: &[PathBuf],
+) -> Vec<PendingChange> {
+    let started = procfs::started_at(main.start_ticks);
+    let read_at =
+        started.map(|started| time_of_pid_file(main, started, pid_file).unwrap_or(started + START_SLACK));
+    pending_at(service, sources, (main, read_at), own)
 }
 
 /// The program and the libraries that run although their files are gone. Empty where we may not look.

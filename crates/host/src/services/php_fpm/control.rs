@@ -114,11 +114,23 @@ pub fn sources(control: &Control) -> Sources {
 
 /// Lets the requests under way finish, and the main process read its configuration again.
 pub fn reload(control: &Control) -> Result<Activation> {
-    let main = MainProcess::of(SERVICE, control);
-    let (begun, begun_at) = (Instant::now(), SystemTime::now());
+    let begun = (Instant::now(), SystemTime::now());
     let drained = drain(control)?;
-    main.signal(Signal::USR2)?;
+    MainProcess::of(SERVICE, control).signal(Signal::USR2)?;
     drop(drained);
+    reloaded(control, begun)
+}
+
+/// The same without waiting for the requests under way: it ends them, after `process_control_timeout`.
+pub fn reload_at_once(control: &Control) -> Result<Activation> {
+    let begun = (Instant::now(), SystemTime::now());
+    MainProcess::of(SERVICE, control).signal(Signal::USR2)?;
+    reloaded(control, begun)
+}
+
+/// Waits until it has children again after it was told to reload.
+fn reloaded(control: &Control, (begun, begun_at): (Instant, SystemTime)) -> Result<Activation> {
+    let main = ProcessName::from(control);
     let config = config::read(&Root::ours(), file(control), &php::prefix(Some(&control.executable)));
     let on_demand = config.pools.iter().all(|pool| pool.value("pm") == Some("ondemand"));
     // One that went to the background at its start does so again, and has another id then.
@@ -128,18 +140,31 @@ pub fn reload(control: &Control) -> Result<Activation> {
         children.iter().any(|child| pool_of(child.pid).is_some())
             || (on_demand && has_written_pid(control, begun_at))
     };
-    let is_shown = wait_polling(PAUSE, timeouts::CHILDREN, is_back);
+    // Children of before are no sign: it is told to end them first.
+    wait_polling(PAUSE, timeouts::WATCH, || find_again(control).is_none());
+    let mut is_shown = wait_polling(PAUSE, timeouts::CHILDREN, is_back);
+    if !is_shown && main.is_alive() {
+        // It executes itself anew, and may have much to load before it says again what it is.
+        is_shown = wait_polling(PAUSE, timeouts::START, is_back);
+    }
     let outage_us = u64::try_from(begun.elapsed().as_micros()).ok().filter(|_| is_shown);
     // It may end while it sets up what it read.
     wait_polling(PAUSE, timeouts::WATCH, || find_again(control).is_none());
     let control = find_again(control).ok_or_else(|| {
         UserError::cannot_run(format!(
             "php-fpm (process {}) ended when it reloaded its configuration",
-            main.name.pid
+            main.pid
         ))
         .hint("its error log says why; webdyno rollback restores the configuration and starts it again")
     })?;
     Ok(Activation { control, outage_us, unsettled: None })
+}
+
+/// Whether it has children that began before a time: a reload ends all of them.
+pub fn is_older(main: ProcessName, time: SystemTime) -> bool {
+    let began = |child: &ProcessName| procfs::started_at(child.start_ticks);
+    let is_before = |child: &ProcessName| began(child).is_some_and(|began| began + TICK < time);
+    main.is_alive() && main.children().iter().any(is_before)
 }
 
 /// Whether the pid file, if there is one, was written since: the last thing that a start does.
@@ -160,7 +185,13 @@ pub fn drain(control: &Control) -> Result<Drained> {
     main.signal(Signal::STOP)?;
     let drained = Drained { main: main.name, _rescue: rescue };
     let is_stopped = || procfs::stat(main.name.pid).is_ok_and(|stat| stat.state == 'T');
-    wait_polling(PAUSE, timeouts::DRAIN, || is_stopped() || !main.name.is_alive());
+    if !wait_polling(PAUSE, timeouts::DRAIN, is_stopped) {
+        // The kernel stops no process 1 of a container from inside of it.
+        let why = format!("php-fpm (process {}) cannot be stopped for the moment of a reload", main.name.pid);
+        return Err(
+            UserError::cannot_run(why).hint("run the agent outside of its container, or reload it by hand")
+        );
+    }
     let children = main.name.children();
     for child in &children {
         // It may have ended by itself.
@@ -205,7 +236,7 @@ impl Rescue {
     fn start(main: ProcessName) -> Result<Self> {
         use std::os::unix::process::CommandExt;
         let seconds = 2 * timeouts::DRAIN.as_secs() + 1;
-        let script = format!("sleep {seconds}; kill -CONT {}", main.pid);
+        let script = format!("trap '' TERM HUP INT; sleep {seconds}; kill -CONT {}", main.pid);
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Whoever ends us with our group shall not end it.

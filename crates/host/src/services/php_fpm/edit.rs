@@ -47,12 +47,18 @@ impl Document for IniFile {
 
     /// Pools hand passwords to their programs.
     fn displayed(text: &str) -> String {
-        let shown = |line: &str| match config::line_of(line.trim()) {
-            Some(Line::Value(key, _)) if !is_harmless(&key) => {
-                let end = if line.ends_with('\n') { "\n" } else { "" };
-                format!("{key} = ...{end}")
+        // An old value may stand in a comment, and one of several lines in what makes no sense by itself.
+        let shown = |line: &str| {
+            let end = if line.ends_with('\n') { "\n" } else { "" };
+            let (mark, rest) = match line.trim_start().strip_prefix([';', '#']) {
+                Some(rest) => ("; ", rest.trim_start_matches([';', '#'])),
+                None => ("", line),
+            };
+            match config::line_of(rest.trim()) {
+                Some(Line::Value(key, _)) if !is_harmless(&key) => format!("{mark}{key} = ...{end}"),
+                Some(Line::Strange) if mark.is_empty() => format!("...{end}"),
+                _ => line.to_owned(),
             }
-            _ => line.to_owned(),
         };
         text.split_inclusive('\n').map(shown).collect()
     }
@@ -174,7 +180,9 @@ mod tests {
             text.starts_with("; Written by webdyno") && text.ends_with("\nopcache.enable = 1\n"),
             "{text}"
         );
-        let shown = IniFile::displayed("[www]\npm = static\nenv[DB_PASSWORD] = s3cret\n; why\n");
-        assert_eq!(shown, "[www]\npm = static\nenv[DB_PASSWORD] = ...\n; why\n");
+        let text = "[www]\npm = static\nenv[DB_PASSWORD] = s3cret\n; why\n;env[OLD] = s3cret\nenv[KEY] = \"s3\ncret\"\n";
+        let shown = IniFile::displayed(text);
+        let expected = "[www]\npm = static\nenv[DB_PASSWORD] = ...\n; why\n; env[OLD] = ...\n...\n...\n";
+        assert_eq!(shown, expected);
     }
 }

@@ -89,6 +89,10 @@ impl Tunable for PhpFpm {
         }
     }
 
+    fn activate_at_once(&self, control: &Control, _port: u16) -> Option<Result<Activation>> {
+        Some(control::reload_at_once(control))
+    }
+
     fn start(&self, control: &Control, _port: u16) -> Result<Activation> {
         control::start(control)
     }
@@ -96,12 +100,16 @@ impl Tunable for PhpFpm {
     fn pending_changes(&self, control: &Control, _port: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
         let pid_file = control.pid_file.as_ref().map(Path::new);
         let sources = control::sources(control);
-        Ok(pending::pending("PHP-FPM", &sources, ProcessName::from(control), pid_file, own))
+        let main = ProcessName::from(control);
+        // Its children come and go without reading anything anew.
+        let found = pending::pending_since_start("PHP-FPM", &sources, main, pid_file, own);
+        Ok(found)
     }
 
     fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
         let pid_file = control.pid_file.as_ref().map(Path::new);
-        pending::read_since(ProcessName::from(control), pid_file, time)
+        let main = ProcessName::from(control);
+        pending::read_since(main, pid_file, time).or_else(|| control::is_older(main, time).then_some(false))
     }
 
     fn locate(&self, control: &Control) -> Option<Control> {

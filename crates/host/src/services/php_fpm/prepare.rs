@@ -62,7 +62,8 @@ struct Wanted {
 fn plan(fpm: &Fpm, changes: &[SettingChange]) -> std::result::Result<RenderedPlan, Obstacle> {
     let mut ini = None;
     let mut wanted: Vec<Wanted> = vec![];
-    for change in changes {
+    let lowered = spare_to_lower(fpm, changes);
+    for change in changes.iter().chain(&lowered) {
         let setting = understood(change)?;
         let one = match setting.place {
             Place::Pool | Place::Global => of_fpm(fpm, setting, change)?,
@@ -84,6 +85,34 @@ fn plan(fpm: &Fpm, changes: &[SettingChange]) -> std::result::Result<RenderedPla
     let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
     let changes = wanted.into_iter().map(|one| one.change).collect();
     Ok(RenderedPlan { changes, files, class, diff, managed })
+}
+
+/// FPM does not start a dynamic pool that has fewer processes than are to be idle (fpm_conf.c): these go down with them.
+fn spare_to_lower(fpm: &Fpm, changes: &[SettingChange]) -> Vec<SettingChange> {
+    let mut lowered = vec![];
+    for change in changes.iter().filter(|change| change.setting.name == "pm.max_children") {
+        let (Ok(pool), SettingValue::Integer(most)) = (pool(&fpm.config, change), &change.to) else {
+            continue;
+        };
+        let asked = |name: &str| {
+            let is_it =
+                |one: &&SettingChange| one.setting.name == name && one.setting.pool == change.setting.pool;
+            changes.iter().find(is_it).map(|one| one.to.to_string())
+        };
+        if asked("pm").or(pool.value("pm").map(str::to_owned)).as_deref() != Some("dynamic") {
+            continue;
+        }
+        for name in ["pm.start_servers", "pm.min_spare_servers", "pm.max_spare_servers"] {
+            let is_more =
+                pool.value(name).and_then(|value| value.parse::<i64>().ok()).is_some_and(|now| now > *most);
+            if is_more && asked(name).is_none() {
+                let setting =
+                    webdyno_model::setting::SettingId { name: name.into(), ..change.setting.clone() };
+                lowered.push(SettingChange { setting, to: SettingValue::Integer(*most) });
+            }
+        }
+    }
+    lowered
 }
 
 fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, Obstacle> {
@@ -275,6 +304,22 @@ mod tests {
         assert_eq!(plan.files[0].after, "[www]\nlisten = 9000\npm = static\npm.max_children = 52\n");
         assert!(plan.files[1].after.contains("\nprocess.max = 72\n"), "{}", plan.files[1].after);
         assert!(plan.diff.contains("-pm.max_children = 5\n+pm.max_children = 52\n"), "{}", plan.diff);
+    }
+
+    #[test]
+    fn processes_that_are_to_be_idle_go_down_with_all_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let mut fpm = fpm(&root);
+        let www = "[www]\nlisten = 9000\npm = dynamic\npm.max_children = 50\npm.start_servers = 5\n\
+                   pm.min_spare_servers = 5\npm.max_spare_servers = 30\n";
+        std::fs::write(root.join("pool.d/www.conf"), www).unwrap();
+        fpm.config = config::read(&Root::ours(), &fpm.main_file, "/usr");
+        let after = |changes: &[SettingChange]| plan(&fpm, changes).unwrap().files[0].after.clone();
+        let lowered = after(&[change("pm.max_children", Some("www"), 20)]);
+        let expected = www.replace("= 50", "= 20").replace("= 30", "= 20");
+        assert_eq!(lowered, expected);
+        assert_eq!(after(&[change("pm.max_children", Some("www"), 60)]), www.replace("= 50", "= 60"));
     }
 
     #[test]

@@ -53,18 +53,34 @@ impl LimitedProcess {
         if soft < OPEN_FILES_MIN || !self.process.is_alive() {
             return Err(io::Error::other("the process is gone, or the limit is too low"));
         }
-        let limit = Rlimit { current: Some(soft), maximum: maximum(soft.max(self.hard)) };
-        set(self.process.pid, limit)?;
-        // What it starts from now on inherits the new limit, so a second look finds what came during the first.
+        let main = self.process.pid;
+        let (now, _) = open_files(main)?;
+        // Who has a limit of its own keeps it; who is started between the looks has that of the main process. This is what is
+        // read, so that on the way down it comes after the first look: whoever is killed before finds that there is more to do.
+        if now < soft {
+            self.replace(main, now, soft)?;
+        }
         for _ in 0..2 {
-            for pid in descendants(self.process.pid) {
-                match set(pid, limit) {
+            for pid in descendants(main) {
+                match self.replace(pid, now, soft) {
                     Err(error) if error.raw_os_error() != Some(NO_SUCH_PROCESS) => return Err(error),
                     _ => {}
                 }
             }
+            self.replace(main, now, soft)?;
         }
         Ok(())
+    }
+
+    /// Gives a process another soft limit, if it has the one of before; the hard limit goes up as far as that takes, and back.
+    fn replace(&self, pid: u32, before: u64, soft: u64) -> io::Result<()> {
+        let Ok((own, own_hard)) = open_files(pid) else { return Ok(()) };
+        if own != before {
+            return Ok(());
+        }
+        let is_raised = own_hard == before.max(self.hard);
+        let hard = if soft < before && is_raised { self.hard } else { own_hard };
+        set(pid, Rlimit { current: Some(soft), maximum: maximum(hard.max(soft)) })
     }
 }
 
@@ -171,6 +187,17 @@ fn planned(
         .map_err(|error| (format!("the limits of process {} cannot be read: {error}", service.pid), None))?;
     if soft >= wanted {
         return Err((format!("{name} may have {soft} open files already"), None));
+    }
+    let has_own = |pid: &u32| open_files(*pid).is_ok_and(|(own, _)| own != soft);
+    let own_count = descendants(service.pid).iter().filter(|pid| has_own(pid)).count();
+    if own_count > 0 {
+        let why = format!(
+            "{own_count} processes of {name} have a limit of their own, and not the {soft} of the main one"
+        );
+        return Err((
+            why,
+            Some("a setting gives it to them, as rlimit_files of a pool: raise it there".into()),
+        ));
     }
     if !may_set_limits(service.pid, wanted > hard) {
         let why =

@@ -199,6 +199,52 @@ fn a_request_that_takes_too_long_prevents_a_reload() {
     changer.end(ClosedBy::Tool).unwrap();
 }
 
+/// What is undone may be why requests take so long: they do not keep it in force.
+#[test]
+fn a_long_request_does_not_prevent_an_undo() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let fpm = Fpm::start(&[("www", POOL)]);
+    let original = std::fs::read(fpm.path("pools.conf")).unwrap();
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let mut changer = server.changer();
+    apply(&mut changer, &server, fpm.pid, 4).unwrap();
+    let _under_way = fpm.hold("www", 1);
+    std::thread::sleep(Duration::from_millis(300));
+    let undone = changer.end(ClosedBy::Tool).unwrap();
+    let told = undone.lines.iter().any(|line| line.contains("ended the requests of php_fpm: 1 request(s)"));
+    assert!(told, "{undone:?}");
+    fpm.check(2, "after the undo");
+    assert_eq!(std::fs::read(fpm.path("pools.conf")).unwrap(), original);
+}
+
+/// Both have sockets and no port: the journal could not tell them apart.
+#[test]
+fn of_two_that_have_no_port_one_is_changed_in_a_session() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let (first, second) = (Fpm::start(&[("www", POOL)]), Fpm::start(&[("www", POOL)]));
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let mut changer = server.changer();
+    apply(&mut changer, &server, first.pid, 4).unwrap();
+    let refused = apply(&mut changer, &server, second.pid, 4).unwrap_err();
+    assert!(refused.message.contains("another php_fpm is changed by this session"), "{refused}");
+    second.check(2, "after the refusal");
+    // Another session may, at the same time.
+    let folder = empty_folder();
+    let other = FakeServer::set_up(folder.path());
+    let mut beside = other.changer();
+    apply(&mut beside, &other, second.pid, 4).unwrap();
+    for (changer, fpm) in [(&mut beside, &second), (&mut changer, &first)] {
+        changer.end(ClosedBy::Tool).unwrap();
+        fpm.check(2, "after the end");
+    }
+}
+
 /// Killed while the main process is stopped: it goes on by itself, and the next command puts all back.
 #[test]
 fn who_is_killed_while_a_reload_waits_leaves_a_service_that_goes_on() {
