@@ -26,8 +26,9 @@ pub enum Target {
 /// The words that name something beyond the server.
 const EXTERNAL: [&str; 4] = ["backend", "clients", "network", "protection"];
 
-/// Limits of processes, as systemd names them (systemd.exec(5), systemd.resource-control(5)).
-const PROCESS_LIMITS: [&str; 3] = ["LimitNOFILE", "LimitNPROC", "TasksMax"];
+/// Limits of processes, as systemd names them (systemd.exec(5), systemd.resource-control(5)), and of their listening sockets
+/// (listen(2)).
+const PROCESS_LIMITS: [&str; 4] = ["LimitNOFILE", "LimitNPROC", "TasksMax", "backlog"];
 
 impl Target {
     /// The word for it in outputs: a process limit is found under the service that it limits.

@@ -6,6 +6,7 @@ use crate::environment::Environment;
 use crate::error::{Result, UserError};
 use crate::harm_guard::HarmGuardTrip;
 use crate::live_traffic::LiveTraffic;
+use crate::objective::Objective;
 use crate::run::RunReport;
 use serde::{Deserialize, Serialize};
 
@@ -20,28 +21,88 @@ pub enum Goal {
     Max,
     /// Good answers per second.
     Rate(f64),
+    /// That all objectives are met.
+    Objectives,
 }
 
 impl Goal {
-    /// Reads `max`, `500 req/s`.
+    /// Reads `max`, `500 req/s`, `objectives`.
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = || {
-            UserError::usage(format!("`{text}` is not a goal"))
-                .hint("write --goal max, or a rate as in --goal '500 req/s'")
-        };
         let text = text.trim();
-        if text == "max" {
-            return Ok(Self::Max);
+        match text {
+            "max" => Ok(Self::Max),
+            "objectives" => Ok(Self::Objectives),
+            _ => rate_of(text).map(Self::Rate).ok_or_else(|| not_a_goal(text)),
         }
-        let number =
-            ["req/s", "requests/s"].iter().find_map(|unit| text.strip_suffix(unit)).ok_or_else(wrong)?;
-        let rate: f64 = number.trim().parse().map_err(|_| wrong())?;
-        if rate.is_finite() && rate > 0.0 { Ok(Self::Rate(rate)) } else { Err(wrong()) }
     }
 
-    /// Whether a rate of good answers meets it. `max` is never met by a figure: tuning goes on until nothing helps.
+    /// Whether a rate of good answers meets it, objectives apart. `max` is never met by a figure: tuning goes on until
+    /// nothing helps.
     pub fn is_met_by(self, rate: f64) -> bool {
-        matches!(self, Self::Rate(goal) if rate >= goal)
+        match self {
+            Self::Max => false,
+            Self::Rate(goal) => rate >= goal,
+            Self::Objectives => rate > 0.0,
+        }
+    }
+}
+
+fn not_a_goal(text: &str) -> UserError {
+    UserError::usage(format!("`{text}` is not a goal")).hint(
+        "write --goal max, or what to reach as in --goal '500 req/s', '70 pages/s', '4250 users' or 'p99<200ms at 300 req/s'",
+    )
+}
+
+/// A number above 0 before one of these units.
+fn amount(text: &str, units: &[&str]) -> Option<f64> {
+    let number = units.iter().find_map(|unit| text.strip_suffix(unit))?;
+    number.trim().parse().ok().filter(|amount: &f64| amount.is_finite() && *amount > 0.0)
+}
+
+fn rate_of(text: &str) -> Option<f64> {
+    amount(text, &["req/s", "requests/s"])
+}
+
+/// A goal as a user writes it: what to reach, and what it says of the load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GoalRequest {
+    /// What to reach.
+    pub goal: Goal,
+    /// The objective that it names.
+    pub objective: Option<Objective>,
+    /// The rate at which it is to be met: the load's, unless that has one.
+    pub rate_per_s: Option<f64>,
+    /// The users with whom it is to be met: the load's, unless it has them.
+    pub users: Option<u32>,
+}
+
+impl GoalRequest {
+    /// Reads what [`Goal::parse`] reads, `70 pages/s`, `4250 users`, `p99<200ms`, and `p99<200ms at 300 req/s`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let text = text.trim();
+        let plain = |goal| Self { goal, objective: None, rate_per_s: None, users: None };
+        if let Ok(goal) = Goal::parse(text) {
+            return Ok(plain(goal));
+        }
+        let by_objectives = plain(Goal::Objectives);
+        if let Some(pages) = amount(text, &["pages/s"]) {
+            let objective = Some(Objective::parse(&format!("pages/s>={pages}"))?);
+            return Ok(Self { objective, ..by_objectives });
+        }
+        if let Some(users) = amount(text, &["users"]) {
+            let whole = (users.fract() == 0.0 && users <= 1e6).then_some(users as u32);
+            return Ok(Self { users: Some(whole.ok_or_else(|| not_a_goal(text))?), ..by_objectives });
+        }
+        if !text.contains(['<', '>']) {
+            return Err(not_a_goal(text));
+        }
+        let (objective, rate_per_s) = match text.rsplit_once(" at ") {
+            Some((objective, rate)) => {
+                (objective, Some(rate_of(rate.trim()).ok_or_else(|| not_a_goal(text))?))
+            }
+            None => (text, None),
+        };
+        Ok(Self { objective: Some(Objective::parse(objective.trim())?), rate_per_s, ..by_objectives })
     }
 }
 
@@ -50,6 +111,7 @@ impl std::fmt::Display for Goal {
         match self {
             Self::Max => f.write_str("max"),
             Self::Rate(rate) => write!(f, "{rate} req/s"),
+            Self::Objectives => f.write_str("objectives"),
         }
     }
 }
@@ -195,14 +257,42 @@ mod tests {
 
     #[test]
     fn goals_parse_and_render() {
-        for (text, goal) in
-            [("max", Goal::Max), ("500 req/s", Goal::Rate(500.0)), ("0.5req/s", Goal::Rate(0.5))]
-        {
+        for (text, goal) in [
+            ("max", Goal::Max),
+            ("500 req/s", Goal::Rate(500.0)),
+            ("0.5req/s", Goal::Rate(0.5)),
+            ("objectives", Goal::Objectives),
+        ] {
             assert_eq!(Goal::parse(text).unwrap(), goal);
             assert_eq!(Goal::parse(&goal.to_string()).unwrap(), goal);
         }
         for text in ["", "500", "fast", "-1 req/s", "0 req/s", "NaN req/s"] {
             assert_eq!(Goal::parse(text).unwrap_err().exit_code(), 2, "{text}");
+            assert_eq!(GoalRequest::parse(text).unwrap_err().exit_code(), 2, "{text}");
+        }
+    }
+
+    #[test]
+    fn goals_say_something_of_the_load() {
+        for (text, goal, objective, rate_per_s, users) in [
+            ("max", Goal::Max, None, None, None),
+            ("500 req/s", Goal::Rate(500.0), None, None, None),
+            ("70 pages/s", Goal::Objectives, Some("pages/s>=70"), None, None),
+            ("4250 users", Goal::Objectives, None, None, Some(4250)),
+            ("p99<200ms", Goal::Objectives, Some("p99<200ms"), None, None),
+            ("p99 < 200ms at 300 req/s", Goal::Objectives, Some("p99 < 200ms"), Some(300.0), None),
+        ] {
+            let request = GoalRequest::parse(text).unwrap();
+            let shown = request.objective.as_ref().map(Objective::text);
+            assert_eq!(
+                (request.goal, shown, request.rate_per_s, request.users),
+                (goal, objective, rate_per_s, users)
+            );
+        }
+        for text in
+            ["p99<200ms at noon", "p98<200ms", "1.5 users", "-3 users", "0 pages/s", "p99<200ms at 0 req/s"]
+        {
+            assert_eq!(GoalRequest::parse(text).unwrap_err().exit_code(), 2, "{text}");
         }
     }
 }

@@ -73,6 +73,7 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
     if let Err(error) = session.keep_verified(target) {
         return Err(session.revert_after_error(target, error));
     }
+    session.tell_what_is_left(target, why)?;
     session.end(target, why)
 }
 
@@ -343,6 +344,23 @@ impl Tuning {
         }
     }
 
+    /// What would help next and only a person can do, of the first finding: it is why tuning ends here.
+    fn tell_what_is_left(&self, target: &mut dyn TuningTarget, why: StopReason) -> Result<()> {
+        if !matches!(why, StopReason::NothingHelps | StopReason::Refused | StopReason::NeedsRestart) {
+            return Ok(());
+        }
+        let diagnosis = diagnose(&self.best.measurement)?;
+        let first = diagnosis.findings.first();
+        let by_hand = first.iter().flat_map(|finding| &finding.remedies);
+        for remedy in by_hand.filter(|remedy| remedy.setting_changes().is_empty()) {
+            let to = remedy.to.as_ref().map_or(String::new(), |to| format!(" {to}"));
+            let text =
+                format!("by hand: {}{to}: {}; risk: {}", remedy.setting.full_name(), remedy.why, remedy.risk);
+            target.record(EventBody::Note { text })?;
+        }
+        Ok(())
+    }
+
     fn end(self, target: &mut dyn TuningTarget, why: StopReason) -> Result<TuneEnding> {
         if let Some(text) = stop_note(why) {
             target.record(EventBody::Note { text: text.into() })?;
@@ -355,7 +373,7 @@ impl Tuning {
         // `max` has no figure to meet: it is done when nothing more helps.
         let goal_met = match self.options.goal {
             Goal::Max => matches!(why, StopReason::NothingHelps | StopReason::GoalMet),
-            Goal::Rate(_) => why == StopReason::GoalMet,
+            Goal::Rate(_) | Goal::Objectives => why == StopReason::GoalMet,
         };
         self.record_end(target, goal_met, state)?;
         Ok(TuneEnding { goal_met, state, valid: why != StopReason::Invalid })

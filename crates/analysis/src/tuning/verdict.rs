@@ -1,10 +1,12 @@
 //! The verdict on a change: better, same, worse or inconclusive, from the interval and the noise floor.
 
 use crate::measurement::Measurement;
+use crate::measurement::histograms::merged;
 use crate::measurement::statistics::{Ratio, ratio_of_means};
 use crate::run_report::run_report;
 use webdyno_model::Result;
 use webdyno_model::interval::EndReason;
+use webdyno_model::objective::{Figure, Scope, TimeKind};
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::Verdict;
 use webdyno_model::workload::Arrival;
@@ -32,8 +34,8 @@ const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
 /// The verdict on a change from the measurements before and after it: the rate of good answers decides, also where
 /// visitors ask for pages, as each page is many answers and pages alone would be few a second; where requests arrive at
 /// a given rate, which no change can raise, the response time does, and of pages the page time. A change by which more requests or pages fail, or by which
-/// an objective is missed that was met, is worse; one by which the missed objectives are met is better if the rate
-/// does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
+/// an objective is missed that was met, is worse; one by which the missed objectives are met, or the time falls that one of them
+/// is about, is better if the rate does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
 /// so is one whose load the stop-loss ended.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     if before.harm_guard_trip.is_none() && after.harm_guard_trip.is_some() {
@@ -50,6 +52,9 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     if verdict == Verdict::Same && objectives_met(&run_after) > objectives_met(&run_before) {
         verdict = Verdict::Better;
     }
+    if verdict == Verdict::Same && cuts_missed_tail(before, after, &run_before)? {
+        verdict = Verdict::Better;
+    }
     let fails_more = fails_more(failed_fraction(&run_before), failed_fraction(&run_after))
         || fails_more(failed_pages_fraction(&run_before), failed_pages_fraction(&run_after));
     let stopped = after.end.as_ref().is_some_and(|end| end.reason == EndReason::StopLoss);
@@ -57,6 +62,29 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
         verdict = Verdict::Worse;
     }
     Ok(Comparison { ratio: rates.ratio, verdict })
+}
+
+/// Whether a time falls, second by second, that an objective is about and that is too long before.
+fn cuts_missed_tail(before: &Measurement, after: &Measurement, run: &RunReport) -> Result<bool> {
+    let missed = before.objectives.iter().zip(&run.objectives).filter(|(_, result)| !result.met);
+    for (objective, _) in
+        missed.filter(|(objective, _)| objective.is_upper_bound() && *objective.scope() == Scope::All)
+    {
+        let Figure::Time(TimeKind::Response, statistic) = objective.figure() else { continue };
+        let Some(quantile) = statistic.beyond().map(|beyond| 1.0 - beyond) else { continue };
+        let times = |of: &Measurement| -> Result<Vec<f64>> {
+            let mut seconds = vec![];
+            for interval in of.measured().filter(|interval| interval.length_us >= 900_000) {
+                seconds.extend(merged(interval.response_time.iter())?.quantile_us(quantile));
+            }
+            Ok(seconds.into_iter().map(|us| us as f64).collect())
+        };
+        // Times are better when they fall.
+        if compare(&times(after)?, &times(before)?).verdict == Verdict::Better {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn mean_times_us(measurement: &Measurement) -> Vec<f64> {

@@ -4,9 +4,9 @@ use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
-use crate::services::{Tunable, mariadb, php_fpm, process_limit};
+use crate::services::{Tunable, listen_backlog, mariadb, php_fpm, process_limit};
 use crate::visibility::{foreign_namespace, listeners};
-use webdyno_model::change::{Preparation, SettingChange};
+use webdyno_model::change::{Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::setting::Target;
 use webdyno_model::topology::Access;
@@ -44,6 +44,9 @@ pub fn prepare(
         return Err(error);
     }
     let Some(first) = changes.first() else { return Err(UserError::usage("no setting is to be changed")) };
+    if changes.iter().any(is_backlog) {
+        return accept_queue(front, is_private, changes);
+    }
     if let Some(other) = changes.iter().find(|other| other.setting.target != first.setting.target) {
         let why = format!(
             "{} and {} cannot be changed in one step",
@@ -85,6 +88,48 @@ pub fn prepare(
         }
     };
     Ok(preparation.into())
+}
+
+fn is_backlog(change: &SettingChange) -> bool {
+    matches!(change.setting.target, Target::ProcessLimit(_)) && change.setting.name == listen_backlog::SETTING
+}
+
+/// The backlog of the front's sockets, and what the kernel grants them, in one step.
+fn accept_queue(front: &ServiceSnapshot, is_private: bool, changes: &[SettingChange]) -> Result<Prepared> {
+    let (backlogs, others): (Vec<SettingChange>, Vec<_>) = changes.iter().cloned().partition(is_backlog);
+    let is_of_kernel = |change: &SettingChange| change.setting.target == Target::Sysctl;
+    let ([backlog], true) = (&backlogs[..], others.iter().all(is_of_kernel)) else {
+        return Ok(Preparation::not_preparable(
+            "a backlog is changed with net.core.somaxconn, and with nothing else",
+        )
+        .into());
+    };
+    if backlog.setting.target.name() != front.service || is_private {
+        let why = "only the backlog of the server that others load, and that serves the port, is changed";
+        return Ok(Preparation::not_preparable(why).into());
+    }
+    const GRANTED: &str = "net.core.somaxconn";
+    let asked =
+        others.iter().find(|change| change.setting.name == GRANTED).and_then(|change| change.to.number());
+    let now = || sysctl::space::read_here(GRANTED).ok().and_then(|now| now.trim().parse().ok());
+    let granted = asked.map(|asked| asked as u64).or_else(now);
+    let (plan, sockets) = match listen_backlog::prepare(front, backlog, granted) {
+        Ok(planned) => planned,
+        Err((why, hint)) => return Ok(Preparation::NotPreparable { why, hint }.into()),
+    };
+    let holder = Some(ValueHolder::Listener(sockets));
+    if others.is_empty() {
+        return Ok(Prepared { holder, ..Preparation::Plan(Box::new(plan)).into() });
+    }
+    let whole = match sysctl::prepare_with(&others, true)? {
+        Preparation::Plan(first) => RenderedPlan {
+            changes: [first.changes, plan.changes].concat(),
+            diff: format!("{}{}", first.diff, plan.diff),
+            ..*first
+        },
+        refused => return Ok(refused.into()),
+    };
+    Ok(Prepared { holder, ..Preparation::Plan(Box::new(whole)).into() })
 }
 
 /// A database behind the front: there must be just one.

@@ -6,6 +6,7 @@
 pub mod apache;
 pub(crate) mod common;
 pub mod lighttpd;
+pub mod listen_backlog;
 pub mod mariadb;
 pub mod nginx;
 pub mod php_fpm;
@@ -150,7 +151,7 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
             .filter(|name| {
-                !["mod", "tunable", "common", "sysctl", "process_limit", "value_holder"]
+                !["mod", "tunable", "common", "sysctl", "process_limit", "listen_backlog", "value_holder"]
                     .contains(&name.as_str())
             })
             .collect();

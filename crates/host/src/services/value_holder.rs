@@ -2,6 +2,7 @@
 //! value is not in a file until it is kept.
 
 use super::common::kept_values::with_values;
+use super::listen_backlog::{self, ListeningSockets};
 use super::mariadb::drop_in::OptionFile;
 use super::mariadb::server::DatabaseServer;
 use super::process_limit::{self, LimitedProcess};
@@ -22,6 +23,8 @@ pub enum ValueHolder {
     Database(DatabaseServer),
     /// The kernel, for the processes of a service.
     Limits(LimitedProcess),
+    /// The kernel, for the listening sockets of a service.
+    Listener(ListeningSockets),
 }
 
 impl ValueHolder {
@@ -31,6 +34,7 @@ impl ValueHolder {
             Self::Kernel(_) => sysctl::NAME,
             Self::Database(_) => super::mariadb::NAME,
             Self::Limits(_) => process_limit::NAME,
+            Self::Listener(_) => listen_backlog::NAME,
         }
     }
 
@@ -39,7 +43,7 @@ impl ValueHolder {
         match self {
             Self::Kernel(_) => "its network namespace",
             Self::Database(_) => "its database server",
-            Self::Limits(_) => "its process",
+            Self::Limits(_) | Self::Listener(_) => "its process",
         }
     }
 
@@ -49,6 +53,7 @@ impl ValueHolder {
             Self::Kernel(space) => space::read(name, space.as_ref()),
             Self::Database(server) => server.read(name),
             Self::Limits(process) => process.read(name),
+            Self::Listener(sockets) => sockets.read(name),
         }
     }
 
@@ -58,12 +63,13 @@ impl ValueHolder {
             Self::Kernel(space) => space::write(name, space.as_ref(), value),
             Self::Database(server) => server.write(name, value),
             Self::Limits(process) => process.write(name, value),
+            Self::Listener(sockets) => sockets.write(name, value),
         }
     }
 
     /// Whether a boot gives it the values that its files have, whatever it held before.
     pub fn ends_with_boot(&self) -> bool {
-        matches!(self, Self::Kernel(_) | Self::Limits(_))
+        matches!(self, Self::Kernel(_) | Self::Limits(_) | Self::Listener(_))
     }
 
     /// Where a value is shown that is in no other file; `None` where a file could keep it.
@@ -72,6 +78,7 @@ impl ValueHolder {
             Self::Kernel(_) => Some(space::path(name)),
             Self::Database(_) => None,
             Self::Limits(limited) => Some(process_limit::limits_file(limited.process.pid)),
+            Self::Listener(sockets) => Some(listen_backlog::shown_in(sockets.process.pid)),
         }
     }
 
@@ -79,6 +86,7 @@ impl ValueHolder {
     pub fn to_keep(&self) -> Option<&str> {
         match self {
             Self::Limits(limited) => Some(&limited.to_keep),
+            Self::Listener(sockets) => sockets.to_keep.as_deref(),
             Self::Kernel(_) | Self::Database(_) => None,
         }
     }
@@ -93,7 +101,7 @@ impl ValueHolder {
         match self {
             Self::Kernel(_) => with_values::<SysctlFile>(path, text, values),
             Self::Database(_) => with_values::<OptionFile>(path, text, values),
-            Self::Limits(_) => text.to_owned(),
+            Self::Limits(_) | Self::Listener(_) => text.to_owned(),
         }
     }
 }

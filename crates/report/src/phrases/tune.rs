@@ -160,6 +160,8 @@ pub(crate) fn goal(tune: &TuneReport) -> String {
         (Goal::Max, false) => {
             "The goal was as fast as this machine can: tuning ended before that was sure.".into()
         }
+        (Goal::Objectives, true) => "The goal was met: every objective is.".into(),
+        (Goal::Objectives, false) => "The goal was not met: an objective is missed.".into(),
         (Goal::Rate(goal), true) => format!("The goal of {} was met: {reached} was measured.", rate(goal)),
         (Goal::Rate(goal), false) => {
             format!("The goal of {} was not met: {reached} was measured.", rate(goal))

@@ -29,7 +29,7 @@ use stages::StageArgs;
 use std::path::PathBuf;
 use webdyno_load::workload::file::Draft;
 use webdyno_model::duration::parse_duration_us;
-use webdyno_model::tune::Goal;
+use webdyno_model::tune::{Goal, GoalRequest};
 use workload::WorkloadArgs;
 
 /// What `--version` says behind the name: tool and agent must be of one build.
@@ -217,9 +217,9 @@ pub struct TuneArgs {
     pub load: LoadArgs,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// What to reach: `max`, or a rate as in '500 req/s'
-    #[arg(long, default_value = "max", value_parser = |text: &str| with_hint(Goal::parse(text)))]
-    pub goal: Goal,
+    /// What to reach: `max`, '500 req/s', '70 pages/s', '4250 users', 'p99<200ms', or 'p99<200ms at 300 req/s'
+    #[arg(long, default_value = "max", value_parser = |text: &str| with_hint(GoalRequest::parse(text)))]
+    pub goal: GoalRequest,
     /// Carry the plan out; without it nothing is changed
     #[arg(long)]
     pub apply: bool,

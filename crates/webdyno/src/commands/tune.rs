@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::RevertedChange;
 use webdyno_host::change::apply::pending_reload;
+use webdyno_load::workload::file::Draft;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
+use webdyno_model::tune::GoalRequest;
 use webdyno_model::{Result, UserError};
 use webdyno_session::export::Export;
 use webdyno_session::live::{ConfirmPlan, LiveSession, LiveTarget, Server};
@@ -23,7 +25,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         return Err(UserError::usage("tune measures for a time, not a number of requests")
             .hint("give -d TIME instead of -n; as in -d 10s"));
     }
-    let draft = arguments.load.draft()?;
+    let draft = draft(arguments)?;
     let directory = run_directory::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
@@ -32,11 +34,11 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let waits = waits_for_a_reload(servers.front(), arguments)?;
     let pace =
         progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
-    let about = measuring::session_info("tune", Some(arguments.goal), &draft.objectives);
+    let about = measuring::session_info("tune", Some(arguments.goal.goal), &draft.objectives);
     let watcher = progress::observer(&arguments.output, pace);
     let mut session = LiveSession::begin(&directory, about, interrupted.clone(), watcher)?;
     let options = TuneOptions {
-        goal: arguments.goal,
+        goal: arguments.goal.goal,
         apply: arguments.apply,
         allow_restart: arguments.allow_restart,
         budget_us: arguments.budget,
@@ -67,6 +69,22 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     // the error that counts most.
     let result = servers.front().agent().close().and_then(|done| put_back(&mut session, done)).and(result);
     finish::finish(session, result, &arguments.output, false)
+}
+
+/// The load, with what the goal says of it.
+fn draft(arguments: &TuneArgs) -> Result<Draft> {
+    let GoalRequest { objective, rate_per_s, users, .. } = &arguments.goal;
+    let mut draft = arguments.load.draft()?;
+    draft.objectives.extend(objective.clone());
+    if users.is_some() && draft.objectives.is_empty() {
+        return Err(UserError::usage("a goal in users is met when its objectives are, and there is none")
+            .hint("add what they shall have, as in --slo 'p95<1s'"));
+    }
+    let settings = &mut draft.settings;
+    if settings.rate_per_s.is_none() && settings.users.is_none() {
+        (settings.rate_per_s, settings.users) = (*rate_per_s, *users);
+    }
+    Ok(draft)
 }
 
 /// Writes into the log what the agent put back at the end.

@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::workers;
 use crate::wording::format_number;
-use webdyno_model::change::ApplyClass;
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
@@ -118,14 +118,35 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
     let granted = if clipped { limit } else { facts.value(FactId::ahead_accept_queue_allowed) };
     // Where the kernel would grant as much already, nothing is to be done there.
     if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
-        all.push(remedy(
+        // The sockets that are there get it without a restart, as far as the server asks for it.
+        let asked = backlog.filter(|asked| *asked < wanted && clipped);
+        let grown = remedy(
             SettingId::sysctl("net.core.somaxconn"),
             granted,
             ApplyClass::Manual,
-            "none known; takes effect with the next start of the server",
-        ));
+            "none known; by hand it takes effect with the next start of the server, `tune --apply` gives it to the running one",
+        );
+        all.push(Remedy { together_with: live_backlog(facts, asked.unwrap_or(wanted)), ..grown });
+    }
+    let is_enough = granted.is_some_and(|granted| granted >= wanted);
+    if let ([live], true) = (&live_backlog(facts, wanted)[..], is_enough) {
+        let risk = "none known; it lasts until the next start of the server";
+        all.push(Remedy {
+            to: Some(live.to.clone()),
+            ..remedy(live.setting.clone(), limit, ApplyClass::Live, risk)
+        });
     }
     all
+}
+
+/// The backlog of the sockets that listen now.
+fn live_backlog(facts: &Facts, to: f64) -> Vec<SettingChange> {
+    let service = facts.service.as_ref().map(|service| service.service.clone());
+    let change = |service: String| SettingChange {
+        setting: SettingId::of_service(service, "backlog"),
+        to: SettingValue::Integer(to as i64),
+    };
+    service.map(change).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -147,10 +168,14 @@ mod tests {
         let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["ListenBacklog", "net.core.somaxconn"]);
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(1024)));
-        for (granted, count) in [(512.0, 2), (4096.0, 1)] {
+        // Without a restart the sockets that are there get it: with what the kernel grants, where that is less.
+        for (granted, second, together) in [(512.0, "net.core.somaxconn", 1), (4096.0, "backlog", 0)] {
             let known = [&OVERFLOW[..], &[(FactId::ahead_accept_queue_allowed, granted)]].concat();
             let remedies = check(&facts(&known, &[("ListenBacklog", 511)])).unwrap().remedies;
-            assert_eq!(remedies.len(), count, "the kernel grants {granted}");
+            assert_eq!(remedies.len(), 2, "the kernel grants {granted}");
+            let live = &remedies[1];
+            assert_eq!((live.setting.name.as_str(), live.together_with.len()), (second, together), "{granted}");
+            assert_eq!(live.setting_changes().last().unwrap().to, SettingValue::Integer(1024));
         }
     }
 
@@ -160,6 +185,8 @@ mod tests {
         let finding = check(&facts(&clipped, &[("ListenBacklog", 511)])).unwrap();
         assert_eq!(finding.remedies.len(), 1);
         assert_eq!(finding.remedies[0].setting.name, "net.core.somaxconn");
+        // No more than the server asks for, which is what its next start gives it.
+        assert_eq!(finding.remedies[0].together_with[0].to, SettingValue::Integer(511));
     }
 
     #[test]

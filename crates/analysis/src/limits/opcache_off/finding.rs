@@ -40,11 +40,17 @@ fn finding_in_apache(facts: &Facts) -> Option<Finding> {
             service_cpu_cores, cpu_per_request_us, cpu_busy_fraction, cores, in_flight_mean, rate,
             ended_per_s,
         }),
-        remedies: vec![manual(
-            SettingId::of_service("apache", "opcache.enable"),
-            "128 MB of memory for all workers together; changed scripts are seen opcache.revalidate_freq (2 s) later",
-            "`opcache.enable = 1` in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a restart: scripts that were translated once stay in memory",
-        )],
+        remedies: vec![Remedy {
+            setting: SettingId::of_service("apache", SETTING),
+            from: Some(SettingValue::Integer(0)),
+            to: Some(SettingValue::Integer(1)),
+            class: ApplyClass::Reload,
+            risk: "128 MB of memory for all workers together; changed scripts are seen opcache.revalidate_freq (2 s) later".into(),
+            why: "scripts that were translated once stay in memory: `opcache.enable = 1` in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a reload"
+                .into(),
+            predicted: None,
+            together_with: vec![],
+        }],
     })
 }
 

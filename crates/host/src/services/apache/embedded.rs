@@ -29,7 +29,9 @@ const OPCACHE_BYTES_MIN: u64 = 8 << 20;
 
 /// Adds languages that a worker runs and the configuration does not name, and of PHP whether it keeps translated scripts.
 pub fn add(snapshot: &mut ServiceSnapshot) {
-    let worker = procfs::children_of(snapshot.pid).first().copied().unwrap_or(snapshot.pid);
+    // The youngest: after a reload older ones have what was before.
+    let began = |pid: &u32| procfs::stat(*pid).map(|stat| stat.start_ticks).unwrap_or_default();
+    let worker = procfs::children_of(snapshot.pid).into_iter().max_by_key(began).unwrap_or(snapshot.pid);
     // Of one that ended meanwhile nothing is known, and the configuration says it, too.
     let maps = procfs::read_text(format!("/proc/{worker}/maps")).unwrap_or_default();
     if let Some(bytes) = opcache_bytes(&maps) {

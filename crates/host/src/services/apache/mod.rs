@@ -18,6 +18,7 @@ mod imprint;
 mod limits;
 mod locate;
 mod pending;
+mod php_ini;
 mod place;
 mod prepare;
 pub(crate) mod program;
@@ -28,6 +29,7 @@ mod snapshot;
 mod start;
 mod status;
 
+use super::php_fpm::ini;
 use super::{Activation, Observe, PendingChange, Shadow, Tunable};
 use crate::logs::AccessLogs;
 use crate::os::process::ProcessName;
@@ -94,7 +96,14 @@ impl Observe for Apache {
 
 impl Tunable for Apache {
     fn prepare(&self, snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
-        prepare::prepare(snapshot, changes)
+        let is_php = |change: &&SettingChange| ini::is_value(&change.setting.name);
+        match changes.iter().filter(is_php).count() {
+            0 => prepare::prepare(snapshot, changes),
+            count if count == changes.len() => php_ini::prepare(snapshot, changes),
+            _ => Ok(Preparation::not_preparable(
+                "settings of Apache and of php.ini cannot be changed in one step",
+            )),
+        }
     }
 
     fn validate(&self, control: &Control) -> Result<()> {
@@ -119,7 +128,9 @@ impl Tunable for Apache {
         }
         let apache = control::Apache::of_control(control.clone())?;
         let pid_file = control.pid_file.as_ref().map(Path::new);
-        Ok(waiting::pending("Apache", &pending::sources(&apache.evaluation), main, pid_file, own))
+        let mut sources = pending::sources(&apache.evaluation);
+        php_ini::add_sources(&apache, &mut sources);
+        Ok(waiting::pending("Apache", &sources, main, pid_file, own))
     }
 
     fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
@@ -152,7 +163,8 @@ impl Tunable for Apache {
 
     /// MaxRequestWorkers needs a restart only to grow beyond ServerLimit, not to shrink again.
     fn keeps_until_restart(&self, setting: &str) -> bool {
-        settings::find(setting).is_none_or(|setting| setting.class == ApplyClass::Restart)
+        !ini::is_value(setting)
+            && settings::find(setting).is_none_or(|setting| setting.class == ApplyClass::Restart)
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
@@ -160,6 +172,10 @@ impl Tunable for Apache {
         let mpm = snapshot.mode.as_deref().and_then(settings::Mpm::parse);
         let configured = mpm.and_then(|mpm| snapshot::effective_workers(&snapshot.settings, mpm));
         let workers = page.and_then(|page| page.workers(configured)).map(SettingValue::Integer);
-        workers.map(|workers| ("MaxRequestWorkers".to_owned(), workers)).into_iter().collect()
+        let workers = workers.map(|workers| ("MaxRequestWorkers".to_owned(), workers));
+        // What workers have mapped tells it of the PHP inside of them.
+        let php = snapshot.settings.iter().filter(|(name, _)| ini::is_value(name));
+        let php = php.filter_map(|(name, value)| Some((name.clone(), value.running.clone()?)));
+        workers.into_iter().chain(php).collect()
     }
 }

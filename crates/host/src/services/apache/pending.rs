@@ -4,7 +4,7 @@
 //! (`ap_log_pid` is the first call of `prefork_run`, `worker_run` and `event_run`; seen with 2.4.71): see
 //! [`super::super::common::pending`].
 //!
-//! Not seen: a file that a plain `IncludeOptional` (without wildcard) read and that is gone, php.ini, and what only a
+//! Not seen: a file that a plain `IncludeOptional` (without wildcard) read and that is gone, and what only a
 //! restart by systemd reads (unit files, envvars).
 
 use super::config::{Evaluation, Placed};

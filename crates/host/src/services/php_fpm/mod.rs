@@ -7,7 +7,8 @@
 mod config;
 mod control;
 mod edit;
-mod php;
+pub mod ini;
+pub mod php;
 pub mod pools;
 mod prepare;
 mod settings;

@@ -4,7 +4,8 @@
 //! starting on the day on which somebody removes that pool. A value of PHP goes to a file of our own beside php.ini.
 
 use super::config::{self, Config, Overlay};
-use super::edit::{DROP_IN, Section, ValueEdit};
+use super::edit::{Section, ValueEdit};
+use super::ini::{self, Obstacle};
 use super::php::{self, IniFiles};
 use super::settings::{Place, SETTINGS, Setting, find};
 use crate::config_management::Managers;
@@ -12,13 +13,10 @@ use crate::os::procfs;
 use crate::services::common::edit::{self, Edited};
 use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
-
-/// Why a change is one for a person, and what helps.
-type Obstacle = (String, Option<String>);
 
 /// Renders changes of the FPM of a snapshot. Writes nothing.
 pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
@@ -189,19 +187,7 @@ fn of_php(
         );
         return Err((why, Some("remove that line, or set the value there by hand".into())));
     }
-    let placed = files.placed(name, &Overlay::new());
-    let own = files.folder.as_ref().map(|folder| Path::new(folder).join(DROP_IN));
-    let is_late =
-        |file: &Path| own.as_ref().is_none_or(|own| file.parent() == own.parent() && file > own.as_path());
-    let file = match &placed {
-        Some(placed) if is_late(Path::new(&placed.file)) => Some(PathBuf::from(&placed.file)),
-        _ => own,
-    };
-    let Some(file) = file else {
-        let why = format!("PHP-FPM reads no folder of .ini files, and none of its files sets {name}");
-        return Err((why, Some("set it in php.ini by hand, and reload PHP-FPM".into())));
-    };
-    let from = placed.map(|placed| SettingValue::parse(&placed.value));
+    let (from, file) = ini::place(files, name)?;
     Ok(wanted(setting, change, from, (file, Section::AllRequests)))
 }
 
@@ -271,6 +257,7 @@ fn prove(
 mod tests {
     use super::super::NAME;
     use super::*;
+    use std::path::Path;
     use webdyno_model::setting::SettingId;
 
     /// An FPM whose files are in a folder, with two pools.

@@ -115,6 +115,7 @@ impl SettingState {
 fn replaced(
     change: &SettingChange,
     seen: &SettingState,
+    is_passed_on: bool,
 ) -> std::result::Result<SettingValue, (String, Option<String>)> {
     let name = &change.setting.name;
     let Some(known) = find(name) else {
@@ -153,7 +154,7 @@ fn replaced(
             return Err((why, None));
         }
     }
-    match known.waits_for {
+    match known.waits_for.filter(|_| !is_passed_on) {
         Some(why) => Err((format!("writing {name} is not enough: {why}"), None)),
         None => Ok(SettingValue::parse(now)),
     }
@@ -161,13 +162,18 @@ fn replaced(
 
 /// Renders changes for the network namespace that this process is in, which must be that of the service. Writes nothing.
 pub fn prepare(changes: &[SettingChange]) -> Result<Preparation> {
+    prepare_with(changes, false)
+}
+
+/// The same; where `is_passed_on` the running server gets the value as well, for which it would have to be started anew.
+pub fn prepare_with(changes: &[SettingChange], is_passed_on: bool) -> Result<Preparation> {
     let root = Path::new("/");
     // Without the folder nothing here reads such files at boot.
     let keeps = space::is_set_at_boot() && files::are_read(root);
     let mut wanted: Vec<Change> = vec![];
     for change in changes {
         let SettingChange { setting, to } = change;
-        let from = match replaced(change, &SettingState::here(&setting.name)) {
+        let from = match replaced(change, &SettingState::here(&setting.name), is_passed_on) {
             Ok(from) => from,
             Err((why, hint)) => return Ok(Preparation::NotPreparable { why, hint }),
         };
@@ -278,7 +284,7 @@ mod tests {
                 Err("is not enough: a listening socket"),
             ),
         ] {
-            let found = replaced(&change(name, to), &seen);
+            let found = replaced(&change(name, to), &seen, false);
             match (&found, expected) {
                 (Ok(from), Ok(value)) => assert_eq!(from.to_string(), value, "{name} {to}"),
                 (Err((why, _)), Err(part)) => assert!(why.contains(part), "{name} {to}: {why}"),

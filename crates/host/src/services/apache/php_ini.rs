@@ -1,0 +1,105 @@
+//! php.ini of the PHP that runs inside of Apache's workers: where it is, and changes of its values.
+//!
+//! Facts: <https://www.php.net/manual/en/configuration.file.php>. Where PHP looks is compiled into its library
+//! (PHP_CONFIG_FILE_SCAN_DIR of main/php_ini.c); `PHPIniDir` moves the main file, and the variable PHP_INI_SCAN_DIR the folder.
+//! A graceful restart loads the library anew (mod_so.c), which reads all of them again and begins with an empty OPcache.
+
+use super::control::Apache;
+use super::unprivileged::refusal;
+use crate::os::procfs;
+use crate::services::common::pending::Sources;
+use crate::services::php_fpm::ini::{self, Obstacle};
+use crate::services::php_fpm::php::IniFiles;
+use crate::visibility::mount_namespace;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use webdyno_model::Result;
+use webdyno_model::change::{Preparation, SettingChange};
+use webdyno_model::service::ServiceSnapshot;
+
+/// Names of folders of .ini files, as distributions have them.
+const FOLDERS: [&str; 2] = ["conf.d", "php.d"];
+
+/// The largest library that is looked into.
+const LIBRARY_BYTES_MAX: u64 = 256 << 20;
+
+/// Renders changes of php.ini.
+pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
+    let control = snapshot.control.clone().ok_or_else(|| refusal(snapshot))?;
+    let apache = Apache::of_control(control)?;
+    let planned = files(&apache).and_then(|files| ini::plan(&files, changes));
+    Ok(match planned {
+        Ok(plan) => Preparation::Plan(Box::new(plan)),
+        Err((why, hint)) => Preparation::NotPreparable { why, hint },
+    })
+}
+
+/// The files that its PHP reads.
+fn files(apache: &Apache) -> std::result::Result<IniFiles, Obstacle> {
+    let pid = apache.control.pid;
+    let by_hand = || Some("phpinfo() in a page tells which php.ini it reads: set it there".to_owned());
+    if mount_namespace::has_other_root(pid) {
+        return Err(("apache runs in a container: its php.ini is not one of this machine".into(), by_hand()));
+    }
+    if apache.control.environment.contains_key("PHP_INI_SCAN_DIR") {
+        return Err(("PHP_INI_SCAN_DIR says where PHP reads its .ini files".into(), by_hand()));
+    }
+    let maps = procfs::read_text(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let Some(library) = library(&maps) else {
+        return Err(("apache has not loaded PHP, so it has no php.ini".into(), None));
+    };
+    let is_small = std::fs::metadata(&library).is_ok_and(|found| found.len() <= LIBRARY_BYTES_MAX);
+    let bytes = if is_small { std::fs::read(&library).unwrap_or_default() } else { vec![] };
+    let folders: BTreeSet<PathBuf> = folders(&bytes).into_iter().filter(|path| path.is_dir()).collect();
+    let mut folders = folders.into_iter();
+    let (Some(folder), None) = (folders.next(), folders.next()) else {
+        let why = format!("{} does not say which folder of .ini files PHP reads", library.display());
+        return Err((why, by_hand()));
+    };
+    let given = apache.evaluation.global(&["PHPIniDir"]).and_then(|placed| placed.words().into_iter().next());
+    let main = given.map(|given| apache.evaluation.path(&given));
+    let main = main.unwrap_or_else(|| folder.parent().unwrap_or(Path::new("/")).to_owned());
+    Ok(ini::files_of(&main, &folder))
+}
+
+/// What PHP reads when Apache reloads, where that is known.
+pub fn add_sources(apache: &Apache, sources: &mut Sources) {
+    let Ok(files) = files(apache) else { return };
+    sources.files.extend(files.read.into_iter().map(PathBuf::from));
+    sources.directories.extend(files.folder.map(PathBuf::from));
+}
+
+/// PHP's library in the memory of a process.
+fn library(maps: &str) -> Option<PathBuf> {
+    let path = |line: &str| line.find('/').and_then(|at| line.get(at..)).map(str::to_owned);
+    let is_php = |path: &String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        (name.starts_with("libphp") || name.starts_with("mod_php")) && name.ends_with(".so")
+    };
+    maps.lines().filter_map(path).find(is_php).map(PathBuf::from)
+}
+
+/// The texts of a library that name a folder of .ini files.
+fn folders(library: &[u8]) -> Vec<PathBuf> {
+    let texts =
+        library.split(|byte| *byte == 0).filter(|text| text.first() == Some(&b'/') && text.len() < 256);
+    let named = texts.filter_map(|text| std::str::from_utf8(text).ok());
+    named
+        .filter(|text| FOLDERS.iter().any(|name| text.rsplit('/').next() == Some(name)))
+        .map(PathBuf::from)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_in_the_library_that_is_loaded() {
+        let maps = "7f1a30000000-7f1a30100000 r--p 00000000 fe:00 2 /usr/lib/apache2/modules/libphp8.2.so\n";
+        assert_eq!(library(maps), Some("/usr/lib/apache2/modules/libphp8.2.so".into()));
+        assert_eq!(library("x /usr/lib/libphplot.a\n"), None);
+        let text = b"\x7fELF\0/etc/php/8.2/apache2\0/etc/php/8.2/apache2/conf.d\0see /etc/conf.d\0/a/php.d\0";
+        assert_eq!(folders(text), [PathBuf::from("/etc/php/8.2/apache2/conf.d"), "/a/php.d".into()]);
+    }
+}
