@@ -53,7 +53,8 @@ pub struct Remedy {
     pub why: String,
     /// What is expected to happen.
     pub predicted: Option<Predicted>,
-    /// Settings that must move with it (ServerLimit with MaxRequestWorkers).
+    /// Settings that must move with it (ServerLimit with MaxRequestWorkers), also those of others that it will need (connections
+    /// of the database for more workers).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub together_with: Vec<SettingChange>,
 }

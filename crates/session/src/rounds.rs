@@ -2,7 +2,7 @@
 //! nothing helps. Decides only; everything that is done goes through the [`TuningTarget`].
 
 use crate::live_traffic_policy;
-use crate::tuning_target::{LoadMeasurement, TuningTarget};
+use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
@@ -13,6 +13,7 @@ use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::EventBody;
 use webdyno_model::number::significant;
 use webdyno_model::purpose::Purpose;
+use webdyno_model::setting::Target;
 use webdyno_model::tune::{Goal, Round, TuneState, Verdict};
 use webdyno_model::{ErrorKind, Result, UserError};
 
@@ -48,8 +49,8 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
     let baseline = target.measure(Purpose::Baseline)?;
     let mut session = Tuning {
         options,
-        baseline_load: baseline.load,
-        best: baseline,
+        best: baseline.clone(),
+        baseline,
         tried: vec![],
         n: 0,
         ordered: false,
@@ -70,6 +71,9 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
         StopReason::NothingHelps if session.was_refused => StopReason::Refused,
         _ => why,
     };
+    if let Err(error) = session.confirm(target, why) {
+        return Err(session.revert_after_error(target, error));
+    }
     if let Err(error) = session.keep_verified(target) {
         return Err(session.revert_after_error(target, error));
     }
@@ -79,7 +83,7 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
 
 struct Tuning {
     options: TuneOptions,
-    baseline_load: u32,
+    baseline: LoadMeasurement,
     /// The measurement of what is in force.
     best: LoadMeasurement,
     tried: Vec<Vec<SettingChange>>,
@@ -142,15 +146,21 @@ impl Tuning {
         }
         let changes = choice.remedy.setting_changes();
         self.tried.push(changes.clone());
-        let plan = match target.prepare(&changes) {
-            Ok(Preparation::Plan(plan)) => *plan,
-            Ok(Preparation::NotPreparable { why, hint }) => {
-                let text = manual_change(&changes, &why, hint.as_deref());
-                target.record(EventBody::Note { text })?;
-                return Ok(NextStep::Again);
+        let mut steps = vec![];
+        for (group, is_own) in groups(&changes) {
+            match target.prepare(&group) {
+                Ok(Preparation::Plan(plan)) => steps.push(*plan),
+                Ok(Preparation::NotPreparable { why, hint }) => {
+                    let text = manual_change(&group, &why, hint.as_deref());
+                    target.record(EventBody::Note { text })?;
+                    if is_own {
+                        return Ok(NextStep::Again);
+                    }
+                }
+                Err(error) => return self.record_refusal(target, error),
             }
-            Err(error) => return self.record_refusal(target, error),
-        };
+        }
+        let plan = merged(&steps);
         if choice.remedy.class == ApplyClass::Restart && !policy.allow_restart {
             self.restart_refused = true;
             return Ok(NextStep::Again);
@@ -176,7 +186,7 @@ impl Tuning {
             self.restart_refused = true;
             return Ok(NextStep::Again);
         }
-        self.change_and_verify(target, &choice, &plan)
+        self.change_and_verify(target, &choice, (&plan, &steps))
     }
 
     fn stop_reason(&self, diagnosis: &Diagnosis) -> Option<StopReason> {
@@ -231,10 +241,10 @@ impl Tuning {
         &mut self,
         target: &mut dyn TuningTarget,
         choice: &RemedyChoice,
-        plan: &RenderedPlan,
+        (plan, steps): (&RenderedPlan, &[RenderedPlan]),
     ) -> Result<NextStep> {
         self.ordered = true;
-        let in_force = match target.apply(plan, self.options.allow_restart) {
+        let in_force = match self.apply_all(target, steps) {
             Ok(Some(in_force)) => in_force,
             Ok(None) => return Ok(NextStep::Stop(StopReason::Declined)),
             Err(error) => {
@@ -265,6 +275,33 @@ impl Tuning {
         Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
     }
 
+    /// Applies the steps of a plan, each for another target; what others need comes first. When one fails or is declined, nothing of
+    /// them stays.
+    fn apply_all(
+        &self,
+        target: &mut dyn TuningTarget,
+        steps: &[RenderedPlan],
+    ) -> Result<Option<AppliedChange>> {
+        let mut whole: Option<AppliedChange> = None;
+        for step in steps {
+            let applied = match target.apply(step, self.options.allow_restart) {
+                Ok(Some(applied)) => applied,
+                other => {
+                    // What could not be put back counts more than why.
+                    whole.map_or(Ok(()), |whole| target.revert(whole.mark))?;
+                    return other;
+                }
+            };
+            let outage_us = |whole: AppliedChange| match (whole.outage_us, applied.outage_us) {
+                (Some(before), Some(now)) => Some(before + now),
+                (known, other) => known.or(other),
+            };
+            whole =
+                Some(whole.map_or(applied, |whole| AppliedChange { outage_us: outage_us(whole), ..whole }));
+        }
+        Ok(whole)
+    }
+
     /// Puts everything back after an error and says in the log what became of the server. What could not be put back
     /// counts more than the error that came before.
     fn revert_after_error(&self, target: &mut dyn TuningTarget, error: UserError) -> UserError {
@@ -291,6 +328,27 @@ impl Tuning {
         let first = look(target)?;
         let again = live_traffic_policy::needs_remeasure(first.1.verdict, target.has_live_traffic());
         if again && target.elapsed_us() <= self.options.budget_us { look(target) } else { Ok(first) }
+    }
+
+    /// Measures what several rounds came to afresh: each was compared with the one before it only, and the best figure of many is
+    /// flattered by chance. Where the sum is worse than the original, nothing of it stays. Not with others there, who would
+    /// bear one more load.
+    fn confirm(&mut self, target: &mut dyn TuningTarget, why: StopReason) -> Result<()> {
+        let is_over = matches!(why, StopReason::Invalid | StopReason::Braked | StopReason::OutOfTime);
+        let is_late = target.elapsed_us() > self.options.budget_us;
+        if !self.kept || self.n < 2 || is_over || is_late || target.has_live_traffic() {
+            return Ok(());
+        }
+        let after = target.measure(Purpose::Verify)?;
+        let comparison = judge(&self.baseline.measurement, &after.measurement)?;
+        if comparison.verdict == Verdict::Worse {
+            let text = "all changes together, measured afresh, were worse than the original: they were reverted";
+            target.record(EventBody::Note { text: text.into() })?;
+            (self.kept, self.failed) = (false, true);
+        } else if after.measurement.harm_guard_trip.is_none() {
+            self.best = after;
+        }
+        Ok(())
     }
 
     fn describe(&self, choice: &RemedyChoice, plan: &RenderedPlan) -> Round {
@@ -383,10 +441,48 @@ impl Tuning {
 impl Tuning {
     /// What remains after an error is the baseline; else the best that was verified.
     fn record_end(&self, target: &mut dyn TuningTarget, goal_met: bool, state: TuneState) -> Result<()> {
-        let best_load = if state == TuneState::Reverted { self.baseline_load } else { self.best.load };
-        let baseline_load = self.baseline_load;
+        let best_load = if state == TuneState::Reverted { self.baseline.load } else { self.best.load };
+        let baseline_load = self.baseline.load;
         target.record(EventBody::TuneEnd { baseline_load, best_load, last_load: best_load, goal_met, state })
     }
+}
+
+/// The changes of each target by themselves, and whether they are the remedy's own: what others need comes first. A backlog goes
+/// with what the kernel grants.
+fn groups(changes: &[SettingChange]) -> Vec<(Vec<SettingChange>, bool)> {
+    let Some(own) = changes.first().map(|change| &change.setting.target) else { return vec![] };
+    let belongs = |change: &&SettingChange| {
+        let target = &change.setting.target;
+        target == own || (*own == Target::Sysctl && matches!(target, Target::ProcessLimit(_)))
+    };
+    let mut others: Vec<(Vec<SettingChange>, bool)> = vec![];
+    for change in changes.iter().filter(|change| !belongs(change)) {
+        match others.iter_mut().find(|(group, _)| group[0].setting.target == change.setting.target) {
+            Some((group, _)) => group.push(change.clone()),
+            None => others.push((vec![change.clone()], false)),
+        }
+    }
+    others.push((changes.iter().filter(belongs).cloned().collect(), true));
+    others
+}
+
+/// Several plans as one, to be shown.
+fn merged(steps: &[RenderedPlan]) -> RenderedPlan {
+    let mut whole = RenderedPlan {
+        changes: vec![],
+        files: vec![],
+        class: ApplyClass::Live,
+        diff: String::new(),
+        managed: vec![],
+    };
+    for step in steps.iter().rev() {
+        whole.changes.extend(step.changes.iter().cloned());
+        whole.files.extend(step.files.iter().cloned());
+        whole.diff.push_str(&step.diff);
+        whole.managed.extend(step.managed.iter().cloned());
+        whole.class = whole.class.max(step.class);
+    }
+    whole
 }
 
 /// Changes that no target can make, as a person needs to know them.
@@ -414,5 +510,37 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
         StopReason::Invalid => {
             Some("the load generator was the bottleneck: the figures are not the server's")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
+
+    #[test]
+    fn what_others_need_is_changed_first_and_by_itself() {
+        let change = |setting| SettingChange { setting, to: SettingValue::Integer(9) };
+        let of = |service: &str, name: &str| change(SettingId::of_service(service, name));
+        let shown = |changes: &[SettingChange]| -> Vec<String> {
+            let text = |(group, is_own): (Vec<SettingChange>, bool)| {
+                let names: Vec<_> = group.iter().map(|change| change.setting.full_name()).collect();
+                format!("{}{}", if is_own { "own: " } else { "" }, names.join(" + "))
+            };
+            groups(changes).into_iter().map(text).collect()
+        };
+        let workers = [
+            of("apache", "MaxRequestWorkers"),
+            of("apache", "ServerLimit"),
+            of("mariadb", "max_connections"),
+        ];
+        assert_eq!(
+            shown(&workers),
+            ["mariadb max_connections", "own: apache MaxRequestWorkers + apache ServerLimit"]
+        );
+        let queue = [change(SettingId::sysctl("net.core.somaxconn")), of("apache", "backlog")];
+        assert_eq!(shown(&queue), ["own: sysctl net.core.somaxconn + apache backlog"]);
+        assert_eq!(shown(&[]), Vec::<String>::new());
     }
 }

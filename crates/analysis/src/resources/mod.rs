@@ -1,6 +1,7 @@
 //! What the machine and its services have and use, as several limits need it: processors, memory, costs, backends.
 
 pub(crate) mod concurrency;
+pub(crate) mod database_connections;
 pub mod file_cost;
 pub mod live_traffic;
 pub(crate) mod memory_evidence;

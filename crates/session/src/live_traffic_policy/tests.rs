@@ -410,3 +410,22 @@ fn unknown_counts_as_others_when_it_must_be_known() {
         assert!(says.is_none_or(|says| note.unwrap().contains(says)));
     }
 }
+
+/// A round that was kept, one that was not, and then what both came to.
+#[test]
+fn the_sum_of_several_rounds_is_measured_afresh() {
+    for (rates, state) in [
+        (&[750.0, 1500.0, 1500.0, 1490.0][..], TuneState::Applied),
+        (&[750.0, 1500.0, 1500.0, 400.0], TuneState::Reverted),
+    ] {
+        let mut script = ScriptedTarget::new(false, rates);
+        let ended = script.run().unwrap();
+        assert_eq!(ended.state, state, "{:?}", orders(&script));
+        let tune = script.recording().tune_end.unwrap();
+        let is_kept = state == TuneState::Applied;
+        assert_eq!(tune.best_load, if is_kept { script.loads as u32 } else { 1 });
+        assert_eq!(script.workers == 150, !is_kept, "{:?}", orders(&script));
+        let is_told = script.recording().notes.iter().any(|note| note.contains("worse than the original"));
+        assert_eq!(is_told, !is_kept);
+    }
+}

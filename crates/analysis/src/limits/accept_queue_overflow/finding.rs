@@ -174,7 +174,11 @@ mod tests {
             let remedies = check(&facts(&known, &[("ListenBacklog", 511)])).unwrap().remedies;
             assert_eq!(remedies.len(), 2, "the kernel grants {granted}");
             let live = &remedies[1];
-            assert_eq!((live.setting.name.as_str(), live.together_with.len()), (second, together), "{granted}");
+            assert_eq!(
+                (live.setting.name.as_str(), live.together_with.len()),
+                (second, together),
+                "{granted}"
+            );
             assert_eq!(live.setting_changes().last().unwrap().to, SettingValue::Integer(1024));
         }
     }

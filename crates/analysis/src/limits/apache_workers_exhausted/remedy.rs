@@ -1,9 +1,9 @@
 //! What to do about exhausted workers: how many are wanted, what memory and a reload allow, and what that should give.
 
 use crate::facts::{FactId, Facts};
-use crate::resources::memory_pressure;
 use crate::resources::processors::rate_at_cpu;
 use crate::resources::workers::HEADROOM;
+use crate::resources::{database_connections, memory_pressure};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Predicted, Remedy};
@@ -58,7 +58,11 @@ pub(crate) fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: 
         risk: risk_text(facts, to, restart),
         why,
         predicted: predict(facts, from, to),
-        together_with: if restart { vec![server_limit] } else { vec![] },
+        together_with: restart
+            .then_some(server_limit)
+            .into_iter()
+            .chain(database_connections::needed_with_workers(facts, (from, to)))
+            .collect(),
     }
 }
 

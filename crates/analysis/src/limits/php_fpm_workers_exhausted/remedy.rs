@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
-use crate::resources::{concurrency, php_fpm, setting_source};
+use crate::resources::{concurrency, database_connections, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Predicted, Remedy};
@@ -57,6 +57,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
             })
             .into_iter()
             .chain(php_fpm::processes_of_all(facts, &pool.set_as, to))
+            .chain(database_connections::needed_with_workers(facts, (processes, to)))
             .collect(),
     };
     if let Some(source) = setting_source::pool_setting_source(facts, &pool.set_as, SETTING) {
