@@ -77,7 +77,7 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
     if let Err(error) = session.keep_verified(target) {
         return Err(session.revert_after_error(target, error));
     }
-    session.tell_what_is_left(target, why)?;
+    session.note_manual_remedies(target, why)?;
     session.end(target, why)
 }
 
@@ -146,20 +146,10 @@ impl Tuning {
         }
         let changes = choice.remedy.setting_changes();
         self.tried.push(changes.clone());
-        let mut steps = vec![];
-        for (group, is_own) in groups(&changes) {
-            match target.prepare(&group) {
-                Ok(Preparation::Plan(plan)) => steps.push(*plan),
-                Ok(Preparation::NotPreparable { why, hint }) => {
-                    let text = manual_change(&group, &why, hint.as_deref());
-                    target.record(EventBody::Note { text })?;
-                    if is_own {
-                        return Ok(NextStep::Again);
-                    }
-                }
-                Err(error) => return self.record_refusal(target, error),
-            }
-        }
+        let steps = match self.prepare_all(target, &changes)? {
+            Ok(steps) => steps,
+            Err(next) => return Ok(next),
+        };
         let plan = merged(&steps);
         if choice.remedy.class == ApplyClass::Restart && !policy.allow_restart {
             self.restart_refused = true;
@@ -187,6 +177,29 @@ impl Tuning {
             return Ok(NextStep::Again);
         }
         self.change_and_verify(target, &choice, (&plan, &steps))
+    }
+
+    /// The plans of a remedy, one for each target; else what comes next. What others would need and cannot get is told.
+    fn prepare_all(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        changes: &[SettingChange],
+    ) -> Result<std::result::Result<Vec<RenderedPlan>, NextStep>> {
+        let mut steps = vec![];
+        for (group, is_own) in groups(changes) {
+            match target.prepare(&group) {
+                Ok(Preparation::Plan(plan)) => steps.push(*plan),
+                Ok(Preparation::NotPreparable { why, hint }) => {
+                    let text = manual_change(&group, &why, hint.as_deref());
+                    target.record(EventBody::Note { text })?;
+                    if is_own {
+                        return Ok(Err(NextStep::Again));
+                    }
+                }
+                Err(error) => return self.record_refusal(target, error).map(Err),
+            }
+        }
+        Ok(Ok(steps))
     }
 
     fn stop_reason(&self, diagnosis: &Diagnosis) -> Option<StopReason> {
@@ -342,7 +355,8 @@ impl Tuning {
         let after = target.measure(Purpose::Verify)?;
         let comparison = judge(&self.baseline.measurement, &after.measurement)?;
         if comparison.verdict == Verdict::Worse {
-            let text = "all changes together, measured afresh, were worse than the original: they were reverted";
+            let text =
+                "all changes together, measured afresh, were worse than the original: they were reverted";
             target.record(EventBody::Note { text: text.into() })?;
             (self.kept, self.failed) = (false, true);
         } else if after.measurement.harm_guard_trip.is_none() {
@@ -403,7 +417,7 @@ impl Tuning {
     }
 
     /// What would help next and only a person can do, of the first finding: it is why tuning ends here.
-    fn tell_what_is_left(&self, target: &mut dyn TuningTarget, why: StopReason) -> Result<()> {
+    fn note_manual_remedies(&self, target: &mut dyn TuningTarget, why: StopReason) -> Result<()> {
         if !matches!(why, StopReason::NothingHelps | StopReason::Refused | StopReason::NeedsRestart) {
             return Ok(());
         }

@@ -9,11 +9,12 @@ use crate::change::journal::history::{Entry, Record, served};
 use crate::change::live_traffic_policy;
 use crate::change::undo::{Chain, Undo};
 use crate::os::process::ProcessName;
-use crate::services::Activation;
+use crate::services::{Activation, Tunable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use webdyno_model::change::ApplyClass;
+use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
 /// A service whose files were reverted.
@@ -246,15 +247,7 @@ impl Undo<'_> {
                 self.report.lines.push(format!("started {service} again (pid {})", started.control.pid));
                 return Ok(Some(started));
             }
-            // What is undone may be why requests take so long: waiting for them would keep it in force.
-            Err(error) => match known.activate_at_once(&running, port) {
-                Some(activated) => {
-                    self.report.lines.push(format!("ended the requests of {service}: {}", error.message));
-                    activated?
-                }
-                None => return Err(error),
-            },
-            Ok(activated) => activated,
+            other => other.or_else(|error| self.activate_at_once(known, (&running, port), error))?,
         };
         let how = match class {
             ApplyClass::Restart => "restarted",
@@ -267,6 +260,18 @@ impl Undo<'_> {
             self.report.left.extend(left);
         }
         Ok(Some(activated))
+    }
+
+    /// What is undone may be why requests take so long: waiting for them would keep it in force.
+    fn activate_at_once(
+        &mut self,
+        known: &dyn Tunable,
+        (running, port): (&Control, u16),
+        error: UserError,
+    ) -> Result<Activation> {
+        let Some(activated) = known.activate_at_once(running, port) else { return Err(error) };
+        self.report.lines.push(format!("ended the requests of {}: {}", known.name(), error.message));
+        activated
     }
 
     /// Whether a service that does not run is left so: an operator stopped it, or another program has its place, and that

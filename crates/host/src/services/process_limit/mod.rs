@@ -150,6 +150,21 @@ pub fn prepare(
 
 type Obstacle = (String, Option<String>);
 
+/// How many open files a change asks for.
+fn wanted_files(to: &SettingValue) -> std::result::Result<u64, Obstacle> {
+    let most = open_files_max().unwrap_or(u64::MAX);
+    let wanted = match to {
+        SettingValue::Integer(to) => {
+            u64::try_from(*to).ok().filter(|to| (OPEN_FILES_MIN..=most).contains(to))
+        }
+        _ => None,
+    };
+    wanted.ok_or_else(|| {
+        let why = format!("{OPEN_FILES} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
+        (why, Some(format!("it takes a whole number from {OPEN_FILES_MIN} to {most} (fs.nr_open)")))
+    })
+}
+
 fn planned(
     service: &ServiceSnapshot,
     changes: &[SettingChange],
@@ -167,20 +182,7 @@ fn planned(
         let why = format!("{name} runs in a container, whose limits what started it has set");
         return Err((why, Some("set them where the container is started".into())));
     }
-    let most = open_files_max().unwrap_or(u64::MAX);
-    let wanted = match to {
-        SettingValue::Integer(to) => {
-            u64::try_from(*to).ok().filter(|to| (OPEN_FILES_MIN..=most).contains(to))
-        }
-        _ => None,
-    };
-    let Some(wanted) = wanted else {
-        let why = format!("{OPEN_FILES} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-        return Err((
-            why,
-            Some(format!("it takes a whole number from {OPEN_FILES_MIN} to {most} (fs.nr_open)")),
-        ));
-    };
+    let wanted = wanted_files(to)?;
     let gone = || (format!("{name} (process {}) has ended", service.pid), None);
     let process = ProcessName::of(service.pid).ok_or_else(gone)?;
     let (soft, hard) = open_files(service.pid)
