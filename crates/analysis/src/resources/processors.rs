@@ -48,9 +48,15 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
     if busy < BUSY_FRACTION_MIN || has_room || are_others_short(facts, usable) {
         return None;
     }
-    let (wait, confidence) = waits(facts, usable)?;
+    // A program with a thread for each processor queues its work itself: nobody waits for a processor then.
+    let fills = own_cores(facts).is_some_and(|own| own >= OWN_FRACTION_ALL * usable);
+    let (wait, confidence) = waits(facts, usable).or_else(|| fills.then_some((None, CONFIDENCE_FILLED)))?;
     Some(CpuShortage { usable, busy, wait, confidence })
 }
+
+/// Nearly all of the processors: what else runs has no use for more of them.
+const OWN_FRACTION_ALL: f64 = 0.92;
+const CONFIDENCE_FILLED: f64 = 0.8;
 
 /// Whether others fill the processors and wait for each other, and not the service: it uses a small part of them, answers all
 /// that clients ask for at their rate, and no answer takes much longer than the quick ones. Its control group may be theirs, too.
@@ -242,6 +248,10 @@ mod tests {
             (&[(FactId::run_queue_mean, 9.0), (FactId::service_cpu_cores, 0.1)], None),
             (&[(FactId::usable_busy_fraction, 0.7), (FactId::pressure_group_cpu_some_fraction, 0.9)], None),
             (&[], None),
+            (
+                &[(FactId::pressure_group_cpu_some_fraction, 0.08), (FactId::service_cpu_cores, 0.95)],
+                Some(0.8),
+            ),
         ] {
             assert_eq!(confidence(more), expected, "{more:?}");
         }

@@ -101,9 +101,7 @@ fn savings(
     of: &Handshakes,
     work: &RequestCost,
 ) -> Option<HandshakeSaving> {
-    let target = facts.request_targets.first();
-    let setting = |name: &str| effective::of_host(service, name, target);
-    let is = |name: &str, value: &str| setting(name).is_some_and(|own| own.eq_ignore_ascii_case(value));
+    let server = TlsSettings::of(facts, service);
     // What is not known is between: half of them.
     let signed = 1.0 - of.resumed.unwrap_or(0.5);
     let share = |us: f64| (of.per_s * us / 1e6 / work.cores).min(0.95);
@@ -111,7 +109,7 @@ fn savings(
     if reused.is_some_and(|reused| reused > REUSED_MAX) {
         return None;
     }
-    let forgets = is("SSLSessionCache", "none") && is("SSLSessionTickets", "off");
+    let forgets = server.forgets;
     let certain = |share: f64| {
         if of.resumed.is_none() && !forgets {
             0.5
@@ -122,8 +120,7 @@ fn savings(
         }
     };
     let mut remedies = vec![];
-    let keeps = !is("KeepAlive", "off");
-    if !keeps && facts.wants_keepalive != Some(false) {
+    if !server.keeps && facts.wants_keepalive != Some(false) {
         // Even if all of them resume a session, they could be saved.
         let each_us = handshake_us(facts);
         let at_least = share(each_us);
@@ -133,9 +130,9 @@ fn savings(
             None if at_least >= SHARE_MIN => 0.7,
             None => 0.5,
         };
-        remedies.push(keep_alive(setting("KeepAliveTimeout").as_deref()));
-        remedies.extend(cheaper_handshake_remedies(service, of, forgets));
-        let words = "Each request comes on a connection of its own, as KeepAlive is Off.".to_owned();
+        remedies.push(server.keep_alive());
+        remedies.extend(cheaper_handshake_remedies(&server, of, forgets));
+        let words = format!("Each request comes on a connection of its own, as {}.", server.off_words());
         return Some(HandshakeSaving { share, words, remedies, confidence });
     }
     // Connections that are wanted, allowed and still not kept have another reason.
@@ -147,13 +144,79 @@ fn savings(
     if knows {
         return None;
     }
-    remedies.extend(cheaper_handshake_remedies(service, of, forgets));
+    remedies.extend(cheaper_handshake_remedies(&server, of, forgets));
     let words = match forgets {
         true => "Nobody who returns is recognised: the session cache and the tickets are switched off.",
         false => "Sessions are not resumed, so that the key signs for each of them.",
     };
     let words = format!("{words} A signature takes about {}.", format_time(of.sign_us));
     (!remedies.is_empty()).then(|| HandshakeSaving { share, words, remedies, confidence: certain(share) })
+}
+
+/// What the server's settings say of connections and sessions, in its own words.
+struct TlsSettings {
+    service: &'static str,
+    /// Whether it keeps connections.
+    keeps: bool,
+    /// Whether it recognises nobody who returns.
+    forgets: bool,
+    /// For how long it keeps idle connections.
+    timeout: Option<String>,
+}
+
+impl TlsSettings {
+    fn of(facts: &Facts, service: &ServiceSnapshot) -> Self {
+        if service.service == "nginx" {
+            return Self::of_nginx(facts, service);
+        }
+        let target = facts.request_targets.first();
+        let setting = |name: &str| effective::of_host(service, name, target);
+        let is = |name: &str, value: &str| setting(name).is_some_and(|own| own.eq_ignore_ascii_case(value));
+        Self {
+            service: if service.service == "apache" { "apache" } else { "" },
+            keeps: !is("KeepAlive", "off"),
+            forgets: is("SSLSessionCache", "none") && is("SSLSessionTickets", "off"),
+            timeout: setting("KeepAliveTimeout"),
+        }
+    }
+
+    /// A value that a part of the site gives counts before that of all: which server is asked is not known.
+    fn of_nginx(facts: &Facts, service: &ServiceSnapshot) -> Self {
+        let value = |name: &str| {
+            let own = service.scoped.iter().find(|one| one.setting == name).map(|one| one.value.clone());
+            let value = own.or_else(|| facts.text(name)).unwrap_or_default();
+            value.split_ascii_whitespace().next().unwrap_or_default().to_owned()
+        };
+        let timeout = value("keepalive_timeout");
+        Self {
+            service: "nginx",
+            keeps: !["0", "0s"].contains(&timeout.as_str()),
+            forgets: ["none", "off"].contains(&value("ssl_session_cache").as_str())
+                && value("ssl_session_tickets") == "off",
+            timeout: None,
+        }
+    }
+
+    fn off_words(&self) -> &'static str {
+        if self.service == "nginx" { "keepalive_timeout is 0" } else { "KeepAlive is Off" }
+    }
+
+    fn keep_alive(&self) -> Remedy {
+        if self.service != "nginx" {
+            return keep_alive(self.timeout.as_deref());
+        }
+        Remedy {
+            setting: SettingId::of_service("nginx", "keepalive_timeout"),
+            from: Some(SettingValue::Integer(0)),
+            ..remedy(
+                "keepalive_timeout",
+                Some("75"),
+                ApplyClass::Reload,
+                "an idle connection takes a place of worker_connections until the time is over",
+                "a visitor's next request comes on the same connection, without a handshake",
+            )
+        }
+    }
 }
 
 fn remedy(setting: &str, to: Option<&str>, class: ApplyClass, risk: &str, why: &str) -> Remedy {
@@ -192,7 +255,20 @@ fn keep_alive(timeout: Option<&str>) -> Remedy {
 }
 
 /// Sessions that are known again, and a key that signs faster.
-fn cheaper_handshake_remedies(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
+fn cheaper_handshake_remedies(server: &TlsSettings, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
+    if server.service == "nginx" {
+        let cache = Remedy {
+            setting: SettingId::of_service("nginx", "ssl_session_cache"),
+            ..remedy(
+                "ssl_session_cache",
+                Some("shared:webdyno:10m"),
+                ApplyClass::Reload,
+                "ten megabytes of shared memory",
+                "clients that return are recognised, and nothing is signed for them",
+            )
+        };
+        return forgets.then_some(cache).into_iter().collect();
+    }
     let cache = remedy(
         "SSLSessionCache",
         Some("shmcb:ssl_scache(512000)"),
@@ -208,7 +284,7 @@ fn cheaper_handshake_remedies(service: &ServiceSnapshot, of: &Handshakes, forget
         "clients of before 2010 do not know such keys: keep the old certificate beside it",
         "a key on an elliptic curve (ECDSA P-256) signs in some hundredths of a millisecond",
     );
-    let is_apache = service.service == "apache";
+    let is_apache = server.service == "apache";
     [forgets.then_some(cache), has_key.then_some(key)].into_iter().flatten().filter(|_| is_apache).collect()
 }
 
@@ -273,6 +349,45 @@ mod tests {
         assert!(with(changes, &off, Some(false)).is_none());
         // They are wanted and allowed: that they are not kept has another reason.
         assert!(with(&[], &[&FORGETS[..], &[LARGE]].concat(), Some(true)).is_none());
+    }
+
+    #[test]
+    fn nginx_is_told_in_its_own_words() {
+        let of_nginx = |settings: &[(&str, &str)], wants: Option<bool>| {
+            let values = [
+                (FactId::service_cpu_cores, 0.98),
+                (FactId::cores, 1.0),
+                (FactId::cpu_per_request_us, 3300.0),
+                (FactId::tls_handshakes_per_s, 600.0),
+                (FactId::tls_resumed_fraction, 0.0),
+                (FactId::connections_reused_fraction, 0.0),
+                (FactId::ended_per_s, 300.0),
+            ];
+            let mut facts = facts(&values, &[]);
+            let service = facts.service.as_mut().unwrap();
+            service.service = "nginx".into();
+            for (name, value) in settings {
+                let known = service.settings.entry((*name).to_owned()).or_default();
+                known.configured = Some(SettingValue::parse(value));
+            }
+            facts.request_targets =
+                vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
+            facts.wants_keepalive = wants;
+            check(&facts)
+        };
+        let none = [("ssl_session_cache", "none"), ("ssl_session_tickets", "off")];
+        let remedy = |finding: Option<Finding>| {
+            finding.map(|finding| {
+                let remedy = &finding.remedies[0];
+                format!("{} {}", remedy.setting.full_name(), remedy.to.as_ref().unwrap())
+            })
+        };
+        let off = [("keepalive_timeout", "0")];
+        assert_eq!(remedy(of_nginx(&off, Some(true))).as_deref(), Some("nginx keepalive_timeout 75"));
+        let forgets = remedy(of_nginx(&none, Some(false)));
+        assert_eq!(forgets.as_deref(), Some("nginx ssl_session_cache shared:webdyno:10m"));
+        // Tickets are enough.
+        assert_eq!(remedy(of_nginx(&none[..1], Some(false))), None);
     }
 
     #[test]

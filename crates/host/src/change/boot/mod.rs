@@ -297,7 +297,7 @@ impl Text<'_> {
 
     /// The unit. Dependencies are the default ones: after basic.target, with local file systems.
     fn unit(&self) -> String {
-        let full = |name: &String| if name.contains('.') { name.clone() } else { format!("{name}.service") };
+        let full = |name: &String| format!("{}.service", name.trim_end_matches(".service"));
         let before: Vec<String> = self.purpose.services.iter().map(full).collect();
         let mounts = [self.state, self.program].map(|path| quoted(&specifiers(path))).join(" ");
         format!(

@@ -1,9 +1,11 @@
 //! Plans as files, for people who take a change over by hand or through what manages their server: each file as it
-//! should be, a diff for patch(1), and a page that says what it is.
+//! should be, a diff for patch(1), scripts that make and take back the change, and pages that say what it is.
 //!
 //! The diff is the `-p1` form of patch(1): names begin with `a/` and `b/`, a new file comes from /dev/null. It is made
 //! from whole texts and must fit them to the byte, so nothing in it is replaced as in the diff of the report; only its
 //! owner may read it.
+
+mod scripts;
 
 use similar::TextDiff;
 use std::fmt::Write as _;
@@ -115,8 +117,19 @@ impl CompatiblePlans {
             let path = place.join(relative(&edit.path)?);
             create(&path, &edit.after).map_err(|error| io_error("write", path.display(), &error))?;
         }
-        let path = place.join(DIFF);
-        create(&path, &self.diff()).map_err(|error| io_error("write", path.display(), &error))
+        let paths: Vec<&str> = self.files.iter().map(|edit| edit.path.as_str()).collect();
+        let script = |is_undo| scripts::script(&self.rounds, !self.files.is_empty(), DIFF, is_undo);
+        for (name, text) in [
+            (DIFF, self.diff()),
+            (scripts::APPLY, script(false)),
+            (scripts::UNDO, script(true)),
+            (scripts::ANSIBLE, scripts::ansible(&self.rounds, &paths)),
+            (scripts::TICKET, scripts::ticket(&self.rounds)),
+        ] {
+            let path = place.join(name);
+            create(&path, &text).map_err(|error| io_error("write", path.display(), &error))?;
+        }
+        Ok(())
     }
 
     fn diff(&self) -> String {
@@ -146,7 +159,8 @@ fn relative(path: &str) -> Result<&Path> {
     let plain = |path: &&Path| {
         path.file_name().is_some() && path.components().all(|part| matches!(part, Component::Normal(_)))
     };
-    let named = |path: &&Path| ![DIFF, README].iter().any(|own| path.starts_with(own));
+    let own = [DIFF, README, scripts::APPLY, scripts::UNDO, scripts::ANSIBLE, scripts::TICKET];
+    let named = |path: &&Path| !own.iter().any(|own| path.starts_with(own));
     below.filter(plain).filter(named).ok_or_else(|| {
         UserError::cannot_run(format!("`{path}` cannot be exported: it is no plain absolute path"))
     })
@@ -182,9 +196,14 @@ fn readme(set: Option<&CompatiblePlans>, others: &[String]) -> String {
     }
     let _ = write!(
         out,
-        "\nTo take it over by hand\n  patch -p1 -d / < {DIFF}\n\
-         To undo it\n  patch -R -p1 -d / < {DIFF}\n\
-         Then test the configuration, and let it take effect, as above.\n"
+        "\nTo take it over by hand\n  sh {apply}, or patch -p1 -d / < {DIFF}\n\
+         To undo it\n  sh {undo}, or patch -R -p1 -d / < {DIFF}\n\
+         After patch test the configuration, and let it take effect, as above.\n\
+         {ansible} does the same with Ansible; {ticket} is a page for those who approve changes.\n",
+        apply = scripts::APPLY,
+        undo = scripts::UNDO,
+        ansible = scripts::ANSIBLE,
+        ticket = scripts::TICKET,
     );
     if set.rounds.iter().any(|round| round.kept) {
         out.push_str(
@@ -308,6 +327,95 @@ mod tests {
             let found = fs::metadata(folder.path().join("x/y").join(name)).unwrap();
             assert_eq!(found.mode() & 0o777, mode, "{name}");
         }
+    }
+
+    /// With a stub for what tests and reloads Apache, on a root of its own.
+    #[test]
+    fn the_scripts_make_the_change_and_take_it_back() {
+        let before = "A 1\nTimeout 60\n";
+        let plan =
+            plan(&[("/etc/a.conf", Some(before), "A 1\nTimeout 5\n"), ("/etc/new.conf", None, "B 1\n")]);
+        let folder = exported(&[plan]);
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::write(root.join("etc/a.conf"), before).unwrap();
+        let stub = |exit: &str| {
+            let text =
+                format!("#!/bin/sh\necho \"$1\" >> {}\n{exit}\n", folder.path().join("said").display());
+            let path = folder.path().join("apachectl");
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        let run = |name: &str| {
+            let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+            let mut command = std::process::Command::new("sh");
+            command.arg(folder.path().join("x/y").join(name)).env("ROOT", &root).env("PATH", path);
+            command.output().unwrap()
+        };
+        let state = || {
+            let text = |name: &str| fs::read_to_string(root.join(name)).ok();
+            (text("etc/a.conf").unwrap(), text("etc/new.conf"))
+        };
+        let original = (before.to_owned(), None);
+        stub("exit 1");
+        let refused = run("apply.sh");
+        assert!(!refused.status.success() && state() == original, "{refused:?} {:?}", state());
+        stub("exit 0");
+        let made = run("apply.sh");
+        assert!(made.status.success(), "{made:?}");
+        assert_eq!(state(), ("A 1\nTimeout 5\n".into(), Some("B 1\n".into())));
+        let again = run("apply.sh");
+        assert!(!again.status.success(), "what is there already does not fit: {again:?}");
+        assert!(run("undo.sh").status.success());
+        assert_eq!(state(), original);
+        let said = fs::read_to_string(folder.path().join("said")).unwrap();
+        assert_eq!(said, "configtest\nconfigtest\ngraceful\nconfigtest\ngraceful\n");
+        let tasks = read(&folder, "ansible.yml").unwrap();
+        for part in [
+            "dest: \"/etc/a.conf\"",
+            "src: \"etc/a.conf\"",
+            "notify: [\"reload apache\"]",
+            "- name: reload apache",
+        ] {
+            assert!(tasks.contains(part), "no `{part}` in:\n{tasks}");
+        }
+        let ticket = read(&folder, "ticket.md").unwrap();
+        assert!(
+            ticket.starts_with("# Change: apache Timeout 5\n") && ticket.contains("sh undo.sh"),
+            "{ticket}"
+        );
+    }
+
+    #[test]
+    fn values_of_running_holders_are_quoted() {
+        let change = |setting: SettingId, from: &str, to: &str| Change {
+            setting,
+            from: Some(SettingValue::parse(from)),
+            to: SettingValue::parse(to),
+            file: "/x".into(),
+            class: ApplyClass::Live,
+        };
+        let changes = vec![
+            change(SettingId::sysctl("net.ipv4.ip_local_port_range"), "32768 60999", "1024 65535"),
+            change(SettingId::of_service("mariadb", "max_connections"), "20", "129"),
+            change(SettingId::of_service("mariadb", "sql_mode"), "A", "a'; rm x"),
+            change(SettingId::of_service("mariadb", "x = 1; DROP"), "1", "2"),
+            change(SettingId::of_service("apache", "LimitNOFILE"), "160", "8192"),
+        ];
+        let rounds = [Round { changes, ..round(1) }];
+        let made = scripts::script(&rounds, false, DIFF, false);
+        for line in [
+            "sysctl -w 'net.ipv4.ip_local_port_range=1024 65535'",
+            "mariadb -e 'SET GLOBAL max_connections = 129'",
+            r"mariadb -e 'SET GLOBAL sql_mode = '\''a'\'''\''; rm x'\'''",
+            "echo 'apache: LimitNOFILE 8192 by hand, where it is started'",
+        ] {
+            assert!(made.lines().any(|own| own == line), "no `{line}` in:\n{made}");
+        }
+        assert!(!made.contains("patch") && !made.contains("x = 1"), "{made}");
+        let undone = scripts::script(&rounds, false, DIFF, true);
+        let position = |part: &str| undone.find(part).unwrap();
+        assert!(position("max_connections = 20") < position("ip_local_port_range=32768 60999"), "{undone}");
     }
 
     #[test]
