@@ -7,5 +7,6 @@ pub mod kept_values;
 pub mod pending;
 pub mod probe;
 pub mod shape;
+pub mod starting;
 pub mod taking_effect;
 pub mod unit;

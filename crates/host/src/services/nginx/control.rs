@@ -7,10 +7,11 @@
 use super::config;
 use crate::os::process::{ProcessName, wait_polling};
 use crate::os::program::{self, Invocation};
-use crate::os::{self, process_location, procfs, spawn, timeouts};
+use crate::os::{procfs, spawn, timeouts};
 use crate::services::Activation;
 use crate::services::common::pending::Sources;
 use crate::services::common::probe::{Probe, answers};
+use crate::services::common::starting;
 use crate::services::common::taking_effect::{MainProcess, PAUSE};
 use crate::services::common::unit::{supervised, unit, unit_command};
 use crate::visibility::foreign_namespace;
@@ -160,43 +161,15 @@ fn near(port: u16) -> [SocketAddr; 2] {
 
 /// Starts it again after its main process ended, and waits until it answers.
 pub fn start(control: &Control, port: u16) -> Result<Activation> {
-    if ProcessName::from(control).is_alive() {
-        return Err(UserError::cannot_run(format!(
-            "process {} still runs, so it is not started again",
-            control.pid
-        )));
-    }
-    match &control.unit {
-        Some(unit) => unit_command(&["start", unit])?,
-        // What looks after it starts it again.
-        None if control.supervised => {}
-        None => launch(control)?,
-    }
+    let own = invocation(control, &[]);
+    starting::begin(control, || starting::launch(control, SERVICE, &own, || end_orphans(control)))?;
     let mut found = None;
     wait_polling(PAUSE, timeouts::START, || {
         found = find_again(control, port);
         found.is_some() && (answers(&near(port)) || control.supervised)
     });
-    let control = found.ok_or_else(|| {
-        UserError::cannot_run(format!("nginx does not run {} s after its start", timeouts::START.as_secs()))
-            .hint("its error log says why")
-    })?;
+    let control = found.ok_or_else(|| starting::does_not_run(SERVICE))?;
     Ok(Activation { control, outage_us: None, unsettled: None })
-}
-
-fn launch(control: &Control) -> Result<()> {
-    let place = process_location::hold(control).map_err(|error| {
-        UserError::cannot_run(format!("nginx cannot be started where it ran: {error}"))
-            .hint("start it there yourself, then run `webdyno rollback`")
-    })?;
-    end_orphans(control)?;
-    let inherited = control.inherited.as_ref();
-    let started = os::program::run_in(&invocation(control, &[]), inherited, &place, timeouts::START)?;
-    if started.success {
-        return Ok(());
-    }
-    Err(UserError::cannot_run(format!("nginx does not start: {}", program::summary(&started.stderr)))
-        .hint(format!("test its configuration by hand: {} -t", control.executable)))
 }
 
 /// Ends the workers of a main process that is gone, which still hold its port: they finish their requests first.

@@ -10,11 +10,12 @@
 use super::{MASTER, config, main_file, php, pool_of};
 use crate::os::process::{ProcessName, wait_polling};
 use crate::os::program::{self, Invocation};
-use crate::os::{self, process_location, procfs, spawn, timeouts};
+use crate::os::{procfs, spawn, timeouts};
 use crate::services::Activation;
 use crate::services::common::pending::Sources;
+use crate::services::common::starting;
 use crate::services::common::taking_effect::{MainProcess, PAUSE};
-use crate::services::common::unit::{supervised, unit, unit_command};
+use crate::services::common::unit::{supervised, unit};
 use crate::visibility::foreign_namespace;
 use crate::visibility::process_view::Root;
 use rustix::process::Signal;
@@ -257,46 +258,15 @@ impl Drop for Rescue {
 
 /// Starts it again after its main process ended.
 pub fn start(control: &Control) -> Result<Activation> {
-    if ProcessName::from(control).is_alive() {
-        return Err(UserError::cannot_run(format!(
-            "process {} still runs, so it is not started again",
-            control.pid
-        )));
-    }
-    match &control.unit {
-        Some(unit) => unit_command(&["start", unit])?,
-        // What looks after it starts it again.
-        None if control.supervised => {}
-        None => launch(control)?,
-    }
+    let daemonized = invocation(control, &["--daemonize"]);
+    starting::begin(control, || starting::launch(control, "php-fpm", &daemonized, || Ok(())))?;
     let mut found = None;
     wait_polling(PAUSE, timeouts::START, || {
         found = find_again(control);
         found.is_some()
     });
-    let control = found.ok_or_else(|| {
-        UserError::cannot_run(format!("php-fpm does not run {} s after its start", timeouts::START.as_secs()))
-            .hint("its error log says why")
-    })?;
+    let control = found.ok_or_else(|| starting::does_not_run("php-fpm"))?;
     Ok(Activation { control, outage_us: None, unsettled: None })
-}
-
-fn launch(control: &Control) -> Result<()> {
-    let place = process_location::hold(control).map_err(|error| {
-        UserError::cannot_run(format!("php-fpm cannot be started where it ran: {error}"))
-            .hint("start it there yourself, then run `webdyno rollback`")
-    })?;
-    let started = os::program::run_in(
-        &invocation(control, &["--daemonize"]),
-        control.inherited.as_ref(),
-        &place,
-        timeouts::START,
-    )?;
-    if started.success {
-        return Ok(());
-    }
-    Err(UserError::cannot_run(format!("php-fpm does not start: {}", program::summary(&started.stderr)))
-        .hint(format!("test its configuration by hand: {} -t", control.arguments.join(" "))))
 }
 
 /// The main process that took the place of another one: the same program with the same configuration, in the same place.
