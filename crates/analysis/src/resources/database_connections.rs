@@ -1,4 +1,6 @@
-//! Connections that a database needs when more workers stand before it: each worker that has one at a time wants one.
+//! Connections that a database needs when more workers stand before it: one for each worker of a site that uses it, as
+//! `db-connections-exhausted` counts them. Workers that are held by something else now may all want theirs at once later, and
+//! a limit that is not reached costs nothing.
 
 use crate::facts::{FactId, Facts};
 use crate::resources::setting_source;
@@ -9,8 +11,8 @@ use webdyno_model::setting::SettingId;
 /// The connection over which it is read.
 const OWN: f64 = 1.0;
 
-/// Workers that have fewer connections than this each share them: their number does not grow with the workers.
-const EACH_MIN: f64 = 0.1;
+/// Connections that are open on average, or that are opened in a second, where a site uses its database at all.
+const IN_USE_MIN: f64 = 0.02;
 
 /// Room above what is needed, and for other programs, as `db-connections-exhausted` has it.
 const HEADROOM: f64 = 1.1;
@@ -19,17 +21,18 @@ const OTHERS: f64 = 10.0;
 /// The share of the available memory that the buffers of more connections may take.
 const MEMORY_FRACTION_MAX: f64 = 0.5;
 
-/// What must be raised along so that `to` workers find connections, where `from` are busy now; nothing where the database
-/// allows as many, or where it is not known.
-pub(crate) fn needed_with_workers(facts: &Facts, (from, to): (f64, f64)) -> Option<SettingChange> {
+/// What must be raised along so that `to` workers find connections; nothing where the database allows as many, is not used, or
+/// is not known.
+pub(crate) fn needed_with_workers(facts: &Facts, to: f64) -> Option<SettingChange> {
     let limit = facts.value(FactId::db_connections_limit).or(facts.value(FactId::ahead_database_limit));
     let limit = limit.or_else(|| setting_source::of(facts, "mariadb", "max_connections")?.number())?;
-    let connected = facts.value(FactId::ahead_database_connected_mean)? - OWN;
-    let each = (connected / from.max(1.0)).min(1.0);
-    if each < EACH_MIN || each * to + OWN <= limit {
+    let connected = facts.value(FactId::ahead_database_connected_mean).map(|connected| connected - OWN);
+    let opened = facts.value(FactId::ahead_database_attempts_per_s);
+    let is_used = [connected, opened].into_iter().flatten().any(|count| count >= IN_USE_MIN);
+    if !is_used || to + OWN <= limit {
         return None;
     }
-    let wanted = (HEADROOM * each * to + OTHERS).ceil();
+    let wanted = (HEADROOM * to + OTHERS).ceil();
     let memory = facts.value(FactId::db_connection_memory_bytes).filter(|bytes| *bytes > 0.0);
     let fits = memory.zip(facts.value(FactId::memory_available_min_bytes));
     let fits = fits.map(|(each, available)| (limit + MEMORY_FRACTION_MAX * available / each).floor());
@@ -48,22 +51,22 @@ mod tests {
     #[test]
     fn a_database_gets_what_more_workers_need() {
         let base = [(FactId::ahead_database_limit, 20.0), (FactId::ahead_database_connected_mean, 13.0)];
-        let needed = |changes: &[(FactId, f64)], from: f64, to: f64| {
+        let needed = |changes: &[(FactId, f64)], to: f64| {
             let facts = facts(&with_changes(&base, changes), &[]);
-            needed_with_workers(&facts, (from, to)).map(|change| change.to.to_string())
+            needed_with_workers(&facts, to).map(|change| change.to.to_string())
         };
-        assert_eq!(needed(&[], 12.0, 108.0).as_deref(), Some("129"));
-        for (changes, from, to) in [
-            (vec![], 12.0, 18.0),
-            (vec![(FactId::ahead_database_limit, 200.0)], 12.0, 108.0),
-            (vec![(FactId::ahead_database_connected_mean, 1.5)], 12.0, 108.0),
-            (vec![(FactId::ahead_database_connected_mean, f64::NAN)], 12.0, 108.0),
-            (vec![(FactId::ahead_database_limit, f64::NAN)], 12.0, 108.0),
+        assert_eq!(needed(&[], 108.0).as_deref(), Some("129"));
+        for (changes, to) in [
+            (vec![], 18.0),
+            (vec![(FactId::ahead_database_limit, 200.0)], 108.0),
+            (vec![(FactId::ahead_database_connected_mean, 1.0)], 108.0),
+            (vec![(FactId::ahead_database_connected_mean, f64::NAN)], 108.0),
+            (vec![(FactId::ahead_database_limit, f64::NAN)], 108.0),
         ] {
-            assert_eq!(needed(&changes, from, to), None, "{changes:?} {to}");
+            assert_eq!(needed(&changes, to), None, "{changes:?} {to}");
         }
         // No more than memory holds.
         let memory = [(FactId::db_connection_memory_bytes, 1e8), (FactId::memory_available_min_bytes, 1e9)];
-        assert_eq!(needed(&memory, 12.0, 108.0).as_deref(), Some("25"));
+        assert_eq!(needed(&memory, 108.0).as_deref(), Some("25"));
     }
 }

@@ -31,6 +31,10 @@ pub struct Comparison {
 /// By this much more of the requests must fail for a change to be called worse, whatever the rate says.
 const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
 
+/// Where so many fewer of the requests fail, a change is better also at the same rate of good answers, or one that is too unsteady
+/// to compare: those who were turned away are served now, if later.
+const FAILURES_CUT_MIN: f64 = 0.1;
+
 /// The verdict on a change from the measurements before and after it: the rate of good answers decides, also where
 /// visitors ask for pages, as each page is many answers and pages alone would be few a second; where requests arrive at
 /// a given rate, which no change can raise, the response time does, and of pages the page time. A change by which more requests or pages fail, or by which
@@ -53,6 +57,10 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
         verdict = Verdict::Better;
     }
     if verdict == Verdict::Same && cuts_missed_tail(before, after, &run_before)? {
+        verdict = Verdict::Better;
+    }
+    let fails_less = failed_fraction(&run_before) - failed_fraction(&run_after) >= FAILURES_CUT_MIN;
+    if fails_less && verdict != Verdict::Worse && verdict != Verdict::Better {
         verdict = Verdict::Better;
     }
     let fails_more = fails_more(failed_fraction(&run_before), failed_fraction(&run_after))
@@ -146,21 +154,32 @@ pub fn compare(before: &[f64], after: &[f64]) -> Comparison {
     Comparison { ratio: Some(ratio), verdict }
 }
 
-/// So many seconds on either side: that all of one lie above all of the other comes by chance once in 126 times (of the
-/// orders of ten values, 2 in 252: Mann and Whitney, Annals of Mathematical Statistics 18, 1947).
-const SEPARATED_COUNT_MIN: usize = 5;
+/// So many seconds on either side at least.
+const RANKED_COUNT_MIN: usize = 5;
+/// Beyond so many standard deviations chance comes once in two hundred times, in both directions together.
+const RANKED_DEVIATIONS_MIN: f64 = 2.58;
 
 /// The verdict by the order of the seconds alone, where their means are too unsteady for an interval: a server that answers in
-/// bursts, with seconds of nothing between them.
+/// bursts, with seconds of nothing between them. Of all pairs of a second before and one after it counts in how many the latter is
+/// better beyond the noise (the rank-sum test of Mann and Whitney, Annals of Mathematical Statistics 18, 1947, with its normal
+/// approximation).
 fn separation(before: &[f64], after: &[f64]) -> Verdict {
-    let bounds = |rates: &[f64]| {
-        let (low, high) = (rates.iter().copied().reduce(f64::min)?, rates.iter().copied().reduce(f64::max)?);
-        (rates.len() >= SEPARATED_COUNT_MIN).then_some((low, high))
+    let (n, m) = (before.len() as f64, after.len() as f64);
+    if before.len().min(after.len()) < RANKED_COUNT_MIN {
+        return Verdict::Inconclusive;
+    }
+    let wins = |high: &[f64], low: &[f64]| {
+        let beaten = |rate: f64| low.iter().filter(|other| rate > **other * (1.0 + NOISE_FLOOR)).count();
+        high.iter().map(|rate| beaten(*rate)).sum::<usize>() as f64
     };
-    match bounds(before).zip(bounds(after)) {
-        Some(((_, before), (after, _))) if after > before * (1.0 + NOISE_FLOOR) => Verdict::Better,
-        Some(((before, _), (_, after))) if after < before * (1.0 - NOISE_FLOOR) => Verdict::Worse,
-        _ => Verdict::Inconclusive,
+    let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
+    let is_above = |wins: f64| (wins - n * m / 2.0) / deviation >= RANKED_DEVIATIONS_MIN;
+    if is_above(wins(after, before)) {
+        Verdict::Better
+    } else if is_above(wins(before, after)) {
+        Verdict::Worse
+    } else {
+        Verdict::Inconclusive
     }
 }
 
@@ -214,11 +233,27 @@ mod tests {
         for (before, after, expected) in [
             (&bursts[..], &[90.0, 100.0, 110.0, 100.0, 100.0, 99.0][..], Verdict::Better),
             (&[90.0, 100.0, 110.0, 100.0, 100.0], &bursts, Verdict::Worse),
-            // One second is as good as before, or there are too few.
-            (&bursts, &[90.0, 100.0, 44.0, 100.0, 100.0, 99.0], Verdict::Inconclusive),
+            // One second of many is as good as before.
+            (&bursts, &[90.0, 100.0, 44.0, 100.0, 100.0, 99.0], Verdict::Better),
+            // Half of them are, or there are too few.
+            (&bursts, &[90.0, 0.0, 44.0, 0.0, 100.0, 0.0], Verdict::Inconclusive),
             (&bursts[..4], &[90.0, 100.0, 110.0, 100.0, 100.0, 99.0], Verdict::Inconclusive),
         ] {
             assert_eq!(compare(before, after).verdict, expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn far_fewer_failures_are_better_at_the_same_rate() {
+        let closed = Arrival::Closed;
+        for (rates, failed, expected) in [
+            ((100, 100), (900, 0), Verdict::Better),
+            ((100, 100), (900, 850), Verdict::Same),
+            ((100, 60), (900, 0), Verdict::Worse),
+        ] {
+            let before = measured(rates.0, failed.0, 1000, closed);
+            let after = measured(rates.1, failed.1, 1000, closed);
+            assert_eq!(judge(&before, &after).unwrap().verdict, expected, "{rates:?} {failed:?}");
         }
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: 
         together_with: restart
             .then_some(server_limit)
             .into_iter()
-            .chain(database_connections::needed_with_workers(facts, (from, to)))
+            .chain(database_connections::needed_with_workers(facts, to))
             .collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! When `keepalive-holds-workers` is found, what proves it, and what to change.
 
 use crate::facts::{FactId, Facts, fact_ids};
-use crate::limits::LimitId;
+use crate::limits::{LimitId, apache_workers_exhausted};
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{worker_waits, workers};
 use crate::settings::effective;
@@ -115,7 +115,9 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
         predicted: None,
         together_with: vec![],
     };
-    threads.then_some(mpm).into_iter().chain(timeout(facts, workers, queue)).collect()
+    // Who asks again sooner than any useful timeout holds a worker all the same: then it takes one for each of them.
+    let more = apache_workers_exhausted::remedy::remedies(facts, workers, queue);
+    threads.then_some(mpm).into_iter().chain(timeout(facts, workers, queue)).chain(more).collect()
 }
 
 /// What holds for the site that is asked: its own value goes before the server's.

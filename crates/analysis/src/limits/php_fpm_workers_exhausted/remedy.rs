@@ -57,7 +57,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
             })
             .into_iter()
             .chain(php_fpm::processes_of_all(facts, &pool.set_as, to))
-            .chain(database_connections::needed_with_workers(facts, (processes, to)))
+            .chain(database_connections::needed_with_workers(facts, to))
             .collect(),
     };
     if let Some(source) = setting_source::pool_setting_source(facts, &pool.set_as, SETTING) {
