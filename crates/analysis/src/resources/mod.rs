@@ -15,5 +15,6 @@ pub mod site_profile;
 pub mod syscall_cost;
 pub mod time_breakdown;
 pub(crate) mod utilisation;
+pub(crate) mod worker_remedies;
 pub(crate) mod worker_waits;
 pub(crate) mod workers;

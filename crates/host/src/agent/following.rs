@@ -121,8 +121,9 @@ impl Watched {
 
     fn set(&mut self, target: Target) {
         self.generation += 1;
-        let (main, backends) = mains(&target);
-        // One that is gone stays the one that is waited for, until there is another.
+        let (main, mut backends) = mains(&target);
+        // One that is gone stays the one that is waited for, until there is another: a reload of our own may have replaced it.
+        backends.extend(lost(&self.backends, &target));
         (self.main, self.backends) = (main.or(self.main), backends);
         if target != self.target {
             self.target = target;
@@ -145,6 +146,12 @@ impl Watched {
         }
         self.topology = topology;
     }
+}
+
+/// Those of known processes that are gone, and that a target still names.
+fn lost(known: &[ProcessName], target: &Target) -> Vec<ProcessName> {
+    let is_named = |name: &&ProcessName| target.backends.iter().any(|backend| backend.pid == name.pid);
+    known.iter().filter(is_named).filter(|name| !name.is_alive()).copied().collect()
 }
 
 /// The main processes of a service and of its backends, as far as they are there.
@@ -340,6 +347,9 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
         assert!(!named[0].is_alive());
-        assert_eq!(mains(&target).1.len(), 0, "it is looked for once");
+        assert_eq!(mains(&target).1.len(), 0);
+        // The service in front was read anew meanwhile: the next look still has to find what took its place.
+        assert_eq!(lost(&named, &target), named);
+        assert_eq!(lost(&named, &Target::default()), [], "it is looked for until a look was made");
     }
 }

@@ -2,10 +2,9 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::apache_workers_exhausted;
-use crate::limits::apache_workers_exhausted::remedy;
 use crate::limits::keepalive_holds_workers;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::worker_remedies;
 use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -133,7 +132,7 @@ fn remedy(facts: &Facts, clamp: &ClampedSetting, queue: f64) -> Option<Remedy> {
         return Some(more_threads(facts, clamp, threads));
     }
     let threads = facts.threads_per_process();
-    let needed = workers::HEADROOM * remedy::demand(facts, clamp.in_force, queue);
+    let needed = workers::HEADROOM * worker_remedies::demand(facts, clamp.in_force, queue);
     let workers = (clamp.configured.max(needed) / threads).ceil() * threads;
     let workers = workers.min(fits);
     let to = (workers / threads).floor();
@@ -154,7 +153,7 @@ fn remedy(facts: &Facts, clamp: &ClampedSetting, queue: f64) -> Option<Remedy> {
             format_number(to * threads),
             format_number(threads)
         ),
-        predicted: apache_workers_exhausted::remedy::predict(facts, clamp.in_force, to * threads),
+        predicted: worker_remedies::predict(facts, clamp.in_force, to * threads),
         together_with: if differs { vec![most] } else { vec![] },
     })
 }
@@ -171,7 +170,7 @@ fn more_threads(facts: &Facts, clamp: &ClampedSetting, threads: f64) -> Remedy {
             "as many threads in each process as ThreadsPerChild asks for: {}",
             format_number(threads)
         ),
-        predicted: apache_workers_exhausted::remedy::predict(facts, clamp.in_force, clamp.configured),
+        predicted: worker_remedies::predict(facts, clamp.in_force, clamp.configured),
         together_with: vec![],
     }
 }

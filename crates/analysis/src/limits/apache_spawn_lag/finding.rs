@@ -2,8 +2,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::apache_workers_exhausted::remedy;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::worker_remedies;
 use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -107,7 +107,7 @@ fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
     let holds_s = measured.or_else(|| facts.value(FactId::worker_time_mean_us).map(|us| us / 1e6));
     let wanted = match (facts.value(FactId::offered_rate), holds_s) {
         (Some(rate), Some(seconds)) => rate * seconds,
-        _ => remedy::demand(facts, facts.value(FactId::workers_busy_mean).unwrap_or(1.0), queue),
+        _ => worker_remedies::demand(facts, facts.value(FactId::workers_busy_mean).unwrap_or(1.0), queue),
     };
     // Never more than were seen to suffice, or may be.
     let fits = memory_pressure::workers_that_fit(facts).unwrap_or(f64::MAX);

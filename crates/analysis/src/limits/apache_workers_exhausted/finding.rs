@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: proof.confidence.min(most),
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&CITED),
-        remedies: super::remedy::remedies(facts, proof.workers, queue),
+        remedies: crate::resources::worker_remedies::remedies(facts, proof.workers, queue),
     })
 }
 

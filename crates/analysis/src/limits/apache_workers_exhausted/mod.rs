@@ -28,7 +28,6 @@
 pub(crate) mod backend_wait;
 pub(crate) mod ceiling;
 pub(crate) mod finding;
-pub(crate) mod remedy;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
@@ -39,11 +38,10 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_max, accept_queue_mean, ahead_workers_busy_ci95_fraction, backend_queue_mean,
-        backend_waiting_fraction, client_cpu_cores, connections_cap, cores, cpu_busy_fraction, ended_per_s,
+        backend_waiting_fraction, cpu_busy_fraction, ended_per_s,
         fpm_queue_behind_mean, in_flight_mean, offered_rate, pressure_group_cpu_some_fraction,
-        processes_at_limit_fraction, rate, rate_ci95_fraction, requests_in_workers_mean,
-        response_time_mean_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
-        status_unanswered_fraction, users, worker_private_mean_bytes, worker_time_first_us,
+        processes_at_limit_fraction, rate, rate_ci95_fraction, response_time_mean_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
+        status_unanswered_fraction, worker_time_first_us,
         worker_time_mean_us, workers_busy_mean, workers_keepalive_mean, workers_limit, workers_reading_mean,
         workers_when_full, workers_writing_mean,
     }],

@@ -1,9 +1,9 @@
 //! When `keepalive-holds-workers` is found, what proves it, and what to change.
 
 use crate::facts::{FactId, Facts, fact_ids};
-use crate::limits::{LimitId, apache_workers_exhausted};
+use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
-use crate::resources::{worker_waits, workers};
+use crate::resources::{worker_remedies, worker_waits, workers};
 use crate::settings::effective;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -116,7 +116,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
         together_with: vec![],
     };
     // Who asks again sooner than any useful timeout holds a worker all the same: then it takes one for each of them.
-    let more = apache_workers_exhausted::remedy::remedies(facts, workers, queue);
+    let more = worker_remedies::remedies(facts, workers, queue);
     threads.then_some(mpm).into_iter().chain(timeout(facts, workers, queue)).chain(more).collect()
 }
 

@@ -2,8 +2,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::apache_workers_exhausted::remedy;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::worker_remedies;
 use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -136,11 +136,12 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     let threads = facts.threads_per_process();
     // What is in flight holds a worker and wants a second one.
     let sent = facts.value(FactId::in_flight_mean).filter(|_| facts.loaded);
-    let demand = sent.map_or_else(|| remedy::demand(facts, workers, queue), |sent| 2.0 * sent).max(workers);
+    let demand =
+        sent.map_or_else(|| worker_remedies::demand(facts, workers, queue), |sent| 2.0 * sent).max(workers);
     let wanted = (workers::HEADROOM * demand / threads).ceil() * threads;
     let to = memory_pressure::workers_that_fit(facts).map_or(wanted, |fits| wanted.min(fits));
     let restart = facts.setting("ServerLimit").is_some_and(|limit| to > limit * threads);
-    let mut sized = remedy::remedy(
+    let mut sized = worker_remedies::remedy(
         facts,
         (workers, to),
         restart,
