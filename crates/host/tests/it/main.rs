@@ -18,6 +18,7 @@ mod generations;
 mod groups;
 mod hardened;
 mod harm_guard;
+mod held_values;
 mod live_traffic;
 mod mariadb;
 mod mariadb_values;
