@@ -66,12 +66,12 @@ impl Observe for Apache {
     fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
         match crate::os::procfs::may_inspect(pid) {
             true => snapshot::snapshot(pid, port),
-            false => crate::services::apache::unprivileged::snapshot(pid, port),
+            false => unprivileged::snapshot(pid, port),
         }
     }
 
     fn listens_on(&self, pid: u32, port: u16) -> Option<bool> {
-        crate::services::apache::unprivileged::listens_on(pid, port)
+        unprivileged::listens_on(pid, port)
     }
 
     fn configured_backends(&self, snapshot: &ServiceSnapshot) -> Vec<String> {
@@ -99,7 +99,10 @@ impl Tunable for Apache {
         let is_php = |change: &&SettingChange| ini::is_value(&change.setting.name);
         match changes.iter().filter(is_php).count() {
             0 => prepare::prepare(snapshot, changes),
-            count if count == changes.len() => php_ini::prepare(snapshot, changes),
+            count if count == changes.len() => {
+                let control = snapshot.control.clone().ok_or_else(|| unprivileged::refusal(snapshot))?;
+                php_ini::prepare(control, changes)
+            }
             _ => Ok(Preparation::not_preparable(
                 "settings of Apache and of php.ini cannot be changed in one step",
             )),
@@ -128,9 +131,8 @@ impl Tunable for Apache {
         }
         let apache = control::Apache::of_control(control.clone())?;
         let pid_file = control.pid_file.as_ref().map(Path::new);
-        let mut sources = pending::sources(&apache.evaluation);
-        php_ini::add_sources(&apache, &mut sources);
-        Ok(waiting::pending("Apache", &sources, main, pid_file, own))
+        let read_at = waiting::read_at(main, pid_file);
+        Ok(waiting::pending("Apache", &php_ini::sources(&apache), (main, read_at), own))
     }
 
     fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {

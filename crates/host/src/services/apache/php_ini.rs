@@ -5,7 +5,7 @@
 //! A graceful restart loads the library anew (mod_so.c), which reads all of them again and begins with an empty OPcache.
 
 use super::control::Apache;
-use super::unprivileged::refusal;
+use super::pending;
 use crate::os::procfs;
 use crate::services::common::pending::Sources;
 use crate::services::php_fpm::ini::{self, Obstacle};
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 use webdyno_model::change::{Preparation, SettingChange};
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::Control;
 
 /// Names of folders of .ini files, as distributions have them.
 const FOLDERS: [&str; 2] = ["conf.d", "php.d"];
@@ -24,8 +24,7 @@ const FOLDERS: [&str; 2] = ["conf.d", "php.d"];
 const LIBRARY_BYTES_MAX: u64 = 256 << 20;
 
 /// Renders changes of php.ini.
-pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
-    let control = snapshot.control.clone().ok_or_else(|| refusal(snapshot))?;
+pub fn prepare(control: Control, changes: &[SettingChange]) -> Result<Preparation> {
     let apache = Apache::of_control(control)?;
     let planned = files(&apache).and_then(|files| ini::plan(&files, changes));
     Ok(match planned {
@@ -62,11 +61,14 @@ fn files(apache: &Apache) -> std::result::Result<IniFiles, Obstacle> {
     Ok(ini::files_of(&main, &folder))
 }
 
-/// What PHP reads when Apache reloads, where that is known.
-pub fn add_sources(apache: &Apache, sources: &mut Sources) {
-    let Ok(files) = files(apache) else { return };
-    sources.files.extend(files.read.into_iter().map(PathBuf::from));
-    sources.directories.extend(files.folder.map(PathBuf::from));
+/// What Apache reads when it reloads, with what its PHP reads then, where that is known.
+pub fn sources(apache: &Apache) -> Sources {
+    let mut sources = pending::sources(&apache.evaluation);
+    if let Ok(files) = files(apache) {
+        sources.files.extend(files.read.into_iter().map(PathBuf::from));
+        sources.directories.extend(files.folder.map(PathBuf::from));
+    }
+    sources
 }
 
 /// PHP's library in the memory of a process.

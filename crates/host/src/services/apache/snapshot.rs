@@ -6,7 +6,7 @@ use super::embedded;
 use super::in_force::Site;
 use super::in_force::scoped::{Scoped, scoped};
 use super::limits::Limits;
-use super::pending::sources;
+use super::php_ini;
 use super::place::overrides;
 use super::program::Compiled;
 use super::settings::{Mpm, SETTINGS};
@@ -15,7 +15,7 @@ use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::probes::apache_status::Scoreboard;
 use crate::services::apache::logs::{Logs, logs};
-use crate::services::common::pending::pending;
+use crate::services::common::pending::{self, Sources};
 use crate::visibility::mount_namespace;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,7 +52,8 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
     let apache = Apache::of_process(pid)?;
     let mpm = mpm(&apache)?;
     let pid_file = apache.control.pid_file.as_ref().map(Path::new);
-    let mut reading = read(&apache.evaluation, mpm, ProcessName::from(&apache.control), port, pid_file);
+    let started = (ProcessName::from(&apache.control), pid_file);
+    let mut reading = read(&apache.evaluation, mpm, started, port, || php_ini::sources(&apache));
     let parts = Parts::of(&apache.evaluation, &apache.compiled, port);
     let mut warnings = apache.evaluation.warnings;
     warnings.append(&mut reading.warnings);
@@ -127,13 +128,13 @@ fn listens(evaluation: &Evaluation) -> Vec<String> {
     evaluation.all(&["Listen"]).filter_map(address).take(LISTENS_MAX).collect()
 }
 
-/// Reads what the files give and what runs.
+/// Reads what the files give and what runs; `sources` are what a reload reads.
 pub fn read(
     evaluation: &Evaluation,
     mpm: Mpm,
-    main: ProcessName,
+    (main, pid_file): (ProcessName, Option<&Path>),
     port: u16,
-    pid_file: Option<&Path>,
+    sources: impl FnOnce() -> Sources,
 ) -> Reading {
     let children_before = procfs::children_of(main.pid).len();
     let (page, missing) = match status::find(evaluation, port) {
@@ -154,8 +155,9 @@ pub fn read(
     warnings.extend(overridden(evaluation, port));
     // Files of a container are not looked at by paths of ours.
     let is_here = !mount_namespace::has_other_root(main.pid);
-    let pending = if is_here { pending("Apache", &sources(evaluation), main, pid_file, &[]) } else { vec![] };
-    let pending: Vec<_> = pending.iter().take(PENDING_MAX).map(ToString::to_string).collect();
+    let read_at = || (main, pending::read_at(main, pid_file));
+    let waiting = is_here.then(|| pending::pending("Apache", &sources(), read_at(), &[]));
+    let pending: Vec<_> = waiting.iter().flatten().take(PENDING_MAX).map(ToString::to_string).collect();
     let waits = |message: &String| format!("{message}: a reload puts that in force, too");
     warnings.extend(pending.iter().map(waits));
     Reading { settings, page, missing, warnings, pending }

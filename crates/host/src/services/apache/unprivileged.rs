@@ -8,6 +8,7 @@
 use super::EXECUTABLES;
 use super::config::{self, Evaluation, Input, condition::parse_version};
 use super::control::{Options, pid_file};
+use super::pending::sources;
 use super::program::{self, Compiled};
 use super::settings::Mpm;
 use super::snapshot::{Parts, Reading, mpm_of, read};
@@ -50,7 +51,8 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
     let mut reading = match (outside.is_readable(), mpm) {
         (true, Some(mpm)) => {
             let pid_file = pid_file(&outside.evaluation, &outside.compiled);
-            read(&outside.evaluation, mpm, outside.main, port, Some(&pid_file))
+            let started = (outside.main, Some(pid_file.as_path()));
+            read(&outside.evaluation, mpm, started, port, || sources(&outside.evaluation))
         }
         _ => Reading::default(),
     };

@@ -30,19 +30,9 @@ const PID_FILE_SLACK: Duration = Duration::from_secs(1);
 const LINKS_MAX: usize = 40;
 
 /// What a reload would put in force although it is not ours, first what matters most. `service` is its name as
-/// people write it; `own` are files and directories
-/// as this session left them.
+/// people write it; `read_at` tells when its main process had read its configuration; `own` are files and directories as this
+/// session left them.
 pub fn pending(
-    service: &str,
-    sources: &Sources,
-    main: ProcessName,
-    pid_file: Option<&Path>,
-    own: &[PathBuf],
-) -> Vec<PendingChange> {
-    pending_at(service, sources, (main, read_at(main, pid_file)), own)
-}
-
-fn pending_at(
     service: &str,
     sources: &Sources,
     (main, read_at): (ProcessName, Option<SystemTime>),
@@ -55,21 +45,6 @@ fn pending_at(
     let newer: Vec<_> = newer.into_iter().filter(|change| !is_known(change)).collect();
     found.extend(newer);
     found
-}
-
-/// The same of a service whose children come and go without reading anything anew: without a pid file nothing newer than its
-/// start counts as read.
-pub fn pending_since_start(
-    service: &str,
-    sources: &Sources,
-    main: ProcessName,
-    pid_file: Option<&Path>,
-    own: &[PathBuf],
-) -> Vec<PendingChange> {
-    let started = procfs::started_at(main.start_ticks);
-    let read_at =
-        started.map(|started| time_of_pid_file(main, started, pid_file).unwrap_or(started + START_SLACK));
-    pending_at(service, sources, (main, read_at), own)
 }
 
 /// The program and the libraries that run although their files are gone. Empty where we may not look.
@@ -91,12 +66,19 @@ fn replaced(service: &str, pid: u32) -> Vec<PendingChange> {
 }
 
 /// When the running generation had read its configuration: no file that is newer is in force.
-fn read_at(main: ProcessName, pid_file: Option<&Path>) -> Option<SystemTime> {
+pub fn read_at(main: ProcessName, pid_file: Option<&Path>) -> Option<SystemTime> {
     let started = procfs::started_at(main.start_ticks)?;
     time_of_pid_file(main, started, pid_file).or_else(|| {
         let oldest = main.children().into_iter().map(|child| child.start_ticks).min();
         Some(procfs::started_at(oldest.unwrap_or(main.start_ticks))? + START_SLACK)
     })
+}
+
+/// The same of a service whose children come and go without reading anything anew: without a pid file nothing newer than its
+/// start counts as read.
+pub fn read_at_start(main: ProcessName, pid_file: Option<&Path>) -> Option<SystemTime> {
+    let started = procfs::started_at(main.start_ticks)?;
+    Some(time_of_pid_file(main, started, pid_file).unwrap_or(started + START_SLACK))
 }
 
 /// Whether the configuration may have been read since a time. Only a pid file tells that: workers tell no more than that

@@ -93,7 +93,8 @@ impl Tunable for Nginx {
     fn pending_changes(&self, control: &Control, _port: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
         let sources = control::sources(&main_file(control.pid)?);
         // Its pid file is as old as its start, however often it read its configuration since: its workers tell more.
-        Ok(pending::pending("nginx", &sources, ProcessName::from(control), None, own))
+        let main = ProcessName::from(control);
+        Ok(pending::pending("nginx", &sources, (main, pending::read_at(main, None)), own))
     }
 
     fn locate(&self, control: &Control) -> Option<Control> {

@@ -103,8 +103,8 @@ impl Tunable for PhpFpm {
         let sources = control::sources(control);
         let main = ProcessName::from(control);
         // Its children come and go without reading anything anew.
-        let found = pending::pending_since_start("PHP-FPM", &sources, main, pid_file, own);
-        Ok(found)
+        let read_at = pending::read_at_start(main, pid_file);
+        Ok(pending::pending("PHP-FPM", &sources, (main, read_at), own))
     }
 
     fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
