@@ -200,8 +200,9 @@ pub fn ticket(rounds: &[Round]) -> String {
     }
     let _ = write!(
         out,
-        "\n## Implementation\n`sh {APPLY}` in this directory, or the tasks of `{ANSIBLE}`. Files that do not fit are not touched; a \
-         configuration that its program rejects is taken back.\n\n## Rollback\n`sh {UNDO}`\n\n## Verification\nMeasure again as before the \
+        "\n## Implementation\n`sh {APPLY}` in this directory, or the tasks of `{ANSIBLE}`. The script touches no file that does not fit, and \
+         takes back a configuration that its program rejects; the tasks replace the files as a whole, keep a copy of each, and do not \
+         reload what its program rejects.\n\n## Rollback\n`sh {UNDO}`\n\n## Verification\nMeasure again as before the \
          change: `webdyno tune` without `--apply`, or `webdyno diagnose`, with the same load.\n"
     );
     out
