@@ -133,7 +133,7 @@ pub(crate) fn reverted(tune: &TuneReport) -> &'static str {
     if tune.rounds.is_empty() && tune.goal_met && tune.goal != Goal::Max {
         "The goal is met as it is: nothing had to be changed, and the server was not touched."
     } else if tune.rounds.is_empty() && tune.goal == Goal::Max && !tune.goal_met {
-        "No change was made, and the notes say why: the server was not touched."
+        "No change was kept, and the notes say why: the server is as it was."
     } else if tune.rounds.is_empty() {
         "Nothing was found that could be changed; the server was not touched."
     } else if tune.rounds.iter().all(is_proposal) {

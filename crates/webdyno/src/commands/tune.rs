@@ -81,9 +81,22 @@ fn draft(arguments: &TuneArgs) -> Result<Draft> {
             .hint("add what they shall have, as in --slo 'p95<1s'"));
     }
     let settings = &mut draft.settings;
-    if settings.rate_per_s.is_none() && settings.users.is_none() {
-        (settings.rate_per_s, settings.users) = (*rate_per_s, *users);
+    if rate_per_s.is_none() && users.is_none() {
+        return Ok(draft);
     }
+    let other = |ours: bool, what: String| (!ours).then_some(what);
+    let named = [
+        settings.rate_per_s.and_then(|rate| other(*rate_per_s == Some(rate), format!("{rate} a second"))),
+        settings.users.and_then(|own| other(*users == Some(own), format!("{own} users"))),
+        (!settings.stages.is_empty()).then(|| "stages".to_owned()),
+    ];
+    if let Some(load) = named.into_iter().flatten().next() {
+        let goal = rate_per_s.map(|rate| format!("{rate} req/s"));
+        let goal = goal.or(users.map(|users| format!("{users} users"))).unwrap_or_default();
+        return Err(UserError::usage(format!("the goal is about {goal}, and the load is of {load}"))
+            .hint("leave the rate, users and stages out of the load, or the same out of the goal"));
+    }
+    (settings.rate_per_s, settings.users) = (*rate_per_s, *users);
     Ok(draft)
 }
 

@@ -184,7 +184,7 @@ fn files_that_may_not_be_written_are_told_and_nothing_stays() {
         .env("WEBDYNO_STATE", place.path("state"))
         .current_dir(place.path(""));
     let ended = run(&mut command).with_code(0);
-    for part in ["not done: cannot write", "file system is read-only", "No change was made"] {
+    for part in ["not done: cannot write", "file system is read-only", "No change was kept"] {
         assert!(ended.stdout.replace("\n    ", " ").contains(part), "{part}: {}", ended.stdout);
     }
     apache.assert_unchanged(&before);
