@@ -32,6 +32,8 @@ pub enum Command {
     Rivals(ScenariosArgs),
     /// Diagnose scenarios as they are found from traffic alone: wrk sends the load where it can, our own generator the rest
     Watch(ScenariosArgs),
+    /// Tune scenarios as they are found, roll back, mend them by hand, and compare
+    Tune(ScenariosArgs),
 }
 
 /// `webdyno-evaluation judge`.

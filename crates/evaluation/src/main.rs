@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         Command::Pages(arguments) => commands::pages::pages(&catalogue, &arguments),
         Command::Table(arguments) => commands::pages::table(&arguments),
         Command::Rivals(arguments) => commands::rivals::rivals(&catalogue, webdyno, &arguments),
+        Command::Tune(arguments) => commands::tune::tune(&catalogue, webdyno, &arguments),
         Command::Watch(arguments) => commands::watch::watch(&catalogue, webdyno, &arguments),
     };
     let code = ended.unwrap_or_else(|error| {

@@ -43,6 +43,8 @@ pub struct Measurement {
     pub ramp_down_from_s: Option<f64>,
     /// Since when, before this load, nothing of ours but readings had come to the server; `None` when something had.
     pub quiet_from_s: Option<f64>,
+    /// Requests that our load before this one left behind when it was cut off: the server may still serve them.
+    pub left_behind_count: u64,
     /// How long the slowest of a few requests took that were sent alone before the load; `None` where none was.
     pub alone_us: Option<u64>,
     /// How the load ended; `None` while it runs or when it was cut off.

@@ -34,6 +34,23 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// How far the order of a series speaks for one that rises, in standard deviations of chance; below 0 for one that falls (the rank
+/// test of Mann, Econometrica 13, 1945, with its normal approximation). `None` for fewer than four values.
+pub fn trend(values: &[f64]) -> Option<f64> {
+    if values.len() < 4 {
+        return None;
+    }
+    let pairs = values
+        .iter()
+        .enumerate()
+        .flat_map(|(at, early)| values[at + 1..].iter().map(move |late| (early, late)));
+    let sum: f64 = pairs.map(|(early, late)| f64::from(late.total_cmp(early) as i8)).sum();
+    let count = values.len() as f64;
+    let deviation = (count * (count - 1.0) * (2.0 * count + 5.0) / 18.0).sqrt();
+    // A step of the sum is 2: half of it is the correction for what is continuous.
+    Some((sum.abs() - 1.0).max(0.0).copysign(sum) / deviation)
+}
+
 /// Median; `None` for an empty series.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

@@ -2,7 +2,7 @@
 
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
-use crate::measurement::statistics::{Ratio, ratio_of_means};
+use crate::measurement::statistics::{Ratio, mean, ratio_of_means, trend};
 use crate::run_report::run_report;
 use webdyno_model::Result;
 use webdyno_model::interval::EndReason;
@@ -70,6 +70,24 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
         verdict = Verdict::Worse;
     }
     Ok(Comparison { ratio: rates.ratio, verdict })
+}
+
+/// Beyond so many standard deviations six seconds that rise one after the other are no chance, nor are ten of which nine do.
+const SETTLING_DEVIATIONS_MIN: f64 = 2.2;
+
+/// Whether a server still gets faster from second to second, so that what was measured is not yet what a change comes to: prefork
+/// adds a worker a second for the first ten seconds after a reload (hold_off_on_exponential_spawning of its prefork.c), caches fill.
+pub fn is_settling(after: &Measurement) -> bool {
+    let open = matches!(after.workload.as_ref().map(|workload| workload.arrival), Some(Arrival::Open { .. }));
+    let speeds = match open {
+        true => mean_times_us(after).into_iter().map(|time_us| 1.0 / time_us.max(1.0)).collect(),
+        false => after.measured_rates(),
+    };
+    let half = speeds.len() / 2;
+    let gain = mean(&speeds[half..])
+        .zip(mean(&speeds[..half]))
+        .map_or(0.0, |(late, early)| late - early * (1.0 + CONCLUSIVE_SPREAD));
+    gain > 0.0 && trend(&speeds).is_some_and(|trend| trend >= SETTLING_DEVIATIONS_MIN)
 }
 
 /// Whether a time falls, second by second, that an objective is about and that is too long before.
@@ -225,6 +243,43 @@ mod tests {
             objectives: vec![Objective::parse("max<100ms").unwrap()],
             ..Measurement::default()
         }
+    }
+
+    #[test]
+    fn a_server_that_gets_faster_from_second_to_second_is_still_settling() {
+        for (rates, expected) in [
+            (&[37, 40, 47, 52, 57, 62][..], true),
+            (&[77, 84, 98, 125, 175, 200], true),
+            (&[84, 77, 98, 125, 120, 175, 170, 200], true),
+            (&[198, 200, 196, 198, 200, 197], false),
+            // Rising, and by less than what matters.
+            (&[100, 101, 102, 103, 104, 105], false),
+            (&[200, 175, 125, 98, 84, 77], false),
+            (&[10, 90, 20, 80, 60, 50, 70], false),
+            (&[10, 20, 30], false),
+        ] {
+            let closed = measured_seconds(rates, 1000, Arrival::Closed);
+            assert_eq!(is_settling(&closed), expected, "{rates:?}");
+            // At a given rate the times tell it.
+            let mut open = measured_seconds(
+                &vec![100; rates.len()],
+                1000,
+                Arrival::Open { rate_per_s: 100.0, poisson: false },
+            );
+            for (interval, rate) in open.intervals.iter_mut().zip(rates) {
+                let mut times = TimeHistogram::new();
+                (0..100).for_each(|_| times.record(1_000_000 / rate));
+                interval.response_time = times.encode();
+            }
+            assert_eq!(is_settling(&open), expected, "{rates:?}");
+        }
+    }
+
+    fn measured_seconds(rates: &[u64], time_us: u64, arrival: Arrival) -> Measurement {
+        let mut all = measured(100, 0, time_us, arrival);
+        all.intervals.truncate(rates.len());
+        all.intervals.iter_mut().zip(rates).for_each(|(interval, rate)| interval.completed = *rate);
+        all
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod judge;
 pub mod pages;
 pub mod rivals;
+pub mod tune;
 pub mod watch;
 
 use crate::cli::ScenariosArgs;

@@ -9,6 +9,7 @@ pub mod outcome;
 pub mod passive;
 pub mod rounds;
 pub mod text;
+pub mod tuned;
 
 use crate::scenario::{ScenarioFolder, ScenarioRound};
 use outcome::{SCHEMA, ScenarioOutcome};
@@ -19,6 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tuned::TunedOutcome;
 use webdyno_model::error::io_error;
 use webdyno_model::number::significant;
 use webdyno_model::{Result, UserError};
@@ -92,6 +94,16 @@ pub fn run_passively(
     on_progress: &mut dyn FnMut(&str),
 ) -> Result<PassiveOutcome> {
     built(folder, options, up, on_progress, |drive| drive.run_passively()).map(|made| made.of_it)
+}
+
+/// Tunes the server of a scenario as it was found, rolls back, and mends it by hand. Otherwise as [`run`].
+pub fn run_tuned(
+    folder: &ScenarioFolder,
+    options: &RunOptions,
+    up: &mut dyn FnMut() -> Result<Box<dyn ScenarioHosts>>,
+    on_progress: &mut dyn FnMut(&str),
+) -> Result<TunedOutcome> {
+    built(folder, options, up, on_progress, |drive| drive.run_tuned()).map(|made| made.of_it)
 }
 
 /// What was done with a scenario that was up, and how long each part took.

@@ -119,7 +119,12 @@ impl RoundRunner<'_> {
         )))
     }
 
-    fn load(&mut self, round: &ScenarioRound, load: &ScenarioLoad, directory: &Path) -> Result<()> {
+    pub(super) fn load(
+        &mut self,
+        round: &ScenarioRound,
+        load: &ScenarioLoad,
+        directory: &Path,
+    ) -> Result<()> {
         let name = &self.folder.name;
         (self.progress)(&format!("{name}: {}: {} {}", round.name, load.urls.join(" "), load.flags));
         let executable = self.options.executable.display().to_string();

@@ -56,7 +56,7 @@ impl ScenarioHosts for LocalHosts {
 }
 
 /// A recording of a load with so many good answers a second.
-fn recording(rate: u64) -> String {
+fn recording(command: &str, rate: u64) -> String {
     let measurement = crate::evidence::testing::measured(&[rate, rate + 2, rate - 2, rate], 0, 20_000);
     let end = LoadEnd {
         elapsed_us: 4_000_000,
@@ -67,7 +67,7 @@ fn recording(rate: u64) -> String {
         reason: EndReason::Duration,
     };
     let start = EventBody::SessionStart {
-        command: "diagnose".into(),
+        command: command.into(),
         started_at: "2026-11-21T03:00:00Z".into(),
         client: Default::default(),
         goal: None,
@@ -103,8 +103,9 @@ impl TestPlace {
         std::fs::create_dir_all(path("scenarios/test/load")).unwrap();
         std::fs::write(path("scenarios/test/scenario.toml"), scenario).unwrap();
         std::fs::write(path("scenarios/test/load/list.txt"), "http://server/a\n").unwrap();
-        for (name, rate) in [("01-as-found", 100), ("02-mended-twice", 300)] {
-            std::fs::write(path(name), recording(rate)).unwrap();
+        std::fs::write(path("01-tuned"), recording("tune", 100)).unwrap();
+        for (name, rate) in [("01-as-found", 100), ("02-mended-twice", 300), ("02-by-hand", 300)] {
+            std::fs::write(path(name), recording("diagnose", rate)).unwrap();
         }
         std::fs::write(
             path("program"),
@@ -228,6 +229,41 @@ fn users_who_are_not_there_are_an_error() {
     assert!(watched.line().ends_with("apache-workers-exhausted: nothing listens"), "{}", watched.line());
     let of_the_generator = SCENARIO.replacen("apache-workers-exhausted", "generator-saturated", 1);
     assert_eq!(TestPlace::new(&of_the_generator, USERS).watch().unwrap_err().exit_code(), 2);
+}
+
+/// Tunes without finding anything, takes the recording of a load, and leaves a file behind as it is told.
+const TUNES: &str = r#"
+for last; do :; done
+printf '%s\n' "$@" >> "$place/arguments"
+if [ "$1" = rollback ]; then exit $(cat "$place/rollback"); fi
+mkdir "$last" && cp "$place/$(basename "$last")" "$last/events.jsonl" && exit 0
+"#;
+
+#[test]
+fn a_tuning_is_rolled_back_and_compared_with_the_fix_by_hand() {
+    let with_remedy = SCENARIO.replacen(
+        "binds =",
+        "remedy = { service = \"apache\", setting = \"MaxRequestWorkers\", at_least = 1 }\nbinds =",
+        1,
+    );
+    for (scenario, rollback, share) in [
+        (&with_remedy[..], "0", Some(1.0 / 3.0)),
+        (&with_remedy, "1", Some(1.0 / 3.0)),
+        (SCENARIO, "0", None),
+    ] {
+        let place = TestPlace::new(scenario, TUNES);
+        std::fs::write(place.path("rollback"), rollback).unwrap();
+        let folder = place.folder().unwrap();
+        let tuned = run_tuned(&folder, &place.options(), &mut || place.up(), &mut |_| {}).unwrap();
+        assert_eq!((tuned.found_rate, tuned.tuned_rate), (Some(100.0), Some(100.0)), "{tuned:?}");
+        assert_eq!(tuned.share_of_by_hand(), share);
+        assert_eq!(tuned.not_restored.is_some(), rollback == "1", "{tuned:?}");
+        let arguments = std::fs::read_to_string(place.path("arguments")).unwrap();
+        assert!(arguments.starts_with("tune\nhttp://server/\n-c\n10\n"), "{arguments}");
+        assert!(arguments.contains("\nmax\n--apply\n--yes\n") && arguments.contains("\nrollback\n"));
+        assert_eq!(place.path("typed").exists(), share.is_some());
+        assert_eq!(place.noted.borrow().last().unwrap(), "down");
+    }
 }
 
 #[test]

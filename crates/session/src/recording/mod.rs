@@ -326,9 +326,17 @@ impl Recording {
             harm_guard_trip: record.harm_guard_trip.clone(),
             unwatched: record.unwatched.clone(),
             quiet_from_s,
+            left_behind_count: self.left_behind_count(record),
             alone_us: record.alone_us,
             ..self.window((record.begins_us, quiet_from_s), measured_from_s, lasted_s)
         }
+    }
+
+    /// Requests in flight when the load before this one ended.
+    fn left_behind_count(&self, record: &LoadRecord) -> u64 {
+        let before = self.loads.iter().take_while(|other| other.load != record.load).last();
+        let end = before.and_then(|before| before.end.as_ref());
+        end.map_or(0, |(end, _)| end.in_flight_at_end)
     }
 
     /// A window of watching without load of our own.

@@ -147,12 +147,13 @@ impl TrafficSignals<'_> {
     }
 
     /// The most requests that may be served still though their client has gone: as many as connections that were closed
-    /// from the other side, and as many as workers that have no connection any more (it was reset), at the first reading.
+    /// from the other side, and as many as workers that have no connection any more (it was reset), at the first reading; or as
+    /// our load before left behind, which no reading may have seen.
     fn orphaned_requests(&self, window: TimeWindow) -> f64 {
         let first = |metric: &str| self.readings(metric, window).first().map_or(0.0, |(_, count)| *count);
         // The request for the page itself keeps one busy.
         let without_client = (first(BUSY) - 1.0 - first(CONNECTIONS)).max(0.0);
-        first(LEFT) + without_client
+        (first(LEFT) + without_client).max(self.measurement.left_behind_count as f64)
     }
 
     /// The service's count against the most that can be the load's own.

@@ -147,6 +147,12 @@ fn during_the_load_our_own_requests_are_taken_off() {
         let least = traffic.and_then(|traffic| traffic.requests_per_s);
         assert!(least.is_none_or(|least| least <= others_per_s), "{least:?}");
     }
+    // What the load before left behind may be served now.
+    for (left_behind_count, present) in [(0, true), (200, false), (100, true)] {
+        let count = increasing_counter(ACCESSES, LOADED, 100.0 + 1.0 + 30.0);
+        let measurement = Measurement { quiet_from_s: None, left_behind_count, ..loaded(100, vec![count]) };
+        assert_eq!(live_traffic(&measurement).is_some(), present, "{left_behind_count}");
+    }
     // However uneven a load is within its seconds, nothing of it is taken for others.
     let mut uneven =
         loaded(0, vec![readings(ACCESSES, &[(1.4, 9000.0), (3.3, 9000.0 + 3.0 * 5000.0 + 1.0)])]);
