@@ -17,6 +17,7 @@ mod responses;
 pub mod server;
 mod stderr_capture;
 mod targets;
+mod tuned_before;
 pub mod worker;
 
 pub use address::{Role, ServerAddress, ServerList};

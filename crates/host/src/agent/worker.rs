@@ -5,11 +5,12 @@ use crate::agent::following::{Following, target};
 use crate::agent::host::{HarmGuard, Host};
 use crate::agent::outbox::Outbox;
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
-use crate::agent::{targets, this_build};
+use crate::agent::{targets, this_build, tuned_before};
 use crate::change::StateDir;
 use crate::change::apply::{Changer, Reverted};
 use crate::change::journal::Owner;
 use crate::change::journal::history::ClosedBy;
+use crate::change::seams::Tools;
 use crate::change::seams::helper::RollbackOutcome;
 use crate::change::seams::services::Programs;
 use crate::change::seams::this_machine::ThisMachine;
@@ -78,6 +79,9 @@ pub struct Worker {
     build: String,
     outbox: Outbox,
     changer: Changer,
+    /// Where journals of earlier sessions are.
+    state: StateDir,
+    has_told_misfit: bool,
     /// What waits is not to be done any more.
     cancellation: Cancellation,
     greeted: bool,
@@ -105,6 +109,8 @@ impl Worker {
             build: options.build.clone(),
             outbox,
             changer,
+            state: options.state.clone(),
+            has_told_misfit: false,
             cancellation,
             greeted: false,
             reads_only: false,
@@ -206,6 +212,8 @@ impl Worker {
                 reverted.map(reverted_message)
             }
             ToAgent::Keep => {
+                let machine = tuned_before::machine(&self.host.environment(), self.services());
+                self.changer.set_machine(machine);
                 let kept = self.changer.keep();
                 self.send_notes();
                 kept.map(|()| FromAgent::Done)
@@ -291,8 +299,26 @@ impl Worker {
         self.revert_earlier();
         let mut snapshot = self.host.discover(port)?;
         self.changer.forget_ours(&mut snapshot);
+        self.tell_misfit(std::iter::once(&snapshot));
         self.set_service(snapshot.clone());
         Ok(FromAgent::Discovered { snapshot: Box::new(snapshot) })
+    }
+
+    /// Says once what an earlier session kept for a machine that is not this one any more.
+    fn tell_misfit<'a>(&mut self, services: impl Iterator<Item = &'a ServiceSnapshot>) {
+        if std::mem::replace(&mut self.has_told_misfit, true) {
+            return;
+        }
+        let machine = tuned_before::machine(&self.host.environment(), services);
+        let tools = Tools::with_programs(self.state.clone(), Arc::clone(&self.host) as Arc<dyn Programs>);
+        let text = guarded(|| Ok(tuned_before::misfit(&tools, &machine))).ok().flatten();
+        text.into_iter().for_each(|text| self.outbox.send(FromAgent::Warning { text }));
+    }
+
+    /// The service under load and those behind it, as they were read last.
+    fn services(&self) -> impl Iterator<Item = &ServiceSnapshot> {
+        let behind = self.topology.iter().flat_map(|(_, _, topology)| &topology.backends);
+        self.snapshot.iter().chain(behind)
     }
 
     fn discovered(&self) -> Result<&ServiceSnapshot> {
@@ -348,6 +374,7 @@ impl Worker {
         if let Some(front) = &mut topology.front {
             self.changer.forget_ours(front);
         }
+        self.tell_misfit(topology.services());
         self.topology = Some((port, Instant::now(), topology.clone()));
         Ok(topology)
     }

@@ -16,6 +16,7 @@ pub mod journal;
 pub mod live_traffic_policy;
 pub mod location;
 pub mod seams;
+pub mod tuned_machine;
 pub mod undo;
 
 pub use crate::change::seams::Tools;

@@ -120,6 +120,38 @@ fn wanted(workers: i64) -> SettingChange {
 }
 
 #[test]
+fn settings_that_were_kept_for_another_machine_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = FakeServer::set_up(folder.path());
+    let has_cores = |count: &str| std::fs::write(folder.path().join("cores"), count).unwrap();
+    let told = || {
+        let mut session = Session::start(&server, LONG);
+        let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: true };
+        session.request(hello);
+        session.request(ToAgent::Discover { port: PORT });
+        let warnings = session.warnings.clone();
+        session.ended().unwrap();
+        warnings
+    };
+    has_cores("2");
+    assert_eq!(told(), Vec::<String>::new());
+    let (mut session, plan) = Session::greeted(&server, LONG);
+    session.apply(plan);
+    assert!(matches!(session.request(ToAgent::Keep), FromAgent::Done));
+    session.request(ToAgent::Bye);
+    session.ended().unwrap();
+    assert_eq!(told(), Vec::<String>::new());
+    has_cores("4");
+    let warnings = told();
+    assert!(
+        matches!(&warnings[..], [text] if text.contains("fake Workers 20 was kept on") && text.contains("4 cores (then 2)")),
+        "{warnings:?}"
+    );
+    rollback_with(&server.tools(Arc::new(webdyno_host::change::seams::disk::RealDisk))).unwrap();
+    assert_eq!(told(), Vec::<String>::new());
+}
+
+#[test]
 fn a_tool_that_is_gone_is_reverted_and_the_next_command_hears_of_it_once() {
     let (_folder, server) = FakeServer::fresh();
     let original = server.picture();

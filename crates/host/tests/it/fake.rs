@@ -417,7 +417,9 @@ impl Programs for FakeServer {
 
 impl Host for FakeServer {
     fn environment(&self) -> Environment {
-        Environment { hostname: Some("fake".into()), ..Environment::default() }
+        let cores =
+            std::fs::read_to_string(self.folder.join("cores")).ok().and_then(|text| text.parse().ok());
+        Environment { hostname: Some("fake".into()), cores, ..Environment::default() }
     }
 
     fn collectors(&self) -> Vec<CollectorInfo> {

@@ -8,6 +8,7 @@
 //! before each step and within its waits.
 
 mod back;
+mod keep;
 pub mod pending_reload;
 mod prove;
 mod read_back;
@@ -26,7 +27,8 @@ use crate::change::seams::helper::{Helper, RollbackOutcome};
 use crate::change::seams::processes::site_client;
 use crate::change::seams::services::Programs;
 use crate::change::seams::state_dir::StateDir;
-use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, rollback, stop_launched, stop_some};
+use crate::change::tuned_machine::TunedMachine;
+use crate::change::undo::{Report, RunningPrograms, rollback, stop_launched, stop_some};
 use crate::os::cancellation::Cancellation;
 use crate::os::timeouts;
 use crate::probes::site::Site;
@@ -85,6 +87,8 @@ pub struct Changer {
     holders: BTreeMap<String, ValueHolder>,
     /// The services behind the one under load whose files are changed, by their names in settings.
     backends: BTreeMap<String, ServiceSnapshot>,
+    /// What it is changed for.
+    made_for: Option<TunedMachine>,
     read_back_max: Duration,
     cancellation: Cancellation,
     notes: Vec<String>,
@@ -119,6 +123,7 @@ impl Changer {
             planned: BTreeMap::new(),
             holders: BTreeMap::new(),
             backends: BTreeMap::new(),
+            made_for: None,
             read_back_max: timeouts::READ_BACK,
             cancellation: Cancellation::default(),
             notes: vec![],
@@ -425,18 +430,6 @@ impl Changer {
                     .hint("make the plan again"))
             }
         }
-    }
-
-    /// What is applied now stays when the session ends. It can still be rolled back later.
-    pub fn keep(&mut self) -> Result<()> {
-        self.finish_undoing()?;
-        self.write_kept_values()?;
-        let Some(session) = &mut self.session else { return Ok(()) };
-        let through = session.journal.history().last_n();
-        session.journal.append(Record::Kept { through })?;
-        // What is kept stays at a boot too. A hook that cannot be removed now is removed at the end.
-        remove_boot_hook(&mut session.journal, &self.tools);
-        Ok(())
     }
 
     /// Starts a program that must not outlive the session, and waits until it answers on its port.

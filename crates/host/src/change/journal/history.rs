@@ -9,6 +9,7 @@ use crate::change::action::{Action, BootHook, Launched, Served};
 use crate::change::seams::disk::sha256_hex;
 use crate::change::seams::processes::System;
 use crate::change::seams::session_location::SessionLocation;
+use crate::change::tuned_machine::TunedMachine;
 use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -104,6 +105,9 @@ pub enum Record {
     Kept {
         /// The last one of them.
         through: u64,
+        /// What they were verified on; `None` where nobody said, and in older journals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        made_for: Option<TunedMachine>,
     },
     /// What was kept is rolled back after all. From here on it waits for that, whoever begins or ends it.
     Unkept,
@@ -142,6 +146,8 @@ pub struct History {
     pub kept_through: u64,
     /// Actions up to this one were verified once, also when they are rolled back after all; 0 for none.
     pub verified_through: u64,
+    /// The machine on which they were kept.
+    pub made_for: Option<TunedMachine>,
     /// Who closed it last.
     pub closed: Option<ClosedBy>,
     /// Whether the user heard of the guardian's work.
@@ -266,7 +272,8 @@ impl History {
                 self.entry(n)?.undone = true;
                 self.conflicts.push(Conflict { n, saved, what });
             }
-            Record::Kept { through } => {
+            Record::Kept { through, made_for } => {
+                self.made_for = made_for.or(self.made_for.take());
                 self.kept_through = self.kept_through.max(through);
                 self.verified_through = self.verified_through.max(through);
             }
@@ -461,7 +468,10 @@ mod tests {
             launch(1),
             Record::Launched { n: 1, launched },
             Record::Completed { n: 1, control: None },
-            Record::Kept { through: 1 },
+            Record::Kept {
+                through: 1,
+                made_for: Some(TunedMachine { cores: Some(2), ..TunedMachine::default() }),
+            },
             launch(2),
             Record::Undone { n: 2, control: None },
             Record::Closed { by: ClosedBy::Guardian },

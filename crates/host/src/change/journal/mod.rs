@@ -136,7 +136,7 @@ impl Journal {
         let length_bytes = line.len() as u64;
         match record {
             Record::Intent { action, .. } if reserves => self.reserve(length_bytes + room_for(action))?,
-            Record::Header(_) => self.reserve(length_bytes)?,
+            Record::Header(_) | Record::Kept { made_for: Some(_), .. } => self.reserve(length_bytes)?,
             // It has its room.
             _ => {}
         }
@@ -290,7 +290,7 @@ mod tests {
         let state = StateDir::at(folder.path().join("state"));
         state.create(&RealDisk).unwrap();
         let mut journal = Journal::create(&Tools::of_this_machine(state.clone()), &owner()).unwrap();
-        journal.append(Record::Kept { through: 0 }).unwrap();
+        journal.append(Record::Kept { through: 0, made_for: None }).unwrap();
         let path = journal.path().to_owned();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(std::fs::metadata(state.journals()).unwrap().mode() & 0o777, 0o700);
