@@ -167,6 +167,27 @@ impl Facts {
         self.each.entry(name).or_default().insert(instance.to_owned(), fact);
     }
 
+    /// The same for a service behind the one under load: without what is known of the processes of that.
+    pub fn of_another(&self, service: &ServiceSnapshot) -> Self {
+        let of_front = |name: &FactId| {
+            let name = name.as_str();
+            ["worker", "service_", "scoreboard_", "processes_", "status_", "accept_queue"]
+                .iter()
+                .any(|begin| name.starts_with(begin))
+        };
+        let mut other = Self { service: Some(service.clone()), ..self.clone() };
+        other.facts.retain(|name, _| !of_front(name));
+        other
+    }
+
+    /// Takes a value for granted that nobody read, to reckon with: it is in no finding.
+    pub fn assume(&mut self, name: FactId, value: f64) {
+        let (unit, source, reproduce) = (String::new(), "assumed".to_owned(), String::new());
+        let fact =
+            Fact { name: name.as_str().into(), value, unit, from_s: 0.0, to_s: 0.0, source, reproduce };
+        self.facts.insert(name, fact);
+    }
+
     /// Adds or replaces a fact: for tests and for facts from elsewhere.
     pub fn insert(&mut self, name: FactId, fact: Fact) {
         self.facts.insert(name, fact);

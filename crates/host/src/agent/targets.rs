@@ -4,7 +4,7 @@ use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
-use crate::services::{Tunable, listen_backlog, mariadb, php_fpm, process_limit};
+use crate::services::{Tunable, apache, listen_backlog, mariadb, php_fpm, process_limit};
 use crate::visibility::{foreign_namespace, listeners};
 use webdyno_model::change::{Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
@@ -61,6 +61,9 @@ pub fn prepare(
         }
         Target::Service(name) if name == php_fpm::NAME && *name != front.service => {
             return of_php_fpm(is_private, changes, backends);
+        }
+        Target::Service(name) if name == apache::NAME && *name != front.service => {
+            return of_apache(programs, is_private, changes, backends);
         }
         Target::Service(name) => of_service(programs, front, name, changes)?,
         Target::Sysctl if is_private => Preparation::not_preparable(
@@ -185,6 +188,30 @@ fn of_php_fpm(
     };
     let preparation = php_fpm::PhpFpm.prepare(&backend, changes)?;
     Ok(Prepared { backend: Some(backend), ..preparation.into() })
+}
+
+/// An Apache behind the front: there must be just one.
+fn of_apache(
+    programs: &dyn Programs,
+    is_private: bool,
+    changes: &[SettingChange],
+    backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
+) -> Result<Prepared> {
+    if is_private {
+        let why = "the server was started for this session, and the Apache behind it was not";
+        return Ok(Preparation::not_preparable(why).into());
+    }
+    let (found, _) = backends()?;
+    let all: Vec<_> = found.iter().filter(|service| service.service == apache::NAME).collect();
+    let ([behind], Some(service)) = (&all[..], programs.tunable(apache::NAME)) else {
+        let why = format!("{} Apache are seen behind the server, and one is needed", all.len());
+        return Ok(Preparation::not_preparable(why).into());
+    };
+    let refused = foreign_namespace::refusal(behind).map_or_else(|| Ok(()), Err);
+    match refused.and_then(|()| service.prepare(behind, changes)) {
+        Ok(preparation) => Ok(Prepared { backend: Some((*behind).clone()), ..preparation.into() }),
+        Err(UserError { message, hint, .. }) => Ok(Preparation::NotPreparable { why: message, hint }.into()),
+    }
 }
 
 fn of_service(

@@ -17,6 +17,10 @@ const WAITING_CORES_MAX: f64 = 0.2;
 
 /// Fires when no worker is free, connections wait, and nothing else is what is short.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    of_front(facts).or_else(|| super::behind::check(facts))
+}
+
+fn of_front(facts: &Facts) -> Option<Finding> {
     let proof = workers::limit_proof(facts)?;
     let queue = noticed_queue(facts)?;
     if worker_waits::machine_is_short(facts)

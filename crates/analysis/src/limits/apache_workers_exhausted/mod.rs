@@ -14,6 +14,9 @@
 //! worse. When connections that are kept hold them, that is `keepalive-holds-workers`; when the event MPM takes no more
 //! connections while threads are idle, `apache-async-cap`. What the workers do (`W`, `K`, `R`) is told with it.
 //!
+//! Of an Apache behind another server, as an application behind nginx, the queue of its own socket tells it: connections wait there
+//! in most readings, and only workers that are free would take them.
+//!
 //! ## What to do
 //! Raise `MaxRequestWorkers` (and `ServerLimit` with it) to 1.3 times what is wanted at once: the larger of the goal
 //! rate times the time a request holds a worker (Little's law), and what is busy, queued or in flight now. Never
@@ -26,6 +29,7 @@
 //! the error log says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
 
 pub(crate) mod backend_wait;
+mod behind;
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 

@@ -42,7 +42,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// How many connections are allowed: as the database tells while it is watched, or told when it was discovered.
 fn limit(facts: &Facts) -> Option<f64> {
     let known = || setting_source::of(facts, "mariadb", "max_connections")?.number();
-    facts.value(FactId::db_connections_limit).or_else(known)
+    let of_all = facts.value(FactId::db_connections_limit).or_else(known);
+    limit_of_user(facts, of_all).or(of_all)
+}
+
+/// How many connections one user may have, where that is less: a site mostly comes as one.
+pub(crate) fn limit_of_user(facts: &Facts, of_all: Option<f64>) -> Option<f64> {
+    let of_user = setting_source::of(facts, "mariadb", "max_user_connections")?.number()?;
+    (of_user >= 1.0 && of_all.is_none_or(|of_all| of_user < of_all)).then_some(of_user)
 }
 
 const CITED: [FactId; 15] = fact_ids! {

@@ -6,7 +6,7 @@
 //!
 //! ## How it is recognised
 //! From inside: connections fail (`Connection_errors_max_connections`, `Aborted_connects`) while as many are connected as are
-//! allowed. From outside: the log of the site has `Too many connections`, or the database refuses this program's own
+//! allowed. From outside: the log of the site has `Too many connections` (or `max_user_connections`, the limit of one user), or the database refuses this program's own
 //! connection as too many. And good answers are missing: by their status, or as many requests as were refused a connection,
 //! since pages that catch the error often say "come again" with status 200.
 //!

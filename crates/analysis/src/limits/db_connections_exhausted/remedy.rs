@@ -6,7 +6,7 @@ use crate::resources::{concurrency, setting_source};
 use crate::wording::format_bytes;
 use crate::wording::format_number;
 use std::collections::BTreeSet;
-use webdyno_model::change::ApplyClass;
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
@@ -51,16 +51,24 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
             format_bytes(each * (to - limit))
         )
     });
+    let of_all = facts.value(FactId::db_connections_limit);
+    let is_of_user = super::finding::limit_of_user(facts, of_all).is_some();
+    // One user cannot have more than there are.
+    let along = of_all.filter(|of_all| is_of_user && to > *of_all).map(|_| SettingChange {
+        setting: SettingId::of_service("mariadb", "max_connections"),
+        to: SettingValue::Integer(to as i64),
+    });
+    let name = if is_of_user { "max_user_connections" } else { "max_connections" };
     vec![
         Remedy {
-            setting: SettingId::of_service("mariadb", "max_connections"),
+            setting: SettingId::of_service("mariadb", name),
             from: limit.map(|limit| SettingValue::Integer(limit as i64)),
             to: Some(SettingValue::Integer(to as i64)),
             class: ApplyClass::Live,
             risk: format!("{memory}more statements at once"),
             why: format!("{why}{bound}"),
             predicted: None,
-            together_with: vec![],
+            together_with: along.into_iter().collect(),
         }
         .predicting(facts),
     ]
@@ -123,7 +131,8 @@ fn workers(facts: &Facts) -> Option<f64> {
         };
         service.service == "apache" && service.modules.iter().any(is_program)
     };
-    let own = facts.service.as_ref().filter(|service| embeds(service));
+    // Apache in front, or an application behind another server.
+    let own = facts.service.iter().chain(facts.backends("apache")).find(|service| embeds(service));
     let own = own.and_then(|service| service.configured_number("MaxRequestWorkers"));
     let own =
         own.or(facts.value(FactId::workers_limit).filter(|_| facts.service.as_ref().is_some_and(embeds)));
@@ -137,6 +146,8 @@ mod tests {
     use crate::facts::testing::{facts, of_pool};
     use crate::limits::db_connections_exhausted::finding::tests::merged;
     use crate::resources::php_fpm::tests::add_fpm_backend;
+    use webdyno_model::service::{ServiceSnapshot, SettingInForce};
+    use webdyno_model::topology::Topology;
 
     #[test]
     fn the_files_of_the_pools_tell_how_many_may_come() {
@@ -166,6 +177,28 @@ mod tests {
         // Nobody knows the workers: 199 a second asked, 71 got one of 12.
         let requested = [(FactId::db_connections_per_s, 199.0)];
         assert_eq!(to(&facts(&merged(&requested), &[])), Some(54.0));
+    }
+
+    #[test]
+    fn the_limit_of_one_user_is_raised_where_it_is_the_lower_one() {
+        let with = |of_all: f64, of_user: &str| {
+            let used = [(FactId::db_connections_limit, of_all)];
+            let mut facts = facts(&merged(&used), &[]);
+            of_pool(&mut facts, "www", &[(FactId::fpm_processes_max, 60.0)]);
+            let setting =
+                SettingInForce { running: Some(SettingValue::parse(of_user)), ..SettingInForce::default() };
+            let settings = [("max_user_connections".to_owned(), setting)].into();
+            let database =
+                ServiceSnapshot { service: "mariadb".into(), settings, ..ServiceSnapshot::default() };
+            facts.topology = Some(Topology { backends: vec![database], ..Topology::default() });
+            let remedy = crate::limits::db_connections_exhausted::finding::check(&facts)?.remedies.remove(0);
+            Some((remedy.setting.name.clone(), remedy.to.clone()?.number()?, remedy.together_with.len()))
+        };
+        let raised = |name: &str, along| Some((name.to_owned(), 76.0, along));
+        assert_eq!(with(151.0, "12"), raised("max_user_connections", 0));
+        assert_eq!(with(40.0, "12"), raised("max_user_connections", 1));
+        assert_eq!(with(12.0, "0"), raised("max_connections", 0));
+        assert_eq!(with(12.0, "100"), raised("max_connections", 0));
     }
 
     #[test]

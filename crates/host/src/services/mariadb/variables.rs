@@ -37,6 +37,7 @@ pub const VARIABLES: &[Variable] = &[
     row("key_buffer_size", Shape::Integer(8, TIB), None),
     row("max_connections", Shape::Integer(10, 100_000), CONNECTIONS),
     row("max_heap_table_size", Shape::Integer(16_384, TIB), None),
+    row("max_user_connections", Shape::Integer(1, 100_000), None),
     row("query_cache_size", Shape::Integer(0, 1 << 34), None),
     row("read_buffer_size", Shape::Integer(8192, 1 << 30), None),
     row("read_rnd_buffer_size", Shape::Integer(8200, 1 << 30), None),

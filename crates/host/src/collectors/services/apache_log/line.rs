@@ -35,7 +35,7 @@ pub const KNOWN: [(&str, Sign); 16] = [
     ("php_memory_limit", Sign::Program("Allowed memory size of")),
     ("php_time_limit", Sign::Program("Maximum execution time of")),
     ("too_many_open_files_in_program", Sign::Program("Too many open files")),
-    ("database_refuses", Sign::Program("Too many connections")),
+    ("database_refuses", Sign::Either("Too many connections", "max_user_connections")),
     ("cannot_assign_address_in_program", Sign::Program("Cannot assign requested address")),
 ];
 
@@ -46,6 +46,8 @@ pub enum Sign {
     System(u32),
     /// A text of a program.
     Program(&'static str),
+    /// One of two texts of a program, which mean the same.
+    Either(&'static str, &'static str),
 }
 
 /// What a line tells.
@@ -177,8 +179,10 @@ fn by_number(number: u32) -> u32 {
 
 fn by_text(message: &[u8]) -> u32 {
     let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
+    let has = |text: &str| memchr::memmem::find(message, text.as_bytes()).is_some();
     bits(|sign| match sign {
-        Sign::Program(text) => memchr::memmem::find(message, text.as_bytes()).is_some(),
+        Sign::Program(text) => has(text),
+        Sign::Either(one, other) => has(one) || has(other),
         Sign::System(_) => false,
     })
 }

@@ -205,6 +205,7 @@ impl Collector for ApacheLog {
             let command = match sign {
                 Sign::System(number) => said(&format!("({number})")),
                 Sign::Program(text) => said(text),
+                Sign::Either(one, other) => format!("cat ERROR_LOGS | grep -cF -e '{one}' -e '{other}'"),
             };
             [
                 on_change(counter(format!("apache_log.{name}.messages_count"), SOURCE, command.clone())),
