@@ -383,7 +383,8 @@ enum What {
 }
 
 impl Tree {
-    fn of(root: &Path) -> Self {
+    /// All below this folder.
+    pub fn of(root: &Path) -> Self {
         let mut found = BTreeMap::new();
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {

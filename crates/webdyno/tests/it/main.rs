@@ -40,6 +40,7 @@ mod secrets;
 mod skip;
 mod stages;
 mod support;
+mod systemd;
 #[path = "../../../host/tests/it/tables.rs"]
 mod tables;
 mod tidy;

@@ -1,0 +1,171 @@
+//! The program on a machine that systemd runs: what it does to a service goes through the service's unit, and what a
+//! session left that died with its machine is put back by the next boot, before the service starts.
+//!
+//! Facts: systemctl(1), systemd.service(5), systemd.exec(5) for `$INVOCATION_ID`, bootup(7).
+
+mod machine;
+
+use crate::debian::Tree;
+use crate::support::{shared_turn, turn, wait_until};
+use machine::{Machine, PROGRAM, Unit, skips};
+use std::path::Path;
+use std::time::Duration;
+use webdyno_host::agent::{AgentClient, ServerAddress, Start};
+use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, SettingChange};
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// The limit of workers in its own place, where more of them take a restart.
+const BOUND: &str =
+    "echo ServerLimit 10 >>/etc/apache2/mods-available/mpm_prefork.conf && systemctl restart apache2";
+
+/// What limits them.
+const WORKERS: &str = "MaxRequestWorkers";
+
+/// An agent of the program on the machine, as a service of its own.
+fn agent(machine: &Machine) -> AgentClient {
+    webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
+    let command =
+        format!("exec:{} systemd-run --quiet --pipe --wait --collect {PROGRAM} agent", machine.entrance());
+    AgentClient::start(&Start::at(ServerAddress::parse(&command).unwrap(), Path::new(PROGRAM))).unwrap()
+}
+
+/// Has the agent give these settings of Apache a number; what that took.
+fn change(client: &AgentClient, names: &[&str], count: i64) -> ApplyClass {
+    client.discover(80).unwrap();
+    let setting = |name: &&str| SettingId::of_service("apache", *name);
+    let to = SettingValue::Integer(count);
+    let wanted: Vec<SettingChange> =
+        names.iter().map(|name| SettingChange { setting: setting(name), to: to.clone() }).collect();
+    let plan = client.prepare(&wanted).and_then(Preparation::into_plan).unwrap();
+    client.apply(&plan, &ApplyOptions { allow_restart: true, ..ApplyOptions::default() }).unwrap();
+    plan.class
+}
+
+/// Workers of the old generation may be at their last request.
+fn assert_workers(machine: &Machine, count: usize) {
+    assert!(wait_until(Duration::from_secs(10), || machine.workers() == count), "{}", machine.workers());
+}
+
+/// All is as it was, and systemd content.
+fn assert_restored(machine: &Machine, before: &Tree) {
+    assert_eq!(before.differences(&machine.configuration()), Vec::<String>::new());
+    assert_workers(machine, 10);
+    assert_eq!(machine.shell("systemctl is-system-running").trim(), "running");
+}
+
+fn roll_back(machine: &Machine) {
+    let (code, printed) = machine.webdyno("rollback");
+    assert_eq!(code, 0, "{printed}");
+}
+
+#[test]
+fn a_reload_and_a_restart_go_through_the_unit() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot();
+    let (before, first) = (machine.configuration(), machine.unit("apache2"));
+    assert_workers(&machine, 10);
+    let client = agent(&machine);
+    assert_eq!(change(&client, &[WORKERS], 20), ApplyClass::Reload);
+    // The same process of the same start, which systemd reloaded.
+    assert_eq!(machine.unit("apache2"), Unit { reloads: first.reloads + 1, ..first.clone() });
+    assert_workers(&machine, 20);
+    client.keep().unwrap();
+    client.close().unwrap();
+    assert_workers(&machine, 20);
+    roll_back(&machine);
+    assert_eq!(machine.unit("apache2"), Unit { reloads: first.reloads + 2, ..first });
+    assert_restored(&machine, &before);
+
+    machine.shell(BOUND);
+    let (before, first) = (machine.configuration(), machine.unit("apache2"));
+    let client = agent(&machine);
+    assert_eq!(change(&client, &[WORKERS, "ServerLimit"], 20), ApplyClass::Restart);
+    let second = machine.unit("apache2");
+    assert_started_once(&first, &second);
+    assert_workers(&machine, 20);
+    client.keep().unwrap();
+    client.close().unwrap();
+    roll_back(&machine);
+    assert_started_once(&second, &machine.unit("apache2"));
+    assert_restored(&machine, &before);
+}
+
+/// Stopped and started by systemd, once and because it was told to: it is its main process that runs.
+fn assert_started_once(before: &Unit, after: &Unit) {
+    let Unit { main_pid, invocation, .. } = after.clone();
+    assert_eq!(after, &Unit { main_pid, invocation, starts: before.starts + 1, ..before.clone() });
+    assert!(after.main_pid != before.main_pid && after.invocation != before.invocation);
+    assert_eq!((after.restarts, after.state.as_str()), (0, "active"));
+}
+
+/// The power fails while a change is tried out: neither the tool nor its guardian can put it back.
+#[test]
+fn a_boot_puts_back_what_was_not_kept_before_the_service_starts() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let mut machine = Machine::boot();
+    let client = agent(&machine);
+    change(&client, &[WORKERS], 15);
+    client.keep().unwrap();
+    client.close().unwrap();
+    let kept = machine.configuration();
+    let client = agent(&machine);
+    change(&client, &[WORKERS], 30);
+    assert_workers(&machine, 30);
+    assert!(!kept.differences(&machine.configuration()).is_empty());
+    machine.power_off();
+    drop(client);
+    machine.power_on();
+    let journal = machine.shell("journalctl -b -q -o cat --no-pager _PID=1");
+    let position = |start: &str| journal.lines().position(|line| line.starts_with(start)).unwrap();
+    assert!(position("Finished webdyno-rollback-") < position("Starting apache2.service"), "{journal}");
+    assert_eq!(kept.differences(&machine.configuration()), Vec::<String>::new(), "{journal}");
+    assert_workers(&machine, 15);
+    // It was the boot's only one: the next one has nothing to do.
+    machine.power_off();
+    machine.power_on();
+    let journal = machine.shell("journalctl -b -q -o cat --no-pager _PID=1");
+    assert!(!journal.contains("webdyno-rollback"), "{journal}");
+    roll_back(&machine);
+    assert_workers(&machine, 10);
+}
+
+/// How often a session is started that found nothing to keep: what else the machine does counts too.
+const TRIES_MAX: usize = 3;
+
+/// The whole program: too few workers are found under load, more are given, which takes a restart, and taken back.
+#[test]
+fn a_service_of_systemd_is_tuned_and_rolled_back() {
+    let _turn = turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot();
+    machine.shell(BOUND);
+    let before = machine.configuration();
+    let load = "-c 30 --no-keepalive -d 2s --warmup 0s -q --json -";
+    let tune = format!("tune http://127.0.0.1/app --apply --allow-restart --goal '150 req/s' {load}");
+    let mut tries = vec![];
+    let first = loop {
+        assert!(tries.len() < TRIES_MAX, "{tries:?}");
+        let first = machine.unit("apache2");
+        let (code, printed) = machine.webdyno(&tune);
+        if code == 0 {
+            break first;
+        }
+        tries.push(printed);
+    };
+    assert_started_once(&first, &machine.unit("apache2"));
+    assert!(machine.workers() > 10);
+    let changed = before.differences(&machine.configuration());
+    assert!(changed.len() == 1 && changed[0].contains("zzz-webdyno.conf"), "{changed:?}");
+    let (code, printed) = machine.webdyno("rollback");
+    assert!(code == 0 && printed.contains("zzz-webdyno.conf"), "{printed}");
+    assert_restored(&machine, &before);
+}
