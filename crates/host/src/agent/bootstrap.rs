@@ -13,8 +13,14 @@ use webdyno_model::{Result, UserError};
 
 const SCRIPT: &str = include_str!("bootstrap.sh");
 
-/// For who has to be root first. Whoever joins words finds one of them.
+/// What an agent is told that is started by sudo where that is all sudo permits (docs/sudoers).
+pub const SETTINGS_ONLY: &str = "agent --settings-only";
+
+/// For who has to be root first. Whoever joins words finds one of them. Where sudo permits no shell, it may permit the
+/// program that is installed there, and those words alone.
 const AS_ROOT: &str = "{ [ \"$(id -u)\" = 0 ] && { echo '@MARK@ shell'; exec sh; }
+sudo -n -l sh >/dev/null 2>&1 </dev/null ||
+{ sudo -n -l webdyno @WORDS@ >/dev/null 2>&1 </dev/null && { echo '@MARK@ go'; exec sudo -n webdyno @WORDS@; }; }
 echo '@MARK@ shell'; exec sudo -n sh; }\n";
 
 /// A program that came nowhere for this long is given up there.
@@ -75,9 +81,9 @@ impl Script {
         Ok(Self { mark: format!("webdyno-{:016x}", u64::from_be_bytes(random)) })
     }
 
-    /// What makes a shell with root's rights of the first one.
-    pub fn as_root(&self) -> String {
-        AS_ROOT.replace("@MARK@", &self.mark)
+    /// What makes a shell with root's rights of the first one, or runs what is installed there with these words.
+    pub fn as_root(&self, words: &str) -> String {
+        AS_ROOT.replace("@MARK@", &self.mark).replace("@WORDS@", permitted(words))
     }
 
     /// What takes the program and runs it with these words.
@@ -107,6 +113,11 @@ impl Script {
             _ => None,
         }
     }
+}
+
+/// The words that sudo is asked for in place of some.
+pub fn permitted(words: &str) -> &str {
+    if words == "agent" { SETTINGS_ONLY } else { words }
 }
 
 /// What `uname -s` and `uname -m` say of machines that run our program, as a pattern of the shell.

@@ -140,13 +140,13 @@ fn agent_command(start: &Start, words: &str, terminal: bool) -> Result<AgentComm
     Ok(match &start.address {
         ServerAddress::Local => {
             let is_root = rustix::process::geteuid().is_root();
-            let mut command = match start.sudo && !is_root {
+            let (mut command, words) = match start.sudo && !is_root {
                 true => {
                     let mut command = with("sudo", &["-n", "--"]);
                     command.arg(&start.own_executable);
-                    command
+                    (command, bootstrap::permitted(words))
                 }
-                false => Command::new(&start.own_executable),
+                false => (Command::new(&start.own_executable), words),
             };
             command.args(words.split(' '));
             AgentCommand { command, sends: false }
@@ -273,11 +273,13 @@ impl<'a> Sending<'a> {
             self.watchdog.expect_within(timeouts::HELLO_ANSWER);
         }
         if sudo {
-            self.write(script.as_root().as_bytes());
-            self.expect_reply(&script, &ShellReply::Shell)?;
+            self.write(script.as_root(words).as_bytes());
+            if self.expect_reply(&script, &[ShellReply::Shell, ShellReply::Go])? == ShellReply::Go {
+                return Ok(());
+            }
         }
         self.write(script.text(&program, words).as_bytes());
-        self.expect_reply(&script, &ShellReply::Ready)?;
+        self.expect_reply(&script, &[ShellReply::Ready])?;
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             self.watchdog.expect_within(timeouts::HELLO_ANSWER);
@@ -287,7 +289,8 @@ impl<'a> Sending<'a> {
                 Err(error) => return Err(Stopped::Here(io_error("read", "this program", &error))),
             }
         }
-        self.expect_reply(&script, &ShellReply::Go)
+        self.expect_reply(&script, &[ShellReply::Go])?;
+        Ok(())
     }
 
     /// What cannot be said any more has a reason, which is heard next.
@@ -295,8 +298,12 @@ impl<'a> Sending<'a> {
         let _ = self.connection.stdin.write_all(bytes).and_then(|()| self.connection.stdin.flush());
     }
 
-    /// Waits for one answer. Bytes are taken one by one: what follows it is the agent's.
-    fn expect_reply(&mut self, script: &Script, expected: &ShellReply) -> std::result::Result<(), Stopped> {
+    /// Waits for one of these answers. Bytes are taken one by one: what follows it is the agent's.
+    fn expect_reply(
+        &mut self,
+        script: &Script,
+        expected: &[ShellReply],
+    ) -> std::result::Result<ShellReply, Stopped> {
         let mut line = vec![];
         let mut byte = [0];
         loop {
@@ -310,7 +317,7 @@ impl<'a> Sending<'a> {
             let text = String::from_utf8_lossy(&line).into_owned();
             match script.read(&text) {
                 Some(ShellReply::Failed(words)) => return Err(Stopped::Failed(words)),
-                Some(said) if said == *expected => return Ok(()),
+                Some(said) if expected.contains(&said) => return Ok(said),
                 Some(_) | None => self.noise += &format!("{text}\n"),
             }
             line.clear();

@@ -145,12 +145,12 @@ const MEANINGS: [(&str, &str, &str); 32] = [
     (
         "a password is required",
         "sudo asks for a password there",
-        "permit the user to become root without one (NOPASSWD in sudoers), or log in as root",
+        "permit the user `sh`, or `webdyno agent --settings-only`, without one (NOPASSWD; docs/sudoers), or log in as root",
     ),
     (
         "a terminal is required",
         "sudo asks for a password there",
-        "permit the user to become root without one (NOPASSWD in sudoers), or log in as root",
+        "permit the user `sh`, or `webdyno agent --settings-only`, without one (NOPASSWD; docs/sudoers), or log in as root",
     ),
     (
         "you must have a tty",
@@ -158,7 +158,11 @@ const MEANINGS: [(&str, &str, &str); 32] = [
         "`Defaults !requiretty` in sudoers, or log in as root",
     ),
     ("is not in the sudoers", "the user may not use sudo there", "permit it in sudoers, or log in as root"),
-    ("is not allowed to", "sudo refuses that to the user there", "permit `sh` in sudoers, or log in as root"),
+    (
+        "is not allowed to",
+        "sudo refuses that to the user there",
+        "permit `sh`, or `webdyno agent --settings-only`, in sudoers (docs/sudoers), or log in as root",
+    ),
     ("may not run sudo", "the user may not use sudo there", "permit it in sudoers, or log in as root"),
     ("unknown user", "sudo does not know the user", "log in as root"),
     ("sudo: command not found", "there is no sudo there", "log in as root, and leave --sudo out"),

@@ -20,6 +20,7 @@ use crate::os::cancellation::Cancellation;
 use crate::os::clock::clock_us;
 use crate::os::process::{self, ProcessName};
 use crate::os::{machine, timeouts};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,9 @@ pub enum Job {
     End(String),
 }
 
+/// So many plans of its own an agent knows again.
+const PREPARED_COUNT_MAX: usize = 64;
+
 /// What an agent works with.
 pub struct Options {
     /// Where journals are.
@@ -58,17 +62,21 @@ pub struct Options {
     /// Whether it leaves the session of its parent and makes itself hard to end: not in tests, whose process is not its
     /// own.
     pub detach: bool,
+    /// Whether it changes settings and does nothing else as its user: it starts no program that the tool names, and
+    /// writes no plan that it has not rendered itself.
+    pub settings_only: bool,
 }
 
 impl Options {
     /// For `webdyno agent` on this machine.
-    pub fn for_this_machine() -> Result<Self> {
+    pub fn for_this_machine(settings_only: bool) -> Result<Self> {
         Ok(Self {
             state: StateDir::of_environment()?,
             host: Arc::new(ThisMachine),
             silence_max: timeouts::SILENCE,
             build: this_build().to_owned(),
             detach: true,
+            settings_only,
         })
     }
 }
@@ -87,6 +95,9 @@ pub struct Worker {
     greeted: bool,
     /// Whether nothing is to be written.
     reads_only: bool,
+    /// Whether it is bound to settings, and by which plans of its own.
+    settings_only: bool,
+    prepared: VecDeque<RenderedPlan>,
     has_put_back: bool,
     snapshot: Option<ServiceSnapshot>,
     watch: Option<Following>,
@@ -114,6 +125,8 @@ impl Worker {
             cancellation,
             greeted: false,
             reads_only: false,
+            settings_only: options.settings_only,
+            prepared: VecDeque::new(),
             has_put_back: false,
             snapshot: None,
             watch: None,
@@ -185,6 +198,7 @@ impl Worker {
                 "this session only observes: it changes nothing on the server",
             ));
         }
+        self.check_permission(&question)?;
         match question {
             ToAgent::Discover { port } => self.discover(port),
             ToAgent::Topology { port, access } => {
@@ -228,6 +242,20 @@ impl Worker {
             ToAgent::RollBack { journal, only_unkept } => self.roll_back(journal.as_deref(), only_unkept),
             ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
         }
+    }
+
+    /// Who may run this agent by sudo, and nothing else, must not become root by it.
+    fn check_permission(&self, question: &ToAgent) -> Result<()> {
+        let why = match question {
+            _ if !self.settings_only => return Ok(()),
+            ToAgent::Launch { .. } => "it starts no program",
+            ToAgent::Apply { plan, .. } if !self.prepared.contains(plan) => {
+                "it writes only what it has prepared itself"
+            }
+            _ => return Ok(()),
+        };
+        Err(UserError::cannot_run(format!("the agent was started for settings only: {why}"))
+            .hint("log in as root, or permit `sh` in sudoers"))
     }
 
     fn roll_back(&self, journal: Option<&str>, only_unkept: bool) -> Result<FromAgent> {
@@ -358,6 +386,10 @@ impl Worker {
         let prepared = targets::prepare(self.host.as_ref(), (front, is_private), changes, &mut backends)?;
         if let Preparation::Plan(plan) = &prepared.preparation {
             self.changer.remember(plan);
+            if self.prepared.len() >= PREPARED_COUNT_MAX {
+                self.prepared.pop_front();
+            }
+            self.prepared.push_back(RenderedPlan::clone(plan));
         }
         if let Some(holder) = prepared.holder {
             self.changer.remember_holder(holder);

@@ -24,7 +24,14 @@ use webdyno_model::setting::SettingId;
 
 fn options(server: &FakeServer, silence_max: Duration) -> Options {
     let host = Arc::new(server.clone());
-    Options { state: server.state(), host, silence_max, build: BUILD.to_owned(), detach: false }
+    Options {
+        state: server.state(),
+        host,
+        silence_max,
+        build: BUILD.to_owned(),
+        detach: false,
+        settings_only: false,
+    }
 }
 
 /// The tool's end of an agent that runs in a thread of the test.

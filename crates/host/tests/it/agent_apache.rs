@@ -25,7 +25,14 @@ const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    Ma
 fn options(state: &Path) -> Options {
     let host = Arc::new(ThisMachine);
     let silence_max = Duration::from_secs(60);
-    Options { state: StateDir::at(state), host, silence_max, build: BUILD.to_owned(), detach: false }
+    Options {
+        state: StateDir::at(state),
+        host,
+        silence_max,
+        build: BUILD.to_owned(),
+        detach: false,
+        settings_only: false,
+    }
 }
 
 /// After hello and discover.

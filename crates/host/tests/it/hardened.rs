@@ -38,7 +38,14 @@ fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
         let (input, output) = (File::open("/dev/fd/4").unwrap(), File::create("/dev/fd/3").unwrap());
         let host = Arc::new(ThisMachine);
         let (state, build) = (StateDir::at(state), BUILD.to_owned());
-        let options = Options { state, host, silence_max: timeouts::SILENCE, build, detach: true };
+        let options = Options {
+            state,
+            host,
+            silence_max: timeouts::SILENCE,
+            build,
+            detach: true,
+            settings_only: false,
+        };
         std::process::exit(i32::from(serve(input, output, options).is_err()));
     }
     if !apache_is_installed() {

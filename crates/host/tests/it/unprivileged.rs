@@ -76,6 +76,7 @@ fn unprivileged_agent(port: u16, pid: u32) {
         silence_max: Duration::from_secs(60),
         build: BUILD.to_owned(),
         detach: false,
+        settings_only: false,
     };
     let mut session = Session::with(options);
     session.request(ToAgent::Hello {

@@ -163,6 +163,7 @@ pub fn be_the_agent_if_asked() {
         silence_max: Duration::from_secs(60),
         build: BUILD.to_owned(),
         detach: true,
+        settings_only: false,
     };
     std::process::exit(i32::from(serve(input, output, options).is_err()));
 }

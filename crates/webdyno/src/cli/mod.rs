@@ -277,7 +277,11 @@ pub struct ExplainArgs {
 
 /// `webdyno agent`.
 #[derive(Debug, Args)]
-pub struct AgentArgs {}
+pub struct AgentArgs {
+    /// Change settings and do nothing else as its user: what sudo may permit to who must not become root (docs/sudoers)
+    #[arg(long)]
+    pub settings_only: bool,
+}
 
 /// What reading the value of a flag gives; clap adds the flag and the value to the error.
 pub type ParseResult<T> = Result<T, String>;

@@ -45,6 +45,7 @@ pub fn observe(order: &str) {
         silence_max: Duration::from_secs(60),
         build: BUILD.to_owned(),
         detach: false,
+        settings_only: false,
     };
     let mut session = Session::with(options);
     session.request(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: true });

@@ -78,6 +78,11 @@ fn unified_groups() -> Option<PathBuf> {
 impl Machine {
     /// Boots one with the program and an Apache of ten workers.
     pub fn boot() -> Self {
+        Self::boot_with(&[])
+    }
+
+    /// The same with these files more, which root alone may write.
+    pub fn boot_with(files: &[(&str, &str)]) -> Self {
         // Like any disk, it outlives a boot: the program looks for that.
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -88,6 +93,7 @@ impl Machine {
             fs::create_dir(machine.folder.path().join(name)).unwrap();
         }
         machine.install();
+        files.iter().for_each(|(path, text)| machine.write(path, text));
         machine.power_on();
         let modules = "a2dismod -q mpm_event && a2enmod -q mpm_prefork lua && a2enconf -q site";
         machine.shell(&format!("{modules} && systemctl restart apache2"));
@@ -186,11 +192,16 @@ impl Machine {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The same, whatever comes of it: its exit code, and all that it printed.
+    pub fn typed(&self, script: &str) -> (i32, String) {
+        let output = self.type_in(script);
+        (output.status.code().unwrap(), printed(&output))
+    }
+
     /// The program there, as a service of its own: systemd knows all that it starts. What it said, and its exit code.
     pub fn webdyno(&self, words: &str) -> (i32, String) {
         let run = "systemd-run --quiet --pipe --wait --collect --setenv=HOME=/root";
-        let output = self.type_in(&format!("{run} {PROGRAM} {words}"));
-        (output.status.code().unwrap(), printed(&output))
+        self.typed(&format!("{run} {PROGRAM} {words}"))
     }
 
     /// A path of the machine, as it is seen from outside.

@@ -4,6 +4,7 @@
 //! Facts: systemctl(1), systemd.service(5), systemd.exec(5) for `$INVOCATION_ID`, bootup(7).
 
 mod machine;
+mod sudo;
 
 use crate::debian::Tree;
 use crate::support::{shared_turn, turn, wait_until};

@@ -262,6 +262,7 @@ fn helps() -> String {
         "lab down",
         "lab host",
         "lab show",
+        "agent",
         "lab-load",
         "lab-users",
         "workload check",
