@@ -65,7 +65,15 @@ fn is_supervised(pid: u32, parent: u32, parent_name: &str, foreground: bool) -> 
 }
 
 /// Runs systemctl; the error carries its words.
+///
+/// systemd counts the starts of a unit, also those of administrators, and refuses one too many (StartLimitBurst of
+/// systemd.unit(5)). By then it has stopped the unit for a restart, and would refuse the start of an undo as well: the count
+/// begins anew (reset-failed of systemctl(1)).
 pub fn unit_command(arguments: &[&str]) -> Result<()> {
+    if let ["start" | "restart", unit] = arguments {
+        // Where that fails the start says why, if it matters.
+        let _ = program::run(&systemctl(&["reset-failed", unit]), timeouts::QUERY);
+    }
     let finished = program::run(&systemctl(arguments), timeouts::UNIT)?;
     if finished.success {
         return Ok(());

@@ -103,6 +103,29 @@ fn assert_started_once(before: &Unit, after: &Unit) {
     assert_eq!((after.restarts, after.state.as_str()), (0, "active"));
 }
 
+/// systemd refuses the sixth start within ten seconds (StartLimitBurst of systemd.unit(5)), and has stopped the service by
+/// then: an administrator who has just restarted it some times must not lose it by ours.
+#[test]
+fn a_restart_after_many_leaves_the_service_up() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot();
+    machine.shell(BOUND);
+    let before = machine.configuration();
+    let client = agent(&machine);
+    machine.shell(
+        "systemctl reset-failed apache2; for i in 1 2 3 4 5; do systemctl restart apache2 || exit 1; done",
+    );
+    assert_eq!(change(&client, &[WORKERS, "ServerLimit"], 20), ApplyClass::Restart);
+    assert_workers(&machine, 20);
+    // The session ends without having kept it: one start more.
+    client.close().unwrap();
+    assert_eq!(machine.unit("apache2").state, "active");
+    assert_restored(&machine, &before);
+}
+
 /// The power fails while a change is tried out: neither the tool nor its guardian can put it back.
 #[test]
 fn a_boot_puts_back_what_was_not_kept_before_the_service_starts() {
