@@ -43,6 +43,16 @@ fn unit_of(cgroup: &str) -> Option<String> {
     cgroup.lines().filter_map(named).filter_map(last).find(|name| name.ends_with(".service"))
 }
 
+/// The hard limit of open files that a unit grants what it starts (systemd.exec(5)).
+pub fn open_files(unit: &str) -> Option<u64> {
+    let asked = systemctl(&["show", "--property=LimitNOFILE", "--value", unit]);
+    let finished = program::run(&asked, timeouts::QUERY).ok()?;
+    match finished.stdout.trim() {
+        "infinity" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
 /// A systemctl command.
 pub fn systemctl(arguments: &[&str]) -> Invocation<'static> {
     Invocation {

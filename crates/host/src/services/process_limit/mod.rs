@@ -6,7 +6,7 @@
 
 use crate::os::process::ProcessName;
 use crate::os::procfs;
-use crate::services::common::unit::unit;
+use crate::services::common::unit;
 use crate::visibility::mount_namespace;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
@@ -204,7 +204,7 @@ fn planned(
     if !may_set_limits(service.pid, wanted > hard) {
         let why =
             format!("the kernel lets nobody here raise the limits of {name}: CAP_SYS_RESOURCE is missing");
-        let by_hand = to_keep(service, wanted);
+        let by_hand = to_keep(service, wanted, hard);
         return Err((why, Some(format!("run the agent as root (--sudo), or by hand: {by_hand}"))));
     }
     let change = Change {
@@ -220,7 +220,7 @@ fn planned(
     );
     let to_keep = format!(
         "{OPEN_FILES} {wanted} lasts until {name} is started anew; to keep it: {}",
-        to_keep(service, wanted)
+        to_keep(service, wanted, hard)
     );
     let plan =
         RenderedPlan { changes: vec![change], files: vec![], class: ApplyClass::Live, diff, managed: vec![] };
@@ -250,9 +250,11 @@ fn has_sys_resource(status: &str) -> bool {
     effective.is_some_and(|mask| mask & (1 << CAP_SYS_RESOURCE) != 0)
 }
 
-/// How a value is made to last over a start.
-fn to_keep(service: &ServiceSnapshot, wanted: u64) -> String {
-    match unit(service.pid) {
+/// How a value is made to last over a start, of a process with this hard limit. What a unit starts may take less than the
+/// unit grants, as apachectl of Debian does by `ulimit -n 8192`: then more of the unit changes nothing.
+fn to_keep(service: &ServiceSnapshot, wanted: u64, hard: u64) -> String {
+    let takes_less = |unit: &String| unit::open_files(unit).is_some_and(|granted| hard < granted);
+    match unit::unit(service.pid).filter(|unit| !takes_less(unit)) {
         Some(unit) => format!("`systemctl edit {unit}` with LimitNOFILE={wanted} below [Service]"),
         None if service.service == super::apache::NAME => format!(
             "APACHE_ULIMIT_MAX_FILES='ulimit -n {wanted}' in /etc/apache2/envvars, or `ulimit -n {wanted}` where it is started"

@@ -160,6 +160,40 @@ fn a_boot_puts_back_what_was_not_kept_before_the_service_starts() {
     assert_workers(&machine, 10);
 }
 
+/// The unit of Debian's Apache grants more open files than apachectl takes: what is told to raise them must do it.
+#[test]
+fn what_keeps_a_limit_of_open_files_is_where_debian_has_it() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot();
+    let client = agent(&machine);
+    client.discover(80).unwrap();
+    let setting = SettingId::of_service("apache", "LimitNOFILE");
+    let wanted = SettingChange { setting, to: SettingValue::Integer(16_384) };
+    // Here as a rule nobody may raise limits, and it is left to a person; else a person is told when it is kept.
+    let told = match client.prepare(&[wanted]).unwrap() {
+        Preparation::Plan(plan) => {
+            client.apply(&plan, &ApplyOptions::default()).unwrap();
+            client.keep().unwrap();
+            client.warnings().join("\n")
+        }
+        Preparation::NotPreparable { why, hint } => format!("{why}: {}", hint.unwrap_or_default()),
+    };
+    client.close().unwrap();
+    let line = "APACHE_ULIMIT_MAX_FILES='ulimit -n 16384'";
+    assert!(told.contains(&format!("{line} in /etc/apache2/envvars")), "{told}");
+    let open_files = || {
+        let limits = format!("cat /proc/{}/limits", machine.unit("apache2").main_pid);
+        machine.shell(&limits).lines().find(|line| line.starts_with("Max open files")).unwrap().to_owned()
+    };
+    machine.shell("systemctl restart apache2");
+    assert!(open_files().contains(" 8192 "), "{}", open_files());
+    machine.shell(&format!("echo \"export {line}\" >>/etc/apache2/envvars && systemctl restart apache2"));
+    assert!(open_files().contains(" 16384 "), "{}", open_files());
+}
+
 /// How often a session is started that found nothing to keep: what else the machine does counts too.
 const TRIES_MAX: usize = 3;
 
