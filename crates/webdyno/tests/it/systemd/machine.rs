@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BOOT: &str = include_str!("boot.sh");
 
@@ -164,6 +164,20 @@ impl Machine {
             signal(*first, Signal::KILL);
         }
         power.wait().unwrap();
+    }
+
+    /// It shuts down in good order, as somebody told it to; how long that took.
+    pub fn shut_down(&mut self) -> Duration {
+        let begun = Instant::now();
+        self.type_in("systemctl poweroff");
+        let Some(mut power) = self.power.take() else { return Duration::ZERO };
+        let is_off = wait_until(Duration::from_secs(150), || !matches!(power.try_wait(), Ok(None)));
+        if !is_off {
+            power.kill().unwrap();
+            power.wait().unwrap();
+        }
+        assert!(is_off, "it does not shut down");
+        begun.elapsed()
     }
 
     /// Process 1, by its id out here, as soon as it is systemd.

@@ -25,10 +25,19 @@ const WORKERS: &str = "MaxRequestWorkers";
 
 /// An agent of the program on the machine, as a service of its own.
 fn agent(machine: &Machine) -> AgentClient {
+    started(machine, &format!("{PROGRAM} agent"), Path::new(PROGRAM))
+}
+
+/// The same of a program that is not installed there, and sent.
+fn sent_agent(machine: &Machine) -> AgentClient {
+    started(machine, "env", crate::transport::program())
+}
+
+fn started(machine: &Machine, command: &str, program: &Path) -> AgentClient {
     webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
-    let command =
-        format!("exec:{} systemd-run --quiet --pipe --wait --collect {PROGRAM} agent", machine.entrance());
-    AgentClient::start(&Start::at(ServerAddress::parse(&command).unwrap(), Path::new(PROGRAM))).unwrap()
+    let run = "systemd-run --quiet --pipe --wait --collect";
+    let address = ServerAddress::parse(&format!("exec:{} {run} {command}", machine.entrance())).unwrap();
+    AgentClient::start(&Start::at(address, program)).unwrap()
 }
 
 /// Has the agent give these settings of Apache a number; what that took.
@@ -139,18 +148,20 @@ fn a_boot_puts_back_what_was_not_kept_before_the_service_starts() {
     client.keep().unwrap();
     client.close().unwrap();
     let kept = machine.configuration();
-    let client = agent(&machine);
-    change(&client, &[WORKERS], 30);
-    assert_workers(&machine, 30);
-    assert!(!kept.differences(&machine.configuration()).is_empty());
-    machine.power_off();
-    drop(client);
-    machine.power_on();
-    let journal = machine.shell("journalctl -b -q -o cat --no-pager _PID=1");
-    let position = |start: &str| journal.lines().position(|line| line.starts_with(start)).unwrap();
-    assert!(position("Finished webdyno-rollback-") < position("Starting apache2.service"), "{journal}");
-    assert_eq!(kept.differences(&machine.configuration()), Vec::<String>::new(), "{journal}");
-    assert_workers(&machine, 15);
+    for start in [agent, sent_agent] {
+        let client = start(&machine);
+        change(&client, &[WORKERS], 30);
+        assert_workers(&machine, 30);
+        assert!(!kept.differences(&machine.configuration()).is_empty());
+        machine.power_off();
+        drop(client);
+        machine.power_on();
+        let journal = machine.shell("journalctl -b -q -o cat --no-pager _PID=1");
+        let position = |start: &str| journal.lines().position(|line| line.starts_with(start)).unwrap();
+        assert!(position("Finished webdyno-rollback-") < position("Starting apache2.service"), "{journal}");
+        assert_eq!(kept.differences(&machine.configuration()), Vec::<String>::new(), "{journal}");
+        assert_workers(&machine, 15);
+    }
     // It was the boot's only one: the next one has nothing to do.
     machine.power_off();
     machine.power_on();
@@ -192,6 +203,26 @@ fn what_keeps_a_limit_of_open_files_is_where_debian_has_it() {
     assert!(open_files().contains(" 8192 "), "{}", open_files());
     machine.shell(&format!("echo \"export {line}\" >>/etc/apache2/envvars && systemctl restart apache2"));
     assert!(open_files().contains(" 16384 "), "{}", open_files());
+}
+
+/// Somebody shuts the machine down in the middle of a session, which is then told to end while its service is stopped.
+#[test]
+fn a_shutdown_is_not_held_up_and_leaves_nothing_of_a_change() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let mut machine = Machine::boot();
+    machine.shell(BOUND);
+    let before = machine.configuration();
+    let client = agent(&machine);
+    assert_eq!(change(&client, &[WORKERS, "ServerLimit"], 20), ApplyClass::Restart);
+    assert_workers(&machine, 20);
+    let took = machine.shut_down();
+    drop(client);
+    machine.power_on();
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert_restored(&machine, &before);
 }
 
 /// How often a session is started that found nothing to keep: what else the machine does counts too.
