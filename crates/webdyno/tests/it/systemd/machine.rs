@@ -6,12 +6,13 @@
 
 use crate::debian::Tree;
 use crate::skip::skip;
-use crate::support::{children, signal, wait_until};
+use crate::support::{can_mount, children, signal, wait_until};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const BOOT: &str = include_str!("boot.sh");
@@ -57,11 +58,11 @@ pub struct Unit {
 
 /// Says why there can be no machine here, when there can be none. On CI, root must have one.
 pub fn skips() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    let why = match (is_root, Path::new(DEBIAN).exists(), unified_groups()) {
-        (false, ..) => "needs root, to boot a systemd in namespaces",
+    let is_root = rustix::process::geteuid().is_root() && can_mount();
+    let why = match (is_root, Path::new(DEBIAN).exists(), can_make_groups()) {
+        (false, ..) => "needs root and mount(8), to boot a systemd in namespaces",
         (_, false, _) => "there is no Debian with systemd to boot; `scripts/setup test` unpacks one",
-        (.., None) => "needs control groups of version 2",
+        (.., false) => "needs control groups of version 2 that can be written",
         _ => return false,
     };
     skip(why);
@@ -73,6 +74,16 @@ fn unified_groups() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     fields.find(|fields| fields[2] == "cgroup2").map(|fields| fields[1].into())
+}
+
+/// As in a container as a rule they cannot.
+fn can_make_groups() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let name = format!("webdyno-test-{}", std::process::id());
+        let group = unified_groups().map(|groups| groups.join(name));
+        group.is_some_and(|group| fs::create_dir(&group).is_ok() && fs::remove_dir(&group).is_ok())
+    })
 }
 
 impl Machine {
@@ -260,7 +271,11 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.power_off();
-        remove_groups(&self.group);
+        // Processes that were killed are in their groups until the kernel has taken them away.
+        wait_until(Duration::from_secs(5), || {
+            remove_groups(&self.group);
+            !self.group.exists()
+        });
     }
 }
 

@@ -225,6 +225,33 @@ fn a_shutdown_is_not_held_up_and_leaves_nothing_of_a_change() {
     assert_restored(&machine, &before);
 }
 
+/// A pool of PHP-FPM behind Apache, whose unit is told by FPM itself when it is ready (sd_notify(3)).
+#[test]
+fn a_pool_is_reloaded_and_its_unit_stays_up() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot();
+    machine.shell("a2enmod -q proxy_fcgi setenvif && a2enconf -q php8.2-fpm && systemctl reload apache2");
+    let (before, first) = (machine.configuration(), machine.unit("php8.2-fpm"));
+    let client = agent(&machine);
+    client.discover(80).unwrap();
+    let setting = SettingId::of_service("php_fpm", "pm.max_children").of_pool("www");
+    let wanted = SettingChange { setting, to: SettingValue::Integer(20) };
+    let plan = client.prepare(&[wanted]).and_then(Preparation::into_plan).unwrap();
+    client.apply(&plan, &ApplyOptions::default()).unwrap();
+    client.keep().unwrap();
+    client.close().unwrap();
+    let changed = before.differences(&machine.configuration());
+    assert!(changed.len() == 1 && changed[0].contains("php/8.2/fpm/pool.d/"), "{changed:?}");
+    // By a signal, as its unit does it, but after its children have finished: it is the same start of the same process.
+    assert_eq!(machine.unit("php8.2-fpm"), first);
+    roll_back(&machine);
+    assert_eq!(machine.unit("php8.2-fpm"), first);
+    assert_restored(&machine, &before);
+}
+
 /// How often a session is started that found nothing to keep: what else the machine does counts too.
 const TRIES_MAX: usize = 3;
 
