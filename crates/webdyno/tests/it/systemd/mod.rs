@@ -255,14 +255,8 @@ fn a_pool_is_reloaded_and_its_unit_stays_up() {
 /// How often a session is started that found nothing to keep: what else the machine does counts too.
 const TRIES_MAX: usize = 3;
 
-/// The whole program: too few workers are found under load, more are given, which takes a restart, and taken back.
-#[test]
-fn a_service_of_systemd_is_tuned_and_rolled_back() {
-    let _turn = turn();
-    if skips() {
-        return;
-    }
-    let machine = Machine::boot();
+/// Too few workers are found under load, more are given, which takes a restart, and taken back.
+fn tune_and_roll_back(machine: &Machine, webdyno: impl Fn(&str) -> (i32, String)) {
     machine.shell(BOUND);
     let before = machine.configuration();
     let load = "-c 30 --no-keepalive -d 2s --warmup 0s -q --json -";
@@ -271,7 +265,7 @@ fn a_service_of_systemd_is_tuned_and_rolled_back() {
     let first = loop {
         assert!(tries.len() < TRIES_MAX, "{tries:?}");
         let first = machine.unit("apache2");
-        let (code, printed) = machine.webdyno(&tune);
+        let (code, printed) = webdyno(&tune);
         if code == 0 {
             break first;
         }
@@ -281,7 +275,17 @@ fn a_service_of_systemd_is_tuned_and_rolled_back() {
     assert!(machine.workers() > 10);
     let changed = before.differences(&machine.configuration());
     assert!(changed.len() == 1 && changed[0].contains("zzz-webdyno.conf"), "{changed:?}");
-    let (code, printed) = machine.webdyno("rollback");
+    let (code, printed) = webdyno("rollback");
     assert!(code == 0 && printed.contains("zzz-webdyno.conf"), "{printed}");
-    assert_restored(&machine, &before);
+    assert_restored(machine, &before);
+}
+
+#[test]
+fn a_service_of_systemd_is_tuned_and_rolled_back() {
+    let _turn = turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot();
+    tune_and_roll_back(&machine, |words| machine.webdyno(words));
 }
