@@ -59,7 +59,11 @@ impl Session {
 
     /// After hello.
     pub fn welcomed(server: &FakeServer, silence_max: Duration) -> Self {
-        let mut session = Self::start(server, silence_max);
+        Self::welcomed_with(options(server, silence_max))
+    }
+
+    fn welcomed_with(options: Options) -> Self {
+        let mut session = Self::with(options);
         let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false };
         assert!(matches!(session.request(hello), FromAgent::Hello { .. }));
         session
@@ -67,7 +71,11 @@ impl Session {
 
     /// After hello and discover, with the plan for so many workers.
     fn greeted(server: &FakeServer, silence_max: Duration) -> (Self, RenderedPlan) {
-        let mut session = Self::welcomed(server, silence_max);
+        Self::greeted_with(options(server, silence_max))
+    }
+
+    fn greeted_with(options: Options) -> (Self, RenderedPlan) {
+        let mut session = Self::welcomed_with(options);
         assert!(matches!(session.request(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
         let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
             session.request(ToAgent::Prepare { changes: vec![wanted(20)] })
@@ -124,6 +132,31 @@ fn planned(client: &AgentClient, workers: i64) -> RenderedPlan {
 
 fn wanted(workers: i64) -> SettingChange {
     SettingChange { setting: SettingId::of_service("fake", "Workers"), to: SettingValue::Integer(workers) }
+}
+
+/// Whoever may run such an agent by sudo, and nothing else, must not become root by it.
+#[test]
+fn an_agent_for_settings_does_nothing_else_that_it_is_told() {
+    let (_folder, server) = FakeServer::fresh();
+    let original = server.picture();
+    let (mut session, plan) =
+        Session::greeted_with(Options { settings_only: true, ..options(&server, LONG) });
+    let mut foreign = plan.clone();
+    foreign.files[0].after.push_str("Workers 99\n");
+    let command = vec!["/bin/true".to_owned()];
+    for (question, why) in [
+        (ToAgent::Launch { command, pid_file: "/x".into(), port: 1 }, "it starts no program"),
+        (ToAgent::Apply { plan: foreign, options: ApplyOptions::default() }, "only what it has prepared"),
+        (ToAgent::RollBack { journal: Some("/tmp/x".into()), only_unkept: false }, "`/tmp/x` is no session"),
+    ] {
+        let FromAgent::Failed { error } = session.request(question) else { panic!("{why}") };
+        assert!(error.message.contains(why), "{error}");
+    }
+    assert_eq!(server.picture(), original);
+    session.apply(plan);
+    assert!(server.running().contains("Workers 20"));
+    session.ended().unwrap();
+    assert_eq!(server.picture(), original);
 }
 
 #[test]

@@ -254,6 +254,10 @@ fn placed(
 
 /// Undoes one journal for somebody who came here for it.
 pub fn one_here(tools: &Tools, id: &str, only_unkept: bool) -> Result<RollbackOutcome> {
+    // Whoever may ask for it by its name must not name another file: root would write what stands in there.
+    if id.contains('/') {
+        return Err(UserError::cannot_run(format!("`{id}` is no session")));
+    }
     let path = tools.state.journal(id);
     let mut lock = Some(take_over(tools)?);
     let history = journal::read(&path, tools.disk.as_ref())?;
