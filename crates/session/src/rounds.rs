@@ -1,8 +1,11 @@
 //! The rounds of tuning: measure, diagnose, choose, change, verify, keep or put back, until the goal is met or
 //! nothing helps. Decides only; everything that is done goes through the [`TuningTarget`].
 
+mod steps;
+
 use crate::live_traffic_policy;
 use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
+use steps::{groups, merged};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
@@ -14,7 +17,6 @@ use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
 use webdyno_model::number::significant;
 use webdyno_model::purpose::Purpose;
-use webdyno_model::setting::Target;
 use webdyno_model::tune::{Goal, Round, TuneState, Verdict};
 use webdyno_model::{ErrorKind, Result, UserError};
 
@@ -62,12 +64,17 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
         kept: false,
         was_refused: false,
         restart_refused: false,
+        is_lowered: false,
         proposed: vec![],
     };
     let why = loop {
         match session.round(target) {
             Ok(NextStep::Again) => {}
-            Ok(NextStep::Stop(why)) => break why,
+            Ok(NextStep::Stop(why)) => match session.goes_on_lower(target, why) {
+                Ok(true) => {}
+                Ok(false) => break why,
+                Err(error) => return Err(session.revert_after_error(target, error)),
+            },
             Err(error) => return Err(session.revert_after_error(target, error)),
         }
     };
@@ -102,6 +109,8 @@ struct Tuning {
     was_refused: bool,
     /// Whether a remedy was left out because it needs a restart.
     restart_refused: bool,
+    /// Whether the load was lowered, as the first one did harm.
+    is_lowered: bool,
     /// Findings whose remedy others would have to carry out: the files are theirs.
     proposed: Vec<String>,
 }
@@ -129,7 +138,13 @@ enum StopReason {
 impl Tuning {
     fn round(&mut self, target: &mut dyn TuningTarget) -> Result<NextStep> {
         let diagnosis = diagnose(&self.best.measurement)?;
-        if let Some(why) = self.stop_reason(&diagnosis) {
+        let is_harmed = self.best.measurement.harm_guard_trip.is_some();
+        let frees_memory = limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.frees_memory);
+        if is_harmed && (self.is_lowered || !frees_memory || target.has_live_traffic()) {
+            // There is nothing that a change could be compared with, and nothing known that would take the harm away.
+            return Ok(NextStep::Stop(StopReason::Braked));
+        }
+        if let Some(why) = self.stop_reason(&diagnosis).filter(|_| !is_harmed) {
             return Ok(NextStep::Stop(why));
         }
         let policy = TuningPolicy { allow_restart: self.options.allow_restart || !self.options.apply };
@@ -183,6 +198,26 @@ impl Tuning {
         self.change_and_verify(target, &choice, (&plan, &steps))
     }
 
+    /// Whether to go on at a lower load: nothing lifted the harm that the first one did.
+    fn goes_on_lower(&mut self, target: &mut dyn TuningTarget, why: StopReason) -> Result<bool> {
+        let is_harmed = self.best.measurement.harm_guard_trip.is_some() && !self.is_lowered;
+        if !is_harmed
+            || matches!(
+                why,
+                StopReason::Planned
+                    | StopReason::Declined
+                    | StopReason::OutOfTime
+                    | StopReason::OthersPresent
+            )
+        {
+            return Ok(false);
+        }
+        self.is_lowered = true;
+        self.baseline = target.measure_lower(self.best.clone())?;
+        self.best = self.baseline.clone();
+        Ok(true)
+    }
+
     /// The plans of a remedy, one for each target; else what comes next. What others would need and cannot get is told.
     fn prepare_all(
         &mut self,
@@ -207,10 +242,6 @@ impl Tuning {
     }
 
     fn stop_reason(&self, diagnosis: &Diagnosis) -> Option<StopReason> {
-        if self.best.measurement.harm_guard_trip.is_some() {
-            // Even the lowest load did harm: there is nothing that a change could be compared with.
-            return Some(StopReason::Braked);
-        }
         let run = diagnosis.run.as_ref();
         let rate = run.and_then(|run| run.rate).unwrap_or(0.0);
         let objectives_met = run.is_some_and(|run| run.objectives.iter().all(|result| result.met));
@@ -345,8 +376,8 @@ impl Tuning {
         let mut seen = look(target)?;
         let mut is_second_chance = true;
         for _ in 1..LOOKS_MAX {
-            let is_over =
-                seen.0.measurement.end.as_ref().is_some_and(|end| end.reason != EndReason::Duration);
+            let end = seen.0.measurement.end.as_ref().map(|end| end.reason);
+            let is_over = matches!(end, Some(EndReason::StopLoss | EndReason::Braked));
             let is_settling = !is_over && is_settling(&seen.0.measurement);
             let is_open = live_traffic_policy::needs_remeasure(seen.1.verdict, target.has_live_traffic());
             let again = is_settling || (is_open && is_second_chance);
@@ -477,44 +508,6 @@ impl Tuning {
     }
 }
 
-/// The changes of each target by themselves, and whether they are the remedy's own: what others need comes first. A backlog goes
-/// with what the kernel grants.
-fn groups(changes: &[SettingChange]) -> Vec<(Vec<SettingChange>, bool)> {
-    let Some(own) = changes.first().map(|change| &change.setting.target) else { return vec![] };
-    let belongs = |change: &&SettingChange| {
-        let target = &change.setting.target;
-        target == own || (*own == Target::Sysctl && matches!(target, Target::ProcessLimit(_)))
-    };
-    let mut others: Vec<(Vec<SettingChange>, bool)> = vec![];
-    for change in changes.iter().filter(|change| !belongs(change)) {
-        match others.iter_mut().find(|(group, _)| group[0].setting.target == change.setting.target) {
-            Some((group, _)) => group.push(change.clone()),
-            None => others.push((vec![change.clone()], false)),
-        }
-    }
-    others.push((changes.iter().filter(belongs).cloned().collect(), true));
-    others
-}
-
-/// Several plans as one, to be shown.
-fn merged(steps: &[RenderedPlan]) -> RenderedPlan {
-    let mut whole = RenderedPlan {
-        changes: vec![],
-        files: vec![],
-        class: ApplyClass::Live,
-        diff: String::new(),
-        managed: vec![],
-    };
-    for step in steps.iter().rev() {
-        whole.changes.extend(step.changes.iter().cloned());
-        whole.files.extend(step.files.iter().cloned());
-        whole.diff.push_str(&step.diff);
-        whole.managed.extend(step.managed.iter().cloned());
-        whole.class = whole.class.max(step.class);
-    }
-    whole
-}
-
 /// Changes that no target can make, as a person needs to know them.
 fn manual_change(changes: &[SettingChange], why: &str, hint: Option<&str>) -> String {
     let changes: Vec<_> =
@@ -540,37 +533,5 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
         StopReason::Invalid => {
             Some("the load generator was the bottleneck: the figures are not the server's")
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use webdyno_model::service::SettingValue;
-    use webdyno_model::setting::SettingId;
-
-    #[test]
-    fn what_others_need_is_changed_first_and_by_itself() {
-        let change = |setting| SettingChange { setting, to: SettingValue::Integer(9) };
-        let of = |service: &str, name: &str| change(SettingId::of_service(service, name));
-        let shown = |changes: &[SettingChange]| -> Vec<String> {
-            let text = |(group, is_own): (Vec<SettingChange>, bool)| {
-                let names: Vec<_> = group.iter().map(|change| change.setting.full_name()).collect();
-                format!("{}{}", if is_own { "own: " } else { "" }, names.join(" + "))
-            };
-            groups(changes).into_iter().map(text).collect()
-        };
-        let workers = [
-            of("apache", "MaxRequestWorkers"),
-            of("apache", "ServerLimit"),
-            of("mariadb", "max_connections"),
-        ];
-        assert_eq!(
-            shown(&workers),
-            ["mariadb max_connections", "own: apache MaxRequestWorkers + apache ServerLimit"]
-        );
-        let queue = [change(SettingId::sysctl("net.core.somaxconn")), of("apache", "backlog")];
-        assert_eq!(shown(&queue), ["own: sysctl net.core.somaxconn + apache backlog"]);
-        assert_eq!(shown(&[]), Vec::<String>::new());
     }
 }

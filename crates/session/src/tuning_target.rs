@@ -30,6 +30,11 @@ pub struct AppliedChange {
 pub trait TuningTarget {
     /// Loads the server until the rate has settled and enough of it was measured.
     fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement>;
+    /// After a first load that had to be stopped: the same at half of it, and so on, until one does no harm. The session goes on
+    /// with that load. Gives back the last one where there is no less.
+    fn measure_lower(&mut self, stopped: LoadMeasurement) -> Result<LoadMeasurement> {
+        Ok(stopped)
+    }
     /// Measures a change. The load may end as soon as it is clear that it is worse than the best so far.
     fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
         let _ = best;

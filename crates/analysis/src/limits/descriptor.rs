@@ -29,6 +29,8 @@ pub struct Limit {
     /// Resources whose ceilings its remedy moves, so that these are not what binds next.
     pub relieves: &'static [Resource],
     /// Whether an answer holds its worker, connection and memory for as long as before when it is lifted, or for a time that is
+    /// Whether its remedies take memory back: then they may be tried after a load that had to be stopped for want of it.
+    pub frees_memory: bool,
     /// known. All others stretch answers, by how much nobody knows.
     pub keeps_hold_times: bool,
     /// What the facts become when it is lifted, beyond its own.
@@ -96,6 +98,7 @@ impl Limit {
             config_checks: &[],
             incidents: &[],
             relieves: &[],
+            frees_memory: false,
             keeps_hold_times: false,
             after_lifting: None,
             kind: None,

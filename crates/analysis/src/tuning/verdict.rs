@@ -42,10 +42,17 @@ const FAILURES_CUT_MIN: f64 = 0.1;
 /// is about, is better if the rate does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
 /// so is one whose load the stop-loss ended.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
-    if before.harm_guard_trip.is_none() && after.harm_guard_trip.is_some() {
+    if after.harm_guard_trip.is_some() {
         return Ok(Comparison { ratio: None, verdict: Verdict::Worse });
     }
     let (run_before, run_after) = (run_report(before)?, run_report(after)?);
+    if before.harm_guard_trip.is_some() {
+        // The same load does no harm any more: its figures were of a server that was about to break down.
+        let is_served = run_after.rate.is_some_and(|rate| rate > 0.0);
+        let fails = fails_more(failed_fraction(&run_before), failed_fraction(&run_after));
+        let verdict = if is_served && !fails { Verdict::Better } else { Verdict::Worse };
+        return Ok(Comparison { ratio: None, verdict });
+    }
     let rates = compare(&before.measured_rates(), &after.measured_rates());
     let mut verdict = rates.verdict;
     let open = matches!(after.workload.as_ref().map(|workload| workload.arrival), Some(Arrival::Open { .. }));
@@ -363,6 +370,11 @@ mod tests {
         let braked = Measurement { harm_guard_trip: trip, ..measured(300, 0, 10_000, Arrival::Closed) };
         let comparison = judge(&before, &braked).unwrap();
         assert_eq!((comparison.verdict, comparison.ratio), (Verdict::Worse, None));
+        // The same load after one that had to be stopped: that it runs to its end is what matters.
+        assert_eq!(judge(&braked, &before).unwrap().verdict, Verdict::Better);
+        let failing = measured(100, 40, 50_000, Arrival::Closed);
+        assert_eq!(judge(&braked, &failing).unwrap().verdict, Verdict::Worse);
+        assert_eq!(judge(&braked, &braked).unwrap().verdict, Verdict::Worse);
     }
 
     #[test]

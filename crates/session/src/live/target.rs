@@ -115,8 +115,7 @@ impl LiveTarget<'_> {
 }
 
 impl TuningTarget for LiveTarget<'_> {
-    /// A baseline that does harm is measured again at half the load, until it does none; the session goes on with that
-    /// load. After any load that did harm, the next one begins when the server is quiet again.
+    /// After a load that did harm, the next one begins when the server is quiet again.
     fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.stop_if_interrupted()?;
         if self.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some())
@@ -124,14 +123,14 @@ impl TuningTarget for LiveTarget<'_> {
         {
             return Err(lower_load::not_recovered_error(&why));
         }
+        self.load_once(purpose, self.length)
+    }
+
+    fn measure_lower(&mut self, stopped: LoadMeasurement) -> Result<LoadMeasurement> {
         let began_us = self.session.elapsed_us();
-        let mut measured = self.load_once(purpose, self.length)?;
+        let mut measured = stopped;
         for _ in 0..lower_load::HALVINGS_COUNT_MAX {
-            let Some(trip) =
-                measured.measurement.harm_guard_trip.clone().filter(|_| purpose == Purpose::Baseline)
-            else {
-                break;
-            };
+            let Some(trip) = measured.measurement.harm_guard_trip.clone() else { break };
             if let Some(why) = self.wait_until_recovered()? {
                 let text = format!("the load was not tried again: {why}");
                 self.session.append(EventBody::Note { text })?;
@@ -141,13 +140,15 @@ impl TuningTarget for LiveTarget<'_> {
                 break;
             }
             let spent_us = self.session.elapsed_us() - began_us;
-            measured = self.load_once(purpose, lower_load::remaining_length(self.length, spent_us))?;
+            measured =
+                self.load_once(Purpose::Baseline, lower_load::remaining_length(self.length, spent_us))?;
         }
         Ok(measured)
     }
 
     fn verify(&mut self, best: &Measurement) -> Result<LoadMeasurement> {
-        self.session.stop_loss = Some(StopLoss::new(best));
+        // One that had to be stopped is nothing to be held against.
+        self.session.stop_loss = best.harm_guard_trip.is_none().then(|| StopLoss::new(best));
         let measured = self.measure(Purpose::Verify);
         self.session.stop_loss = None;
         measured

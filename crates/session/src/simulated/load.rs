@@ -28,6 +28,8 @@ pub struct LoadModel {
     pub cliff_workers: f64,
     /// Above so many workers in use the load is stopped: memory does not suffice, and that is seen.
     pub harm_guard_workers: f64,
+    /// Whether the memory is shown of which there is so much.
+    pub shows_memory: bool,
     /// How many seconds a load takes.
     pub length_s: u32,
     /// Whether times are recorded in each second, which takes most of the time of a session; else all in the first one.
@@ -42,6 +44,7 @@ pub const PLENTY: LoadModel = LoadModel {
     cores: 2.0,
     cliff_workers: 1e9,
     harm_guard_workers: 1e9,
+    shows_memory: false,
     length_s: 12,
     records_times: true,
 };
@@ -58,6 +61,7 @@ impl LoadModel {
             cores: 1.0 + random.below(8) as f64,
             cliff_workers: if cliff { 151.0 + random.below(300) as f64 } else { 1e9 },
             harm_guard_workers: if trip { 100.0 + random.below(300) as f64 } else { 1e9 },
+            shows_memory: false,
             length_s: 6,
             records_times: false,
         }
@@ -136,6 +140,21 @@ impl LoadModel {
                 ],
             ),
         ]
+    }
+
+    /// Memory for as many workers as do no harm, of so much each.
+    pub fn memory(&self, settings: EffectiveSettings) -> Option<Sample> {
+        const WORKER_BYTES: f64 = 10e6;
+        let limit = self.harm_guard_workers * WORKER_BYTES / 0.9;
+        let held = (settings.workers as f64).min(self.users) * WORKER_BYTES;
+        let values = [
+            ("memory.total_bytes", limit),
+            ("memory.limit_bytes", limit),
+            ("memory.available_bytes", (limit - held).max(0.0)),
+            ("worker_memory.pss_sum_bytes", held.min(limit)),
+            ("worker_memory.private_mean_bytes", WORKER_BYTES),
+        ];
+        self.shows_memory.then(|| sample("memory", &values))
     }
 
     /// How a load ends.

@@ -203,7 +203,8 @@ impl TuningTarget for SimulatedTarget {
         for second in 0..model.length_s {
             let interval = Box::new(model.interval(settings, second, &mut self.random));
             let t_us = begins_us + u64::from(second) * 1_000_000 + 500_000;
-            for sample in model.samples(settings, f64::from(second) + 0.5) {
+            let memory = model.memory(settings);
+            for sample in model.samples(settings, f64::from(second) + 0.5).into_iter().chain(memory) {
                 self.add(t_us, EventBody::Sample { host: None, sample });
             }
             self.add(t_us + 500_000, EventBody::Interval { load, interval });

@@ -136,6 +136,24 @@ fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
     }
 }
 
+/// Too many workers for the memory: what was seen until the load was stopped tells how many fit.
+#[test]
+fn a_load_that_does_harm_leads_to_fewer_workers() {
+    let model = LoadModel { harm_guard_workers: 100.0, shows_memory: true, ..PLENTY };
+    let run = run(model.clone(), options(Goal::Max));
+    assert_eq!(run.ended.as_ref().unwrap().state, TuneState::Applied);
+    assert!(run.was_kept && run.running.workers <= 100 && run.running.workers >= 80, "{:?}", run.running);
+    let round = &run.recording.rounds[0].round;
+    assert_eq!(
+        (round.verdict, round.kept, round.finding.as_str()),
+        (Some(Verdict::Better), true, "memory-exhausted")
+    );
+    let report = run.report();
+    assert_eq!((report.baseline.brake, report.best.brake), (model.harm_guard_trip(AT_FIRST), None));
+    let only_planned = self::run(model, TuneOptions { apply: false, ..options(Goal::Max) });
+    assert_eq!((only_planned.applies, only_planned.recording.rounds.len()), (0, 1));
+}
+
 #[test]
 fn when_every_load_does_harm_it_ends_with_the_finding() {
     for apply in [true, false] {

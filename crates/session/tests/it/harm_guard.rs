@@ -104,7 +104,9 @@ fn a_baseline_is_halved_until_it_does_no_harm_and_the_session_stays_there() {
         folder.path(),
         "harm_guard::a_baseline_is_halved_until_it_does_no_harm_and_the_session_stays_there",
         |target| {
-            let baseline = target.measure(Purpose::Baseline).unwrap();
+            let stopped = target.measure(Purpose::Baseline).unwrap();
+            assert!(braked(&stopped));
+            let baseline = target.measure_lower(stopped).unwrap();
             let verify = target.measure(Purpose::Verify).unwrap();
             assert!(!braked(&baseline) && !braked(&verify));
             (baseline.load, verify.load)
@@ -129,7 +131,10 @@ fn when_every_load_does_harm_the_last_one_is_the_answer() {
     let ((), recording) = session(
         folder.path(),
         "harm_guard::when_every_load_does_harm_the_last_one_is_the_answer",
-        |target| assert!(braked(&target.measure(Purpose::Baseline).unwrap())),
+        |target| {
+            let stopped = target.measure(Purpose::Baseline).unwrap();
+            assert!(braked(&target.measure_lower(stopped).unwrap()));
+        },
     );
     let connections: Vec<_> = recording.loads.iter().map(|load| load.workload.connections).collect();
     assert_eq!(connections, [8, 4, 2, 1]);

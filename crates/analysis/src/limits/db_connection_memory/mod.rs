@@ -62,5 +62,6 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::buffers_beyond_memory],
     relieves: &[Resource::Memory],
     gain: Some(LimitGain::Cost),
+    frees_memory: true,
     ..Limit::new(LimitId::DbConnectionMemory, include_str!("mod.rs"), finding::check)
 };

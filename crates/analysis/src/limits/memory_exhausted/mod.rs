@@ -80,6 +80,7 @@ pub const LIMIT: Limit = Limit {
     gain: Some(LimitGain::Cost),
     meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
     incidents: INCIDENTS,
+    frees_memory: true,
     ..Limit::new(LimitId::MemoryExhausted, include_str!("mod.rs"), finding::check)
 };
 

@@ -49,5 +49,6 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors, Resource::Memory],
     gain: Some(LimitGain::Cost),
+    frees_memory: true,
     ..Limit::new(LimitId::WorkerMemoryGrowth, include_str!("mod.rs"), finding::check)
 };

@@ -1,0 +1,74 @@
+//! The steps of a remedy that names settings of several targets: what belongs together, and the whole of it to be shown.
+
+use webdyno_model::change::{ApplyClass, RenderedPlan, SettingChange};
+use webdyno_model::setting::Target;
+
+/// The changes of each target by themselves, and whether they are the remedy's own: what others need comes first. A backlog goes
+/// with what the kernel grants.
+pub(super) fn groups(changes: &[SettingChange]) -> Vec<(Vec<SettingChange>, bool)> {
+    let Some(own) = changes.first().map(|change| &change.setting.target) else { return vec![] };
+    let belongs = |change: &&SettingChange| {
+        let target = &change.setting.target;
+        target == own || (*own == Target::Sysctl && matches!(target, Target::ProcessLimit(_)))
+    };
+    let mut others: Vec<(Vec<SettingChange>, bool)> = vec![];
+    for change in changes.iter().filter(|change| !belongs(change)) {
+        match others.iter_mut().find(|(group, _)| group[0].setting.target == change.setting.target) {
+            Some((group, _)) => group.push(change.clone()),
+            None => others.push((vec![change.clone()], false)),
+        }
+    }
+    others.push((changes.iter().filter(belongs).cloned().collect(), true));
+    others
+}
+
+/// Several plans as one, to be shown.
+pub(super) fn merged(steps: &[RenderedPlan]) -> RenderedPlan {
+    let mut whole = RenderedPlan {
+        changes: vec![],
+        files: vec![],
+        class: ApplyClass::Live,
+        diff: String::new(),
+        managed: vec![],
+    };
+    for step in steps.iter().rev() {
+        whole.changes.extend(step.changes.iter().cloned());
+        whole.files.extend(step.files.iter().cloned());
+        whole.diff.push_str(&step.diff);
+        whole.managed.extend(step.managed.iter().cloned());
+        whole.class = whole.class.max(step.class);
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
+
+    #[test]
+    fn what_others_need_is_changed_first_and_by_itself() {
+        let change = |setting| SettingChange { setting, to: SettingValue::Integer(9) };
+        let of = |service: &str, name: &str| change(SettingId::of_service(service, name));
+        let shown = |changes: &[SettingChange]| -> Vec<String> {
+            let text = |(group, is_own): (Vec<SettingChange>, bool)| {
+                let names: Vec<_> = group.iter().map(|change| change.setting.full_name()).collect();
+                format!("{}{}", if is_own { "own: " } else { "" }, names.join(" + "))
+            };
+            groups(changes).into_iter().map(text).collect()
+        };
+        let workers = [
+            of("apache", "MaxRequestWorkers"),
+            of("apache", "ServerLimit"),
+            of("mariadb", "max_connections"),
+        ];
+        assert_eq!(
+            shown(&workers),
+            ["mariadb max_connections", "own: apache MaxRequestWorkers + apache ServerLimit"]
+        );
+        let queue = [change(SettingId::sysctl("net.core.somaxconn")), of("apache", "backlog")];
+        assert_eq!(shown(&queue), ["own: sysctl net.core.somaxconn + apache backlog"]);
+        assert_eq!(shown(&[]), Vec::<String>::new());
+    }
+}
