@@ -18,6 +18,16 @@ pub struct SeriesSet<'a> {
     to_s: f64,
 }
 
+/// A load that is stopped sooner has hardly a reading of its own: what the server holds just before it, and right after, is the
+/// best that there is.
+const OWN_READINGS_S: f64 = 2.0;
+
+/// How far readings count that lie around the window.
+fn beyond_s(measurement: &Measurement) -> f64 {
+    let is_short = measurement.measured_to_s - measurement.measured_from_s < OWN_READINGS_S;
+    if measurement.harm_guard_trip.is_some() && is_short { OWN_READINGS_S } else { 0.0 }
+}
+
 impl<'a> SeriesSet<'a> {
     /// Sorts the readings of a measurement; windows are its measured part.
     pub fn of(measurement: &'a Measurement) -> Self {
@@ -41,8 +51,8 @@ impl<'a> SeriesSet<'a> {
             catalogue,
             described,
             samples: &measurement.samples,
-            from_s: measurement.measured_from_s,
-            to_s: measurement.measured_to_s,
+            from_s: measurement.measured_from_s - beyond_s(measurement),
+            to_s: measurement.measured_to_s + beyond_s(measurement),
         }
     }
 
@@ -228,6 +238,23 @@ mod tests {
             measured_from_s: 2.0,
             measured_to_s: 5.0,
             ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn of_a_load_that_was_stopped_at_once_readings_around_it_count() {
+        let readings = [(-2.5, 1.0), (-1.5, 2.0), (-0.5, 3.0), (1.9, 4.0)];
+        for (stopped, to_s, levels) in
+            [(false, 0.4, &[][..]), (true, 0.4, &[2.0, 3.0, 4.0]), (true, 6.0, &[4.0])]
+        {
+            let trip = crate::facts::testing::with_harm_guard_trip("x");
+            let all = Measurement {
+                measured_from_s: 0.0,
+                measured_to_s: to_s,
+                harm_guard_trip: stopped.then_some(trip),
+                ..measurement(&readings)
+            };
+            assert_eq!(SeriesSet::of(&all).levels("x.total"), levels, "{stopped} {to_s}");
         }
     }
 

@@ -19,6 +19,9 @@ use webdyno_model::{Result, UserError};
 /// The most requests by which the site is known to be well.
 const PROBES_COUNT_MAX: usize = 5;
 
+/// So long a server is read after a first load that did harm.
+const AFTER_STOPPED_S: f64 = 2.2;
+
 /// Asks a person before a plan is carried out.
 pub type ConfirmPlan = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
 
@@ -65,6 +68,13 @@ impl LiveTarget<'_> {
         self.detect_live_traffic(false)?;
         let load = self.session.load(&self.prepared, &self.workload, purpose, length, Some(self.servers))?;
         self.detect_live_traffic(false)?;
+        let is_stopped = |target: &Self| {
+            target.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some())
+        };
+        if purpose == Purpose::Baseline && is_stopped(self) {
+            // It may have ended before anything was read of what it made the server hold.
+            self.session.observe_for(AFTER_STOPPED_S, self.servers)?;
+        }
         let recording = self.session.recording();
         let record =
             recording.load(load).ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;

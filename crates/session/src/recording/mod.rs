@@ -27,6 +27,9 @@ use webdyno_model::workload::Workload;
 
 /// Samples this long before a load are kept with it, so that counters have a reading before the window.
 const BEFORE_S: f64 = 3.0;
+/// Samples so long after a load are kept with it, and after one that was stopped: then they tell what it left.
+const AFTER_S: f64 = 0.5;
+const AFTER_STOPPED_S: f64 = 2.5;
 /// Of the time before the first load, as much as this tells what other clients send.
 const QUIET_S_MAX: f64 = 10.0;
 /// The longest that a reading takes.
@@ -315,6 +318,7 @@ impl Recording {
         let quiet_us = self.samples.first().map(|(t_us, _)| *t_us).filter(|_| is_first);
         let quiet_from_s =
             quiet_us.map(|t_us| seconds_since(record.begins_us, t_us)).filter(|t_s| *t_s < 0.0);
+        let after_s = if record.harm_guard_trip.is_some() { AFTER_STOPPED_S } else { AFTER_S };
         Measurement {
             workload: Some(record.workload.clone()),
             intervals: record.intervals.clone(),
@@ -328,7 +332,7 @@ impl Recording {
             quiet_from_s,
             left_behind_count: self.left_behind_count(record),
             alone_us: record.alone_us,
-            ..self.window((record.begins_us, quiet_from_s), measured_from_s, lasted_s)
+            ..self.window((record.begins_us, quiet_from_s), measured_from_s, (lasted_s, after_s))
         }
     }
 
@@ -341,7 +345,7 @@ impl Recording {
 
     /// A window of watching without load of our own.
     pub fn passive_measurement(&self, window: (u64, u64)) -> Measurement {
-        self.window((window.0, None), 0.0, window.1.saturating_sub(window.0) as f64 / 1e6)
+        self.window((window.0, None), 0.0, (window.1.saturating_sub(window.0) as f64 / 1e6, AFTER_S))
     }
 
     /// What other clients sent so far; `None` when that is not known.
@@ -390,10 +394,15 @@ impl Recording {
             })
     }
 
-    fn window(&self, (begins_us, quiet_from_s): (u64, Option<f64>), from_s: f64, to_s: f64) -> Measurement {
+    fn window(
+        &self,
+        (begins_us, quiet_from_s): (u64, Option<f64>),
+        from_s: f64,
+        (to_s, after_s): (f64, f64),
+    ) -> Measurement {
         let before_s = BEFORE_S.max(quiet_from_s.map_or(0.0, |t_s| -t_s)).min(QUIET_S_MAX);
         let around = self.samples.iter().map(|(t_us, sample)| (seconds_since(begins_us, *t_us), sample));
-        let around = around.filter(|(t_s, _)| (-before_s..=to_s + 0.5).contains(t_s));
+        let around = around.filter(|(t_s, _)| (-before_s..=to_s + after_s).contains(t_s));
         let ends_us = begins_us + (to_s * 1e6) as u64;
         let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
         let observation = self.topologies.iter().rev().find(|(t_us, _)| *t_us <= ends_us);
