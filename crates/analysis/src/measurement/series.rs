@@ -22,10 +22,14 @@ pub struct SeriesSet<'a> {
 /// best that there is.
 const OWN_READINGS_S: f64 = 2.0;
 
-/// How far readings count that lie around the window.
-fn beyond_s(measurement: &Measurement) -> f64 {
-    let is_short = measurement.measured_to_s - measurement.measured_from_s < OWN_READINGS_S;
-    if measurement.harm_guard_trip.is_some() && is_short { OWN_READINGS_S } else { 0.0 }
+fn window(measurement: &Measurement) -> (f64, f64) {
+    let (from_s, to_s) = (measurement.measured_from_s, measurement.measured_to_s);
+    if measurement.harm_guard_trip.is_none() || to_s - from_s >= OWN_READINGS_S {
+        return (from_s, to_s);
+    }
+    // One that did not come to the end of its warm-up has no measured part.
+    let from_s = if from_s > to_s { 0.0 } else { from_s };
+    (from_s - OWN_READINGS_S, to_s + OWN_READINGS_S)
 }
 
 impl<'a> SeriesSet<'a> {
@@ -45,15 +49,9 @@ impl<'a> SeriesSet<'a> {
         for (name, point) in forward_fill::values(measurement, may_miss) {
             points.entry(name).or_default().push(point);
         }
+        let (from_s, to_s) = window(measurement);
         points.values_mut().for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        Self {
-            points,
-            catalogue,
-            described,
-            samples: &measurement.samples,
-            from_s: measurement.measured_from_s - beyond_s(measurement),
-            to_s: measurement.measured_to_s + beyond_s(measurement),
-        }
+        Self { points, catalogue, described, samples: &measurement.samples, from_s, to_s }
     }
 
     /// Start and end of the window, seconds.
@@ -244,12 +242,15 @@ mod tests {
     #[test]
     fn of_a_load_that_was_stopped_at_once_readings_around_it_count() {
         let readings = [(-2.5, 1.0), (-1.5, 2.0), (-0.5, 3.0), (1.9, 4.0)];
-        for (stopped, to_s, levels) in
-            [(false, 0.4, &[][..]), (true, 0.4, &[2.0, 3.0, 4.0]), (true, 6.0, &[4.0])]
-        {
+        for (stopped, warmup_s, to_s, levels) in [
+            (false, 0.0, 0.4, &[][..]),
+            (true, 0.0, 0.4, &[2.0, 3.0, 4.0]),
+            (true, 8.0, 0.4, &[2.0, 3.0, 4.0]),
+            (true, 0.0, 6.0, &[4.0]),
+        ] {
             let trip = crate::facts::testing::with_harm_guard_trip("x");
             let all = Measurement {
-                measured_from_s: 0.0,
+                measured_from_s: warmup_s,
                 measured_to_s: to_s,
                 harm_guard_trip: stopped.then_some(trip),
                 ..measurement(&readings)

@@ -88,12 +88,21 @@ pub(crate) fn wait_cause_text(facts: &Facts, waiting: f64) -> Option<String> {
         .then(|| format!("connections that were open when it was looked: {}", named.join(", ")))
 }
 
+/// A service that waits for a processor in less than this share of the time has what it needs of them,
+const WAITS_FRACTION_MIN: f64 = 0.4;
+/// as long as it does not fill most of them itself.
+const MOST_OF_THEM: f64 = 0.6;
+
 /// Whether the processors are full with the site's own work: then more of it at once only queues for a core. Where they
 /// are full of other programs' work, those who hardly need one still get it.
 pub(crate) fn is_cpu_bound(facts: &Facts) -> bool {
     let Some((busy, cores)) = processors(facts) else { return false };
     let share = facts.value(FactId::site_cpu_cores).zip(cores).map(|(site, cores)| site / cores);
-    busy >= BUSY_FRACTION_MIN && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
+    // Whether it waits for them says more, where it is known and the site's part is not most of it.
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
+    let hardly_waits = waits.is_some_and(|waits| waits < WAITS_FRACTION_MIN)
+        && share.is_some_and(|share| share < MOST_OF_THEM);
+    busy >= BUSY_FRACTION_MIN && share.is_none_or(|share| share >= SITE_FRACTION_MIN) && !hardly_waits
 }
 
 /// How busy the processors are that the service may use, and how many they are, where that is known.

@@ -49,7 +49,7 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     if before.harm_guard_trip.is_some() {
         // The same load does no harm any more: its figures were of a server that was about to break down.
         let is_served = run_after.rate.is_some_and(|rate| rate > 0.0);
-        let fails = fails_more(failed_fraction(&run_before), failed_fraction(&run_after));
+        let fails = fails_more(failed(&run_before), failed(&run_after));
         let verdict = if is_served && !fails { Verdict::Better } else { Verdict::Worse };
         return Ok(Comparison { ratio: None, verdict });
     }
@@ -66,12 +66,12 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     if verdict == Verdict::Same && cuts_missed_tail(before, after, &run_before)? {
         verdict = Verdict::Better;
     }
-    let fails_less = failed_fraction(&run_before) - failed_fraction(&run_after) >= FAILURES_CUT_MIN;
+    let fails_less = fraction(failed(&run_before)) - fraction(failed(&run_after)) >= FAILURES_CUT_MIN;
     if fails_less && verdict != Verdict::Worse && verdict != Verdict::Better {
         verdict = Verdict::Better;
     }
-    let fails_more = fails_more(failed_fraction(&run_before), failed_fraction(&run_after))
-        || fails_more(failed_pages_fraction(&run_before), failed_pages_fraction(&run_after));
+    let fails_more = fails_more(failed(&run_before), failed(&run_after))
+        || fails_more(failed_pages(&run_before), failed_pages(&run_after));
     let stopped = after.end.as_ref().is_some_and(|end| end.reason == EndReason::StopLoss);
     if verdict != Verdict::Worse && (stopped || fails_more || misses_more(&run_before, &run_after)) {
         verdict = Verdict::Worse;
@@ -137,21 +137,34 @@ fn objectives_met(run: &RunReport) -> usize {
     run.objectives.iter().filter(|objective| objective.met).count()
 }
 
-fn fails_more(before: f64, after: f64) -> bool {
-    after > before + FAILED_FRACTION_TOLERANCE
+/// How many failed, of how many.
+type Failed = (u64, u64);
+
+/// Two shares differ by chance alone by less than this many standard deviations in nineteen of twenty cases.
+const CHANCE_DEVIATIONS: f64 = 1.96;
+
+/// Whether more of them fail than before, by more than what is tolerated and what chance does to so few.
+fn fails_more(before: Failed, after: Failed) -> bool {
+    let all = (before.1 + after.1) as f64;
+    if before.1 == 0 || after.1 == 0 {
+        return fraction(after) > fraction(before) + FAILED_FRACTION_TOLERANCE;
+    }
+    let share = (before.0 + after.0) as f64 / all;
+    let deviation = (share * (1.0 - share) * (1.0 / before.1 as f64 + 1.0 / after.1 as f64)).sqrt();
+    fraction(after) > fraction(before) + FAILED_FRACTION_TOLERANCE + CHANCE_DEVIATIONS * deviation
 }
 
-fn failed_fraction(run: &RunReport) -> f64 {
-    fraction(run.requests.failed, run.requests.completed)
+fn failed(run: &RunReport) -> Failed {
+    (run.requests.failed, run.requests.completed + run.requests.failed)
 }
 
 /// A page fails for one of its parts: of 20 requests one is little, and still no page is whole.
-fn failed_pages_fraction(run: &RunReport) -> f64 {
-    run.pages.as_ref().map_or(0.0, |pages| fraction(pages.failed, pages.completed))
+fn failed_pages(run: &RunReport) -> Failed {
+    run.pages.as_ref().map_or((0, 0), |pages| (pages.failed, pages.completed + pages.failed))
 }
 
-fn fraction(failed: u64, completed: u64) -> f64 {
-    if completed + failed == 0 { 0.0 } else { failed as f64 / (completed + failed) as f64 }
+fn fraction((failed, all): Failed) -> f64 {
+    if all == 0 { 0.0 } else { failed as f64 / all as f64 }
 }
 
 fn misses_more(before: &RunReport, after: &RunReport) -> bool {
@@ -302,6 +315,20 @@ mod tests {
             (&bursts[..4], &[90.0, 100.0, 110.0, 100.0, 100.0, 99.0], Verdict::Inconclusive),
         ] {
             assert_eq!(compare(before, after).verdict, expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn more_failures_are_no_chance_among_many() {
+        for (before, after, expected) in [
+            ((35, 128), (35, 124), false),
+            ((0, 1000), (4, 1000), false),
+            ((0, 1000), (30, 1000), true),
+            ((10, 100), (13, 100), false),
+            ((1000, 10_000), (1300, 10_000), true),
+            ((0, 0), (5, 10), true),
+        ] {
+            assert_eq!(fails_more(before, after), expected, "{before:?} {after:?}");
         }
     }
 

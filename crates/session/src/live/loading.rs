@@ -75,6 +75,9 @@ enum EngineMessage {
     Ended(Result<LoadEnd>),
 }
 
+/// From this share of the timeout on, the mean wait says that some requests wait for all of it.
+const TIMEOUT_FRACTION: f64 = 0.5;
+
 impl LiveSession {
     /// That a load begins, and what is known of it before.
     fn append_start(
@@ -265,7 +268,20 @@ impl LiveSession {
         };
         let rates = self.rates(load);
         rates.len() >= at_most_s as usize
-            || (settled(&rates, measure_s as usize).is_some() && !self.has_old_workers())
+            || (settled(&rates, measure_s as usize).is_some()
+                && !self.has_old_workers()
+                && !self.awaits_timeouts(load, measure_s))
+    }
+
+    /// Whether requests wait for so long that those of the beginning are still to time out: a load that ended before would have no
+    /// failure, and a longer one after a change many.
+    fn awaits_timeouts(&self, load: u32, measure_s: u32) -> bool {
+        let Some(record) = self.recording.load(load) else { return false };
+        let seconds = self.whole_seconds(load);
+        let Some(last) = seconds.last() else { return false };
+        let timeout_s = record.workload.timeout_us as f64 / 1e6;
+        let waits_s = last.in_flight as f64 / rate(last).max(1.0);
+        waits_s > TIMEOUT_FRACTION * timeout_s && (seconds.len() as f64) < timeout_s + f64::from(measure_s)
     }
 
     /// After a graceful reload workers of the old generation finish what they have: until they are gone, the new

@@ -89,7 +89,12 @@ fn evidence_in_scoreboard(facts: &Facts) -> Option<String> {
 
 /// What follows from the requests: those that are under way and not in the queue are with workers.
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
-    let requests = facts.value(FactId::requests_in_workers_mean)?;
+    let seen = facts.value(FactId::requests_in_workers_mean)?;
+    // The queue also has connections that were given up, and those of who looks at the status page: no fewer requests are with
+    // workers than those that end, each for at least as long as one that is alone takes.
+    let alone_us = facts.value(FactId::response_time_alone_us);
+    let at_least = facts.ended_per_s().zip(alone_us).map_or(0.0, |(rate, us)| rate * us / 1e6);
+    let requests = seen.max(at_least);
     facts.value(FactId::connections_reused_fraction).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
     (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
         format!(
