@@ -5,7 +5,7 @@ mod steps;
 
 use crate::live_traffic_policy;
 use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
-use steps::{groups, merged};
+use steps::{goes_along_text, groups, merged};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
@@ -416,7 +416,7 @@ impl Tuning {
         Round {
             n: self.n,
             finding: choice.finding.id.clone(),
-            summary: choice.finding.summary.clone(),
+            summary: format!("{}{}", choice.finding.summary, goes_along_text(&choice.remedy)),
             changes: plan.changes.clone(),
             risk: Some(choice.remedy.risk.clone()),
             predicted: choice.remedy.predicted.clone(),

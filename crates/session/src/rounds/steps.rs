@@ -1,6 +1,7 @@
 //! The steps of a remedy that names settings of several targets: what belongs together, and the whole of it to be shown.
 
 use webdyno_model::change::{ApplyClass, RenderedPlan, SettingChange};
+use webdyno_model::diagnosis::Remedy;
 use webdyno_model::setting::Target;
 
 /// The changes of each target by themselves, and whether they are the remedy's own: what others need comes first. A backlog goes
@@ -20,6 +21,19 @@ pub(super) fn groups(changes: &[SettingChange]) -> Vec<(Vec<SettingChange>, bool
     }
     others.push((changes.iter().filter(belongs).cloned().collect(), true));
     others
+}
+
+/// Why a remedy changes a setting of another program, in a sentence; empty where it does not.
+pub(super) fn goes_along_text(remedy: &Remedy) -> String {
+    let others = remedy.together_with.iter().filter(|change| {
+        matches!(change.setting.target, Target::Service(_)) && change.setting.target != remedy.setting.target
+    });
+    let others: Vec<String> =
+        others.map(|change| format!("{} {}", change.setting.full_name(), change.to)).collect();
+    match others.is_empty() {
+        true => String::new(),
+        false => format!(" {} goes along, as what stands there would limit next.", others.join(", ")),
+    }
 }
 
 /// Several plans as one, to be shown.
@@ -70,5 +84,20 @@ mod tests {
         let queue = [change(SettingId::sysctl("net.core.somaxconn")), of("apache", "backlog")];
         assert_eq!(shown(&queue), ["own: sysctl net.core.somaxconn + apache backlog"]);
         assert_eq!(shown(&[]), Vec::<String>::new());
+        let remedy = Remedy {
+            setting: SettingId::of_service("apache", "MaxRequestWorkers"),
+            from: None,
+            to: None,
+            class: ApplyClass::Reload,
+            risk: String::new(),
+            why: String::new(),
+            predicted: None,
+            together_with: workers[1..].to_vec(),
+        };
+        assert_eq!(
+            goes_along_text(&remedy),
+            " mariadb max_connections 9 goes along, as what stands there would limit next."
+        );
+        assert_eq!(goes_along_text(&Remedy { together_with: workers[1..2].to_vec(), ..remedy }), "");
     }
 }
