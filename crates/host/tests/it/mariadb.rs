@@ -283,7 +283,9 @@ fn what_blocks_delays_no_other(database: &Database) {
     let mut blocked: BTreeMap<String, usize> = BTreeMap::new();
     let has =
         |blocked: &BTreeMap<String, usize>, name: &str| blocked.get(name).is_some_and(|count| *count >= 3);
+    let deadline = Instant::now() + PATIENCE;
     while !(has(&blocked, "mariadb") && has(&blocked, "apache_status")) {
+        assert!(Instant::now() < deadline, "only {blocked:?} of {counts:?}: {}", database.log());
         let sample = next();
         *counts.entry(sample.source.clone()).or_default() += 1;
         // What only a busy machine makes slow has no error.

@@ -8,7 +8,7 @@ pub mod access;
 pub mod drop_in;
 pub mod options;
 pub mod prepare;
-mod running;
+pub mod running;
 pub mod server;
 pub mod settings;
 pub mod variables;

@@ -1,11 +1,12 @@
 //! Statements that run just now, for a database that does not count them (`performance_schema` is off by default).
 //!
-//! Facts: <https://mariadb.com/kb/en/information-schema-processlist-table/>. A statement that costs a database most of its time
+//! Facts: <https://mariadb.com/kb/en/show-processlist/>; unlike the table information_schema.PROCESSLIST it needs no temporary table:
+//! a MariaDB 10.11.19 ended with signal 11 as it dropped the one of such a question (ha_maria::drop_table). A statement that costs a database most of its time
 //! is seen running most of the time: a few looks name it. Of its text only the form is kept: values stay with the database.
 
 use super::access::{self, Refusal};
-use mysql::Conn;
 use mysql::prelude::Queryable;
+use mysql::{Conn, Row};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use webdyno_model::service::Statement;
@@ -17,20 +18,48 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How much of a text is read.
 const TEXT_MAX: usize = 1000;
 
+/// What a connection does.
+#[derive(Debug)]
+pub struct Activity {
+    /// `Query`, `Sleep`.
+    pub command: String,
+    /// `Waiting for table metadata lock`; empty for none.
+    pub state: String,
+    /// The text of its statement: the beginning, unless it is asked for in full.
+    pub text: Option<String>,
+}
+
+/// What the connections do that this account may see, without this one.
+pub fn activities(conn: &mut Conn, in_full: bool) -> Result<Vec<Activity>, Refusal> {
+    let query = if in_full { "SHOW FULL PROCESSLIST" } else { "SHOW PROCESSLIST" };
+    let rows: Vec<Row> = conn.query(query).map_err(|error| access::refusal(&error))?;
+    let own = u64::from(conn.connection_id());
+    let text = |row: &Row, name: &str| row.get_opt::<Option<String>, _>(name)?.ok()?;
+    let others = rows.iter().filter(|row| {
+        let id = row.get_opt::<u64, _>("Id").and_then(std::result::Result::ok);
+        id != Some(own)
+    });
+    Ok(others
+        .map(|row| Activity {
+            command: text(row, "Command").unwrap_or_default(),
+            state: text(row, "State").unwrap_or_default(),
+            text: text(row, "Info"),
+        })
+        .collect())
+}
+
 /// The forms of statements that were seen to run, those that were seen most often first. How often is told as the number of
 /// executions; nothing names or counts them otherwise.
 pub fn running_statements(conn: &mut Conn) -> Result<Vec<Statement>, Refusal> {
-    let query = format!(
-        "SELECT LEFT(INFO, {TEXT_MAX}) FROM information_schema.PROCESSLIST \
-         WHERE COMMAND IN ('Query', 'Execute') AND INFO IS NOT NULL AND ID <> CONNECTION_ID()"
-    );
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for look in 0..SAMPLES {
         if look > 0 {
             std::thread::sleep(PAUSE);
         }
-        let texts: Vec<String> = conn.query(&query).map_err(|error| access::refusal(&error))?;
-        for text in texts {
+        for activity in activities(conn, true)? {
+            let runs = ["Query", "Execute"].contains(&activity.command.as_str());
+            let Some(text) = activity.text.filter(|_| runs) else { continue };
+            let text: String = text.chars().take(TEXT_MAX).collect();
             *counts.entry(form(&text)).or_default() += 1;
         }
     }

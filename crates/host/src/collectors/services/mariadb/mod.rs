@@ -14,6 +14,7 @@ use crate::collectors::on_change::Changes;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::os::procfs;
 use crate::services::mariadb::access::{self, Refusal};
+use crate::services::mariadb::running::activities;
 use crate::services::mariadb::{self, NAME};
 use mysql::Conn;
 use mysql::prelude::Queryable;
@@ -32,11 +33,6 @@ const DENIED_PAUSE: Duration = Duration::from_secs(60);
 
 /// Variables are read in each so manieth reading: they hardly ever change.
 const VARIABLES_EVERY: u64 = 5;
-
-/// How many statements wait for a lock that is not InnoDB's (of a table as a whole, its definition, one that the program took
-/// by `GET_LOCK`), and how many connections but this one are seen.
-const LOCK_WAITS: &str = "SELECT COALESCE(SUM(STATE LIKE 'Waiting for%lock' OR STATE = 'User lock'), 0), \
-     COUNT(*) FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()";
 
 /// Statements are read in each so manieth reading.
 const STATEMENTS_EVERY: u64 = 10;
@@ -149,15 +145,17 @@ fn rows(conn: &mut Conn, query: &str) -> Result<HashMap<String, String>, Refusal
     Ok(rows.into_iter().collect())
 }
 
-/// How many statements of others wait for a lock. Who may not see these (PROCESS) does not know: that is no zero.
+/// How many statements of others wait for a lock that is not InnoDB's (of a table as a whole, its definition, one that the program
+/// took by `GET_LOCK`). Who may not see these (PROCESS) does not know: that is no zero.
 fn lock_waits(conn: &mut Conn) -> Result<Option<f64>, Refusal> {
-    let counts: Option<(String, String)> =
-        match conn.query_first(LOCK_WAITS).map_err(|error| access::refusal(&error)) {
-            Err(Refusal::Denied(_)) => None,
-            counts => counts?,
-        };
-    let seen = counts.filter(|(_, others)| others != "0");
-    Ok(seen.and_then(|(waiting, _)| waiting.parse().ok()))
+    let others = match activities(conn, false) {
+        Err(Refusal::Denied(_)) => return Ok(None),
+        others => others?,
+    };
+    let waits =
+        |state: &str| (state.starts_with("Waiting for") && state.ends_with("lock")) || state == "User lock";
+    let waiting = others.iter().filter(|other| waits(&other.state)).count();
+    Ok((!others.is_empty()).then_some(waiting as f64))
 }
 
 /// What the forms of statements took that took longest.
@@ -214,8 +212,8 @@ impl Collector for Mariadb {
             ),
             gauge(
                 "mariadb.lock_waiting_count",
-                "information_schema.PROCESSLIST",
-                "mariadb DATABASE -Ne \"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for%lock' OR STATE = 'User lock'\"",
+                "SHOW PROCESSLIST",
+                "mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -cE '^(Waiting for.*lock|User lock)$'",
             ),
             counter(
                 "mariadb.refused_count",
