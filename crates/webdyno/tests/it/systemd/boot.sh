@@ -6,7 +6,12 @@
 set -e
 folder=$1
 root=$folder/root
-mount -t overlay -o "lowerdir=$2,upperdir=$folder/upper,workdir=$folder/work" machine "$root"
+if ! mount -t overlay -o "lowerdir=$2,upperdir=$folder/upper,workdir=$folder/work" machine "$root" 2>/dev/null; then
+    # The disk may be an overlay itself, as in containers: then the machine gets a Debian of its own, once.
+    [ -e "$folder/copied" ] || cp -an "$2/." "$folder/upper/"
+    touch "$folder/copied"
+    mount --bind "$folder/upper" "$root"
+fi
 cd "$root"
 mount -t proc proc proc
 # Nobody else's load decides what a session finds to change.
