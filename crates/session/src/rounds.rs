@@ -26,6 +26,9 @@ const ROUNDS_MAX: u32 = 20;
 /// So often one change is looked at, while its server still gets faster: prefork takes some twenty seconds for 200 workers.
 const LOOKS_MAX: u32 = 5;
 
+/// So often the first load is made again although it did harm, with less memory to be taken each time; then it is lowered.
+const HARMED_ROUNDS_MAX: u32 = 3;
+
 /// What tuning may do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TuneOptions {
@@ -140,7 +143,8 @@ impl Tuning {
         let diagnosis = diagnose(&self.best.measurement)?;
         let is_harmed = self.best.measurement.harm_guard_trip.is_some();
         let frees_memory = limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.frees_memory);
-        if is_harmed && (self.is_lowered || !frees_memory || target.has_live_traffic()) {
+        let is_enough = self.is_lowered || self.n >= HARMED_ROUNDS_MAX || target.has_live_traffic();
+        if is_harmed && (is_enough || !frees_memory) {
             // There is nothing that a change could be compared with, and nothing known that would take the harm away.
             return Ok(NextStep::Stop(StopReason::Braked));
         }
@@ -315,8 +319,12 @@ impl Tuning {
             false => target.revert(in_force.mark)?,
         }
         self.record_round(target, round, Some(after.load))?;
+        let is_harmed = |measured: &LoadMeasurement| measured.measurement.harm_guard_trip.is_some();
         if kept {
             self.kept = true;
+        }
+        // Of two loads that were stopped the later one tells more: what each worker takes with fewer of them.
+        if kept || (is_harmed(&self.best) && is_harmed(&after)) {
             self.best = after;
         }
         let ends = live_traffic_policy::ends_tuning(kept, target.has_live_traffic());
