@@ -89,7 +89,7 @@ pub struct Worker {
     changer: Changer,
     /// Where journals of earlier sessions are.
     state: StateDir,
-    has_told_misfit: bool,
+    has_reported_machine: bool,
     /// What waits is not to be done any more.
     cancellation: Cancellation,
     greeted: bool,
@@ -121,7 +121,7 @@ impl Worker {
             outbox,
             changer,
             state: options.state.clone(),
-            has_told_misfit: false,
+            has_reported_machine: false,
             cancellation,
             greeted: false,
             reads_only: false,
@@ -327,14 +327,14 @@ impl Worker {
         self.revert_earlier();
         let mut snapshot = self.host.discover(port)?;
         self.changer.forget_ours(&mut snapshot);
-        self.tell_misfit(std::iter::once(&snapshot));
+        self.report_machine_change(std::iter::once(&snapshot));
         self.set_service(snapshot.clone());
         Ok(FromAgent::Discovered { snapshot: Box::new(snapshot) })
     }
 
     /// Says once what an earlier session kept for a machine that is not this one any more.
-    fn tell_misfit<'a>(&mut self, services: impl Iterator<Item = &'a ServiceSnapshot>) {
-        if std::mem::replace(&mut self.has_told_misfit, true) {
+    fn report_machine_change<'a>(&mut self, services: impl Iterator<Item = &'a ServiceSnapshot>) {
+        if std::mem::replace(&mut self.has_reported_machine, true) {
             return;
         }
         let machine = tuned_before::machine(&self.host.environment(), services);
@@ -406,7 +406,7 @@ impl Worker {
         if let Some(front) = &mut topology.front {
             self.changer.forget_ours(front);
         }
-        self.tell_misfit(topology.services());
+        self.report_machine_change(topology.services());
         self.topology = Some((port, Instant::now(), topology.clone()));
         Ok(topology)
     }

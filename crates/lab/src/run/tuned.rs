@@ -113,7 +113,7 @@ impl RoundRunner<'_> {
             _ => None,
         };
         let not_restored = self.roll_back(&before)?;
-        let by_hand = self.by_hand(rounds, load)?;
+        let by_hand = self.measure_manual_fix(rounds, load)?;
         let is_applied = |report: &&TuneReport| report.state == TuneState::Applied;
         let found = report.as_ref().map(|report| &report.baseline);
         let tuned = report.as_ref().filter(is_applied).map(|report| &report.best).or(found);
@@ -191,7 +191,11 @@ impl RoundRunner<'_> {
     }
 
     /// The load after the fixes that a program can carry out, made by hand; `None` where there is none.
-    fn by_hand(&mut self, rounds: &[ScenarioRound], load: &ScenarioLoad) -> Result<Option<Evidence>> {
+    fn measure_manual_fix(
+        &mut self,
+        rounds: &[ScenarioRound],
+        load: &ScenarioLoad,
+    ) -> Result<Option<Evidence>> {
         let is_ours = |pair: &&[ScenarioRound]| {
             pair[0].remedy.is_some() && pair[1].hosts.is_empty() && pair[1].links.is_empty()
         };

@@ -17,7 +17,7 @@ const WAITING_CORES_MAX: f64 = 0.2;
 
 /// Fires when no worker is free, connections wait, and nothing else is what is short.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    of_front(facts).or_else(|| super::behind::check(facts))
+    of_front(facts).or_else(|| super::backend_apache::check(facts))
 }
 
 fn of_front(facts: &Facts) -> Option<Finding> {

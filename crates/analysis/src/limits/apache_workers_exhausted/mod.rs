@@ -28,8 +28,8 @@
 //! `curl -s http://localhost/server-status?auto | grep Scoreboard` and `ss -ltn` (Recv-Q of the port) under load;
 //! the error log says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
 
+mod backend_apache;
 pub(crate) mod backend_wait;
-mod behind;
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 
@@ -45,7 +45,7 @@ pub const LIMIT: Limit = Limit {
         backend_waiting_fraction, cpu_busy_fraction, ended_per_s,
         fpm_queue_behind_mean, in_flight_mean, offered_rate, pressure_group_cpu_some_fraction,
         processes_at_limit_fraction, rate, rate_ci95_fraction, response_time_mean_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
-        status_unanswered_fraction, worker_time_first_us,
+        status_unanswered_fraction, worker_memory_sum_bytes, worker_private_mean_bytes, worker_time_first_us,
         worker_time_mean_us, workers_busy_mean, workers_keepalive_mean, workers_limit, workers_reading_mean,
         workers_when_full, workers_writing_mean,
     }],

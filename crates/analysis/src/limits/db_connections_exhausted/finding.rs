@@ -43,13 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn limit(facts: &Facts) -> Option<f64> {
     let known = || setting_source::of(facts, "mariadb", "max_connections")?.number();
     let of_all = facts.value(FactId::db_connections_limit).or_else(known);
-    limit_of_user(facts, of_all).or(of_all)
-}
-
-/// How many connections one user may have, where that is less: a site mostly comes as one.
-pub(crate) fn limit_of_user(facts: &Facts, of_all: Option<f64>) -> Option<f64> {
-    let of_user = setting_source::of(facts, "mariadb", "max_user_connections")?.number()?;
-    (of_user >= 1.0 && of_all.is_none_or(|of_all| of_user < of_all)).then_some(of_user)
+    super::remedy::limit_of_user(facts, of_all).or(of_all)
 }
 
 const CITED: [FactId; 15] = fact_ids! {

@@ -52,7 +52,7 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         )
     });
     let of_all = facts.value(FactId::db_connections_limit);
-    let is_of_user = super::finding::limit_of_user(facts, of_all).is_some();
+    let is_of_user = limit_of_user(facts, of_all).is_some();
     // One user cannot have more than there are.
     let along = of_all.filter(|of_all| is_of_user && to > *of_all).map(|_| SettingChange {
         setting: SettingId::of_service("mariadb", "max_connections"),
@@ -72,6 +72,12 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         }
         .predicting(facts),
     ]
+}
+
+/// How many connections one user may have, where that is less: a site mostly comes as one.
+pub(crate) fn limit_of_user(facts: &Facts, of_all: Option<f64>) -> Option<f64> {
+    let of_user = setting_source::of(facts, "mariadb", "max_user_connections")?.number()?;
+    (of_user >= 1.0 && of_all.is_none_or(|of_all| of_user < of_all)).then_some(of_user)
 }
 
 /// With the prediction, where the requests come at a rate of their own: in a closed load those who got errors came back at

@@ -37,7 +37,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let workers = apache.number("MaxRequestWorkers").filter(|workers| *workers >= 1.0)?;
-    let stands = |other: &str| is_standing(facts, other);
+    let stands = |other: &str| has_lasting_queue(facts, other);
     let is_in_front = facts
         .each(FactId::backend_queue_mean)
         .any(|(other, queue)| other != listener && queue >= QUEUE_MIN && stands(other));
@@ -64,10 +64,10 @@ fn queue_of<'a>(facts: &'a Facts, apache: &ServiceSnapshot) -> Option<(&'a str, 
     let port = format!(":{}", apache.port);
     let of_it = facts.each(FactId::backend_queue_mean).filter(|(at, _)| at.ends_with(&port));
     let longest = of_it.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (longest.1 >= QUEUE_MIN && is_standing(facts, longest.0)).then_some(longest)
+    (longest.1 >= QUEUE_MIN && has_lasting_queue(facts, longest.0)).then_some(longest)
 }
 
-fn is_standing(facts: &Facts, listener: &str) -> bool {
+fn has_lasting_queue(facts: &Facts, listener: &str) -> bool {
     let share = facts.value_of(FactId::backend_waiting_fraction, listener);
     share.is_some_and(|share| share >= WAITING_FRACTION_MIN)
 }

@@ -142,10 +142,7 @@ impl Tuning {
     fn round(&mut self, target: &mut dyn TuningTarget) -> Result<NextStep> {
         let diagnosis = diagnose(&self.best.measurement)?;
         let is_harmed = self.best.measurement.harm_guard_trip.is_some();
-        let frees_memory = limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.frees_memory);
-        let is_enough = self.is_lowered || self.n >= HARMED_ROUNDS_MAX || target.has_live_traffic();
-        if is_harmed && (is_enough || !frees_memory) {
-            // There is nothing that a change could be compared with, and nothing known that would take the harm away.
+        if is_harmed && self.is_harm_final(&diagnosis, target) {
             return Ok(NextStep::Stop(StopReason::Braked));
         }
         if let Some(why) = self.stop_reason(&diagnosis).filter(|_| !is_harmed) {
@@ -200,6 +197,13 @@ impl Tuning {
             return Ok(NextStep::Again);
         }
         self.change_and_verify(target, &choice, (&plan, &steps))
+    }
+
+    /// Whether a load that did harm is not to be made again: nothing is known that would take the harm away, or it was tried
+    /// often enough, or others would bear it.
+    fn is_harm_final(&self, diagnosis: &Diagnosis, target: &dyn TuningTarget) -> bool {
+        let frees_memory = limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.frees_memory);
+        !frees_memory || self.is_lowered || self.n >= HARMED_ROUNDS_MAX || target.has_live_traffic()
     }
 
     /// Whether to go on at a lower load: nothing lifted the harm that the first one did.
