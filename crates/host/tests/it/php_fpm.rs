@@ -86,10 +86,10 @@ fn check_busy(address: &str, is_tcp: bool) {
     assert!(busy.value("php_fpm.www.listen_queue_count").unwrap() >= 3.0, "{busy:?}");
     assert!(busy.error.as_ref().unwrap().contains("all its children may be busy"));
     assert_eq!(busy.value("php_fpm.www.active_count"), None, "unknown is not zero");
-    // On a slow machine some of its requests gave up while others were on their way; from now on none is added.
-    let waiting = collector.read(&target).value("php_fpm.www.listen_queue_count").unwrap();
-    let again = collector.read(&target).value("php_fpm.www.listen_queue_count").unwrap();
-    assert!((3.0..=waiting).contains(&again), "requests pile up: {waiting}, then {again}");
+    // None of its own is added by each reading. Whoever else looks at this machine's pools may add one.
+    let readings: Vec<f64> =
+        (0..10).map(|_| collector.read(&target).value("php_fpm.www.listen_queue_count").unwrap()).collect();
+    assert!(readings.iter().all(|count| (3.0..9.0).contains(count)), "requests pile up: {readings:?}");
 
     fpm.let_go();
     drop(held);
