@@ -27,6 +27,8 @@ fact_table! {
     (db_rows_read_in_order_per_s, "rows/s", "mariadb.rows_read_in_order_count", Derivation::Rate(1.0)),
     (db_sort_merges_per_s, "merges/s", "mariadb.sort_merge_passes_count", Derivation::Rate(1.0)),
     (db_lock_waiting_mean, "statements", "mariadb.lock_waiting_count", Derivation::Mean),
+    (db_query_cache_lock_waiting_mean, "statements", "mariadb.query_cache_lock_waiting_count", Derivation::Mean),
+    (db_query_cache_limit_bytes, "bytes", "mariadb.query_cache_limit_bytes", Derivation::Latest),
     (db_table_lock_waits_per_s, "waits/s", "mariadb.table_lock_waits_count", Derivation::Rate(1.0)),
     (db_row_lock_waiting_mean, "statements", "mariadb.row_lock_waiting_count", Derivation::Mean),
     (db_row_lock_time_fraction, "s/s", "mariadb.row_lock_time_ms", Derivation::Rate(1e-3)),

@@ -5,9 +5,12 @@ use crate::limits::LimitId;
 use crate::limits::db_slow_queries::finding::busiest_statement;
 use crate::limits::manual_remedy::manual;
 use crate::resources::concurrency;
+use crate::resources::setting_source;
 use crate::wording::format_number;
-use webdyno_model::diagnosis::Finding;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
 /// One that waits now and then is how transactions work.
@@ -20,9 +23,47 @@ const TABLE_WAITS_MIN: f64 = 0.25;
 /// Statements that have more of a core each compute rather than wait.
 const COMPUTING_MAX: f64 = 0.5;
 
-/// Fires when a good part of what is under way waits for rows, or for tables.
+/// Of those that wait for a lock of the server's, so many must wait for that of the query cache.
+const QUERY_CACHE_FRACTION_MIN: f64 = 0.5;
+
+/// Fires when a good part of what is under way waits for rows, for the query cache, or for tables.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    row_lock_finding(facts).or_else(|| table_lock_finding(facts))
+    row_lock_finding(facts).or_else(|| query_cache_finding(facts)).or_else(|| table_lock_finding(facts))
+}
+
+/// Statements wait for the one lock of the query cache.
+fn query_cache_finding(facts: &Facts) -> Option<Finding> {
+    let waiting =
+        facts.value(FactId::db_query_cache_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
+    let all = facts.value(FactId::db_lock_waiting_mean).unwrap_or(waiting);
+    let share = (waiting / concurrency::requests_in_flight(facts).unwrap_or(waiting)).min(1.0);
+    if waiting < QUERY_CACHE_FRACTION_MIN * all || share < SHARE_MIN || concurrency::is_cpu_bound(facts) {
+        return None;
+    }
+    let size = facts.value(FactId::db_query_cache_limit_bytes);
+    Some(Finding {
+        id: LimitId::DbLockContention.into(),
+        summary: format!(
+            "Requests wait in the database for the lock of its query cache: {} statements at a time. Each looks into the cache, and each change of a table empties it of what was kept of that table, one at a time.",
+            format_number(waiting)
+        ),
+        confidence: 0.93,
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&fact_ids! {
+            db_query_cache_lock_waiting_mean, db_query_cache_limit_bytes, db_lock_waiting_mean,
+            db_threads_running_mean, db_cpu_cores, cpu_busy_fraction, in_flight_mean, response_time_mean_us, rate,
+        }),
+        remedies: vec![Remedy {
+            setting: SettingId::of_service("mariadb", "query_cache_size"),
+            from: size.map(setting_source::kibibytes),
+            to: Some(SettingValue::Integer(0)),
+            class: ApplyClass::Live,
+            risk: "the same statement is computed each time; the memory of the cache is free".into(),
+            why: "without the cache no statement waits for its lock; it is off by default since MariaDB 10.1.7".into(),
+            predicted: None,
+            together_with: vec![],
+        }],
+    })
 }
 
 /// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
@@ -160,6 +201,32 @@ mod tests {
         {
             assert!(of(waits, running, cores, busy).is_none(), "{waits} {running} {cores} {busy}");
         }
+    }
+
+    #[test]
+    fn the_lock_of_the_query_cache_goes_with_the_cache() {
+        let of = |waiting: f64, all: f64, busy: f64| {
+            check(&facts(
+                &[
+                    (FactId::db_query_cache_lock_waiting_mean, waiting),
+                    (FactId::db_lock_waiting_mean, all),
+                    (FactId::db_query_cache_limit_bytes, 512.0 * 1024.0 * 1024.0),
+                    (FactId::in_flight_mean, 40.0),
+                    (FactId::cpu_busy_fraction, busy),
+                ],
+                &[],
+            ))
+        };
+        let finding = of(30.0, 31.0, 0.4).unwrap();
+        let remedy = &finding.remedies[0];
+        assert_eq!(
+            (remedy.setting.full_name().as_str(), remedy.to.clone(), remedy.class),
+            ("mariadb query_cache_size", Some(SettingValue::Integer(0)), ApplyClass::Live)
+        );
+        // Most wait for tables: another cause, and nothing that a setting lifts.
+        assert_eq!(of(2.0, 30.0, 0.4).unwrap().remedies[0].setting.name, "engine");
+        // A queue in front of processors that are full, and one that costs nobody much.
+        assert!(of(30.0, 31.0, 0.99).is_none() && of(3.0, 3.0, 0.4).is_none());
     }
 
     #[test]

@@ -14,10 +14,14 @@
 //! many wait. Where these may not be seen, it is counted how often tables were waited for (`Table_locks_waited`): where that
 //! is for a good part of the requests, the statements that run without computing are those that wait.
 //!
+//! One lock guards the whole query cache: every statement looks into it, and each change of a table throws out all that was
+//! kept of it. Where most of those that wait are in the state `Waiting for query cache lock`, the cache itself is the limit.
+//!
 //! ## What to do
 //! The remedy is in the program: change the contended row last, commit at once, do nothing slow in between (no calls of
 //! other servers), find the row by an index (else all rows that are looked at are locked), or split it into several. A table
-//! that is locked as a whole belongs into InnoDB (`ALTER TABLE .. ENGINE=InnoDB`), which locks rows.
+//! that is locked as a whole belongs into InnoDB (`ALTER TABLE .. ENGINE=InnoDB`), which locks rows. The query cache is a
+//! setting: `query_cache_size` 0 switches it off at once, as it is by default since MariaDB 10.1.7.
 //!
 //! ## By hand
 //! `SHOW GLOBAL STATUS LIKE 'Innodb_row_lock%'` twice under load; `SELECT * FROM information_schema.INNODB_TRX`;
@@ -31,8 +35,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        cpu_busy_fraction, db_cpu_cores, db_lock_waiting_mean, db_row_lock_time_fraction,
-        db_row_lock_waiting_mean, db_row_lock_waits_per_s, db_table_lock_waits_per_s, db_threads_running_mean,
+        cpu_busy_fraction, db_cpu_cores, db_lock_waiting_mean, db_query_cache_limit_bytes,
+        db_query_cache_lock_waiting_mean, db_row_lock_time_fraction, db_row_lock_waiting_mean, db_row_lock_waits_per_s, db_table_lock_waits_per_s, db_threads_running_mean,
         ended_per_s, in_flight_mean, rate, response_time_mean_us,
     }],
     causes: &[

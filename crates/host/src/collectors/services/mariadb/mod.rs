@@ -86,7 +86,10 @@ impl Mariadb {
         for row in STATUS {
             reading.push_some(format!("{NAME}.{}", row.metric), row.of(&status));
         }
-        reading.push_some(format!("{NAME}.lock_waiting_count"), lock_waits(conn)?);
+        if let Some(waits) = lock_waits(conn)? {
+            reading.push(format!("{NAME}.lock_waiting_count"), waits.all_count as f64);
+            reading.push(format!("{NAME}.query_cache_lock_waiting_count"), waits.query_cache_count as f64);
+        }
         if number.is_multiple_of(VARIABLES_EVERY) {
             let variables =
                 rows(conn, &format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({})", tables::quoted()))?;
@@ -145,18 +148,38 @@ fn rows(conn: &mut Conn, query: &str) -> Result<HashMap<String, String>, Refusal
     Ok(rows.into_iter().collect())
 }
 
-/// How many statements of others wait for a lock that is not InnoDB's (of a table as a whole, its definition, one that the program
-/// took by `GET_LOCK`). Who may not see these (PROCESS) does not know: that is no zero.
-fn lock_waits(conn: &mut Conn) -> Result<Option<f64>, Refusal> {
+/// Statements that wait for a lock that is not InnoDB's.
+#[derive(Debug, PartialEq, Eq)]
+struct LockWaits {
+    /// For any: of a table as a whole, its definition, one that the program took by `GET_LOCK`.
+    all_count: usize,
+    /// For the one that guards the query cache.
+    query_cache_count: usize,
+}
+
+/// Those of others. Who may not see these (PROCESS) does not know: that is no zero.
+fn lock_waits(conn: &mut Conn) -> Result<Option<LockWaits>, Refusal> {
     let others = match activities(conn, false) {
         Err(Refusal::Denied(_)) => return Ok(None),
         others => others?,
     };
-    let waits =
-        |state: &str| (state.starts_with("Waiting for") && state.ends_with("lock")) || state == "User lock";
-    let waiting = others.iter().filter(|other| waits(&other.state)).count();
-    Ok((!others.is_empty()).then_some(waiting as f64))
+    let states: Vec<&str> = others.iter().map(|other| other.state.as_str()).collect();
+    Ok((!states.is_empty()).then(|| count_lock_waits(&states)))
 }
+
+/// By the states of statements: <https://mariadb.com/kb/en/general-thread-states/>.
+fn count_lock_waits(states: &[&str]) -> LockWaits {
+    let waits = |state: &&&str| {
+        (state.starts_with("Waiting for") && state.ends_with("lock")) || **state == "User lock"
+    };
+    LockWaits {
+        all_count: states.iter().filter(waits).count(),
+        query_cache_count: states.iter().filter(|state| **state == QUERY_CACHE_LOCK).count(),
+    }
+}
+
+/// stage_waiting_for_query_cache_lock of sql/mysqld.cc.
+const QUERY_CACHE_LOCK: &str = "Waiting for query cache lock";
 
 /// What the forms of statements took that took longest.
 fn statements(conn: &mut Conn, reading: &mut Reading) -> Result<(), Refusal> {
@@ -214,6 +237,11 @@ impl Collector for Mariadb {
                 "mariadb.lock_waiting_count",
                 "SHOW PROCESSLIST",
                 "mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -cE '^(Waiting for.*lock|User lock)$'",
+            ),
+            gauge(
+                "mariadb.query_cache_lock_waiting_count",
+                "SHOW PROCESSLIST",
+                format!("mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -c '^{QUERY_CACHE_LOCK}$'"),
             ),
             counter(
                 "mariadb.refused_count",

@@ -30,6 +30,19 @@ fn a_database_that_is_dead_is_told_and_its_process_too() {
 }
 
 #[test]
+fn statements_that_wait_are_known_by_their_states() {
+    let states = [
+        "Waiting for query cache lock",
+        "Waiting for table metadata lock",
+        "User lock",
+        "Waiting for next activation",
+        "Sending data",
+        "",
+    ];
+    assert_eq!(count_lock_waits(&states), LockWaits { all_count: 3, query_cache_count: 1 });
+}
+
+#[test]
 fn every_row_has_a_name_of_its_own_and_a_kind() {
     let names: Vec<_> = STATUS.iter().chain(VARIABLES).map(|row| row.metric).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
