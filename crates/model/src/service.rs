@@ -309,7 +309,7 @@ impl ServiceSnapshot {
     }
 
     /// The backlog that it asks for at its port; 511 where nginx is told none.
-    pub fn asked_backlog(&self) -> Option<f64> {
+    pub fn requested_backlog(&self) -> Option<f64> {
         if self.service != "nginx" {
             return self.number("ListenBacklog");
         }

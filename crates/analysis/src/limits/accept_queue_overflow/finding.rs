@@ -24,7 +24,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let limit = facts.value(FactId::accept_queue_limit);
     let confidence = confidence(facts)?.min(confidence_by_workers(facts)?);
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
-    let requested = asked_backlog(facts).zip(limit).filter(|(requested, limit)| limit < requested);
+    let requested = requested_backlog(facts).zip(limit).filter(|(requested, limit)| limit < requested);
     let clipped = requested.map_or(String::new(), |(requested, limit)| {
         format!(
             " {} asks for {}, but net.core.somaxconn grants {}.",
@@ -104,7 +104,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         predicted: None,
         together_with: vec![],
     };
-    let backlog = asked_backlog(facts);
+    let backlog = requested_backlog(facts);
     let mut all = vec![];
     // The queue that is smaller than ListenBacklog is clipped by somaxconn: only that one helps then.
     let clipped = limit.zip(backlog).is_some_and(|(limit, backlog)| limit < backlog);
@@ -117,21 +117,11 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         ));
     }
     let granted = if clipped { limit } else { facts.value(FactId::ahead_accept_queue_allowed) };
-    // nginx gives its sockets another backlog when it reads its configuration again; the kernel has to grant it then.
     if facts.is_service("nginx") && !clipped {
-        let somaxconn = SettingChange {
-            setting: SettingId::sysctl("net.core.somaxconn"),
-            to: SettingValue::Integer(wanted as i64),
-        };
-        let is_short = granted.is_some_and(|granted| granted < wanted);
+        let by_reload = SettingId::of_service("nginx", "listen backlog");
         all.push(Remedy {
-            together_with: is_short.then_some(somaxconn).into_iter().collect(),
-            ..remedy(
-                SettingId::of_service("nginx", "listen backlog"),
-                backlog,
-                ApplyClass::Reload,
-                "none known",
-            )
+            together_with: granted_along(granted, wanted),
+            ..remedy(by_reload, backlog, ApplyClass::Reload, "none known")
         });
     }
     // Where the kernel would grant as much already, nothing is to be done there.
@@ -157,9 +147,18 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
     all
 }
 
+/// nginx gives its sockets another backlog when it reads its configuration again; the kernel has to grant it then.
+fn granted_along(granted: Option<f64>, wanted: f64) -> Vec<SettingChange> {
+    let somaxconn = SettingChange {
+        setting: SettingId::sysctl("net.core.somaxconn"),
+        to: SettingValue::Integer(wanted as i64),
+    };
+    granted.filter(|granted| *granted < wanted).map(|_| somaxconn).into_iter().collect()
+}
+
 /// The backlog that the server asks for.
-fn asked_backlog(facts: &Facts) -> Option<f64> {
-    facts.service.as_ref()?.asked_backlog()
+fn requested_backlog(facts: &Facts) -> Option<f64> {
+    facts.service.as_ref()?.requested_backlog()
 }
 
 /// The backlog of the sockets that listen now.

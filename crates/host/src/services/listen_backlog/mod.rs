@@ -164,7 +164,7 @@ pub fn prepare(
 
 /// How a backlog is made to last over a start, where the service asks for less.
 fn to_keep(service: &ServiceSnapshot, wanted: u64) -> Option<String> {
-    if service.asked_backlog().is_some_and(|asked| asked >= wanted as f64) {
+    if service.requested_backlog().is_some_and(|asked| asked >= wanted as f64) {
         return None;
     }
     let how = match service.service.as_str() {

@@ -5,9 +5,8 @@
 //! <https://nginx.org/en/docs/http/ngx_http_core_module.html#listen>: what concerns the socket may be given once for an address,
 //! and gives an address a socket of its own beside that of all addresses (`bind`).
 
-use super::config::{Config, Occurrence, is_log_file, listen_address};
-use super::edit::TextEdit;
-use super::prepare::{Obstacle, distinct};
+use super::config::{Config, Occurrence, distinct, is_log_file, listen_address};
+use super::edit::{Obstacle, TextEdit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The backlog where none is written.

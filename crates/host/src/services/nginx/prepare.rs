@@ -3,8 +3,8 @@
 //! A value is written where it stands, if it stands in one place only; where several servers have their own, whose value is
 //! meant is for a person to say. One that is nowhere is written into its block.
 
-use super::config::{self, Config, Occurrence, Overlay};
-use super::edit::TextEdit;
+use super::config::{self, Config, Occurrence, Overlay, distinct};
+use super::edit::{Obstacle, TextEdit};
 use super::settings::{Place, SETTINGS, Setting, find};
 use super::{parameters, upstream};
 use crate::config_management::Managers;
@@ -15,9 +15,6 @@ use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
-
-/// Why a change is one for a person, and what helps.
-pub type Obstacle = (String, Option<String>);
 
 /// Renders changes of the nginx of a snapshot. Writes nothing.
 pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
@@ -130,18 +127,6 @@ fn directive(
             Err((why, Some(format!("set {value} there by hand, where the site needs it"))))
         }
     }
-}
-
-/// Those that are written: a file that is included twice has its directives once.
-pub fn distinct(found: Vec<Occurrence>) -> Vec<Occurrence> {
-    let mut all: Vec<Occurrence> = vec![];
-    for one in found {
-        let is_same = |known: &Occurrence| known.span == one.span && known.file == one.file;
-        if !all.iter().any(is_same) {
-            all.push(one);
-        }
-    }
-    all
 }
 
 fn real(file: &Path) -> PathBuf {

@@ -11,7 +11,7 @@ use crate::services::common::pending::Sources;
 use crate::visibility::process_view::Root;
 use addresses::passed_to;
 pub use addresses::{authority, listen_address};
-pub use places::{Occurrence, Opening};
+pub use places::{Occurrence, Opening, distinct};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

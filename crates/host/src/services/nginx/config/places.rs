@@ -73,6 +73,18 @@ impl Occurrence {
     }
 }
 
+/// Those that are written: a file that is included twice has its directives once.
+pub fn distinct(found: Vec<Occurrence>) -> Vec<Occurrence> {
+    let mut all: Vec<Occurrence> = vec![];
+    for one in found {
+        let is_same = |known: &Occurrence| known.span == one.span && known.file == one.file;
+        if !all.iter().any(is_same) {
+            all.push(one);
+        }
+    }
+    all
+}
+
 impl Config {
     /// Where a directive stands, in its order; that of a file which is included twice counts twice.
     pub fn occurrences(&self, name: &str) -> Vec<Occurrence> {
