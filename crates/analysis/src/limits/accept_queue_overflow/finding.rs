@@ -124,7 +124,6 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
             ..remedy(by_reload, backlog, ApplyClass::Reload, "none known")
         });
     }
-    // Where the kernel would grant as much already, nothing is to be done there.
     if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
         // The sockets that are there get it without a restart, as far as the server asks for it.
         let asked = backlog.filter(|asked| *asked < wanted && clipped);
