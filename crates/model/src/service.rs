@@ -308,6 +308,21 @@ impl ServiceSnapshot {
         found.configured.as_ref().or(found.default.as_ref())?.number()
     }
 
+    /// The backlog that it asks for at its port; 511 where nginx is told none.
+    pub fn requested_backlog(&self) -> Option<f64> {
+        if self.service != "nginx" {
+            return self.number("ListenBacklog");
+        }
+        let port = self.port.to_string();
+        let listens = self.scoped.iter().filter(|one| one.setting == "listen");
+        let words = listens.map(|one| one.value.split_ascii_whitespace().collect::<Vec<_>>());
+        let of_port = words.filter(|words| {
+            words.first().is_some_and(|address| address.rsplit(':').next() == Some(port.as_str()))
+        });
+        let asked = of_port.flatten().filter_map(|word| word.strip_prefix("backlog=")?.parse().ok());
+        Some(asked.reduce(f64::max).unwrap_or(511.0))
+    }
+
     /// The number in force for a setting: the running value where it is known, else the configured or default one.
     pub fn number(&self, setting: &str) -> Option<f64> {
         let found = self.settings.get(setting)?;

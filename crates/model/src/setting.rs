@@ -51,7 +51,7 @@ pub struct SettingId {
     pub target: Target,
     /// `MaxRequestWorkers`, `net.core.somaxconn`, `memory`.
     pub name: String,
-    /// The pool of PHP-FPM whose value it is; `None` for what holds for the whole target.
+    /// The pool of PHP-FPM, or the upstream of nginx, whose value it is; `None` for what holds for the whole target.
     pub pool: Option<String>,
 }
 

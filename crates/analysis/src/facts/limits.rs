@@ -1,6 +1,6 @@
 //! Facts of limits on numbers: open files, processes, tasks.
 //!
-//! Sources: the collectors `process`, `files`, `cgroup`, `kernel_log`, `apache_log`, `nginx` and `nginx_log` (docs/metrics.md).
+//! Sources: the collectors `process`, `files`, `cgroup`, `kernel_log`, `apache_log`, `nginx`, `nginx_log` and `nginx_workers` (docs/metrics.md).
 
 use super::{Derivation, FactBuilder, FactId};
 
@@ -18,6 +18,9 @@ fact_table! {
     (open_files_messages, "messages", "apache_log.too_many_open_files.messages_count", Derivation::Rise),
     (nginx_open_files_messages, "messages", "nginx_log.too_many_open_files.messages_count", Derivation::Rise),
     (nginx_connections_messages, "messages", "nginx_log.connections_exhausted.messages_count", Derivation::Rise),
+    (nginx_no_port_messages, "messages", "nginx_log.cannot_assign_address.messages_count", Derivation::Rise),
+    (nginx_workers_mean, "workers", "nginx_workers.all_count", Derivation::Mean),
+    (nginx_workers_logging_mean, "workers", "nginx_workers.logging_count", Derivation::Mean),
     (nginx_dropped, "connections", "nginx.dropped_count", Derivation::Rise),
     (open_files_program_messages, "messages", "apache_log.too_many_open_files_in_program.messages_count", Derivation::Rise),
     (open_files_system_messages, "messages", "apache_log.too_many_open_files_in_system.messages_count", Derivation::Rise),

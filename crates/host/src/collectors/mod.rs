@@ -172,6 +172,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::services::apache_status::ApacheStatus::default()),
         Box::new(crate::collectors::services::nginx::Nginx),
         Box::new(crate::collectors::services::nginx_log::NginxLog::default()),
+        Box::new(crate::collectors::services::nginx_workers::NginxWorkers),
         Box::new(crate::collectors::services::lighttpd::Lighttpd),
         Box::new(crate::collectors::services::php_fpm::PhpFpm::default()),
         Box::new(crate::collectors::services::opcache::Opcache::default()),
@@ -276,6 +277,7 @@ mod tests {
                 "opcache",
                 "nginx",
                 "nginx_log",
+                "nginx_workers",
                 "lighttpd",
             ];
             let without_service = of_program.contains(&collector.name());

@@ -21,6 +21,7 @@ use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::undo::rollback::{rollback_with, undo_interrupted_with};
 use webdyno_host::change::{Applied, Changer, Tools};
 use webdyno_host::os::process::ProcessName;
+use webdyno_host::services::listen_backlog::{self, ListeningSockets};
 use webdyno_host::services::nginx::Nginx;
 use webdyno_host::services::{Observe, Tunable};
 use webdyno_model::Result;
@@ -28,12 +29,19 @@ use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, SettingChange
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
+/// What nginx asks for where nothing is written, and what is wanted: no more than kernels grant.
+const BACKLOG: u64 = 511;
+const WANTED_BACKLOG: u64 = 1000;
+
 const PROGRAM: &str = "/usr/sbin/nginx";
 
 /// In the background, so that it can be started again.
 const CONFIG: &str = "worker_processes 1;\npid ROOT/nginx.pid;\nerror_log ROOT/error.log;\n\
-    events {\n    worker_connections 64;\n}\nhttp {\n    access_log off;\n    include ROOT/sites/*;\n}\n";
-const SITE: &str = "server {\n    listen 127.0.0.1:PORT;\n    root ROOT;\n    keepalive_timeout 0;\n}\n";
+    events {\n    worker_connections 64;\n}\nhttp {\n    access_log ROOT/access.log;\n    include ROOT/conf.d/*.conf;\n    include ROOT/sites/*;\n}\n";
+/// Requests are passed on to another server of its own.
+const UPSTREAM: &str = "upstream files {\n    server 127.0.0.1:BEHIND;\n}\n";
+const SITE: &str = "server {\n    listen 127.0.0.1:PORT;\n    keepalive_timeout 0;\n    location / {\n        proxy_pass http://files;\n    }\n}\n\
+    server {\n    listen 127.0.0.1:BEHIND;\n    root ROOT;\n}\n";
 
 /// A private nginx. It ends with the test.
 struct Server {
@@ -53,14 +61,20 @@ impl Server {
             skip("nginx is missing; install nginx-light");
             return None;
         }
-        let (root, port) = (tempfile::tempdir().unwrap(), free_port());
+        let (root, port, behind) = (tempfile::tempdir().unwrap(), free_port(), free_port());
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let place = root.path().to_string_lossy().into_owned();
-        let text = |text: &str| text.replace("ROOT", &place).replace("PORT", &port.to_string());
+        let text = |text: &str| {
+            let text = text.replace("ROOT", &place).replace("PORT", &port.to_string());
+            text.replace("BEHIND", &behind.to_string())
+        };
         std::fs::write(root.path().join("index.html"), "hello").unwrap();
         std::fs::write(root.path().join("nginx.conf"), text(CONFIG)).unwrap();
         std::fs::write(root.path().join("site"), text(SITE)).unwrap();
-        std::fs::create_dir(root.path().join("sites")).unwrap();
+        for name in ["sites", "conf.d"] {
+            std::fs::create_dir(root.path().join(name)).unwrap();
+        }
+        std::fs::write(root.path().join("conf.d/files.conf"), text(UPSTREAM)).unwrap();
         std::os::unix::fs::symlink("../site", root.path().join("sites/site")).unwrap();
         let server = Self { root, port };
         assert!(Command::new(PROGRAM).arg("-c").arg(server.path("nginx.conf")).status().unwrap().success());
@@ -100,17 +114,27 @@ impl Server {
         shown.map_or(0, |value| value.to_string().parse().unwrap())
     }
 
-    fn files(&self) -> [Vec<u8>; 2] {
-        ["nginx.conf", "site"].map(|name| std::fs::read(self.path(name)).unwrap())
+    /// The backlog of its listening socket, as the kernel has it.
+    fn backlog(&self) -> u64 {
+        let process = self.pid().and_then(ProcessName::of);
+        let sockets = process.map(|process| ListeningSockets { process, port: self.port, to_keep: None });
+        let shown = sockets.and_then(|sockets| sockets.read(listen_backlog::SETTING).ok()?);
+        shown.map_or(0, |shown| shown.parse().unwrap())
+    }
+
+    fn files(&self) -> [Vec<u8>; 3] {
+        ["nginx.conf", "site", "conf.d/files.conf"].map(|name| std::fs::read(self.path(name)).unwrap())
     }
 
     /// Its files, and how many workers it has once they are there.
-    fn check(&self, files: &[Vec<u8>; 2], workers: usize, context: &str) {
+    fn check(&self, files: &[Vec<u8>; 3], workers: usize, context: &str) {
         assert_eq!(&self.files(), files, "{context}");
         assert!(std::fs::symlink_metadata(self.path("sites/site")).unwrap().is_symlink(), "{context}");
         let deadline = Instant::now() + Duration::from_secs(10);
-        while self.workers() != workers || !self.answers() {
-            assert!(Instant::now() < deadline, "{context}: {} workers, not {workers}", self.workers());
+        let backlog = if workers == 1 { BACKLOG } else { WANTED_BACKLOG };
+        while self.workers() != workers || !self.answers() || self.backlog() != backlog {
+            let found = (self.workers(), self.backlog());
+            assert!(Instant::now() < deadline, "{context}: {found:?}, not {workers} workers and {backlog}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -131,10 +155,18 @@ fn change(name: &str, to: i64) -> SettingChange {
 
 fn apply(changer: &mut Changer, pid: u32, port: u16) -> Result<Applied> {
     let snapshot = Nginx.snapshot(pid, port).unwrap();
-    let wanted =
-        [change("worker_processes", 2), change("worker_connections", 128), change("keepalive_timeout", 75)];
+    let buffer =
+        SettingChange { to: SettingValue::Text("64k flush=1s".into()), ..change("access_log buffer", 0) };
+    let wanted = [
+        change("worker_processes", 2),
+        change("worker_connections", 128),
+        change("keepalive_timeout", 75),
+        change("listen backlog", WANTED_BACKLOG as i64),
+        change("keepalive", 16),
+        buffer,
+    ];
     let Preparation::Plan(plan) = Nginx.prepare(&snapshot, &wanted).unwrap() else { panic!("no plan") };
-    assert_eq!((plan.class, plan.files.len()), (ApplyClass::Reload, 2));
+    assert_eq!((plan.class, plan.files.len()), (ApplyClass::Reload, 3));
     changer.remember(&plan);
     // What an earlier session restored is newer than what runs, and its journal is elsewhere.
     changer.apply(&plan, &snapshot, &ApplyOptions { yes_reload: true, ..ApplyOptions::default() })
@@ -157,7 +189,7 @@ fn tools(fake: &FakeServer) -> Tools {
 }
 
 /// Sessions that nobody kills, while somebody asks fifty times a second. Gives the files as they are when a change is kept.
-fn changed_while_asked(server: &Server, original: &[Vec<u8>; 2]) -> [Vec<u8>; 2] {
+fn changed_while_asked(server: &Server, original: &[Vec<u8>; 3]) -> [Vec<u8>; 3] {
     let pid = server.pid().unwrap();
     let mut changed = None;
     let is_over = AtomicBool::new(false);

@@ -24,10 +24,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let limit = facts.value(FactId::accept_queue_limit);
     let confidence = confidence(facts)?.min(confidence_by_workers(facts)?);
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
-    let requested = facts.setting("ListenBacklog").zip(limit).filter(|(requested, limit)| limit < requested);
+    let requested = requested_backlog(facts).zip(limit).filter(|(requested, limit)| limit < requested);
     let clipped = requested.map_or(String::new(), |(requested, limit)| {
         format!(
-            " Apache asks for {}, but net.core.somaxconn grants {}.",
+            " {} asks for {}, but net.core.somaxconn grants {}.",
+            if facts.is_service("nginx") { "nginx" } else { "Apache" },
             format_number(requested),
             format_number(limit)
         )
@@ -103,7 +104,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         predicted: None,
         together_with: vec![],
     };
-    let backlog = facts.setting("ListenBacklog");
+    let backlog = requested_backlog(facts);
     let mut all = vec![];
     // The queue that is smaller than ListenBacklog is clipped by somaxconn: only that one helps then.
     let clipped = limit.zip(backlog).is_some_and(|(limit, backlog)| limit < backlog);
@@ -116,7 +117,13 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         ));
     }
     let granted = if clipped { limit } else { facts.value(FactId::ahead_accept_queue_allowed) };
-    // Where the kernel would grant as much already, nothing is to be done there.
+    if facts.is_service("nginx") && !clipped {
+        let by_reload = SettingId::of_service("nginx", "listen backlog");
+        all.push(Remedy {
+            together_with: granted_along(granted, wanted),
+            ..remedy(by_reload, backlog, ApplyClass::Reload, "none known")
+        });
+    }
     if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
         // The sockets that are there get it without a restart, as far as the server asks for it.
         let asked = backlog.filter(|asked| *asked < wanted && clipped);
@@ -139,6 +146,20 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
     all
 }
 
+/// nginx gives its sockets another backlog when it reads its configuration again; the kernel has to grant it then.
+fn granted_along(granted: Option<f64>, wanted: f64) -> Vec<SettingChange> {
+    let somaxconn = SettingChange {
+        setting: SettingId::sysctl("net.core.somaxconn"),
+        to: SettingValue::Integer(wanted as i64),
+    };
+    granted.filter(|granted| *granted < wanted).map(|_| somaxconn).into_iter().collect()
+}
+
+/// The backlog that the server asks for.
+fn requested_backlog(facts: &Facts) -> Option<f64> {
+    facts.service.as_ref()?.requested_backlog()
+}
+
 /// The backlog of the sockets that listen now.
 fn live_backlog(facts: &Facts, to: f64) -> Vec<SettingChange> {
     let service = facts.service.as_ref().map(|service| service.service.clone());
@@ -153,6 +174,7 @@ fn live_backlog(facts: &Facts, to: f64) -> Vec<SettingChange> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
+    use webdyno_model::service::ScopedSetting;
 
     const OVERFLOW: [(FactId, f64); 5] = [
         (FactId::listen_overflows, 120.0),
@@ -212,6 +234,37 @@ mod tests {
             check(&facts(&[(FactId::listen_overflows_per_s, 0.0), (FactId::listen_overflows, 0.0)], &[]))
                 .is_none()
         );
+    }
+
+    #[test]
+    fn nginx_takes_a_backlog_with_a_reload() {
+        let of_nginx = |granted: f64, listen: &str| {
+            let known = [&OVERFLOW[..], &[(FactId::ahead_accept_queue_allowed, granted)]].concat();
+            let mut facts = facts(&known, &[]);
+            let service = facts.service.as_mut().unwrap();
+            service.service = "nginx".into();
+            let scope = vec!["server _".into()];
+            let listen =
+                ScopedSetting { setting: "listen".into(), value: listen.into(), scope, ..Default::default() };
+            service.scoped = vec![listen];
+            let remedies = check(&facts).unwrap().remedies;
+            remedies
+                .iter()
+                .map(|one| (one.setting.full_name(), one.setting_changes().len()))
+                .collect::<Vec<_>>()
+        };
+        let shown =
+            |found: &[(&str, usize)]| found.iter().map(|(name, n)| ((*name).into(), *n)).collect::<Vec<_>>();
+        assert_eq!(
+            of_nginx(4096.0, "80 default_server"),
+            shown(&[("nginx listen backlog", 1), ("nginx backlog", 1)])
+        );
+        assert_eq!(
+            of_nginx(512.0, "80"),
+            shown(&[("nginx listen backlog", 2), ("sysctl net.core.somaxconn", 2)])
+        );
+        // It asks for more than the kernel grants: that one has to grant it.
+        assert_eq!(of_nginx(511.0, "80 backlog=4096"), shown(&[("sysctl net.core.somaxconn", 2)]));
     }
 
     #[test]

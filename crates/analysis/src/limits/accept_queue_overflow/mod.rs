@@ -18,7 +18,8 @@
 //!
 //! ## What to do
 //! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (a restart, since
-//! the listening socket survives a graceful reload) and `net.core.somaxconn`. Raising only one changes nothing. `tune --apply`
+//! the listening socket survives a graceful reload), `listen 80 backlog=N` in nginx, once for each address (a reload is enough:
+//! nginx calls listen(2) again), and `net.core.somaxconn`. Raising only one changes nothing. `tune --apply`
 //! gives the running sockets the longer queue without a restart (listen(2) again), which lasts until the next start.
 //!
 //! ## By hand

@@ -1,5 +1,6 @@
 //! When `cpu-saturated` is found, what proves it, and what to change.
 
+use super::compression;
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::cpu_stolen;
@@ -64,7 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: explained_share(facts),
         facts: facts
             .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat()),
-        remedies: vec![remedy(facts, shortage)],
+        remedies: compression::remedy(facts).into_iter().chain([remedy(facts, shortage)]).collect(),
     })
 }
 

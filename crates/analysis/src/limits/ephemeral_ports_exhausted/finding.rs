@@ -1,9 +1,11 @@
 //! When `ephemeral-ports-exhausted` is found, what proves it, and what to change.
 
+use super::upstream;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::wording::format_number;
+use webdyno_model::change::SettingChange;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
@@ -17,10 +19,12 @@ const MESSAGES_PER_S_MIN: f64 = 0.1;
 const FAILED_FRACTION_MIN: f64 = 0.005;
 /// All unprivileged ports: what a range can be at most.
 const WIDEST: &str = "1024 65535";
+const RANGE: &str = "net.ipv4.ip_local_port_range";
 
 /// Fires when connections to a backend fail for want of ports.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let messages = [FactId::no_port_messages, FactId::no_port_messages_of_program];
+    let messages =
+        [FactId::no_port_messages, FactId::no_port_messages_of_program, FactId::nginx_no_port_messages];
     let reported = messages.into_iter().filter_map(|name| {
         let (count, window_s) = facts.value(name).zip(facts.window_s(name))?;
         (window_s > 0.0 && count / window_s >= MESSAGES_PER_S_MIN).then_some(count)
@@ -58,7 +62,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: failed.filter(|_| fails).map(|_| 0.95).or_else(|| facts.loaded.then_some(0.3)),
         facts: [
             facts.cite(&fact_ids! {
-                no_port_messages, no_port_messages_of_program, proxy_refused_messages, ports_available,
+                no_port_messages, no_port_messages_of_program, nginx_no_port_messages, proxy_refused_messages, ports_available,
                 failed_fraction, rate,
             }),
             fullest.map_or(vec![], |(to, _)| {
@@ -66,13 +70,23 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             }),
         ]
         .concat(),
-        remedies: remedies(facts, available),
+        remedies: remedies(facts, available, full.map(|((to, _), _)| to)),
     })
 }
 
-fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
+fn remedies(facts: &Facts, available: Option<f64>, to: Option<&str>) -> Vec<Remedy> {
+    let gain = available.map(|ports| significant(64_512.0 / ports, 2)).filter(|gain| *gain > 1.1);
     let mut all = vec![];
-    if facts.value(FactId::no_port_messages).is_none_or(|count| count > 0.0) {
+    if facts.is_service(upstream::NGINX) {
+        all.push(upstream::kept_connections(
+            facts,
+            to,
+            gain.map(|_| SettingChange {
+                setting: SettingId::sysctl(RANGE),
+                to: SettingValue::Text(WIDEST.into()),
+            }),
+        ));
+    } else if facts.value(FactId::no_port_messages).is_none_or(|count| count > 0.0) {
         all.push(manual(SettingId::of_service("apache", "disablereuse"),
             "a kept connection may be closed by the backend just when it is used: its timeout has to be the longer one",
             "connections to the backend that are kept carry many requests each: ProxyPass without disablereuse=on",
@@ -84,19 +98,19 @@ fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
             "connections to the backend that are kept carry many requests each",
         ));
     }
-    let gain = available.map(|ports| significant(64_512.0 / ports, 2)).filter(|gain| *gain > 1.1);
     if let Some(gain) = gain {
         all.push(Remedy {
             to: Some(SettingValue::Text(WIDEST.into())),
-            ..manual(SettingId::sysctl("net.ipv4.ip_local_port_range"),
+            ..manual(SettingId::sysctl(RANGE),
                 "ports of services that start later may be taken (reserve them: ip_local_reserved_ports); firewalls in between \
                  must let them through; takes effect at once",
                 format!("all ports that are not privileged: {gain} times as many"),
             )
         });
     }
+    let service = if facts.is_service(upstream::NGINX) { upstream::NGINX } else { "apache" };
     all.push(manual(
-        SettingId::of_service("apache", "unix socket"),
+        SettingId::of_service(service, "unix socket"),
         "backend and server must share a machine",
         "a unix socket takes no ports",
     ));
@@ -142,5 +156,14 @@ mod tests {
         let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["disablereuse", "net.ipv4.ip_local_port_range", "unix socket"]);
         assert_eq!(finding.remedies[1].to, Some(SettingValue::Text("1024 65535".into())));
+        let mut of_nginx = facts_of_several(
+            &[(FactId::nginx_no_port_messages, 900.0), (FactId::ports_available, 400.0)],
+            &[(FactId::ports_used_max, "10.0.0.2:80", 400.0)],
+        );
+        of_nginx.service.as_mut().unwrap().service = "nginx".into();
+        let finding = check(&of_nginx).unwrap();
+        assert_eq!(finding.confidence, 0.95);
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.full_name()).collect();
+        assert_eq!(settings, ["nginx keepalive", "sysctl net.ipv4.ip_local_port_range", "nginx unix socket"]);
     }
 }

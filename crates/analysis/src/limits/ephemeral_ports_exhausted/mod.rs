@@ -6,12 +6,13 @@
 //! 503 from a proxy whose backend has nothing to do.
 //!
 //! ## How it is recognised
-//! Apache's error log says `(99)Cannot assign requested address`, or the program behind it writes that there; or the ports in
-//! use towards one backend, TIME_WAIT included, are nearly as many as there are, and requests fail.
+//! The error log of Apache or nginx says `Cannot assign requested address` (99), or a program behind Apache writes that
+//! there; or the ports in use towards one backend, TIME_WAIT included, are nearly as many as there are, and requests fail.
 //!
 //! ## What to do
-//! Keep the connections to the backend: no `disablereuse=on`, `keepalive` in the backend, persistent connections to a
-//! database; a few then carry all requests. On one machine a unix socket needs no ports. A wider range
+//! Keep the connections to the backend: no `disablereuse=on`, `keepalive` in the backend, in nginx `keepalive` in the
+//! upstream with `proxy_http_version 1.1` and an empty `Connection`, persistent connections to a database; a few then carry
+//! all requests. On one machine a unix socket needs no ports. A wider range
 //! (`net.ipv4.ip_local_port_range`, at once) helps where that is not possible, and `net.ipv4.tcp_tw_reuse=1` lets outgoing
 //! connections take ports that wait.
 //!
@@ -21,6 +22,7 @@
 
 pub(crate) mod ceiling;
 pub(crate) mod finding;
+mod upstream;
 
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitGain, LimitId};
@@ -29,7 +31,8 @@ use crate::limits::{Limit, LimitGain, LimitId};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         ahead_ports_available, ahead_ports_reuse_mode, ahead_ports_time_wait_max, ahead_ports_time_wait_per_s,
-        ahead_ports_used_max, failed_fraction, no_port_messages, no_port_messages_of_program, ports_available,
+        ahead_ports_used_max, cores, failed_fraction, in_flight_mean, nginx_no_port_messages, no_port_messages,
+        no_port_messages_of_program, ports_available,
         ports_time_wait_max, ports_used_max, proxy_refused_messages, rate,
     }],
     causes: &[LimitId::BackendRefused],

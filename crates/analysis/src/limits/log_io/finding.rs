@@ -8,7 +8,7 @@ use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
-use webdyno_model::service::{LogKind, SettingValue};
+use webdyno_model::service::{LogKind, ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
 /// The share of the busy workers that must be at the log, and how many at least: a line takes microseconds.
@@ -32,6 +32,13 @@ const SWAPPED_MAX: f64 = 50.0;
 /// Below this share of the time nobody notices that memory is short ([`memory_exhausted`]).
 const GROUP_FULL_MIN: f64 = 0.02;
 
+/// Where the disk of the logs tells what nginx waits for, and its workers could not be seen.
+const CONFIDENCE_BY_DISK: f64 = 0.8;
+
+const NGINX: &str = "nginx";
+/// What nginx collects of lines before it writes them, and for how long.
+const NGINX_BUFFER: &str = "64k flush=1s";
+
 /// What the log waits for.
 enum LogWait {
     Disk(String),
@@ -41,13 +48,16 @@ enum LogWait {
 
 /// Fires when workers wait for the log, and neither processors, nor memory, nor a resolver explain it.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if !facts.is_service("apache")
+    if !(facts.is_service("apache") || facts.is_service(NGINX))
         || request_cost::request_cost(facts).is_some()
         || memory_evidence::is_proven(facts)
         || swaps(facts)
         || crate::limits::hostname_lookups::finding::check(facts).is_some()
     {
         return None;
+    }
+    if facts.is_service(NGINX) {
+        return finding_of_nginx(facts);
     }
     let Some(logging) = facts.value(FactId::workers_logging_mean) else {
         return finding_without_scoreboard(facts);
@@ -118,16 +128,64 @@ fn log_program(facts: &Facts) -> Option<String> {
     Some(name.split_once(": ").map_or(name, |(name, _)| name).to_owned())
 }
 
-/// Without the scoreboard: the disk of the logs is busy with small writes and hardly any reads.
-fn finding_without_scoreboard(facts: &Facts) -> Option<Finding> {
+/// The disk of the logs, if it is busy with small writes and hardly any reads, as lines of a log are.
+fn disk_of_lines(facts: &Facts) -> Option<String> {
     let words = disk(facts)?;
     let writes = facts.value(FactId::log_disk_writes_per_s).filter(|writes| *writes >= 1.0)?;
     let bytes = facts.value(FactId::log_disk_written_bytes_per_s)? / writes;
     let reads = facts.value(FactId::log_disk_reads_per_s).unwrap_or(0.0) / writes;
     let has_logs = facts.service.as_ref()?.logs.iter().any(|log| log.kind == LogKind::Access);
-    if bytes > WRITE_BYTES_MAX || reads > READS_PER_WRITE_MAX || !has_logs {
+    (bytes <= WRITE_BYTES_MAX && reads <= READS_PER_WRITE_MAX && has_logs).then_some(words)
+}
+
+/// A worker of nginx serves all its connections in turn, and none of them while it waits for a line to be written.
+fn finding_of_nginx(facts: &Facts) -> Option<Finding> {
+    let known = |name: FactId| facts.value(name);
+    let LogWait::Disk(words) = log_wait(facts) else { return None };
+    if !writes_each_line(facts.service.as_ref()?) {
         return None;
     }
+    let (text, confidence, share) =
+        match known(FactId::nginx_workers_logging_mean).zip(known(FactId::nginx_workers_mean)) {
+            Some((logging, all)) if all >= 1.0 && logging >= LOGGING_FRACTION_MIN * all => {
+                let (logging_text, all_text) = (format_number(significant(logging, 2)), format_number(all));
+                (
+                    format!(
+                        "{logging_text} of {all_text} workers of nginx wait until a line is in the access log"
+                    ),
+                    0.95,
+                    logging / all,
+                )
+            }
+            Some(_) => return None,
+            // What the workers wait for could not be seen, and the disk tells.
+            None => {
+                let disk = disk_of_lines(facts)?;
+                let waits = known(FactId::pressure_group_io_some_fraction)
+                    .or(known(FactId::pressure_io_some_fraction));
+                let waits = waits.filter(|waits| *waits >= WAITS_MIN)?;
+                let text = format!("nginx writes each line of its access log by itself, and {disk}");
+                (text, CONFIDENCE_BY_DISK, waits.min(0.95))
+            }
+        };
+    let summary = format!("{text}: {words}. A worker that waits serves none of its visitors meanwhile.");
+    Some(finding(facts, summary, confidence, significant(share.min(1.0), 3), &LogWait::Disk(words)))
+}
+
+/// Whether there is a log of nginx that is a file and has no buffer.
+fn writes_each_line(service: &ServiceSnapshot) -> bool {
+    let of_all = service.settings.get("access_log").and_then(|log| log.configured.clone());
+    let of_parts = effective::values_anywhere(service, "access_log").map(|log| log.value.clone());
+    let mut logs = of_all.map(|log| log.to_string()).into_iter().chain(of_parts);
+    logs.any(|log| {
+        let is_buffered = |word: &str| word.starts_with("buffer=") || word.starts_with("gzip");
+        log.starts_with('/') && !log.split_ascii_whitespace().skip(2).any(is_buffered)
+    })
+}
+
+/// Without the scoreboard: the disk of the logs is busy with small writes and hardly any reads.
+fn finding_without_scoreboard(facts: &Facts) -> Option<Finding> {
+    let words = disk_of_lines(facts)?;
     let summary = format!(
         "The disk that holds the logs is full of small writes: {words}. Whether workers wait for it could not be seen."
     );
@@ -141,9 +199,9 @@ fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow:
         confidence,
         explains_fraction: Some(explains),
         facts: facts.cite(&fact_ids! {
-            workers_logging_mean, workers_busy_mean, pressure_group_io_some_fraction,
-            pressure_io_some_fraction, log_disk_busy_fraction, log_disk_await_us, log_disk_writes_per_s,
-            access_log_bytes_per_s, look_ups_mean, cpu_busy_fraction, rate, response_time_mean_us,
+            workers_logging_mean, workers_busy_mean, nginx_workers_logging_mean, nginx_workers_mean,
+            pressure_group_io_some_fraction, pressure_io_some_fraction, log_disk_busy_fraction, log_disk_await_us, log_disk_writes_per_s,
+            log_disk_written_bytes_per_s, access_log_bytes_per_s, look_ups_mean, cpu_busy_fraction, rate, response_time_mean_us,
         }),
         remedies: remedies(facts, slow),
     }
@@ -162,6 +220,17 @@ fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
     };
     let buffered = || {
         let service = facts.service.as_ref()?;
+        if service.service == NGINX {
+            return Some(Remedy {
+                to: Some(SettingValue::Text(NGINX_BUFFER.into())),
+                ..remedy(
+                    SettingId::of_service(NGINX, "access_log buffer"),
+                    ApplyClass::Reload,
+                    "lines appear up to a second later; what was not written yet is lost when a worker crashes",
+                    "a block of lines is written when it is full, or after a second, instead of each line",
+                )
+            });
+        }
         let value = effective::of_host(service, "BufferedLogs", None);
         let is_on = value.as_ref().is_some_and(|value| value.eq_ignore_ascii_case("on"));
         (!is_on).then(|| Remedy {
@@ -250,6 +319,56 @@ mod tests {
         let neighbours =
             [(FactId::swapped_in_pages_per_s, 900.0), (FactId::pressure_group_memory_full_fraction, 0.0)];
         assert!(with(&neighbours, false).is_some());
+    }
+
+    #[test]
+    fn nginx_that_writes_each_line_stands_still_meanwhile() {
+        let observed = [
+            (FactId::pressure_group_io_some_fraction, 0.92),
+            (FactId::log_disk_busy_fraction, 0.97),
+            (FactId::log_disk_await_us, 15_000.0),
+            (FactId::log_disk_writes_per_s, 60.0),
+            (FactId::log_disk_written_bytes_per_s, 60.0 * 4096.0),
+        ];
+        let of_nginx = |changes: &[(FactId, f64)], log: &str| {
+            let mut facts = facts(&with_changes(&observed, changes), &[]);
+            let service = facts.service.as_mut().unwrap();
+            service.service = "nginx".into();
+            service.logs = vec![LogFile { kind: LogKind::Access, ..LogFile::default() }];
+            service.settings.entry("access_log".into()).or_default().configured =
+                Some(SettingValue::parse(log));
+            check(&facts)
+        };
+        let seen = [(FactId::nginx_workers_logging_mean, 1.2), (FactId::nginx_workers_mean, 2.0)];
+        let by_workers = [&seen[..], &[(FactId::log_disk_busy_fraction, f64::NAN)]].concat();
+        let finding = of_nginx(&by_workers, "/var/log/nginx/access.log").unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.6)));
+        assert!(finding.summary.starts_with("1.2 of 2 workers of nginx wait"), "{}", finding.summary);
+        let finding = of_nginx(&[], "/var/log/nginx/access.log").unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.8, Some(0.92)));
+        let remedy = &finding.remedies[0];
+        assert_eq!(
+            (remedy.setting.full_name().as_str(), remedy.to.clone()),
+            ("nginx access_log buffer", Some(SettingValue::Text("64k flush=1s".into())))
+        );
+        for (changes, log) in [
+            (&[][..], "/var/log/nginx/access.log combined buffer=32k"),
+            (&[], "off"),
+            (&[seen[1], (FactId::nginx_workers_logging_mean, 0.1)], "/l"),
+            (&[(FactId::pressure_group_io_some_fraction, 0.1)], "/l"),
+            (&[(FactId::log_disk_await_us, 300.0)], "/l"),
+            (&[(FactId::log_disk_reads_per_s, 300.0)], "/l"),
+            (&[(FactId::log_disk_written_bytes_per_s, 60.0 * 200_000.0)], "/l"),
+            (
+                &[
+                    (FactId::swapped_in_pages_per_s, 900.0),
+                    (FactId::pressure_group_memory_full_fraction, 0.2),
+                ],
+                "/l",
+            ),
+        ] {
+            assert!(of_nginx(changes, log).is_none(), "{changes:?} {log}");
+        }
     }
 
     #[test]

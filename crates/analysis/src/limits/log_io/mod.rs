@@ -3,17 +3,20 @@
 //! A worker writes the line of a request into the access log after the answer was sent, and is free again when the write
 //! has returned. Usually that is a copy into memory. It is not where the disk must have the line first (mounted `sync`,
 //! or so busy that writes wait), or where the log is a pipe whose program cannot keep up: then all who write wait for it.
+//! A worker of nginx serves all its connections in turn, and none of them while a line is written.
 //!
 //! ## How it is recognised
 //! Many of the busy workers are at the log (`L` in the scoreboard) while the processors have room, and no names are looked
 //! up (`hostname-lookups` shows as `L`, too). Either processes of the service's group wait for a disk (pressure stall
 //! information, or the disk of the logs is busy and slow), or the log goes to a program. Where the scoreboard cannot be
-//! read, a disk of the logs that is busy with small writes tells, with less certainty. Not when memory is short: then
-//! everything waits for the disk.
+//! read, a disk of the logs that is busy with small writes tells, with less certainty. nginx has no scoreboard: there workers
+//! must be seen that wait within a write to an access log which has no buffer, or such a disk. Not when memory is short:
+//! then everything waits for the disk.
 //!
 //! ## What to do
-//! For a file: `BufferedLogs On`, which writes a block of lines at a time, or a disk that may keep writes back. For a
-//! program: let the log be a file, and the program read that; no visitor waits for it then.
+//! For a file: `BufferedLogs On`, in nginx `access_log FILE combined buffer=64k flush=1s`, which write a block of lines at
+//! a time, or a disk that may keep writes back. For a program: let the log be a file, and the program read that; no
+//! visitor waits for it then.
 //!
 //! ## By hand
 //! `curl -s http://localhost/server-status?auto | grep Scoreboard` (many `L`), `cat /proc/pressure/io`, `iostat -x 1`,
@@ -29,6 +32,7 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         access_log_bytes_per_s, cpu_busy_fraction, log_disk_await_us, log_disk_busy_fraction,
         log_disk_reads_per_s, log_disk_writes_per_s, log_disk_written_bytes_per_s, look_ups_mean,
+        nginx_workers_logging_mean, nginx_workers_mean,
         pressure_group_io_some_fraction, pressure_group_memory_full_fraction, pressure_io_some_fraction, rate,
         response_time_mean_us, swapped_in_pages_per_s, workers_busy_mean, workers_logging_mean,
     }],
@@ -37,6 +41,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
         LimitId::ApacheScoreboardFull,
         LimitId::SlowClients,
+        LimitId::NginxConnectionsExhausted,
     ],
     kind: Some(LimitKind::RequestCost),
     gain: Some(LimitGain::Cost),

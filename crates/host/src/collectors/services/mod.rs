@@ -7,5 +7,6 @@ pub mod lighttpd;
 pub mod mariadb;
 pub mod nginx;
 pub mod nginx_log;
+pub mod nginx_workers;
 pub mod opcache;
 pub mod php_fpm;

@@ -1,7 +1,8 @@
 //! nginx's error logs, followed from the start of observing: how often it says that it ran out of something.
 //!
-//! Facts: src/core/ngx_connection.c and src/event/ngx_event_accept.c of nginx 1.27: `N worker_connections are not enough` and
-//! `accept4() failed (24: Too many open files)`, both at a level that no `error_log` hides but `emerg`. Only counts are kept.
+//! Facts: src/core/ngx_connection.c, src/event/ngx_event_accept.c and src/event/ngx_event_connect.c of nginx 1.27: `N
+//! worker_connections are not enough`, `accept4() failed (24: Too many open files)` and `connect() to ADDRESS failed (99: Cannot
+//! assign requested address)`, all at a level that no `error_log` hides but `alert` and `emerg`. Only counts are kept.
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter};
 use crate::logs::followed::{Event, FollowedLogs};
@@ -12,9 +13,13 @@ use webdyno_model::service::LogKind;
 const READING_BYTES_MAX: u64 = 1 << 20;
 
 /// What is counted: the metric, and the words of nginx.
-const MESSAGES: [(&str, &str); 2] = [
+const MESSAGES: [(&str, &str); 3] = [
     ("nginx_log.connections_exhausted.messages_count", "worker_connections are not enough"),
     ("nginx_log.too_many_open_files.messages_count", "(24: Too many open files)"),
+    (
+        "nginx_log.cannot_assign_address.messages_count",
+        "failed (99: Cannot assign requested address) while connecting to upstream",
+    ),
 ];
 
 /// The collector.
@@ -94,6 +99,14 @@ mod tests {
                 Some(0),
             ),
             ("2026/11/23 10:00:00 [crit] 7#7: accept4() failed (24: Too many open files)", Some(1)),
+            (
+                "2026/11/23 10:00:00 [crit] 7#7: *9 connect() to 10.0.0.2:80 failed (99: Cannot assign requested address) while connecting to upstream, client: 10.1.0.1, server: , request: \"GET / HTTP/1.1\"",
+                Some(2),
+            ),
+            (
+                "2026/11/23 10:00:00 [emerg] 7#7: bind() to 10.9.9.9:80 failed (99: Cannot assign requested address)",
+                None,
+            ),
             (
                 "2026/11/23 10:00:00 [error] 7#7: *9 open() \"/x\" failed (2: No such file), client: 1.2.3.4, request: \"GET /worker_connections are not enough\"",
                 None,

@@ -164,10 +164,10 @@ pub fn prepare(
 
 /// How a backlog is made to last over a start, where the service asks for less.
 fn to_keep(service: &ServiceSnapshot, wanted: u64) -> Option<String> {
+    if service.requested_backlog().is_some_and(|asked| asked >= wanted as f64) {
+        return None;
+    }
     let how = match service.service.as_str() {
-        "apache" if service.number("ListenBacklog").is_some_and(|asked| asked >= wanted as f64) => {
-            return None;
-        }
         "apache" => format!("ListenBacklog {wanted} in its configuration"),
         "nginx" => format!("backlog={wanted} at its `listen {}`", service.port),
         _ => "its own setting".to_owned(),

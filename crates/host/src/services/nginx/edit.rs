@@ -1,41 +1,111 @@
-//! Writing values into nginx's configuration: in place of the directive that has one, else at the begin of its block.
+//! Writing texts into nginx's configuration: in place of a directive, behind it or behind the brace that opens a block, or as
+//! parameters of it.
+//!
+//! All places are those of the text as it was read, whatever else is written into it.
 
-use super::config;
-use super::settings::{Block, Setting};
-use super::syntax::{self, Directive};
+use super::config::{self, Occurrence, Opening};
 use crate::services::common::edit::{Document, Edit};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use webdyno_model::{Result, UserError};
 
-/// One value to be written to one file.
+/// Why a change is one for a person, and what helps.
+pub type Obstacle = (String, Option<String>);
+
+/// One text to be written to one file.
 #[derive(Debug, Clone)]
-pub struct ValueEdit {
+pub struct TextEdit {
     /// The file.
     pub file: PathBuf,
-    /// What it is a value of.
-    pub setting: &'static Setting,
-    /// As it is written.
-    pub value: String,
-    /// Whether the file has one already.
-    pub replaces: bool,
+    /// What stands there: the name of a directive or block; none at the begin of the file.
+    name: String,
+    /// Where, in bytes of the file.
+    span: Range<usize>,
+    write: Write,
+}
+
+#[derive(Debug, Clone)]
+enum Write {
+    Instead(String),
+    /// On a line of its own.
+    Behind(String),
+    /// In place of parameters of the same name, else at the end.
+    Parameters(Vec<String>),
+}
+
+impl TextEdit {
+    /// A text in place of a directive.
+    pub fn instead(of: &Occurrence, text: String) -> Self {
+        Self { name: of.name.clone(), ..Self::at(&of.file, of.span.clone(), Write::Instead(text)) }
+    }
+
+    /// A directive with these parameters.
+    pub fn with_parameters(of: &Occurrence, parameters: Vec<String>) -> Self {
+        Self { name: of.name.clone(), ..Self::at(&of.file, of.span.clone(), Write::Parameters(parameters)) }
+    }
+
+    /// A line that comes first in a block.
+    pub fn first_in(block: &Opening, text: String) -> Self {
+        Self { name: block.name.clone(), ..Self::at(&block.file, block.span.clone(), Write::Behind(text)) }
+    }
+
+    /// A line that comes last in a block; `None` where that ends with a block of its own.
+    pub fn last_in(block: &Opening, text: String) -> Option<Self> {
+        let last = block.last.clone()?;
+        Some(Self::at(&block.file, last, Write::Behind(text)))
+    }
+
+    /// A line that comes first in a file.
+    pub fn at_begin(file: &str, text: String) -> Self {
+        Self::at(file, 0..0, Write::Behind(text))
+    }
+
+    fn at(file: &str, span: Range<usize>, write: Write) -> Self {
+        Self { file: file.into(), name: String::new(), span, write }
+    }
 }
 
 /// A file of nginx.
 #[derive(Debug, Default)]
-pub struct NginxFile(String);
+pub struct NginxFile {
+    text: String,
+    /// What comes in place of which bytes.
+    edits: Vec<(Range<usize>, String)>,
+}
 
 /// Directives beside the known settings whose lines hold no secrets.
-const HARMLESS: [&str; 10] =
-    ["charset", "daemon", "events", "http", "include", "index", "pid", "root", "server_name", "user"];
+const HARMLESS: [&str; 12] = [
+    "charset",
+    "daemon",
+    "events",
+    "http",
+    "include",
+    "index",
+    "pid",
+    "root",
+    "server",
+    "server_name",
+    "upstream",
+    "user",
+];
+
+/// What lets a connection to a backend be kept.
+pub const NO_CLOSE: &str = "proxy_set_header Connection \"\"";
 
 impl Document for NginxFile {
     fn parse(text: &str) -> Self {
-        Self(text.to_owned())
+        Self { text: text.to_owned(), edits: vec![] }
     }
 
     fn render(&self) -> String {
-        self.0.clone()
+        let mut text = self.text.clone();
+        let mut edits: Vec<_> = self.edits.iter().collect();
+        // From the end on, so that what comes before keeps its place; of several at one place the first one comes first.
+        edits.sort_by_key(|(span, _)| span.start);
+        for (span, new) in edits.into_iter().rev() {
+            text.replace_range(span.clone(), new);
+        }
+        text
     }
 
     /// Headers hand passwords to backends.
@@ -46,20 +116,25 @@ impl Document for NginxFile {
 
 fn displayed_line(line: &str) -> String {
     let begin = line.len() - line.trim_start().len();
-    let first = |part: &str| part.split_ascii_whitespace().next().unwrap_or_default().to_owned();
     let mut parts = line.split([';', '{', '}']).map(str::trim);
-    if parts.all(|part| part.is_empty() || part.starts_with('#') || is_harmless(&first(part))) {
+    if parts
+        .all(|part| part.is_empty() || part.starts_with('#') || part == NO_CLOSE || is_harmless(first(part)))
+    {
         return line.to_owned();
     }
     let end = if line.ends_with('\n') { "\n" } else { "" };
     format!("{}{} ...{end}", &line[..begin], first(line))
 }
 
+fn first(text: &str) -> &str {
+    text.split_ascii_whitespace().next().unwrap_or_default()
+}
+
 fn is_harmless(name: &str) -> bool {
     HARMLESS.contains(&name) || config::is_known(name)
 }
 
-impl Edit for ValueEdit {
+impl Edit for TextEdit {
     type Document = NginxFile;
 
     fn file(&self) -> &Path {
@@ -71,109 +146,153 @@ impl Edit for ValueEdit {
     }
 
     fn change(&self, document: &mut NginxFile, path: &Path) -> Result<()> {
-        let text = &mut document.0;
-        let (directives, _) = syntax::parse(text);
-        let line = format!("{} {};", self.setting.name, self.value);
-        let name = self.setting.name;
-        if self.replaces {
-            let [one] = &spans(&directives, name)[..] else {
-                return Err(misplaced(path, &format!("just one {name}")));
-            };
-            text.replace_range(one.clone(), &line);
-            return Ok(());
-        }
-        match self.setting.block.name() {
-            None => text.insert_str(0, &format!("{line}\n")),
-            Some(block) => {
-                let [one] = &spans(&directives, block)[..] else {
-                    return Err(misplaced(path, &format!("just one block {block}")));
-                };
-                text.insert_str(one.end, &format!("\n    {line}"));
+        let text = &document.text;
+        let found = text.get(self.span.clone());
+        let Some(found) = found.filter(|found| found.trim_start_matches(['"', '\'']).starts_with(&self.name))
+        else {
+            let why = format!("{} was changed while it was read", path.display());
+            return Err(UserError::cannot_run(why).hint("make the plan again"));
+        };
+        let edit = match &self.write {
+            Write::Instead(new) => (self.span.clone(), new.clone()),
+            Write::Parameters(parameters) => (self.span.clone(), with_parameters(found, parameters)),
+            Write::Behind(line) if self.span.end == 0 => (0..0, format!("{line}\n")),
+            Write::Behind(line) => {
+                let at = line_end(text, self.span.end);
+                let deeper = if found.ends_with('{') { "    " } else { "" };
+                (at..at, format!("\n{}{deeper}{line}", indent(text, self.span.start)))
             }
+        };
+        // A file may be known by several names.
+        if !document.edits.contains(&edit) {
+            document.edits.push(edit);
         }
         Ok(())
     }
 }
 
-fn misplaced(path: &Path, what: &str) -> UserError {
-    UserError::cannot_run(format!("{} has not {what}", path.display())).hint("make the plan again")
+/// The end of a line of which nothing but a comment is left; else where it is.
+fn line_end(text: &str, at: usize) -> usize {
+    let rest = text[at..].split(['\r', '\n']).next().unwrap_or_default();
+    let is_over = rest.trim_start().is_empty() || rest.trim_start().starts_with('#');
+    if is_over { at + rest.len() } else { at }
 }
 
-/// Where the directives of a name stand.
-fn spans(directives: &[Directive], name: &str) -> Vec<Range<usize>> {
-    let inner = |one: &Directive| one.block.as_ref().map(|block| spans(block, name)).unwrap_or_default();
-    directives
-        .iter()
-        .flat_map(|one| [(one.name == name).then(|| one.span.clone()).into_iter().collect(), inner(one)])
-        .flatten()
-        .collect()
+/// The blanks that a line begins with.
+fn indent(text: &str, at: usize) -> &str {
+    let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let line = &text[begin..];
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Whether a file may get a setting that it has not: it opens the block that the setting stands in.
-pub fn has_block(text: &str, block: Block) -> bool {
-    block.name().is_none_or(|name| spans(&syntax::parse(text).0, name).len() == 1)
+/// A directive with parameters at its end, in place of those of the same name.
+fn with_parameters(directive: &str, parameters: &[String]) -> String {
+    let mut text = directive.trim_end_matches(';').trim_end().to_owned();
+    for parameter in parameters {
+        let name = parameter.split_inclusive('=').next().filter(|name| name.ends_with('='));
+        let is_word = |at: usize| text[..at].ends_with(|before: char| before.is_ascii_whitespace());
+        let old = name.and_then(|name| text.match_indices(name).map(|(at, _)| at).find(|at| is_word(*at)));
+        match old {
+            Some(at) => {
+                let behind =
+                    text[at..].find(|c: char| c.is_ascii_whitespace()).map_or(text.len(), |end| at + end);
+                text.replace_range(at..behind, parameter);
+            }
+            None => text = format!("{text} {parameter}"),
+        }
+    }
+    text + ";"
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::find;
+    use super::super::config::{self, read};
     use super::*;
+    use crate::visibility::process_view::Root;
 
-    fn changed(text: &str, name: &str, replaces: bool) -> Result<String> {
-        let edit = ValueEdit {
-            file: "/x/nginx.conf".into(),
-            setting: find(name).unwrap(),
-            value: "4096".into(),
-            replaces,
-        };
+    fn changed(text: &str, edit: impl Fn(&config::Config) -> TextEdit) -> Result<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nginx.conf");
+        std::fs::write(&path, text).unwrap();
+        let edit = edit(&read(&Root::ours(), &path.to_string_lossy()));
         let mut document = NginxFile::parse(text);
+        edit.change(&mut document, &edit.file)?;
+        // Somebody who does the same again.
         edit.change(&mut document, &edit.file)?;
         Ok(document.render())
     }
 
     #[test]
-    fn a_value_is_written_where_it_stands_and_nothing_else_changes() {
-        for (before, name, replaces, after) in [
-            (
+    fn a_text_is_written_where_it_belongs_and_nothing_else_changes() {
+        let instead = |text: &str, name: &str| {
+            changed(text, |config| TextEdit::instead(&config.occurrences(name)[0], format!("{name} 4096;")))
+        };
+        assert_eq!(
+            instead(
                 "user x; # worker_connections 1;\nevents { worker_connections\n 768 ; } # a\nhttp {}",
-                "worker_connections",
-                true,
-                "user x; # worker_connections 1;\nevents { worker_connections 4096; } # a\nhttp {}",
-            ),
-            ("events {}\n", "worker_connections", false, "events {\n    worker_connections 4096;}\n"),
-            (
-                "a b;\nevents {\n}\nhttp {\n  c d;\n}\n",
-                "keepalive_requests",
-                false,
-                "a b;\nevents {\n}\nhttp {\n    keepalive_requests 4096;\n  c d;\n}\n",
-            ),
-            ("events {}\n", "worker_rlimit_nofile", false, "worker_rlimit_nofile 4096;\nevents {}\n"),
-        ] {
-            assert_eq!(changed(before, name, replaces).unwrap(), after);
+                "worker_connections"
+            )
+            .unwrap(),
+            "user x; # worker_connections 1;\nevents { worker_connections 4096; } # a\nhttp {}"
+        );
+        let first = |text: &str, block: &str| {
+            changed(text, |config| TextEdit::first_in(&config.openings(block)[0].0, "a b;".into())).unwrap()
+        };
+        assert_eq!(first("events {}\n", "events"), "events {\n    a b;}\n");
+        assert_eq!(first("x;\nhttp { # why\n  c d;\n}\n", "http"), "x;\nhttp { # why\n    a b;\n  c d;\n}\n");
+        assert_eq!(
+            first("http {\n  server {\r\n    c d;\n}}\n", "server"),
+            "http {\n  server {\n      a b;\r\n    c d;\n}}\n"
+        );
+        let last = |text: &str| {
+            changed(text, |config| {
+                TextEdit::last_in(&config.openings("upstream")[0].0, "a b;".into()).unwrap()
+            })
+        };
+        let upstream = "http { upstream u {\n\tserver a;\n\tserver b; # spare\n} }";
+        assert_eq!(
+            last(upstream).unwrap(),
+            "http { upstream u {\n\tserver a;\n\tserver b; # spare\n\ta b;\n} }"
+        );
+        assert_eq!(last("upstream u { server a; }").unwrap(), "upstream u { server a;\na b; }");
+        let begin = changed("events {}\n", |config| TextEdit::at_begin(config.main_file(), "a b;".into()));
+        assert_eq!(begin.unwrap(), "a b;\nevents {}\n");
+    }
+
+    #[test]
+    fn a_file_that_was_changed_meanwhile_is_refused() {
+        let config = "events { worker_connections 5; }";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nginx.conf");
+        std::fs::write(&path, config).unwrap();
+        let config = read(&Root::ours(), &path.to_string_lossy());
+        let edit = TextEdit::instead(&config.occurrences("worker_connections")[0], "x;".into());
+        for text in ["user x;\nevents { worker_connections 5; }", "é", ""] {
+            let error = edit.change(&mut NginxFile::parse(text), &edit.file).unwrap_err();
+            assert!(error.message.contains("was changed while it was read"), "{error}");
         }
-        for (text, name, replaces, why) in [
-            (
-                "http { server { sendfile on; } server { sendfile off; } }",
-                "sendfile",
-                true,
-                "just one sendfile",
-            ),
-            ("events {}", "worker_connections", true, "just one worker_connections"),
-            ("user x;", "worker_connections", false, "just one block events"),
+    }
+
+    #[test]
+    fn parameters_take_the_place_of_those_of_the_same_name() {
+        for (before, after) in [
+            ("listen 80;", "listen 80 backlog=9;"),
+            ("listen\n  80 backlog=511 ;", "listen\n  80 backlog=9;"),
+            ("listen 80 backlog=1 ssl;", "listen 80 backlog=9 ssl;"),
+            ("listen 80 xbacklog=1;", "listen 80 xbacklog=1 backlog=9;"),
         ] {
-            let error = changed(text, name, replaces).unwrap_err();
-            assert!(error.message.contains(why), "{error}");
+            assert_eq!(with_parameters(before, &["backlog=9".into()]), after);
         }
-        assert!(has_block("events {}", Block::Events) && !has_block("events {}", Block::Http));
     }
 
     #[test]
     fn passwords_are_not_shown() {
         let text = "http {\n  proxy_set_header X-Token s3cret;\n  worker_connections 5;\n  # why\n  sendfile on; }\n\n\
-                    sendfile on; proxy_set_header X s3cret; }";
+                    proxy_set_header Connection \"\";\nsendfile on; proxy_set_header X s3cret; }";
         assert_eq!(
             NginxFile::displayed(text),
-            "http {\n  proxy_set_header ...\n  worker_connections 5;\n  # why\n  sendfile on; }\n\nsendfile ..."
+            "http {\n  proxy_set_header ...\n  worker_connections 5;\n  # why\n  sendfile on; }\n\n\
+             proxy_set_header Connection \"\";\nsendfile ..."
         );
     }
 }

@@ -6,9 +6,11 @@
 mod config;
 mod control;
 mod edit;
+mod parameters;
 mod prepare;
 mod settings;
 mod syntax;
+mod upstream;
 
 use super::common::pending;
 use super::{Activation, Observe, PendingChange, Tunable, process_limit};

@@ -3,20 +3,18 @@
 //! A value is written where it stands, if it stands in one place only; where several servers have their own, whose value is
 //! meant is for a person to say. One that is nowhere is written into its block.
 
-use super::config::{self, Config, Overlay};
-use super::edit::{ValueEdit, has_block};
-use super::settings::{SETTINGS, Setting, find};
+use super::config::{self, Config, Occurrence, Overlay, distinct};
+use super::edit::{Obstacle, TextEdit};
+use super::settings::{Place, SETTINGS, Setting, find};
+use super::{parameters, upstream};
 use crate::config_management::Managers;
 use crate::services::common::edit::{self, Edited};
 use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
-
-/// Why a change is one for a person, and what helps.
-type Obstacle = (String, Option<String>);
 
 /// Renders changes of the nginx of a snapshot. Writes nothing.
 pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
@@ -30,31 +28,35 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
         return Ok(Preparation::not_preparable("nginx does not say which configuration it read"));
     };
     let config = config::read(&Root::ours(), main_file);
-    Ok(match plan(&config, changes) {
+    Ok(match plan(&config, snapshot.port, changes) {
         Ok(plan) => Preparation::Plan(Box::new(plan)),
         Err((why, hint)) => Preparation::NotPreparable { why, hint },
     })
 }
 
-fn plan(config: &Config, changes: &[SettingChange]) -> std::result::Result<RenderedPlan, Obstacle> {
-    let mut wanted: Vec<(Change, ValueEdit)> = vec![];
+fn plan(
+    config: &Config,
+    port: u16,
+    changes: &[SettingChange],
+) -> std::result::Result<RenderedPlan, Obstacle> {
+    let mut wanted: Vec<(Change, Vec<TextEdit>)> = vec![];
     for change in changes {
-        let one = written(config, understood(change)?, change)?;
+        let one = written(config, port, change)?;
         wanted.retain(|(known, _)| known.setting != one.0.setting);
-        if one.0.from.as_ref() != Some(&one.0.to) {
+        if !one.1.is_empty() {
             wanted.push(one);
         }
     }
     if wanted.is_empty() {
         return Err(("every setting already has the value that is wanted".into(), None));
     }
-    let (changes, edits): (Vec<Change>, Vec<ValueEdit>) = wanted.into_iter().unzip();
-    let edited = edit::apply(&edits, &Managers::here());
+    let (planned, edits): (Vec<Change>, Vec<Vec<TextEdit>>) = wanted.into_iter().unzip();
+    let edited = edit::apply(&edits.concat(), &Managers::here());
     let Edited { files, diff, managed } = edited.map_err(|error| (error.message, error.hint))?;
     let overlay: Overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
-    prove(config, &edits, &overlay)?;
+    prove(config, port, &planned, &overlay)?;
     let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files, class, diff, managed })
+    Ok(RenderedPlan { changes: planned, files, class, diff, managed })
 }
 
 fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, Obstacle> {
@@ -71,59 +73,81 @@ fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, O
     Err((why, Some(format!("it takes {}", setting.shape.expects()))))
 }
 
-/// Where a value goes.
+/// What is to be written for a change: nothing where its value is in force.
 fn written(
     config: &Config,
-    setting: &'static Setting,
+    port: u16,
     change: &SettingChange,
-) -> std::result::Result<(Change, ValueEdit), Obstacle> {
-    let name = setting.name;
-    let found = config.occurrences(name);
-    let (file, from) = match &found[..] {
-        [one] => (one.file.clone(), Some(SettingValue::parse(&one.value))),
-        [] => {
-            let file = match setting.block.name() {
-                None => Some(config.main_file().to_owned()),
-                Some(block) => config.file_of(block),
-            };
-            let is_whole = |file: &String| {
-                std::fs::read_to_string(file).is_ok_and(|text| has_block(&text, setting.block))
-            };
-            let why = format!("no file of nginx has a place for {name}");
-            (file.filter(is_whole).ok_or((why, None))?, None)
-        }
-        several => {
-            let places: Vec<_> =
-                several.iter().take(4).map(|one| format!("{}:{}", one.file, one.line)).collect();
-            let why = format!("{name} stands in {} places: {}", several.len(), places.join(", "));
-            return Err((why, Some(format!("set {} there by hand, where the site needs it", change.to))));
-        }
-    };
-    let real = std::fs::canonicalize(&file).unwrap_or_else(|_| PathBuf::from(&file));
+) -> std::result::Result<(Change, Vec<TextEdit>), Obstacle> {
+    let setting = understood(change)?;
     let value = change.to.to_string();
+    let (from, edits) = match setting.place {
+        Place::Main | Place::Events | Place::Http => directive(config, setting, &value)?,
+        Place::Logs => (None, parameters::buffered_logs(config, &value)?),
+        Place::Listeners => {
+            let (from, edits) = parameters::backlogs(config, port, change.to.number().unwrap_or(0.0) as i64)?;
+            (Some(SettingValue::Integer(from)), edits)
+        }
+        Place::Upstream => upstream::keepalive(config, change.setting.pool.as_deref(), &value)?,
+    };
+    let file = edits.first().map_or(Path::new(config.main_file()), |edit| &edit.file);
     let planned = Change {
         setting: change.setting.clone(),
         from,
         to: change.to.clone(),
-        file: real.to_string_lossy().into_owned(),
+        file: real(file).to_string_lossy().into_owned(),
         class: ApplyClass::Reload,
     };
-    Ok((planned, ValueEdit { file: file.into(), setting, value, replaces: !found.is_empty() }))
+    Ok((planned, edits))
 }
 
-/// Reads the configuration with the new texts: each value must be there once.
-fn prove(config: &Config, edits: &[ValueEdit], overlay: &Overlay) -> std::result::Result<(), Obstacle> {
+/// A value in place of the one that is there, or in its block.
+fn directive(
+    config: &Config,
+    setting: &Setting,
+    value: &str,
+) -> std::result::Result<(Option<SettingValue>, Vec<TextEdit>), Obstacle> {
+    let name = setting.name;
+    let line = format!("{name} {value};");
+    match &distinct(config.occurrences(name))[..] {
+        [one] => {
+            let edit = (one.value != value).then(|| TextEdit::instead(one, line));
+            Ok((Some(SettingValue::parse(&one.value)), edit.into_iter().collect()))
+        }
+        [] => {
+            let edit = match setting.place.block() {
+                None => Some(TextEdit::at_begin(config.main_file(), line)),
+                Some(block) => config.outermost(block).map(|block| TextEdit::first_in(&block, line)),
+            };
+            Ok((None, vec![edit.ok_or_else(|| (format!("no file of nginx has a place for {name}"), None))?]))
+        }
+        several => {
+            let places: Vec<_> = several.iter().take(4).map(Occurrence::place).collect();
+            let why = format!("{name} stands in {} places: {}", several.len(), places.join(", "));
+            Err((why, Some(format!("set {value} there by hand, where the site needs it"))))
+        }
+    }
+}
+
+fn real(file: &Path) -> PathBuf {
+    std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())
+}
+
+/// Reads the configuration with the new texts: nothing may be left to be written.
+fn prove(
+    config: &Config,
+    port: u16,
+    changes: &[Change],
+    overlay: &Overlay,
+) -> std::result::Result<(), Obstacle> {
     // The edited files are known by their real names, the configuration by those that it includes.
-    let named = edits.iter().filter_map(|edit| {
-        let real = std::fs::canonicalize(&edit.file).ok()?;
-        Some((edit.file.clone(), overlay.get(&real)?.clone()))
-    });
-    let overlay: Overlay = named.collect();
-    let after = config::read_with(&Root::ours(), config.main_file(), &overlay);
-    for ValueEdit { setting, value, file, .. } in edits {
-        let found = after.occurrences(setting.name);
-        if !matches!(&found[..], [one] if one.value == *value) {
-            let why = format!("{} {value} in {} would not hold", setting.name, file.display());
+    let names = config.sources().files.into_iter();
+    let named = names.filter_map(|name| Some((name.clone(), overlay.get(&real(&name))?.clone())));
+    let after = config::read_with(&Root::ours(), config.main_file(), &named.collect());
+    for Change { setting, to, file, .. } in changes {
+        let change = SettingChange { setting: setting.clone(), to: to.clone() };
+        if !written(&after, port, &change)?.1.is_empty() {
+            let why = format!("{} {to} in {file} would not hold", setting.name);
             return Err((why, Some("set it by hand".into())));
         }
     }
@@ -165,7 +189,7 @@ mod tests {
             number("keepalive_timeout", 65),
             number("keepalive_requests", 500),
         ];
-        let plan = plan(&config, &wanted).unwrap();
+        let plan = plan(&config, 80, &wanted).unwrap();
         assert_eq!((plan.class, plan.files.len(), plan.changes.len()), (ApplyClass::Reload, 2, 4));
         assert_eq!(
             plan.files[0].after,
@@ -180,6 +204,28 @@ mod tests {
             "{}",
             plan.diff
         );
+    }
+
+    #[test]
+    fn one_plan_keeps_connections_in_several_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let site = "upstream app { server 10.0.0.2; }\nserver { listen 8080; location / { proxy_pass http://app; } }\n";
+        let config = config(&root, site);
+        let wanted =
+            [number("keepalive", 16), number("listen backlog", 1024), number("worker_connections", 1024)];
+        let plan = plan(&config, 8080, &wanted).unwrap();
+        let site = "upstream app { server 10.0.0.2;\nkeepalive 16; }\nserver { listen 8080 backlog=1024; location / {\n    \
+                    proxy_http_version 1.1;\n    proxy_set_header Connection \"\"; proxy_pass http://app; } }\n";
+        assert_eq!((plan.files.len(), plan.files[0].after.as_str()), (2, site));
+        assert_eq!(plan.changes[1].from, Some(SettingValue::Integer(511)));
+        for (path, after) in plan.files.iter().map(|file| (&file.path, &file.after)) {
+            std::fs::write(path, after).unwrap();
+        }
+        let config = config::read(&Root::ours(), config.main_file());
+        let (why, _) = super::plan(&config, 8080, &wanted).unwrap_err();
+        assert!(why.contains("every setting already has the value"), "{why}");
+        assert!(super::plan(&config, 80, &wanted[1..2]).unwrap_err().0.contains("names port 80"));
     }
 
     #[test]
@@ -198,7 +244,7 @@ mod tests {
             ),
             (number("worker_connections", 64), "every setting already has the value"),
         ] {
-            let (why, _) = plan(&config, &[wanted]).unwrap_err();
+            let (why, _) = plan(&config, 80, &[wanted]).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
     }

@@ -1,29 +1,38 @@
 //! The settings of nginx that webdyno changes: where each stands, and which values it takes.
 //!
 //! Facts: <https://nginx.org/en/docs/ngx_core_module.html>, <https://nginx.org/en/docs/http/ngx_http_core_module.html>,
-//! <https://nginx.org/en/docs/http/ngx_http_ssl_module.html>. nginx starts its workers anew for every reload, so that all of
-//! these are read again. What protects a site (limits of rates, TLS versions) or decides what it answers is not here.
+//! <https://nginx.org/en/docs/http/ngx_http_ssl_module.html>, <https://nginx.org/en/docs/http/ngx_http_log_module.html>,
+//! <https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive>. nginx starts its workers anew for every reload, so
+//! that all of these are read again; and it calls listen(2) again for a socket whose backlog has changed (ngx_init_cycle in
+//! src/core/ngx_cycle.c). What protects a site (limits of rates, TLS versions) or decides what it answers is not here.
 
 use crate::services::common::shape::Shape;
 
-/// The block that a setting stands in when it is written for the first time.
+/// Where a setting stands, and how it is written there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Block {
+pub enum Place {
     /// Outside of all blocks.
     Main,
     /// `events`.
     Events,
     /// `http`.
     Http,
+    /// A parameter of each log that is a file and has none.
+    Logs,
+    /// A parameter of one `listen` for each address of the port.
+    Listeners,
+    /// An `upstream`, with what keeps its connections in the locations that pass requests to it.
+    Upstream,
 }
 
-impl Block {
-    /// Its name; `None` for none.
-    pub fn name(self) -> Option<&'static str> {
+impl Place {
+    /// The block that a directive is written into that is nowhere yet; `None` for none.
+    pub fn block(self) -> Option<&'static str> {
         match self {
-            Self::Main => None,
             Self::Events => Some("events"),
             Self::Http => Some("http"),
+            Self::Upstream => Some("upstream"),
+            Self::Main | Self::Logs | Self::Listeners => None,
         }
     }
 }
@@ -31,10 +40,10 @@ impl Block {
 /// A setting that webdyno changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// As the configuration names it.
+    /// As the configuration names it; of a parameter, behind its directive.
     pub name: &'static str,
     /// Where it stands.
-    pub block: Block,
+    pub place: Place,
     /// Its values.
     pub shape: Shape,
 }
@@ -42,20 +51,26 @@ pub struct Setting {
 /// Sessions of some 40,000 visitors, shared by all workers.
 pub const SSL_SESSION_CACHE: &str = "shared:webdyno:10m";
 
+/// What a line of the log waits for: other lines, or a second. Workers write a block at a time.
+pub const LOG_BUFFER: &str = "64k flush=1s";
+
 /// All of them.
 #[rustfmt::skip] // a table, one setting a line
-pub const SETTINGS: [Setting; 11] = [
-    Setting { name: "worker_processes",     block: Block::Main,   shape: Shape::Integer(1, 1_024) },
-    Setting { name: "worker_rlimit_nofile", block: Block::Main,   shape: Shape::Integer(64, 1_048_576) },
-    Setting { name: "worker_connections",   block: Block::Events, shape: Shape::Integer(16, 1_048_576) },
-    Setting { name: "keepalive_timeout",    block: Block::Http,   shape: Shape::Time },
-    Setting { name: "keepalive_requests",   block: Block::Http,   shape: Shape::Integer(1, 10_000_000) },
-    Setting { name: "sendfile",             block: Block::Http,   shape: Shape::Word(&["on", "off"]) },
-    Setting { name: "tcp_nopush",           block: Block::Http,   shape: Shape::Word(&["on", "off"]) },
-    Setting { name: "gzip_comp_level",      block: Block::Http,   shape: Shape::Integer(1, 9) },
-    Setting { name: "ssl_session_cache",    block: Block::Http,   shape: Shape::Word(&[SSL_SESSION_CACHE]) },
-    Setting { name: "ssl_session_tickets",  block: Block::Http,   shape: Shape::Word(&["on"]) },
-    Setting { name: "ssl_session_timeout",  block: Block::Http,   shape: Shape::Time },
+pub const SETTINGS: [Setting; 14] = [
+    Setting { name: "worker_processes",     place: Place::Main,   shape: Shape::Integer(1, 1_024) },
+    Setting { name: "worker_rlimit_nofile", place: Place::Main,   shape: Shape::Integer(64, 1_048_576) },
+    Setting { name: "worker_connections",   place: Place::Events, shape: Shape::Integer(16, 1_048_576) },
+    Setting { name: "listen backlog",       place: Place::Listeners, shape: Shape::Integer(1, 65_535) },
+    Setting { name: "access_log buffer",    place: Place::Logs,   shape: Shape::Word(&[LOG_BUFFER]) },
+    Setting { name: "keepalive",            place: Place::Upstream, shape: Shape::Integer(1, 1_024) },
+    Setting { name: "keepalive_timeout",    place: Place::Http,   shape: Shape::Time },
+    Setting { name: "keepalive_requests",   place: Place::Http,   shape: Shape::Integer(1, 10_000_000) },
+    Setting { name: "sendfile",             place: Place::Http,   shape: Shape::Word(&["on", "off"]) },
+    Setting { name: "tcp_nopush",           place: Place::Http,   shape: Shape::Word(&["on", "off"]) },
+    Setting { name: "gzip_comp_level",      place: Place::Http,   shape: Shape::Integer(1, 9) },
+    Setting { name: "ssl_session_cache",    place: Place::Http,   shape: Shape::Word(&[SSL_SESSION_CACHE]) },
+    Setting { name: "ssl_session_tickets",  place: Place::Http,   shape: Shape::Word(&["on"]) },
+    Setting { name: "ssl_session_timeout",  place: Place::Http,   shape: Shape::Time },
 ];
 
 /// A setting by its name.

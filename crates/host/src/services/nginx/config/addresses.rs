@@ -4,7 +4,7 @@
 //! <https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_pass>.
 
 /// An address as `listen` takes it: a port, an address with one, or a socket.
-pub(super) fn listen_address(word: &str) -> String {
+pub fn listen_address(word: &str) -> String {
     match word {
         port if port.parse::<u16>().is_ok() => format!("0.0.0.0:{port}"),
         all if all.starts_with("*:") => all.replacen('*', "0.0.0.0", 1),
@@ -16,7 +16,7 @@ pub(super) fn listen_address(word: &str) -> String {
 }
 
 /// The part of `http://authority/path` that names the server, without name and password.
-pub(super) fn authority(word: &str) -> &str {
+pub fn authority(word: &str) -> &str {
     let behind = word.split_once("://").map_or(word, |(_, behind)| behind);
     let end =
         if behind.starts_with("unix:") { behind.len() } else { behind.find('/').unwrap_or(behind.len()) };

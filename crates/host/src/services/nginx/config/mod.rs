@@ -4,11 +4,14 @@
 //! hold in each `server` and `location` that does not give its own.
 
 mod addresses;
+mod places;
 
 use super::syntax::{self, Directive};
 use crate::services::common::pending::Sources;
 use crate::visibility::process_view::Root;
-use addresses::{authority, listen_address, passed_to};
+use addresses::passed_to;
+pub use addresses::{authority, listen_address};
+pub use places::{Occurrence, Opening, distinct};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -222,25 +225,12 @@ fn address(block: &Rc<Vec<Directive>>) -> usize {
     Rc::as_ptr(block) as usize
 }
 
-/// A directive that has a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occurrence {
-    /// Its words.
-    pub value: String,
-    /// Its file.
-    pub file: String,
-    /// Its line, from 1.
-    pub line: u32,
-    /// Whether it holds for all of the site.
-    pub is_global: bool,
-}
-
 /// A directive with where it stands.
 struct Placed<'a> {
     directive: &'a Directive,
     file: &'a str,
-    /// The blocks around it, from the outside.
-    scope: &'a [&'a Directive],
+    /// The blocks around it, from the outside, each with the file that opens it.
+    scope: &'a [(&'a Directive, &'a str)],
 }
 
 impl Placed<'_> {
@@ -251,14 +241,14 @@ impl Placed<'_> {
     /// Whether it holds for all of the site.
     fn is_global(&self) -> bool {
         matches!(
-            self.scope.iter().map(|block| block.name.as_str()).collect::<Vec<_>>()[..],
+            self.scope.iter().map(|(block, _)| block.name.as_str()).collect::<Vec<_>>()[..],
             [] | ["events" | "http"]
         )
     }
 
     /// The innermost block of that name around it.
     fn within(&self, name: &str) -> Option<&Directive> {
-        self.scope.iter().rev().find(|block| block.name == name).copied()
+        self.scope.iter().rev().map(|(block, _)| *block).find(|block| block.name == name)
     }
 }
 
@@ -273,8 +263,8 @@ impl Config {
     fn visit<'a>(
         &'a self,
         block: &'a [Directive],
-        file: &str,
-        scope: &mut Vec<&'a Directive>,
+        file: &'a str,
+        scope: &mut Vec<(&'a Directive, &'a str)>,
         left: &mut usize,
         see: &mut impl FnMut(&Placed<'_>),
     ) {
@@ -293,7 +283,7 @@ impl Config {
             }
             see(&Placed { directive, file, scope });
             if let Some(inner) = inner {
-                scope.push(directive);
+                scope.push((directive, file));
                 self.visit(inner, file, scope, left, see);
                 scope.pop();
             }
@@ -319,33 +309,6 @@ impl Config {
                 _ => {}
             }
         }
-    }
-
-    /// Where a directive stands, in its order.
-    pub fn occurrences(&self, name: &str) -> Vec<Occurrence> {
-        let mut found = vec![];
-        self.each(|placed| {
-            if placed.directive.name == name && placed.directive.block.is_none() {
-                found.push(Occurrence {
-                    value: placed.value(),
-                    file: placed.file.to_owned(),
-                    line: placed.directive.line,
-                    is_global: placed.is_global(),
-                });
-            }
-        });
-        found
-    }
-
-    /// The file that opens a block outside of all others.
-    pub fn file_of(&self, block: &str) -> Option<String> {
-        let mut found = None;
-        self.each(|placed| {
-            if placed.scope.is_empty() && placed.directive.name == block && found.is_none() {
-                found = Some(placed.file.to_owned());
-            }
-        });
-        found
     }
 
     /// The main file.
@@ -419,8 +382,8 @@ impl Config {
                 scope: placed
                     .scope
                     .iter()
-                    .filter(|block| block.name != "http")
-                    .map(|block| label(block).into())
+                    .filter(|(block, _)| block.name != "http")
+                    .map(|(block, _)| label(block).into())
                     .collect(),
                 file: Some(placed.file.to_owned()),
                 line: Some(placed.directive.line),
@@ -456,10 +419,7 @@ impl Config {
                 _ => return,
             };
             let Some(path) = placed.directive.words.first() else { return };
-            let is_no_file = ["off", "stderr"].contains(&path.as_str())
-                || ["syslog:", "memory:", "pipe:"].iter().any(|kind| path.starts_with(kind))
-                || path.contains('$');
-            if is_no_file || logs.len() >= SCOPED_MAX {
+            if !is_log_file(path) || logs.len() >= SCOPED_MAX {
                 return;
             }
             let path = if path.starts_with('/') {
@@ -543,6 +503,13 @@ impl Config {
         });
         modules
     }
+}
+
+/// Whether a log goes to a file whose name is known.
+pub fn is_log_file(path: &str) -> bool {
+    let is_elsewhere = ["off", "stderr"].contains(&path)
+        || ["syslog:", "memory:", "pipe:"].iter().any(|kind| path.starts_with(kind));
+    !is_elsewhere && !path.contains('$')
 }
 
 /// A page that tells about nginx.

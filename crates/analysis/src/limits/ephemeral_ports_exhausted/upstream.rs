@@ -1,0 +1,126 @@
+//! Connections to a backend that nginx keeps: which upstream is meant, and how many of them.
+
+use crate::facts::{FactId, Facts};
+use crate::limits::manual_remedy::manual;
+use webdyno_model::change::{ApplyClass, SettingChange};
+use webdyno_model::diagnosis::Remedy;
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
+use webdyno_model::setting::SettingId;
+
+pub(super) const NGINX: &str = "nginx";
+
+/// Idle connections that each worker keeps: fewer would be closed and opened again whenever a few requests end at once.
+const KEPT_MIN: f64 = 32.0;
+const KEPT_MAX: f64 = 512.0;
+/// Above what is under way at once.
+const HEADROOM: f64 = 2.0;
+
+const RISK: &str = "each worker keeps so many idle connections, which hold as many workers of a backend that has one for each; \
+    one may be closed by the backend just when it is used: its timeout has to be the longer one";
+const WHY: &str = "connections to the backend that are kept carry many requests each";
+
+/// The remedy that keeps connections to `to`, the address whose ports are taken. Ports that are taken come back after a minute
+/// only: `range` gives other ones for that long.
+pub(super) fn kept_connections(facts: &Facts, to: Option<&str>, range: Option<SettingChange>) -> Remedy {
+    let setting = SettingId::of_service(NGINX, "keepalive");
+    let Some(service) = facts.service.as_ref() else { return manual(setting, RISK, WHY) };
+    let meant = match &http_upstreams(service)[..] {
+        [_] => Some(setting.clone()),
+        several => {
+            let has =
+                |upstream: &&String| to.is_some_and(|to| members(service, upstream).any(|one| one == to));
+            several.iter().find(has).map(|upstream| setting.clone().of_pool(upstream))
+        }
+    };
+    let Some(setting) = meant else {
+        let how = "in an upstream with `keepalive`, passed to by its name with proxy_http_version 1.1 and an empty Connection; \
+                   for FastCGI with fastcgi_keep_conn, and fewer than there are children";
+        return manual(setting, RISK, format!("{WHY}: {how}"));
+    };
+    let kept = facts.value(FactId::in_flight_mean).unwrap_or(0.0) * HEADROOM / workers(facts);
+    let kept = kept.clamp(KEPT_MIN, KEPT_MAX).log2().ceil().exp2();
+    Remedy {
+        to: Some(SettingValue::Integer(kept as i64)),
+        class: ApplyClass::Reload,
+        together_with: range.into_iter().collect(),
+        ..manual(setting, RISK, format!("{WHY}; HTTP 1.1 and no `Connection: close` towards it go along"))
+    }
+}
+
+fn workers(facts: &Facts) -> f64 {
+    let configured = facts.setting("worker_processes").or(facts.value(FactId::cores));
+    configured.filter(|count| *count >= 1.0).unwrap_or(1.0)
+}
+
+/// The upstream that a server is a member of.
+fn upstream_of(one: &ScopedSetting) -> Option<String> {
+    let scope = one.scope.last().filter(|_| one.setting == "server")?.to_string();
+    scope.strip_prefix("upstream ").map(str::to_owned)
+}
+
+/// The addresses of an upstream.
+fn members<'a>(service: &'a ServiceSnapshot, upstream: &'a str) -> impl Iterator<Item = String> + 'a {
+    let of_it = service.scoped.iter().filter(move |one| upstream_of(one).as_deref() == Some(upstream));
+    of_it.filter_map(|one| one.value.split_whitespace().next()).map(|address| {
+        let has_port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        if has_port { address.to_owned() } else { format!("{address}:80") }
+    })
+}
+
+/// The upstreams that HTTP requests are passed to; the snapshot tells the address of such a pass with a port.
+fn http_upstreams(service: &ServiceSnapshot) -> Vec<String> {
+    let passes = || service.scoped.iter().filter(|one| one.setting == "proxy_pass");
+    let mut all: Vec<String> = service.scoped.iter().filter_map(upstream_of).collect();
+    all.dedup();
+    all.retain(|name| {
+        passes().any(|pass| [format!("{name}:80"), format!("{name}:443")].contains(&pass.value))
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    fn scoped(setting: &str, value: &str, scope: &str) -> ScopedSetting {
+        ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            scope: vec![scope.into()],
+            ..ScopedSetting::default()
+        }
+    }
+
+    fn remedy(scopes: &[(&str, &str, &str)], in_flight: f64) -> Remedy {
+        let mut facts = facts(&[(FactId::in_flight_mean, in_flight)], &[("worker_processes", 2)]);
+        let service = facts.service.as_mut().unwrap();
+        service.service = NGINX.into();
+        service.scoped = scopes.iter().map(|(setting, value, scope)| scoped(setting, value, scope)).collect();
+        kept_connections(&facts, Some("10.0.0.2:8080"), None)
+    }
+
+    #[test]
+    fn the_upstream_whose_ports_are_taken_keeps_what_is_under_way() {
+        let one =
+            [("server", "10.0.0.2:8080 weight=2", "upstream app"), ("proxy_pass", "app:80", "location /")];
+        let two = [&one[..], &[("server", "10.0.0.3", "upstream b"), ("proxy_pass", "b:443", "location /b")]]
+            .concat();
+        for (scopes, in_flight, expected) in [
+            (&one[..], 4.0, Some(("nginx keepalive", 32))),
+            (&one, 100.0, Some(("nginx keepalive", 128))),
+            (&one, 9_000.0, Some(("nginx keepalive", 512))),
+            (&two, 4.0, Some(("nginx keepalive of pool app", 32))),
+            (&two[2..], 4.0, Some(("nginx keepalive", 32))),
+            (&one[..1], 4.0, None),
+            (&[("proxy_pass", "10.0.0.2:8080", "location /")], 4.0, None),
+            (&[one[0], ("fastcgi_pass", "app:80", "location /")], 4.0, None),
+        ] {
+            let remedy = remedy(scopes, in_flight);
+            let changes = remedy.setting_changes();
+            let first = changes.first().map(|change| (change.setting.full_name(), change.to.clone()));
+            let expected = expected.map(|(name, to)| (name.to_owned(), SettingValue::Integer(to)));
+            assert_eq!(first, expected, "{scopes:?}");
+        }
+    }
+}
