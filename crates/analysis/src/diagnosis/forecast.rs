@@ -7,6 +7,7 @@ use crate::diagnosis::next_limit;
 use crate::facts::{FactId, Facts};
 use crate::limits::{LimitGain, LimitId, by_id};
 use crate::resources::time_breakdown::accept_queue_wait_us;
+use webdyno_model::change::SettingChange;
 use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::number::significant;
 
@@ -25,14 +26,17 @@ const GAINED_FRACTION: [f64; 2] = [0.5, 0.9];
 pub(crate) fn complete_remedy(facts: &Facts, finding: &mut Finding) {
     let id = finding.id.clone();
     let Some(remedy) = finding.remedies.first_mut() else { return };
-    remedy.predicted = match remedy.predicted.take() {
-        Some(predicted) => Some(bounded_by_next_limit(facts, &id, predicted)),
-        None => of(facts, &id),
+    let changes = remedy.setting_changes();
+    let bounded = |predicted| bounded_by_next_limit(facts, (&id, &changes), predicted);
+    let predicted = match remedy.predicted.take() {
+        Some(predicted) => Some(bounded(predicted)),
+        None => of(facts, &id, &changes),
     };
+    remedy.predicted = predicted.map(|predicted| widened(facts, predicted));
 }
 
 /// What is expected when a finding of this id is lifted; `None` where arithmetic does not tell.
-fn of(facts: &Facts, id: &str) -> Option<Predicted> {
+fn of(facts: &Facts, id: &str, changes: &[SettingChange]) -> Option<Predicted> {
     let rate = facts.value(FactId::rate).filter(|_| facts.loaded)?;
     let gain = by_id(id)?.gain?;
     let offered = facts.value(FactId::offered_rate);
@@ -45,7 +49,7 @@ fn of(facts: &Facts, id: &str) -> Option<Predicted> {
     let most = offered.unwrap_or(f64::INFINITY);
     let at = |error: f64| significant((requested * (1.0 + error)).min(most), 3);
     let reported = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
-    Some(bounded_by_next_limit(facts, id, reported)).filter(|reported| reported.rate > rate)
+    Some(bounded_by_next_limit(facts, (id, changes), reported)).filter(|reported| reported.rate > rate)
 }
 
 /// What users ask for when nobody waits for what is lifted.
@@ -74,13 +78,32 @@ fn remaining_response_time_us(facts: &Facts, gain: LimitGain) -> Option<f64> {
 
 /// No more than what binds next, where that is known and more than today's rate. A table of connections binds only after
 /// minutes.
-fn bounded_by_next_limit(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
+fn bounded_by_next_limit(
+    facts: &Facts,
+    (id, changes): (&str, &[SettingChange]),
+    predicted: Predicted,
+) -> Predicted {
     let rate = facts.value(FactId::rate).unwrap_or(0.0);
-    let next = next_limit::after(facts, id).filter(|next| next.id != LimitId::ConntrackFull);
+    let next = next_limit::after(facts, id, changes).filter(|next| next.id != LimitId::ConntrackFull);
     let next = next.and_then(|next| next.rate).filter(|next| *next < predicted.rate && *next > rate);
     let Some(next) = next else { return predicted };
     let bound = |sign: f64| significant(next * (1.0 + sign * ERROR_NEXT), 3);
     Predicted { rate: significant(next, 3), ci95: [bound(-1.0), bound(1.0)] }
+}
+
+/// The interval for what lies beyond twice of what was seen: what a request costs there, and what queues then, nobody saw. Each
+/// further doubling adds the error once more, down to today's rate and up to what is asked for.
+fn widened(facts: &Facts, predicted: Predicted) -> Predicted {
+    let Some(now) = facts.value(FactId::rate).filter(|now| *now > 0.0) else { return predicted };
+    let doublings = (predicted.rate / now).log2();
+    if doublings <= 1.0 {
+        return predicted;
+    }
+    let most = facts.value(FactId::offered_rate).unwrap_or(f64::INFINITY).max(predicted.rate);
+    let at = |bound: f64| predicted.rate + doublings * (bound - predicted.rate);
+    let [least, largest] = predicted.ci95;
+    let ci95 = [at(least).max(now), at(largest).min(most)].map(|bound| significant(bound, 3));
+    Predicted { ci95, ..predicted }
 }
 
 #[cfg(test)]
@@ -102,7 +125,7 @@ mod tests {
 
     fn predicted_rate(id: &str, changes: &[(FactId, f64)]) -> Option<(f64, [f64; 2])> {
         let facts = facts(&with_changes(&CLOSED, changes), &[]);
-        of(&facts, id).map(|reported| (reported.rate, reported.ci95))
+        of(&facts, id, &[]).map(|reported| (reported.rate, reported.ci95))
     }
 
     #[test]
@@ -172,5 +195,23 @@ mod tests {
         finding.remedies = vec![webdyno_model::diagnosis::Remedy { predicted: before, ..remedy }];
         complete_remedy(&facts(&[&CLOSED[..], &workers[..]].concat(), &[]), &mut finding);
         assert_eq!(finding.remedies[0].predicted, Some(Predicted { rate: 80.0, ci95: [64.0, 96.0] }));
+    }
+
+    #[test]
+    fn beyond_twice_of_what_was_seen_the_interval_widens() {
+        let wide = |rate: f64, more: &[(FactId, f64)]| {
+            let predicted = Predicted { rate, ci95: [0.9 * rate, 1.1 * rate] };
+            widened(&facts(&with_changes(&CLOSED, more), &[]), predicted).ci95
+        };
+        for (rate, more, expected) in [
+            (80.0, &[][..], [72.0, 88.0]),
+            (160.0, &[], [128.0, 192.0]),
+            (640.0, &[], [384.0, 896.0]),
+            // No more comes than is asked for, and no less than today.
+            (160.0, &[(FactId::offered_rate, 170.0)], [128.0, 170.0]),
+            (160.0, &[(FactId::rate, 0.01)], [0.01, 383.0]),
+        ] {
+            assert_eq!(wide(rate, more), expected, "{rate} {more:?}");
+        }
     }
 }

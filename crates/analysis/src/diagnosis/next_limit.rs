@@ -1,19 +1,22 @@
 //! What binds once the first finding is lifted: the lowest of the ceilings that are not its own.
 
 use crate::facts::Facts;
-use crate::limits::ceiling::ResourceCeiling;
+use crate::limits::ceiling::{Resource, ResourceCeiling};
 use crate::limits::{LimitId, by_id, resource_ceilings};
 use crate::resources::utilisation::rate;
+use webdyno_model::change::SettingChange;
 use webdyno_model::diagnosis::{Finding, NextLimit};
 
 /// After the first finding is lifted, the lowest of the ceilings that are not its own; `None` when no rate can be told, or
 /// when the figures themselves are in doubt.
 pub fn next_limit(facts: &Facts, findings: &[Finding]) -> Option<NextLimit> {
-    after(facts, &findings.first()?.id)
+    let first = findings.first()?;
+    let changes = first.remedies.first().map_or(vec![], |remedy| remedy.setting_changes());
+    after(facts, &first.id, &changes)
 }
 
-/// The same after a finding of this id.
-pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
+/// The same after a finding of this id, lifted by these changes: what goes along with them binds at its new size.
+pub fn after(facts: &Facts, first: &str, changes: &[SettingChange]) -> Option<NextLimit> {
     let lifted = by_id(first);
     if lifted.is_some_and(|limit| limit.invalidates_run) {
         return None;
@@ -22,7 +25,8 @@ pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
     if let Some(lift) = lifted.and_then(|limit| limit.after_lifting) {
         lift(&mut after);
     }
-    let all = resource_ceilings(&after);
+    let mut all = resource_ceilings(&after);
+    all.iter_mut().for_each(|one| resize(one, changes));
     let next = |late: bool| {
         let those = all.iter().filter(move |one| is_already_exceeded(facts, one) == late);
         let rates =
@@ -35,6 +39,25 @@ pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
     let fills = |one: &ResourceCeiling| one.fills.is_some_and(|fills| fills.fills_at(times));
     let (_, id, rate) = late.filter(|(one, ..)| fills(one)).or(at_once).or(late)?;
     Some(NextLimit { id: id.into(), rate: Some(rate) })
+}
+
+/// Settings that are the size of a ceiling.
+const SIZES: [(&str, &str, Resource); 3] = [
+    ("apache", "MaxRequestWorkers", Resource::Workers),
+    ("php_fpm", "pm.max_children", Resource::PhpChildren),
+    ("mariadb", "max_connections", Resource::DatabaseConnections),
+];
+
+/// A ceiling as large as these changes make it.
+fn resize(one: &mut ResourceCeiling, changes: &[SettingChange]) {
+    let is_its = |change: &&SettingChange| {
+        let id = &change.setting;
+        let is_size = SIZES.contains(&(id.target.name(), id.name.as_str(), one.resource));
+        is_size && id.pool.as_ref().is_none_or(|pool| one.ceiling.limit.ends_with(&format!(" {pool}")))
+    };
+    let Some(size) = changes.iter().find(is_its).and_then(|change| change.to.number()) else { return };
+    one.ceiling.binds_at_rate = one.rate_at_size(size);
+    one.ceiling.max = Some(size);
 }
 
 /// Whether more is served than a table can take for long, which is not full yet: it binds by time, and not by a rate.
@@ -59,6 +82,8 @@ mod tests {
     use crate::diagnosis::ranking::findings;
     use crate::facts::FactId;
     use crate::facts::testing::{facts, of_pool};
+    use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
 
     const WORKERS: &str = "apache-workers-exhausted";
 
@@ -90,6 +115,24 @@ mod tests {
         assert_eq!(next(&facts, WORKERS), Some(("db-connections-exhausted".into(), 95.0)));
         assert_eq!(next(&facts, "db-connections-exhausted"), Some((WORKERS.into(), 60.0)));
         assert_eq!(next(&facts, "healthy"), Some((WORKERS.into(), 60.0)));
+    }
+
+    #[test]
+    fn what_the_change_raises_along_binds_at_its_new_size() {
+        let facts = facts(&STACKED, &[]);
+        let change = |service: &str, name: &str, to: i64| SettingChange {
+            setting: SettingId::of_service(service, name),
+            to: SettingValue::Integer(to),
+        };
+        let next = |changes: &[SettingChange]| {
+            after(&facts, WORKERS, changes).and_then(|next| Some((next.id, next.rate?)))
+        };
+        let database = |rate| Some(("db-connections-exhausted".to_owned(), rate));
+        assert_eq!(next(&[change("apache", "MaxRequestWorkers", 60)]), database(95.0));
+        // 12 of them for 60 answers a second: 39 beside the own one are 195.
+        assert_eq!(next(&[change("mariadb", "max_connections", 40)]), database(195.0));
+        let many = [change("apache", "MaxRequestWorkers", 60), change("mariadb", "max_connections", 76)];
+        assert_eq!(next(&many), Some(("cpu-saturated".into(), 300.0)));
     }
 
     #[test]

@@ -70,7 +70,7 @@ fact_table! {
     (served_bytes_status_per_s, "bytes/s", "apache.bytes_served_bytes", Derivation::Rate(1.0)),
     (served_bytes_log_per_s, "bytes/s", "access_log.sent_bytes", Derivation::Rate(1.0)),
     (disk_busy_fraction, "fraction", "disk.*.busy_s", Derivation::Rate(1.0)),
-    "bytes": group_page_cache_mean_bytes, worker_largest_rise_bytes;
+    "bytes": group_page_cache_mean_bytes, worker_largest_rise_bytes, group_held_before_bytes, group_rest_grown_bytes;
 }
 
 /// What the group holds of files, and what it holds besides, must be of one moment: at most this far apart.
@@ -90,6 +90,40 @@ impl FactBuilder<'_> {
             })
             .collect();
         self.add_from(FactId::group_page_cache_mean_bytes, mean(&files), (USED, Derivation::Mean));
+    }
+
+    /// What the group holds in memory that cannot be dropped, and in swap, before the load; and by how much that grew since then
+    /// beyond what its workers and the children of PHP-FPM took.
+    pub(super) fn held_by_group(&mut self) {
+        const HELD: &str = "memory.used_in_limit_bytes";
+        const CHILDREN: [&str; 2] = ["php_fpm.*.pss_mean_bytes", "php_fpm.*.swap_pss_mean_bytes"];
+        let swapped = |at| self.series.nearest("cgroup.swap_used_bytes", at, SAME_TIME_S).unwrap_or(0.0);
+        let held =
+            self.series.all(HELD).iter().map(|(at, bytes)| (*at, bytes + swapped(*at))).collect::<Vec<_>>();
+        let Some((before, most)) = self.before_and_most(&held) else { return };
+        let rise = |metric: &str| {
+            self.before_and_most(self.series.all(metric))
+                .map_or(0.0, |(before, most)| (most - before).max(0.0))
+        };
+        let workers = rise("worker_memory.pss_sum_bytes") + rise("worker_memory.swap_pss_sum_bytes");
+        let mut children = 0.0;
+        for template in CHILDREN.iter().filter_map(|name| self.series.template(name)) {
+            for (pool, metric) in self.series.instances(template) {
+                let count = self.series.max(&format!("php_fpm.{pool}.processes_count")).unwrap_or(0.0);
+                children += count * rise(metric);
+            }
+        }
+        let from = (HELD, Derivation::Max);
+        self.add_from(FactId::group_held_before_bytes, Some(before), from);
+        self.add_from(FactId::group_rest_grown_bytes, Some(most - before - workers - children), from);
+    }
+
+    /// The last of these readings before the load, and the largest one since it began.
+    fn before_and_most(&self, readings: &[(f64, f64)]) -> Option<(f64, f64)> {
+        let to_s = self.series.window().1;
+        let before = readings.iter().rev().find(|(at, _)| *at <= 0.0)?.1;
+        let since = readings.iter().filter(|(at, _)| *at > 0.0 && *at <= to_s).map(|(_, value)| *value);
+        Some((before, since.reduce(f64::max)?))
     }
 
     /// By how much the largest worker grew, from the first third of the readings to the last one, if it went on all the time:
@@ -131,6 +165,27 @@ mod tests {
             let facts = of(largest.into_iter().enumerate().map(reading).collect(), None);
             assert_eq!(facts.value(FactId::worker_largest_rise_bytes), Some(rise), "{largest:?}");
         }
+    }
+
+    #[test]
+    fn what_a_group_took_since_the_load_began_is_told_from_what_its_workers_did() {
+        let held = |t_s, bytes| sample(t_s, "memory", &[("memory.used_in_limit_bytes", bytes)]);
+        let swap = |t_s, bytes| sample(t_s, "cgroup", &[("cgroup.swap_used_bytes", bytes)]);
+        let workers = |t_s, bytes| sample(t_s, "worker_memory", &[("worker_memory.pss_sum_bytes", bytes)]);
+        let readings = vec![
+            held(-1.0, 90.0),
+            workers(-0.5, 40.0),
+            held(-0.2, 100.0),
+            held(0.9, 300.0),
+            swap(1.0, 20.0),
+            workers(1.2, 70.0),
+            held(2.0, 250.0),
+            held(20.0, 900.0),
+        ];
+        let facts = of(readings, None);
+        let found =
+            [FactId::group_held_before_bytes, FactId::group_rest_grown_bytes].map(|fact| facts.value(fact));
+        assert_eq!(found, [Some(100.0), Some(190.0)]);
     }
 
     #[test]

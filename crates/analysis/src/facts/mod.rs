@@ -301,6 +301,7 @@ impl FactBuilder<'_> {
         self.backend_queues();
         self.database();
         self.page_cache();
+        self.held_by_group();
         self.largest_worker();
         self.open_files();
         self.connection_attempts();

@@ -22,9 +22,23 @@ pub struct SeriesSet<'a> {
 /// best that there is.
 const OWN_READINGS_S: f64 = 2.0;
 
+fn is_short(measurement: &Measurement) -> bool {
+    let length_s = measurement.measured_to_s - measurement.measured_from_s;
+    measurement.harm_guard_trip.is_some() && length_s < OWN_READINGS_S
+}
+
+/// What was not read before it ended, as nobody knew yet who works for the site, counts as it was read soon after.
+fn take_late_reading(series: &mut Vec<(f64, f64)>, to_s: f64) {
+    if let Some((_, value)) =
+        series.first().copied().filter(|(at, _)| *at > to_s && *at <= to_s + OWN_READINGS_S)
+    {
+        series.insert(0, (to_s, value));
+    }
+}
+
 fn window(measurement: &Measurement) -> (f64, f64) {
     let (from_s, to_s) = (measurement.measured_from_s, measurement.measured_to_s);
-    if measurement.harm_guard_trip.is_none() || to_s - from_s >= OWN_READINGS_S {
+    if !is_short(measurement) {
         return (from_s, to_s);
     }
     // One that did not come to the end of its warm-up has no measured part.
@@ -51,6 +65,9 @@ impl<'a> SeriesSet<'a> {
         }
         let (from_s, to_s) = window(measurement);
         points.values_mut().for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        if is_short(measurement) {
+            points.values_mut().for_each(|series| take_late_reading(series, to_s));
+        }
         Self { points, catalogue, described, samples: &measurement.samples, from_s, to_s }
     }
 

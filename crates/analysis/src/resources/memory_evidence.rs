@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::resources::memory_pressure;
-use crate::wording::format_number;
+use crate::wording::{format_bytes, format_number};
 use webdyno_model::number::significant;
 
 /// Below this share of time in which nobody could work for want of memory, it costs less than the noise.
@@ -108,9 +108,86 @@ fn has_swapped(facts: &Facts) -> bool {
     swapped.is_none_or(|bytes| bytes >= SWAPPED_BYTES_MIN)
 }
 
+/// A site that holds less than this share of the memory in use is not who fills the machine.
+const OTHERS_HOLD_FRACTION_MAX: f64 = 0.3;
+
+/// Why a load that was stopped for want of memory says nothing of the service: the machine's counters did it, and neither its group
+/// nor its own programs are short. `None` where the service's part in it is not known.
+pub(crate) fn memory_of_others(facts: &Facts) -> Option<String> {
+    let trip = facts.harm_guard_trip.as_ref()?;
+    let is_of_machine = trip.cause.is_memory() && !trip.metric.contains("group_");
+    let swapped = [FactId::worker_swap_sum_bytes, FactId::pool_swap_mean_bytes].map(|name| facts.value(name));
+    let is_swapped = swapped.into_iter().flatten().any(|bytes| bytes >= SWAPPED_BYTES_MIN);
+    (is_of_machine && oom_kills(facts).is_none() && !is_swapped).then_some(())?;
+    if memory_pressure::is_limited(facts)? {
+        let stalled = facts.value(FactId::pressure_group_memory_full_fraction)?;
+        let swapped = facts.value(FactId::group_swap_used_max_bytes).unwrap_or(0.0);
+        let is_calm = stalled < FULL_FRACTION_MIN && swapped < SWAPPED_BYTES_MIN;
+        let has_room = memory_pressure::is_full(facts) == Some(false);
+        return (is_calm && has_room)
+            .then(|| "the control group of the service has room, and hardly waited for memory".into());
+    }
+    let total = facts.value(FactId::memory_total_bytes)?;
+    let used = total - facts.value(FactId::memory_available_min_bytes)?;
+    let group = facts.value(FactId::group_memory_used_max_bytes);
+    let held =
+        memory_pressure::memory_holders(facts).into_iter().map(|(_, bytes)| bytes).reduce(|a, b| a + b);
+    let own = group.into_iter().chain(held).reduce(f64::max)?;
+    (own < OTHERS_HOLD_FRACTION_MAX * used).then(|| {
+        let [own, used] = [own, used].map(format_bytes);
+        format!("the service and what stands behind it hold {own} of the {used} of memory that are in use")
+    })
+}
+
 /// What the lack of memory costs: the time in which nobody could run, or the requests that ended with their worker.
 pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
     let stalled = memory_pressure::stalled_fraction(facts);
     let failed = facts.value(FactId::failed_fraction).filter(|_| oom_kills(facts).is_some());
     stalled.into_iter().chain(failed).reduce(f64::max).map(|share| significant(share.min(1.0), 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes, with_harm_guard_trip};
+
+    #[test]
+    fn memory_that_others_fill_is_told_from_the_services_own() {
+        const SWAP: &str = "memory.swapped_out_pages";
+        // Another program fills a machine of 16 GB; the service holds 300 MB.
+        let machine = [
+            (FactId::memory_total_bytes, 16e9),
+            (FactId::memory_limit_bytes, 16e9),
+            (FactId::memory_available_min_bytes, 0.5e9),
+            (FactId::worker_memory_sum_bytes, 300e6),
+        ];
+        // A group of 1 GB beside others.
+        let group = [
+            (FactId::memory_total_bytes, 16e9),
+            (FactId::memory_limit_bytes, 1e9),
+            (FactId::group_memory_used_max_bytes, 400e6),
+            (FactId::pressure_group_memory_full_fraction, 0.0),
+        ];
+        let unknown = f64::NAN;
+        for (base, metric, changes, expected) in [
+            (machine, SWAP, vec![], true),
+            (machine, "pressure.memory_full_us", vec![], true),
+            (machine, "memory.group_oom_kills_count", vec![], false),
+            (machine, "brake.site_refused_count", vec![(FactId::memory_total_bytes, unknown)], false),
+            (machine, SWAP, vec![(FactId::worker_memory_sum_bytes, 9e9)], false),
+            (machine, SWAP, vec![(FactId::database_resident_max_bytes, 9e9)], false),
+            (machine, SWAP, vec![(FactId::worker_swap_sum_bytes, 50e6)], false),
+            (machine, SWAP, vec![(FactId::worker_memory_sum_bytes, unknown)], false),
+            (machine, SWAP, vec![(FactId::group_oom_kills, 1.0)], false),
+            (group, SWAP, vec![], true),
+            (group, SWAP, vec![(FactId::pressure_group_memory_full_fraction, 0.1)], false),
+            (group, SWAP, vec![(FactId::pressure_group_memory_full_fraction, unknown)], false),
+            (group, SWAP, vec![(FactId::group_memory_used_max_bytes, 990e6)], false),
+            (group, SWAP, vec![(FactId::group_swap_used_max_bytes, 90e6)], false),
+        ] {
+            let mut facts = facts(&with_changes(&base, &changes), &[]);
+            facts.harm_guard_trip = Some(with_harm_guard_trip(metric));
+            assert_eq!(memory_of_others(&facts).is_some(), expected, "{metric} {changes:?}");
+        }
+    }
 }

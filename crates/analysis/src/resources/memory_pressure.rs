@@ -112,11 +112,24 @@ pub fn largest_holder(facts: &Facts) -> Option<MemoryHolder> {
 /// Swapped parts come back into memory: they use up what is available.
 pub fn usable_bytes(facts: &Facts, held_in_memory: f64) -> Option<f64> {
     let limit = limit_bytes(facts)?;
-    let machine_free = facts.value(FactId::memory_available_min_bytes);
-    let group_free = facts.value(FactId::memory_used_in_limit_max_bytes).map(|used| (limit - used).max(0.0));
-    let free = machine_free.into_iter().chain(group_free).reduce(f64::min)?;
-    let usable = (free + held_in_memory).min(limit) - RESERVE_FRACTION * limit;
-    (usable > 0.0).then_some(usable)
+    let usable = (free_bytes(facts)? + held_in_memory).min(limit) - RESERVE_FRACTION * limit;
+    // None is known to be there: that is no unknown.
+    Some(usable.max(0.0))
+}
+
+/// What is free of the memory that the service may use: of the machine's, and of its group's.
+fn free_bytes(facts: &Facts) -> Option<f64> {
+    let of_machine = facts.value(FactId::memory_available_min_bytes);
+    let used = facts.value(FactId::memory_used_in_limit_max_bytes);
+    let of_group = limit_bytes(facts).zip(used).map(|(limit, used)| (limit - used).max(0.0));
+    of_machine.into_iter().chain(of_group).reduce(f64::min)
+}
+
+/// What more of something may take: this share of what is free, as others grow with it, and nothing of the reserve.
+pub(crate) fn room_bytes(facts: &Facts, share: f64) -> Option<f64> {
+    let free = free_bytes(facts)?;
+    let beside_reserve = limit_bytes(facts).map_or(free, |limit| free - RESERVE_FRACTION * limit);
+    Some((share * free).min(beside_reserve).max(0.0))
 }
 
 /// Memory kept for the kernel, the page cache and everything else.
@@ -125,13 +138,18 @@ pub const RESERVE_FRACTION: f64 = 0.10;
 /// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more process, in whole
 /// processes of so many workers each. `None` when it cannot be told.
 pub(crate) fn workers_that_fit(facts: &Facts) -> Option<f64> {
+    let (usable, each) = worker_room(facts)?;
+    Some((usable / each).floor() * facts.threads_per_process())
+}
+
+/// The memory that all workers may take, and what one process of them costs.
+pub(crate) fn worker_room(facts: &Facts) -> Option<(f64, f64)> {
     let each = facts.value(FactId::worker_private_mean_bytes).filter(|bytes| *bytes > 0.0)?;
     let usable = usable_bytes(facts, facts.value(FactId::worker_memory_sum_bytes)?)?;
     // A worker that is swapped out is larger than the part of it that is in memory.
     let swapped = facts.value(FactId::worker_swap_sum_bytes).unwrap_or(0.0);
     let workers = facts.value(FactId::service_processes_mean).filter(|count| *count >= 1.0);
-    let each = workers.map_or(each, |count| each + swapped / count);
-    Some((usable / each).floor() * facts.threads_per_process())
+    Some((usable, workers.map_or(each, |count| each + swapped / count)))
 }
 
 /// What may still be used, and of how much.

@@ -3,14 +3,13 @@
 use crate::facts::{FactId, Facts};
 use crate::resources::processors::rate_at_cpu;
 use crate::resources::workers::HEADROOM;
-use crate::resources::{database_connections, memory_pressure};
+use crate::resources::{concurrency, database_connections};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
-use webdyno_model::tune::Goal;
 
 /// A step up to the running ServerLimit is worth a reload if it gives at least this many times the workers there are.
 const STEP_MIN: f64 = 1.1;
@@ -27,7 +26,7 @@ pub(crate) fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     // A value that is no multiple of the threads per process is clamped by Apache.
     let wanted = (HEADROOM * demand / threads).ceil() * threads;
     // What fits are whole processes already.
-    let fits = memory_pressure::workers_that_fit(facts);
+    let fits = database_connections::apache_workers_that_fit(facts);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if to <= workers {
         return vec![];
@@ -76,24 +75,15 @@ const AT_WORK_MIN: f64 = 0.9;
 /// for how long the server has been too slow. Where that many workers would do, and yet all are taken, connections
 /// hold them between requests, and what is connected counts. Never more than the connections there are.
 pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
-    let time_us = facts.value(FactId::worker_time_mean_us);
-    let at_goal = match (facts.goal, time_us) {
-        (Some(Goal::Rate(rate)), Some(time_us)) => rate * time_us / 1e6,
-        _ => 0.0,
-    };
+    let hold_s = hold_s(facts, workers);
+    let at = |rate: f64| hold_s.map_or(0.0, |hold_s| rate * hold_s);
+    let at_goal = concurrency::goal_rate(facts).map_or(0.0, at);
     // Dead places behind a lowered limit show as busy.
     let busy = facts.value(FactId::workers_busy_mean).map_or(workers, |busy| busy.min(workers));
     let now = (busy + queue).max(facts.value(FactId::in_flight_mean).unwrap_or(0.0));
     let now = match (facts.value(FactId::offered_rate), facts.value(FactId::connections_cap)) {
         (Some(offered), Some(cap)) => {
-            // All workers are taken: so many of them over the rate is the time each takes. A status page that waits in the
-            // same queue tells too few moments for its own measure, where requests and not connections hold the workers.
-            let writing = facts.value(FactId::workers_writing_mean).map(|writing| writing / workers);
-            let is_at_work = writing.is_some_and(|share| share >= AT_WORK_MIN);
-            let taken_s = facts.ended_per_s().map(|rate| workers / rate);
-            let times_s = [time_us.map(|us| us / 1e6), taken_s.filter(|_| is_at_work || time_us.is_none())];
-            let wanted = times_s.into_iter().flatten().map(|time_s| offered * time_s);
-            wanted.into_iter().find(|wanted| *wanted > workers).unwrap_or(now).min(cap)
+            Some(at(offered)).filter(|most| *most > workers).unwrap_or(now).min(cap)
         }
         _ => now,
     };
@@ -101,6 +91,16 @@ pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
     // each visitor serves all of them at once.
     let users = facts.value(FactId::users).filter(|users| *users > workers);
     users.map_or(now, |users| now.min(users)).max(at_goal)
+}
+
+/// For how long a request holds a worker: the longer one of what the status page tells, and, while all workers are at work on
+/// requests, of so many of them over the rate. A page that waits in the same queue tells too few moments for its own measure.
+fn hold_s(facts: &Facts, workers: f64) -> Option<f64> {
+    let told_s = facts.value(FactId::worker_time_mean_us).map(|us| us / 1e6);
+    let writing = facts.value(FactId::workers_writing_mean).map(|writing| writing / workers);
+    let is_at_work = writing.is_some_and(|share| share >= AT_WORK_MIN);
+    let taken_s = facts.ended_per_s().map(|rate| workers / rate).filter(|_| is_at_work || told_s.is_none());
+    told_s.into_iter().chain(taken_s).reduce(f64::max)
 }
 
 fn risk_text(facts: &Facts, to: f64, restart: bool) -> String {
@@ -169,6 +169,7 @@ mod tests {
     use crate::facts::testing::facts;
     use crate::limits::apache_workers_exhausted::finding::check;
     use crate::limits::apache_workers_exhausted::finding::tests::{EXHAUSTED, with};
+    use proptest::prelude::*;
 
     #[test]
     fn the_value_follows_the_demand_and_takes_server_limit_along() {
@@ -273,6 +274,83 @@ mod tests {
         // The status page came through twice, and tells a third of the time; all the workers were at work.
         let rarely = [(FactId::worker_time_mean_us, 65_000.0), (FactId::workers_writing_mean, 20.0)];
         assert_eq!(open(&rarely).to, Some(SettingValue::Integer(78)));
+    }
+
+    #[test]
+    fn a_disturbed_machine_does_not_make_it_fewer_than_rate_times_hold_time() {
+        // 20 workers of 200 ms, all at work; the status page tells less than that, and more than there are workers for.
+        for told_us in [65_000.0, 139_000.0, 200_000.0, f64::NAN] {
+            let values = [
+                (FactId::workers_when_full, 20.0),
+                (FactId::workers_busy_mean, 20.0),
+                (FactId::workers_writing_mean, 19.5),
+                (FactId::accept_queue_mean, 180.0),
+                (FactId::in_flight_mean, 200.0),
+                (FactId::rate, 100.0),
+                (FactId::offered_rate, 150.0),
+                (FactId::connections_cap, 200.0),
+                (FactId::worker_time_mean_us, told_us),
+            ];
+            let remedy = with(&values).unwrap().remedies.remove(0);
+            assert_eq!(remedy.to, Some(SettingValue::Integer(39)), "{told_us}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is measured of an open load: 1.3 times rate x hold time, unless memory or the connections of the load are less.
+        #[test]
+        fn sizes_come_from_the_demand(
+            workers in 2u32..400, hold_ms in 5u32..3000, times in 1.1f64..6.0, told in 0.2f64..1.2, cap in 200.0f64..20_000.0,
+        ) {
+            let (workers, hold_s) = (f64::from(workers), f64::from(hold_ms) / 1e3);
+            let (rate, offered) = (workers / hold_s, times * workers / hold_s);
+            let facts = facts(
+                &[
+                    (FactId::workers_busy_mean, workers),
+                    (FactId::workers_writing_mean, workers),
+                    (FactId::ended_per_s, rate),
+                    (FactId::offered_rate, offered),
+                    (FactId::connections_cap, cap),
+                    (FactId::worker_time_mean_us, told * hold_s * 1e6),
+                ],
+                &[],
+            );
+            let to = remedies(&facts, workers, 10.0).first().and_then(|remedy| remedy.to.clone()?.number());
+            let least = HEADROOM * (offered * hold_s).min(cap);
+            prop_assert!(to.unwrap_or(workers) + 0.001 >= least, "{:?} of {}", to, least);
+        }
+
+        /// Whatever memory there is: workers and the connections that go along with them stay within it, or nothing grows.
+        #[test]
+        fn what_is_admitted_fits_in_memory(
+            workers in 2u32..300, queue in 0.0f64..2000.0, threads in 1u32..65, each_mb in 1.0f64..200.0, held in 0.1f64..1.0,
+            free_mb in 0.0f64..4000.0, limit_mb in 100.0f64..8000.0, connections in 1u32..200, connection_mb in 0.1f64..64.0,
+        ) {
+            let [workers, threads, connections] = [workers, threads, connections].map(f64::from);
+            let (each, limit) = (each_mb * 1e6, limit_mb * 1e6);
+            let sum = (held * each * workers / threads).min(limit);
+            let values = [
+                (FactId::workers_busy_mean, workers),
+                (FactId::worker_private_mean_bytes, each),
+                (FactId::worker_memory_sum_bytes, sum),
+                (FactId::memory_available_min_bytes, free_mb * 1e6),
+                (FactId::memory_limit_bytes, limit),
+                (FactId::db_connection_memory_bytes, connection_mb * 1e6),
+                (FactId::db_connections_limit, connections),
+                (FactId::ahead_database_connected_mean, 5.0),
+            ];
+            let mut facts = facts(&values, &[("ThreadsPerChild", threads as i64)]);
+            facts.service.as_mut().unwrap().mode = Some("event".into());
+            for remedy in remedies(&facts, workers, queue) {
+                let to = remedy.to.as_ref().and_then(SettingValue::number).unwrap();
+                prop_assert!(to > workers);
+                let along = remedy.together_with.iter().find(|change| change.setting.name == "max_connections");
+                let along = along.map_or(0.0, |change| change.to.number().unwrap() - connections);
+                let admitted = each * to / threads + along * connection_mb * 1e6;
+                let there = (free_mb * 1e6 + sum).min(limit) - 0.1 * limit;
+                prop_assert!(admitted <= there * (1.0 + 1e-9), "{} of {}", admitted, there);
+            }
+        }
     }
 
     #[test]

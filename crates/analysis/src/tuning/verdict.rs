@@ -1,8 +1,10 @@
 //! The verdict on a change: better, same, worse or inconclusive, from the interval and the noise floor.
 
+use crate::facts::facts;
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use crate::measurement::statistics::{Ratio, mean, ratio_of_means, trend};
+use crate::resources::memory_evidence::memory_of_others;
 use crate::run_report::run_report;
 use webdyno_model::Result;
 use webdyno_model::interval::EndReason;
@@ -40,10 +42,13 @@ const FAILURES_CUT_MIN: f64 = 0.1;
 /// a given rate, which no change can raise, the response time does, and of pages the page time. A change by which more requests or pages fail, or by which
 /// an objective is missed that was met, is worse; one by which the missed objectives are met, or the time falls that one of them
 /// is about, is better if the rate does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
-/// so is one whose load the stop-loss ended.
+/// so is one whose load the stop-loss ended. It says nothing where others filled the memory for which it was stopped, or the load before was
+/// stopped for memory as well: what that one left in memory and in swap may be the reason.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     if after.harm_guard_trip.is_some() {
-        return Ok(Comparison { ratio: None, verdict: Verdict::Worse });
+        let says_nothing = both_for_memory(before, after) || stopped_for_others(after)?.is_some();
+        let verdict = if says_nothing { Verdict::Inconclusive } else { Verdict::Worse };
+        return Ok(Comparison { ratio: None, verdict });
     }
     let (run_before, run_after) = (run_report(before)?, run_report(after)?);
     if before.harm_guard_trip.is_some() {
@@ -77,6 +82,19 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
         verdict = Verdict::Worse;
     }
     Ok(Comparison { ratio: rates.ratio, verdict })
+}
+
+fn both_for_memory(before: &Measurement, after: &Measurement) -> bool {
+    let is_for_memory =
+        |of: &Measurement| of.harm_guard_trip.as_ref().is_some_and(|trip| trip.cause.is_memory());
+    is_for_memory(before) && is_for_memory(after)
+}
+
+/// Why a load that was stopped says nothing of the change before it: what stopped it is not the service's doing.
+pub fn stopped_for_others(after: &Measurement) -> Result<Option<String>> {
+    let Some(trip) = &after.harm_guard_trip else { return Ok(None) };
+    let others = memory_of_others(&facts(after, None)?);
+    Ok(others.map(|why| format!("the load was stopped because {}, but {why}", trip.text)))
 }
 
 /// Beyond so many standard deviations six seconds that rise one after the other are no chance, nor are ten of which nine do.
@@ -397,11 +415,23 @@ mod tests {
         let braked = Measurement { harm_guard_trip: trip, ..measured(300, 0, 10_000, Arrival::Closed) };
         let comparison = judge(&before, &braked).unwrap();
         assert_eq!((comparison.verdict, comparison.ratio), (Verdict::Worse, None));
+        // A machine that another program fills.
+        let memory =
+            [("memory.total_bytes", 16e9), ("memory.limit_bytes", 16e9), ("memory.available_bytes", 0.4e9)];
+        for (held, verdict) in [(200e6, Verdict::Inconclusive), (12e9, Verdict::Worse)] {
+            let held = [("worker_memory.pss_sum_bytes", held)];
+            let samples =
+                vec![crate::facts::testing::sample(3.0, "memory", &[&memory[..], &held[..]].concat())];
+            let trip = Some(crate::facts::testing::with_harm_guard_trip("memory.swapped_out_pages"));
+            let stopped =
+                Measurement { harm_guard_trip: trip, samples, measured_to_s: 8.0, ..braked.clone() };
+            assert_eq!(judge(&before, &stopped).unwrap().verdict, verdict, "{held:?}");
+        }
         // The same load after one that had to be stopped: that it runs to its end is what matters.
         assert_eq!(judge(&braked, &before).unwrap().verdict, Verdict::Better);
         let failing = measured(100, 40, 50_000, Arrival::Closed);
         assert_eq!(judge(&braked, &failing).unwrap().verdict, Verdict::Worse);
-        assert_eq!(judge(&braked, &braked).unwrap().verdict, Verdict::Worse);
+        assert_eq!(judge(&braked, &braked).unwrap().verdict, Verdict::Inconclusive);
     }
 
     #[test]

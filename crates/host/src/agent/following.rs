@@ -2,7 +2,8 @@
 //!
 //! A thread of its own looks again every minute, and at once when the main process is another one, or that of a
 //! backend has ended; after that a few times soon, as what is started anew takes its time until others talk to it. So it
-//! does at the beginning: who observes before a load sees a quiet service, whose scripts have not yet asked their database.
+//! does at the beginning, and when a load begins: who observes before it sees a quiet service, whose scripts have not yet asked
+//! their database, and a load may have to be stopped within a second.
 //! The collectors go on meanwhile, and read what they read before until something else was found.
 
 use crate::agent::host::{HarmGuard, Host, Watch};
@@ -15,6 +16,8 @@ use crate::visibility::listeners;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use webdyno_model::harm_guard::SiteUnderLoad;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 
@@ -30,6 +33,9 @@ const SOON: Duration = Duration::from_secs(3);
 
 /// At the beginning it is looked so often each second, for a load to begin.
 const BEGINNING_COUNT: u32 = 4;
+
+/// So often, each second, it is looked when a load begins.
+const LOAD_COUNT: u32 = 2;
 
 /// How a service tells that its status page is missing.
 const STATUS_PAGE: &str = "mod_status";
@@ -61,6 +67,8 @@ pub struct Watched {
     backends: Vec<ProcessName>,
     /// Rises with every target, so that what was looked at before is not taken for newer.
     generation: u64,
+    /// The looks that are due for a load that began.
+    load_looks_count: u32,
     outbox: Outbox,
 }
 
@@ -86,6 +94,7 @@ impl Following {
             main,
             backends,
             generation: 0,
+            load_looks_count: 0,
             outbox,
         };
         let shared = Arc::new(Mutex::new(watched));
@@ -117,6 +126,12 @@ impl Watched {
     /// The service and what stands behind it, as far as that was seen.
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// A load begins: gives what cannot be watched of the harm that it may do, and has it looked who works for it.
+    pub fn begin_load(&mut self, site: &SiteUnderLoad) -> Vec<MissingSignal> {
+        self.load_looks_count = LOAD_COUNT;
+        self.harm_guard.begin(site)
     }
 
     fn set(&mut self, target: Target) {
@@ -176,11 +191,16 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
     let (mut looks_count, mut soon_count) = (0, 0);
     loop {
         let Some(held) = shared.upgrade() else { return };
-        let (main, backends) = {
-            let watched = lock(&held);
-            (watched.main, watched.backends.clone())
+        let (main, backends, is_loaded) = {
+            let mut watched = lock(&held);
+            let is_loaded = watched.load_looks_count > 0;
+            watched.load_looks_count = watched.load_looks_count.saturating_sub(1);
+            (watched.main, watched.backends.clone(), is_loaded)
         };
         drop(held);
+        if is_loaded {
+            (due, effort) = (Instant::now(), SurveyBudget::BEGINNING);
+        }
         let has_lost_one = backends.iter().any(|backend| !backend.is_alive());
         if has_lost_one {
             soon_count = SOON_COUNT;
@@ -300,7 +320,6 @@ pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::sample::MissingSignal;
 
     // What waits behind thousands of others is not gone; of another process nothing is known.
     #[test]

@@ -209,7 +209,7 @@ impl Worker {
             }
             ToAgent::Owns { addresses, net_space } => Ok(self.owns(addresses, net_space)),
             ToAgent::LoadBegins { site } => {
-                Ok(FromAgent::Watched { missing: self.watching()?.watched().harm_guard.begin(&site) })
+                Ok(FromAgent::Watched { missing: self.watching()?.watched().begin_load(&site) })
             }
             ToAgent::LoadEnds => {
                 self.watching()?.watched().harm_guard.end();

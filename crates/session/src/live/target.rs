@@ -19,8 +19,8 @@ use webdyno_model::{Result, UserError};
 /// The most requests by which the site is known to be well.
 const PROBES_COUNT_MAX: usize = 5;
 
-/// So long a server is read after a first load that did harm.
-const AFTER_STOPPED_S: f64 = 2.2;
+/// So long a server is read after a load that did harm.
+const AFTER_STOPPED_S: f64 = 4.2;
 
 /// Asks a person before a plan is carried out.
 pub type ConfirmPlan = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
@@ -71,7 +71,7 @@ impl LiveTarget<'_> {
         let is_stopped = |target: &Self| {
             target.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some())
         };
-        if purpose == Purpose::Baseline && is_stopped(self) {
+        if is_stopped(self) {
             // It may have ended before anything was read of what it made the server hold.
             self.session.observe_for(AFTER_STOPPED_S, self.servers)?;
         }

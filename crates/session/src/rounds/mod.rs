@@ -10,7 +10,7 @@ use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::planner::{NoRemedy, RemedyChoice, TuningPolicy, choose_remedy};
-use webdyno_analysis::tuning::verdict::{Comparison, is_settling, judge};
+use webdyno_analysis::tuning::verdict::{Comparison, is_settling, judge, stopped_for_others};
 use webdyno_model::change::{ApplyClass, ManagedFile, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::EventBody;
@@ -373,7 +373,7 @@ impl Tuning {
     }
 
     /// Measures what is in force now against the best so far, again as long as the server gets faster from second to second, and
-    /// once more with the same setting where a look is not conclusive, if there is time for it.
+    /// once more with the same setting where a look is not conclusive, or others stopped it, if there is time for it.
     fn verify(&self, target: &mut dyn TuningTarget) -> Result<(LoadMeasurement, Comparison)> {
         let look = |target: &mut dyn TuningTarget| {
             let after = target.verify(&self.best.measurement)?;
@@ -381,6 +381,9 @@ impl Tuning {
             if let Some(text) =
                 live_traffic_policy::stop_loss_reason(&self.best.measurement, &after.measurement)
             {
+                target.record(EventBody::Note { text })?;
+            }
+            if let Some(text) = stopped_for_others(&after.measurement)? {
                 target.record(EventBody::Note { text })?;
             }
             Ok((after, comparison))

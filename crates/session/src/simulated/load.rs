@@ -30,6 +30,8 @@ pub struct LoadModel {
     pub harm_guard_workers: f64,
     /// Whether the memory is shown of which there is so much.
     pub shows_memory: bool,
+    /// The load that is stopped as another program fills the machine, from 1; 0 for none.
+    pub stopped_by_others: u32,
     /// How many seconds a load takes.
     pub length_s: u32,
     /// Whether times are recorded in each second, which takes most of the time of a session; else all in the first one.
@@ -45,6 +47,7 @@ pub const PLENTY: LoadModel = LoadModel {
     cliff_workers: 1e9,
     harm_guard_workers: 1e9,
     shows_memory: false,
+    stopped_by_others: 0,
     length_s: 12,
     records_times: true,
 };
@@ -62,6 +65,7 @@ impl LoadModel {
             cliff_workers: if cliff { 151.0 + random.below(300) as f64 } else { 1e9 },
             harm_guard_workers: if trip { 100.0 + random.below(300) as f64 } else { 1e9 },
             shows_memory: false,
+            stopped_by_others: 0,
             length_s: 6,
             records_times: false,
         }
@@ -155,6 +159,24 @@ impl LoadModel {
             ("worker_memory.private_mean_bytes", WORKER_BYTES),
         ];
         self.shows_memory.then(|| sample("memory", &values))
+    }
+
+    /// Another program fills the machine: a reading of its memory, and why the load is stopped.
+    pub fn with_others() -> (Sample, HarmGuardTrip) {
+        let values = [
+            ("memory.total_bytes", 16e9),
+            ("memory.limit_bytes", 16e9),
+            ("memory.available_bytes", 0.2e9),
+            ("worker_memory.pss_sum_bytes", 0.3e9),
+        ];
+        let trip = HarmGuardTrip {
+            cause: HarmCause::Swapping,
+            metric: "memory.swapped_out_pages".into(),
+            value: Number(9000.0),
+            limit: Number(4096.0),
+            text: "memory is being swapped".into(),
+        };
+        (sample("memory", &values), trip)
     }
 
     /// How a load ends.

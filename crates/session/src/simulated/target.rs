@@ -210,7 +210,12 @@ impl TuningTarget for SimulatedTarget {
             self.add(t_us + 500_000, EventBody::Interval { load, interval });
         }
         let end_us = begins_us + u64::from(model.length_s) * 1_000_000;
-        if let Some(trip) = model.harm_guard_trip(settings) {
+        let others = (model.stopped_by_others == load).then(LoadModel::with_others);
+        let others = others.map(|(sample, trip)| {
+            self.add(end_us, EventBody::Sample { host: None, sample });
+            trip
+        });
+        if let Some(trip) = others.or_else(|| model.harm_guard_trip(settings)) {
             self.add(end_us, EventBody::Brake { load, brake: trip });
         }
         self.add(

@@ -136,6 +136,20 @@ fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
     }
 }
 
+/// The load of a verification is stopped as somebody else's program fills the machine: that says nothing of the change.
+#[test]
+fn a_verification_that_others_end_is_looked_at_again() {
+    let run = run(LoadModel { stopped_by_others: 2, ..PLENTY }, options(Goal::Max));
+    assert_eq!(run.ended.as_ref().unwrap().state, TuneState::Applied);
+    let first = &run.recording.rounds[0];
+    assert_eq!(
+        (first.round.verdict, first.round.kept, first.load_after),
+        (Some(Verdict::Better), true, Some(3))
+    );
+    let note = &run.recording.notes[0];
+    assert!(note.contains("stopped because memory is being swapped, but the service"), "{note}");
+}
+
 /// Too many workers for the memory: what was seen until the load was stopped tells how many fit.
 #[test]
 fn a_load_that_does_harm_leads_to_fewer_workers() {

@@ -122,7 +122,7 @@ fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
         to: SettingValue::Integer(to as i64),
     };
     let more = (2.0 * to).max(facts.setting(most).unwrap_or(0.0));
-    from.is_none_or(|from| to > from).then(|| Remedy {
+    (to >= 1.0 && from.is_none_or(|from| to > from)).then(|| Remedy {
         setting: SettingId::of_service("apache", spare),
         from: from.map(|from| SettingValue::Integer(from as i64)),
         to: Some(SettingValue::Integer(to as i64)),

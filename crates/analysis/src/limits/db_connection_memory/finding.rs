@@ -26,6 +26,9 @@ const PROGRAM_BYTES: f64 = 100e6;
 /// Below this share of the memory others are to blame.
 const HELD_FRACTION_MIN: f64 = 0.3;
 
+/// Of what was free before a load that filled it, its allocator keeps a part for a while: so much is there for the next one.
+const NEW_SHARE: f64 = 0.5;
+
 /// No buffer is made smaller than this: each sort needs a few pages of it.
 const BUFFER_BYTES_MIN: f64 = 65_536.0;
 
@@ -43,6 +46,14 @@ fn caches(facts: &Facts) -> f64 {
     caches.into_iter().filter_map(|name| facts.value(name)).sum::<f64>() + PROGRAM_BYTES
 }
 
+/// What the database took since the load began that was stopped for it: nobody else of the group did. A load that ends within a
+/// second leaves no time for more than that.
+fn grown(facts: &Facts) -> Option<f64> {
+    facts.harm_guard_trip.as_ref()?;
+    let grown = facts.value(FactId::group_rest_grown_bytes)?;
+    facts.value(FactId::database_resident_max_bytes).filter(|held| *held >= 0.5 * grown).map(|_| grown)
+}
+
 fn connections(facts: &Facts) -> Option<f64> {
     let observed =
         facts.value(FactId::database_connected_max).or_else(|| facts.value(FactId::pool_children_busy_mean));
@@ -54,7 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let evidence = memory_evidence::evidence(facts)?;
     let limit = memory_pressure::limit_bytes(facts)?;
     let (holder, held) = memory_pressure::memory_holders(facts).into_iter().next()?;
-    let of_connections = held - caches(facts);
+    let of_connections = (held - caches(facts)).max(grown(facts).unwrap_or(0.0));
     if holder != MemoryHolder::Database || of_connections < HELD_FRACTION_MIN * limit {
         return None;
     }
@@ -82,18 +93,26 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: evidence.confidence,
         explains_fraction: memory_evidence::lost_fraction(facts),
         facts: facts.cite(CITED),
-        remedies: remedy(facts, limit, open).into_iter().collect(),
+        remedies: remedy(facts, limit, wanted(facts, open)).into_iter().collect(),
     })
 }
 
 const CITED: &[FactId] = &fact_ids! {
     pressure_group_memory_full_fraction, pressure_memory_full_fraction, swapped_in_pages_per_s,
     swapped_out_pages_per_s, group_swap_used_max_bytes, group_oom_kills, memory_limit_bytes,
-    memory_used_in_limit_max_bytes, database_resident_max_bytes, database_buffer_pool_bytes,
-    database_connected_max, database_connections_limit, database_sort_buffer_bytes,
+    memory_used_in_limit_max_bytes, group_held_before_bytes, group_rest_grown_bytes, database_resident_max_bytes,
+    database_buffer_pool_bytes, database_connected_max, database_connections_limit, database_sort_buffer_bytes,
     database_join_buffer_bytes, database_read_buffer_bytes, database_read_rnd_buffer_bytes,
     worker_memory_sum_bytes, pool_memory_mean_bytes, rate,
 };
+
+/// How many connections there may be at once: one for each who is served, where a load was stopped before all of them were.
+fn wanted(facts: &Facts, open: f64) -> f64 {
+    let served = facts.value(FactId::users).filter(|_| facts.harm_guard_trip.is_some());
+    let most = facts.value(FactId::pool_children_max).or(facts.value(FactId::workers_limit));
+    let wanted = served.zip(most).map_or(open, |(users, most)| users.min(most).max(open));
+    facts.value(FactId::database_connections_limit).map_or(wanted, |limit| wanted.min(limit))
+}
 
 /// The buffer that is furthest above what is usual, to what fits; others that are above it, to what is usual.
 fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
@@ -107,7 +126,11 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
         .filter(|(holder, _)| *holder != MemoryHolder::Database)
         .map(|(_, bytes)| bytes)
         .sum();
-    let room = limit * (1.0 - memory_pressure::RESERVE_FRACTION) - held - caches(facts);
+    // What was there before the load holds the caches as far as they are filled.
+    let before = facts.value(FactId::group_held_before_bytes).filter(|_| facts.harm_guard_trip.is_some());
+    let there = before.map_or(held + caches(facts), |before| before.min(held + caches(facts)));
+    let share = if before.is_some() { NEW_SHARE } else { 1.0 };
+    let room = share * (limit * (1.0 - memory_pressure::RESERVE_FRACTION) - there);
     let beside: f64 =
         BUFFERS.iter().filter(|row| row.1 != largest.1).map(|row| buffer(facts, *row).min(row.2)).sum();
     let fits = (room / open - beside).clamp(BUFFER_BYTES_MIN, largest.2);
@@ -170,6 +193,40 @@ mod tests {
         assert_eq!(remedy.to, Some(SettingValue::Integer(1_048_576)));
         assert_eq!(remedy.together_with.len(), 1);
         assert_eq!(remedy.together_with[0].setting.name, "join_buffer_size");
+    }
+
+    /// Stopped after half a second: the buffers have taken what was free, and no more was read.
+    #[test]
+    fn a_load_that_was_stopped_at_once_shows_what_the_database_took() {
+        let stopped = |changes: &[(FactId, f64)]| {
+            let early = [
+                (FactId::pressure_group_memory_full_fraction, 0.1),
+                (FactId::group_swap_used_max_bytes, 76e6),
+                (FactId::database_resident_max_bytes, 196e6),
+                (FactId::database_key_buffer_bytes, 134e6),
+                (FactId::database_connected_max, 18.0),
+                (FactId::group_held_before_bytes, 150e6),
+                (FactId::group_rest_grown_bytes, 165e6),
+                (FactId::users, 45.0),
+                (FactId::pool_children_max, 65.0),
+            ];
+            let values = with_changes(&with_changes(&SORTING, &early), changes);
+            let mut facts = facts(&values, &[]);
+            facts.harm_guard_trip =
+                Some(crate::facts::testing::with_harm_guard_trip("pressure.group_memory_full_us"));
+            check(&facts)
+        };
+        let remedy = stopped(&[]).unwrap().remedies.remove(0);
+        // Half of (360 - 150) MB for 45 connections, less the megabyte of their other buffers.
+        assert_eq!(remedy.to, Some(SettingValue::Integer(1_048_576)));
+        for change in [
+            (FactId::group_rest_grown_bytes, 40e6),
+            (FactId::database_resident_max_bytes, 60e6),
+            (FactId::database_sort_buffer_bytes, 262_144.0),
+        ] {
+            let changes = [change, (FactId::database_join_buffer_bytes, 262_144.0)];
+            assert!(stopped(&changes[..if change.1 == 262_144.0 { 2 } else { 1 }]).is_none(), "{change:?}");
+        }
     }
 
     #[test]

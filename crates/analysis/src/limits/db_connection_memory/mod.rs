@@ -7,7 +7,7 @@
 //! ## How it is recognised
 //! Memory is proven to be short (as for `memory-exhausted`), the database holds most of it, and it holds far more than its
 //! caches: the buffers of the connections that were open explain it. All connections that are allowed together would need
-//! more than there is.
+//! more than there is. A load that had to be stopped at once shows it by what the database took since it began.
 //!
 //! ## What to do
 //! Lower the largest buffer to what fits for as many connections as were open, at most what MariaDB has by itself (2 MB for
@@ -35,10 +35,11 @@ pub const LIMIT: Limit = Limit {
         database_connected_max, database_connections_limit, database_join_buffer_bytes,
         database_key_buffer_bytes, database_query_cache_bytes, database_read_buffer_bytes,
         database_read_rnd_buffer_bytes, database_resident_max_bytes, database_sort_buffer_bytes,
-        database_thread_stack_bytes, group_oom_kills, group_swap_used_max_bytes, memory_limit_bytes,
-        memory_used_in_limit_max_bytes, pool_children_busy_mean, pool_memory_mean_bytes,
+        database_thread_stack_bytes, group_held_before_bytes, group_oom_kills, group_rest_grown_bytes,
+        group_swap_used_max_bytes, memory_limit_bytes, memory_used_in_limit_max_bytes, pool_children_busy_mean,
+        pool_children_max, pool_memory_mean_bytes,
         pressure_group_memory_full_fraction, pressure_memory_full_fraction, rate, swapped_in_pages_per_s,
-        swapped_out_pages_per_s, worker_memory_sum_bytes,
+        swapped_out_pages_per_s, users, worker_memory_sum_bytes, workers_limit,
     }],
     causes: &[
         LimitId::MemoryExhausted,

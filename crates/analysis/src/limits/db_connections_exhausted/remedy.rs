@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, setting_source};
+use crate::resources::{concurrency, memory_pressure, setting_source};
 use crate::wording::format_bytes;
 use crate::wording::format_number;
 use std::collections::BTreeSet;
@@ -32,8 +32,8 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         )];
     };
     let each = facts.value(FactId::db_connection_memory_bytes).filter(|bytes| *bytes > 0.0);
-    let available = facts.value(FactId::memory_available_min_bytes);
-    let fits = each.zip(available).map(|(each, available)| MEMORY_FRACTION_MAX * available / each);
+    let fits =
+        each.zip(memory_pressure::room_bytes(facts, MEMORY_FRACTION_MAX)).map(|(each, room)| room / each);
     let fits = fits.map(|more| (limit.unwrap_or(0.0) + more).floor());
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if limit.is_some_and(|limit| to <= limit) {
@@ -149,7 +149,7 @@ fn workers(facts: &Facts) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool};
+    use crate::facts::testing::{facts, of_pool, set};
     use crate::limits::db_connections_exhausted::finding::tests::merged;
     use crate::resources::php_fpm::tests::add_fpm_backend;
     use webdyno_model::service::{ServiceSnapshot, SettingInForce};
@@ -217,5 +217,17 @@ mod tests {
             facts
         };
         assert_eq!([to(&memory(1e9)), to(&memory(120e6)), to(&memory(1e6))], [Some(76.0), Some(32.0), None]);
+        // Of the machine's memory there is enough, of the group's 60 MB beside its reserve.
+        let mut group = memory(1e9);
+        set(&mut group, FactId::memory_limit_bytes, 400e6);
+        set(&mut group, FactId::memory_used_in_limit_max_bytes, 300e6);
+        assert_eq!(to(&group), Some(28.0));
+    }
+
+    #[test]
+    fn it_is_more_than_rate_times_hold_time() {
+        // 300 a second want one of 12 that are held 0.1 s each: 30, of which 12 are let in.
+        let wanted = [(FactId::db_connections_per_s, 300.0), (FactId::db_connections_failed_per_s, 180.0)];
+        assert!(to(&facts(&merged(&wanted), &[])).unwrap() >= HEADROOM_OF_DEMAND * 300.0 * 0.1);
     }
 }

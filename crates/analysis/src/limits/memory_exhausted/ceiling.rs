@@ -12,7 +12,7 @@ use crate::resources::workers;
 const RESERVE_FRACTION: f64 = 0.10;
 
 pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
-    let max = workers_that_fit(facts)?;
+    let max = workers_that_fit(facts).filter(|fits| *fits > 0.0)?;
     let known = ResourceUsage {
         now: workers::busy_workers(facts),
         max: Some(max),

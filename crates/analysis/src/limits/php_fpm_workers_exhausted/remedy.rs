@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
-use crate::resources::{concurrency, database_connections, php_fpm, setting_source};
+use crate::resources::{concurrency, database_connections, memory_pressure, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Predicted, Remedy};
@@ -92,11 +92,13 @@ fn demand(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> f64 {
     now.max(at(concurrency::goal_rate(facts)))
 }
 
-/// How many processes memory holds.
+/// How many processes memory holds, with the connections to the database that go along. A process that is swapped out in part is
+/// larger than what is in memory.
 fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Option<f64> {
-    let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name).filter(|bytes| *bytes > 0.0)?;
-    let available = facts.value(FactId::memory_available_min_bytes)?;
-    Some((processes + MEMORY_FRACTION_MAX * available / each).floor())
+    let held = facts.value_of(FactId::fpm_process_memory_bytes, pool.name).filter(|bytes| *bytes > 0.0)?;
+    let each = held + facts.value_of(FactId::pool_swap_mean_bytes, pool.name).unwrap_or(0.0);
+    let usable = processes * held + memory_pressure::room_bytes(facts, MEMORY_FRACTION_MAX)?;
+    Some(database_connections::workers_that_fit_with(facts, usable, (each, 1.0)))
 }
 
 /// What the processes take, and whether that is at once.
@@ -186,6 +188,20 @@ mod tests {
         let open = remedy(&[(FactId::offered_rate, 100.0), (FactId::connections_cap, 200.0)]);
         // 100 a second of 5 / 33 s each.
         assert_eq!(open.to, Some(SettingValue::Integer(20)));
+    }
+
+    #[test]
+    fn the_group_its_reserve_and_what_is_swapped_bound_it_too() {
+        let group = [(FactId::memory_limit_bytes, 200e6), (FactId::memory_available_min_bytes, 8e9)];
+        let to = |used: f64, swapped: f64| {
+            let load = [&group[..], &[(FactId::memory_used_in_limit_max_bytes, used)]].concat();
+            let finding = with(&[(FactId::pool_swap_mean_bytes, swapped)], &load).unwrap();
+            finding.remedies[0].to.clone()
+        };
+        // (200 - 140 - 20 of reserve) MB beside five of 3 MB.
+        assert_eq!(to(140e6, 0.0), Some(SettingValue::Integer(18)));
+        assert_eq!(to(140e6, 3e6), Some(SettingValue::Integer(9)));
+        assert_eq!(to(185e6, 0.0), None, "the reserve is in use");
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
-use crate::resources::worker_remedies;
-use crate::resources::{memory_pressure, worker_waits, workers};
+use crate::resources::{database_connections, worker_remedies, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -139,7 +138,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     let demand =
         sent.map_or_else(|| worker_remedies::demand(facts, workers, queue), |sent| 2.0 * sent).max(workers);
     let wanted = (workers::HEADROOM * demand / threads).ceil() * threads;
-    let to = memory_pressure::workers_that_fit(facts).map_or(wanted, |fits| wanted.min(fits));
+    let to = database_connections::apache_workers_that_fit(facts).map_or(wanted, |fits| wanted.min(fits));
     let restart = facts.setting("ServerLimit").is_some_and(|limit| to > limit * threads);
     let mut sized = worker_remedies::remedy(
         facts,

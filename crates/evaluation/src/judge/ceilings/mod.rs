@@ -174,7 +174,7 @@ fn next(
     let expected = other.case.round.next_limit.as_deref() == Some(finding);
     let is_rate = bound.ceiling(finding)?.fills.is_none() && finding != NO_RATE.as_str();
     (follows && expected && is_rate).then_some(())?;
-    let next = after(&other.facts, &other.case.round.finding).filter(|next| next.id == finding)?;
+    let next = after(&other.facts, &other.case.round.finding, &[]).filter(|next| next.id == finding)?;
     let rate = next.rate?;
     let why_not = legitimate::incomparable_reason(other, bound, None);
     Some(why_not.map_or_else(|| Ok(prediction(other, bound, PredictionKind::NextLimit, rate)), Err))
@@ -224,7 +224,7 @@ pub fn next_limits(cases: &[JudgedRound]) -> Result<Vec<NextLimitCase>> {
     for case in cases {
         let Some(expected) = &case.round.next_limit else { continue };
         let run = run_report(&case.measurement)?;
-        let found = after(&facts(&case.measurement, Some(&run))?, &case.round.finding);
+        let found = after(&facts(&case.measurement, Some(&run))?, &case.round.finding, &[]);
         let (scenario, number) = (case.place.scenario.clone(), case.place.number);
         reported.push(NextLimitCase { scenario, number, expected: expected.clone(), found });
     }
