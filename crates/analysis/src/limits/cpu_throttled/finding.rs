@@ -99,8 +99,8 @@ fn by_who_set_it(cpus: f64) -> String {
     format!(
         "whoever set it raises it: `systemctl set-property UNIT CPUQuota={:.0}%`, `docker update --cpus {cpus} CONTAINER`, \
          or `{:.0} 100000` in cpu.max of the control group",
-        (cpus * 100.0).ceil(),
-        (cpus * 100_000.0).ceil()
+        ((cpus * 1000.0).round() / 10.0).ceil(),
+        (cpus * 100_000.0).round()
     )
 }
 
