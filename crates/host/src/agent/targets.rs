@@ -84,7 +84,7 @@ pub fn prepare(
                 return Ok(Preparation::NotPreparable { why: message, hint }.into());
             }
             let (preparation, holder) = process_limit::prepare(service, changes)?;
-            return Ok(Prepared { holder, ..preparation.into() });
+            return Ok(Prepared { holder: holder.map(ValueHolder::from), ..preparation.into() });
         }
         Target::Hardware | Target::Application | Target::Generator | Target::External(_) => {
             Preparation::not_preparable(format!("webdyno does not change the {}", first.setting.full_name()))

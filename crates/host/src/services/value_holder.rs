@@ -7,7 +7,7 @@ use super::mariadb::drop_in::OptionFile;
 use super::mariadb::server::DatabaseServer;
 use super::process_limit::kept::UnitFile;
 use super::process_limit::task_group::{self, TaskGroup};
-use super::process_limit::{self, LimitedProcess};
+use super::process_limit::{self, Limited, LimitedProcess};
 use super::sysctl;
 use super::sysctl::files::SysctlFile;
 use super::sysctl::space::{self, NetSpace};
@@ -29,6 +29,15 @@ pub enum ValueHolder {
     Tasks(TaskGroup),
     /// The kernel, for the listening sockets of a service.
     Listener(ListeningSockets),
+}
+
+impl From<Limited> for ValueHolder {
+    fn from(limited: Limited) -> Self {
+        match limited {
+            Limited::Process(process) => Self::Limits(process),
+            Limited::Tasks(group) => Self::Tasks(group),
+        }
+    }
 }
 
 impl ValueHolder {

@@ -78,7 +78,7 @@ impl Held {
             (plan, ValueHolder::Listener(sockets))
         } else {
             let (preparation, holder) = process_limit::prepare(&service, &[change])?;
-            (preparation.into_plan()?, holder.unwrap())
+            (preparation.into_plan()?, holder.unwrap().into())
         };
         if self.kept_as.is_some() {
             // As if a unit had started it.

@@ -33,7 +33,7 @@ pub enum Keeper {
 
 impl Keeper {
     /// What a person does instead, where nothing may be written.
-    pub fn by_hand(&self, name: &str, wanted: u64) -> String {
+    pub fn manual_step(&self, name: &str, wanted: u64) -> String {
         match self {
             Self::Person(by_hand) => by_hand.clone(),
             Self::File(path) if unit::is_drop_in(path) => {
@@ -98,7 +98,7 @@ fn place(unit: &str, drop_ins: &str, name: &str) -> Option<PathBuf> {
                 .is_ok_and(|text| text.lines().any(|line| key(line) == Some(name)))
     };
     // In the order in which they are read.
-    let later = drop_ins.split_whitespace().map(Path::new).filter(wins).last();
+    let later = drop_ins.split_whitespace().map(Path::new).rfind(wins);
     match later {
         None => Some(own),
         Some(later) => later.starts_with(UNITS).then(|| later.to_owned()),

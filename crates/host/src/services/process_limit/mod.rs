@@ -12,12 +12,12 @@ use crate::os::procfs;
 use crate::services::common::edit::{self, Edited};
 use crate::services::common::kept_values::{KeptValue, ValueFile, with_values};
 use crate::services::common::unit;
-use crate::services::value_holder::ValueHolder;
 use crate::visibility::mount_namespace;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use task_group::TaskGroup;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
@@ -198,16 +198,25 @@ fn parse(limits: &str, name: &str) -> Option<(u64, u64)> {
     Some((value(words.next()?)?, value(words.next()?)?))
 }
 
+/// What holds a limit.
+#[derive(Debug, Clone)]
+pub enum Limited {
+    /// The processes of a service.
+    Process(LimitedProcess),
+    /// Its control group.
+    Tasks(TaskGroup),
+}
+
 /// Renders a change of a limit of a service, with what holds it. Writes nothing.
 pub fn prepare(
     service: &ServiceSnapshot,
     changes: &[SettingChange],
-) -> Result<(Preparation, Option<ValueHolder>)> {
+) -> Result<(Preparation, Option<Limited>)> {
     let planned = match changes {
         [change] if change.setting.name == task_group::SETTING => {
-            task_group::planned(service, change).map(|(plan, group)| (plan, ValueHolder::Tasks(group)))
+            task_group::planned(service, change).map(|(plan, group)| (plan, Limited::Tasks(group)))
         }
-        _ => planned(service, changes).map(|(plan, process)| (plan, ValueHolder::Limits(process))),
+        _ => planned(service, changes).map(|(plan, process)| (plan, Limited::Process(process))),
     };
     Ok(match planned {
         Ok((plan, holder)) => (Preparation::Plan(Box::new(plan)), Some(holder)),
@@ -279,7 +288,7 @@ fn planned(
     if !may_set_limits(service.pid, wanted > hard) {
         let why =
             format!("the kernel lets nobody here raise the limits of {name}: CAP_SYS_RESOURCE is missing");
-        let by_hand = keeper.by_hand(setting, wanted);
+        let by_hand = keeper.manual_step(setting, wanted);
         return Err((why, Some(format!("run the agent as root (--sudo), or by hand: {by_hand}"))));
     }
     if let kept::Keeper::Person(by_hand) = &keeper {
@@ -287,13 +296,13 @@ fn planned(
             format!("{setting} {wanted} lasts until {name} is started anew; to keep it: {by_hand}");
     }
     let line = |value: u64| format!("{} {value}", limit.line);
-    let shown = Shown { path: limits_file(service.pid), from: soft, line: &line };
+    let shown = LimitDisplay { path: limits_file(service.pid), from: soft, line: &line };
     let plan = plan(change, &shown, &keeper, |path, value| holder.written(path, value))?;
     Ok((plan, holder))
 }
 
 /// Where a limit is shown, and as what.
-struct Shown<'a> {
+struct LimitDisplay<'a> {
     path: PathBuf,
     from: u64,
     line: &'a dyn Fn(u64) -> String,
@@ -302,7 +311,7 @@ struct Shown<'a> {
 /// The plan of a limit, with the file that keeps it as it will be written then.
 fn plan(
     change: &SettingChange,
-    shown: &Shown<'_>,
+    shown: &LimitDisplay<'_>,
     keeper: &kept::Keeper,
     written: impl Fn(&Path, &str) -> String,
 ) -> std::result::Result<RenderedPlan, Obstacle> {

@@ -5,7 +5,7 @@
 //! and lets nobody be started); systemd.resource-control(5) for `TasksMax`.
 
 use super::kept::{Keeper, keeper};
-use super::{Obstacle, Shown, descendants, of_container, plan, wanted};
+use super::{LimitDisplay, Obstacle, descendants, of_container, plan, wanted};
 use crate::os::control_group::{self, Controller, Group};
 use crate::os::procfs;
 use crate::services::common::unit;
@@ -150,7 +150,7 @@ pub(super) fn planned(
         );
     }
     let line = |value: u64| value.to_string();
-    let shown = Shown { path, from: now, line: &line };
+    let shown = LimitDisplay { path, from: now, line: &line };
     let plan = plan(change, &shown, &keeper, |_, value| value.to_owned())?;
     Ok((plan, holder))
 }
