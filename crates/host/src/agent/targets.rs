@@ -83,8 +83,8 @@ pub fn prepare(
             if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(service) {
                 return Ok(Preparation::NotPreparable { why: message, hint }.into());
             }
-            let (preparation, process) = process_limit::prepare(service, changes)?;
-            return Ok(Prepared { holder: process.map(ValueHolder::Limits), ..preparation.into() });
+            let (preparation, holder) = process_limit::prepare(service, changes)?;
+            return Ok(Prepared { holder: holder.map(ValueHolder::from), ..preparation.into() });
         }
         Target::Hardware | Target::Application | Target::Generator | Target::External(_) => {
             Preparation::not_preparable(format!("webdyno does not change the {}", first.setting.full_name()))

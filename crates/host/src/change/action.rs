@@ -43,6 +43,9 @@ pub struct WriteFile {
     /// The folder that it is in: where that is another one, the path means another file. `None` in older journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<FileId>,
+    /// Whether that folder is made for it, and goes with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub makes_folder: bool,
 }
 
 /// Whether a service has to take over what a write put there: what is only read at boot needs nobody.

@@ -5,7 +5,9 @@ use super::common::kept_values::with_values;
 use super::listen_backlog::{self, ListeningSockets};
 use super::mariadb::drop_in::OptionFile;
 use super::mariadb::server::DatabaseServer;
-use super::process_limit::{self, LimitedProcess};
+use super::process_limit::kept::UnitFile;
+use super::process_limit::task_group::{self, TaskGroup};
+use super::process_limit::{self, Limited, LimitedProcess};
 use super::sysctl;
 use super::sysctl::files::SysctlFile;
 use super::sysctl::space::{self, NetSpace};
@@ -23,8 +25,19 @@ pub enum ValueHolder {
     Database(DatabaseServer),
     /// The kernel, for the processes of a service.
     Limits(LimitedProcess),
+    /// The kernel, for the control group of a service.
+    Tasks(TaskGroup),
     /// The kernel, for the listening sockets of a service.
     Listener(ListeningSockets),
+}
+
+impl From<Limited> for ValueHolder {
+    fn from(limited: Limited) -> Self {
+        match limited {
+            Limited::Process(process) => Self::Limits(process),
+            Limited::Tasks(group) => Self::Tasks(group),
+        }
+    }
 }
 
 impl ValueHolder {
@@ -34,6 +47,7 @@ impl ValueHolder {
             Self::Kernel(_) => sysctl::NAME,
             Self::Database(_) => super::mariadb::NAME,
             Self::Limits(_) => process_limit::NAME,
+            Self::Tasks(_) => task_group::NAME,
             Self::Listener(_) => listen_backlog::NAME,
         }
     }
@@ -44,6 +58,7 @@ impl ValueHolder {
             Self::Kernel(_) => "its network namespace",
             Self::Database(_) => "its database server",
             Self::Limits(_) | Self::Listener(_) => "its process",
+            Self::Tasks(_) => "its control group",
         }
     }
 
@@ -53,6 +68,7 @@ impl ValueHolder {
             Self::Kernel(space) => space::read(name, space.as_ref()),
             Self::Database(server) => server.read(name),
             Self::Limits(process) => process.read(name),
+            Self::Tasks(group) => group.read(name),
             Self::Listener(sockets) => sockets.read(name),
         }
     }
@@ -63,13 +79,14 @@ impl ValueHolder {
             Self::Kernel(space) => space::write(name, space.as_ref(), value),
             Self::Database(server) => server.write(name, value),
             Self::Limits(process) => process.write(name, value),
+            Self::Tasks(group) => group.write(name, value),
             Self::Listener(sockets) => sockets.write(name, value),
         }
     }
 
     /// Whether a boot gives it the values that its files have, whatever it held before.
     pub fn ends_with_boot(&self) -> bool {
-        matches!(self, Self::Kernel(_) | Self::Limits(_) | Self::Listener(_))
+        !matches!(self, Self::Database(_))
     }
 
     /// Where a value is shown that is in no other file; `None` where a file could keep it.
@@ -78,6 +95,7 @@ impl ValueHolder {
             Self::Kernel(_) => Some(space::path(name)),
             Self::Database(_) => None,
             Self::Limits(limited) => Some(process_limit::limits_file(limited.process.pid)),
+            Self::Tasks(group) => Some(group.file()),
             Self::Listener(sockets) => Some(listen_backlog::shown_in(sockets.process.pid)),
         }
     }
@@ -85,7 +103,9 @@ impl ValueHolder {
     /// What a person has to do to keep what no file of ours keeps.
     pub fn to_keep(&self) -> Option<&str> {
         match self {
-            Self::Limits(limited) => Some(&limited.to_keep),
+            Self::Limits(LimitedProcess { to_keep, .. }) | Self::Tasks(TaskGroup { to_keep, .. }) => {
+                Some(to_keep.as_str()).filter(|text| !text.is_empty())
+            }
             Self::Listener(sockets) => sockets.to_keep.as_deref(),
             Self::Kernel(_) | Self::Database(_) => None,
         }
@@ -101,7 +121,9 @@ impl ValueHolder {
         match self {
             Self::Kernel(_) => with_values::<SysctlFile>(path, text, values),
             Self::Database(_) => with_values::<OptionFile>(path, text, values),
-            Self::Limits(_) | Self::Listener(_) => text.to_owned(),
+            Self::Limits(limited) => limited.with_values(path, text, values),
+            Self::Tasks(_) => with_values::<UnitFile>(path, text, values),
+            Self::Listener(_) => text.to_owned(),
         }
     }
 }

@@ -226,7 +226,7 @@ impl Disk for FaultyDisk {
     }
 
     fn passable_directory(&self, path: &Path) -> io::Result<()> {
-        RealDisk.passable_directory(path)
+        self.0.act(|| RealDisk.passable_directory(path), |_| RealDisk.passable_directory(path).unwrap())
     }
 
     fn plant(&self, tree: &Tree<'_>) -> io::Result<()> {

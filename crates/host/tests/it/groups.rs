@@ -19,7 +19,7 @@ use webdyno_host::os::process::{ProcessName, wait_until};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A controller, and files of a group with the values that are written there, in both versions.
-struct Limit {
+pub struct Limit {
     controller: &'static str,
     v1: &'static [(&'static str, &'static str)],
     v2: &'static [(&'static str, &'static str)],
@@ -37,15 +37,15 @@ const MEMORY: Limit = Limit {
     v2: &[("memory.max", "31457280")],
 };
 
-const TASKS: Limit = Limit { controller: "pids", v1: &[("pids.max", "3")], v2: &[("pids.max", "3")] };
+pub const TASKS: Limit = Limit { controller: "pids", v1: &[("pids.max", "3")], v2: &[("pids.max", "3")] };
 
 /// A control group with a limit, and a group within it that has none of its own.
-struct Group {
-    folder: PathBuf,
+pub struct Group {
+    pub folder: PathBuf,
 }
 
 impl Group {
-    fn new(limit: &Limit) -> Option<Self> {
+    pub fn new(limit: &Limit) -> Option<Self> {
         let name = format!("webdyno-test-{}-{}", std::process::id(), limit.controller);
         let roots = [
             (Path::new("/sys/fs/cgroup").join(limit.controller), limit.v1),

@@ -1,11 +1,16 @@
-//! Values that only running processes hold, and no file of ours: the backlog of listening sockets, the limit of open files.
-//! Whoever is killed at whatever act, they are as before, or as they were kept; a rollback gives them back.
+//! Values that only running processes hold, some of them with a file that keeps them: the backlog of listening sockets, limits of
+//! processes, the tasks of a control group. Whoever is killed at whatever act, they are as before, or as they were kept; a
+//! rollback gives them back, and nothing of the file or its folder stays.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::fake::{FakeServer, empty_folder, victim_of, victim_order};
+use crate::groups::{Group, TASKS};
+use crate::skip::skip;
+use std::fs;
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,25 +24,48 @@ use webdyno_host::services::listen_backlog::ListeningSockets;
 use webdyno_host::services::value_holder::ValueHolder;
 use webdyno_host::services::{listen_backlog, process_limit};
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
+use webdyno_model::change::{ApplyOptions, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
-const OPEN_FILES: &str = "LimitNOFILE";
-
-/// What a session is about: the setting, its original, and the values that it sets one after the other.
+/// What a session is about: the setting, its original, the values that it sets one after the other, and what keeps them.
 struct Held {
     setting: &'static str,
     original: i64,
     values: [i64; 3],
+    /// How the last line of the file begins and ends that keeps it; `None` where no file does.
+    kept_as: Option<[&'static str; 2]>,
 }
 
-const BACKLOG: Held = Held { setting: listen_backlog::SETTING, original: 7, values: [30, 60, 90] };
-const FILES: Held = Held { setting: OPEN_FILES, original: 100, values: [200, 250, 300] };
+const BACKLOG: Held =
+    Held { setting: listen_backlog::SETTING, original: 7, values: [30, 60, 90], kept_as: None };
+const FILES: Held = Held { setting: "LimitNOFILE", original: 100, values: [200, 250, 300], kept_as: None };
+const KEPT_FILES: Held = Held { kept_as: Some(["LimitNOFILE=", ":400\n"]), ..FILES };
+const PROCESSES: Held = Held { setting: "LimitNPROC", kept_as: Some(["LimitNPROC=", ":400\n"]), ..FILES };
+const TASKS_MAX: Held = Held { setting: "TasksMax", kept_as: Some(["TasksMax=", "\n"]), ..FILES };
+
+/// What is added to the unit of the service, in the folder of a test.
+fn drop_in(folder: &Path) -> PathBuf {
+    folder.join("etc/systemd/system/apache2.service.d/zzz-webdyno.conf")
+}
 
 impl Held {
-    fn of(setting: &str) -> Self {
-        if setting == OPEN_FILES { FILES } else { BACKLOG }
+    fn of(setting: &str, is_in_file: bool) -> Self {
+        let all = [BACKLOG, FILES, KEPT_FILES, PROCESSES, TASKS_MAX];
+        let is_it = |held: &Held| held.setting == setting && held.kept_as.is_some() == is_in_file;
+        all.into_iter().find(is_it).unwrap()
+    }
+
+    /// Whether the file that keeps it has a value, or is not there.
+    fn is_kept_as(&self, folder: &Path, value: Option<i64>) -> bool {
+        let Some([begin, end]) = self.kept_as else { return true };
+        let path = drop_in(folder);
+        match value {
+            Some(value) => {
+                fs::read_to_string(path).is_ok_and(|text| text.ends_with(&format!("{begin}{value}{end}")))
+            }
+            None => !path.parent().unwrap().exists(),
+        }
     }
 
     fn apply(&self, changer: &mut Changer, server: &FakeServer, place: (u32, u16), to: i64) -> Result<u64> {
@@ -45,16 +73,17 @@ impl Held {
         let service = ServiceSnapshot { service: "apache".into(), pid, port, ..ServiceSnapshot::default() };
         let setting = SettingId::of_service("apache", self.setting);
         let change = SettingChange { setting, to: SettingValue::Integer(to) };
-        let (plan, holder) = if self.setting == OPEN_FILES {
-            let (Preparation::Plan(plan), Some(process)) = process_limit::prepare(&service, &[change])?
-            else {
-                panic!("no plan")
-            };
-            (*plan, ValueHolder::Limits(process))
-        } else {
+        let (mut plan, holder) = if self.setting == listen_backlog::SETTING {
             let (plan, sockets) = listen_backlog::prepare(&service, &change, None).unwrap();
             (plan, ValueHolder::Listener(sockets))
+        } else {
+            let (preparation, holder) = process_limit::prepare(&service, &[change])?;
+            (preparation.into_plan()?, holder.unwrap().into())
         };
+        if self.kept_as.is_some() {
+            // As if a unit had started it.
+            plan.changes[0].file = drop_in(&server.folder).display().to_string();
+        }
         changer.remember(&plan);
         changer.remember_holder(holder);
         let options = ApplyOptions::default();
@@ -77,28 +106,33 @@ impl Held {
 
     /// Kills a session at every act, and has the next command and a rollback come after it.
     fn kill_everywhere(&self, test: &str, place: (u32, u16), read: &dyn Fn() -> Vec<i64>) {
-        let is = |value: i64| read().into_iter().all(|seen| seen == value);
+        let is_running = |value: i64| read().into_iter().all(|seen| seen == value);
         let mut kills = 0;
         for (within, keep) in [(false, true), (true, true), (true, false)] {
             for act in 1.. {
                 let folder = empty_folder();
                 drop(FakeServer::set_up(folder.path()));
+                fs::create_dir_all(folder.path().join("etc/systemd/system")).unwrap();
+                let is = |value: i64, kept: bool| {
+                    is_running(value) && self.is_kept_as(folder.path(), kept.then_some(value))
+                };
                 let context = format!("{} act {act} within {within} keep {keep}", self.setting);
                 let order = format!(
-                    "{}|{act}|{within}|{}|{}|{}|{keep}",
+                    "{}|{act}|{within}|{}|{}|{}|{keep}|{}",
                     folder.path().display(),
                     self.setting,
                     place.0,
-                    place.1
+                    place.1,
+                    self.kept_as.is_some()
                 );
                 let killed = victim_of(&["env"], test, &order);
                 let server = FakeServer::at(folder.path());
                 let interrupted = undo_interrupted_with(&tools(&server)).unwrap();
                 assert!(interrupted.problem.is_none(), "{context}: {interrupted:?}");
-                let is_kept = is(self.values[0]);
-                assert!((keep && is_kept) || is(self.original), "{context}: {:?}", read());
+                let is_kept = is(self.values[0], true);
+                assert!((keep && is_kept) || is(self.original, false), "{context}: {:?}", read());
                 rollback_with(&tools(&server)).unwrap_or_else(|error| panic!("{context}: {error}"));
-                assert!(is(self.original), "{context}: {:?} after the rollback", read());
+                assert!(is(self.original, false), "{context}: {:?} after the rollback", read());
                 if !killed {
                     assert_eq!(is_kept, keep, "{context}");
                     break;
@@ -118,7 +152,7 @@ fn tools(server: &FakeServer) -> Tools {
 fn end_as_victim() {
     let Some((server, _, order)) = victim_order() else { return };
     let place = (order[1].parse().unwrap(), order[2].parse().unwrap());
-    Held::of(&order[0]).session(&server, place, order[3] == "true").unwrap();
+    Held::of(&order[0], order[4] == "true").session(&server, place, order[3] == "true").unwrap();
     std::process::exit(77);
 }
 
@@ -139,20 +173,25 @@ fn a_backlog_is_as_before_or_as_it_was_kept() {
 struct Family(Child);
 
 impl Family {
-    fn start() -> Self {
-        let script = "ulimit -Sn 100; ulimit -Hn 400; sleep 600 & wait";
-        let family = Self(Command::new("/bin/sh").args(["-c", script]).spawn().unwrap());
-        let is_ready = || family.limits().len() == 2 && family.limits().iter().all(|limit| *limit == 100);
-        assert!(wait_until(Duration::from_secs(10), is_ready), "{:?}", family.limits());
+    /// With limits of open files and of processes, or as `script` has it.
+    fn start(script: &str) -> Self {
+        let script = format!("{script}; sleep 600 & wait");
+        let family = Self(Command::new("/bin/sh").args(["-c", &script]).spawn().unwrap());
+        let is_ready = || procfs::children_of(family.0.id()).len() == 1;
+        assert!(wait_until(Duration::from_secs(10), is_ready));
         family
     }
 
     /// The soft limits of both; the hard one is never touched where there is room below it.
-    fn limits(&self) -> Vec<i64> {
+    fn limits(&self, line: &str) -> Vec<i64> {
         let pid = self.0.id();
-        let all = procfs::children_of(pid).into_iter().chain([pid]);
-        let limits = all.filter_map(|pid| process_limit::open_files(pid).ok());
-        limits.map(|(soft, hard)| if hard == 400 { i64::try_from(soft).unwrap() } else { -1 }).collect()
+        let limit = |pid: u32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+            let line = text.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+            let words: Vec<i64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            if words[1] == 400 { words[0] } else { -1 }
+        };
+        procfs::children_of(pid).into_iter().chain([pid]).map(limit).collect()
     }
 }
 
@@ -170,7 +209,36 @@ impl Drop for Family {
 #[test]
 fn a_limit_of_open_files_is_as_before_or_as_it_was_kept() {
     end_as_victim();
-    let family = Family::start();
+    let family = Family::start("ulimit -Sn 100; ulimit -Hn 400");
     let test = "held_values::a_limit_of_open_files_is_as_before_or_as_it_was_kept";
-    FILES.kill_everywhere(test, (family.0.id(), 80), &|| family.limits());
+    let limits = || family.limits("Max open files");
+    FILES.kill_everywhere(test, (family.0.id(), 80), &limits);
+    KEPT_FILES.kill_everywhere(test, (family.0.id(), 80), &limits);
+}
+
+#[test]
+fn a_limit_of_processes_is_as_before_or_as_it_was_kept() {
+    end_as_victim();
+    // What it has left cannot bind a shell that is root.
+    if !rustix::process::geteuid().is_root() {
+        return skip("needs root, whose processes are not counted against their limit");
+    }
+    let family = Family::start(
+        "ulimit -Sp 100 2>/dev/null || ulimit -Su 100; ulimit -Hp 400 2>/dev/null || ulimit -Hu 400",
+    );
+    let test = "held_values::a_limit_of_processes_is_as_before_or_as_it_was_kept";
+    PROCESSES.kill_everywhere(test, (family.0.id(), 80), &|| family.limits("Max processes"));
+}
+
+#[test]
+fn the_tasks_of_a_group_are_as_before_or_as_they_were_kept() {
+    end_as_victim();
+    let Some(group) = Group::new(&TASKS) else { return };
+    let file = group.folder.join("pids.max");
+    fs::write(&file, "100").unwrap();
+    let family = Family::start(&format!("echo $$ >{}", group.folder.join("cgroup.procs").display()));
+    let test = "held_values::the_tasks_of_a_group_are_as_before_or_as_they_were_kept";
+    let limit = || vec![fs::read_to_string(&file).unwrap().trim().parse().unwrap()];
+    TASKS_MAX.kill_everywhere(test, (family.0.id(), 80), &limit);
+    drop(family);
 }

@@ -251,7 +251,9 @@ impl Fixture {
         };
         let (path_text, after_sha256) = (path.display().to_string(), String::new());
         let (before, class, at_us) = (None, None, None);
-        let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us, folder: None };
+        let (folder, makes_folder) = (None, false);
+        let write =
+            WriteFile { path: path_text, before, after_sha256, served, class, at_us, folder, makes_folder };
         let state = StateDir::at(self.state.path());
         fs::create_dir_all(state.journals()).unwrap();
         let owner = Owner { tool: None, what: "webdyno tune".into() };

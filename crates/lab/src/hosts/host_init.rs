@@ -40,6 +40,9 @@ pub struct HostSpec {
     pub keeps_files: bool,
     /// Where its own files are.
     pub files: PathBuf,
+    /// Its control groups, below the top of each hierarchy.
+    #[serde(default)]
+    pub groups: PathBuf,
 }
 
 /// What it says on its stdout, in one line.
@@ -140,12 +143,24 @@ fn set_up_host(spec: &HostSpec) -> Result<()> {
     }
     if !spec.keeps_files {
         make_read_only(|place| place == "/sys" || place.starts_with("/sys/"))?;
+        open_groups(spec)?;
         for place in OF_THE_MACHINE.iter().filter(|place| Path::new(place).exists()) {
             bind(place, place, MsFlags::empty())?;
             remount(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY)?;
         }
         bind("/proc/sys/net", "/proc/sys/net", MsFlags::empty())?;
         remount("/proc/sys/net", MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
+    }
+    Ok(())
+}
+
+/// Lets the host write its own control groups, as the root of a machine may, and nobody else's.
+fn open_groups(spec: &HostSpec) -> Result<()> {
+    let hierarchies = crate::cgroups::parse_hierarchies(&mountinfo()?, |_| String::new());
+    let own = hierarchies.into_iter().map(|hierarchy| hierarchy.top.join(&spec.groups));
+    for group in own.filter(|group| group.is_dir() && group.starts_with("/sys/fs/cgroup")) {
+        bind(&group, &group, MsFlags::empty())?;
+        remount(&group.to_string_lossy(), MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
     }
     Ok(())
 }
@@ -299,6 +314,7 @@ mod tests {
             host: "server".into(),
             keeps_files,
             files: "/var/lib/webdyno/lab/x/hosts/server".into(),
+            groups: PathBuf::new(),
         };
         let one = |place: &str, kind: &str| MountEntry {
             place: place.into(),

@@ -13,6 +13,7 @@ mod tools;
 pub use tools::ToolRunner;
 
 use crate::Lab;
+use crate::cgroups::host_group;
 use crate::lab::{join_groups, service_limits};
 use crate::scenario::CLIENT;
 use host_init::{HostReply, HostSpec};
@@ -37,7 +38,12 @@ pub fn start(lab: &Lab, host: &str, program: &Path) -> Result<ProcessName> {
     command.args((host == CLIENT).then_some("--sees-processes"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| io_error("start", program.display(), &error))?;
-    let spec = HostSpec { host: host.to_owned(), keeps_files: host == CLIENT, files: lab.root(host) };
+    let spec = HostSpec {
+        host: host.to_owned(),
+        keeps_files: host == CLIENT,
+        files: lab.root(host),
+        groups: host_group(lab.place.name(), host).into(),
+    };
     let output = start_host_init(&mut child, &spec);
     let ended = child.wait().map_err(|error| io_error("wait for", "the first process of a host", &error))?;
     match output {

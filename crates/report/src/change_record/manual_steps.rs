@@ -8,7 +8,7 @@ use super::quoted;
 use super::rounds::AttemptedChange;
 use webdyno_model::change::Change;
 use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::setting::SettingId;
+use webdyno_model::setting::{SettingId, Target};
 
 /// The commands, each with what it shows then. Of a setting that was changed twice the last
 /// value counts.
@@ -34,6 +34,10 @@ pub(super) fn section(
 
 fn in_file(change: &Change) -> String {
     let (setting, file) = (quoted(&change.setting.name), quoted(&change.file));
+    // Only what is added to a unit names it.
+    if matches!(change.setting.target, Target::ProcessLimit(_)) && !change.file.contains(".service.d/") {
+        return format!("cat {file}  # {} {}", change.setting.name, change.to);
+    }
     format!("grep -n {setting} {file}  # {} {}", change.setting.name, change.to)
 }
 

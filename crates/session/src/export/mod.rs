@@ -395,12 +395,18 @@ mod tests {
             file: "/x".into(),
             class: ApplyClass::Live,
         };
+        const ADDED: &str = "/etc/systemd/system/nginx.service.d/zzz-webdyno.conf";
         let changes = vec![
             change(SettingId::sysctl("net.ipv4.ip_local_port_range"), "32768 60999", "1024 65535"),
             change(SettingId::of_service("mariadb", "max_connections"), "20", "129"),
             change(SettingId::of_service("mariadb", "sql_mode"), "A", "a'; rm x"),
             change(SettingId::of_service("mariadb", "x = 1; DROP"), "1", "2"),
             change(SettingId::of_service("apache", "LimitNOFILE"), "160", "8192"),
+            Change {
+                file: ADDED.into(),
+                ..change(SettingId::of_service("nginx", "LimitNOFILE"), "1024", "4096")
+            },
+            Change { file: ADDED.into(), ..change(SettingId::of_service("nginx", "TasksMax"), "32", "240") },
         ];
         let rounds = [Round { changes, ..round(1) }];
         let made = scripts::script(&rounds, false, DIFF, false);
@@ -409,6 +415,8 @@ mod tests {
             "mariadb -e 'SET GLOBAL max_connections = 129'",
             r"mariadb -e 'SET GLOBAL sql_mode = '\''a'\'''\''; rm x'\'''",
             "echo 'apache: LimitNOFILE 8192 by hand, where it is started'",
+            "systemctl daemon-reload; echo 'nginx.service: LimitNOFILE 4096 from its next start; of a process that runs: prlimit(1)'",
+            "systemctl daemon-reload",
         ] {
             assert!(made.lines().any(|own| own == line), "no `{line}` in:\n{made}");
         }
@@ -416,6 +424,9 @@ mod tests {
         let undone = scripts::script(&rounds, false, DIFF, true);
         let position = |part: &str| undone.find(part).unwrap();
         assert!(position("max_connections = 20") < position("ip_local_port_range=32768 60999"), "{undone}");
+        // Copying makes no folder.
+        let tasks = scripts::ansible(&rounds, &[ADDED]);
+        assert!(tasks.contains("path: \"/etc/systemd/system/nginx.service.d\""), "{tasks}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 use webdyno_model::change::{ApplyClass, Change};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::Target;
@@ -61,6 +62,28 @@ fn services(changes: &[Change]) -> Vec<(&'static str, &'static str, bool)> {
     known.map(|(name, text)| (*name, *text, restarts(name))).collect()
 }
 
+/// The unit that a file adds to (systemd.unit(5)).
+fn unit_of(file: &str) -> Option<&str> {
+    let folder = Path::new(file).parent()?.file_name()?.to_str()?;
+    folder.strip_suffix(".d").filter(|unit| unit.ends_with(".service"))
+}
+
+/// The line that has systemd know of a limit that was added to a unit, and says what it does not do for what runs: of its
+/// limits it gives that of tasks alone to what runs.
+fn limit(service: &str, change: &Change, value: &str) -> String {
+    let (name, unit) = (&change.setting.name, unit_of(&change.file));
+    let by_hand = match unit {
+        None if change.file.starts_with("/etc/") => format!("{service}: {name} {value} from its next start"),
+        None => format!("{service}: {name} {value} by hand, where it is started"),
+        Some(_) if name == "TasksMax" => return "systemctl daemon-reload".into(),
+        Some(unit) => {
+            format!("{unit}: {name} {value} from its next start; of a process that runs: prlimit(1)")
+        }
+    };
+    let reload = unit.map_or("", |_| "systemctl daemon-reload; ");
+    format!("{reload}echo {}", quoted(&by_hand))
+}
+
 /// The line that gives a running holder a value; `None` for values that files alone hold.
 fn live(change: &Change, value: &SettingValue) -> Option<String> {
     let (name, value) = (&change.setting.name, value.to_string());
@@ -73,9 +96,7 @@ fn live(change: &Change, value: &SettingValue) -> Option<String> {
                 if value.parse::<f64>().is_ok() { value } else { format!("'{}'", value.replace('\'', "''")) };
             format!("mariadb -e {}", quoted(&format!("SET GLOBAL {name} = {value}")))
         }
-        Target::ProcessLimit(service) => {
-            format!("echo {}", quoted(&format!("{service}: {name} {value} by hand, where it is started")))
-        }
+        Target::ProcessLimit(service) => limit(service, change, &value),
         _ => return None,
     };
     is_plain.then_some(line)
@@ -136,6 +157,14 @@ pub fn ansible(rounds: &[Round], files: &[&str]) -> String {
     );
     let notify: BTreeSet<String> = services.iter().map(|(name, ..)| format!("reload {name}")).collect();
     for path in files {
+        if let (Some(_), Some(folder)) = (unit_of(path), Path::new(path).parent().and_then(Path::to_str)) {
+            let _ = write!(
+                out,
+                "    - name: {}\n      ansible.builtin.file:\n        path: {}\n        state: directory\n",
+                text(&format!("webdyno: {folder}")),
+                text(folder)
+            );
+        }
         let _ = write!(
             out,
             "    - name: {}\n      ansible.builtin.copy:\n        src: {}\n        dest: {}\n        backup: true\n",

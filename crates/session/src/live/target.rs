@@ -207,7 +207,10 @@ impl TuningTarget for LiveTarget<'_> {
 
     fn keep(&mut self) -> Result<()> {
         self.stop_if_interrupted()?;
-        self.servers.front().agent().keep()
+        let kept = self.servers.front().agent().keep();
+        // What only a person can make last is told when it is kept.
+        let noted = self.record_agent_notes();
+        kept.and(noted)
     }
 
     fn export(&mut self, plan: &RenderedPlan, round: &Round) {

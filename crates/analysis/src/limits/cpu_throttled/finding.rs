@@ -88,10 +88,20 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
         to: Some(SettingValue::parse(&format!("{to}"))),
         class: ApplyClass::Manual,
         risk: "what else runs on the machine gets less when it is busy".into(),
-        why,
+        why: format!("{why}; {}", by_who_set_it(to)),
         predicted: predicted(facts, to / quota),
         together_with: vec![],
     })
+}
+
+/// What raises a quota, for whoever set it: systemd.resource-control(5), docker-container-update(1), cgroup-v2.rst.
+fn by_who_set_it(cpus: f64) -> String {
+    format!(
+        "whoever set it raises it: `systemctl set-property UNIT CPUQuota={:.0}%`, `docker update --cpus {cpus} CONTAINER`, \
+         or `{:.0} 100000` in cpu.max of the control group",
+        ((cpus * 1000.0).round() / 10.0).ceil(),
+        (cpus * 100_000.0).round()
+    )
 }
 
 /// The rate grows with the quota, up to what is asked for.
@@ -131,6 +141,9 @@ mod tests {
         let remedy = &finding.remedies[0];
         assert_eq!(remedy.to.as_ref().and_then(SettingValue::number), Some(0.28));
         assert_eq!(remedy.predicted.as_ref().unwrap().ci95, [29.1, 30.0]);
+        for part in ["CPUQuota=28%", "--cpus 0.28 ", "`28000 100000`"] {
+            assert!(remedy.why.contains(part), "{}", remedy.why);
+        }
         // Never more than there are, and twice as much where nobody knows what is wanted.
         for (changed, to, cpus) in [(FactId::usable_cores, 0.2, 0.2), (FactId::offered_rate, 15.0, 0.2)] {
             let remedy = with(changed, to).unwrap().remedies.remove(0);

@@ -101,7 +101,36 @@ fn remedies(facts: &Facts, holder: Option<&MemoryHolder>) -> Vec<Remedy> {
         )),
         Some(MemoryHolder::Workers) | None => fewer_workers(facts),
     };
-    fewer.into_iter().collect()
+    fewer.into_iter().chain(more_of_the_machine(facts)).collect()
+}
+
+/// Steps in which memory is granted.
+const STEP_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+
+/// More than the group may have, for whoever set its limit: what its programs hold, swapped out or not, beside the reserve.
+/// systemd.resource-control(5), docker-container-update(1), cgroup-v2.rst.
+fn more_of_the_machine(facts: &Facts) -> Option<Remedy> {
+    let limit =
+        memory_pressure::limit_bytes(facts).filter(|_| memory_pressure::is_limited(facts) == Some(true))?;
+    let held: f64 = memory_pressure::memory_holders(facts).into_iter().map(|(_, bytes)| bytes).sum();
+    let needed = held / (1.0 - memory_pressure::RESERVE_FRACTION);
+    let to = (needed / STEP_BYTES).ceil() * STEP_BYTES;
+    let most = facts.value(FactId::memory_total_bytes).unwrap_or(0.0);
+    (to > limit && to < most).then(|| Remedy {
+        from: Some(SettingValue::Integer(limit as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        ..manual(
+            SettingId::hardware("memory"),
+            "what else runs on the machine has less",
+            format!(
+                "its programs hold {}, and its control group may have {}; whoever set that raises it: `systemctl set-property UNIT \
+                 MemoryMax={to:.0}`, `docker update --memory {to:.0} --memory-swap {to:.0} CONTAINER`, or `{to:.0}` in memory.max \
+                 of the control group",
+                format_bytes(held),
+                format_bytes(limit)
+            ),
+        )
+    })
 }
 
 fn fewer_workers(facts: &Facts) -> Option<Remedy> {
@@ -179,6 +208,25 @@ mod tests {
         // (50 + 850 + 400 - 400 swapped - 100 reserve) MB / (2 + 400/400) MB
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(266)));
         assert_eq!(finding.explains_fraction, Some(0.4));
+    }
+
+    #[test]
+    fn who_limited_the_group_is_told_what_it_needs() {
+        let group = with_changes(
+            &THRASHING,
+            &[(FactId::memory_total_bytes, 16e9), (FactId::memory_used_in_limit_max_bytes, 990e6)],
+        );
+        let finding = check(&facts(&group, &[("MaxRequestWorkers", 400)])).unwrap();
+        let remedy = &finding.remedies[1];
+        // (850 + 400 swapped) MB and a tenth, in whole steps.
+        assert_eq!(
+            (remedy.setting.full_name().as_str(), &remedy.to),
+            ("hardware memory", &Some(SettingValue::Integer(83 * (16 << 20))))
+        );
+        assert!(remedy.why.contains("MemoryMax=1392508928`"), "{}", remedy.why);
+        assert!(remedy.setting_changes().is_empty());
+        // The whole of a machine is nobody's to raise.
+        assert_eq!(check(&facts(&THRASHING, &[("MaxRequestWorkers", 400)])).unwrap().remedies.len(), 1);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub const LIMIT: Limit = Limit {
         database_resident_max_bytes, failed_fraction, group_anonymous_refaults_per_s,
         group_file_refaults_per_s, group_limit_hits_per_s, group_memory_used_max_bytes, group_oom_kills,
         group_swap_limit_hits_per_s, group_swap_used_max_bytes, memory_available_min_bytes,
-        memory_limit_bytes, memory_used_in_limit_max_bytes, oom_kills, pool_child_largest_bytes,
+        memory_limit_bytes, memory_total_bytes, memory_used_in_limit_max_bytes, oom_kills, pool_child_largest_bytes,
         pool_children_killed, pool_children_max, pool_children_mean, pool_memory_max_bytes,
         pool_memory_mean_bytes, pool_swap_mean_bytes, pressure_group_memory_full_fraction,
         pressure_memory_full_fraction, rate, refaults_per_s, service_processes_fell_max,

@@ -165,9 +165,7 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
         from: limit.map(|limit| SettingValue::Integer(limit as i64)),
         to: to.map(|to| SettingValue::Integer(to.ceil() as i64)),
         class: ApplyClass::Manual,
-        risk: "by hand it takes a stop and a start, as a process inherits its limit; `tune --apply` raises it in what runs, until \
-               the next start"
-            .into(),
+        risk: "by hand it takes a stop and a start, as a process inherits its limit; `tune --apply` raises it in what runs".into(),
         why: "twice what the connections of a process need, with files for logs, modules and programs; what is usual at least"
             .into(),
         predicted: None,

@@ -151,7 +151,7 @@ fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
         from: reached.map(|limit| SettingValue::Integer(limit.most as i64)),
         to: to.map(|to| SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
-        risk: "more processes take more memory; the service has to be stopped and started".into(),
+        risk: "more processes take more memory; by hand it takes a stop and a start, `tune --apply` raises it in what runs".into(),
         why,
         predicted: None,
         together_with: vec![],

@@ -11,8 +11,10 @@
 //!
 //! ## What to do
 //! Raise the limit that is reached to what the settings of the service can need, and half as much again: one task for each
-//! worker, and of threaded workers two more for each process. Then stop and start it: a graceful reload is refused the same
-//! way.
+//! worker, and of threaded workers two more for each process. By hand stop and start it then: a graceful reload is refused the
+//! same way. `tune --apply` raises the limit of what runs, where the control group is the service's own, and keeps it by a
+//! file that is added to the unit (`/etc/systemd/system/UNIT.d/zzz-webdyno.conf`). What a container or a slice may have is
+//! for who granted it: `docker update --pids-limit N CONTAINER`, `systemctl set-property NAME.slice TasksMax=N`.
 //!
 //! ## By hand
 //! `systemctl show -p TasksMax -p TasksCurrent apache2`, `pids.current`, `pids.max` and `pids.events` of the control group,

@@ -8,6 +8,7 @@
 //! before each step and within its waits.
 
 mod back;
+mod files;
 mod keep;
 pub mod pending_reload;
 mod prove;
@@ -15,9 +16,8 @@ mod read_back;
 mod refusals;
 mod values;
 
-use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
+use crate::change::action::{Action, Activate, Launch, Served};
 use crate::change::boot;
-use crate::change::file::Replaced;
 use crate::change::journal::claim::Claims;
 use crate::change::journal::history::{Record, served as journal_served};
 use crate::change::journal::lock::Lock;
@@ -42,8 +42,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, RenderedPlan};
-use webdyno_model::error::io_error;
+use webdyno_model::change::{ApplyClass, ApplyOptions, JournalPlace, RenderedPlan};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
@@ -383,53 +382,6 @@ impl Changer {
     fn difference(&self, site: &Site) -> Option<String> {
         let compared = site.answers_as_before(&site_client(self.tools.system.as_ref()));
         compared.err().map(|difference| difference.message)
-    }
-
-    fn check_file(&self, edit: &FileEdit) -> Result<Option<OldFile>> {
-        crate::change::file::check(
-            self.tools.disk.as_ref(),
-            edit,
-            self.planned.get(&edit.path).map(String::as_str),
-        )
-    }
-
-    fn write(&mut self, edit: &FileEdit, served: &Served, class: ApplyClass) -> Result<()> {
-        self.cancellation.check()?;
-        let before = self.check_file(edit)?;
-        let path = Path::new(&edit.path);
-        let new =
-            crate::change::file::with_content(self.tools.disk.as_ref(), path, before.as_ref(), &edit.after)?;
-        let expected = before.as_ref().map(|file| file.sha256.clone());
-        if expected.as_ref() == Some(&new.sha256) {
-            return Ok(());
-        }
-        let after_sha256 = new.sha256.clone();
-        self.hook_boot(served)?;
-        let (path_text, served) = (edit.path.clone(), served.clone());
-        let (class, at_us) = (Some(class), Some(self.tools.system.now_us()));
-        let folder = self.tools.system.file_id(crate::change::seams::disk::folder_of(path));
-        let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us, folder };
-        let n = self.intend(Action::WriteFile(write))?;
-        let temporary = crate::change::file::temporary(path, &self.journal()?.id(), n);
-        let replaced = crate::change::file::replace(
-            self.tools.disk.as_ref(),
-            path,
-            &new,
-            expected.as_deref(),
-            &temporary,
-        )
-        .map_err(|error| {
-            io_error("write", path.display(), &error).hint("make it writable, or free space there")
-        })?;
-        match replaced {
-            Replaced::Done => self.journal()?.append(Record::Completed { n, control: None }),
-            Replaced::Changed => {
-                // Ours never was there: what is there now needs no undo.
-                self.journal()?.append(Record::Undone { n, control: None })?;
-                Err(UserError::cannot_run(format!("{} changed since the plan was made", path.display()))
-                    .hint("make the plan again"))
-            }
-        }
     }
 
     /// Starts a program that must not outlive the session, and waits until it answers on its port.

@@ -10,8 +10,9 @@ use crate::change::journal::history::{Entry, Record};
 use crate::change::seams::disk::sha256_hex;
 use crate::change::seams::processes::site_client;
 use crate::probes::site::{self, Site};
+use crate::services::listen_backlog;
+use crate::services::process_limit::{self, task_group};
 use crate::services::value_holder::ValueHolder;
-use crate::services::{listen_backlog, process_limit};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,10 +63,14 @@ impl Changer {
         let holder = |change: &Change| match &change.setting.target {
             Target::Sysctl => Some(ValueHolder::Kernel(self.tools.system.sysctl_space(&change.setting.name))),
             Target::Service(name) => self.holders.get(name).cloned(),
-            Target::ProcessLimit(_) if change.setting.name == listen_backlog::SETTING => {
-                self.holders.get(listen_backlog::NAME).cloned()
+            Target::ProcessLimit(_) => {
+                let name = match change.setting.name.as_str() {
+                    listen_backlog::SETTING => listen_backlog::NAME,
+                    task_group::SETTING => task_group::NAME,
+                    _ => process_limit::NAME,
+                };
+                self.holders.get(name).cloned()
             }
-            Target::ProcessLimit(_) => self.holders.get(process_limit::NAME).cloned(),
             _ => None,
         };
         let holders = plan.changes.iter().map(holder).collect::<Option<Vec<_>>>();

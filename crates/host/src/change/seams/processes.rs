@@ -103,6 +103,12 @@ pub trait System: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Has systemd read its units again, where it runs: what was added to one is in force for its next start, and its control
+    /// group has it at once.
+    fn reload_units(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Asks until it is true or the time is up; the last answer.
     fn wait_until(&self, at_most: Duration, is_true: &mut dyn FnMut() -> bool) -> bool {
         let start = self.monotonic();

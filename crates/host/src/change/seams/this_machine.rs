@@ -11,6 +11,7 @@ use crate::change::seams::state_dir::StateDir;
 use crate::os::process::{self, ProcessName};
 use crate::os::process_location;
 use crate::probes::site::{self, Answer};
+use crate::services::common::unit;
 use crate::services::sysctl::space::{self, NetSpace};
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, Tunable};
@@ -137,5 +138,9 @@ impl System for ThisMachine {
 
     fn write_value(&self, name: &str, holder: &ValueHolder, value: &str) -> io::Result<()> {
         holder.write(name, value)
+    }
+
+    fn reload_units(&self) -> Result<()> {
+        unit::reload_manager()
     }
 }

@@ -20,6 +20,7 @@ use crate::change::seams::processes::Running;
 use crate::change::seams::state_dir::private_directory;
 use crate::change::undo::relocated_files::{CHANGED, Known, REMOVED, left_alone};
 use crate::change::undo::services::Touched;
+use crate::services::common::unit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -209,6 +210,10 @@ impl Undo<'_> {
         if first.at_us.is_some() && may_be_taken() {
             self.intend_activation(chain);
         }
+        // Whoever put it back may have ended before systemd knew.
+        if unit::is_drop_in(path) {
+            self.tools.system.reload_units()?;
+        }
         if !is_original {
             let is_gone = found.files.iter().all(|(_, now)| now.is_none());
             let what = found.lost.as_deref().unwrap_or(if is_gone { REMOVED } else { CHANGED });
@@ -307,16 +312,24 @@ impl Undo<'_> {
         Ok(saved)
     }
 
-    /// Removes temporary files of this session from the directories that it wrote to.
+    /// Removes temporary files of this session from the directories that it wrote to, and those that it made if nothing is
+    /// left in them.
     fn temporaries(&mut self) {
         let id = self.journal.id();
-        let entries = self.journal.history().entries.iter();
-        let path = |entry: &Entry| match &entry.action {
-            Action::WriteFile(write) => Some(folder_of(Path::new(&write.path)).to_owned()),
-            _ => None,
-        };
-        for folder in entries.filter_map(path).collect::<BTreeSet<_>>() {
-            match file::remove_temporaries(self.tools.disk.as_ref(), &folder, &id) {
+        let mut folders: BTreeMap<PathBuf, bool> = BTreeMap::new();
+        for entry in &self.journal.history().entries {
+            let Action::WriteFile(write) = &entry.action else { continue };
+            *folders.entry(folder_of(Path::new(&write.path)).to_owned()).or_default() |= write.makes_folder;
+        }
+        for (folder, is_made) in folders {
+            let disk = self.tools.disk.as_ref();
+            let removed = file::remove_temporaries(disk, &folder, &id).and_then(|count| {
+                if is_made && disk.path_info(&folder)?.is_some() && disk.remove_empty_directory(&folder)? {
+                    disk.sync_directory(folder_of(&folder))?;
+                }
+                Ok(count)
+            });
+            match removed {
                 Ok(0) => {}
                 Ok(count) => {
                     self.report

@@ -1,7 +1,7 @@
 //! Makes the new contents of configuration files, and refuses files that must not be edited. What a file's lines mean is
 //! the target's matter; that files are read once, and by their real names, and who else writes them, is everybody's.
 
-use super::diff;
+use super::{diff, unit};
 use crate::config_management::Managers;
 use rustix::fs::{Access, access};
 use sha2::{Digest, Sha256};
@@ -104,13 +104,16 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The path behind symbolic links; of a file that does not exist yet, of its directory.
+/// The path behind symbolic links; of a file that does not exist yet, of its directory, or of where that will be made.
 fn resolved(path: &Path) -> Result<PathBuf> {
     let failed = |error: std::io::Error| io_error("find", path.display(), &error);
     if fs::symlink_metadata(path).is_ok() {
         return fs::canonicalize(path).map_err(failed);
     }
     match (path.parent(), path.file_name()) {
+        (Some(directory), Some(name)) if unit::is_drop_in(path) && !directory.exists() => {
+            Ok(resolved(directory)?.join(name))
+        }
         (Some(directory), Some(name)) => Ok(fs::canonicalize(directory).map_err(failed)?.join(name)),
         _ => Err(UserError::cannot_run(format!("{} is no file", path.display()))),
     }
@@ -124,7 +127,8 @@ fn read<E: Edit>(path: &Path, edit: &E, managers: &Managers) -> Result<Open<E::D
     let managed = managers.owner(path, known).or_else(|| managers.owner(edit.file(), known));
     if managed.is_none() {
         // A change is written beside the file and renamed over it, so the directory must allow writing, too.
-        writable(path.parent().unwrap_or(Path::new("/")))?;
+        let folder = path.ancestors().skip(1).find(|folder| folder.exists());
+        writable(folder.unwrap_or(Path::new("/")))?;
         before.is_some().then(|| writable(path)).transpose()?;
     }
     let document = before.as_deref().map(E::Document::parse).unwrap_or_default();

@@ -16,6 +16,12 @@ pub trait ValueFile: Document {
 
     /// Sets a value: in place of the last line that sets it, else at the end.
     fn set(&mut self, name: &str, value: &str);
+
+    /// What our own file says of itself.
+    fn head(path: &Path) -> String {
+        let _ = path;
+        DROP_IN_HEAD.to_owned()
+    }
 }
 
 /// Lines, each with its end.
@@ -74,7 +80,7 @@ pub fn with_values<'a, F: ValueFile>(
 
 fn set<F: ValueFile>(file: &mut F, path: &Path, name: &str, value: &str) {
     if is_own::<F>(path) && file.lines().0.is_empty() {
-        file.lines().0.push(DROP_IN_HEAD.to_owned());
+        file.lines().0.push(F::head(path));
     }
     file.set(name, value);
 }
@@ -101,6 +107,11 @@ impl<F> KeptValue<F> {
             value: change.to.to_string(),
             format: PhantomData,
         }
+    }
+
+    /// The same with a value as its file has it.
+    pub fn written(self, value: String) -> Self {
+        Self { value, ..self }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::os::program::{self, Invocation};
 use crate::os::{procfs, timeouts};
+use std::collections::BTreeMap;
 use std::path::Path;
 use webdyno_model::{Result, UserError};
 
@@ -27,9 +28,45 @@ pub fn unit(pid: u32) -> Option<String> {
         return None;
     }
     let unit = unit_of(&procfs::read_text(format!("/proc/{pid}/cgroup")).ok()?)?;
-    let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
-    let finished = crate::os::program::run(&asked, timeouts::QUERY).ok()?;
-    (finished.stdout.trim() == pid.to_string()).then_some(unit)
+    (main_pid(&unit)? == pid).then_some(unit)
+}
+
+/// The main process of a unit now.
+pub fn main_pid(unit: &str) -> Option<u32> {
+    properties(unit, &["MainPID"]).get("MainPID")?.parse().ok().filter(|pid| *pid > 0)
+}
+
+/// What systemd says of a unit, by the names of its properties (systemctl(1)); nothing where it does not answer.
+pub fn properties(unit: &str, names: &[&str]) -> BTreeMap<String, String> {
+    let asked = systemctl(&["show", &format!("--property={}", names.join(",")), "--", unit]);
+    let shown = program::run(&asked, timeouts::QUERY).map(|finished| finished.stdout).unwrap_or_default();
+    let property = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    shown.lines().filter_map(property).collect()
+}
+
+/// Whether a file adds to a unit: systemd knows what is in it once it was reloaded (systemd.unit(5)).
+pub fn is_drop_in(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| folder.to_string_lossy().ends_with(".service.d"));
+    folder.and_then(Path::parent).is_some_and(|units| units.ends_with("systemd/system"))
+}
+
+/// Has systemd read its units again, where it runs. What runs goes on.
+pub fn reload_manager() -> Result<()> {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return Ok(());
+    }
+    let finished = program::run(&systemctl(&["daemon-reload"]), timeouts::QUERY)?;
+    let failed = || {
+        UserError::cannot_run(format!(
+            "systemctl daemon-reload failed: {}",
+            program::summary(&finished.stderr)
+        ))
+    };
+    if finished.success {
+        Ok(())
+    } else {
+        Err(failed().hint("remove the cause, then run `webdyno rollback`"))
+    }
 }
 
 /// The unit that a control group belongs to: the last element of its path, when that is a service.
@@ -41,16 +78,6 @@ fn unit_of(cgroup: &str) -> Option<String> {
     };
     let last = |path: String| path.rsplit('/').next().map(str::to_owned);
     cgroup.lines().filter_map(named).filter_map(last).find(|name| name.ends_with(".service"))
-}
-
-/// The hard limit of open files that a unit grants what it starts (systemd.exec(5)).
-pub fn open_files(unit: &str) -> Option<u64> {
-    let asked = systemctl(&["show", "--property=LimitNOFILE", "--value", unit]);
-    let finished = program::run(&asked, timeouts::QUERY).ok()?;
-    match finished.stdout.trim() {
-        "infinity" => Some(u64::MAX),
-        number => number.parse().ok(),
-    }
 }
 
 /// A systemctl command.
@@ -114,6 +141,19 @@ mod tests {
                 expected,
                 "{pid} {parent} {name} {foreground}"
             );
+        }
+    }
+
+    #[test]
+    fn files_that_add_to_a_unit_are_told_by_their_folder() {
+        for (path, expected) in [
+            ("/etc/systemd/system/apache2.service.d/zzz-webdyno.conf", true),
+            ("/run/systemd/system/mariadb@a.service.d/x.conf", true),
+            ("/etc/systemd/system/apache2.service", false),
+            ("/etc/systemd/system/multi-user.target.d/x.conf", false),
+            ("/etc/apache2.service.d/x.conf", false),
+        ] {
+            assert_eq!(is_drop_in(Path::new(path)), expected, "{path}");
         }
     }
 

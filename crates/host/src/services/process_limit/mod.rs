@@ -1,17 +1,23 @@
 //! The limits of a running service's processes: read and replaced while it runs. They are inherited, so that what starts it
-//! decides at its next start: what is replaced here lasts until then, and how to make it last is told.
+//! decides at its next start: a value is kept where that is written ([`kept`]), or a person is told how.
 //!
-//! Facts: prlimit(2), getrlimit(2), proc_pid_limits(5); systemd.exec(5) for `LimitNOFILE`; apachectl of Debian for
-//! `APACHE_ULIMIT_MAX_FILES`.
+//! Facts: prlimit(2), getrlimit(2), proc_pid_limits(5).
 
+pub mod kept;
+pub mod task_group;
+
+use crate::config_management::Managers;
 use crate::os::process::ProcessName;
 use crate::os::procfs;
+use crate::services::common::edit::{self, Edited};
+use crate::services::common::kept_values::{KeptValue, ValueFile, with_values};
 use crate::services::common::unit;
 use crate::visibility::mount_namespace;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use task_group::TaskGroup;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
@@ -19,68 +25,137 @@ use webdyno_model::service::{ServiceSnapshot, SettingValue};
 /// The name of the target in journals.
 pub const NAME: &str = "process_limit";
 
-/// The one that is changed: open files of a process.
+/// Open files of a process.
 const OPEN_FILES: &str = "LimitNOFILE";
 
 /// The least that may be asked for.
-const OPEN_FILES_MIN: u64 = 64;
+const LIMIT_MIN: u64 = 64;
+
+/// A limit that is replaced.
+#[derive(Debug)]
+struct Limit {
+    /// As systemd names it (systemd.exec(5)).
+    name: &'static str,
+    resource: Resource,
+    /// Its line in proc_pid_limits(5).
+    line: &'static str,
+    /// What is counted, in words.
+    words: &'static str,
+    /// Where the kernel shows the most that it grants.
+    most: &'static str,
+}
+
+#[rustfmt::skip] // a table, one a line
+const LIMITS: [Limit; 2] = [
+    Limit { name: OPEN_FILES, resource: Resource::Nofile, line: "Max open files", words: "open files", most: "fs/nr_open" },
+    Limit { name: "LimitNPROC", resource: Resource::Nproc, line: "Max processes", words: "processes", most: "kernel/threads-max" },
+];
 
 /// The processes of a service whose limits are replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedProcess {
-    /// Its main process.
+    /// Its main process when it was seen last.
     pub process: ProcessName,
     /// The hard limit that it was found with: never lowered below it, and given back.
     pub hard: u64,
-    /// What tells a person how the value is made to last.
+    /// What tells a person how the value is made to last; empty where a file keeps it.
     pub to_keep: String,
+    /// The unit that starts it anew; `None` where none does, and in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
 }
 
 impl LimitedProcess {
+    /// The main process now: the one that was seen, else that of its unit.
+    fn main(&self) -> Option<u32> {
+        match self.process.is_alive() {
+            true => Some(self.process.pid),
+            false => self.unit.as_deref().and_then(unit::main_pid),
+        }
+    }
+
     /// The soft limit; `None` when the process is gone.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        known(name)?;
-        if !self.process.is_alive() {
-            return Ok(None);
-        }
-        Ok(Some(open_files(self.process.pid)?.0.to_string()))
+        let limit = known(name)?;
+        self.main().map(|main| Ok(limit.of(main)?.0.to_string())).transpose()
     }
 
     /// Gives the main process and all that it started another soft limit, and the hard limit that this takes.
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
-        known(name)?;
+        let limit = known(name)?;
         let soft: u64 = value.parse().map_err(|_| io::Error::other(format!("`{value}` is no limit")))?;
-        if soft < OPEN_FILES_MIN || !self.process.is_alive() {
+        let Some(main) = self.main().filter(|_| soft >= LIMIT_MIN) else {
             return Err(io::Error::other("the process is gone, or the limit is too low"));
-        }
-        let main = self.process.pid;
-        let (now, _) = open_files(main)?;
+        };
+        let (now, _) = limit.of(main)?;
         // Who has a limit of its own keeps it; who is started between the looks has that of the main process. This is what is
         // read, so that on the way down it comes after the first look: whoever is killed before finds that there is more to do.
         if now < soft {
-            self.replace(main, now, soft)?;
+            self.replace(limit, main, now, soft)?;
         }
         for _ in 0..2 {
             for pid in descendants(main) {
-                match self.replace(pid, now, soft) {
+                match self.replace(limit, pid, now, soft) {
                     Err(error) if error.raw_os_error() != Some(NO_SUCH_PROCESS) => return Err(error),
                     _ => {}
                 }
             }
-            self.replace(main, now, soft)?;
+            self.replace(limit, main, now, soft)?;
         }
         Ok(())
     }
 
     /// Gives a process another soft limit, if it has the one of before; the hard limit goes up as far as that takes, and back.
-    fn replace(&self, pid: u32, before: u64, soft: u64) -> io::Result<()> {
-        let Ok((own, own_hard)) = open_files(pid) else { return Ok(()) };
+    fn replace(&self, limit: &Limit, pid: u32, before: u64, soft: u64) -> io::Result<()> {
+        let Ok((own, own_hard)) = limit.of(pid) else { return Ok(()) };
         if own != before {
             return Ok(());
         }
         let is_raised = own_hard == before.max(self.hard);
         let hard = if soft < before && is_raised { self.hard } else { own_hard };
-        set(pid, Rlimit { current: Some(soft), maximum: maximum(hard.max(soft)) })
+        let limits = Rlimit { current: Some(soft), maximum: maximum(hard.max(soft)) };
+        prlimit(Some(pid_of(pid)?), limit.resource, limits)?;
+        Ok(())
+    }
+
+    /// A value as a file has it: a hard limit above it stays.
+    fn written(&self, path: &Path, value: &str) -> String {
+        let is_above = value.parse().is_ok_and(|soft: u64| soft < self.hard) && unit::is_drop_in(path);
+        match self.hard {
+            _ if !is_above => value.to_owned(),
+            u64::MAX => format!("{value}:infinity"),
+            hard => format!("{value}:{hard}"),
+        }
+    }
+
+    /// A text of the file that keeps values, with these.
+    pub fn with_values<'a>(
+        &self,
+        path: &Path,
+        text: &str,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        let values: Vec<_> =
+            values.into_iter().map(|(name, value)| (name, self.written(path, value))).collect();
+        let values = values.iter().map(|(name, value)| (*name, value.as_str()));
+        match unit::is_drop_in(path) {
+            true => with_values::<kept::UnitFile>(path, text, values),
+            false => with_values::<kept::VariablesFile>(path, text, values),
+        }
+    }
+}
+
+impl Limit {
+    /// The soft and the hard limit of a process.
+    fn of(&self, pid: u32) -> io::Result<(u64, u64)> {
+        let text = procfs::read_text(format!("/proc/{pid}/limits"))?;
+        parse(&text, self.line).ok_or_else(|| io::Error::other("its limits cannot be read"))
+    }
+
+    /// The most that the kernel lets any process have.
+    fn most(&self) -> u64 {
+        let most = procfs::read_text(format!("/proc/sys/{}", self.most));
+        most.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX)
     }
 }
 
@@ -92,12 +167,9 @@ fn maximum(hard: u64) -> Option<u64> {
     (hard != u64::MAX).then_some(hard)
 }
 
-fn known(name: &str) -> io::Result<()> {
-    if name == OPEN_FILES {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!("{name} is not a limit that is changed")))
-    }
+fn known(name: &str) -> io::Result<&'static Limit> {
+    let found = LIMITS.iter().find(|limit| limit.name == name);
+    found.ok_or_else(|| io::Error::other(format!("{name} is not a limit that is changed")))
 }
 
 fn pid_of(pid: u32) -> io::Result<Pid> {
@@ -105,11 +177,6 @@ fn pid_of(pid: u32) -> io::Result<Pid> {
         .ok()
         .and_then(Pid::from_raw)
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
-}
-
-fn set(pid: u32, limit: Rlimit) -> io::Result<()> {
-    prlimit(Some(pid_of(pid)?), Resource::Nofile, limit)?;
-    Ok(())
 }
 
 /// All processes below one.
@@ -121,76 +188,90 @@ fn descendants(pid: u32) -> Vec<u32> {
 
 /// The soft and the hard limit of open files of a process.
 pub fn open_files(pid: u32) -> io::Result<(u64, u64)> {
-    let text = procfs::read_text(format!("/proc/{pid}/limits"))?;
-    parse_open_files(&text).ok_or_else(|| io::Error::other("its limits cannot be read"))
+    LIMITS[0].of(pid)
 }
 
-fn parse_open_files(limits: &str) -> Option<(u64, u64)> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+fn parse(limits: &str, name: &str) -> Option<(u64, u64)> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     let mut words = line.split_whitespace();
     let value = |word: &str| if word == "unlimited" { Some(u64::MAX) } else { word.parse().ok() };
     Some((value(words.next()?)?, value(words.next()?)?))
 }
 
-/// The most that the kernel lets any process have.
-fn open_files_max() -> Option<u64> {
-    procfs::read_text("/proc/sys/fs/nr_open").ok()?.trim().parse().ok()
+/// What holds a limit.
+#[derive(Debug, Clone)]
+pub enum Limited {
+    /// The processes of a service.
+    Process(LimitedProcess),
+    /// Its control group.
+    Tasks(TaskGroup),
 }
 
-/// Renders a change of the limit of a service's processes, with those that it is for. Writes nothing.
+/// Renders a change of a limit of a service, with what holds it. Writes nothing.
 pub fn prepare(
     service: &ServiceSnapshot,
     changes: &[SettingChange],
-) -> Result<(Preparation, Option<LimitedProcess>)> {
-    Ok(match planned(service, changes) {
-        Ok((plan, process)) => (Preparation::Plan(Box::new(plan)), Some(process)),
+) -> Result<(Preparation, Option<Limited>)> {
+    let planned = match changes {
+        [change] if change.setting.name == task_group::SETTING => {
+            task_group::planned(service, change).map(|(plan, group)| (plan, Limited::Tasks(group)))
+        }
+        _ => planned(service, changes).map(|(plan, process)| (plan, Limited::Process(process))),
+    };
+    Ok(match planned {
+        Ok((plan, holder)) => (Preparation::Plan(Box::new(plan)), Some(holder)),
         Err((why, hint)) => (Preparation::NotPreparable { why, hint }, None),
     })
 }
 
+/// Why a change is one for a person, and what helps.
 type Obstacle = (String, Option<String>);
 
-/// How many open files a change asks for.
-fn wanted_files(to: &SettingValue) -> std::result::Result<u64, Obstacle> {
-    let most = open_files_max().unwrap_or(u64::MAX);
+/// How many a change asks for.
+fn wanted(name: &str, to: &SettingValue, most: u64) -> std::result::Result<u64, Obstacle> {
     let wanted = match to {
-        SettingValue::Integer(to) => {
-            u64::try_from(*to).ok().filter(|to| (OPEN_FILES_MIN..=most).contains(to))
-        }
-        _ => None,
+        SettingValue::Integer(to) => u64::try_from(*to).ok().filter(|to| (LIMIT_MIN..=most).contains(to)),
+        SettingValue::Text(_) => None,
     };
     wanted.ok_or_else(|| {
-        let why = format!("{OPEN_FILES} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-        (why, Some(format!("it takes a whole number from {OPEN_FILES_MIN} to {most} (fs.nr_open)")))
+        let why = format!("{name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
+        (
+            why,
+            Some(format!(
+                "it takes a whole number from {LIMIT_MIN} to {most}, the most that the kernel grants"
+            )),
+        )
     })
+}
+
+/// That a service cannot be reached in its container.
+fn of_container(service: &ServiceSnapshot) -> Option<Obstacle> {
+    let why = format!("{} runs in a container, whose limits what started it has set", service.service);
+    mount_namespace::has_other_root(service.pid)
+        .then(|| (why, Some("set them where the container is started".into())))
 }
 
 fn planned(
     service: &ServiceSnapshot,
     changes: &[SettingChange],
 ) -> std::result::Result<(RenderedPlan, LimitedProcess), Obstacle> {
-    let [SettingChange { setting, to }] = changes else {
+    let [change] = changes else {
         return Err(("limits of processes are changed one at a time".into(), None));
     };
-    let name = &service.service;
-    if setting.name != OPEN_FILES {
-        let why =
-            format!("{} of {name} is granted by what starts it, which webdyno does not change", setting.name);
-        return Err((why, None));
-    }
-    if mount_namespace::has_other_root(service.pid) {
-        let why = format!("{name} runs in a container, whose limits what started it has set");
-        return Err((why, Some("set them where the container is started".into())));
-    }
-    let wanted = wanted_files(to)?;
+    let (name, setting) = (&service.service, &change.setting.name);
+    let limit = known(setting).map_err(|error| (error.to_string(), None))?;
+    of_container(service).map_or(Ok(()), Err)?;
+    let wanted = wanted(setting, &change.to, limit.most())?;
     let gone = || (format!("{name} (process {}) has ended", service.pid), None);
     let process = ProcessName::of(service.pid).ok_or_else(gone)?;
-    let (soft, hard) = open_files(service.pid)
+    let (soft, hard) = limit
+        .of(service.pid)
         .map_err(|error| (format!("the limits of process {} cannot be read: {error}", service.pid), None))?;
+    let words = limit.words;
     if soft >= wanted {
-        return Err((format!("{name} may have {soft} open files already"), None));
+        return Err((format!("{name} may have {soft} {words} already"), None));
     }
-    let has_own = |pid: &u32| open_files(*pid).is_ok_and(|(own, _)| own != soft);
+    let has_own = |pid: &u32| limit.of(*pid).is_ok_and(|(own, _)| own != soft);
     let own_count = descendants(service.pid).iter().filter(|pid| has_own(pid)).count();
     if own_count > 0 {
         let why = format!(
@@ -201,30 +282,66 @@ fn planned(
             Some("a setting gives it to them, as rlimit_files of a pool: raise it there".into()),
         ));
     }
+    let unit = unit::unit(service.pid);
+    let mut holder = LimitedProcess { process, hard, to_keep: String::new(), unit: unit.clone() };
+    let keeper = kept::keeper(service, unit.as_deref(), setting, &change.to.to_string(), hard);
     if !may_set_limits(service.pid, wanted > hard) {
         let why =
             format!("the kernel lets nobody here raise the limits of {name}: CAP_SYS_RESOURCE is missing");
-        let by_hand = to_keep(service, wanted, hard);
+        let by_hand = keeper.manual_step(setting, wanted);
         return Err((why, Some(format!("run the agent as root (--sudo), or by hand: {by_hand}"))));
     }
+    if let kept::Keeper::Person(by_hand) = &keeper {
+        holder.to_keep =
+            format!("{setting} {wanted} lasts until {name} is started anew; to keep it: {by_hand}");
+    }
+    let line = |value: u64| format!("{} {value}", limit.line);
+    let shown = LimitDisplay { path: limits_file(service.pid), from: soft, line: &line };
+    let plan = plan(change, &shown, &keeper, |path, value| holder.written(path, value))?;
+    Ok((plan, holder))
+}
+
+/// Where a limit is shown, and as what.
+struct LimitDisplay<'a> {
+    path: PathBuf,
+    from: u64,
+    line: &'a dyn Fn(u64) -> String,
+}
+
+/// The plan of a limit, with the file that keeps it as it will be written then.
+fn plan(
+    change: &SettingChange,
+    shown: &LimitDisplay<'_>,
+    keeper: &kept::Keeper,
+    written: impl Fn(&Path, &str) -> String,
+) -> std::result::Result<RenderedPlan, Obstacle> {
+    let file = match keeper {
+        kept::Keeper::File(path) => path,
+        kept::Keeper::Person(_) => &shown.path,
+    };
     let change = Change {
-        setting: setting.clone(),
-        from: Some(SettingValue::Integer(i64::try_from(soft).unwrap_or(i64::MAX))),
-        to: to.clone(),
-        file: limits_file(service.pid).to_string_lossy().into_owned(),
+        setting: change.setting.clone(),
+        from: Some(SettingValue::Integer(i64::try_from(shown.from).unwrap_or(i64::MAX))),
+        to: change.to.clone(),
+        file: file.to_string_lossy().into_owned(),
         class: ApplyClass::Live,
     };
-    let diff = format!(
-        "--- {0}\n+++ {0}\n@@ -1 +1 @@\n-Max open files {soft}\n+Max open files {wanted}\n",
-        change.file
-    );
-    let to_keep = format!(
-        "{OPEN_FILES} {wanted} lasts until {name} is started anew; to keep it: {}",
-        to_keep(service, wanted, hard)
-    );
-    let plan =
-        RenderedPlan { changes: vec![change], files: vec![], class: ApplyClass::Live, diff, managed: vec![] };
-    Ok((plan, LimitedProcess { process, hard, to_keep }))
+    let Edited { files, diff, managed } = match keeper {
+        kept::Keeper::Person(_) => Ok(Edited::default()),
+        kept::Keeper::File(path) if unit::is_drop_in(path) => edited::<kept::UnitFile>(&change, &written),
+        kept::Keeper::File(_) => edited::<kept::VariablesFile>(&change, &written),
+    }
+    .map_err(|error| (error.message, error.hint))?;
+    let to = change.to.number().unwrap_or(0.0) as u64;
+    let (path, line) = (shown.path.display(), shown.line);
+    let live = format!("--- {path}\n+++ {path}\n@@ -1 +1 @@\n-{}\n+{}\n", line(shown.from), line(to));
+    let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
+    Ok(RenderedPlan { changes: vec![change], files, class, diff: format!("{live}{diff}"), managed })
+}
+
+fn edited<F: ValueFile>(change: &Change, written: &impl Fn(&Path, &str) -> String) -> Result<Edited> {
+    let value = written(Path::new(&change.file), &change.to.to_string());
+    edit::apply(&[KeptValue::<F>::of(change).written(value)], &Managers::here())
 }
 
 /// Where the limits of a process are shown: a change of them is in no other file.
@@ -250,19 +367,6 @@ fn has_sys_resource(status: &str) -> bool {
     effective.is_some_and(|mask| mask & (1 << CAP_SYS_RESOURCE) != 0)
 }
 
-/// How a value is made to last over a start, of a process with this hard limit. What a unit starts may take less than the
-/// unit grants, as apachectl of Debian does by `ulimit -n 8192`: then more of the unit changes nothing.
-fn to_keep(service: &ServiceSnapshot, wanted: u64, hard: u64) -> String {
-    let takes_less = |unit: &String| unit::open_files(unit).is_some_and(|granted| hard < granted);
-    match unit::unit(service.pid).filter(|unit| !takes_less(unit)) {
-        Some(unit) => format!("`systemctl edit {unit}` with LimitNOFILE={wanted} below [Service]"),
-        None if service.service == super::apache::NAME => format!(
-            "APACHE_ULIMIT_MAX_FILES='ulimit -n {wanted}' in /etc/apache2/envvars, or `ulimit -n {wanted}` where it is started"
-        ),
-        None => format!("`ulimit -n {wanted}` where it is started"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,7 +383,7 @@ mod tests {
         (child, ServiceSnapshot { service: "apache".into(), pid, ..ServiceSnapshot::default() })
     }
 
-    fn wanted(name: &str, to: SettingValue) -> [SettingChange; 1] {
+    fn change(name: &str, to: SettingValue) -> [SettingChange; 1] {
         [SettingChange { setting: SettingId::of_service("apache", name), to }]
     }
 
@@ -287,7 +391,7 @@ mod tests {
     fn the_limit_of_a_process_and_its_children_is_replaced_and_given_back() {
         let (mut shell, service) = parent();
         let (plan, holder) =
-            planned(&service, &wanted(OPEN_FILES, SettingValue::Integer(90))).err().map_or_else(
+            planned(&service, &change(OPEN_FILES, SettingValue::Integer(90))).err().map_or_else(
                 || panic!("90 is less than it has"),
                 |(why, _)| {
                     assert!(why.contains("may have 100 open files already"), "{why}");
@@ -296,14 +400,19 @@ mod tests {
                         process: ProcessName::of(service.pid).unwrap(),
                         hard: 100,
                         to_keep: String::new(),
+                        unit: None,
                     }
                     .write(OPEN_FILES, "70")
                     .unwrap();
-                    planned(&service, &wanted(OPEN_FILES, SettingValue::Integer(90))).unwrap()
+                    planned(&service, &change(OPEN_FILES, SettingValue::Integer(90))).unwrap()
                 },
             );
         assert_eq!(plan.changes[0].from, Some(SettingValue::Integer(70)));
-        assert!(holder.to_keep.contains("APACHE_ULIMIT_MAX_FILES='ulimit -n 90'"), "{}", holder.to_keep);
+        assert!(
+            holder.to_keep.contains("to keep it: `ulimit -n 90` where it is started"),
+            "{}",
+            holder.to_keep
+        );
         let children = descendants(service.pid);
         let soft =
             || children.iter().chain([&service.pid]).map(|pid| open_files(*pid).unwrap()).collect::<Vec<_>>();
@@ -311,7 +420,7 @@ mod tests {
         assert_eq!(soft(), [(90, 100), (90, 100)]);
         holder.write(OPEN_FILES, "70").unwrap();
         assert_eq!(soft(), [(70, 100), (70, 100)]);
-        assert!(holder.write(OPEN_FILES, "1").is_err() && holder.write("LimitNPROC", "90").is_err());
+        assert!(holder.write(OPEN_FILES, "1").is_err() && holder.write("TasksMax", "90").is_err());
         for child in children {
             ProcessName::of(child).unwrap().signal(rustix::process::Signal::KILL).unwrap();
         }
@@ -326,7 +435,8 @@ mod tests {
             ServiceSnapshot { service: "apache".into(), pid: std::process::id(), ..Default::default() };
         let own = open_files(std::process::id()).unwrap().0;
         for (name, to, part) in [
-            ("TasksMax", SettingValue::Integer(100), "TasksMax of apache is granted by what starts it"),
+            ("LimitSTACK", SettingValue::Integer(100), "LimitSTACK is not a limit that is changed"),
+            ("LimitNPROC", SettingValue::Integer(3), "LimitNPROC cannot be `3`"),
             (OPEN_FILES, SettingValue::Integer(3), "LimitNOFILE cannot be `3`"),
             (OPEN_FILES, SettingValue::Text("many".into()), "LimitNOFILE cannot be `many`"),
             (
@@ -335,7 +445,7 @@ mod tests {
                 "open files already",
             ),
         ] {
-            let (why, _) = planned(&service, &wanted(name, to)).unwrap_err();
+            let (why, _) = planned(&service, &change(name, to)).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
     }
@@ -345,8 +455,9 @@ mod tests {
         let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
                     Max processes             95000                unlimited            processes \n\
                     Max open files            1024                 unlimited            files     \n";
-        assert_eq!(parse_open_files(text), Some((1024, u64::MAX)));
-        assert_eq!(parse_open_files(""), None);
+        assert_eq!(parse(text, LIMITS[0].line), Some((1024, u64::MAX)));
+        assert_eq!(parse(text, LIMITS[1].line), Some((95_000, u64::MAX)));
+        assert_eq!(parse("", LIMITS[0].line), None);
         assert!(has_sys_resource("CapInh:\t0\nCapEff:\t000001ffffffffff\n"));
         assert!(!has_sys_resource("CapEff:\t00000000a80425fb\n") && !has_sys_resource(""));
     }

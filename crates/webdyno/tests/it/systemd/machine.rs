@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const BOOT: &str = include_str!("boot.sh");
 
 /// Where `scripts/setup test` puts the packages; the number there and here rises with their list.
-const DEBIAN: &str = "/var/cache/webdyno-test/debian-12-systemd-1";
+const DEBIAN: &str = "/var/cache/webdyno-test/debian-12-systemd-2";
 
 /// Where the program is on the machine, as an administrator installs it.
 pub const PROGRAM: &str = "/usr/local/bin/webdyno";

@@ -1,7 +1,7 @@
 //! The program on a machine that systemd runs: what it does to a service goes through the service's unit, and what a
 //! session left that died with its machine is put back by the next boot, before the service starts.
 //!
-//! Facts: systemctl(1), systemd.service(5), systemd.exec(5) for `$INVOCATION_ID`, bootup(7).
+//! Facts: systemctl(1), systemd.service(5), systemd.exec(5) for `$INVOCATION_ID` and `LimitNOFILE`, bootup(7).
 
 mod machine;
 mod sudo;
@@ -171,7 +171,28 @@ fn a_boot_puts_back_what_was_not_kept_before_the_service_starts() {
     assert_workers(&machine, 10);
 }
 
-/// The unit of Debian's Apache grants more open files than apachectl takes: what is told to raise them must do it.
+/// Has the agent prepare another number for a setting of a service.
+fn prepared(client: &AgentClient, service: &str, name: &str, count: i64) -> Preparation {
+    client.discover(80).unwrap();
+    let (setting, to) = (SettingId::of_service(service, name), SettingValue::Integer(count));
+    client.prepare(&[SettingChange { setting, to }]).unwrap()
+}
+
+/// The same, applied; what that took.
+fn set(client: &AgentClient, service: &str, name: &str, count: i64) -> ApplyClass {
+    let plan = prepared(client, service, name, count).into_plan().unwrap();
+    client.apply(&plan, &ApplyOptions::default()).unwrap();
+    plan.class
+}
+
+/// The soft and the hard limit of open files of a unit's main process.
+fn open_files(machine: &Machine, unit: &str) -> String {
+    let limits =
+        format!("awk '/^Max open files/ {{print $4, $5}}' /proc/{}/limits", machine.unit(unit).main_pid);
+    machine.shell(&limits).trim().to_owned()
+}
+
+/// The unit of Debian's Apache grants more open files than apachectl takes: what raises them is in the file that this reads.
 #[test]
 fn what_keeps_a_limit_of_open_files_is_where_debian_has_it() {
     let _turn = shared_turn();
@@ -179,30 +200,132 @@ fn what_keeps_a_limit_of_open_files_is_where_debian_has_it() {
         return;
     }
     let machine = Machine::boot();
+    let before = machine.configuration();
     let client = agent(&machine);
-    client.discover(80).unwrap();
-    let setting = SettingId::of_service("apache", "LimitNOFILE");
-    let wanted = SettingChange { setting, to: SettingValue::Integer(16_384) };
-    // Here as a rule nobody may raise limits, and it is left to a person; else a person is told when it is kept.
-    let told = match client.prepare(&[wanted]).unwrap() {
+    const LINE: &str = "APACHE_ULIMIT_MAX_FILES='ulimit -n 16384'";
+    match prepared(&client, "apache", "LimitNOFILE", 16_384) {
         Preparation::Plan(plan) => {
             client.apply(&plan, &ApplyOptions::default()).unwrap();
             client.keep().unwrap();
-            client.warnings().join("\n")
         }
-        Preparation::NotPreparable { why, hint } => format!("{why}: {}", hint.unwrap_or_default()),
-    };
+        // In containers as a rule nobody may raise limits, and it is left to a person.
+        Preparation::NotPreparable { why, hint } => {
+            let told = format!("{why}: {}", hint.unwrap_or_default());
+            assert!(told.contains(&format!("{LINE} in /etc/apache2/envvars")), "{told}");
+            machine.shell("systemctl restart apache2");
+            assert_eq!(open_files(&machine, "apache2"), "8192 8192");
+            machine.shell(&format!("echo \"{LINE}\" >>/etc/apache2/envvars"));
+        }
+    }
     client.close().unwrap();
-    let line = "APACHE_ULIMIT_MAX_FILES='ulimit -n 16384'";
-    assert!(told.contains(&format!("{line} in /etc/apache2/envvars")), "{told}");
-    let open_files = || {
-        let limits = format!("cat /proc/{}/limits", machine.unit("apache2").main_pid);
-        machine.shell(&limits).lines().find(|line| line.starts_with("Max open files")).unwrap().to_owned()
-    };
+    assert!(machine.shell("cat /etc/apache2/envvars").ends_with(&format!("\n{LINE}\n")));
     machine.shell("systemctl restart apache2");
-    assert!(open_files().contains(" 8192 "), "{}", open_files());
-    machine.shell(&format!("echo \"export {line}\" >>/etc/apache2/envvars && systemctl restart apache2"));
-    assert!(open_files().contains(" 16384 "), "{}", open_files());
+    assert_eq!(open_files(&machine, "apache2"), "16384 16384");
+    machine
+        .shell(&format!("{PROGRAM} rollback && sed -i '/^APACHE_ULIMIT_MAX_FILES/d' /etc/apache2/envvars"));
+    let changed = before.differences(&machine.configuration());
+    assert!(changed.iter().all(|path| path.contains("apache2/envvars")), "{changed:?}");
+}
+
+/// What units get unless they say otherwise: whatever the host grants, there is room to raise it.
+const GRANTED: (&str, &str) =
+    ("/etc/systemd/system.conf.d/limits.conf", "[Manager]\nDefaultLimitNOFILE=1024:8192\n");
+
+/// nginx in place of Apache. Its workers are root: limits of others may be raised by few containers.
+const NGINX: &str = "systemctl stop apache2 && sed -i 's/^user .*/user root;/' /etc/nginx/nginx.conf && systemctl start nginx";
+
+/// A file of others that sets a limit, after all that webdyno would write.
+const OF_OTHERS: &str = "mkdir /etc/systemd/system/nginx.service.d
+printf '# Ansible managed\n[Service]\nLimitNOFILE=1024:8192\n' >/etc/systemd/system/nginx.service.d/zzzz.conf
+systemctl daemon-reload";
+
+#[test]
+fn a_limit_is_added_to_its_unit_and_nginx_reloaded_through_it() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot_with(&[GRANTED]);
+    machine.shell(NGINX);
+    let (before, first) = (machine.configuration(), machine.unit("nginx"));
+    let client = agent(&machine);
+    // What cannot be kept is told before anything is touched.
+    let units = "/etc/systemd/system";
+    machine.shell(&format!("mount --bind {units} {units} && mount -o remount,bind,ro {units}"));
+    let Preparation::NotPreparable { why, .. } = prepared(&client, "nginx", "LimitNOFILE", 4096) else {
+        panic!("it would write to a file system that is read-only")
+    };
+    assert!(why.contains(units) && why.to_lowercase().contains("read-only"), "{why}");
+    machine.shell(&format!("umount {units} && {OF_OTHERS}"));
+    let plan = prepared(&client, "nginx", "LimitNOFILE", 4096).into_plan().unwrap();
+    assert_eq!((plan.class, plan.managed[0].by.as_str()), (ApplyClass::Manual, "Ansible"));
+    machine.shell(&format!("rm -r {units}/nginx.service.d && systemctl daemon-reload"));
+
+    assert_eq!(set(&client, "nginx", "LimitNOFILE", 4096), ApplyClass::Live);
+    assert_eq!(open_files(&machine, "nginx"), "4096 8192");
+    assert_eq!(before.differences(&machine.configuration()), Vec::<String>::new());
+    client.keep().unwrap();
+    client.close().unwrap();
+    let changed = before.differences(&machine.configuration());
+    assert!(
+        !changed.is_empty() && changed.iter().all(|path| path.contains("nginx.service.d")),
+        "{changed:?}"
+    );
+    // Nothing was restarted for it, and systemd knows it.
+    assert_eq!(machine.unit("nginx"), first);
+    let known = |soft: u32| format!("LimitNOFILE=8192\nLimitNOFILESoft={soft}\nNeedDaemonReload=no\n");
+    let shown = "systemctl show nginx -p LimitNOFILE -p LimitNOFILESoft -p NeedDaemonReload";
+    assert_eq!(machine.shell(shown), known(4096));
+    machine.shell("systemctl restart nginx");
+    assert_eq!(open_files(&machine, "nginx"), "4096 8192");
+    let second = machine.unit("nginx");
+    roll_back(&machine);
+    // Also of the process that was started since.
+    assert_eq!((open_files(&machine, "nginx").as_str(), machine.shell(shown)), ("1024 8192", known(1024)));
+    assert_eq!(machine.unit("nginx"), second);
+    assert_eq!(before.differences(&machine.configuration()), Vec::<String>::new());
+
+    let client = agent(&machine);
+    assert_eq!(set(&client, "nginx", "worker_connections", 900), ApplyClass::Reload);
+    assert_eq!(machine.unit("nginx"), Unit { reloads: second.reloads + 1, ..second.clone() });
+    client.close().unwrap();
+    assert_eq!(machine.unit("nginx"), Unit { reloads: second.reloads + 2, ..second });
+    assert_eq!(before.differences(&machine.configuration()), Vec::<String>::new());
+}
+
+/// A MariaDB behind Apache, as its package has it.
+const MARIADB: &str = "mariadb-install-db --user=mysql --skip-test-db >/dev/null && systemctl start mariadb && a2enmod -q proxy_http
+echo 'ProxyPass /db http://127.0.0.1:3306/' >/etc/apache2/conf-available/db.conf
+a2enconf -q db && systemctl reload apache2";
+
+#[test]
+fn a_database_is_given_connections_that_its_unit_starts_with() {
+    let _turn = shared_turn();
+    if skips() {
+        return;
+    }
+    let machine = Machine::boot();
+    machine.shell(MARIADB);
+    let (before, first) = (machine.configuration(), machine.unit("mariadb"));
+    let connections = || machine.shell("mariadb -Ne 'SELECT @@max_connections'").trim().to_owned();
+    assert_eq!(connections(), "151");
+    let client = agent(&machine);
+    assert_eq!(set(&client, "mariadb", "max_connections", 300), ApplyClass::Live);
+    assert_eq!(connections(), "300");
+    assert_eq!(before.differences(&machine.configuration()), Vec::<String>::new());
+    client.keep().unwrap();
+    client.close().unwrap();
+    let changed = before.differences(&machine.configuration());
+    assert!(changed.len() == 1 && changed[0].contains("mysql/mariadb.conf.d/zzz-webdyno.cnf"), "{changed:?}");
+    assert_eq!(machine.unit("mariadb"), first);
+    machine.shell("systemctl restart mariadb");
+    assert_eq!(connections(), "300");
+    let second = machine.unit("mariadb");
+    roll_back(&machine);
+    assert_eq!((connections().as_str(), machine.unit("mariadb")), ("151", second));
+    machine.shell("systemctl restart mariadb");
+    assert_eq!(connections(), "151");
+    assert_restored(&machine, &before);
 }
 
 /// Somebody shuts the machine down in the middle of a session, which is then told to end while its service is stopped.
