@@ -54,7 +54,7 @@ fn plan(config: &Config, changes: &[SettingChange]) -> std::result::Result<Rende
     let overlay: Overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
     prove(config, &edits, &overlay)?;
     let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files, class, diff, managed })
+    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
 }
 
 fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, Obstacle> {

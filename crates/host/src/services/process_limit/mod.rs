@@ -222,8 +222,14 @@ fn planned(
         "{OPEN_FILES} {wanted} lasts until {name} is started anew; to keep it: {}",
         to_keep(service, wanted, hard)
     );
-    let plan =
-        RenderedPlan { changes: vec![change], files: vec![], class: ApplyClass::Live, diff, managed: vec![] };
+    let plan = RenderedPlan {
+        changes: vec![change],
+        files: vec![],
+        class: ApplyClass::Live,
+        diff,
+        managed: vec![],
+        to_decide: vec![],
+    };
     Ok((plan, LimitedProcess { process, hard, to_keep }))
 }
 
