@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
+use crate::limits::cpu_saturated::compression;
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
 use crate::resources::{concurrency, memory_evidence, processors, workers};
@@ -64,7 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: explained_share(facts),
         facts: facts
             .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat()),
-        remedies: vec![remedy(facts, shortage)],
+        remedies: compression::remedy(facts).into_iter().chain([remedy(facts, shortage)]).collect(),
     })
 }
 
