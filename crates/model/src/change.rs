@@ -71,6 +71,16 @@ pub struct RenderedPlan {
     /// Files that belong to a configuration management: then the plan is for people to take over, and never written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed: Vec<ManagedFile>,
+    /// Why it is for a person to decide, in sentences: then the plan is for people to take over, and never written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to_decide: Vec<String>,
+}
+
+impl RenderedPlan {
+    /// Whether it is only proposed: its files are others', or a person has to decide.
+    pub fn is_proposal(&self) -> bool {
+        !self.managed.is_empty() || !self.to_decide.is_empty()
+    }
 }
 
 /// What a target makes of setting changes that it is to prepare.

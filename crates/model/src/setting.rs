@@ -53,6 +53,9 @@ pub struct SettingId {
     pub name: String,
     /// The pool of PHP-FPM, or the upstream of nginx, whose value it is; `None` for what holds for the whole target.
     pub pool: Option<String>,
+    /// The part of a site whose value it is, as host and path of its root: `example.org/shop/`; `None` for what holds for the whole
+    /// target.
+    pub part: Option<String>,
 }
 
 /// A setting as outputs and logs write it.
@@ -62,6 +65,8 @@ struct SettingText {
     setting: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<String>,
 }
 
 impl SettingId {
@@ -70,7 +75,11 @@ impl SettingId {
         let (service, name) = (service.into(), name.into());
         let is_limit = PROCESS_LIMITS.contains(&name.as_str());
         let target = if is_limit { Target::ProcessLimit(service) } else { Target::Service(service) };
-        Self { target, name, pool: None }
+        Self::of_target(target, name)
+    }
+
+    fn of_target(target: Target, name: impl Into<String>) -> Self {
+        Self { target, name: name.into(), pool: None, part: None }
     }
 
     /// The same setting of one pool.
@@ -78,40 +87,46 @@ impl SettingId {
         Self { pool: Some(pool.into()), ..self }
     }
 
-    /// `apache MaxRequestWorkers`.
+    /// The same setting of one part of a site.
+    pub fn of_part(self, part: impl Into<String>) -> Self {
+        Self { part: Some(part.into()), ..self }
+    }
+
+    /// `apache MaxRequestWorkers`, `apache Options at example.org/shop/`.
     pub fn full_name(&self) -> String {
         let pool = self.pool.as_ref().map_or(String::new(), |pool| format!(" of pool {pool}"));
-        format!("{} {}{pool}", self.target.name(), self.name)
+        let part = self.part.as_ref().map_or(String::new(), |part| format!(" at {part}"));
+        format!("{} {}{pool}{part}", self.target.name(), self.name)
     }
 
     /// A setting of the kernel.
     pub fn sysctl(name: impl Into<String>) -> Self {
-        Self { target: Target::Sysctl, name: name.into(), pool: None }
+        Self::of_target(Target::Sysctl, name)
     }
 
     /// Something of the server's machine.
     pub fn hardware(name: impl Into<String>) -> Self {
-        Self { target: Target::Hardware, name: name.into(), pool: None }
+        Self::of_target(Target::Hardware, name)
     }
 
     /// Something of the site's program.
     pub fn application(name: impl Into<String>) -> Self {
-        Self { target: Target::Application, name: name.into(), pool: None }
+        Self::of_target(Target::Application, name)
     }
 
     /// Something of the load generator.
     pub fn generator(name: impl Into<String>) -> Self {
-        Self { target: Target::Generator, name: name.into(), pool: None }
+        Self::of_target(Target::Generator, name)
     }
 
     /// Something beyond the server.
     pub fn external(what: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { target: Target::External(what.into()), name: name.into(), pool: None }
+        Self::of_target(Target::External(what.into()), name)
     }
 }
 
 impl From<SettingText> for SettingId {
-    fn from(SettingText { service, setting, pool }: SettingText) -> Self {
+    fn from(SettingText { service, setting, pool, part }: SettingText) -> Self {
         let id = match service.as_str() {
             "sysctl" => Self::sysctl(setting),
             "hardware" => Self::hardware(setting),
@@ -120,13 +135,13 @@ impl From<SettingText> for SettingId {
             word if EXTERNAL.contains(&word) => Self::external(service, setting),
             _ => Self::of_service(service, setting),
         };
-        Self { pool, ..id }
+        Self { pool, part, ..id }
     }
 }
 
 impl From<SettingId> for SettingText {
     fn from(id: SettingId) -> Self {
-        Self { service: id.target.name().to_owned(), setting: id.name, pool: id.pool }
+        Self { service: id.target.name().to_owned(), setting: id.name, pool: id.pool, part: id.part }
     }
 }
 
@@ -156,6 +171,10 @@ mod tests {
             let change: SettingChange = serde_json::from_str(&of_pool).unwrap();
             assert_eq!((change.setting.pool.as_deref(), &change.setting.target), (Some("www"), &target));
             assert_eq!(serde_json::to_string(&change).unwrap(), of_pool);
+            let of_part = text.replace(r#","to""#, r#","part":"h/shop/","to""#);
+            let change: SettingChange = serde_json::from_str(&of_part).unwrap();
+            assert!(change.setting.full_name().ends_with(" at h/shop/"));
+            assert_eq!(serde_json::to_string(&change).unwrap(), of_part);
         }
     }
 }

@@ -205,6 +205,9 @@ pub struct Round {
     /// Files of it that belong to a configuration management: then it was proposed, and not written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed: Vec<ManagedFile>,
+    /// Why a person has to decide, in sentences: then it was proposed, and not written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to_decide: Vec<String>,
 }
 
 /// What became of the server.

@@ -107,7 +107,15 @@ pub fn has_room(facts: &Facts) -> Option<bool> {
 
 fn file_us(facts: &Facts) -> f64 {
     let compressed = facts.request_targets.iter().any(|requested| requested.compressed);
-    let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
+    file_us_with(facts, if compressed { COMPRESSED_BYTE_US } else { BYTE_US })
+}
+
+/// The most that a request would cost if the file were sent as it is.
+pub fn plain_file_us(facts: &Facts) -> f64 {
+    file_us_with(facts, BYTE_US)
+}
+
+fn file_us_with(facts: &Facts, byte_us: f64) -> f64 {
     let opened = crate::resources::site_profile::reused(facts).map_or(1.0, |reused| 1.0 - reused);
     let file_us = scaled_to_machine_us(facts, FILE_US) + connection_us(facts) * opened;
     file_us + byte_us * facts.value(FactId::answer_bytes_mean).unwrap_or(0.0)

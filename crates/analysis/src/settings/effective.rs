@@ -61,6 +61,8 @@ pub struct EffectiveSetting {
     pub place: String,
     /// The file and its line, where it is written in one.
     pub written_at: Option<String>,
+    /// The part of the site that has it, as host and path: `example.org/shop/`; where changes are asked for.
+    pub part: String,
 }
 
 impl EffectiveSetting {
@@ -75,6 +77,7 @@ impl EffectiveSetting {
             value: scoped.value.clone(),
             place: scoped.innermost(),
             written_at: scoped.file.as_ref().map(|file| format!("{file}{line}")),
+            part: "/".into(),
         }
     }
 }
@@ -89,6 +92,7 @@ pub fn value(
     let root = root(service, setting, target)?;
     let mut found = EffectiveSetting::of(root);
     let Some(target) = target else { return Some(found) };
+    found.part = format!("{}/", target.host);
     let folder = document_root(root).map(|root| format!("{}{}", root.trim_end_matches('/'), target.path));
     let mut sections: Vec<_> = service.scoped.iter().filter(|one| one.setting == setting).collect();
     sections.retain(|one| {
@@ -102,7 +106,13 @@ pub fn value(
     sections.sort_by_key(|one| folder_of(one).map_or(0, str::len));
     for section in sections {
         let before = found.value;
-        found = EffectiveSetting::of(section);
+        let below = folder_of(section).zip(document_root(root)).and_then(|(section, root)| {
+            section.trim_end_matches('/').strip_prefix(root.trim_end_matches('/'))
+        });
+        found = EffectiveSetting {
+            part: format!("{}{}/", target.host, below.unwrap_or_default()),
+            ..EffectiveSetting::of(section)
+        };
         if setting == "Options" {
             found.value = merged_options(&before, &found.value);
         }
@@ -259,6 +269,9 @@ mod tests {
             let found = value(&site(), "Options", RequestTarget::of(url).as_ref()).unwrap();
             assert_eq!((found.value.as_str(), found.place.as_str()), (value_is, place), "{url}");
         }
+        let part = |url| value(&site(), "Options", RequestTarget::of(url).as_ref()).unwrap().part;
+        assert_eq!(part("http://a.example/x.html"), "a.example/");
+        assert_eq!(part("http://a/shop/x.html"), "a/shop/");
         assert_eq!(value(&site(), "Options", None).unwrap().written_at.as_deref(), Some("/etc/a.conf:7"));
         assert_eq!(value(&site(), "LogLevel", None), None);
     }

@@ -4,6 +4,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod parts;
 pub mod server;
 
 use server::{MODULES, Server, apache_is_installed};

@@ -249,6 +249,7 @@ impl FakeServer {
             class,
             diff: String::new(),
             managed: vec![],
+            to_decide: vec![],
         }
     }
 

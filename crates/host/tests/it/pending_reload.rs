@@ -161,7 +161,7 @@ fn a_session_does_not_stand_in_its_own_way() {
 }
 
 #[test]
-fn a_managed_file_is_never_written() {
+fn a_proposal_is_never_written() {
     let (_folder, server) = FakeServer::fresh();
     let (original, mut changer) = (server.picture(), server.changer());
     let managed =
@@ -171,6 +171,10 @@ fn a_managed_file_is_never_written() {
     let error = changer.apply(&plan, &server.snapshot_now(), &ACCEPTED).unwrap_err();
     assert_eq!(error.message, "/etc/a.conf is managed by Puppet, and is not written: it is in its catalog");
     assert!(error.hint.unwrap().contains("--export"));
+    let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+    let plan = RenderedPlan { to_decide: vec!["rules would be lost".into()], ..plan };
+    let error = changer.apply(&plan, &server.snapshot_now(), &ACCEPTED).unwrap_err();
+    assert_eq!(error.message, "the change is for a person to decide: rules would be lost");
     assert_eq!((server.picture(), changer.has_session()), (original, false));
 }
 

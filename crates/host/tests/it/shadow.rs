@@ -144,6 +144,7 @@ fn plan(path: &Path, after: &str) -> RenderedPlan {
         class: ApplyClass::Reload,
         diff: String::new(),
         managed: vec![],
+        to_decide: vec![],
     }
 }
 

@@ -45,7 +45,14 @@ fn plan(server: &FakeServer, changes: &[(&str, i64, i64)]) -> RenderedPlan {
         class: ApplyClass::Live,
     };
     let changes = changes.iter().map(change).collect();
-    RenderedPlan { changes, files: vec![], class: ApplyClass::Live, diff: String::new(), managed: vec![] }
+    RenderedPlan {
+        changes,
+        files: vec![],
+        class: ApplyClass::Live,
+        diff: String::new(),
+        managed: vec![],
+        to_decide: vec![],
+    }
 }
 
 fn apply(changer: &mut Changer, server: &FakeServer, changes: &[(&str, i64, i64)]) -> Result<u64> {

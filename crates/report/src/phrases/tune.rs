@@ -25,16 +25,17 @@ pub(crate) fn will_apply_text(round: &Round) -> &'static str {
 
 /// Whether a round's change is left to others, whose files it would change.
 pub(crate) fn is_proposal(round: &Round) -> bool {
-    !round.managed.is_empty()
+    !round.managed.is_empty() || !round.to_decide.is_empty()
 }
 
-/// Whose files a round would change, and what to do about it: one sentence each.
+/// Whose files a round would change, what a person has to decide, and what to do about it.
 pub(crate) fn owners(round: &Round) -> Vec<String> {
     let owner = |file: &ManagedFile| {
         let ManagedFile { path, by, why } = file;
         format!("{path} is managed by {by} ({why}): make the change there; --export DIR writes it as files")
     };
-    round.managed.iter().map(owner).collect()
+    let decision = |why: &String| format!("it is for you to decide: {why}; --export DIR writes it as files");
+    round.managed.iter().map(owner).chain(round.to_decide.iter().map(decision)).collect()
 }
 
 /// How the changes of a round took effect, and for how long nobody was answered.
@@ -118,6 +119,9 @@ pub(crate) fn tune_headline(tune: &TuneReport) -> String {
             "the goal is met as it is".into()
         }
         TuneState::Reverted if tune.rounds.is_empty() => "nothing was changed".into(),
+        TuneState::Reverted if tune.rounds.iter().all(|round| !round.to_decide.is_empty()) => {
+            "there is a proposal for you to decide on; nothing was changed".into()
+        }
         TuneState::Reverted if tune.rounds.iter().all(is_proposal) => {
             "there is a proposal for files that others manage; nothing was changed".into()
         }
@@ -136,6 +140,8 @@ pub(crate) fn reverted(tune: &TuneReport) -> &'static str {
         "No change was kept, and the notes say why: the server is as it was."
     } else if tune.rounds.is_empty() {
         "Nothing was found that could be changed; the server was not touched."
+    } else if tune.rounds.iter().all(|round| !round.to_decide.is_empty()) {
+        "What would help is for you to decide: it is proposed, and the server was not touched."
     } else if tune.rounds.iter().all(is_proposal) {
         "What would help is in files that others manage: it is proposed, and the server was not touched."
     } else if tune.rounds.iter().all(did_not_help) {

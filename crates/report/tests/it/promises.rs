@@ -169,6 +169,19 @@ fn json_is_the_outcome_in_its_own_schema() {
     {
         assert!(page.contains(part), "{part}");
     }
+
+    let mut to_decide = sample::tune_proposed();
+    if let Outcome::Tune(report) = &mut to_decide.outcome {
+        report.rounds[0].managed.clear();
+        report.rounds[0].to_decide = vec!["the rules in /srv/.htaccess would no longer count".into()];
+    }
+    assert_eq!(parsed(&to_decide)["rounds"][0]["to_decide"][0].as_str().map(str::len), Some(49));
+    let page = html(&to_decide);
+    for part in
+        ["is for you to decide: the rules in /srv/.htaccess", "+ServerLimit 64", "proposed, not written"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
 }
 
 #[test]

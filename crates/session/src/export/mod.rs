@@ -193,6 +193,9 @@ fn readme(set: Option<&CompatiblePlans>, others: &[String]) -> String {
         for ManagedFile { path, by, why } in &round.managed {
             let _ = writeln!(out, "Whose it is\n  {path} is managed by {by} ({why}): make the change there");
         }
+        for why in &round.to_decide {
+            let _ = writeln!(out, "For you to decide\n  {why}");
+        }
     }
     let _ = write!(
         out,
@@ -269,6 +272,7 @@ mod tests {
             class: ApplyClass::Reload,
             diff: String::new(),
             managed: vec![],
+            to_decide: vec![],
         }
     }
 

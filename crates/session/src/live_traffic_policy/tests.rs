@@ -204,6 +204,7 @@ impl TuningTarget for ScriptedTarget {
             class: ApplyClass::Reload,
             diff: "+x".into(),
             managed: vec![],
+            to_decide: vec![],
         })))
     }
 

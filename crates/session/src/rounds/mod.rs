@@ -114,7 +114,7 @@ struct Tuning {
     restart_refused: bool,
     /// Whether the load was lowered, as the first one did harm.
     is_lowered: bool,
-    /// Findings whose remedy others would have to carry out: the files are theirs.
+    /// Findings whose remedy others would have to carry out: the files are theirs, or the decision.
     proposed: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ impl Tuning {
             self.restart_refused = true;
             return Ok(NextStep::Again);
         }
-        if !plan.managed.is_empty() && self.proposed.contains(&choice.finding.id) {
+        if plan.is_proposal() && self.proposed.contains(&choice.finding.id) {
             // The best remedy is proposed already; a lesser one in the same hands is no help.
             return Ok(NextStep::Again);
         }
@@ -189,7 +189,7 @@ impl Tuning {
             self.record_round(target, planned, None)?;
             return Ok(NextStep::Stop(StopReason::Planned));
         }
-        if !plan.managed.is_empty() {
+        if plan.is_proposal() {
             return self.propose_change(target, &choice, &plan);
         }
         if plan.class == ApplyClass::Restart && !self.options.allow_restart {
@@ -274,7 +274,7 @@ impl Tuning {
         Ok(NextStep::Again)
     }
 
-    /// Leaves a plan to those whose files it would change.
+    /// Leaves a plan to those whose files it would change, or who have to decide.
     fn propose_change(
         &mut self,
         target: &mut dyn TuningTarget,
@@ -283,6 +283,10 @@ impl Tuning {
     ) -> Result<NextStep> {
         for ManagedFile { path, by, why } in &plan.managed {
             let text = format!("{path} is managed by {by} ({why}): the change is proposed, not written");
+            target.record(EventBody::Note { text })?;
+        }
+        for why in &plan.to_decide {
+            let text = format!("for you to decide: {why}: the change is proposed, not written");
             target.record(EventBody::Note { text })?;
         }
         let proposed = self.describe(choice, plan);
@@ -438,6 +442,7 @@ impl Tuning {
             before: mean(&self.best.measurement.measured_rates()).map(|rate| significant(rate, 6)),
             diff: plan.diff.clone(),
             managed: plan.managed.clone(),
+            to_decide: plan.to_decide.clone(),
             ..Round::default()
         }
     }
@@ -540,7 +545,7 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
         }
         StopReason::Declined => Some("the change was declined; nothing of it was done"),
         StopReason::Proposed => Some(
-            "what helps next is in files that others manage: take it over there; --export writes it as files",
+            "what helps next is proposed, for you or in files that others manage; --export writes it as files",
         ),
         StopReason::OthersPresent => Some(live_traffic_policy::ENDED),
         StopReason::NeedsRestart => Some("the next change needs a restart: --allow-restart permits it"),

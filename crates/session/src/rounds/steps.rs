@@ -44,12 +44,14 @@ pub(super) fn merged(steps: &[RenderedPlan]) -> RenderedPlan {
         class: ApplyClass::Live,
         diff: String::new(),
         managed: vec![],
+        to_decide: vec![],
     };
     for step in steps.iter().rev() {
         whole.changes.extend(step.changes.iter().cloned());
         whole.files.extend(step.files.iter().cloned());
         whole.diff.push_str(&step.diff);
         whole.managed.extend(step.managed.iter().cloned());
+        whole.to_decide.extend(step.to_decide.iter().cloned());
         whole.class = whole.class.max(step.class);
     }
     whole

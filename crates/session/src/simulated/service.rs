@@ -167,7 +167,7 @@ impl MachineState {
         };
         let managed: Vec<_> = wanted.iter().find(|change| above(change)).map(managed).into_iter().collect();
         let class = if managed.is_empty() { class } else { ApplyClass::Manual };
-        RenderedPlan { changes, files, class, diff: "+x".into(), managed }
+        RenderedPlan { changes, files, class, diff: "+x".into(), managed, to_decide: vec![] }
     }
 }
 

@@ -63,32 +63,54 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 struct NegotiationCause {
     options: EffectiveSetting,
     words: String,
-    index: Option<String>,
+    index: Option<EffectiveSetting>,
+    /// The name in full that can go first: of the one file, or of a list of all of them.
+    first: Option<String>,
 }
 
 fn negotiates(service: &ServiceSnapshot, target: &RequestTarget) -> Option<NegotiationCause> {
     let options =
         effective::value(service, "Options", Some(target)).filter(|options| options.has("MultiViews"))?;
     if target.is_folder() {
-        let index = effective::value(service, "DirectoryIndex", Some(target))?.value;
-        let first = index.split_whitespace().next()?;
+        let index = effective::value(service, "DirectoryIndex", Some(target))?;
+        let first = index.value.split_whitespace().next()?;
         let is_bare = !first.contains(['.', '/']) && !first.eq_ignore_ascii_case("disabled");
         return is_bare.then(|| NegotiationCause {
             options,
             words: format!("DirectoryIndex {first} names no file in full"),
+            first: name_in_full(service, target, &index),
             index: Some(index.clone()),
         });
     }
     let words = format!("{} names no file in full", target.path);
-    target.ending().is_none().then_some(NegotiationCause { options, words, index: None })
+    target.ending().is_none().then_some(NegotiationCause { options, words, index: None, first: None })
+}
+
+/// The file at the root of the site, if only one is there that the name can stand for; of several the list that the server's side
+/// can make of them.
+fn name_in_full(
+    service: &ServiceSnapshot,
+    target: &RequestTarget,
+    index: &EffectiveSetting,
+) -> Option<String> {
+    let files = effective::value(service, "DirectoryIndex files", Some(target))?;
+    let is_root = target.path == "/" && files.part == index.part;
+    let mut names = files.value.split_whitespace().filter(|_| is_root);
+    let (first, bare) = (names.next()?, index.value.split_whitespace().next()?);
+    let map = format!("{bare}.var");
+    let is_map_there = first == map || names.clone().any(|name| name == map);
+    match names.next() {
+        None => Some(first.to_owned()),
+        Some(_) => (!is_map_there).then_some(map),
+    }
 }
 
 fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
-    let remedy = |setting: &str, from: &str, to: Option<String>, risk: &str, why: &str| Remedy {
-        setting: SettingId::of_service("apache", setting),
-        from: Some(SettingValue::Text(from.to_owned())),
+    let remedy = |setting: &str, from: &EffectiveSetting, to: Option<String>, risk: &str, why: &str| Remedy {
+        setting: SettingId::of_service("apache", setting).of_part(&from.part),
+        from: Some(SettingValue::Text(from.value.clone())),
+        class: if to.is_some() { ApplyClass::Reload } else { ApplyClass::Manual },
         to: to.map(SettingValue::Text),
-        class: ApplyClass::Manual,
         risk: risk.into(),
         why: why.into(),
         predicted: None,
@@ -98,8 +120,8 @@ fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
         remedy(
             "DirectoryIndex",
             index,
-            None,
-            "visitors get the file that is named: where they get their own language, name a type map",
+            met.first.as_ref().map(|first| format!("{first} {}", index.value)),
+            "where a type map lists the choices, one that is added later has to be added there, too",
             "the name of a file in full, or of a type map that lists the choices, needs no search",
         )
     });
@@ -112,7 +134,7 @@ fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
     let to = if without.is_empty() { "None".to_owned() } else { without.join(" ") };
     let options = remedy(
         "Options",
-        &met.options.value,
+        &met.options,
         Some(to),
         "addresses without the ending of their file no longer work",
         "without MultiViews no folder is read",
@@ -147,6 +169,37 @@ mod tests {
         service.scoped = [("Options", options), ("DirectoryIndex", index)].map(scoped).into();
         facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(url).unwrap() }];
         check(&facts).map(|finding| finding.confidence)
+    }
+
+    #[test]
+    fn a_name_in_full_is_asked_for_where_all_choices_are_known() {
+        for (files, to) in [
+            ("index.html", Some("index.html index")),
+            ("index.html.de index.html.en", Some("index.var index")),
+            ("index.html.de index.var", None),
+            ("", None),
+        ] {
+            let mut service = ServiceSnapshot { service: "apache".into(), ..ServiceSnapshot::default() };
+            let scoped = |(setting, value): (&str, &str)| ScopedSetting {
+                setting: setting.into(),
+                value: value.into(),
+                scope: vec!["DocumentRoot /srv/archive/".into()],
+                ..ScopedSetting::default()
+            };
+            service.scoped =
+                [("Options", "MultiViews"), ("DirectoryIndex", "index"), ("DirectoryIndex files", files)]
+                    .map(scoped)
+                    .into();
+            let met = negotiates(&service, &RequestTarget::of("http://h/").unwrap()).unwrap();
+            let index = &remedies(&met)[0];
+            let expected = to.map(|to| SettingValue::Text(to.into()));
+            assert_eq!(
+                (index.to.clone(), index.setting_changes().len()),
+                (expected, usize::from(to.is_some())),
+                "{files}"
+            );
+            assert_eq!(index.setting.part.as_deref(), Some("h/"));
+        }
     }
 
     #[test]

@@ -92,10 +92,10 @@ fn suspicion(facts: &Facts, files: &FileCost, options: &EffectiveSetting) -> Fin
 
 fn remedy(options: &EffectiveSetting) -> Remedy {
     Remedy {
-        setting: SettingId::of_service("apache", "Options"),
+        setting: SettingId::of_service("apache", "Options").of_part(&options.part),
         from: Some(SettingValue::Text(options.value.clone())),
         to: Some(SettingValue::Text(with_links(&options.value))),
-        class: ApplyClass::Manual,
+        class: ApplyClass::Reload,
         risk:
             "links in the folders of the site are followed, wherever they lead: look for those of users first"
                 .into(),
@@ -244,7 +244,10 @@ mod tests {
             assert_eq!(with(depth, options).is_some(), fires, "{depth} {options}");
         }
         let finding = with(128, "Indexes SymLinksIfOwnerMatch").unwrap();
-        assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("Indexes FollowSymLinks".into())));
+        let remedy = &finding.remedies[0];
+        assert_eq!(remedy.to, Some(SettingValue::Text("Indexes FollowSymLinks".into())));
+        // The server's side knows whether that protects from somebody, and then only proposes it.
+        assert_eq!((remedy.setting.part.as_deref(), remedy.setting_changes().len()), (Some("h/"), 1));
         assert_eq!((finding.confidence, finding.explains_fraction), (0.85, Some(0.887)));
     }
 }

@@ -14,6 +14,10 @@
 //! `Options FollowSymLinks` (or `+FollowSymLinks`), where nobody can put links there that must not be followed. It is no
 //! protection against somebody who can: between the check and the opening a link may be put in place.
 //!
+//! `tune --apply` sets it for the site's folder where it protects from nobody: no link lies below it, and its folders belong to
+//! root (or to the user that Apache runs as throughout) and nobody else may write to them. Otherwise, and wherever somebody
+//! asked for `SymLinksIfOwnerMatch`, it is proposed, with what speaks against it.
+//!
 //! ## By hand
 //! `strace -c -f -p PID` counts the lstat (newfstatat) calls; `perf top` shows path walks (`link_path_walk`).
 

@@ -94,7 +94,7 @@ fn lookup_settings(service: &ServiceSnapshot, facts: &Facts) -> Vec<LookupSettin
     let of_root = effective::value(service, "HostnameLookups", target);
     let of_server = || {
         let value = effective::of_host(service, "HostnameLookups", target)?;
-        Some(EffectiveSetting { value, place: "the server".into(), written_at: None })
+        Some(EffectiveSetting { value, place: "the server".into(), written_at: None, part: "/".into() })
     };
     if let Some(found) = of_root.or_else(of_server).filter(|found| found.has("On") || found.has("Double")) {
         all.push(LookupSetting {

@@ -24,6 +24,8 @@ const KERNEL_SHARE_MAX: f64 = 0.6;
 struct HtaccessLookups {
     value: String,
     written_at: Option<String>,
+    /// The part of the site that has it.
+    part: String,
     /// The share of the requests for which it is in force.
     share: f64,
     /// Folders that are looked into for each of them.
@@ -94,6 +96,7 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
         met = Some(HtaccessLookups {
             value: found.value,
             written_at: found.written_at,
+            part: found.part,
             share: all,
             folders: if all > 0.0 {
                 ((sum + folders as f64 * target.share) / all).round()
@@ -108,10 +111,11 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
 
 fn remedy(met: &HtaccessLookups) -> Remedy {
     Remedy {
-        setting: SettingId::of_service("apache", "AllowOverride"),
+        setting: SettingId::of_service("apache", "AllowOverride").of_part(&met.part),
         from: Some(SettingValue::Text(met.value.clone())),
         to: Some(SettingValue::Text("None".into())),
-        class: ApplyClass::Manual,
+        // The server's side looks for the files, and only proposes it.
+        class: ApplyClass::Reload,
         risk: "redirects, protections and caching rules in .htaccess no longer hold until they are moved into the server's configuration: move them first".into(),
         why: "rules in the server's configuration are read once, at its start, not for each request".into(),
         predicted: None,
@@ -178,7 +182,7 @@ mod tests {
             finding.summary
         );
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("None".into())));
-        assert_eq!(finding.remedies[0].class, ApplyClass::Manual);
+        assert_eq!(finding.remedies[0].setting.part.as_deref(), Some("h/"));
     }
 
     #[test]

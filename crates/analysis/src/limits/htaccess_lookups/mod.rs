@@ -13,7 +13,8 @@
 //!
 //! ## What to do
 //! Move the rules into a `<Directory>` section of the server's configuration, where they are read once, and set
-//! `AllowOverride None`. Without moving them the site loses redirects and protections, so this is never done unasked.
+//! `AllowOverride None`. Without moving them the site loses redirects and protections, so this is never done unasked: `tune` proposes
+//! it with the folder, and names the files whose rules would be lost, or says that there are none; `--export` writes the change.
 //!
 //! ## By hand
 //! `strace -f -e trace=openat -p PID 2>&1 | grep htaccess` shows the look-ups; `find /var/www -name .htaccess | xargs wc`.

@@ -83,7 +83,7 @@ fn level(facts: &Facts) -> Option<EffectiveSetting> {
     let target = facts.request_targets.first();
     let of_server = || {
         let value = effective::of_host(service, "LogLevel", target)?;
-        Some(EffectiveSetting { value, place: "the server".into(), written_at: None })
+        Some(EffectiveSetting { value, place: "the server".into(), written_at: None, part: "/".into() })
     };
     effective::value(service, "LogLevel", target).or_else(of_server).filter(|level| {
         level.value.split_whitespace().any(|word| {

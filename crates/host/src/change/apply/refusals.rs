@@ -17,6 +17,10 @@ pub(super) fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()
                 "make the change in {by}; `webdyno tune --export DIR` writes the files and the diff"
             )));
     }
+    if let Some(why) = plan.to_decide.first() {
+        return Err(UserError::cannot_run(format!("the change is for a person to decide: {why}"))
+            .hint("`webdyno tune --export DIR` writes the files and the diff"));
+    }
     let class = plan.changes.iter().map(|change| change.class).fold(plan.class, ApplyClass::max);
     let settings =
         || plan.changes.iter().map(|change| change.setting.name.as_str()).collect::<Vec<_>>().join(", ");

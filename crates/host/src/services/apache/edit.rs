@@ -11,7 +11,7 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::{Result, UserError};
 
 /// What stands before a line that was appended.
-const APPENDED_HEAD: &str = "\n# Added by webdyno. Undo with: webdyno rollback\n";
+pub const APPENDED_HEAD: &str = "\n# Added by webdyno. Undo with: webdyno rollback\n";
 
 /// One value to be written to one place.
 #[derive(Debug, Clone)]

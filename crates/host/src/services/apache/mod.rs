@@ -16,7 +16,9 @@ mod edit;
 mod embedded;
 mod imprint;
 mod limits;
+mod local_files;
 mod locate;
+mod part;
 mod pending;
 mod php_ini;
 mod place;
@@ -166,6 +168,7 @@ impl Tunable for Apache {
     /// MaxRequestWorkers needs a restart only to grow beyond ServerLimit, not to shrink again.
     fn keeps_until_restart(&self, setting: &str) -> bool {
         !ini::is_value(setting)
+            && !part::NAMES.contains(&setting)
             && settings::find(setting).is_none_or(|setting| setting.class == ApplyClass::Restart)
     }
 

@@ -112,7 +112,7 @@ fn global(evaluation: &Evaluation, main_file: &Path, setting: &Setting, mpm: Mpm
 }
 
 /// A file of ours that is read after all of these directives, if an include of the main file allows one.
-fn drop_in(evaluation: &Evaluation, main_file: &Path, before: &[&Placed]) -> Option<PathBuf> {
+pub fn drop_in(evaluation: &Evaluation, main_file: &Path, before: &[&Placed]) -> Option<PathBuf> {
     let mut candidates: Vec<(PathBuf, usize)> = Vec::new();
     for included in evaluation.includes.iter().filter(|included| is_ours(included, main_file)) {
         let Some(file) = room(included) else { continue };

@@ -7,6 +7,8 @@ use super::config::include::real;
 use super::control::Apache;
 use super::edit::Edit;
 use super::limits::Limits;
+use super::local_files;
+use super::part;
 use super::place::{Place, places};
 use super::settings::{Mpm, SETTINGS, Setting, find};
 use super::snapshot::{limits, mpm, settings};
@@ -31,6 +33,9 @@ struct Wanted {
 pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
     let control = snapshot.control.clone().ok_or_else(|| refusal(snapshot))?;
     let apache = Apache::of_control(control)?;
+    if changes.iter().any(|change| change.setting.part.is_some()) {
+        return part::prepare(apache, snapshot.port, changes);
+    }
     let mpm = mpm(&apache)?;
     let mut now = settings(&apache.evaluation, mpm, None);
     if let (Some(now), Some(seen)) =
@@ -41,9 +46,12 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     let understood = understood(changes, &now, mpm).and_then(|wanted| {
         let missing = |module: &&&str| !apache.evaluation.has_module(module);
         let lacks = |one: &Wanted| Some((one.setting.name, *one.setting.modules.iter().find(missing)?));
-        match wanted.iter().find_map(lacks) {
-            None => Ok(wanted),
-            Some((name, module)) => Err(NotOurs {
+        let why =
+            wanted.iter().find_map(|one| local_files::refusal(&apache.evaluation, one.setting, &one.to));
+        match (wanted.iter().find_map(lacks), why) {
+            (None, None) => Ok(wanted),
+            (None, Some(why)) => Err(NotOurs { why, hint: None }),
+            (Some((name, module)), _) => Err(NotOurs {
                 why: format!("{name} needs {module}, which is not loaded"),
                 hint: Some("load it by hand: it is a change of what Apache can do".into()),
             }),
@@ -75,7 +83,14 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     };
     let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
     proved(apache.control, &wanted, overlay, mpm)?;
-    Ok(Preparation::Plan(Box::new(RenderedPlan { changes, files, class: whole, diff, managed })))
+    Ok(Preparation::Plan(Box::new(RenderedPlan {
+        changes,
+        files,
+        class: whole,
+        diff,
+        managed,
+        to_decide: vec![],
+    })))
 }
 
 impl Wanted {

@@ -1,6 +1,6 @@
 //! The settings of Apache that webdyno knows: their names, defaults and how a change takes effect.
 //!
-//! Sources: https://httpd.apache.org/docs/2.4/mod/mpm_common.html, core.html, event.html, mod_log_config.html; the
+//! Sources: https://httpd.apache.org/docs/2.4/mod/mpm_common.html, core.html, event.html, mod_log_config.html, mod_deflate.html; the
 //! defaults of the MPMs from server/mpm/*/*.c and include/ap_listen.h. What a graceful reload ignores is in the same
 //! files (AH00179, AH00501, AH00506); ListenBacklog is given to listen(2), and a reload keeps the listening socket.
 
@@ -161,6 +161,13 @@ pub const SETTINGS: &[Setting] = &[
         "warn",
     ),
     core(&["BufferedLogs"], ON_OFF, Reload, "Off"),
+    core(&["EnableSendfile"], ON_OFF, Reload, "Off"),
+    core(&["EnableMMAP"], ON_OFF, Reload, "On"),
+    Setting {
+        modules: &["deflate_module"],
+        // The default of zlib.
+        ..core(&["DeflateCompressionLevel"], Shape::Integer(1, 9), Reload, "6")
+    },
     Setting {
         modules: &["ssl_module", "socache_shmcb_module"],
         ..core(&["SSLSessionCache"], Shape::Word(&[SESSION_CACHE, "none"]), Reload, "none")
@@ -208,6 +215,8 @@ mod tests {
             ("LogLevel", "trace8", false),
             ("SSLSessionCache", "shmcb:ssl_scache(512000)", true),
             ("SSLSessionCache", "shmcb:/etc/passwd", false),
+            ("EnableSendfile", "on", true),
+            ("DeflateCompressionLevel", "10", false),
         ] {
             let setting = find(name).unwrap();
             assert_eq!(setting.shape.accepts(&SettingValue::parse(value)), expected, "{name} {value:?}");

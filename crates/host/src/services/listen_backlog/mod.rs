@@ -158,6 +158,7 @@ pub fn prepare(
         class: ApplyClass::Live,
         diff,
         managed: vec![],
+        to_decide: vec![],
     };
     Ok((plan, sockets))
 }

@@ -150,7 +150,7 @@ fn plan(changes: Vec<Change>) -> Result<RenderedPlan> {
     let kept: Vec<KeptValue<OptionFile>> = changes.iter().map(KeptValue::of).collect();
     let Edited { files, diff, managed } = edit::apply(&kept, &Managers::here())?;
     let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files, class, diff, managed })
+    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ fn plan(
     let overlay: Overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
     prove(config, port, &planned, &overlay)?;
     let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes: planned, files, class, diff, managed })
+    Ok(RenderedPlan { changes: planned, files, class, diff, managed, to_decide: vec![] })
 }
 
 fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, Obstacle> {

@@ -86,7 +86,7 @@ pub fn plan(files: &IniFiles, changes: &[SettingChange]) -> Result<RenderedPlan,
         }
     }
     let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files: written, class, diff, managed })
+    Ok(RenderedPlan { changes, files: written, class, diff, managed, to_decide: vec![] })
 }
 
 fn understood(name: &str, to: &SettingValue) -> Result<&'static Setting, Obstacle> {

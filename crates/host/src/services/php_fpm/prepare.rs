@@ -82,7 +82,7 @@ fn plan(fpm: &Fpm, changes: &[SettingChange]) -> std::result::Result<RenderedPla
     prove(fpm, &wanted, ini.as_ref(), &overlay)?;
     let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
     let changes = wanted.into_iter().map(|one| one.change).collect();
-    Ok(RenderedPlan { changes, files, class, diff, managed })
+    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
 }
 
 /// FPM does not start a dynamic pool that has fewer processes than are to be idle (fpm_conf.c): these go down with them.

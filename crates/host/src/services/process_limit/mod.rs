@@ -336,7 +336,8 @@ fn plan(
     let (path, line) = (shown.path.display(), shown.line);
     let live = format!("--- {path}\n+++ {path}\n@@ -1 +1 @@\n-{}\n+{}\n", line(shown.from), line(to));
     let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes: vec![change], files, class, diff: format!("{live}{diff}"), managed })
+    let diff = format!("{live}{diff}");
+    Ok(RenderedPlan { changes: vec![change], files, class, diff, managed, to_decide: vec![] })
 }
 
 fn edited<F: ValueFile>(change: &Change, written: &impl Fn(&Path, &str) -> String) -> Result<Edited> {

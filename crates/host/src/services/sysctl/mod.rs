@@ -209,7 +209,7 @@ fn plan(root: &Path, changes: Vec<Change>, keeps: bool) -> Result<RenderedPlan> 
     managed.extend(changes.iter().filter_map(|change| manager(root, &managers, &change.setting.name)));
     managed.dedup();
     let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files, class, diff, managed })
+    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
 }
 
 /// Who else sets it: TuneD by its profile, or a configuration management in a file that does.

@@ -43,6 +43,7 @@ pub fn round() -> Round {
         outage_us: Some(412_000),
         diff: "--- /tmp/quick/conf.d/zz-webdyno.conf\n+++ /tmp/quick/conf.d/zz-webdyno.conf\n@@ -0,0 +1,2 @@\n+ServerLimit 64\n+MaxRequestWorkers 64\n".into(),
         managed: vec![],
+        to_decide: vec![],
     }
 }
 

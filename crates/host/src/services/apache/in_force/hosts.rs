@@ -49,7 +49,8 @@ impl Host<'_> {
         self.addresses.iter().any(|address| address.port == 0 || address.port == port)
     }
 
-    fn is_named(&self, host: &str) -> bool {
+    /// Whether it is the one of a name, without a port.
+    pub fn is_named(&self, host: &str) -> bool {
         let named = self.name.iter().any(|name| name.eq_ignore_ascii_case(host));
         named || self.aliases.iter().any(|alias| is_alias(alias, host))
     }

@@ -12,6 +12,7 @@ pub mod backends;
 pub mod certificate;
 pub mod harmless;
 pub mod hosts;
+pub mod index_files;
 pub mod merge;
 pub mod scoped;
 pub mod site;

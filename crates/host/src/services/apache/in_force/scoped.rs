@@ -1,7 +1,7 @@
 //! What a snapshot says of the parts of a site: the values in force at the root of each virtual host, the backends, and
 //! the directives that hold in a part only. Bounded, and only of directives that are known to be harmless.
 
-use super::{Host, InForce, Site, at_root, backends, certificate, harmless};
+use super::{Host, InForce, Site, at_root, backends, certificate, harmless, index_files};
 use crate::services::apache::config::known::{self, Merge};
 use crate::services::apache::config::section_kind::{Kind, kind};
 use crate::services::apache::config::{Placed, Section};
@@ -21,6 +21,9 @@ const BACKENDS_MAX: usize = 128;
 
 /// Most certificates that are looked into.
 const CERTIFICATES_MAX: usize = 16;
+
+/// Most files of a DirectoryIndex without an ending.
+const INDEX_FILES_MAX: usize = 8;
 
 /// Longest certificate file that is read.
 const CERTIFICATE_BYTES_MAX: u64 = 256 << 10;
@@ -132,6 +135,24 @@ impl Scoped {
         }
         self.notes.extend(at.walk.undetermined.iter().cloned());
         self.lookups(at, &host);
+        self.index_files(at, file, &scope);
+    }
+
+    /// The files among which Apache looks for the one of a DirectoryIndex without an ending.
+    fn index_files(&mut self, at: &InForce<'_, '_>, folder: &str, scope: &[SettingScope]) {
+        let views = at.value("Options").is_some_and(|options| options.text.contains("MultiViews"));
+        let index = at.value("DirectoryIndex").filter(|_| views && folder.ends_with('/'));
+        let bare = index.as_ref().and_then(|index| index_files::bare(&index.text));
+        let found = bare.and_then(|bare| index_files::fitting(Path::new(folder), bare, INDEX_FILES_MAX).ok());
+        if let Some(found) = found {
+            self.settings.push(ScopedSetting {
+                setting: "DirectoryIndex files".into(),
+                value: cut(&found.join(" ")),
+                scope: scope.to_vec(),
+                file: None,
+                line: None,
+            });
+        }
     }
 
     /// The directories in which `.htaccess` is looked up; the file where there is one.

@@ -1,0 +1,91 @@
+//! When compressing answers is what the processors do, at a level that takes long for little.
+
+use crate::facts::Facts;
+use crate::resources::file_cost::file_cost;
+use crate::resources::request_cost::plain_file_us;
+use crate::settings::effective;
+use crate::wording::format_time;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::Remedy;
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// The level that zlib takes by itself: those above take up to several times as long for a few percent of the size.
+const LEVEL: i64 = 6;
+/// The share of the requests whose answers may come compressed.
+const COMPRESSED_MIN: f64 = 0.5;
+/// The share of the work that sending the same files as they are does not explain.
+const EXCESS_MIN: f64 = 0.5;
+/// Compression is the program's own work: where the kernel has more of it than this, it is not that.
+const KERNEL_SHARE_MAX: f64 = 0.5;
+/// How unsure it may be that nothing else costs the time.
+const DOUBT_MAX: f64 = 0.2;
+
+/// A lower level, where Apache sends files, compresses them at a high one, and spends most of its time in the program itself.
+pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    let first = facts.request_targets.iter().find(|target| target.compressed)?;
+    let share: f64 =
+        facts.request_targets.iter().filter(|target| target.compressed).map(|target| target.share).sum();
+    let level: i64 = effective::of_host(service, "DeflateCompressionLevel", Some(first))?.parse().ok()?;
+    let is_loaded = service.modules.iter().any(|module| module == "deflate_module");
+    if share < COMPRESSED_MIN || level <= LEVEL || !is_loaded {
+        return None;
+    }
+    let files = file_cost(facts).filter(|files| files.doubt <= DOUBT_MAX)?;
+    files.kernel_share.filter(|kernel| *kernel <= KERNEL_SHARE_MAX)?;
+    let (request_us, plain_us) = (files.work.request_us, plain_file_us(facts));
+    (1.0 - plain_us / request_us >= EXCESS_MIN).then(|| Remedy {
+        setting: SettingId::of_service("apache", "DeflateCompressionLevel"),
+        from: Some(SettingValue::Integer(level)),
+        to: Some(SettingValue::Integer(LEVEL)),
+        class: ApplyClass::Reload,
+        risk: "answers become a few percent larger".into(),
+        why: format!(
+            "of the {} that a request takes, sending the file as it is takes {} at most: the rest is spent within Apache, which compresses at level {level}",
+            format_time(request_us),
+            format_time(plain_us)
+        ),
+        predicted: None,
+        together_with: vec![],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::FactId;
+    use crate::facts::testing::facts;
+    use crate::settings::effective::RequestTarget;
+
+    #[test]
+    fn a_high_level_that_fills_the_processors_is_lowered() {
+        let of = |level: i64, compressed: bool, us: f64, system: f64| {
+            let values = [
+                (FactId::service_cpu_cores, 0.98),
+                (FactId::cores, 1.0),
+                (FactId::cpu_per_request_us, us),
+                (FactId::cpu_system_cores, system),
+                (FactId::cpu_user_cores, 1.0 - system),
+                (FactId::answer_bytes_mean, 60_000.0),
+            ];
+            let mut facts = facts(&values, &[("DeflateCompressionLevel", level)]);
+            facts.service.as_mut().unwrap().modules = vec!["core_module".into(), "deflate_module".into()];
+            let target = RequestTarget::of("http://h/a.html").unwrap();
+            facts.request_targets = vec![RequestTarget { share: 1.0, compressed, ..target }];
+            remedy(&facts).and_then(|remedy| remedy.to)
+        };
+        for (level, compressed, us, system, lowered) in [
+            (9, true, 20_000.0, 0.05, true),
+            (7, true, 20_000.0, 0.05, true),
+            (6, true, 20_000.0, 0.05, false),
+            (9, false, 20_000.0, 0.05, false),
+            // As cheap as plain files, or the kernel's work.
+            (9, true, 250.0, 0.05, false),
+            (9, true, 20_000.0, 0.8, false),
+        ] {
+            let to = lowered.then_some(SettingValue::Integer(6));
+            assert_eq!(of(level, compressed, us, system), to, "{level} {compressed} {us} {system}");
+        }
+    }
+}
