@@ -20,6 +20,7 @@ use crate::os::cancellation::Cancellation;
 use crate::os::clock::clock_us;
 use crate::os::process::{self, ProcessName};
 use crate::os::{machine, timeouts};
+use crate::services::UNKNOWN;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::IpAddr;
@@ -349,12 +350,16 @@ impl Worker {
         self.snapshot.iter().chain(behind)
     }
 
-    fn discovered(&self) -> Result<&ServiceSnapshot> {
-        self.snapshot.as_ref().ok_or_else(|| UserError::cannot_run("no service was discovered yet"))
+    /// The service under load. Where none was discovered this is a host behind another one: what is changed here is changed
+    /// for a site that others serve, so nobody here stands for it.
+    fn front(&self) -> ServiceSnapshot {
+        let behind =
+            || ServiceSnapshot { service: UNKNOWN.into(), pid: std::process::id(), ..Default::default() };
+        self.snapshot.clone().unwrap_or_else(behind)
     }
 
     fn apply(&mut self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<FromAgent> {
-        let snapshot = self.discovered()?.clone();
+        let snapshot = self.front();
         let applied = self.changer.apply(plan, &snapshot, options);
         let notes = self.changer.take_notes();
         notes.into_iter().for_each(|text| self.outbox.send(FromAgent::Warning { text }));
@@ -366,7 +371,9 @@ impl Worker {
             let text = format!("with the change, one of others took effect: {change}");
             self.outbox.send(FromAgent::Warning { text });
         }
-        self.set_service(applied.snapshot.clone());
+        if self.snapshot.is_some() {
+            self.set_service(applied.snapshot.clone());
+        }
         let (mark, outage_us) = (applied.mark, applied.outage_us);
         let (snapshot, journal) = (Box::new(applied.snapshot), self.changer.journal_place());
         Ok(FromAgent::Applied { mark, outage_us, snapshot, journal })
@@ -374,16 +381,23 @@ impl Worker {
 
     /// Lets the target of these changes render them.
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<FromAgent> {
-        let front = self.discovered()?;
+        self.revert_earlier();
+        let front = self.front();
+        let port = self.snapshot.as_ref().map(|snapshot| snapshot.port);
         let is_private = self.changer.has_launched(front.port);
+        // Behind another host all services are backends, whichever of them this one takes for its front.
+        let all = |topology: &Topology| match port {
+            Some(_) => topology.backends.clone(),
+            None => topology.services().cloned().collect::<Vec<_>>(),
+        };
         // What was seen while it was observed: a site without load may not be connected to its backends.
-        let seen = self.watch.as_ref().map(|watch| watch.watched().topology().backends.clone());
+        let seen = self.watch.as_ref().map(|watch| all(watch.watched().topology()));
         let mut backends = || {
             let seen = seen.clone().filter(|seen| !seen.is_empty());
-            let look = || Ok(self.host.topology(Some(front.port), &self.access)?.backends);
+            let look = || Ok(all(&self.host.topology(port, &self.access)?));
             Ok((seen.map_or_else(look, Ok)?, self.access.clone()))
         };
-        let prepared = targets::prepare(self.host.as_ref(), (front, is_private), changes, &mut backends)?;
+        let prepared = targets::prepare(self.host.as_ref(), (&front, is_private), changes, &mut backends)?;
         if let Preparation::Plan(plan) = &prepared.preparation {
             self.changer.remember(plan);
             if self.prepared.len() >= PREPARED_COUNT_MAX {

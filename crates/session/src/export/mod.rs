@@ -279,6 +279,7 @@ mod tests {
             to: SettingValue::Integer(5),
             file: "/etc/a.conf".into(),
             class: ApplyClass::Reload,
+            server: None,
         };
         Round {
             n,
@@ -394,6 +395,7 @@ mod tests {
             to: SettingValue::parse(to),
             file: "/x".into(),
             class: ApplyClass::Live,
+            server: None,
         };
         let changes = vec![
             change(SettingId::sysctl("net.ipv4.ip_local_port_range"), "32768 60999", "1024 65535"),

@@ -48,6 +48,9 @@ pub(super) fn merged(steps: &[RenderedPlan]) -> RenderedPlan {
     for step in steps.iter().rev() {
         whole.changes.extend(step.changes.iter().cloned());
         whole.files.extend(step.files.iter().cloned());
+        if let Some(role) = step.server() {
+            whole.diff.push_str(&format!("# on the host {role}\n"));
+        }
         whole.diff.push_str(&step.diff);
         whole.managed.extend(step.managed.iter().cloned());
         whole.class = whole.class.max(step.class);

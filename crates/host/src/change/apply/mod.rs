@@ -530,8 +530,8 @@ impl Changer {
             return served.map_or(Ok(()), |served| session.claims.take(&self.tools, served));
         }
         self.tools.state.create(self.tools.disk.as_ref())?;
-        let lock = Lock::take(&self.tools, &self.owner.what)?;
-        rollback::refuse_when_pending(&self.tools)?;
+        let lock = Lock::take_for(&self.tools, &self.owner)?;
+        rollback::refuse_when_pending(&self.tools, self.owner.tool)?;
         let mut claims = Claims::default();
         served.map_or(Ok(()), |served| claims.take(&self.tools, served))?;
         let journal = Journal::create(&self.tools, &self.owner)?;

@@ -107,6 +107,7 @@ fn written(
         to: change.to.clone(),
         file: real.to_string_lossy().into_owned(),
         class: ApplyClass::Reload,
+        server: None,
     };
     Ok((planned, ValueEdit { file: file.into(), setting, value, replaces: !found.is_empty() }))
 }

@@ -213,6 +213,7 @@ fn planned(
         to: to.clone(),
         file: limits_file(service.pid).to_string_lossy().into_owned(),
         class: ApplyClass::Live,
+        server: None,
     };
     let diff = format!(
         "--- {0}\n+++ {0}\n@@ -1 +1 @@\n-Max open files {soft}\n+Max open files {wanted}\n",
