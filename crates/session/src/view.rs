@@ -3,6 +3,7 @@
 pub use crate::observation::Series;
 use crate::observation::{levels, observation};
 use crate::recording::{LoadRecord, PlanAttempt, Recording, TuneEnd};
+use std::collections::BTreeMap;
 use webdyno_analysis::diagnosis::check::check;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::diagnosis::documents_only::ablation;
@@ -13,7 +14,6 @@ use webdyno_analysis::run_report::repeats::repeats;
 use webdyno_analysis::run_report::{interval_report, response_times, run_report};
 use webdyno_analysis::tuning::verdict::compare;
 use webdyno_model::Result;
-use std::collections::BTreeMap;
 use webdyno_model::change::{ChangedHost, JournalPlace};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;

@@ -101,6 +101,8 @@ pub struct Worker {
     prepared: VecDeque<RenderedPlan>,
     has_put_back: bool,
     snapshot: Option<ServiceSnapshot>,
+    /// Whether another host serves the site.
+    is_behind: bool,
     watch: Option<Following>,
     /// The topology that was asked for last, with its port and when.
     topology: Option<(Option<u16>, Instant, Topology)>,
@@ -130,6 +132,7 @@ impl Worker {
             prepared: VecDeque::new(),
             has_put_back: false,
             snapshot: None,
+            is_behind: false,
             watch: None,
             topology: None,
             access: Access::default(),
@@ -219,7 +222,10 @@ impl Worker {
             ToAgent::Unrest => {
                 Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.disturbance() })
             }
-            ToAgent::Prepare { changes } => self.prepare(&changes),
+            ToAgent::Prepare { changes, behind } => {
+                self.is_behind |= behind;
+                self.prepare(&changes)
+            }
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);
@@ -350,16 +356,20 @@ impl Worker {
         self.snapshot.iter().chain(behind)
     }
 
-    /// The service under load. Where none was discovered this is a host behind another one: what is changed here is changed
-    /// for a site that others serve, so nobody here stands for it.
-    fn front(&self) -> ServiceSnapshot {
-        let behind =
-            || ServiceSnapshot { service: UNKNOWN.into(), pid: std::process::id(), ..Default::default() };
-        self.snapshot.clone().unwrap_or_else(behind)
+    /// The service under load. On a host behind the one that serves the site nobody has its port, and we stand for it.
+    fn front(&self) -> Result<ServiceSnapshot> {
+        if self.is_behind {
+            return Ok(ServiceSnapshot {
+                service: UNKNOWN.into(),
+                pid: std::process::id(),
+                ..Default::default()
+            });
+        }
+        self.snapshot.clone().ok_or_else(|| UserError::cannot_run("no service was discovered yet"))
     }
 
     fn apply(&mut self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<FromAgent> {
-        let snapshot = self.front();
+        let snapshot = self.front()?;
         let applied = self.changer.apply(plan, &snapshot, options);
         let notes = self.changer.take_notes();
         notes.into_iter().for_each(|text| self.outbox.send(FromAgent::Warning { text }));
@@ -371,7 +381,7 @@ impl Worker {
             let text = format!("with the change, one of others took effect: {change}");
             self.outbox.send(FromAgent::Warning { text });
         }
-        if self.snapshot.is_some() {
+        if !self.is_behind {
             self.set_service(applied.snapshot.clone());
         }
         let (mark, outage_us) = (applied.mark, applied.outage_us);
@@ -381,9 +391,9 @@ impl Worker {
 
     /// Lets the target of these changes render them.
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<FromAgent> {
+        let front = self.front()?;
         self.revert_earlier();
-        let front = self.front();
-        let port = self.snapshot.as_ref().map(|snapshot| snapshot.port);
+        let port = (!self.is_behind).then_some(front.port);
         let is_private = self.changer.has_launched(front.port);
         // Behind another host all services are backends, whichever of them this one takes for its front.
         let all = |topology: &Topology| match port {

@@ -1,7 +1,7 @@
 //! Changing the hosts of a session: who prepares a change, and its way through the agents of all of them.
 
 use super::{Server, Servers};
-use crate::several_hosts::roles_for;
+use crate::several_hosts::{both, roles_for};
 use crate::tuning_target::AppliedChange;
 use webdyno_host::agent::{RevertedChange, Role, ServerAddress, ServerList, Start};
 use webdyno_model::change::{
@@ -37,7 +37,7 @@ impl Servers {
             return Ok(first);
         };
         let role = server.role().unwrap_or_default();
-        Ok(match server.agent().prepare(changes)? {
+        Ok(match server.agent().prepare_behind(changes)? {
             Preparation::Plan(plan) => Preparation::Plan(Box::new(plan.on(Some(role)))),
             Preparation::NotPreparable { why, hint } => {
                 Preparation::NotPreparable { why: format!("on the host {role}: {why}"), hint }
@@ -52,7 +52,8 @@ impl Servers {
         options: &ApplyOptions,
     ) -> Result<HostAnswer<(AppliedChange, Option<JournalPlace>)>> {
         let wanted = plan.server();
-        let host = (0..=self.others.len()).find(|host| self.host(*host).is_some_and(|it| it.role() == wanted));
+        let host =
+            (0..=self.others.len()).find(|host| self.host(*host).is_some_and(|it| it.role() == wanted));
         let host = host.ok_or_else(|| {
             UserError::cannot_run(format!("no host has the role {}", wanted.unwrap_or_default()))
         })?;
@@ -69,28 +70,27 @@ impl Servers {
         Ok(HostAnswer { host: changed, answer: (AppliedChange { mark, ..applied }, journal) })
     }
 
-    /// Takes all hosts back to the state of a mark. Each is tried, also where another one fails; then the first error says so.
+    /// Takes all hosts back to the state of a mark, as far as it goes.
     pub fn revert(&mut self, mark: u64, live_traffic: bool) -> (RevertedChange, Result<()>) {
         let mut whole = RevertedChange::default();
-        let mut outcome = Ok(());
-        for (host, mark_there) in self.marks.to_revert(mark) {
-            let role = self.host(host).and_then(Server::role).map(str::to_owned);
-            match self.host_mut(host).and_then(|server| server.revert(mark_there, live_traffic)) {
-                Ok(done) => {
-                    self.marks.reverted(host, mark_there);
-                    add(&mut whole, done, role.as_deref());
-                }
-                Err(error) => outcome = both(outcome, Err(error)),
-            }
-        }
+        let mut marks = std::mem::take(&mut self.marks);
+        let outcome = marks.revert(mark, |host, mark_there| {
+            let server = self.host_mut(host)?;
+            let done = server.revert(mark_there, live_traffic)?;
+            add(&mut whole, done, server.role());
+            Ok(())
+        });
+        self.marks = marks;
         (whole, outcome)
     }
 
-    /// Has all hosts keep what is in force, the one under load last. On an error nothing is kept until [`Servers::revert`] has
-    /// put back what some of them have kept already.
-    pub fn keep(&self) -> Result<()> {
-        let hosts = self.marks.to_keep();
-        hosts.into_iter().filter_map(|host| self.host(host)).try_for_each(|server| server.agent().keep())
+    /// Has all hosts keep what is in force, the one under load last. On an error [`Servers::revert`] puts back what some of them
+    /// have kept already.
+    pub fn keep(&mut self) -> Result<()> {
+        let mut marks = std::mem::take(&mut self.marks);
+        let kept = marks.keep(|host| self.host_mut(host)?.agent().keep());
+        self.marks = marks;
+        kept
     }
 
     /// Ends the session on all hosts, the one under load first: what is not kept is put back.
@@ -133,16 +133,4 @@ fn add(whole: &mut RevertedChange, done: RevertedChange, role: Option<&str>) {
     whole.left.extend(done.left.into_iter().map(on));
     let sum = |(first, other): (u64, u64)| first.saturating_add(other);
     whole.outage_us = whole.outage_us.zip(done.outage_us).map(sum).or(whole.outage_us).or(done.outage_us);
-}
-
-/// Two outcomes, where the first error says what the other one was as well.
-fn both(first: Result<()>, other: Result<()>) -> Result<()> {
-    match (first, other) {
-        (Err(first), Err(other)) => {
-            let hints = [first.hint.clone(), Some(other.message), other.hint];
-            let hint = hints.into_iter().flatten().collect::<Vec<_>>().join("\n");
-            Err(first.hint(hint))
-        }
-        (first, other) => first.and(other),
-    }
 }

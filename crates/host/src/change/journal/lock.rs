@@ -67,7 +67,8 @@ impl Lock {
         if let Some(lock) = Self::try_take_as(tools, &owner.what, owner.tool)? {
             return Ok(lock.file.share().map_err(message)?.then_some(lock));
         }
-        let is_ours = || holder(tools).is_some_and(|holder| holder.tool.is_some() && holder.tool == owner.tool);
+        let is_ours =
+            || holder(tools).is_some_and(|holder| holder.tool.is_some() && holder.tool == owner.tool);
         if !is_ours() {
             return Ok(None);
         }

@@ -363,9 +363,7 @@ fn take_over(tools: &Tools) -> Result<Lock> {
     if let Some(lock) = Lock::wait(tools, WHAT, timeouts::GUARDIAN)? {
         return Ok(lock);
     }
-    if let Some(header) =
-        orphan().filter(|header| holder.is_some_and(|holder| holds(&holder, header)))
-    {
+    if let Some(header) = orphan().filter(|header| holder.is_some_and(|holder| holds(&holder, header))) {
         system.end_process(header.agent, None, Duration::from_secs(2))?;
     }
     Lock::wait(tools, WHAT, ENDING_TIME_MAX)?.ok_or_else(|| lock::held_by(lock::holder(tools).as_ref()))

@@ -119,7 +119,10 @@ impl SettingState {
 /// What is to be done about a setting of the whole machine.
 fn on_machine(change: &SettingChange) -> String {
     let SettingChange { setting, to } = change;
-    format!("on the machine itself: sysctl -w {}={to}; with --server host=S webdyno sets it there", setting.name)
+    format!(
+        "on the machine itself: sysctl -w {}={to}; with --server host=S webdyno sets it there",
+        setting.name
+    )
 }
 
 /// The value that a change replaces; else why the change is not one that webdyno makes here.
