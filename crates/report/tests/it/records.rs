@@ -201,7 +201,11 @@ fn each_host_that_was_changed_has_its_way_back() {
         [(host("db", Some("ssh://d1")), Some(journal())), (host("host", None), Some(elsewhere))].into();
     let view = View { other_journals, ..sample::tune_kept() };
     let shown = [record(&view).unwrap(), text(&view, &ResultPaths::default())];
-    for part in ["webdyno rollback --server ssh://d1", "WEBDYNO_STATE=/srv/state webdyno rollback", "on the host host:"] {
+    for part in [
+        "webdyno rollback --server ssh://d1",
+        "WEBDYNO_STATE=/srv/state webdyno rollback",
+        "on the host host:",
+    ] {
         assert!(shown.iter().all(|page| page.contains(part)), "no `{part}` in:\n{}", shown.join("\n"));
     }
 }
