@@ -190,7 +190,8 @@ mod tests {
     fn the_host_under_load_keeps_last_and_goes_back_first() {
         let mut marks = HostMarks::default();
         [0, 1].into_iter().for_each(|host| marks.asked(host));
-        [(1, 1), (0, 1), (1, 4)].into_iter().for_each(|(host, there)| drop(marks.applied(host, there)));
+        let given = [(1, 1), (0, 1), (1, 4)].map(|(host, there)| marks.applied(host, there));
+        assert_eq!(given, [1, 2, 4]);
         let gone = || Err(UserError::cannot_run("the agent is gone"));
         let mut kept = vec![];
         let keep = |host: usize| if host == 0 { gone() } else { Ok(()) };
