@@ -53,7 +53,7 @@ pub(crate) struct HostMarks {
 
 impl HostMarks {
     /// A host is about to be asked for a change.
-    pub(crate) fn asked(&mut self, host: usize) {
+    pub(crate) fn record_request(&mut self, host: usize) {
         self.asked.insert(host);
     }
 
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn steps_are_taken_back_from_the_last_whatever_host_they_are_on() {
         let mut marks = HostMarks::default();
-        [0, 1, 2].into_iter().for_each(|host| marks.asked(host));
+        [0, 1, 2].into_iter().for_each(|host| marks.record_request(host));
         // Each agent counts for itself.
         let given = [(1, 1), (0, 1), (0, 4), (1, 3), (0, 9)].map(|(host, there)| marks.applied(host, there));
         assert_eq!(given, [1, 2, 4, 5, 9]);
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn the_host_under_load_keeps_last_and_goes_back_first() {
         let mut marks = HostMarks::default();
-        [0, 1].into_iter().for_each(|host| marks.asked(host));
+        [0, 1].into_iter().for_each(|host| marks.record_request(host));
         let given = [(1, 1), (0, 1), (1, 4)].map(|(host, there)| marks.applied(host, there));
         assert_eq!(given, [1, 2, 4]);
         let gone = || Err(UserError::cannot_run("the agent is gone"));

@@ -136,7 +136,7 @@ fn accept_queue(front: &ServiceSnapshot, is_private: bool, changes: &[SettingCha
 }
 
 /// What is to be done where a backend is not seen here.
-fn elsewhere(seen_count: usize, role: &str) -> Option<String> {
+fn other_host_hint(seen_count: usize, role: &str) -> Option<String> {
     (seen_count == 0).then(|| format!("where it runs on another host: --server {role}=S"))
 }
 
@@ -154,7 +154,7 @@ fn of_database(
     let databases: Vec<_> = found.iter().filter(|service| service.service == mariadb::NAME).collect();
     let [database] = databases[..] else {
         let why = format!("{} databases are seen behind the server, and one is needed", databases.len());
-        return Ok(Preparation::NotPreparable { why, hint: elsewhere(databases.len(), "db") }.into());
+        return Ok(Preparation::NotPreparable { why, hint: other_host_hint(databases.len(), "db") }.into());
     };
     let (preparation, server) = mariadb::prepare::prepare(database, &access, changes)?;
     Ok(Prepared { holder: server.map(ValueHolder::Database), ..preparation.into() })
@@ -180,7 +180,7 @@ fn of_php_fpm(
     let [fpm] = with_pool[..] else {
         let what = pool.map_or(String::new(), |pool| format!(" with a pool {pool}"));
         let why = format!("{} PHP-FPM{what} are seen behind the server, and one is needed", with_pool.len());
-        return Ok(Preparation::NotPreparable { why, hint: elsewhere(with_pool.len(), "php") }.into());
+        return Ok(Preparation::NotPreparable { why, hint: other_host_hint(with_pool.len(), "php") }.into());
     };
     if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(fpm) {
         return Ok(Preparation::NotPreparable { why: message, hint }.into());

@@ -222,10 +222,7 @@ impl Worker {
             ToAgent::Unrest => {
                 Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.disturbance() })
             }
-            ToAgent::Prepare { changes, behind } => {
-                self.is_behind |= behind;
-                self.prepare(&changes)
-            }
+            ToAgent::Prepare { changes, behind } => self.prepare(&changes, behind),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);
@@ -300,6 +297,9 @@ impl Worker {
             let process = if same { Some(tool.process) } else { ProcessName::parent() };
             self.changer.set_owner(Owner { tool: process, what: tool.what });
             self.changer.set_server(tool.server);
+            if same {
+                self.changer.share_lock();
+            }
         }
         self.greeted = true;
         let (environment, collectors) = (self.host.environment(), self.host.collectors());
@@ -390,7 +390,8 @@ impl Worker {
     }
 
     /// Lets the target of these changes render them.
-    fn prepare(&mut self, changes: &[SettingChange]) -> Result<FromAgent> {
+    fn prepare(&mut self, changes: &[SettingChange], behind: bool) -> Result<FromAgent> {
+        self.is_behind |= behind;
         let front = self.front()?;
         self.revert_earlier();
         let port = (!self.is_behind).then_some(front.port);

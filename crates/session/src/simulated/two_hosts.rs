@@ -85,7 +85,7 @@ impl TuningTarget for TwoHosts {
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
         let host = usize::from(plan.server() == Some(ROLE));
-        self.marks.asked(host);
+        self.marks.record_request(host);
         let applied = self.hosts[host].apply(&plan.clone().on(None), allow_restart)?;
         Ok(applied.map(|applied| AppliedChange { mark: self.marks.applied(host, applied.mark), ..applied }))
     }
@@ -170,7 +170,7 @@ fn marks_name_the_state_of_both_and_a_failed_keep_leaves_the_originals() {
 
 /// Whatever befalls the machine behind, each of the two ends with its original or with what was verified.
 #[test]
-fn struck_sessions_on_two_hosts_end_as_before_or_better() {
+fn sessions_with_faults_on_two_hosts_end_as_before_or_better() {
     let mut kept_count = 0;
     for seed in 0..400 {
         let machines = machines(Some(0), Faults::of(seed));
