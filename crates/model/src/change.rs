@@ -55,6 +55,9 @@ pub struct Change {
     pub file: String,
     /// How it takes effect.
     pub class: ApplyClass,
+    /// The role of the host that it is made on; `None` for the one under load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }
 
 /// A plan as the server's side rendered it: nothing is written yet, and everything that will be is named.
@@ -80,6 +83,19 @@ impl RenderedPlan {
     /// Whether it is only proposed: its files are others', or a person has to decide.
     pub fn is_proposal(&self) -> bool {
         !self.managed.is_empty() || !self.to_decide.is_empty()
+    }
+}
+
+impl RenderedPlan {
+    /// The role of the host that it is for: a plan is for one; `None` for the one under load.
+    pub fn server(&self) -> Option<&str> {
+        self.changes.first()?.server.as_deref()
+    }
+
+    /// The same plan for the host of this role.
+    pub fn on(mut self, role: Option<&str>) -> Self {
+        self.changes.iter_mut().for_each(|change| change.server = role.map(str::to_owned));
+        self
     }
 }
 
@@ -157,6 +173,16 @@ pub struct SiteProbe {
     /// Whether it is asked over TLS.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
+}
+
+/// A host that is changed beside the one under load.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ChangedHost {
+    /// Its role: `db`, `host`.
+    pub role: String,
+    /// With which words of `--server` it is reached; `None` where it is this machine, or where they may hold secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }
 
 /// Where the undo of a session's changes is kept.

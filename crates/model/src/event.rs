@@ -3,7 +3,7 @@
 //! One JSON object a line: `{"v":1,"seq":,"t_us":,"kind":,...}`. Readers skip kinds that they do not know, so new
 //! kinds and new optional fields may be added within a version.
 
-use crate::change::{Change, JournalPlace};
+use crate::change::{Change, ChangedHost, JournalPlace};
 use crate::client::ClientTables;
 use crate::diagnosis::Finding;
 use crate::environment::Environment;
@@ -156,6 +156,9 @@ pub enum EventBody {
         outage_us: Option<u64>,
         /// Where its undo is; `None` when nothing had to be written.
         journal: Option<JournalPlace>,
+        /// On which host; `None` for the one under load.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<ChangedHost>,
     },
     /// What was applied since a state was put back.
     Reverted {

@@ -8,6 +8,7 @@ pub mod log;
 pub mod observation;
 pub mod recording;
 pub mod rounds;
+mod several_hosts;
 #[cfg(test)]
 mod simulated;
 pub mod tuning_target;

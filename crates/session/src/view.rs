@@ -3,6 +3,7 @@
 pub use crate::observation::Series;
 use crate::observation::{levels, observation};
 use crate::recording::{LoadRecord, PlanAttempt, Recording, TuneEnd};
+use std::collections::BTreeMap;
 use webdyno_analysis::diagnosis::check::check;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::diagnosis::documents_only::ablation;
@@ -13,7 +14,7 @@ use webdyno_analysis::run_report::repeats::repeats;
 use webdyno_analysis::run_report::{interval_report, response_times, run_report};
 use webdyno_analysis::tuning::verdict::compare;
 use webdyno_model::Result;
-use webdyno_model::change::JournalPlace;
+use webdyno_model::change::{ChangedHost, JournalPlace};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;
 use webdyno_model::interval::EndReason;
@@ -45,6 +46,8 @@ pub struct View {
     pub attempts: Vec<PlanAttempt>,
     /// Where the undo of the changes is; `None` when there were none.
     pub journal: Option<JournalPlace>,
+    /// Other hosts that were changed, and where the undo of that is.
+    pub other_journals: BTreeMap<ChangedHost, Option<JournalPlace>>,
     /// Every load, in order.
     pub loads: Vec<LoadView>,
     /// Readings of the server over the session, for plots.
@@ -140,6 +143,7 @@ impl View {
             reported_load,
             attempts: recording.attempts.clone(),
             journal: recording.journal.clone(),
+            other_journals: recording.other_journals.clone(),
             loads: recording.loads.iter().map(|load| load_view(recording, load)).collect::<Result<_>>()?,
             series: series(recording),
             service: recording.services.last().map(|(_, snapshot)| snapshot.clone()),

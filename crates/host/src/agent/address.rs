@@ -40,10 +40,13 @@ pub enum Role {
     Php,
     /// The database.
     Db,
+    /// The machine that the web server's container or namespace runs on: not observed, only asked to set what belongs to
+    /// a whole machine.
+    Host,
 }
 
 impl Role {
-    const ALL: [Self; 3] = [Self::Web, Self::Php, Self::Db];
+    const ALL: [Self; 4] = [Self::Web, Self::Php, Self::Db, Self::Host];
 
     /// As `--server` and the event log name it.
     pub fn name(self) -> &'static str {
@@ -51,6 +54,7 @@ impl Role {
             Self::Web => "web",
             Self::Php => "php",
             Self::Db => "db",
+            Self::Host => "host",
         }
     }
 }
@@ -63,7 +67,7 @@ pub struct ServerList {
 
 impl ServerList {
     /// Reads what was given with `--server`, each time it was given. Usage errors: an address that is none, a role that
-    /// is not known, a role twice, a machine twice.
+    /// is not known, a role twice, a machine twice, the machine of a web server without that.
     pub fn parse(texts: &[String]) -> Result<Self> {
         let mut servers: Vec<(Role, ServerAddress)> = vec![];
         for text in texts {
@@ -81,6 +85,13 @@ impl ServerList {
             servers.push((role, address));
         }
         servers.sort_by_key(|(role, _)| *role);
+        let has = |wanted: Role| servers.iter().any(|(role, _)| *role == wanted);
+        if has(Role::Host) && !has(Role::Web) {
+            return Err(UserError::usage(
+                "the role host is the machine that a web server's container runs on, and no web server was given",
+            )
+            .hint("as in --server 'web=exec:docker exec -i C webdyno agent' --server host=local"));
+        }
         Ok(Self { servers })
     }
 
@@ -109,7 +120,7 @@ fn with_role(text: &str) -> Result<(Role, ServerAddress)> {
     let Some((name, address)) = given else { return Ok((Role::Web, ServerAddress::parse(text)?)) };
     let role = Role::ALL.into_iter().find(|role| role.name() == name).ok_or_else(|| {
         UserError::usage(format!("`{name}` is not the role of a server"))
-            .hint("the roles are web, php and db, as in --server db=ssh://d1")
+            .hint("the roles are web, php, db and host, as in --server db=ssh://d1")
     })?;
     Ok((role, ServerAddress::parse(address)?))
 }
@@ -316,6 +327,12 @@ mod tests {
             (&["=local"], "`` is not the role of a server"),
             (&["db="], "`` is not a server"),
             (&["web=local", "db=local"], "`local` is given as web and as db"),
+            (&["local", "host=local"], "`local` is given as web and as host"),
+            (&["local", "host=ssh://a", "host=ssh://b"], "there are two servers with the role host"),
+            (
+                &["host=local"],
+                "the role host is the machine that a web server's container runs on, and no web server was given",
+            ),
         ] {
             let error = list(texts).unwrap_err();
             assert_eq!((error.message.as_str(), error.exit_code()), (message, 2));
@@ -325,7 +342,7 @@ mod tests {
     proptest! {
         /// Any text is an address or a usage error; what is read is rendered to the same address.
         #[test]
-        fn any_text_is_read_or_refused(text in "(web=|db=)?(ssh://|exec:)?[-a-z0-9@:\\[\\]/%. ']{0,24}") {
+        fn any_text_is_read_or_refused(text in "(web=|db=|host=)?(ssh://|exec:)?[-a-z0-9@:\\[\\]/%. ']{0,24}") {
             if let Ok(servers) = list(&[&text]) {
                 let (_, address) = servers.iter().next().unwrap();
                 prop_assert_eq!(&ServerAddress::parse(&address.to_string()).unwrap(), address);

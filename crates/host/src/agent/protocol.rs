@@ -111,6 +111,9 @@ pub enum ToAgent {
     Prepare {
         /// What is wanted, all of one target.
         changes: Vec<SettingChange>,
+        /// Whether the site is served by another host, for which something is changed here; that holds to the end.
+        #[serde(default)]
+        behind: bool,
     },
     /// Journal, write, validate, activate, read back. When any step fails everything of it is undone before the error
     /// is answered.

@@ -135,6 +135,11 @@ fn accept_queue(front: &ServiceSnapshot, is_private: bool, changes: &[SettingCha
     Ok(Prepared { holder, ..Preparation::Plan(Box::new(whole)).into() })
 }
 
+/// What is to be done where a backend is not seen here.
+fn other_host_hint(seen_count: usize, role: &str) -> Option<String> {
+    (seen_count == 0).then(|| format!("where it runs on another host: --server {role}=S"))
+}
+
 /// A database behind the front: there must be just one.
 fn of_database(
     is_private: bool,
@@ -149,7 +154,7 @@ fn of_database(
     let databases: Vec<_> = found.iter().filter(|service| service.service == mariadb::NAME).collect();
     let [database] = databases[..] else {
         let why = format!("{} databases are seen behind the server, and one is needed", databases.len());
-        return Ok(Preparation::not_preparable(why).into());
+        return Ok(Preparation::NotPreparable { why, hint: other_host_hint(databases.len(), "db") }.into());
     };
     let (preparation, server) = mariadb::prepare::prepare(database, &access, changes)?;
     Ok(Prepared { holder: server.map(ValueHolder::Database), ..preparation.into() })
@@ -175,7 +180,7 @@ fn of_php_fpm(
     let [fpm] = with_pool[..] else {
         let what = pool.map_or(String::new(), |pool| format!(" with a pool {pool}"));
         let why = format!("{} PHP-FPM{what} are seen behind the server, and one is needed", with_pool.len());
-        return Ok(Preparation::not_preparable(why).into());
+        return Ok(Preparation::NotPreparable { why, hint: other_host_hint(with_pool.len(), "php") }.into());
     };
     if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(fpm) {
         return Ok(Preparation::NotPreparable { why: message, hint }.into());

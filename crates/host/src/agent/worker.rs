@@ -20,6 +20,7 @@ use crate::os::cancellation::Cancellation;
 use crate::os::clock::clock_us;
 use crate::os::process::{self, ProcessName};
 use crate::os::{machine, timeouts};
+use crate::services::UNKNOWN;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::IpAddr;
@@ -100,6 +101,8 @@ pub struct Worker {
     prepared: VecDeque<RenderedPlan>,
     has_put_back: bool,
     snapshot: Option<ServiceSnapshot>,
+    /// Whether another host serves the site.
+    is_behind: bool,
     watch: Option<Following>,
     /// The topology that was asked for last, with its port and when.
     topology: Option<(Option<u16>, Instant, Topology)>,
@@ -129,6 +132,7 @@ impl Worker {
             prepared: VecDeque::new(),
             has_put_back: false,
             snapshot: None,
+            is_behind: false,
             watch: None,
             topology: None,
             access: Access::default(),
@@ -218,7 +222,7 @@ impl Worker {
             ToAgent::Unrest => {
                 Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.disturbance() })
             }
-            ToAgent::Prepare { changes } => self.prepare(&changes),
+            ToAgent::Prepare { changes, behind } => self.prepare(&changes, behind),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);
@@ -293,6 +297,9 @@ impl Worker {
             let process = if same { Some(tool.process) } else { ProcessName::parent() };
             self.changer.set_owner(Owner { tool: process, what: tool.what });
             self.changer.set_server(tool.server);
+            if same {
+                self.changer.share_lock();
+            }
         }
         self.greeted = true;
         let (environment, collectors) = (self.host.environment(), self.host.collectors());
@@ -349,12 +356,20 @@ impl Worker {
         self.snapshot.iter().chain(behind)
     }
 
-    fn discovered(&self) -> Result<&ServiceSnapshot> {
-        self.snapshot.as_ref().ok_or_else(|| UserError::cannot_run("no service was discovered yet"))
+    /// The service under load. On a host behind the one that serves the site nobody has its port, and we stand for it.
+    fn front(&self) -> Result<ServiceSnapshot> {
+        if self.is_behind {
+            return Ok(ServiceSnapshot {
+                service: UNKNOWN.into(),
+                pid: std::process::id(),
+                ..Default::default()
+            });
+        }
+        self.snapshot.clone().ok_or_else(|| UserError::cannot_run("no service was discovered yet"))
     }
 
     fn apply(&mut self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<FromAgent> {
-        let snapshot = self.discovered()?.clone();
+        let snapshot = self.front()?;
         let applied = self.changer.apply(plan, &snapshot, options);
         let notes = self.changer.take_notes();
         notes.into_iter().for_each(|text| self.outbox.send(FromAgent::Warning { text }));
@@ -366,24 +381,34 @@ impl Worker {
             let text = format!("with the change, one of others took effect: {change}");
             self.outbox.send(FromAgent::Warning { text });
         }
-        self.set_service(applied.snapshot.clone());
+        if !self.is_behind {
+            self.set_service(applied.snapshot.clone());
+        }
         let (mark, outage_us) = (applied.mark, applied.outage_us);
         let (snapshot, journal) = (Box::new(applied.snapshot), self.changer.journal_place());
         Ok(FromAgent::Applied { mark, outage_us, snapshot, journal })
     }
 
     /// Lets the target of these changes render them.
-    fn prepare(&mut self, changes: &[SettingChange]) -> Result<FromAgent> {
-        let front = self.discovered()?;
+    fn prepare(&mut self, changes: &[SettingChange], behind: bool) -> Result<FromAgent> {
+        self.is_behind |= behind;
+        let front = self.front()?;
+        self.revert_earlier();
+        let port = (!self.is_behind).then_some(front.port);
         let is_private = self.changer.has_launched(front.port);
+        // Behind another host all services are backends, whichever of them this one takes for its front.
+        let all = |topology: &Topology| match port {
+            Some(_) => topology.backends.clone(),
+            None => topology.services().cloned().collect::<Vec<_>>(),
+        };
         // What was seen while it was observed: a site without load may not be connected to its backends.
-        let seen = self.watch.as_ref().map(|watch| watch.watched().topology().backends.clone());
+        let seen = self.watch.as_ref().map(|watch| all(watch.watched().topology()));
         let mut backends = || {
             let seen = seen.clone().filter(|seen| !seen.is_empty());
-            let look = || Ok(self.host.topology(Some(front.port), &self.access)?.backends);
+            let look = || Ok(all(&self.host.topology(port, &self.access)?));
             Ok((seen.map_or_else(look, Ok)?, self.access.clone()))
         };
-        let prepared = targets::prepare(self.host.as_ref(), (front, is_private), changes, &mut backends)?;
+        let prepared = targets::prepare(self.host.as_ref(), (&front, is_private), changes, &mut backends)?;
         if let Preparation::Plan(plan) = &prepared.preparation {
             self.changer.remember(plan);
             if self.prepared.len() >= PREPARED_COUNT_MAX {

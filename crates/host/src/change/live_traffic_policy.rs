@@ -109,6 +109,7 @@ mod tests {
             to: SettingValue::Integer(*to),
             file: "x.conf".into(),
             class: *class,
+            server: None,
         };
         let served = Served { service: "apache".into(), port: 80, control: control(pid_before) };
         let changes: Vec<Change> = changes.iter().map(change).collect();

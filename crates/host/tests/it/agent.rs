@@ -78,7 +78,7 @@ impl Session {
         let mut session = Self::welcomed_with(options);
         assert!(matches!(session.request(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
         let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
-            session.request(ToAgent::Prepare { changes: vec![wanted(20)] })
+            session.request(ToAgent::Prepare { changes: vec![wanted(20)], behind: false })
         else {
             panic!()
         };
@@ -239,13 +239,13 @@ fn changes_of_other_targets_are_for_a_person_and_no_wrong_usage() {
         (SettingId::sysctl("kernel.pid_max"), "is not a setting of the kernel that webdyno changes"),
     ] {
         let change = SettingChange { setting, to: SettingValue::Integer(300) };
-        let answer = session.request(ToAgent::Prepare { changes: vec![change] });
+        let answer = session.request(ToAgent::Prepare { changes: vec![change], behind: false });
         let FromAgent::Prepared { preparation: Preparation::NotPreparable { why, .. } } = answer else {
             panic!("{answer:?}")
         };
         assert!(why.contains(expected), "{why}");
     }
-    let next = session.request(ToAgent::Prepare { changes: vec![wanted(20)] });
+    let next = session.request(ToAgent::Prepare { changes: vec![wanted(20)], behind: false });
     assert!(
         matches!(next, FromAgent::Prepared { preparation: Preparation::Plan(_) }),
         "the session goes on: {next:?}"
@@ -261,7 +261,7 @@ fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
     session.apply(plan);
     assert_eq!(session.request(ToAgent::Keep), FromAgent::Done);
     let FromAgent::Prepared { preparation: Preparation::Plan(plan) } =
-        session.request(ToAgent::Prepare { changes: vec![wanted(30)] })
+        session.request(ToAgent::Prepare { changes: vec![wanted(30)], behind: false })
     else {
         panic!()
     };

@@ -54,7 +54,8 @@ fn plan(session: &mut Session, wishes: &[(&str, i64)]) -> RenderedPlan {
         setting: SettingId::of_service("apache", *setting),
         to: SettingValue::Integer(*to),
     };
-    let answer = session.request(ToAgent::Prepare { changes: wishes.iter().map(wanted).collect() });
+    let answer =
+        session.request(ToAgent::Prepare { changes: wishes.iter().map(wanted).collect(), behind: false });
     let FromAgent::Prepared { preparation: Preparation::Plan(plan) } = answer else { panic!("{answer:?}") };
     *plan
 }

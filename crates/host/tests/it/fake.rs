@@ -241,6 +241,7 @@ impl FakeServer {
                 to,
                 file: (*name).into(),
                 class,
+                server: None,
             })
         };
         RenderedPlan {

@@ -131,6 +131,7 @@ fn plan(path: &Path, after: &str) -> RenderedPlan {
         to: SettingValue::Integer(1),
         file: path.clone(),
         class: ApplyClass::Reload,
+        server: None,
     };
     let before_sha256 = fs::read(&path).ok().map(|bytes| sha256_hex(&bytes));
     RenderedPlan {

@@ -43,6 +43,7 @@ fn plan(server: &FakeServer, changes: &[(&str, i64, i64)]) -> RenderedPlan {
         to: SettingValue::Integer(*to),
         file: server.conf("zzz-webdyno.conf").display().to_string(),
         class: ApplyClass::Live,
+        server: None,
     };
     let changes = changes.iter().map(change).collect();
     RenderedPlan {

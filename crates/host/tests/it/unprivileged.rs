@@ -96,7 +96,7 @@ fn unprivileged_agent(port: u16, pid: u32) {
         setting: SettingId::of_service("apache", "MaxRequestWorkers"),
         to: SettingValue::Integer(12),
     };
-    let answer = session.request(ToAgent::Prepare { changes: vec![wanted] });
+    let answer = session.request(ToAgent::Prepare { changes: vec![wanted], behind: false });
     let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
     assert!(error.message.contains("permission denied"), "{error}");
     assert!(error.hint.clone().unwrap().contains("sudo"), "{error:?}");

@@ -6,8 +6,10 @@ use super::rounds::{LOAD_FILES, MADE, RoundRunner, server};
 use crate::evidence::Evidence;
 use crate::scenario::{ScenarioLoad, ScenarioRound, split_flags};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
+use webdyno_host::services::sysctl::{SYSCTLS, Scope, Sysctl, space};
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Round, TuneReport, TuneState};
@@ -147,7 +149,8 @@ impl RoundRunner<'_> {
         command.arg(self.options.directory.join(LOAD_FILES)).arg(&executable).arg("tune");
         command.args(&load.urls).args(split_flags(&load.flags)?);
         command.args(["--goal", "max", "--apply", "--yes", "--allow-restart", "--quiet"]);
-        command.arg("--server").arg(server(&executable, name)?).arg("--out").arg(directory);
+        command.arg("--server").arg(format!("web={}", server(&executable, name)?));
+        command.arg("--server").arg(format!("host={}", self.machine_server()?)).arg("--out").arg(directory);
         let log = directory.with_extension("log");
         let ended = child::run(command, "the tuning", &log, TUNING, self.options)?;
         match ended.map(|status| (status, status.code())) {
@@ -155,6 +158,24 @@ impl RoundRunner<'_> {
             Some((status, _)) => Err(self.not_tuned(&format!("it ended with {status}"), &log)),
             None => Err(self.not_tuned(&format!("it did not end within {} s", TUNING.as_secs()), &log)),
         }
+    }
+
+    /// The machine as the host of the clients reaches it: where this process is. Its sessions are kept apart from others'.
+    fn machine_server(&self) -> Result<String> {
+        let (executable, state) = (self.options.executable.display().to_string(), self.machine_state());
+        let state = state.display().to_string();
+        let words = ["nsenter", "-t", &std::process::id().to_string(), "-n", "-m", "env"].map(str::to_owned);
+        let words = words.into_iter().chain([format!("WEBDYNO_STATE={state}"), executable, "agent".into()]);
+        let words: Vec<String> = words.collect();
+        let command = shlex::try_join(words.iter().map(String::as_str)).map_err(|_| {
+            UserError::cannot_run(format!("the path {state} cannot be quoted"))
+                .hint("move it to a path without a zero byte")
+        })?;
+        Ok(format!("exec:{command}"))
+    }
+
+    fn machine_state(&self) -> PathBuf {
+        std::path::absolute(&self.options.directory).unwrap_or_default().join("machine-state")
     }
 
     fn not_tuned(&self, why: &str, log: &Path) -> UserError {
@@ -166,11 +187,16 @@ impl RoundRunner<'_> {
     fn roll_back(&mut self, before: &str) -> Result<Option<String>> {
         let executable = self.options.executable.display().to_string();
         let log = self.options.directory.join("rollback.log");
-        let mut command = self.hosts.enter("server")?;
-        command.arg(executable).arg("rollback");
-        let ended = child::run(command, "the rollback", &log, ROLLBACK, self.options)?;
-        if !ended.is_some_and(|status| status.success()) {
-            return Ok(Some(format!("the rollback failed:{}", child::tail(&log))));
+        let mut on_server = self.hosts.enter("server")?;
+        on_server.arg(&executable);
+        let mut on_machine = Command::new(&executable);
+        on_machine.env("WEBDYNO_STATE", self.machine_state());
+        for mut command in [on_server, on_machine] {
+            command.arg("rollback");
+            let ended = child::run(command, "the rollback", &log, ROLLBACK, self.options)?;
+            if !ended.is_some_and(|status| status.success()) {
+                return Ok(Some(format!("the rollback failed:{}", child::tail(&log))));
+            }
         }
         let after = self.picture()?;
         let differing = before.lines().zip(after.lines()).find(|(before, after)| before != after);
@@ -187,7 +213,7 @@ impl RoundRunner<'_> {
         let output = command
             .output()
             .map_err(|error| webdyno_model::error::io_error("run", "find on the host `server`", &error))?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(machine_picture() + &String::from_utf8_lossy(&output.stdout))
     }
 
     /// The load after the fixes that a program can carry out, made by hand; `None` where there is none.
@@ -208,6 +234,17 @@ impl RoundRunner<'_> {
         self.load(last, load, &directory)?;
         Evidence::of(&Recording::read(&directory)?).map(Some)
     }
+}
+
+/// What a rollback has to restore on the machine itself: settings that are the whole machine's, and the file that keeps them.
+fn machine_picture() -> String {
+    let of_machine = SYSCTLS.iter().filter(|known| known.scope == Scope::Machine);
+    let line = |known: &Sysctl| {
+        let value = space::read_here(known.name).ok();
+        format!("machine {} {}\n", known.name, value.as_deref().unwrap_or("is not there"))
+    };
+    let kept = std::fs::read_to_string("/etc/sysctl.d/zzz-webdyno.conf").unwrap_or_default();
+    of_machine.map(line).chain(kept.lines().map(|line| format!("machine keeps {line}\n"))).collect()
 }
 
 fn figure(evidence: &Evidence, name: &str) -> Option<f64> {

@@ -19,7 +19,7 @@ pub(super) fn section(
 ) {
     let mut last: Vec<&Change> = vec![];
     for change in stayed.iter().flat_map(|attempt| attempt.changes) {
-        last.retain(|other| other.setting != change.setting);
+        last.retain(|other| (&other.setting, &other.server) != (&change.setting, &change.server));
         last.push(change);
     }
     if last.is_empty() {
@@ -34,16 +34,20 @@ pub(super) fn section(
 
 fn in_file(change: &Change) -> String {
     let (setting, file) = (quoted(&change.setting.name), quoted(&change.file));
+    let on = change.server.as_ref().map(|role| format!(", on the host {role}")).unwrap_or_default();
     // Only what is added to a unit names it.
     if matches!(change.setting.target, Target::ProcessLimit(_)) && !change.file.contains(".service.d/") {
-        return format!("cat {file}  # {} {}", change.setting.name, change.to);
+        return format!("cat {file}  # {} {}{on}", change.setting.name, change.to);
     }
-    format!("grep -n {setting} {file}  # {} {}", change.setting.name, change.to)
+    format!("grep -n {setting} {file}  # {} {}{on}", change.setting.name, change.to)
 }
 
 /// What the running program shows of a setting; `None` when it shows nothing of it.
 fn running_value(change: &Change, service: &ServiceSnapshot) -> Option<String> {
-    let url = service.status_url.as_ref().filter(|_| service.service == change.setting.target.name())?;
+    let url = service
+        .status_url
+        .as_ref()
+        .filter(|_| service.service == change.setting.target.name() && change.server.is_none())?;
     let of_workers = change.setting == SettingId::of_service("apache", "MaxRequestWorkers");
     of_workers.then(|| {
         let page = quoted(&format!("{url}?auto"));

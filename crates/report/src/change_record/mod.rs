@@ -12,6 +12,7 @@ use crate::human::{plural, times, times_interval};
 use crate::phrases;
 use markdown::Markdown;
 use rounds::{AttemptedChange, attempted};
+use webdyno_model::change::{ChangedHost, JournalPlace};
 use webdyno_model::tune::{TuneReport, TuneState};
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
@@ -171,6 +172,10 @@ fn undo(page: &mut Markdown, view: &View) {
          restart brings back is told. It undoes what other sessions have kept there as well.",
     );
     page.code("", std::iter::once(rollback(view).as_str()));
+    for (on, command) in rollback_of_others(view) {
+        page.paragraph(&format!("The same {on}:"));
+        page.code("", std::iter::once(command.as_str()));
+    }
 }
 
 /// The whole difference, original to now: where two changes touch one file, one after the other.
@@ -191,10 +196,28 @@ fn difference(page: &mut Markdown, stayed: &[&AttemptedChange<'_>]) {
 
 /// The command that puts everything back: where the journal is not at its usual place, it says so.
 pub(crate) fn rollback(view: &View) -> String {
-    match view.journal.as_ref().filter(|journal| !journal.is_default) {
+    rollback_with(view.journal.as_ref())
+}
+
+fn rollback_with(journal: Option<&JournalPlace>) -> String {
+    match journal.filter(|journal| !journal.is_default) {
         Some(journal) => format!("WEBDYNO_STATE={} webdyno rollback", quoted(&journal.state_directory)),
         None => "webdyno rollback".into(),
     }
+}
+
+/// The same for each other host that was changed: where, and the command.
+pub(crate) fn rollback_of_others(view: &View) -> Vec<(String, String)> {
+    let command = |(host, journal): (&ChangedHost, &Option<JournalPlace>)| {
+        let role = &host.role;
+        match &host.server {
+            Some(server) => {
+                (format!("for the host {role}"), format!("webdyno rollback --server {}", quoted(server)))
+            }
+            None => (format!("on the host {role}"), rollback_with(journal.as_ref())),
+        }
+    };
+    view.other_journals.iter().map(command).collect()
 }
 
 /// A word for a shell (POSIX.1-2017, 2.2.2).

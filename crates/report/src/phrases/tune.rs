@@ -5,9 +5,10 @@ use crate::human::{UNKNOWN, number, rate, rate_or_unknown, time_us, times, times
 use webdyno_model::change::{ApplyClass, Change, ManagedFile};
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
 
-/// `MaxRequestWorkers 150 -> 400`.
+/// `MaxRequestWorkers 150 -> 400`, or `max_connections 20 -> 90 on the host db`.
 pub(crate) fn change(change: &Change) -> String {
-    format!("{} {} -> {}", change.setting.name, value(change.from.as_ref()), change.to)
+    let on = change.server.as_ref().map(|role| format!(" on the host {role}")).unwrap_or_default();
+    format!("{} {} -> {}{on}", change.setting.name, value(change.from.as_ref()), change.to)
 }
 
 /// The files of a round's changes, each once.

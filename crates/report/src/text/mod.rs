@@ -83,5 +83,8 @@ fn write_closing(page: &mut TextPage, view: &View, paths: &ResultPaths) {
     }
     if let Some(undo) = undo {
         page.verbatim(&format!("Undo the changes:   {undo}"));
+        for (on, command) in crate::change_record::rollback_of_others(view) {
+            page.verbatim(&format!("  {on}: {command}"));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::sample;
 use crate::sample::tuned::{attempt, changed, journal};
-use webdyno_model::change::JournalPlace;
+use webdyno_model::change::{ChangedHost, JournalPlace};
 use webdyno_model::tune::TuneState;
 use webdyno_report::{ResultPaths, record, rollback, text};
 use webdyno_session::recording::Reverted;
@@ -188,6 +188,26 @@ fn two_changes_of_one_file_are_both_shown() {
         "{text}"
     );
     assert!(text.contains("2 changes were made and kept"), "{text}");
+}
+
+#[test]
+fn each_host_that_was_changed_has_its_way_back() {
+    let host = |role: &str, server: Option<&str>| ChangedHost {
+        role: role.into(),
+        server: server.map(str::to_owned),
+    };
+    let elsewhere = JournalPlace { state_directory: "/srv/state".into(), is_default: false, ..journal() };
+    let other_journals =
+        [(host("db", Some("ssh://d1")), Some(journal())), (host("host", None), Some(elsewhere))].into();
+    let view = View { other_journals, ..sample::tune_kept() };
+    let shown = [record(&view).unwrap(), text(&view, &ResultPaths::default())];
+    for part in [
+        "webdyno rollback --server ssh://d1",
+        "WEBDYNO_STATE=/srv/state webdyno rollback",
+        "on the host host:",
+    ] {
+        assert!(shown.iter().all(|page| page.contains(part)), "no `{part}` in:\n{}", shown.join("\n"));
+    }
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub struct Export {
 /// Plans that fit together.
 #[derive(Debug, Default)]
 struct CompatiblePlans {
+    /// The role of the host that they are for; `None` for the one under load.
+    server: Option<String>,
     files: Vec<FileEdit>,
     rounds: Vec<Round>,
 }
@@ -68,13 +70,18 @@ impl Export {
     }
 
     /// Adds a plan. One that starts from what the last ones made goes on with them; one that changes the same files in
-    /// another way gets a directory of its own.
+    /// another way, or is for another host, gets a directory of its own.
     pub fn add(&mut self, plan: &RenderedPlan, round: &Round) {
-        let fitting = self.sets.iter_mut().find(|set| plan.files.iter().all(|edit| set.fits(edit)));
+        let server = plan.server();
+        let fitting = self
+            .sets
+            .iter_mut()
+            .find(|set| set.server.as_deref() == server && plan.files.iter().all(|edit| set.fits(edit)));
         let set = match fitting {
             Some(set) => set,
             None => {
-                self.sets.push(CompatiblePlans::default());
+                let server = server.map(str::to_owned);
+                self.sets.push(CompatiblePlans { server, ..CompatiblePlans::default() });
                 let last = self.sets.len() - 1;
                 &mut self.sets[last]
             }
@@ -94,8 +101,7 @@ impl Export {
             let place = if index == 0 { self.directory.clone() } else { self.directory.join(set.name()) };
             set.write(&place)?;
         }
-        let others: Vec<String> = self.sets.iter().skip(1).map(CompatiblePlans::name).collect();
-        let readme = readme(self.sets.first(), &others);
+        let readme = readme(self.sets.first(), self.sets.get(1..).unwrap_or_default());
         let path = self.directory.join(README);
         create(&path, &readme).map_err(|error| io_error("write", path.display(), &error))
     }
@@ -109,7 +115,8 @@ impl CompatiblePlans {
     }
 
     fn name(&self) -> String {
-        format!("round-{}", self.rounds.first().map_or(0, |round| round.n))
+        let on = self.server.as_ref().map(|role| format!("on-{role}-")).unwrap_or_default();
+        format!("{on}round-{}", self.rounds.first().map_or(0, |round| round.n))
     }
 
     fn write(&self, place: &Path) -> Result<()> {
@@ -176,7 +183,7 @@ fn create(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The page: what, why, how it takes effect, how to undo it.
-fn readme(set: Option<&CompatiblePlans>, others: &[String]) -> String {
+fn readme(set: Option<&CompatiblePlans>, others: &[CompatiblePlans]) -> String {
     let Some(set) = set else {
         return "webdyno planned no change: nothing was found that it could improve by writing files.\n"
             .into();
@@ -214,18 +221,23 @@ fn readme(set: Option<&CompatiblePlans>, others: &[String]) -> String {
         );
     }
     for other in others {
-        let _ = writeln!(
-            out,
-            "\n{other} is another change of the same files: it starts from what they hold without this one."
-        );
+        let what = match &other.server {
+            Some(role) if other.server != set.server => format!("a change of the host {role}"),
+            _ if other.server != set.server => "a change of the host under load".to_owned(),
+            _ => {
+                "another change of the same files: it starts from what they hold without this one".to_owned()
+            }
+        };
+        let _ = writeln!(out, "\n{} is {what}.", other.name());
     }
     out
 }
 
-fn changed(out: &mut String, Change { setting, from, to, file, .. }: &Change) {
+fn changed(out: &mut String, Change { setting, from, to, file, server, .. }: &Change) {
+    let on = server.as_ref().map(|role| format!(" on the host {role}")).unwrap_or_default();
     let (setting, from) =
         (setting.full_name(), from.as_ref().map_or_else(|| "unset".to_owned(), ToString::to_string));
-    let _ = writeln!(out, "  {setting} {from} -> {to}, in {file}");
+    let _ = writeln!(out, "  {setting} {from} -> {to}, in {file}{on}");
 }
 
 fn proof(round: &Round) -> String {
@@ -283,6 +295,7 @@ mod tests {
             to: SettingValue::Integer(5),
             file: "/etc/a.conf".into(),
             class: ApplyClass::Reload,
+            server: None,
         };
         Round {
             n,
@@ -398,6 +411,7 @@ mod tests {
             to: SettingValue::parse(to),
             file: "/x".into(),
             class: ApplyClass::Live,
+            server: None,
         };
         const ADDED: &str = "/etc/systemd/system/nginx.service.d/zzz-webdyno.conf";
         let changes = vec![

@@ -1,5 +1,6 @@
 //! The live parts of a session: the clock, the log, real loads, and the target made of engine and agent.
 
+mod changing;
 mod loading;
 mod lower_load;
 mod observing;
@@ -8,6 +9,7 @@ mod servers;
 mod tables;
 mod target;
 
+pub use changing::HostAnswer;
 pub use loading::LoadLength;
 pub use observing::{ObserveUntil, ObservedHosts};
 pub use server::Server;

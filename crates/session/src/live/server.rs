@@ -207,7 +207,9 @@ impl Server {
         options: &ApplyOptions,
     ) -> Result<(AppliedChange, Option<JournalPlace>)> {
         let applied = self.agent.apply(plan, options)?;
-        self.snapshot = Some(applied.snapshot);
+        if self.role.is_none() {
+            self.snapshot = Some(applied.snapshot);
+        }
         Ok((AppliedChange { mark: applied.mark, outage_us: applied.outage_us }, applied.journal))
     }
 

@@ -1,9 +1,10 @@
-//! The hosts of a session: the one in front, which is loaded and changed, and those behind it by their roles. What is
+//! The hosts of a session: the one in front, which is loaded, and those behind it by their roles; `changing` changes them. What is
 //! heard of them becomes events.
 //!
 //! In a session that only reads, a connection that was lost is made again, beside everything else: nothing waits for it.
 
 use super::{Server, monotonic_us};
+use crate::several_hosts::HostMarks;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use webdyno_host::agent::{AgentClient, Role, ServerList, Start};
@@ -20,27 +21,30 @@ const PAUSES_S: [u64; 10] = [1, 2, 4, 8, 15, 30, 30, 30, 30, 30];
 pub struct Servers {
     pub(super) front: Server,
     pub(super) others: Vec<Server>,
+    /// What was changed on which of them.
+    pub(super) marks: HostMarks,
 }
 
 impl Servers {
     /// One host.
     pub fn of(front: Server) -> Self {
-        Self { front, others: vec![] }
+        Self { front, others: vec![], marks: HostMarks::default() }
     }
 
     /// Starts the agents of all hosts, the one in front first: the web server, or without one the first that is given.
-    /// `how` says everything but where.
+    /// `how` says everything but where. A machine that only can be changed is left out.
     pub fn connect(list: &ServerList, how: &Start) -> Result<Self> {
-        let mut started = list.iter().enumerate().map(|(n, (role, address))| {
+        let observed = list.iter().filter(|(role, _)| *role != Role::Host);
+        let mut started = observed.enumerate().map(|(n, (role, address))| {
             let start = Start { address: address.clone(), ..how.clone() };
             let role = (n > 0).then(|| Role::name(role).to_owned());
             Server::start(start, role)
         });
         let front = started.next().ok_or_else(|| UserError::usage("no server was given"))??;
-        Ok(Self { front, others: started.collect::<Result<_>>()? })
+        Ok(Self { others: started.collect::<Result<_>>()?, ..Self::of(front) })
     }
 
-    /// The host that is loaded and changed, or observed first of all.
+    /// The host that is loaded, or observed first of all.
     pub fn front(&self) -> &Server {
         &self.front
     }

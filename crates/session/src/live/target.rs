@@ -1,6 +1,6 @@
 //! The live target: the load engine in front, the agent at the server, the log between them.
 
-use super::{LiveSession, LoadLength, Servers, lower_load};
+use super::{HostAnswer, LiveSession, LoadLength, Server, Servers, lower_load};
 use crate::export::Export;
 use crate::live_traffic_policy;
 use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
@@ -58,9 +58,9 @@ impl LiveTarget<'_> {
         self.session.append(EventBody::Service { snapshot: Box::new(snapshot) })
     }
 
-    /// Tells what the agent wanted to be known, such as changes of others that took effect with ours.
+    /// Tells what the agents wanted to be known, such as changes of others that took effect with ours.
     fn record_agent_notes(&mut self) -> Result<()> {
-        self.servers.front().notes().try_for_each(|note| self.session.append(note))
+        self.servers.all().flat_map(Server::notes).try_for_each(|note| self.session.append(note))
     }
 
     /// Loads once, as it is set now.
@@ -170,7 +170,7 @@ impl TuningTarget for LiveTarget<'_> {
 
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
         self.stop_if_interrupted()?;
-        self.servers.front().agent().prepare(changes)
+        self.servers.prepare(changes)
     }
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
@@ -185,29 +185,31 @@ impl TuningTarget for LiveTarget<'_> {
         if options.probes.is_empty() {
             options.probes = probes(&self.workload);
         }
-        let in_force = self.servers.front_mut().apply(plan, &options);
+        let in_force = self.servers.apply(plan, &options);
         // What could not be proved matters whether the change is in force or not.
         let noted = self.record_agent_notes();
-        let (in_force, journal) = in_force?;
+        let HostAnswer { host, answer: (in_force, journal) } = in_force?;
         let AppliedChange { mark, outage_us } = in_force;
-        let reported =
-            noted.and_then(|()| self.session.append(EventBody::Applied { mark, outage_us, journal }));
+        let applied = EventBody::Applied { mark, outage_us, journal, host };
+        let reported = noted.and_then(|()| self.session.append(applied));
         if let Err(error) = reported.and_then(|()| self.read_service()) {
             // An error says that nothing of it stayed.
-            return Err(self.servers.front_mut().revert(mark, options.live_traffic).err().unwrap_or(error));
+            return Err(self.servers.revert(mark, options.live_traffic).1.err().unwrap_or(error));
         }
         Ok(Some(in_force))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
-        let reverted = self.servers.front_mut().revert(mark, self.options.live_traffic)?;
-        self.session.reverted(mark, reverted)?;
+        let (done, outcome) = self.servers.revert(mark, self.options.live_traffic);
+        // Where a host failed the log must not say that all is as before.
+        outcome?;
+        self.session.reverted(mark, done)?;
         self.read_service()
     }
 
     fn keep(&mut self) -> Result<()> {
         self.stop_if_interrupted()?;
-        let kept = self.servers.front().agent().keep();
+        let kept = self.servers.keep();
         // What only a person can make last is told when it is kept.
         let noted = self.record_agent_notes();
         kept.and(noted)

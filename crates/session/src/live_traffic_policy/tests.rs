@@ -195,6 +195,7 @@ impl TuningTarget for ScriptedTarget {
             to: one.to.clone(),
             file: "/etc/apache2/x.conf".into(),
             class: ApplyClass::Reload,
+            server: None,
         };
         let path = "/etc/apache2/x.conf".to_owned();
         let file = FileEdit { path, before_sha256: None, before: None, after: String::new() };

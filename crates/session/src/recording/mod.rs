@@ -10,7 +10,7 @@ use webdyno_analysis::diagnosis::diagnose_with;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::resources::live_traffic;
 use webdyno_model::Result;
-use webdyno_model::change::{Change, JournalPlace};
+use webdyno_model::change::{Change, ChangedHost, JournalPlace};
 use webdyno_model::client::ClientTables;
 use webdyno_model::diagnosis::{Diagnosis, Finding};
 use webdyno_model::environment::Environment;
@@ -78,6 +78,8 @@ pub struct Recording {
     pub rounds: Vec<RoundRecord>,
     /// Where the undo of the changes is.
     pub journal: Option<JournalPlace>,
+    /// Other hosts that were changed, and where the undo of that is.
+    pub other_journals: BTreeMap<ChangedHost, Option<JournalPlace>>,
     /// How tuning ended.
     pub tune_end: Option<TuneEnd>,
     /// What a reader should know.
@@ -259,8 +261,8 @@ impl Recording {
                 let finding = *finding;
                 self.attempts.push(PlanAttempt { n, finding, changes, diff, applied: None, put_back: None });
             }
-            EventBody::Applied { mark, outage_us, journal } => {
-                self.applied(AppliedPlan { mark, outage_us }, journal);
+            EventBody::Applied { mark, outage_us, journal, host } => {
+                self.applied(AppliedPlan { mark, outage_us }, journal, host);
             }
             EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
             EventBody::RoundEnd { round, load_before, load_after } => {
@@ -280,11 +282,14 @@ impl Recording {
         }
     }
 
-    fn applied(&mut self, plan: AppliedPlan, journal: Option<JournalPlace>) {
+    fn applied(&mut self, plan: AppliedPlan, journal: Option<JournalPlace>, host: Option<ChangedHost>) {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.applied = Some(plan);
         }
-        self.journal = journal.or(self.journal.take());
+        match host {
+            None => self.journal = journal.or(self.journal.take()),
+            Some(host) => drop(self.other_journals.insert(host, journal)),
+        }
     }
 
     /// One revert may put several changes back at once.

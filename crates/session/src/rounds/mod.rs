@@ -5,7 +5,7 @@ mod steps;
 
 use crate::live_traffic_policy;
 use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
-use steps::{goes_along_text, groups, merged};
+use steps::{export, goes_along_text, groups, merged};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::measurement::statistics::mean;
@@ -170,7 +170,7 @@ impl Tuning {
             Ok(steps) => steps,
             Err(next) => return Ok(next),
         };
-        let plan = merged(&steps);
+        let plan = merged(steps.iter());
         if choice.remedy.class == ApplyClass::Restart && !policy.allow_restart {
             self.restart_refused = true;
             return Ok(NextStep::Again);
@@ -185,12 +185,12 @@ impl Tuning {
         target.record(EventBody::Planned { n: self.n, finding, changes, diff })?;
         if !self.options.apply {
             let planned = self.describe(&choice, &plan);
-            target.export(&plan, &planned);
+            export(target, &steps, &planned);
             self.record_round(target, planned, None)?;
             return Ok(NextStep::Stop(StopReason::Planned));
         }
         if plan.is_proposal() {
-            return self.propose_change(target, &choice, &plan);
+            return self.propose_change(target, &choice, (&plan, &steps));
         }
         if plan.class == ApplyClass::Restart && !self.options.allow_restart {
             self.restart_refused = true;
@@ -279,7 +279,7 @@ impl Tuning {
         &mut self,
         target: &mut dyn TuningTarget,
         choice: &RemedyChoice,
-        plan: &RenderedPlan,
+        (plan, steps): (&RenderedPlan, &[RenderedPlan]),
     ) -> Result<NextStep> {
         for ManagedFile { path, by, why } in &plan.managed {
             let text = format!("{path} is managed by {by} ({why}): the change is proposed, not written");
@@ -290,7 +290,7 @@ impl Tuning {
             target.record(EventBody::Note { text })?;
         }
         let proposed = self.describe(choice, plan);
-        target.export(plan, &proposed);
+        export(target, steps, &proposed);
         self.record_round(target, proposed, None)?;
         self.proposed.push(choice.finding.id.clone());
         Ok(NextStep::Again)
@@ -323,7 +323,7 @@ impl Tuning {
         let round = self.verify_change(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
         let round = Round { kept, ..round };
         match kept {
-            true => target.export(plan, &round),
+            true => export(target, steps, &round),
             false => target.revert(in_force.mark)?,
         }
         self.record_round(target, round, Some(after.load))?;

@@ -1,8 +1,11 @@
 //! The steps of a remedy that names settings of several targets: what belongs together, and the whole of it to be shown.
 
+use crate::tuning_target::TuningTarget;
+use std::collections::BTreeSet;
 use webdyno_model::change::{ApplyClass, RenderedPlan, SettingChange};
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::setting::Target;
+use webdyno_model::tune::Round;
 
 /// The changes of each target by themselves, and whether they are the remedy's own: what others need comes first. A backlog goes
 /// with what the kernel grants.
@@ -36,8 +39,22 @@ pub(super) fn goes_along_text(remedy: &Remedy) -> String {
     }
 }
 
+/// Keeps the plans of a round for people who want them as files, those of each host by themselves.
+pub(super) fn export(target: &mut dyn TuningTarget, steps: &[RenderedPlan], round: &Round) {
+    for plan in of_hosts(steps) {
+        let round = Round { changes: plan.changes.clone(), diff: plan.diff.clone(), ..round.clone() };
+        target.export(&plan, &round);
+    }
+}
+
+/// The plans of each host as one, the one under load first.
+fn of_hosts(steps: &[RenderedPlan]) -> Vec<RenderedPlan> {
+    let hosts: BTreeSet<Option<&str>> = steps.iter().map(RenderedPlan::server).collect();
+    hosts.into_iter().map(|host| merged(steps.iter().filter(|step| step.server() == host))).collect()
+}
+
 /// Several plans as one, to be shown.
-pub(super) fn merged(steps: &[RenderedPlan]) -> RenderedPlan {
+pub(super) fn merged<'a>(steps: impl DoubleEndedIterator<Item = &'a RenderedPlan>) -> RenderedPlan {
     let mut whole = RenderedPlan {
         changes: vec![],
         files: vec![],
@@ -46,9 +63,12 @@ pub(super) fn merged(steps: &[RenderedPlan]) -> RenderedPlan {
         managed: vec![],
         to_decide: vec![],
     };
-    for step in steps.iter().rev() {
+    for step in steps.rev() {
         whole.changes.extend(step.changes.iter().cloned());
         whole.files.extend(step.files.iter().cloned());
+        if let Some(role) = step.server() {
+            whole.diff.push_str(&format!("# on the host {role}\n"));
+        }
         whole.diff.push_str(&step.diff);
         whole.managed.extend(step.managed.iter().cloned());
         whole.to_decide.extend(step.to_decide.iter().cloned());

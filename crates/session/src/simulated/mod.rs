@@ -19,3 +19,4 @@ mod session;
 mod shadow;
 mod target;
 mod tests;
+mod two_hosts;

@@ -152,6 +152,7 @@ impl MachineState {
                 } else {
                     ApplyClass::Reload
                 },
+                server: None,
             });
         }
         let class = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);

@@ -9,7 +9,8 @@ use webdyno_model::topology::Access;
 #[derive(Debug, Args)]
 pub struct ServerArgs {
     /// A server's host: local, ssh://[USER@]HOST[:PORT], or exec:COMMAND (any command that runs `webdyno agent` there);
-    /// of several as web=S, php=S, db=S
+    /// of several as web=S, php=S, db=S; host=S is the machine that a container or namespace of the web server runs on, where
+    /// `tune` sets what belongs to a whole machine
     #[arg(long = "server", value_name = "S", default_value = "local")]
     pub servers: Vec<String>,
     /// Run the agent with root's rights there (sudo -n)

@@ -11,10 +11,25 @@ use webdyno_host::change::seams::state_dir::StateDir;
 use webdyno_host::change::undo::rollback::{notice_with, rollback_with, undo_interrupted_with};
 use webdyno_model::{Result, UserError};
 
-/// Restores everything that any session changed on this machine, or on the one that is given.
+/// Restores everything that any session changed on this machine, or on those that are given, the web server first. Each is
+/// tried, also where another one fails.
 pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
     let list = arguments.server.list()?;
-    let address = list.web()?;
+    let mut outcome = Ok(0);
+    for (_, address) in list.iter() {
+        outcome = match (outcome, roll_back(arguments, address)) {
+            (Ok(code), Ok(next)) => Ok(code.max(next)),
+            (Err(first), Err(other)) => {
+                terminal::print_error(&first);
+                Err(other)
+            }
+            (first, other) => first.and(other),
+        };
+    }
+    outcome
+}
+
+fn roll_back(arguments: &RollbackArgs, address: &ServerAddress) -> Result<u8> {
     if *address != ServerAddress::Local {
         let start = arguments.server.start(address)?;
         if only_starts_an_agent(address) {

@@ -31,6 +31,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
+    load.connect_machine(&mut servers)?;
     let waits = waits_for_a_reload(servers.front(), arguments)?;
     let pace =
         progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
@@ -67,7 +68,9 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
     // the error that counts most.
-    let result = servers.front().agent().close().and_then(|done| put_back(&mut session, done)).and(result);
+    let (done, closed) = servers.close();
+    let reported = put_back(&mut session, done);
+    let result = closed.and(reported).and(result);
     finish::finish(session, result, &arguments.output, false)
 }
 
@@ -100,7 +103,7 @@ fn draft(arguments: &TuneArgs) -> Result<Draft> {
     Ok(draft)
 }
 
-/// Writes into the log what the agent put back at the end.
+/// Writes into the log what the agents put back at the end.
 fn put_back(session: &mut LiveSession, done: RevertedChange) -> Result<()> {
     if done.actions.is_empty() {
         return Ok(());
@@ -142,8 +145,9 @@ fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<Co
 }
 
 fn confirm_plan(plan: &RenderedPlan, interrupted: &AtomicBool) -> Result<bool> {
+    let on = plan.server().map(|role| format!("On the host {role}:\n")).unwrap_or_default();
     terminal::print_status(&format!(
-        "\n{}\nThis takes effect by: {}.",
+        "\n{on}{}\nThis takes effect by: {}.",
         plan.diff.trim_end(),
         plan.class.name()
     ));

@@ -112,6 +112,11 @@ impl MeasuredLoad {
         Ok(servers)
     }
 
+    /// Starts the agent of the machine that the server's container or namespace runs on, if one was given.
+    pub fn connect_machine(&self, servers: &mut Servers) -> Result<()> {
+        servers.connect_machine(&self.list, &self.how)
+    }
+
     /// Whether the load reaches its server over a network, although the server is this machine.
     pub fn is_this_machine_by_network(&self) -> bool {
         let is_local = self.how.address == ServerAddress::Local;

@@ -36,6 +36,7 @@ mod proposals;
 mod quickstart;
 mod recordings;
 mod secrets;
+mod several_hosts;
 #[path = "../../../host/tests/it/skip.rs"]
 mod skip;
 mod stages;

@@ -250,7 +250,17 @@ impl AgentClient {
     /// Lets the target of these changes render them: the service that was discovered last, or the kernel it runs on.
     /// Writes nothing.
     pub fn prepare(&self, changes: &[SettingChange]) -> Result<Preparation> {
-        match self.request(ToAgent::Prepare { changes: changes.to_vec() }, timeouts::READ_ANSWER)? {
+        self.prepare_with(changes, false)
+    }
+
+    /// The same on a host behind the one that serves the site: of a service that it runs, or of its kernel.
+    pub fn prepare_behind(&self, changes: &[SettingChange]) -> Result<Preparation> {
+        self.prepare_with(changes, true)
+    }
+
+    fn prepare_with(&self, changes: &[SettingChange], behind: bool) -> Result<Preparation> {
+        let question = ToAgent::Prepare { changes: changes.to_vec(), behind };
+        match self.request(question, timeouts::READ_ANSWER)? {
             FromAgent::Prepared { preparation } => Ok(preparation),
             other => Err(unexpected(&other)),
         }

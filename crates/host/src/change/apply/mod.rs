@@ -88,6 +88,8 @@ pub struct Changer {
     backends: BTreeMap<String, ServiceSnapshot>,
     /// What it is changed for.
     made_for: Option<TunedMachine>,
+    /// Whether the lock is shared with other agents of the tool, which has said itself who it is.
+    shares_lock: bool,
     read_back_max: Duration,
     cancellation: Cancellation,
     notes: Vec<String>,
@@ -123,6 +125,7 @@ impl Changer {
             holders: BTreeMap::new(),
             backends: BTreeMap::new(),
             made_for: None,
+            shares_lock: false,
             read_back_max: timeouts::READ_BACK,
             cancellation: Cancellation::default(),
             notes: vec![],
@@ -137,6 +140,11 @@ impl Changer {
     /// Says whose session it is; before the first change.
     pub fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
+    }
+
+    /// Lets the other agents of the tool change something at the same time; before the first change.
+    pub fn share_lock(&mut self) {
+        self.shares_lock = true;
     }
 
     /// Says with which words of `--server` the agent was reached; before the first change.
@@ -482,8 +490,9 @@ impl Changer {
             return served.map_or(Ok(()), |served| session.claims.take(&self.tools, served));
         }
         self.tools.state.create(self.tools.disk.as_ref())?;
-        let lock = Lock::take(&self.tools, &self.owner.what)?;
-        rollback::refuse_when_pending(&self.tools)?;
+        let tool = self.owner.tool.filter(|_| self.shares_lock);
+        let lock = Lock::take_for(&self.tools, &Owner { tool, ..self.owner.clone() })?;
+        rollback::refuse_when_pending(&self.tools, tool)?;
         let mut claims = Claims::default();
         served.map_or(Ok(()), |served| claims.take(&self.tools, served))?;
         let journal = Journal::create(&self.tools, &self.owner)?;

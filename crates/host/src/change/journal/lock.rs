@@ -1,5 +1,6 @@
 //! One tuner per server: a lock on a file of the state directory (flock(2)), which the kernel drops with its holder.
 
+use crate::change::journal::Owner;
 use crate::change::seams::Tools;
 use crate::change::seams::disk::LockedFile;
 use crate::change::seams::state_dir::private_directory;
@@ -24,17 +25,56 @@ pub struct Holder {
     pub process: ProcessName,
     /// What it is about: `webdyno tune`.
     pub what: String,
+    /// The tool that gives the orders, where it is known: its agents share the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ProcessName>,
 }
 
 /// The lock; it ends with this value, and with the process in any case.
 pub struct Lock {
-    _file: Box<dyn LockedFile>,
+    file: Box<dyn LockedFile>,
 }
 
 impl Lock {
     /// Takes it, or says who has it.
     pub fn take(tools: &Tools, what: &str) -> Result<Self> {
         Self::wait(tools, what, HANDOVER)?.ok_or_else(|| held_by(holder(tools).as_ref()))
+    }
+
+    /// Takes it for a session, as agents of one tool share it: that of a network namespace and that of its machine have the
+    /// same state directory. Everybody else finds it held until the last of them has ended.
+    pub fn take_for(tools: &Tools, owner: &Owner) -> Result<Self> {
+        if owner.tool.is_none() {
+            return Self::take(tools, &owner.what);
+        }
+        let mut taken = Self::try_take_for(tools, owner)?;
+        let mut failed = None;
+        tools.system.wait_until(HANDOVER, &mut || {
+            if taken.is_none() {
+                match Self::try_take_for(tools, owner) {
+                    Ok(lock) => taken = lock,
+                    Err(error) => failed = Some(error),
+                }
+            }
+            taken.is_some() || failed.is_some()
+        });
+        failed.map_or_else(|| taken.ok_or_else(|| held_by(holder(tools).as_ref())), Err)
+    }
+
+    fn try_take_for(tools: &Tools, owner: &Owner) -> Result<Option<Self>> {
+        let path = tools.state.lock();
+        let message = |error| io_error("lock", path.display(), &error);
+        if let Some(lock) = Self::try_take_as(tools, &owner.what, owner.tool)? {
+            return Ok(lock.file.share().map_err(message)?.then_some(lock));
+        }
+        let is_ours =
+            || holder(tools).is_some_and(|holder| holder.tool.is_some() && holder.tool == owner.tool);
+        if !is_ours() {
+            return Ok(None);
+        }
+        let shared = tools.disk.lock_shared(&path).map_err(message)?;
+        // Between the two looks it may have passed to somebody else.
+        Ok(shared.filter(|_| is_ours()).map(|file| Self { file }))
     }
 
     /// Takes it as soon as it is free, within a time. `Ok(None)` when it still is held then.
@@ -55,16 +95,20 @@ impl Lock {
 
     /// Takes it, or `Ok(None)` when somebody has it.
     pub fn try_take(tools: &Tools, what: &str) -> Result<Option<Self>> {
+        Self::try_take_as(tools, what, None)
+    }
+
+    fn try_take_as(tools: &Tools, what: &str, tool: Option<ProcessName>) -> Result<Option<Self>> {
         let path = tools.state.lock();
         private_directory(tools.disk.as_ref(), tools.state.root())?;
         let locked = tools.disk.lock(&path).map_err(|error| io_error("lock", path.display(), &error))?;
         let Some(mut file) = locked else { return Ok(None) };
-        let holder = Holder { process: tools.system.this_process()?, what: what.to_owned() };
+        let holder = Holder { process: tools.system.this_process()?, what: what.to_owned(), tool };
         // The name of the holder is a courtesy: a full disk must not keep a rollback from its lock.
         if let Ok(text) = serde_json::to_string(&holder) {
             let _ = file.write(text.as_bytes());
         }
-        Ok(Some(Self { _file: file }))
+        Ok(Some(Self { file }))
     }
 }
 
@@ -77,7 +121,7 @@ pub fn holder(tools: &Tools) -> Option<Holder> {
 /// The error that names the holder.
 pub fn held_by(holder: Option<&Holder>) -> UserError {
     let (who, hint) = match holder {
-        Some(Holder { process, what }) => (
+        Some(Holder { process, what, .. }) => (
             format!("`{what}` (agent with pid {})", process.pid),
             "wait until it has ended, or stop it: it puts everything back by itself".to_owned(),
         ),

@@ -86,6 +86,12 @@ pub trait Disk: Send + Sync {
     /// Takes the lock on a file, which is created if need be; `None` when somebody has it. It ends with the process.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>>;
 
+    /// Takes the lock of a file beside those who share it; `None` when somebody has it alone.
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// Creates a directory that others may pass through and not list, if it is not there; its parents are.
     fn passable_directory(&self, path: &Path) -> io::Result<()> {
         self.create_directory(path)
@@ -107,6 +113,11 @@ pub trait Disk: Send + Sync {
 pub trait LockedFile: Send {
     /// Gives the file another content, for whoever wants to know who holds the lock.
     fn write(&mut self, content: &[u8]) -> io::Result<()>;
+
+    /// Lets others share the lock. Whether it is still held: the change is not atomic (flock(2)).
+    fn share(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// What was seen at a path.
@@ -308,11 +319,14 @@ impl Disk for RealDisk {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(Flock(file)))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let is_held = try_flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(is_held.then(|| Box::new(Flock(file)) as Box<dyn LockedFile>))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
+        let file = OpenOptions::new().read(true).open(path)?;
+        let is_held = try_flock(&file, FlockOperation::NonBlockingLockShared)?;
+        Ok(is_held.then(|| Box::new(Flock(file)) as Box<dyn LockedFile>))
     }
 
     fn passable_directory(&self, path: &Path) -> io::Result<()> {
@@ -347,6 +361,19 @@ impl LockedFile for Flock {
     fn write(&mut self, content: &[u8]) -> io::Result<()> {
         self.0.set_len(0)?;
         self.0.write_all_at(content, 0)
+    }
+
+    fn share(&self) -> io::Result<bool> {
+        try_flock(&self.0, FlockOperation::NonBlockingLockShared)
+    }
+}
+
+/// Whether the lock was to be had.
+fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::change::action::Action;
 use crate::change::journal::claim::Claims;
-use crate::change::journal::history::{ClosedBy, Entry, History, Record, served};
-use crate::change::journal::lock::{self, Lock};
+use crate::change::journal::history::{ClosedBy, Entry, Header, History, Record, served};
+use crate::change::journal::lock::{self, Holder, Lock};
 use crate::change::journal::{self, Journal};
 use crate::change::location::{self, LocationMatch};
 use crate::change::seams::Tools;
@@ -15,6 +15,7 @@ use crate::change::seams::processes::System;
 use crate::change::seams::state_dir::StateDir;
 use crate::change::undo::relocated_files::{CHANGED, left_alone};
 use crate::change::undo::{Scope, stop_launched, undo, values};
+use crate::os::process::ProcessName;
 use crate::os::timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -362,19 +363,27 @@ fn take_over(tools: &Tools) -> Result<Lock> {
     if let Some(lock) = Lock::wait(tools, WHAT, timeouts::GUARDIAN)? {
         return Ok(lock);
     }
-    if let Some(header) =
-        orphan().filter(|header| holder.is_some_and(|holder| holder.process == header.agent))
-    {
+    if let Some(header) = orphan().filter(|header| holder.is_some_and(|holder| holds(&holder, header))) {
         system.end_process(header.agent, None, Duration::from_secs(2))?;
     }
     Lock::wait(tools, WHAT, ENDING_TIME_MAX)?.ok_or_else(|| lock::held_by(lock::holder(tools).as_ref()))
 }
 
+/// Whether the lock is held by a session's agent, or shared by it with another one of its tool.
+fn holds(holder: &Holder, header: &Header) -> bool {
+    holder.process == header.agent || (holder.tool.is_some() && holder.tool == header.tool)
+}
+
 /// Refuses to begin a session while one that is dead waits for its rollback. The caller holds the lock, so whoever
-/// has not closed his journal will not do it any more.
-pub(crate) fn refuse_when_pending(tools: &Tools) -> Result<()> {
+/// has not closed his journal will not do it any more; but for the other agents of our own tool, who share the lock.
+pub(crate) fn refuse_when_pending(tools: &Tools, tool: Option<ProcessName>) -> Result<()> {
     for (_, read) in journal::read_here(tools)? {
         let history = read?;
+        let is_ours = |header: &Header| tool.is_some() && header.tool == tool;
+        let is_shared = history.header.as_ref().is_some_and(is_ours);
+        if is_shared && history.guardian_is_alive(tools.system.as_ref()) {
+            continue;
+        }
         if let Some(header) = history.header.as_ref().filter(|_| history.has_unkept()) {
             return Err(UserError::cannot_run(format!(
                 "the session {} was interrupted and is not undone yet",

@@ -102,6 +102,7 @@ impl Wanted {
             to: self.to.clone(),
             file: place.map(|place| real(place.file()).to_string_lossy().into_owned()).unwrap_or_default(),
             class,
+            server: None,
         }
     }
 }

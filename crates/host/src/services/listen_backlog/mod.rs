@@ -151,6 +151,7 @@ pub fn prepare(
         to: change.to.clone(),
         file,
         class: ApplyClass::Live,
+        server: None,
     };
     let plan = RenderedPlan {
         changes: vec![planned],

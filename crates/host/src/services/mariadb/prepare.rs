@@ -89,6 +89,7 @@ fn replaced(
         to: to.clone(),
         file: file.to_string_lossy().into_owned(),
         class: ApplyClass::Live,
+        server: None,
     })
 }
 

@@ -97,6 +97,7 @@ fn written(
         to: change.to.clone(),
         file: real(file).to_string_lossy().into_owned(),
         class: ApplyClass::Reload,
+        server: None,
     };
     Ok((planned, edits))
 }

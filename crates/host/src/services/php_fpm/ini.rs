@@ -64,6 +64,7 @@ pub fn plan(files: &IniFiles, changes: &[SettingChange]) -> Result<RenderedPlan,
             to: to.clone(),
             file: real.to_string_lossy().into_owned(),
             class: ApplyClass::Reload,
+            server: None,
         };
         planned.push((
             change,

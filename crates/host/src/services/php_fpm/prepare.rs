@@ -218,6 +218,7 @@ fn wanted(
             to: change.to.clone(),
             file: real.to_string_lossy().into_owned(),
             class: ApplyClass::Reload,
+            server: None,
         },
         edit: ValueEdit { file, section, key: setting.name, value },
     }

@@ -325,6 +325,7 @@ fn plan(
         to: change.to.clone(),
         file: file.to_string_lossy().into_owned(),
         class: ApplyClass::Live,
+        server: None,
     };
     let Edited { files, diff, managed } = match keeper {
         kept::Keeper::Person(_) => Ok(Edited::default()),

@@ -18,7 +18,7 @@ use std::io;
 use std::path::Path;
 use webdyno_model::change::{ApplyClass, Change, ManagedFile, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
-use webdyno_model::setting::SettingId;
+use webdyno_model::setting::{SettingId, Target};
 use webdyno_model::{Result, UserError};
 
 /// The name of the target in journals and changes.
@@ -79,6 +79,11 @@ pub fn find(name: &str) -> Option<&'static Sysctl> {
     SYSCTLS.iter().find(|known| known.name == name)
 }
 
+/// Whether a setting is one of the whole machine.
+pub fn is_of_machine(setting: &SettingId) -> bool {
+    setting.target == Target::Sysctl && find(&setting.name).is_some_and(|known| known.scope == Machine)
+}
+
 /// What counts how much of a limit is in use, and what that is; lowering the limit below drops some of it.
 pub fn in_use(name: &str) -> Option<(&'static str, &'static str)> {
     const TRACKED: (&str, &str) = (
@@ -111,6 +116,15 @@ impl SettingState {
     }
 }
 
+/// What is to be done about a setting of the whole machine.
+fn on_machine(change: &SettingChange) -> String {
+    let SettingChange { setting, to } = change;
+    format!(
+        "on the machine itself: sysctl -w {}={to}; with --server host=S webdyno sets it there",
+        setting.name
+    )
+}
+
 /// The value that a change replaces; else why the change is not one that webdyno makes here.
 fn replaced(
     change: &SettingChange,
@@ -130,7 +144,7 @@ fn replaced(
     let of_machine = || {
         let why =
             format!("{name} belongs to the whole machine: it is only set from its initial network namespace");
-        (why, Some(format!("on the machine itself: sysctl -w {name}={}", change.to)))
+        (why, Some(on_machine(change)))
     };
     let Some(now) = &seen.now else {
         return Err(match known.scope {
@@ -141,8 +155,9 @@ fn replaced(
     if let Err(error) = &seen.writable {
         return Err(match (known.scope, error.kind()) {
             (Machine, io::ErrorKind::PermissionDenied) if !seen.is_initial => of_machine(),
-            (_, io::ErrorKind::ReadOnlyFilesystem) => {
-                (format!("{name} is read-only here, as in a container: the host has to set it"), None)
+            (scope, io::ErrorKind::ReadOnlyFilesystem) => {
+                let why = format!("{name} is read-only here, as in a container: the host has to set it");
+                (why, (scope == Machine).then(|| on_machine(change)))
             }
             _ => (format!("{name} may not be written: {error}"), Some("run the agent as root".into())),
         });
@@ -186,6 +201,7 @@ pub fn prepare_with(changes: &[SettingChange], is_passed_on: bool) -> Result<Pre
                 to: to.clone(),
                 file,
                 class: ApplyClass::Live,
+                server: None,
             });
         }
     }

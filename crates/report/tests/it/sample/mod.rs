@@ -32,6 +32,7 @@ pub fn view(command: &str, outcome: Outcome) -> View {
         reported_load: None,
         attempts: vec![],
         journal: None,
+        other_journals: Default::default(),
         loads: vec![],
         series: vec![],
         service: None,

@@ -19,6 +19,7 @@ pub fn change(setting: &str, from: i64, to: i64, class: ApplyClass) -> Change {
         to: SettingValue::Integer(to),
         file: "/tmp/quick/conf.d/zz-webdyno.conf".into(),
         class,
+        server: None,
     }
 }
 

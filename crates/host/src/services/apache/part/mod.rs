@@ -169,6 +169,7 @@ fn plan(change: &SettingChange, value: &Value<'_>, edited: Edited, to_decide: Ve
         to: change.to.clone(),
         file,
         class: ApplyClass::Reload,
+        server: None,
     };
     let is_written = managed.is_empty() && to_decide.is_empty();
     let class = if is_written { ApplyClass::Reload } else { ApplyClass::Manual };
