@@ -28,11 +28,13 @@ pub struct Limit {
     pub incidents: &'static [IncidentRule],
     /// Resources whose ceilings its remedy moves, so that these are not what binds next.
     pub relieves: &'static [Resource],
-    /// Whether an answer holds its worker, connection and memory for as long as before when it is lifted, or for a time that is
     /// Whether its remedies take memory back: then they may be tried after a load that had to be stopped for want of it.
     pub frees_memory: bool,
+    /// Whether an answer holds its worker, connection and memory for as long as before when it is lifted, or for a time that is
     /// known. All others stretch answers, by how much nobody knows.
     pub keeps_hold_times: bool,
+    /// Whether it is what the machine or its line can give: tuning ends there, and looks for no other limit behind it.
+    pub ends_tuning: bool,
     /// What the facts become when it is lifted, beyond its own.
     pub after_lifting: Option<fn(&mut Facts)>,
     /// How a load with one thing changed fares while it binds; `None` where that is not known.
@@ -100,6 +102,7 @@ impl Limit {
             relieves: &[],
             frees_memory: false,
             keeps_hold_times: false,
+            ends_tuning: false,
             after_lifting: None,
             kind: None,
             gain: None,

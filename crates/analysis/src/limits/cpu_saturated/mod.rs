@@ -53,6 +53,7 @@ pub const LIMIT: Limit = Limit {
     ],
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Processors],
+    ends_tuning: true,
     kind: Some(LimitKind::Concurrency),
     meaning: Some(
         "The processors do useful work all the time. No setting makes them faster: more needs less work per \
