@@ -90,9 +90,8 @@ fn best_remedy(finding: &Finding, tried: &[TriedRemedy], policy: TuningPolicy) -
 }
 
 fn was_measured(finding: &Finding, tried: &[TriedRemedy]) -> bool {
-    let is_measured = |changes: &[SettingChange]| {
-        tried.iter().any(|tried| tried.was_measured && tried.changes == changes)
-    };
+    let is_measured =
+        |changes: &[SettingChange]| tried.iter().any(|tried| tried.was_measured && tried.changes == changes);
     finding.remedies.iter().any(|remedy| is_measured(&remedy.setting_changes()))
 }
 

@@ -282,7 +282,8 @@ impl Recording {
 
     fn applied(&mut self, plan: AppliedPlan, journal: Option<JournalPlace>) {
         if let Some(attempt) = self.attempts.last_mut() {
-            attempt.applied = Some(plan);
+            // One that is switched off and on again is in force again.
+            (attempt.applied, attempt.put_back) = (Some(plan), None);
         }
         self.journal = journal.or(self.journal.take());
     }

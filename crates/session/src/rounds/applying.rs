@@ -35,7 +35,11 @@ impl Tuning {
 
     /// A remedy that cannot be carried out is no end: nothing of it stayed, and another one may help. That somebody
     /// interrupted it is one.
-    pub(super) fn record_refusal(&mut self, target: &mut dyn TuningTarget, error: UserError) -> Result<NextStep> {
+    pub(super) fn record_refusal(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        error: UserError,
+    ) -> Result<NextStep> {
         if error.kind == ErrorKind::Interrupted {
             return Err(error);
         }
@@ -71,10 +75,17 @@ impl Tuning {
         &self,
         target: &mut dyn TuningTarget,
         steps: &[RenderedPlan],
+        is_first_time: bool,
     ) -> Result<Option<AppliedChange>> {
         let mut whole: Option<AppliedChange> = None;
         for step in steps {
-            let applied = match target.apply(step, self.options.allow_restart) {
+            let allow_restart = self.options.allow_restart;
+            let applied = if is_first_time {
+                target.apply(step, allow_restart)
+            } else {
+                target.apply_again(step, allow_restart)
+            };
+            let applied = match applied {
                 Ok(Some(applied)) => applied,
                 other => {
                     // What could not be put back counts more than why.

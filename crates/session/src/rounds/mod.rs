@@ -3,6 +3,8 @@
 
 mod applying;
 mod manual;
+mod pairs;
+mod search;
 mod steps;
 mod verifying;
 
@@ -83,7 +85,7 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
         StopReason::NothingHelps if session.was_refused => StopReason::Refused,
         _ => why,
     };
-    if let Err(error) = session.confirm(target, why) {
+    if let Err(error) = session.search(target, why).and_then(|()| session.confirm(target, why)) {
         return Err(session.revert_after_error(target, error));
     }
     if let Err(error) = session.keep_verified(target) {

@@ -3,12 +3,13 @@
 use super::steps::goes_along_text;
 use super::{NextStep, StopReason, Tuning};
 use crate::live_traffic_policy;
-use crate::tuning_target::{LoadMeasurement, TuningTarget};
+use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
+use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::planner::RemedyChoice;
 use webdyno_analysis::tuning::verdict::{Comparison, is_settling, judge};
 use webdyno_model::Result;
-use webdyno_model::change::RenderedPlan;
+use webdyno_model::change::{ApplyClass, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
 use webdyno_model::number::significant;
@@ -25,58 +26,83 @@ impl Tuning {
         choice: &RemedyChoice,
         (plan, steps): (&RenderedPlan, &[RenderedPlan]),
     ) -> Result<NextStep> {
-        self.ordered = true;
-        let in_force = match self.apply_all(target, steps) {
-            Ok(Some(in_force)) => in_force,
-            Ok(None) => return Ok(NextStep::Stop(StopReason::Declined)),
-            Err(error) => {
-                self.failed = true;
-                let next = self.record_refusal(target, error)?;
-                // It may have been in force for a moment, and was put back: the next try would be one more for others.
-                return Ok(if target.has_live_traffic() {
-                    NextStep::Stop(StopReason::OthersPresent)
-                } else {
-                    next
-                });
-            }
+        let in_force = match self.put_in_force(target, steps)? {
+            Ok(in_force) => in_force,
+            Err(next) => return Ok(next),
         };
-        let (after, comparison) = self.verify(target)?;
+        let outage_us = in_force.outage_us;
+        let can_switch = plan.class <= ApplyClass::Reload && !target.has_live_traffic();
+        let began_us = target.elapsed_us();
+        let (after, comparison) = self.verify(target, &self.best.measurement, can_switch)?;
         self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
-        let kept = comparison.verdict == Verdict::Better;
-        let round = self.verify_change(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
-        let round = Round { kept, ..round };
-        match kept {
-            true => target.export(plan, &round),
-            false => target.revert(in_force.mark)?,
+        let mut verified = VerifiedChange::of_one_look(after, comparison, in_force);
+        if can_switch && comparison.verdict == Verdict::Inconclusive {
+            let look_us = target.elapsed_us() - began_us;
+            verified = self.verify_by_pairs(target, (choice, verified), look_us)?;
         }
-        self.record_round(target, round, Some(after.load))?;
+        let kept = verified.comparison.verdict == Verdict::Better && verified.in_force.is_some();
+        let round = Round { kept, outage_us, ..verified.described(self.describe(choice, plan)) };
+        match (kept, verified.in_force) {
+            (true, _) => target.export(plan, &round),
+            (false, Some(in_force)) => target.revert(in_force.mark)?,
+            (false, None) => {}
+        }
+        self.record_round(target, round, Some(verified.after.load))?;
         let is_harmed = |measured: &LoadMeasurement| measured.measurement.harm_guard_trip.is_some();
         if kept {
             self.kept = true;
         }
         // Of two loads that were stopped the later one tells more: what each worker takes with fewer of them.
-        if kept || (is_harmed(&self.best) && is_harmed(&after)) {
-            self.best = after;
+        if kept || (is_harmed(&self.best) && is_harmed(&verified.after)) {
+            self.best = verified.after;
+        } else if let Some(again) = verified.again {
+            self.best = again;
         }
         let ends = live_traffic_policy::ends_tuning(kept, target.has_live_traffic());
         Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
     }
 
-    /// Measures what is in force now against the best so far, again as long as the server gets faster from second to second, and
-    /// once more with the same setting where a look is not conclusive, if there is time for it.
-    fn verify(&self, target: &mut dyn TuningTarget) -> Result<(LoadMeasurement, Comparison)> {
+    /// Puts a plan in force; else what comes next.
+    pub(super) fn put_in_force(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        steps: &[RenderedPlan],
+    ) -> Result<std::result::Result<AppliedChange, NextStep>> {
+        self.ordered = true;
+        match self.apply_all(target, steps, true) {
+            Ok(Some(in_force)) => Ok(Ok(in_force)),
+            Ok(None) => Ok(Err(NextStep::Stop(StopReason::Declined))),
+            Err(error) => {
+                self.failed = true;
+                let next = self.record_refusal(target, error)?;
+                // It may have been in force for a moment, and was put back: the next try would be one more for others.
+                Ok(Err(if target.has_live_traffic() {
+                    NextStep::Stop(StopReason::OthersPresent)
+                } else {
+                    next
+                }))
+            }
+        }
+    }
+
+    /// Measures what is in force now against what was there before, again as long as the server gets faster from second to second, and
+    /// once more with the same setting where a look is not conclusive and it cannot be switched, if there is time for it.
+    pub(super) fn verify(
+        &self,
+        target: &mut dyn TuningTarget,
+        before: &Measurement,
+        can_switch: bool,
+    ) -> Result<(LoadMeasurement, Comparison)> {
         let look = |target: &mut dyn TuningTarget| {
-            let after = target.verify(&self.best.measurement)?;
-            let comparison = judge(&self.best.measurement, &after.measurement)?;
-            if let Some(text) =
-                live_traffic_policy::stop_loss_reason(&self.best.measurement, &after.measurement)
-            {
+            let after = target.verify(before)?;
+            let comparison = judge(before, &after.measurement)?;
+            if let Some(text) = live_traffic_policy::stop_loss_reason(before, &after.measurement) {
                 target.record(EventBody::Note { text })?;
             }
             Ok((after, comparison))
         };
         let mut seen = look(target)?;
-        let mut is_second_chance = true;
+        let mut is_second_chance = !can_switch;
         for _ in 1..LOOKS_MAX {
             let end = seen.0.measurement.end.as_ref().map(|end| end.reason);
             let is_over = matches!(end, Some(EndReason::StopLoss | EndReason::Braked));
@@ -106,21 +132,49 @@ impl Tuning {
             ..Round::default()
         }
     }
+}
 
-    fn verify_change(
-        &self,
-        round: Round,
-        after: &LoadMeasurement,
-        comparison: &Comparison,
-        outage_us: Option<u64>,
-    ) -> Round {
+/// What a change came to.
+pub(super) struct VerifiedChange {
+    /// With it, measured last.
+    pub(super) after: LoadMeasurement,
+    /// Without it, measured last; `None` where that was before it only.
+    pub(super) again: Option<LoadMeasurement>,
+    /// What that says.
+    pub(super) comparison: Comparison,
+    /// The pairs that it rests on, if one look was not enough: rates without it and with it.
+    pub(super) pairs: Option<Vec<(f64, f64)>>,
+    /// Names what is to be reverted; `None` when nothing of it is in force any more.
+    pub(super) in_force: Option<AppliedChange>,
+}
+
+impl VerifiedChange {
+    /// From a look at it.
+    pub(super) fn of_one_look(
+        after: LoadMeasurement,
+        comparison: Comparison,
+        in_force: AppliedChange,
+    ) -> Self {
+        Self { after, again: None, comparison, pairs: None, in_force: Some(in_force) }
+    }
+
+    /// The round that tells it.
+    pub(super) fn described(&self, round: Round) -> Round {
+        let rate_of = |rates: &[f64]| mean(rates).map(|rate| significant(rate, 6));
+        let of_pairs = |which: fn(&(f64, f64)) -> f64| {
+            let pairs = self.pairs.as_ref().filter(|pairs| !pairs.is_empty())?;
+            rate_of(&pairs.iter().map(which).collect::<Vec<_>>())
+        };
+        let ratio = self.comparison.ratio;
         Round {
-            after: mean(&after.measurement.measured_rates()).map(|rate| significant(rate, 6)),
-            ratio: comparison.ratio.map(|ratio| significant(ratio.ratio, 4)),
-            ci95: comparison.ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
-            verdict: Some(comparison.verdict),
-            brake: after.measurement.harm_guard_trip.clone(),
-            outage_us,
+            before: of_pairs(|pair| pair.0).or(round.before),
+            after: of_pairs(|pair| pair.1).or_else(|| rate_of(&self.after.measurement.measured_rates())),
+            ratio: ratio.map(|ratio| significant(ratio.ratio, 4)),
+            ci95: ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
+            noise_floor: ratio.map(|_| significant(self.comparison.noise_floor, 2)),
+            pairs: self.pairs.as_ref().map(|pairs| pairs.len() as u32),
+            verdict: Some(self.comparison.verdict),
+            brake: self.after.measurement.harm_guard_trip.clone(),
             ..round
         }
     }

@@ -66,7 +66,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     vec![remedy]
 }
 
-const SETTING: &str = "pm.max_children";
+pub(super) const SETTING: &str = "pm.max_children";
 
 /// How many processes a pool has while it has nothing to do, and the mode in which it always has all.
 const MODE: &str = "pm";
@@ -93,7 +93,7 @@ fn demand(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> f64 {
 }
 
 /// How many processes memory holds.
-fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Option<f64> {
+pub(super) fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Option<f64> {
     let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name).filter(|bytes| *bytes > 0.0)?;
     let available = facts.value(FactId::memory_available_min_bytes)?;
     Some((processes + MEMORY_FRACTION_MAX * available / each).floor())
