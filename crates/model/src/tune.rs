@@ -190,6 +190,16 @@ pub struct Round {
     pub ratio: Option<f64>,
     /// 95% interval of the ratio.
     pub ci95: Option<[f64; 2]>,
+    /// The smallest change that was believed to be one, as a share: what the load before it went up and down by itself. `None`
+    /// where nothing was compared, and in recordings of before that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_floor: Option<f64>,
+    /// How many pairs of loads, without the change and with it, the verdict rests on where one was not enough; `None` where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<u32>,
+    /// What was measured so far, where this round is a step of a search; empty elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<SearchPoint>,
     /// `None` when it was only planned.
     pub verdict: Option<Verdict>,
     /// Why the load that was to verify it was stopped: then the change does harm.
@@ -208,6 +218,17 @@ pub struct Round {
     /// Why a person has to decide, in sentences: then it was proposed, and not written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to_decide: Vec<String>,
+}
+
+/// A value that a search tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchPoint {
+    /// Of the setting.
+    pub value: i64,
+    /// Good answers per second.
+    pub rate: Option<f64>,
+    /// 99% answered within, in microseconds.
+    pub p99_us: Option<u64>,
 }
 
 /// What became of the server.

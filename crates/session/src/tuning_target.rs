@@ -48,6 +48,10 @@ pub trait TuningTarget {
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation>;
     /// Makes a plan take effect. When it fails, nothing of it stays; `None` when the operator declined it.
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>>;
+    /// The same of a plan that was in force already, as somebody agreed to.
+    fn apply_again(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
+        self.apply(plan, allow_restart)
+    }
     /// Puts everything back to the state before the change that answered this mark; 0 is the state at the start.
     fn revert(&mut self, mark: u64) -> Result<()>;
     /// All changes in force are verified: they stay.

@@ -5,6 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling};
 use crate::limits::config_check::ConfigFinding;
 use crate::limits::incident::IncidentRule;
+use crate::limits::search_range::SearchRange;
 use webdyno_model::diagnosis::Finding;
 
 /// Everything that is known of a limit.
@@ -28,11 +29,18 @@ pub struct Limit {
     pub incidents: &'static [IncidentRule],
     /// Resources whose ceilings its remedy moves, so that these are not what binds next.
     pub relieves: &'static [Resource],
-    /// Whether an answer holds its worker, connection and memory for as long as before when it is lifted, or for a time that is
     /// Whether its remedies take memory back: then they may be tried after a load that had to be stopped for want of it.
     pub frees_memory: bool,
+    /// Whether an answer holds its worker, connection and memory for as long as before when it is lifted, or for a time that is
     /// known. All others stretch answers, by how much nobody knows.
     pub keeps_hold_times: bool,
+    /// Whether it is what the machine or its line can give: tuning ends there, and looks for no other limit behind it.
+    pub ends_tuning: bool,
+    /// Whether the rate may be past its peak while it binds: fewer requests at once may then be served faster, and a search tells.
+    pub is_past_peak: bool,
+    /// The number that bounds how much is served at once, where it does that now, as a search may vary it; `None` where what is
+    /// limited is no such number.
+    pub search: Option<fn(&Facts) -> Option<SearchRange>>,
     /// What the facts become when it is lifted, beyond its own.
     pub after_lifting: Option<fn(&mut Facts)>,
     /// How a load with one thing changed fares while it binds; `None` where that is not known.
@@ -100,6 +108,9 @@ impl Limit {
             relieves: &[],
             frees_memory: false,
             keeps_hold_times: false,
+            ends_tuning: false,
+            is_past_peak: false,
+            search: None,
             after_lifting: None,
             kind: None,
             gain: None,

@@ -11,6 +11,7 @@ pub mod config_check;
 mod descriptor;
 pub mod incident;
 pub(crate) mod manual_remedy;
+pub mod search_range;
 
 pub use descriptor::{Limit, LimitGain, LimitKind};
 

@@ -121,6 +121,29 @@ pub fn ratio_of_means(before: &[f64], after: &[f64]) -> Option<Ratio> {
     Some(Ratio { ratio, ci95: [ratio / spread, ratio * spread] })
 }
 
+/// The ratio of means of several pairs of series together, on the log scale, with an interval that leaves out `tail` on either side;
+/// `None` without any, or where one of them has fewer than two values or a mean that is not positive.
+pub fn pooled_ratio(pairs: &[(Vec<f64>, Vec<f64>)], tail: f64) -> Option<Ratio> {
+    let (mut logarithms, mut total, mut by_freedom) = (0.0, 0.0, 0.0);
+    for (before, after) in pairs {
+        let (before, after) = (describe(before)?, describe(after)?);
+        if before.mean <= 0.0 || after.mean <= 0.0 {
+            return None;
+        }
+        logarithms += (after.mean / before.mean).ln();
+        for series in [before, after] {
+            let error = series.variance / series.effective / series.mean.powi(2);
+            total += error;
+            by_freedom += error.powi(2) / (series.effective - 1.0);
+        }
+    }
+    let count = pairs.len() as f64;
+    let freedom = if by_freedom > 0.0 { total.powi(2) / by_freedom } else { 1e9 };
+    let ratio = (logarithms / count).exp();
+    let spread = (t_above(tail, freedom) * total.sqrt() / count).exp();
+    (!pairs.is_empty()).then_some(Ratio { ratio, ci95: [ratio / spread, ratio * spread] })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +186,19 @@ mod tests {
         assert!(ratio_of_means(&[0.0, 0.0], &[1.0, 2.0]).is_none());
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0]), Some(2.0));
+    }
+
+    #[test]
+    fn pairs_tell_more_than_one_of_them() {
+        let pair = (vec![10.0, 12.0, 9.0, 11.0, 10.0, 12.0], vec![12.0, 13.0, 11.0, 14.0, 12.0, 13.0]);
+        let width = |ratio: Ratio| ratio.ci95[1] / ratio.ci95[0];
+        let one = pooled_ratio(std::slice::from_ref(&pair), 0.025).unwrap();
+        let plain = ratio_of_means(&pair.0, &pair.1).unwrap();
+        assert!((width(one) / width(plain) - 1.0).abs() < 0.02 && (one.ratio - plain.ratio).abs() < 1e-9);
+        let three = pooled_ratio(&[pair.clone(), pair.clone(), pair.clone()], 0.025).unwrap();
+        assert!(width(three).ln() < 0.6 * width(one).ln());
+        assert!(width(pooled_ratio(&[pair.clone(), pair], 0.005).unwrap()) > width(three));
+        assert!(pooled_ratio(&[], 0.025).is_none());
     }
 
     proptest! {

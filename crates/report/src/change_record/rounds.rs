@@ -120,6 +120,12 @@ pub(super) fn write_in_full(page: &mut Markdown, of: &AttemptedChange<'_>, facts
         page.item("Fact", &format!("{name} {value} ({}, {})", fact.source, phrases::fact_window(fact)));
     }
     page.item("Proof", &proof(of));
+    if let Some(surprise) = of.round.and_then(phrases::surprise_text) {
+        page.item("Expected", &surprise);
+    }
+    if let Some(judged) = of.round.and_then(phrases::judged_text) {
+        page.item("Noise", &judged);
+    }
     page.item("Risk", of.round.and_then(|round| round.risk.as_deref()).unwrap_or("not recorded"));
     page.item("Outage", &phrases::apply_effect(of.apply_class(), of.outage_us()));
 }

@@ -152,6 +152,8 @@ fn write_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
     if let Some(predicted) = &round.predicted {
         items.push(format!("expected: {}", phrases::predicted(predicted)));
     }
+    items.extend(phrases::surprise_text(round));
+    items.extend(phrases::judged_text(round));
     items.extend(round.risk.as_ref().map(|risk| format!("risk: {risk}")));
     items.extend(phrases::owners(round));
     parts::list(m, &items);

@@ -38,8 +38,8 @@ pub(crate) use percentiles::{percentiles, too_short_note};
 pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_invalid, repeats_spread, repeats_table};
 pub(crate) use site::site;
 pub(crate) use tune::{
-    applied_text, apply_effect, change, files, gain_text, goal, guard_stop_text, is_proposal, owners,
-    plans_for_limit, reverted, round_outcome, tune_headline, will_apply_text,
+    applied_text, apply_effect, change, files, gain_text, goal, guard_stop_text, is_proposal, judged_text,
+    owners, plans_for_limit, reverted, round_outcome, surprise_text, tune_headline, will_apply_text,
 };
 use webdyno_model::distribution::Dist;
 use webdyno_model::live_traffic::LiveTraffic;

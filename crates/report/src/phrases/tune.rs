@@ -105,6 +105,31 @@ pub(crate) fn ratio(improvement: &Improvement) -> String {
     }
 }
 
+/// By how much a change came out otherwise than expected, in a sentence; `None` where it did not, or was not measured to the end.
+pub(crate) fn surprise_text(round: &Round) -> Option<String> {
+    let (predicted, after) = round.predicted.as_ref().zip(round.after)?;
+    round.verdict.filter(|_| round.brake.is_none())?;
+    let [low, high] = predicted.ci95;
+    let how = if after < low { "less" } else { "more" };
+    if (low..=high).contains(&after) {
+        return None;
+    }
+    let expected = super::predicted(predicted);
+    Some(format!("{how} than expected: {} was measured, where {expected} were expected", rate(after)))
+}
+
+/// On what the verdict of a round rests, in a sentence; `None` where that was not kept.
+pub(crate) fn judged_text(round: &Round) -> Option<String> {
+    let floor = round.noise_floor?;
+    let pairs = round.pairs.map_or(String::new(), |pairs| {
+        format!(
+            "judged by {} of loads without it and with it; ",
+            crate::human::plural(u64::from(pairs), "pair")
+        )
+    });
+    Some(format!("{pairs}a change below {:.0}% counts as noise here", 100.0 * floor))
+}
+
 /// The result of a tuning session in one line.
 pub(crate) fn tune_headline(tune: &TuneReport) -> String {
     match tune.state {

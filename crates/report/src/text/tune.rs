@@ -110,6 +110,7 @@ fn applied(page: &mut TextPage, tune: &TuneReport) {
     page.heading("What was changed");
     for round in &kept {
         write_changes(page, round, &phrases::applied_text(round));
+        write_surprise(page, round);
     }
     page.heading("What it brought");
     page.paragraph(&phrases::gain_text(tune));
@@ -138,6 +139,7 @@ fn reverted(page: &mut TextPage, tune: &TuneReport) {
     for round in tried {
         page.item(&format!("Round {}:", round.n), &format!("{} ({})", round.summary, round.finding));
         write_changes(page, round, &phrases::applied_text(round));
+        write_surprise(page, round);
         if let Some(trip) = phrases::guard_stop_text(round) {
             page.indented_paragraph(&trip);
         }
@@ -161,6 +163,10 @@ fn write_changes(page: &mut TextPage, round: &Round, how: &str) {
         page.indented_paragraph(&format!("in {file}"));
     }
     page.indented_paragraph(how);
+}
+
+fn write_surprise(page: &mut TextPage, round: &Round) {
+    phrases::surprise_text(round).iter().for_each(|text| page.indented_paragraph(text));
 }
 
 fn write_comparison(page: &mut TextPage, tune: &TuneReport) {

@@ -16,6 +16,27 @@ fn of(view: &View) -> String {
 }
 
 #[test]
+fn what_came_out_otherwise_than_expected_is_told() {
+    // Expected were 1,800 to 2,300.
+    for (after, told) in
+        [(1500.0, Some("less than expected: 1,500/s was measured")), (2500.0, Some("more")), (2190.4, None)]
+    {
+        let view = changed(sample::tune_kept(), |tune| {
+            let round = &mut tune.rounds[0];
+            (round.after, round.noise_floor, round.pairs) = (Some(after), Some(0.05), Some(3));
+        });
+        let pages = [of(&view), text(&view, &ResultPaths::default()), webdyno_report::html(&view)];
+        for page in pages.map(|page| page.split_whitespace().collect::<Vec<_>>().join(" ")) {
+            assert_eq!(page.contains("than expected"), told.is_some(), "{after}: {page}");
+            assert!(page.contains(told.unwrap_or_default()), "{after}: {page}");
+        }
+        let noise =
+            "judged by 3 pairs of loads without it and with it; a change below 5% counts as noise here";
+        assert!(of(&view).split_whitespace().collect::<Vec<_>>().join(" ").contains(noise));
+    }
+}
+
+#[test]
 fn a_change_that_stays() {
     insta::assert_snapshot!(of(&sample::tune_kept()), @r#"
     # Change record: apache on w1

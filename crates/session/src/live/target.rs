@@ -199,6 +199,13 @@ impl TuningTarget for LiveTarget<'_> {
         Ok(Some(in_force))
     }
 
+    fn apply_again(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
+        let confirm = self.confirm.take();
+        let applied = self.apply(plan, allow_restart);
+        self.confirm = confirm;
+        applied
+    }
+
     fn revert(&mut self, mark: u64) -> Result<()> {
         let (done, outcome) = self.servers.revert(mark, self.options.live_traffic);
         // Where a host failed the log must not say that all is as before.

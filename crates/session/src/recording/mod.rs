@@ -284,7 +284,8 @@ impl Recording {
 
     fn applied(&mut self, plan: AppliedPlan, journal: Option<JournalPlace>, host: Option<ChangedHost>) {
         if let Some(attempt) = self.attempts.last_mut() {
-            attempt.applied = Some(plan);
+            // One that is switched off and on again is in force again.
+            (attempt.applied, attempt.put_back) = (Some(plan), None);
         }
         match host {
             None => self.journal = journal.or(self.journal.take()),

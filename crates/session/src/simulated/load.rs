@@ -32,6 +32,14 @@ pub struct LoadModel {
     pub shows_memory: bool,
     /// The load that is stopped as another program fills the machine, from 1; 0 for none.
     pub stopped_by_others: u32,
+    /// By so much of itself each worker in use makes a request more expensive, where they share the processors.
+    pub crosstalk: f64,
+    /// Every second is this share faster or slower than the mean, in turn.
+    pub wobble: f64,
+    /// How fast the machine is during each load, as a share; 1 for those beyond.
+    pub drift: &'static [f64],
+    /// Whether the link is slow that answers go over, for which only a person can do something.
+    pub has_slow_link: bool,
     /// How many seconds a load takes.
     pub length_s: u32,
     /// Whether times are recorded in each second, which takes most of the time of a session; else all in the first one.
@@ -48,6 +56,10 @@ pub const PLENTY: LoadModel = LoadModel {
     harm_guard_workers: 1e9,
     shows_memory: false,
     stopped_by_others: 0,
+    crosstalk: 0.0,
+    wobble: 0.0,
+    drift: &[],
+    has_slow_link: false,
     length_s: 12,
     records_times: true,
 };
@@ -66,23 +78,39 @@ impl LoadModel {
             harm_guard_workers: if trip { 100.0 + random.below(300) as f64 } else { 1e9 },
             shows_memory: false,
             stopped_by_others: 0,
+            crosstalk: if random.one_in(4) { 0.005 } else { 0.0 },
+            wobble: if random.one_in(4) { 0.3 } else { 0.0 },
+            drift: &[],
+            has_slow_link: random.one_in(8),
             length_s: 6,
             records_times: false,
         }
+    }
+
+    /// CPU time of a request.
+    fn cpu_s(&self, settings: EffectiveSettings) -> f64 {
+        self.cpu_s_per_request * (1.0 + self.crosstalk * (settings.workers as f64).min(self.users))
     }
 
     /// Good answers per second.
     pub fn rate(&self, settings: EffectiveSettings) -> f64 {
         let workers = settings.workers as f64;
         let by_workers = workers.min(self.users) / self.worker_time_s;
-        let by_cpu = self.cores / self.cpu_s_per_request;
+        let by_cpu = self.cores / self.cpu_s(settings);
         let fits = if workers > self.cliff_workers { 0.5 } else { 1.0 };
         by_workers.min(by_cpu) * fits
     }
 
     /// What a load generator sees in a second.
-    pub fn interval(&self, settings: EffectiveSettings, second: u32, random: &mut Random) -> Interval {
-        let rate = self.rate(settings) * (1.0 + 0.02 * random.symmetric());
+    pub fn interval(
+        &self,
+        settings: EffectiveSettings,
+        (load, second): (u32, u32),
+        random: &mut Random,
+    ) -> Interval {
+        let drift = self.drift.get(load as usize - 1).unwrap_or(&1.0);
+        let wobble = if second.is_multiple_of(2) { self.wobble } else { -self.wobble };
+        let rate = self.rate(settings) * drift * (1.0 + wobble) * (1.0 + 0.02 * random.symmetric());
         let response_us = self.users / rate * 1e6;
         let seconds = if self.records_times { 1 } else { u64::from(self.length_s) };
         let times = (self.records_times || second == 0).then(|| {
@@ -105,14 +133,24 @@ impl LoadModel {
     }
 
     /// What is read of the server in a second.
-    pub fn samples(&self, settings: EffectiveSettings, second: f64) -> [Sample; 4] {
+    pub fn samples(&self, settings: EffectiveSettings, second: f64) -> Vec<Sample> {
         let (rate, workers) = (self.rate(settings), settings.workers as f64);
-        let busy = (rate * self.worker_time_s).min(workers);
-        let cpu = (rate * self.cpu_s_per_request / self.cores).min(1.0);
+        let cpu = (rate * self.cpu_s(settings) / self.cores).min(1.0);
+        // Who shares the processors holds its worker until it has had enough of them.
+        let is_shared = self.crosstalk > 0.0 && cpu >= 0.999;
+        let busy = if is_shared { workers.min(self.users) } else { (rate * self.worker_time_s).min(workers) };
         let idle = if busy >= workers - 0.5 { 0.0 } else { 5.0 };
         let queue = (self.users - busy).max(0.0);
         let elapsed = 100.0 + second;
-        [
+        let link = sample(
+            "nic",
+            &[
+                ("nic.eth0.sent_bytes", 0.97 * 1e8 / 8.0 * elapsed),
+                ("nic.eth0.speed_bits_per_s", 1e8),
+                ("nic.eth0.supported_speed_bits_per_s", 1e9),
+            ],
+        );
+        let known = [
             sample(
                 "cpu",
                 &[
@@ -140,10 +178,11 @@ impl LoadModel {
                     ("apache.workers_idle_count", idle),
                     ("apache.workers_busy_count", busy),
                     ("apache.accesses_count", rate * elapsed),
-                    ("apache.busy_duration_ms", rate * elapsed * self.worker_time_s * 1e3),
+                    ("apache.busy_duration_ms", busy * elapsed * 1e3),
                 ],
             ),
-        ]
+        ];
+        known.into_iter().chain(self.has_slow_link.then_some(link)).collect()
     }
 
     /// Memory for as many workers as do no harm, of so much each.

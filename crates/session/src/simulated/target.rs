@@ -201,7 +201,7 @@ impl TuningTarget for SimulatedTarget {
             EventBody::LoadStart { load, purpose, workload: model.workload(), alone_us: None },
         );
         for second in 0..model.length_s {
-            let interval = Box::new(model.interval(settings, second, &mut self.random));
+            let interval = Box::new(model.interval(settings, (load, second), &mut self.random));
             let t_us = begins_us + u64::from(second) * 1_000_000 + 500_000;
             let memory = model.memory(settings);
             for sample in model.samples(settings, f64::from(second) + 0.5).into_iter().chain(memory) {

@@ -181,6 +181,78 @@ fn when_every_load_does_harm_it_ends_with_the_finding() {
     }
 }
 
+/// Only a person can give the server a faster link; that its workers do not suffice is another limit.
+#[test]
+fn behind_what_only_a_person_can_lift_the_next_limit_is_lifted() {
+    let model = LoadModel { has_slow_link: true, ..PLENTY };
+    let run = run(model.clone(), options(Goal::Max));
+    assert_eq!(run.ended.as_ref().unwrap().state, TuneState::Applied);
+    assert_eq!((run.running.workers, run.was_kept), (585, true));
+    let round = &run.recording.rounds[0].round;
+    assert_eq!((round.finding.as_str(), round.kept), ("apache-workers-exhausted", true));
+    assert_eq!(run.report().limit.as_deref(), Some("nic-negotiated-low"));
+    let notes = &run.recording.notes;
+    let told = |part: &str| notes.iter().filter(|note| note.contains(part)).count();
+    assert_eq!(told("by hand: hardware link speed"), 1, "{notes:?}");
+    assert_eq!(told("nic-negotiated-low is not lifted by this session: The interface eth0"), 1, "{notes:?}");
+    assert!(notes.last().unwrap().contains("still nic-negotiated-low, which needs a person"), "{notes:?}");
+    // A second limit that does not help is put back.
+    let worse = LoadModel { cliff_workers: 160.0, users: 200.0, ..model };
+    let run = self::run(worse, options(Goal::Max));
+    assert_eq!((run.ended.unwrap().state, run.running, run.as_before), (TuneState::Reverted, AT_FIRST, true));
+}
+
+/// Seconds that go up and down by a third hide a gain of a half from one look, and not from several pairs.
+#[test]
+fn what_one_look_does_not_tell_is_switched_off_and_on_again() {
+    let model = LoadModel { users: 190.0, wobble: 0.3, ..PLENTY };
+    let run = run(model.clone(), options(Goal::Max));
+    let round = &run.recording.rounds[0].round;
+    assert_eq!((round.verdict, round.kept), (Some(Verdict::Better), true), "{round:?}");
+    assert!(round.pairs.is_some_and(|pairs| pairs >= 2), "{round:?}");
+    assert_eq!(round.noise_floor, Some(0.1));
+    assert!(run.applies >= 2 && run.was_kept && run.running.workers > 200);
+    // With no time for it the same is put back.
+    let hurried = TuneOptions { budget_us: 40_000_000, ..options(Goal::Max) };
+    let run = self::run(model, hurried);
+    assert_eq!((run.applies, run.as_before), (1, true));
+    assert_eq!(run.recording.rounds[0].round.pairs, None);
+}
+
+/// A machine that gets slower for a while is no reason to believe in a change, nor to give it up.
+#[test]
+fn a_pair_in_which_the_machine_changed_is_discarded() {
+    let model = LoadModel { users: 190.0, wobble: 0.3, drift: &[0.4, 0.4], ..PLENTY };
+    let run = run(model, options(Goal::Max));
+    let notes = &run.recording.notes;
+    assert!(notes.iter().any(|note| note.starts_with("a pair of loads was discarded: ")), "{notes:?}");
+    let round = &run.recording.rounds[0].round;
+    assert!(round.before.unwrap() > 600.0, "{round:?}");
+}
+
+/// Where each of many workers makes all others slower, fewer are faster: found by a search, and never by less than the noise.
+#[test]
+fn past_the_peak_a_search_finds_the_smallest_value_that_is_as_good() {
+    let past = LoadModel { crosstalk: 0.02, cpu_s_per_request: 0.001, worker_time_s: 0.02, ..PLENTY };
+    let run = run(past.clone(), options(Goal::Max));
+    let ended = run.ended.as_ref().unwrap();
+    assert_eq!((ended.goal_met, ended.state), (true, TuneState::Applied));
+    let rounds: Vec<_> = run.recording.rounds.iter().map(|record| &record.round).collect();
+    let tried: Vec<_> = rounds.last().unwrap().search.iter().map(|point| point.value).collect();
+    assert_eq!(tried, [150, 75, 38, 19, 27]);
+    assert_eq!(run.running.workers, 27);
+    assert!(rounds[0].summary.contains("A search: apache MaxRequestWorkers"), "{}", rounds[0].summary);
+    assert!(rounds.iter().all(|round| round.finding == "cpu-saturated"));
+    assert!(run.recording.notes.iter().any(|note| note.contains("27 stays, the smallest within 3%")));
+    // A goal that is a figure wants no more, and a flat curve has no peak.
+    let run = self::run(past.clone(), options(Goal::Rate(1e6)));
+    assert_eq!((run.applies, run.as_before), (0, true));
+    let flat = LoadModel { crosstalk: 1e-9, ..past };
+    let run = self::run(flat, options(Goal::Max));
+    assert_eq!((run.recording.rounds.len(), run.as_before), (1, true));
+    assert!(run.recording.notes[0].contains("nothing gave more"), "{:?}", run.recording.notes);
+}
+
 #[test]
 fn a_plan_writes_nothing() {
     let run = run(PLENTY, TuneOptions { apply: false, ..options(Goal::Max) });

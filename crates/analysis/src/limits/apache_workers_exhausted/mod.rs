@@ -32,6 +32,7 @@ mod backend_apache;
 pub(crate) mod backend_wait;
 pub(crate) mod ceiling;
 pub(crate) mod finding;
+mod search;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
@@ -53,6 +54,7 @@ pub const LIMIT: Limit = Limit {
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
+    search: Some(search::range),
     kind: Some(LimitKind::Workers),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,

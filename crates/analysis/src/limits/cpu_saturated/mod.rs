@@ -24,6 +24,10 @@
 //! scan in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. Where the generator runs on the
 //! same machine, measure from another one.
 //!
+//! Where many requests share the processors, each one costs more: they push each other out of the caches, and wait for the same
+//! locks. With `--goal max`, time left and nobody else there, `tune --apply` halves the number that bounds them (workers of Apache,
+//! children of the pool of PHP-FPM), and keeps fewer only where that gives more.
+//!
 //! ## By hand
 //! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control
 //! group `cpu.pressure` and `cpu.stat` there.
@@ -57,6 +61,8 @@ pub const LIMIT: Limit = Limit {
     ],
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Processors],
+    ends_tuning: true,
+    is_past_peak: true,
     kind: Some(LimitKind::Concurrency),
     meaning: Some(
         "The processors do useful work all the time. No setting makes them faster: more needs less work per \

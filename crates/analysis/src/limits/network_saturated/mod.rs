@@ -40,6 +40,7 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     ceilings: &[ceiling::ceiling],
     relieves: &[Resource::Link],
+    ends_tuning: true,
     kind: Some(LimitKind::Transfer),
     meaning: Some(
         "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",

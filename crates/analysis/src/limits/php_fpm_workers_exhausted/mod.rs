@@ -26,6 +26,7 @@ pub(crate) mod ceiling;
 pub(crate) mod finding;
 pub(crate) mod pool;
 pub(crate) mod remedy;
+mod search;
 
 use crate::facts::fact_ids;
 use crate::limits::incident::{IncidentFigure, IncidentRule, LOGGED, row};
@@ -45,6 +46,7 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::BackendRefused, LimitId::AcceptQueueOverflow],
     ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
+    search: Some(search::range),
     after_lifting: Some(ceiling::remove_fpm_queue),
     kind: Some(LimitKind::Documents),
     incidents: INCIDENTS,

@@ -66,7 +66,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     vec![remedy]
 }
 
-const SETTING: &str = "pm.max_children";
+pub(super) const SETTING: &str = "pm.max_children";
 
 /// How many processes a pool has while it has nothing to do, and the mode in which it always has all.
 const MODE: &str = "pm";
@@ -94,7 +94,7 @@ fn demand(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> f64 {
 
 /// How many processes memory holds, with the connections to the database that go along. A process that is swapped out in part is
 /// larger than what is in memory.
-fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Option<f64> {
+pub(super) fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Option<f64> {
     let held = facts.value_of(FactId::fpm_process_memory_bytes, pool.name).filter(|bytes| *bytes > 0.0)?;
     let each = held + facts.value_of(FactId::pool_swap_mean_bytes, pool.name).unwrap_or(0.0);
     let usable = processes * held + memory_pressure::room_bytes(facts, MEMORY_FRACTION_MAX)?;

@@ -31,6 +31,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::LostSyns, LimitId::SlowClients],
     relieves: &[Resource::Link],
+    ends_tuning: true,
     kind: Some(LimitKind::Transfer),
     meaning: Some(
         "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",

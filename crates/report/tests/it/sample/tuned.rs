@@ -39,12 +39,10 @@ pub fn round() -> Round {
         ratio: Some(2.92),
         ci95: Some([2.81, 3.02]),
         verdict: Some(Verdict::Better),
-        brake: None,
         kept: true,
         outage_us: Some(412_000),
         diff: "--- /tmp/quick/conf.d/zz-webdyno.conf\n+++ /tmp/quick/conf.d/zz-webdyno.conf\n@@ -0,0 +1,2 @@\n+ServerLimit 64\n+MaxRequestWorkers 64\n".into(),
-        managed: vec![],
-        to_decide: vec![],
+        ..Round::default()
     }
 }
 

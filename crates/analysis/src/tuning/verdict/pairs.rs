@@ -1,0 +1,146 @@
+//! A change judged by pairs: the same load without it and with it, in turn, as often as it takes to tell.
+//!
+//! What is slower than a load (a machine that gets warm, a neighbour) is in both halves of a pair, and goes from their ratio. The
+//! ratio of several pairs is the geometric mean of theirs. It is looked at after each pair, and ends as soon as it is clear; as each
+//! look is one more chance to be wrong, its interval is as wide as makes all looks together wrong in no more than one of twenty
+//! cases (the bound of Bonferroni).
+
+use super::{
+    Comparison, FAILURES_CUT_MIN, Failed, NOISE_FLOOR, by_interval, compare, cuts_missed_tail, failed,
+    failed_pages, fails_more, fraction, mean_times_us, noise_floor, says_nothing, separation,
+};
+use crate::measurement::Measurement;
+use crate::measurement::statistics::{mean, pooled_ratio};
+use crate::run_report::run_report;
+use webdyno_model::Result;
+use webdyno_model::interval::EndReason;
+use webdyno_model::run::RunReport;
+use webdyno_model::tune::Verdict;
+use webdyno_model::workload::Arrival;
+
+/// So many pairs at most.
+pub const PAIRS_MAX: usize = 4;
+
+/// On either side of the interval of each look.
+const TAIL: f64 = 0.05 / 2.0 / PAIRS_MAX as f64;
+
+/// The verdict on a change from pairs of measurements before and after it, as [`super::judge`] says it of one. None at all are
+/// inconclusive.
+pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison> {
+    let without_ratio = |verdict| Ok(Comparison { ratio: None, verdict, noise_floor: NOISE_FLOOR });
+    let stopped: Vec<_> = pairs.iter().filter(|(_, after)| after.harm_guard_trip.is_some()).collect();
+    if !stopped.is_empty() {
+        for (before, after) in stopped {
+            if !says_nothing(before, after)? {
+                return without_ratio(Verdict::Worse);
+            }
+        }
+        return without_ratio(Verdict::Inconclusive);
+    }
+    let runs: Vec<(RunReport, RunReport)> = pairs
+        .iter()
+        .map(|(before, after)| Ok((run_report(before)?, run_report(after)?)))
+        .collect::<Result<_>>()?;
+    let failed_before = sum(runs.iter().map(|(before, _)| failed(before)));
+    let failed_after = sum(runs.iter().map(|(_, after)| failed(after)));
+    let fails = fails_more(failed_before, failed_after);
+    if pairs.iter().any(|(before, _)| before.harm_guard_trip.is_some()) {
+        // The same load does no harm any more: its figures were of a server that was about to break down.
+        let is_served = runs.iter().all(|(_, after)| after.rate.is_some_and(|rate| rate > 0.0));
+        return without_ratio(if is_served && !fails { Verdict::Better } else { Verdict::Worse });
+    }
+    let rates: Vec<_> =
+        pairs.iter().map(|(before, after)| (before.measured_rates(), after.measured_rates())).collect();
+    let rates = compare_pairs(&rates);
+    let mut verdict = rates.verdict;
+    if verdict == Verdict::Same && pairs.iter().all(|(_, after)| is_open(after)) {
+        // Times are better when they fall.
+        let times: Vec<_> =
+            pairs.iter().map(|(before, after)| (mean_times_us(after), mean_times_us(before))).collect();
+        verdict = compare_pairs(&times).verdict;
+    }
+    if verdict == Verdict::Same && (meets_more(&runs) || cut_missed_tails(pairs, &runs)?) {
+        verdict = Verdict::Better;
+    }
+    let fails_less = fraction(failed_before) - fraction(failed_after) >= FAILURES_CUT_MIN;
+    if fails_less && verdict != Verdict::Worse {
+        verdict = Verdict::Better;
+    }
+    let pages = (
+        sum(runs.iter().map(|(before, _)| failed_pages(before))),
+        sum(runs.iter().map(|(_, after)| failed_pages(after))),
+    );
+    if fails || fails_more(pages.0, pages.1) || was_stopped(pairs) || misses_more(&runs) {
+        verdict = Verdict::Worse;
+    }
+    Ok(Comparison { verdict, ..rates })
+}
+
+fn is_open(measurement: &Measurement) -> bool {
+    matches!(measurement.workload.as_ref().map(|workload| workload.arrival), Some(Arrival::Open { .. }))
+}
+
+fn was_stopped(pairs: &[(&Measurement, &Measurement)]) -> bool {
+    let is_stopped =
+        |after: &Measurement| after.end.as_ref().is_some_and(|end| end.reason == EndReason::StopLoss);
+    pairs.iter().any(|(_, after)| is_stopped(after))
+}
+
+fn sum(all: impl Iterator<Item = Failed>) -> Failed {
+    all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+fn cut_missed_tails(pairs: &[(&Measurement, &Measurement)], runs: &[(RunReport, RunReport)]) -> Result<bool> {
+    for ((before, after), (run, _)) in pairs.iter().zip(runs) {
+        if !cuts_missed_tail(before, after, run)? {
+            return Ok(false);
+        }
+    }
+    Ok(!pairs.is_empty())
+}
+
+/// In how many of the pairs each objective was met, before and after.
+fn objectives_met(runs: &[(RunReport, RunReport)]) -> Vec<(usize, usize)> {
+    let objectives_count = runs.first().map_or(0, |(before, _)| before.objectives.len());
+    let met = |run: &RunReport, place: usize| run.objectives.get(place).is_some_and(|result| result.met);
+    let count = |place: usize| {
+        let of = |which: fn(&(RunReport, RunReport)) -> &RunReport| {
+            runs.iter().filter(|pair| met(which(pair), place)).count()
+        };
+        (of(|pair| &pair.0), of(|pair| &pair.1))
+    };
+    (0..objectives_count).map(count).collect()
+}
+
+fn meets_more(runs: &[(RunReport, RunReport)]) -> bool {
+    let met = objectives_met(runs);
+    met.iter().map(|met| met.1).sum::<usize>() > met.iter().map(|met| met.0).sum()
+}
+
+/// Whether an objective is missed now, as often as not, that was met as a rule.
+fn misses_more(runs: &[(RunReport, RunReport)]) -> bool {
+    objectives_met(runs).iter().any(|(before, after)| 2 * before > runs.len() && 2 * after <= runs.len())
+}
+
+/// Compares a figure, second by second, of each pair.
+fn compare_pairs(pairs: &[(Vec<f64>, Vec<f64>)]) -> Comparison {
+    if let [(before, after)] = pairs {
+        return compare(before, after);
+    }
+    let all = |of: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| pairs.iter().flat_map(of).copied().collect();
+    let (before, after): (Vec<f64>, Vec<f64>) = (all(|pair| &pair.0), all(|pair| &pair.1));
+    let noise_floor = pairs.iter().map(|(before, _)| noise_floor(before)).fold(NOISE_FLOOR, f64::max);
+    let Some(ratio) = pooled_ratio(pairs, TAIL) else { return compare(&before, &after) };
+    let verdict = by_interval(ratio, noise_floor);
+    let verdict = verdict.unwrap_or_else(|| separation(&before, &after, noise_floor));
+    let is_contradicted = |by: fn(f64, f64) -> bool| {
+        let means = |(before, after): &(Vec<f64>, Vec<f64>)| mean(before).zip(mean(after));
+        pairs.iter().filter_map(means).any(|(before, after)| by(before, after))
+    };
+    let verdict = match verdict {
+        Verdict::Better if is_contradicted(|before, after| after <= before) => Verdict::Inconclusive,
+        Verdict::Worse if is_contradicted(|before, after| after >= before) => Verdict::Inconclusive,
+        verdict => verdict,
+    };
+    Comparison { ratio: Some(ratio), verdict, noise_floor }
+}

@@ -1,0 +1,103 @@
+//! A change of which one look does not tell whether it helps, on a server that nobody else uses: it is switched off and on again,
+//! and judged by pairs of loads without it and with it, until they tell it or enough of them were made. A pair between whose halves
+//! the machine changed is discarded.
+
+use super::Tuning;
+use super::verifying::VerifiedChange;
+use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
+use webdyno_analysis::measurement::statistics::mean;
+use webdyno_analysis::tuning::drift::{drift, pair_disturbance};
+use webdyno_analysis::tuning::planner::RemedyChoice;
+use webdyno_analysis::tuning::verdict::{PAIRS_MAX, judge_pairs};
+use webdyno_model::Result;
+use webdyno_model::event::EventBody;
+use webdyno_model::purpose::Purpose;
+use webdyno_model::tune::Verdict;
+
+/// Without a change, and with it.
+type Pair = (LoadMeasurement, LoadMeasurement);
+
+impl Tuning {
+    /// Switches a change off and on again until pairs of loads tell whether it helps. `look_us`: how long a look at it takes.
+    pub(super) fn verify_by_pairs(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        (choice, first): (&RemedyChoice, VerifiedChange),
+        look_us: u64,
+    ) -> Result<VerifiedChange> {
+        let budget_us = self.options.budget_us;
+        let has_time = |target: &dyn TuningTarget| {
+            target.elapsed_us() + 2 * look_us <= budget_us && !target.has_live_traffic()
+        };
+        if !has_time(target) {
+            return Ok(first);
+        }
+        let text = "one look does not tell whether the change helps: it is switched off and on again, and judged by pairs of loads";
+        target.record(EventBody::Note { text: text.into() })?;
+        let mut verified = first;
+        let mut pairs: Vec<Pair> = vec![(self.best.clone(), verified.after.clone())];
+        for _ in 1..PAIRS_MAX {
+            if !has_time(target) {
+                break;
+            }
+            if let Some(in_force) = verified.in_force.take() {
+                target.revert(in_force.mark)?;
+            }
+            let again = target.measure(Purpose::Verify)?;
+            if again.measurement.harm_guard_trip.is_some() {
+                break;
+            }
+            discard_where(target, &mut pairs, |(before, _)| drift(&before.measurement, &again.measurement))?;
+            verified.again = Some(again.clone());
+            let Some(in_force) = self.put_in_force_again(target, choice)? else { break };
+            verified.in_force = Some(in_force);
+            let (after, _) = self.verify(target, &again.measurement, true)?;
+            verified.after = after.clone();
+            pairs.push((again, after));
+            discard_where(target, &mut pairs, |(before, after)| {
+                pair_disturbance(&before.measurement, &after.measurement)
+            })?;
+            let compared: Vec<_> =
+                pairs.iter().map(|(before, after)| (&before.measurement, &after.measurement)).collect();
+            verified.comparison = judge_pairs(&compared)?;
+            if verified.comparison.verdict != Verdict::Inconclusive {
+                break;
+            }
+        }
+        verified.pairs = Some(pairs.iter().filter_map(rates).collect());
+        Ok(verified)
+    }
+
+    /// The same change once more; `None` when that failed, so that nothing of it is in force.
+    fn put_in_force_again(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        choice: &RemedyChoice,
+    ) -> Result<Option<AppliedChange>> {
+        // What it comes to is rendered anew: files and values are those from before again.
+        let Ok(steps) = self.prepare_all(target, &choice.remedy.setting_changes())? else { return Ok(None) };
+        match self.apply_all(target, &steps, false) {
+            Ok(in_force) => Ok(in_force),
+            Err(error) => {
+                self.failed = true;
+                self.record_refusal(target, error)?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn rates((before, after): &Pair) -> Option<(f64, f64)> {
+    mean(&before.measurement.measured_rates()).zip(mean(&after.measurement.measured_rates()))
+}
+
+/// Discards the last pair where its halves cannot be compared, and says why.
+fn discard_where(
+    target: &mut dyn TuningTarget,
+    pairs: &mut Vec<Pair>,
+    reason: impl Fn(&Pair) -> Result<Option<String>>,
+) -> Result<()> {
+    let Some(why) = pairs.last().map(reason).transpose()?.flatten() else { return Ok(()) };
+    pairs.pop();
+    target.record(EventBody::Note { text: format!("a pair of loads was discarded: {why}") })
+}

@@ -1,0 +1,188 @@
+//! What a round does with a plan: it is put in force, measured afresh, and kept only if it is better beyond doubt.
+
+use super::steps::{export, goes_along_text};
+use super::{NextStep, StopReason, Tuning};
+use crate::live_traffic_policy;
+use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
+use webdyno_analysis::measurement::Measurement;
+use webdyno_analysis::measurement::statistics::mean;
+use webdyno_analysis::tuning::planner::RemedyChoice;
+use webdyno_analysis::tuning::verdict::{Comparison, is_settling, judge, stopped_for_others};
+use webdyno_model::Result;
+use webdyno_model::change::{ApplyClass, RenderedPlan};
+use webdyno_model::event::EventBody;
+use webdyno_model::interval::EndReason;
+use webdyno_model::number::significant;
+use webdyno_model::tune::{Round, Verdict};
+
+/// So often one change is looked at, while its server still gets faster: prefork takes some twenty seconds for 200 workers.
+const LOOKS_MAX: u32 = 5;
+
+impl Tuning {
+    /// Applies a plan, measures afresh, and keeps the change only if it is better beyond doubt.
+    pub(super) fn change_and_verify(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        choice: &RemedyChoice,
+        (plan, steps): (&RenderedPlan, &[RenderedPlan]),
+    ) -> Result<NextStep> {
+        let in_force = match self.put_in_force(target, steps)? {
+            Ok(in_force) => in_force,
+            Err(next) => return Ok(next),
+        };
+        let outage_us = in_force.outage_us;
+        // Nothing is switched back to what did harm.
+        let was_harmed = self.best.measurement.harm_guard_trip.is_some();
+        let can_switch = plan.class <= ApplyClass::Reload && !target.has_live_traffic() && !was_harmed;
+        let began_us = target.elapsed_us();
+        let (after, comparison) = self.verify(target, &self.best.measurement, can_switch)?;
+        self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
+        let mut verified = VerifiedChange::of_one_look(after, comparison, in_force);
+        let is_whole = verified.after.measurement.harm_guard_trip.is_none();
+        if can_switch && is_whole && comparison.verdict == Verdict::Inconclusive {
+            let look_us = target.elapsed_us() - began_us;
+            verified = self.verify_by_pairs(target, (choice, verified), look_us)?;
+        }
+        let kept = verified.comparison.verdict == Verdict::Better && verified.in_force.is_some();
+        let round = Round { kept, outage_us, ..verified.described(self.describe(choice, plan)) };
+        match (kept, verified.in_force) {
+            (true, _) => export(target, steps, &round),
+            (false, Some(in_force)) => target.revert(in_force.mark)?,
+            (false, None) => {}
+        }
+        self.record_round(target, round, Some(verified.after.load))?;
+        let is_harmed = |measured: &LoadMeasurement| measured.measurement.harm_guard_trip.is_some();
+        if kept {
+            self.kept = true;
+        }
+        // Of two loads that were stopped the later one tells more: what each worker takes with fewer of them.
+        if kept || (is_harmed(&self.best) && is_harmed(&verified.after)) {
+            self.best = verified.after;
+        } else if let Some(again) = verified.again {
+            self.best = again;
+        }
+        let ends = live_traffic_policy::ends_tuning(kept, target.has_live_traffic());
+        Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
+    }
+
+    /// Puts a plan in force; else what comes next.
+    pub(super) fn put_in_force(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        steps: &[RenderedPlan],
+    ) -> Result<std::result::Result<AppliedChange, NextStep>> {
+        self.ordered = true;
+        match self.apply_all(target, steps, true) {
+            Ok(Some(in_force)) => Ok(Ok(in_force)),
+            Ok(None) => Ok(Err(NextStep::Stop(StopReason::Declined))),
+            Err(error) => {
+                self.failed = true;
+                let next = self.record_refusal(target, error)?;
+                // It may have been in force for a moment, and was put back: the next try would be one more for others.
+                Ok(Err(if target.has_live_traffic() {
+                    NextStep::Stop(StopReason::OthersPresent)
+                } else {
+                    next
+                }))
+            }
+        }
+    }
+
+    /// Measures what is in force now against what was there before, again as long as the server gets faster from second to second, and
+    /// once more with the same setting where a look is not conclusive and it cannot be switched, or others stopped it, if there is time for it.
+    pub(super) fn verify(
+        &self,
+        target: &mut dyn TuningTarget,
+        before: &Measurement,
+        can_switch: bool,
+    ) -> Result<(LoadMeasurement, Comparison)> {
+        let look = |target: &mut dyn TuningTarget| {
+            let after = target.verify(before)?;
+            let comparison = judge(before, &after.measurement)?;
+            if let Some(text) = live_traffic_policy::stop_loss_reason(before, &after.measurement) {
+                target.record(EventBody::Note { text })?;
+            }
+            if let Some(text) = stopped_for_others(&after.measurement)? {
+                target.record(EventBody::Note { text })?;
+            }
+            Ok((after, comparison))
+        };
+        let mut seen = look(target)?;
+        let mut is_second_chance = !can_switch || seen.0.measurement.harm_guard_trip.is_some();
+        for _ in 1..LOOKS_MAX {
+            let end = seen.0.measurement.end.as_ref().map(|end| end.reason);
+            let is_over = matches!(end, Some(EndReason::StopLoss | EndReason::Braked));
+            let is_settling = !is_over && is_settling(&seen.0.measurement);
+            let is_open = live_traffic_policy::needs_remeasure(seen.1.verdict, target.has_live_traffic());
+            let again = is_settling || (is_open && is_second_chance);
+            if !again || target.elapsed_us() > self.options.budget_us {
+                break;
+            }
+            is_second_chance = is_settling && is_second_chance;
+            seen = look(target)?;
+        }
+        Ok(seen)
+    }
+
+    pub(super) fn describe(&self, choice: &RemedyChoice, plan: &RenderedPlan) -> Round {
+        Round {
+            n: self.n,
+            finding: choice.finding.id.clone(),
+            summary: format!("{}{}", choice.finding.summary, goes_along_text(&choice.remedy)),
+            changes: plan.changes.clone(),
+            risk: Some(choice.remedy.risk.clone()),
+            predicted: choice.remedy.predicted.clone(),
+            before: mean(&self.best.measurement.measured_rates()).map(|rate| significant(rate, 6)),
+            diff: plan.diff.clone(),
+            managed: plan.managed.clone(),
+            to_decide: plan.to_decide.clone(),
+            ..Round::default()
+        }
+    }
+}
+
+/// What a change came to.
+pub(super) struct VerifiedChange {
+    /// With it, measured last.
+    pub(super) after: LoadMeasurement,
+    /// Without it, measured last; `None` where that was before it only.
+    pub(super) again: Option<LoadMeasurement>,
+    /// What that says.
+    pub(super) comparison: Comparison,
+    /// The pairs that it rests on, if one look was not enough: rates without it and with it.
+    pub(super) pairs: Option<Vec<(f64, f64)>>,
+    /// Names what is to be reverted; `None` when nothing of it is in force any more.
+    pub(super) in_force: Option<AppliedChange>,
+}
+
+impl VerifiedChange {
+    /// From a look at it.
+    pub(super) fn of_one_look(
+        after: LoadMeasurement,
+        comparison: Comparison,
+        in_force: AppliedChange,
+    ) -> Self {
+        Self { after, again: None, comparison, pairs: None, in_force: Some(in_force) }
+    }
+
+    /// The round that tells it.
+    pub(super) fn described(&self, round: Round) -> Round {
+        let rate_of = |rates: &[f64]| mean(rates).map(|rate| significant(rate, 6));
+        let of_pairs = |which: fn(&(f64, f64)) -> f64| {
+            let pairs = self.pairs.as_ref().filter(|pairs| !pairs.is_empty())?;
+            rate_of(&pairs.iter().map(which).collect::<Vec<_>>())
+        };
+        let ratio = self.comparison.ratio;
+        Round {
+            before: of_pairs(|pair| pair.0).or(round.before),
+            after: of_pairs(|pair| pair.1).or_else(|| rate_of(&self.after.measurement.measured_rates())),
+            ratio: ratio.map(|ratio| significant(ratio.ratio, 4)),
+            ci95: ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
+            noise_floor: ratio.map(|_| significant(self.comparison.noise_floor, 2)),
+            pairs: self.pairs.as_ref().map(|pairs| pairs.len() as u32),
+            verdict: Some(self.comparison.verdict),
+            brake: self.after.measurement.harm_guard_trip.clone(),
+            ..round
+        }
+    }
+}
