@@ -191,12 +191,15 @@ impl RoundRunner<'_> {
         on_server.arg(&executable);
         let mut on_machine = Command::new(&executable);
         on_machine.env("WEBDYNO_STATE", self.machine_state());
-        for mut command in [on_server, on_machine] {
+        // The machine outlives the scenario: it is rolled back whatever came of the server.
+        let mut is_done = true;
+        for mut command in [on_machine, on_server] {
             command.arg("rollback");
             let ended = child::run(command, "the rollback", &log, ROLLBACK, self.options)?;
-            if !ended.is_some_and(|status| status.success()) {
-                return Ok(Some(format!("the rollback failed:{}", child::tail(&log))));
-            }
+            is_done &= ended.is_some_and(|status| status.success());
+        }
+        if !is_done {
+            return Ok(Some(format!("the rollback failed:{}", child::tail(&log))));
         }
         let after = self.picture()?;
         let differing = before.lines().zip(after.lines()).find(|(before, after)| before != after);
