@@ -222,15 +222,7 @@ fn planned(
         "{OPEN_FILES} {wanted} lasts until {name} is started anew; to keep it: {}",
         to_keep(service, wanted, hard)
     );
-    let plan = RenderedPlan {
-        changes: vec![change],
-        files: vec![],
-        class: ApplyClass::Live,
-        diff,
-        managed: vec![],
-        to_decide: vec![],
-    };
-    Ok((plan, LimitedProcess { process, hard, to_keep }))
+    Ok((RenderedPlan::live(vec![change], diff), LimitedProcess { process, hard, to_keep }))
 }
 
 /// Where the limits of a process are shown: a change of them is in no other file.
