@@ -80,6 +80,11 @@ pub struct RenderedPlan {
 }
 
 impl RenderedPlan {
+    /// Of values that take effect at once, and no file.
+    pub fn live(changes: Vec<Change>, diff: String) -> Self {
+        Self { changes, files: vec![], class: ApplyClass::Live, diff, managed: vec![], to_decide: vec![] }
+    }
+
     /// Whether it is only proposed: its files are others', or a person has to decide.
     pub fn is_proposal(&self) -> bool {
         !self.managed.is_empty() || !self.to_decide.is_empty()

@@ -14,10 +14,10 @@
 //! A `DirectoryIndex` that names a file in full; where visitors get their own language, a type map (`AddHandler type-map
 //! .var`), which lists the choices. `Options -MultiViews`. Or move what else lies in that folder elsewhere.
 //!
-//! `tune --apply` puts a name in full before the one without an ending: of the one file that fits, or of a type map of all that
-//! do, which it writes beside them where their types and languages are sure (`index.html.de` with an `AddLanguage de .de`).
-//! Visitors get what they got before, and where the file is lost the search goes on. A language that is added later has to be
-//! added to the map. Taking MultiViews away is only proposed: addresses that nobody asked for meanwhile would break.
+//! `tune --apply` puts a name in full before the one without an ending, where one file fits. Where several do, it proposes a type
+//! map of them, if their types and languages are sure (`index.html.de` with an `AddLanguage de .de`): a file among the documents
+//! is not its to write. Visitors get what they got before, and where the file is lost the search goes on. A language that is added
+//! later has to be added to the map. Taking MultiViews away is only proposed, too: addresses that nobody asked for meanwhile would break.
 //!
 //! ## By hand
 //! `strace -c -f -p PID` counts getdents64; `ls FOLDER | wc -l`; `grep -ri -e multiviews -e directoryindex /etc/apache2`.

@@ -43,21 +43,7 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     {
         now.running = seen.running.clone();
     }
-    let understood = understood(changes, &now, mpm).and_then(|wanted| {
-        let missing = |module: &&&str| !apache.evaluation.has_module(module);
-        let lacks = |one: &Wanted| Some((one.setting.name, *one.setting.modules.iter().find(missing)?));
-        let why =
-            wanted.iter().find_map(|one| local_files::refusal(&apache.evaluation, one.setting, &one.to));
-        match (wanted.iter().find_map(lacks), why) {
-            (None, None) => Ok(wanted),
-            (None, Some(why)) => Err(NotOurs { why, hint: None }),
-            (Some((name, module)), _) => Err(NotOurs {
-                why: format!("{name} needs {module}, which is not loaded"),
-                hint: Some("load it by hand: it is a change of what Apache can do".into()),
-            }),
-        }
-    });
-    let mut wanted = match understood {
+    let mut wanted = match understood(changes, &now, mpm).and_then(|wanted| possible(&apache, wanted)) {
         Ok(wanted) => wanted,
         Err(NotOurs { why, hint }) => return Ok(Preparation::NotPreparable { why, hint }),
     };
@@ -111,6 +97,24 @@ impl Wanted {
 struct NotOurs {
     why: String,
     hint: Option<String>,
+}
+
+/// Checks that the modules are there which the settings need, and the files where they may be used.
+fn possible(apache: &Apache, wanted: Vec<Wanted>) -> std::result::Result<Vec<Wanted>, NotOurs> {
+    for one in &wanted {
+        let name = one.setting.name;
+        if let Some(module) = one.setting.modules.iter().find(|module| !apache.evaluation.has_module(module))
+        {
+            return Err(NotOurs {
+                why: format!("{name} needs {module}, which is not loaded"),
+                hint: Some("load it by hand: it is a change of what Apache can do".into()),
+            });
+        }
+        if let Some(why) = local_files::refusal(&apache.evaluation, one.setting, &one.to) {
+            return Err(NotOurs { why: format!("{name} {}: {why}", one.to), hint: None });
+        }
+    }
+    Ok(wanted)
 }
 
 /// Checks names and values. The last change of a setting counts.

@@ -15,7 +15,7 @@ pub fn bare(index: &str) -> Option<&str> {
 }
 
 /// The first of the files in a folder that stand for a name without an ending, in order.
-pub fn fitting(folder: &Path, bare: &str, count_max: usize) -> io::Result<Vec<String>> {
+pub fn choices(folder: &Path, bare: &str, count_max: usize) -> io::Result<Vec<String>> {
     let prefix = format!("{bare}.");
     let mut found = vec![];
     for entry in std::fs::read_dir(folder)?.take(ENTRIES_MAX) {

@@ -143,7 +143,7 @@ impl Scoped {
         let views = at.value("Options").is_some_and(|options| options.text.contains("MultiViews"));
         let index = at.value("DirectoryIndex").filter(|_| views && folder.ends_with('/'));
         let bare = index.as_ref().and_then(|index| index_files::bare(&index.text));
-        let found = bare.and_then(|bare| index_files::fitting(Path::new(folder), bare, INDEX_FILES_MAX).ok());
+        let found = bare.and_then(|bare| index_files::choices(Path::new(folder), bare, INDEX_FILES_MAX).ok());
         if let Some(found) = found {
             self.settings.push(ScopedSetting {
                 setting: "DirectoryIndex files".into(),

@@ -7,7 +7,7 @@
 use super::{tree, type_map};
 use crate::os::procfs;
 use crate::services::apache::in_force::InForce;
-use crate::services::apache::in_force::index_files::fitting;
+use crate::services::apache::in_force::index_files::choices;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -86,18 +86,21 @@ fn index(at: &InForce<'_, '_>, (from, to): (&str, &str), folder: &Path) -> Resul
     if name.is_empty() || !is_plain(name) || !is_plain(bare) {
         return Err(format!("{to} is no name of a file before {from}"));
     }
-    let fitting = fitting(folder, bare, FILES_NAMED_MAX)
+    let choices = choices(folder, bare, FILES_NAMED_MAX)
         .map_err(|error| format!("cannot look into {}: {error}", folder.display()))?;
-    if name == format!("{bare}.var") && fitting.len() > 1 && !folder.join(name).exists() {
-        let text = type_map::rendered(at, bare, &fitting)?;
-        return Ok(Decision { to_decide: vec![], new_file: Some((folder.join(name), text)) });
+    if name == format!("{bare}.var") && choices.len() > 1 && !folder.join(name).exists() {
+        let text = type_map::rendered(at, bare, &choices)?;
+        let path = folder.join(name);
+        // webdyno writes into configurations, never among the documents.
+        let why = format!("it needs a file among the documents, {}, which answers as the search does today", path.display());
+        return Ok(Decision { to_decide: vec![why], new_file: Some((path, text)) });
     }
     if !folder.join(name).is_file() {
         return Err(format!("there is no {name} in {}", folder.display()));
     }
     let others =
-        || format!("visitors get what suits them best of {} today, and {name} only then", fitting.join(", "));
-    let to_decide = if fitting == [name] { vec![] } else { vec![others()] };
+        || format!("visitors get what suits them best of {} today, and {name} only then", choices.join(", "));
+    let to_decide = if choices == [name] { vec![] } else { vec![others()] };
     Ok(Decision { to_decide, new_file: None })
 }
 

@@ -99,8 +99,7 @@ fn rules_that_would_be_lost_are_named() {
 }
 
 /// What makes a list of choices.
-const NEGOTIATES: &str =
-    "AddHandler type-map .var\nAddLanguage de .de\nAddLanguage en .en\nAddType text/html .html\n";
+const NEGOTIATES: &str = "TypesConfig /dev/null\nAddHandler type-map .var\nRemoveType en\nAddLanguage de .de\nAddLanguage en .en\nAddType text/html .html\n";
 
 #[test]
 fn a_front_page_is_named_in_full_where_it_stays_the_same() {
@@ -120,11 +119,18 @@ fn a_front_page_is_named_in_full_where_it_stays_the_same() {
         "{text}"
     );
     for (configuration, files) in [
-        ("AddLanguage de .de\nAddLanguage en .en\n", ["index.html.de", "index.html.en"]),
+        (
+            "TypesConfig /dev/null\nAddType text/html .html\nAddLanguage de .de\nAddLanguage en .en\n",
+            ["index.html.de", "index.html.en"],
+        ),
         (NEGOTIATES, ["index.html.de", "index.html.bak"]),
         (NEGOTIATES, ["index.html.de", "index.html"]),
         (
-            "AddHandler type-map .var\nForceType text/plain\nAddLanguage de .de\n",
+            "TypesConfig /dev/null\nAddHandler type-map .var\nAddType text/html .html\nAddLanguage de .de\nAddLanguage en .en\nRemoveType .html\n",
+            ["index.html.de", "index.html.en"],
+        ),
+        (
+            "TypesConfig /dev/null\nAddHandler type-map .var\nAddType text/html .html\nForceType text/plain\nAddLanguage de .de\n",
             ["index.html.de", "index.de.html"],
         ),
     ] {
