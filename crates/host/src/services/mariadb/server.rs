@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::topology::Access;
 
-/// How long is waited for a place among its connections: those of a load that has just ended go one by one.
-const PLACE_MAX: Duration = Duration::from_secs(5);
+/// How long is waited for a place among its connections: those of a load that has just ended go one by one, and behind workers that
+/// wait for each other that took more than five seconds.
+const PLACE_MAX: Duration = Duration::from_secs(20);
 const PLACE_POLL: Duration = Duration::from_millis(200);
 
 /// A database server of this machine.
