@@ -92,7 +92,10 @@ fn index(at: &InForce<'_, '_>, (from, to): (&str, &str), folder: &Path) -> Resul
         let text = type_map::rendered(at, bare, &choices)?;
         let path = folder.join(name);
         // webdyno writes into configurations, never among the documents.
-        let why = format!("it needs a file among the documents, {}, which answers as the search does today", path.display());
+        let why = format!(
+            "it needs a file among the documents, {}, which answers as the search does today",
+            path.display()
+        );
         return Ok(Decision { to_decide: vec![why], new_file: Some((path, text)) });
     }
     if !folder.join(name).is_file() {
