@@ -46,9 +46,6 @@ pub struct LoadModel {
     pub records_times: bool,
 }
 
-/// What a slow link carries.
-const LINK_RATE_PER_S: f64 = 1500.0;
-
 /// A server with room for more workers.
 pub const PLENTY: LoadModel = LoadModel {
     users: 450.0,
@@ -100,9 +97,8 @@ impl LoadModel {
         let workers = settings.workers as f64;
         let by_workers = workers.min(self.users) / self.worker_time_s;
         let by_cpu = self.cores / self.cpu_s(settings);
-        let by_link = if self.has_slow_link { LINK_RATE_PER_S } else { f64::INFINITY };
         let fits = if workers > self.cliff_workers { 0.5 } else { 1.0 };
-        by_workers.min(by_cpu).min(by_link) * fits
+        by_workers.min(by_cpu) * fits
     }
 
     /// What a load generator sees in a second.
