@@ -103,7 +103,7 @@ impl Tuning {
         let kept = comparison.verdict == Verdict::Better || as_good;
         search.steps.push(SearchStep { value, verdict: comparison.verdict, is_kept: kept });
         let outage_us = in_force.outage_us;
-        let (mark, verified) = (in_force.mark, VerifiedChange::of_one_look(after, comparison, in_force));
+        let (mark, verified) = (in_force.mark, VerifiedChange::measured_once(after, comparison, in_force));
         let round = verified.described(self.describe(&choice, &plan));
         let round = Round { kept, outage_us, search: search.points.clone(), ..round };
         match kept {

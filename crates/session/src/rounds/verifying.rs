@@ -37,7 +37,7 @@ impl Tuning {
         let began_us = target.elapsed_us();
         let (after, comparison) = self.verify(target, &self.best.measurement, can_switch)?;
         self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
-        let mut verified = VerifiedChange::of_one_look(after, comparison, in_force);
+        let mut verified = VerifiedChange::measured_once(after, comparison, in_force);
         let is_whole = verified.after.measurement.harm_guard_trip.is_none();
         if can_switch && is_whole && comparison.verdict == Verdict::Inconclusive {
             let look_us = target.elapsed_us() - began_us;
@@ -157,7 +157,7 @@ pub(super) struct VerifiedChange {
 
 impl VerifiedChange {
     /// From a look at it.
-    pub(super) fn of_one_look(
+    pub(super) fn measured_once(
         after: LoadMeasurement,
         comparison: Comparison,
         in_force: AppliedChange,

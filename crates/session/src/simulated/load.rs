@@ -10,7 +10,7 @@ use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::number::Number;
-use webdyno_model::sample::Sample;
+use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Sample};
 use webdyno_model::workload::Workload;
 
 /// What the users ask for, and what the machine can give.
@@ -183,6 +183,25 @@ impl LoadModel {
             ),
         ];
         known.into_iter().chain(self.has_slow_link.then_some(link)).collect()
+    }
+
+    /// What the readings of the link mean, where there are any.
+    pub fn collectors(&self) -> Vec<CollectorInfo> {
+        let metric = |(what, unit, kind): (&str, &str, MetricKind)| Metric {
+            name: format!("nic.*.{what}"),
+            unit: unit.into(),
+            kind,
+            source: "/sys/class/net".into(),
+            reproduce: "ip -s link".into(),
+            on_change: false,
+        };
+        let metrics = [
+            ("sent_bytes", "bytes", MetricKind::Counter),
+            ("speed_bits_per_s", "bits/s", MetricKind::Gauge),
+            ("supported_speed_bits_per_s", "bits/s", MetricKind::Gauge),
+        ];
+        let nic = CollectorInfo { name: "nic".into(), metrics: metrics.map(metric).into() };
+        self.has_slow_link.then_some(nic).into_iter().collect()
     }
 
     /// Memory for as many workers as do no harm, of so much each.

@@ -19,6 +19,7 @@ use webdyno_host::change::journal::history::{self, ClosedBy};
 use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::services::Tunable;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, VERSION};
 use webdyno_model::purpose::Purpose;
 use webdyno_model::service::ServiceSnapshot;
@@ -196,6 +197,10 @@ impl TuningTarget for SimulatedTarget {
         let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
         let (load, begins_us, model) = (self.loads, self.elapsed_us(), self.model.clone());
         self.add(begins_us, EventBody::Service { snapshot: Box::new(snapshot.for_log()) });
+        let (environment, collectors) = (Environment::default(), model.collectors());
+        if !collectors.is_empty() {
+            self.add(begins_us, EventBody::Server { host: None, environment, collectors });
+        }
         self.add(
             begins_us,
             EventBody::LoadStart { load, purpose, workload: model.workload(), alone_us: None },

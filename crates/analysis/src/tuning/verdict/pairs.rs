@@ -122,22 +122,22 @@ fn misses_more(runs: &[(RunReport, RunReport)]) -> bool {
     objectives_met(runs).iter().any(|(before, after)| 2 * before > runs.len() && 2 * after <= runs.len())
 }
 
-/// A figure, second by second, before a change and after it.
-type RatePair = (Vec<f64>, Vec<f64>);
+/// A figure second by second, without a change and with it.
+type Seconds = (Vec<f64>, Vec<f64>);
 
 /// Compares a figure, second by second, of each pair.
-fn compare_pairs(pairs: &[RatePair]) -> Comparison {
+fn compare_pairs(pairs: &[Seconds]) -> Comparison {
     if let [(before, after)] = pairs {
         return compare(before, after);
     }
-    let all = |of: fn(&RatePair) -> &Vec<f64>| pairs.iter().flat_map(of).copied().collect();
-    let (before, after): (Vec<f64>, Vec<f64>) = (all(|pair| &pair.0), all(|pair| &pair.1));
+    let all = |of: fn(&Seconds) -> &Vec<f64>| pairs.iter().flat_map(of).copied().collect();
+    let (before, after): Seconds = (all(|pair| &pair.0), all(|pair| &pair.1));
     let noise_floor = pairs.iter().map(|(before, _)| noise_floor(before)).fold(NOISE_FLOOR, f64::max);
     let Some(ratio) = pooled_ratio(pairs, TAIL) else { return compare(&before, &after) };
     let verdict = by_interval(ratio, noise_floor);
     let verdict = verdict.unwrap_or_else(|| separation(&before, &after, noise_floor));
     let is_contradicted = |by: fn(f64, f64) -> bool| {
-        let means = |(before, after): &RatePair| mean(before).zip(mean(after));
+        let means = |(before, after): &Seconds| mean(before).zip(mean(after));
         pairs.iter().filter_map(means).any(|(before, after)| by(before, after))
     };
     let verdict = match verdict {

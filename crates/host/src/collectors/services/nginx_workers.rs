@@ -40,14 +40,12 @@ impl Collector for NginxWorkers {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        // MAIN is nginx's main process, WRITE the number of write(2).
+        let logging = format!(
+            "for p in $(pgrep -P PID -f 'worker process'); do awk '$1=={WRITE}' /proc/$p/syscall; done | wc -l # files: ls -l /proc/PID/fd"
+        );
         vec![
-            gauge(ALL, "/proc/PID/cmdline", "pgrep -cP MAIN -f 'worker process'"),
-            gauge(
-                LOGGING,
-                "/proc/PID/syscall",
-                "for p in $(pgrep -P MAIN -f 'worker process'); do awk '$1==WRITE {print $2}' /proc/$p/syscall; done # descriptors: ls -l /proc/PID/fd",
-            ),
+            gauge(ALL, "/proc/PID/cmdline", "pgrep -cP PID -f 'worker process'"),
+            gauge(LOGGING, "/proc/PID/syscall", logging),
         ]
     }
 
