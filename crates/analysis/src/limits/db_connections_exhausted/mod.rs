@@ -35,7 +35,7 @@ pub const LIMIT: Limit = Limit {
         ahead_database_limit, answers_logged_per_s, db_connection_memory_bytes, db_connections_failed_per_s,
         db_connections_limit, db_connections_max, db_connections_per_s, db_connections_refused,
         db_connections_used_max, db_own_connections_refused, db_refusals_logged, db_refusals_logged_per_s,
-        ended_per_s, failed_fraction, fpm_processes_max, memory_available_min_bytes, offered_rate, rate,
+        ended_per_s, failed_fraction, fpm_processes_max, offered_rate, rate,
         rate_ci95_fraction, server_error_fraction, server_errors_answered_per_s, workers_limit,
     }],
     causes: &[LimitId::BackendRefused],

@@ -73,7 +73,7 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
 }
 
 /// Whether a load that was stopped says nothing of the change before it.
-fn says_nothing(before: &Measurement, after: &Measurement) -> Result<bool> {
+fn is_open_question(before: &Measurement, after: &Measurement) -> Result<bool> {
     Ok(both_for_memory(before, after) || stopped_for_others(after)?.is_some())
 }
 

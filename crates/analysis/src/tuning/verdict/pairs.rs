@@ -7,7 +7,7 @@
 
 use super::{
     Comparison, FAILURES_CUT_MIN, Failed, NOISE_FLOOR, by_interval, compare, cuts_missed_tail, failed,
-    failed_pages, fails_more, fraction, mean_times_us, noise_floor, says_nothing, separation,
+    failed_pages, fails_more, fraction, is_open_question, mean_times_us, noise_floor, separation,
 };
 use crate::measurement::Measurement;
 use crate::measurement::statistics::{mean, pooled_ratio};
@@ -31,7 +31,7 @@ pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison>
     let stopped: Vec<_> = pairs.iter().filter(|(_, after)| after.harm_guard_trip.is_some()).collect();
     if !stopped.is_empty() {
         for (before, after) in stopped {
-            if !says_nothing(before, after)? {
+            if !is_open_question(before, after)? {
                 return without_ratio(Verdict::Worse);
             }
         }
