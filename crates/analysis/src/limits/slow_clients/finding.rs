@@ -89,7 +89,10 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let own = facts.value(FactId::requests_in_workers_mean).filter(|_| facts.loaded)?;
     let taken = facts.value(FactId::workers_writing_mean).map_or(workers, |writing| writing.min(workers));
     let held = (taken - own).max(0.0);
-    if held < HELD_FRACTION_MIN * workers {
+    // Who takes an answer slowly leaves it in the queue of his connection.
+    let is_taken =
+        facts.value(FactId::sending_connections_mean).is_some_and(|full| full < HELD_FRACTION_MIN * held);
+    if held < HELD_FRACTION_MIN * workers || is_taken {
         return None;
     }
     let sent = (facts.value(FactId::network_sent_bytes_per_s)?
@@ -242,6 +245,7 @@ mod tests {
                 ],
                 None,
             ),
+            ("their queues are empty", vec![(FactId::sending_connections_mean, 1.0)], None),
             ("what the network adds", vec![(FactId::network_sent_bytes_per_s, 40e3)], None),
             ("others wait for a backend", vec![(FactId::network_sent_bytes_per_s, 26e3)], None),
             ("others ask much", vec![(FactId::server_requests_per_s, 160.0)], None),
