@@ -249,7 +249,7 @@ impl Tuning {
     }
 
     /// Measures what several rounds came to afresh: each was compared with the one before it only, and the best figure of many is
-    /// flattered by chance. Where the sum is worse than the original, nothing of it stays. Not with others there, who would
+    /// flattered by chance. Where the sum is worse than the original, or twice less without being clear, nothing of it stays. Not with others there, who would
     /// bear one more load.
     fn confirm(&mut self, target: &mut dyn TuningTarget, why: StopReason) -> Result<()> {
         let is_over = matches!(why, StopReason::Invalid | StopReason::Braked | StopReason::OutOfTime);
@@ -257,9 +257,14 @@ impl Tuning {
         if !self.kept || self.n < 2 || is_over || is_late || target.has_live_traffic() {
             return Ok(());
         }
-        let after = target.measure(Purpose::Verify)?;
-        let comparison = judge(&self.baseline.measurement, &after.measurement)?;
-        if comparison.verdict == Verdict::Worse {
+        let mut after = target.measure(Purpose::Verify)?;
+        let mut comparison = judge(&self.baseline.measurement, &after.measurement)?;
+        if comparison.verdict == Verdict::Inconclusive {
+            after = target.measure(Purpose::Verify)?;
+            comparison = judge(&self.baseline.measurement, &after.measurement)?;
+        }
+        let is_less = comparison.ratio.is_some_and(|ratio| ratio.ratio < 1.0);
+        if comparison.verdict == Verdict::Worse || (comparison.verdict == Verdict::Inconclusive && is_less) {
             let text =
                 "all changes together, measured afresh, were worse than the original: they were reverted";
             target.record(EventBody::Note { text: text.into() })?;
