@@ -9,8 +9,10 @@ use std::process::{Child, Command};
 use std::time::Duration;
 use webdyno_host::change::{StateDir, pending};
 
-/// The name of the control groups of the server below.
-const APART: &str = "webdyno-test-apart";
+/// The name of the control groups of the server below: no other run's, which may have been ended before it removed its own.
+fn apart_name() -> String {
+    format!("webdyno-test-apart-{}", std::process::id())
+}
 
 /// A server whose processes are in a pid namespace of their own, and in a control group, with the files and the network of
 /// the machine.
@@ -34,8 +36,8 @@ impl Apart {
         let conf = fs::read_to_string(&apache.mpm_conf).unwrap();
         let bounded = "ServerLimit 20\n    MaxRequestWorkers 20";
         fs::write(&apache.mpm_conf, conf.replace("MaxRequestWorkers       150", bounded)).unwrap();
-        let groups =
-            ["", "unified/", "memory/"].map(|at| PathBuf::from(format!("/sys/fs/cgroup/{at}{APART}")));
+        let groups = ["", "unified/", "memory/"]
+            .map(|at| PathBuf::from(format!("/sys/fs/cgroup/{at}{}", apart_name())));
         let is_made =
             |group: &PathBuf| group.with_file_name("cgroup.procs").exists() && fs::create_dir(group).is_ok();
         let groups: Vec<PathBuf> = groups.into_iter().filter(is_made).collect();
@@ -66,10 +68,14 @@ impl Apart {
         for pid in self.listeners() {
             let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
             assert_eq!(link(pid), link(first), "{pid}: {reported}");
-            assert_eq!(group.matches(APART).count(), self.groups.len(), "{pid} is in {group}: {reported}");
+            assert_eq!(
+                group.matches(&apart_name()).count(),
+                self.groups.len(),
+                "{pid} is in {group}: {reported}"
+            );
         }
         let here = fs::read_to_string("/proc/self/cgroup").unwrap();
-        assert!(!here.contains(APART), "{here}");
+        assert!(!here.contains(&apart_name()), "{here}");
     }
 }
 
