@@ -2,6 +2,7 @@
 //! nothing helps. Decides only; everything that is done goes through the [`TuningTarget`].
 
 mod applying;
+mod hidden;
 mod manual;
 mod pairs;
 mod search;
@@ -10,6 +11,7 @@ mod verifying;
 
 use crate::live_traffic_policy;
 use crate::tuning_target::{LoadMeasurement, TuningTarget};
+use hidden::HiddenGain;
 use steps::{export, merged};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
@@ -67,6 +69,7 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
         was_refused: false,
         restart_refused: false,
         is_lowered: false,
+        hidden: None,
         proposed: vec![],
         left: vec![],
     };
@@ -114,6 +117,8 @@ struct Tuning {
     restart_refused: bool,
     /// Whether the load was lowered, as the first one did harm.
     is_lowered: bool,
+    /// A change whose gain the next limit hides: both are tried together next.
+    hidden: Option<HiddenGain>,
     /// Findings whose remedy others would have to carry out: the files are theirs, or the decision.
     proposed: Vec<String>,
     /// Findings that a person must lift, of which it was told what to do.
@@ -152,7 +157,11 @@ impl Tuning {
         }
         let allow_restart = self.options.allow_restart || !self.options.apply;
         let policy = TuningPolicy { allow_restart, first_only: is_harmed };
-        let Ok(choice) = choose_remedy(&diagnosis, &self.tried, policy) else {
+        let choice = match self.lift_both()? {
+            Some(both) => Ok(both),
+            None => choose_remedy(&diagnosis, &self.tried, policy),
+        };
+        let Ok(choice) = choice else {
             return Ok(NextStep::Stop(if self.restart_refused {
                 StopReason::NeedsRestart
             } else if self.proposed.is_empty() {

@@ -39,7 +39,10 @@ impl Tuning {
         self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
         let mut verified = VerifiedChange::measured_once(after, comparison, in_force);
         let is_whole = verified.after.measurement.harm_guard_trip.is_none();
-        if can_switch && is_whole && comparison.verdict == Verdict::Inconclusive {
+        if comparison.verdict != Verdict::Better {
+            self.hidden = self.hidden_gain(target, choice, &verified.after)?;
+        }
+        if self.hidden.is_none() && can_switch && is_whole && comparison.verdict == Verdict::Inconclusive {
             let look_us = target.elapsed_us() - began_us;
             verified = self.verify_by_pairs(target, (choice, verified), look_us)?;
         }
