@@ -13,6 +13,8 @@ use webdyno_model::diagnosis::Finding;
 pub struct Limit {
     /// Stable id.
     pub id: LimitId,
+    /// What it is called, for people.
+    pub title: &'static str,
     /// The source of its `mod.rs`; the manual's text is the `//!` head.
     pub(crate) source: &'static str,
     /// Facts that the code in its folder reads or cites; what computations that it shares with others read is not listed again.
@@ -95,9 +97,15 @@ pub enum LimitGain {
 
 impl Limit {
     /// A limit of which nothing is known but its chapter and its finding.
-    pub const fn new(id: LimitId, source: &'static str, check: fn(&Facts) -> Option<Finding>) -> Self {
+    pub const fn new(
+        id: LimitId,
+        title: &'static str,
+        source: &'static str,
+        check: fn(&Facts) -> Option<Finding>,
+    ) -> Self {
         Self {
             id,
+            title,
             source,
             reads: &[],
             check,

@@ -48,7 +48,12 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::AcceptQueueOverflow, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::AcceptQueueOverflow,
+        "Accept queue overflows",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

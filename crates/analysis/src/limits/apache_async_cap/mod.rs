@@ -41,5 +41,10 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Workers],
     kind: Some(LimitKind::IdleConnections),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::ApacheAsyncCap, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheAsyncCap,
+        "Apache's limit of asynchronous connections reached",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -38,5 +38,10 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(LimitId::ApacheNegotiation, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheNegotiation,
+        "Content negotiation for each request",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -43,7 +43,12 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Concurrency),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::ApacheScoreboardFull, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheScoreboardFull,
+        "Apache scoreboard full",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -46,5 +46,10 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     kind: Some(LimitKind::Concurrency),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::ApacheSettingClamped, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheSettingClamped,
+        "Apache setting clamped by another one",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -38,5 +38,10 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::ApacheSpawnLag, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheSpawnLag,
+        "Apache spawns workers too slowly",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -38,5 +38,10 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(LimitId::ApacheSymlinkChecks, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheSymlinkChecks,
+        "Symbolic link checks for each request",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

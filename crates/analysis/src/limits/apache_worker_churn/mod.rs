@@ -41,5 +41,10 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Workers, Resource::Processors],
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::ApacheWorkerChurn, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheWorkerChurn,
+        "Apache replaces its processes too often",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -58,7 +58,12 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Workers),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::ApacheWorkersExhausted, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ApacheWorkersExhausted,
+        "All Apache workers busy",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

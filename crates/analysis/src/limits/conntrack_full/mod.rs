@@ -47,7 +47,12 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::ConntrackFull, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::ConntrackFull,
+        "Connection tracking table full",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

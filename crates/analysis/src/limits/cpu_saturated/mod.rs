@@ -68,5 +68,5 @@ pub const LIMIT: Limit = Limit {
         "The processors do useful work all the time. No setting makes them faster: more needs less work per \
              request (caching, lighter pages) or more or faster cores.",
     ),
-    ..Limit::new(LimitId::CpuSaturated, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::CpuSaturated, "CPU saturated", include_str!("mod.rs"), finding::check)
 };

@@ -44,5 +44,10 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "Other virtual machines take this one's processor time. Measure again when it is quiet, or move.",
     ),
-    ..Limit::new(LimitId::CpuStolen, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::CpuStolen,
+        "CPU time stolen by the hypervisor",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -46,7 +46,12 @@ pub const LIMIT: Limit = Limit {
              raise it.",
     ),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::CpuThrottled, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::CpuThrottled,
+        "CPU throttled by a control group quota",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -38,5 +38,10 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
-    ..Limit::new(LimitId::DbCacheTooSmall, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::DbCacheTooSmall,
+        "Database buffer pool too small",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

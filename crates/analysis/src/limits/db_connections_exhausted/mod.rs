@@ -46,7 +46,12 @@ pub const LIMIT: Limit = Limit {
     gain: Some(LimitGain::Failures),
     makes_errors: true,
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::DbConnectionsExhausted, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::DbConnectionsExhausted,
+        "Database connections exhausted",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -49,5 +49,10 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "The database spends the time. That is changed in its queries and indexes, not in a setting.",
     ),
-    ..Limit::new(LimitId::DbLockContention, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::DbLockContention,
+        "Database lock contention",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

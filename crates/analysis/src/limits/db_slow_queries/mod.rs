@@ -53,5 +53,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "The database spends the time. That is changed in its queries and indexes, not in a setting.",
     ),
-    ..Limit::new(LimitId::DbSlowQueries, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::DbSlowQueries, "Slow database queries", include_str!("mod.rs"), finding::check)
 };

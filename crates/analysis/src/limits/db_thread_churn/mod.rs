@@ -34,5 +34,10 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Documents),
-    ..Limit::new(LimitId::DbThreadChurn, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::DbThreadChurn,
+        "Database threads created for each connection",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

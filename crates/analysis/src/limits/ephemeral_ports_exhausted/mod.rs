@@ -38,5 +38,10 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::BackendRefused],
     ceilings: &[ceiling::ceiling],
     gain: Some(LimitGain::Failures),
-    ..Limit::new(LimitId::EphemeralPortsExhausted, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::EphemeralPortsExhausted,
+        "Local ports exhausted",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

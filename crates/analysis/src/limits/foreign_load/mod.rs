@@ -43,5 +43,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "Other programs on the server take what this one needs. Measure again without them, or move them.",
     ),
-    ..Limit::new(LimitId::ForeignLoad, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::ForeignLoad, "Other programs use the CPU", include_str!("mod.rs"), finding::check)
 };

@@ -48,5 +48,10 @@ pub const LIMIT: Limit = Limit {
         "The machine that makes the load is at its own limit: the server may be faster than these figures. Use \
              a generator with more cores, or one that is not the server's machine.",
     ),
-    ..Limit::new(LimitId::GeneratorSaturated, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::GeneratorSaturated,
+        "The load generator is the bottleneck",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

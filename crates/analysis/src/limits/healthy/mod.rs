@@ -40,5 +40,5 @@ pub const LIMIT: Limit = Limit {
         "No limit of the server was reached: it answers all that was asked of it. To find out how far it goes, \
              ask for more with more connections (-c) or a higher rate (-r).",
     ),
-    ..Limit::new(LimitId::Healthy, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::Healthy, "No limit reached", include_str!("mod.rs"), finding::check)
 };

@@ -40,5 +40,10 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::host_names],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(LimitId::HostnameLookups, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::HostnameLookups,
+        "DNS lookups for each request",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -37,5 +37,10 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::overrides],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(LimitId::HtaccessLookups, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::HtaccessLookups,
+        ".htaccess lookups for each request",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -49,5 +49,10 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     kind: Some(LimitKind::IdleConnections),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::KeepaliveHoldsWorkers, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::KeepaliveHoldsWorkers,
+        "Idle keep-alive connections hold the workers",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

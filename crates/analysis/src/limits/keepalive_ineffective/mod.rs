@@ -35,5 +35,10 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::TlsHandshakes, LimitId::CpuSaturated],
     relieves: &[Resource::Processors],
-    ..Limit::new(LimitId::KeepaliveIneffective, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::KeepaliveIneffective,
+        "A new connection for nearly each request",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -38,5 +38,10 @@ pub const LIMIT: Limit = Limit {
         "The load filled a table of the kernel, whose size divided by the length of the run looks like a rate. \
              Discard it: keep connections, or widen the table, and measure again.",
     ),
-    ..Limit::new(LimitId::KernelLimitTotal, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::KernelLimitTotal,
+        "The run measured the size of a kernel table",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -45,5 +45,5 @@ pub const LIMIT: Limit = Limit {
     ],
     kind: Some(LimitKind::RequestCost),
     gain: Some(LimitGain::Cost),
-    ..Limit::new(LimitId::LogIo, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::LogIo, "Log writes limited by the disk", include_str!("mod.rs"), finding::check)
 };

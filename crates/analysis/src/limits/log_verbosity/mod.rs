@@ -40,5 +40,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
     gain: Some(LimitGain::Cost),
-    ..Limit::new(LimitId::LogVerbosity, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::LogVerbosity, "Log level too verbose", include_str!("mod.rs"), finding::check)
 };

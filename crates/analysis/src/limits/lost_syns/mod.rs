@@ -32,5 +32,5 @@ pub const LIMIT: Limit = Limit {
     }],
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::LostSyns, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::LostSyns, "Connection attempts lost", include_str!("mod.rs"), finding::check)
 };

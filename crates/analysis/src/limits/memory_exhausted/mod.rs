@@ -81,7 +81,7 @@ pub const LIMIT: Limit = Limit {
     meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
     incidents: INCIDENTS,
     frees_memory: true,
-    ..Limit::new(LimitId::MemoryExhausted, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::MemoryExhausted, "Memory exhausted", include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

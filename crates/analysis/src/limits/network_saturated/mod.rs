@@ -45,5 +45,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
     ),
-    ..Limit::new(LimitId::NetworkSaturated, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::NetworkSaturated, "Network link saturated", include_str!("mod.rs"), finding::check)
 };

@@ -32,5 +32,10 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Failures),
     makes_errors: true,
-    ..Limit::new(LimitId::NginxConnectionsExhausted, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::NginxConnectionsExhausted,
+        "nginx worker_connections exhausted",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

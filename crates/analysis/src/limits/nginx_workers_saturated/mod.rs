@@ -29,5 +29,10 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::AcceptQueueOverflow, LimitId::SynQueueOverflow, LimitId::LostSyns],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Concurrency),
-    ..Limit::new(LimitId::NginxWorkersSaturated, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::NginxWorkersSaturated,
+        "nginx workers saturate their cores",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

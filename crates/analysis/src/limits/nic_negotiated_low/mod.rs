@@ -30,5 +30,10 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::NetworkSaturated, LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
     relieves: &[Resource::Link],
     kind: Some(LimitKind::Transfer),
-    ..Limit::new(LimitId::NicNegotiatedLow, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::NicNegotiatedLow,
+        "Network link negotiated too slow",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

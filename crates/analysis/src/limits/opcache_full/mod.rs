@@ -40,7 +40,7 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::OpcacheFull, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::OpcacheFull, "OPcache is full", include_str!("mod.rs"), finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -38,5 +38,5 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::opcache_off],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
-    ..Limit::new(LimitId::OpcacheOff, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::OpcacheOff, "OPcache is off", include_str!("mod.rs"), finding::check)
 };

@@ -54,7 +54,12 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     gain: Some(LimitGain::Failures),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::OpenFilesExhausted, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::OpenFilesExhausted,
+        "Open file limit reached",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -50,7 +50,12 @@ pub const LIMIT: Limit = Limit {
     after_lifting: Some(ceiling::remove_fpm_queue),
     kind: Some(LimitKind::Documents),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::PhpFpmWorkersExhausted, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::PhpFpmWorkersExhausted,
+        "All PHP-FPM children busy",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -55,5 +55,5 @@ pub const LIMIT: Limit = Limit {
         LimitId::BackendRefused,
     ],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(LimitId::RateLimited, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::RateLimited, "Rate limited", include_str!("mod.rs"), finding::check)
 };

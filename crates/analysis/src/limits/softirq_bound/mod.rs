@@ -38,7 +38,12 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Concurrency),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::SoftirqBound, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::SoftirqBound,
+        "One core saturated by network interrupts",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -41,5 +41,10 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Connections),
-    ..Limit::new(LimitId::TlsHandshakes, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::TlsHandshakes,
+        "TLS handshakes saturate the CPU",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

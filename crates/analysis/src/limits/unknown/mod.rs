@@ -35,5 +35,5 @@ pub const LIMIT: Limit = Limit {
         "No known cause could be proved. The time table and the missing signals show \
              where to look next; a guess would be worse than none.",
     ),
-    ..Limit::new(LimitId::Unknown, include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::Unknown, "Limit unknown", include_str!("mod.rs"), finding::check)
 };

@@ -36,5 +36,10 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
     ),
-    ..Limit::new(LimitId::UpstreamBandwidth, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::UpstreamBandwidth,
+        "Link to the backend saturated",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };

@@ -44,5 +44,10 @@ pub const LIMIT: Limit = Limit {
     ],
     gain: Some(LimitGain::Cost),
     meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
-    ..Limit::new(LimitId::WorkingSetExceedsMemory, include_str!("mod.rs"), finding::check)
+    ..Limit::new(
+        LimitId::WorkingSetExceedsMemory,
+        "Files do not fit in the page cache",
+        include_str!("mod.rs"),
+        finding::check,
+    )
 };
