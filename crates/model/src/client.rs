@@ -18,9 +18,12 @@ pub struct ClientReport {
     pub threads: Vec<ThreadReport>,
     /// Whether the generator was the bottleneck.
     pub saturated: bool,
-    /// Whether the figures may be believed.
+    /// Whether the figures may be believed: the rate and the counts; latency has a verdict of its own.
     pub valid: bool,
-    /// Why not.
+    /// What of them may be believed.
+    #[serde(default)]
+    pub valid_for: ValidFor,
+    /// Why not all of it.
     pub why: Option<String>,
     /// Requests in flight, counted in two ways.
     #[serde(default)]
@@ -37,6 +40,17 @@ pub struct ClientReport {
     /// The table that the run measured instead of the server.
     #[serde(default)]
     pub kernel_limit_total: Option<KernelLimitTotal>,
+}
+
+/// Which figures may be believed: a generator that was late sends as many requests, and measures its own delay with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ValidFor {
+    /// Requests per second.
+    pub rate: bool,
+    /// Response and service times.
+    pub latency: bool,
+    /// How many succeeded and failed.
+    pub counts: bool,
 }
 
 /// One engine thread.

@@ -96,6 +96,9 @@ pub struct Ceiling {
     /// 95% interval of that rate, where the readings tell one.
     #[serde(default)]
     pub binds_at_ci95: Option<[f64; 2]>,
+    /// Whether it saturates so far beyond what the processors and the link allow that it is no concern.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_remote: bool,
     /// Where the figures come from.
     pub source: String,
 }

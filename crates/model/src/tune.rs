@@ -207,6 +207,9 @@ pub struct Round {
     pub brake: Option<HarmGuardTrip>,
     /// Whether the change stayed.
     pub kept: bool,
+    /// Whether it stayed in force without being better, to be judged together with the next round, whose limit may have hidden it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub judged_with_next: bool,
     /// How long the service did not answer while the change took effect: 0 when no question from outside was missed,
     /// `None` when that was not measured.
     pub outage_us: Option<u64>,

@@ -27,6 +27,20 @@ pub use text::text;
 use webdyno_model::number::human;
 use webdyno_session::view::View;
 
+/// How text is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextStyle {
+    /// With evidence, commands and all tables, instead of one screen.
+    pub is_verbose: bool,
+    /// With the colours of the verdicts (ECMA-48).
+    pub has_color: bool,
+}
+
+impl TextStyle {
+    /// All of it, as plain text.
+    pub const FULL: Self = Self { is_verbose: true, has_color: false };
+}
+
 /// Where the results lie and which commands act on them: the last lines of the text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResultPaths {

@@ -47,7 +47,7 @@ fn connection_error(class: &str) -> Option<ErrorText> {
         ),
         "local_ports_exhausted" => (
             "this machine has no free local port towards the server",
-            "a new connection for every request: each closed one holds its port for 60 s. It is a limit of this \
+            "new connection per request, no keep-alive: each closed one holds its port for 60 s. It is a limit of this \
              machine, not of the server",
             "use kept connections (without --no-keepalive) or a lower rate; `sysctl net.ipv4.ip_local_port_range` shows how \
              many ports there are",
@@ -91,7 +91,7 @@ fn answer_error(class: &str) -> Option<ErrorText> {
         ),
         "protocol" => (
             "the answer was not HTTP",
-            "another service behind that port, or an https port that was asked with http",
+            "another service behind that port, or an https port requested with http",
             "look at it with `curl -v URL`",
         ),
         "h2_reset" => (
@@ -119,10 +119,7 @@ fn answer_error(class: &str) -> Option<ErrorText> {
 /// What it means for the reader that this limit remains.
 pub(crate) fn limit_meaning(id: &str) -> String {
     let meaning = limits::by_id(id).and_then(|limit| limit.meaning);
-    meaning.map_or_else(
-        || format!("This would have to change next. What it is and what can be done: webdyno explain {id}"),
-        str::to_owned,
-    )
+    meaning.map_or_else(|| format!("Details and remedies: webdyno explain {id}"), str::to_owned)
 }
 
 #[cfg(test)]

@@ -74,7 +74,11 @@ fn write_outputs(recording: &Recording, directory: &Path, output: &OutputArgs) -
         _ => exports::write(&output.exports, recording, &view),
     };
     if !output.exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(&view, &paths(&view, directory)))?;
+        terminal::print_report(&webdyno_report::text(
+            &view,
+            &paths(&view, directory),
+            terminal::style(output.verbose, output.color),
+        ))?;
     }
     written
 }

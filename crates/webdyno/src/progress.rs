@@ -108,7 +108,7 @@ impl Progress {
             }
             EventBody::RoundEnd { round, .. } => {
                 let verdict = round.verdict?;
-                let kept = if round.kept { "kept" } else { "put back" };
+                let kept = if round.kept { "kept" } else { "reverted" };
                 let ratio = round.ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} times the rate"));
                 Some(format!("round {}: {}{ratio}: {kept}", round.n, verdict.name()))
             }
@@ -179,10 +179,10 @@ fn ended_text(interval: &Interval) -> String {
 /// The rate of a second; of a part of one the answers themselves, as its rate would be of next to nothing.
 fn response_rate_text(interval: &Interval) -> String {
     match (interval.completed, interval.length_us) {
-        (1, ..900_000) => "1 good answer".into(),
-        (completed, ..900_000) => format!("{completed} good answers"),
+        (1, ..900_000) => "1 successful request".into(),
+        (completed, ..900_000) => format!("{completed} successful requests"),
         (completed, length_us) => {
-            format!("{:.0} good answers/s", completed as f64 * 1e6 / length_us as f64)
+            format!("{:.0} req/s", completed as f64 * 1e6 / length_us as f64)
         }
     }
 }
@@ -258,7 +258,7 @@ mod tests {
         let one = |completed| Interval { length_us: 78, completed, ..Interval::default() };
         assert_eq!(
             (response_rate_text(&one(1)), response_rate_text(&one(2))),
-            ("1 good answer".into(), "2 good answers".into())
+            ("1 successful request".into(), "2 good answers".into())
         );
     }
 }

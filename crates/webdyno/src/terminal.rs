@@ -1,8 +1,10 @@
 //! What the program writes to stdout and stderr. A closed pipe ends output, never the program.
 
+use clap::ColorChoice;
 use std::io::{IsTerminal, Write};
 use webdyno_model::UserError;
 use webdyno_model::error::io_error;
+use webdyno_report::TextStyle;
 
 /// Writes to stdout. A reader that went away is no error; a full disk is.
 pub fn print(text: &str) -> webdyno_model::Result<()> {
@@ -19,6 +21,18 @@ pub fn print(text: &str) -> webdyno_model::Result<()> {
 pub fn print_report(text: &str) -> webdyno_model::Result<()> {
     let shows_ascii_alone = std::io::stdout().is_terminal() && !is_utf8(|name| std::env::var(name).ok());
     if shows_ascii_alone { print(&webdyno_report::ascii(text)) } else { print(text) }
+}
+
+/// How a report is shown: in colour on a terminal, unless the environment or the flag wants it otherwise (no-color.org).
+pub fn style(is_verbose: bool, color: ColorChoice) -> TextStyle {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let has_color = match color {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => std::io::stdout().is_terminal() && !set("NO_COLOR") && !is_dumb,
+    };
+    TextStyle { is_verbose, has_color }
 }
 
 /// Whether the locale's letters are UTF-8: the first variable decides that is set and not empty (locale(7)).

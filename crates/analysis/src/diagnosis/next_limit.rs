@@ -1,7 +1,7 @@
 //! What binds once the first finding is lifted: the lowest of the ceilings that are not its own.
 
 use crate::facts::Facts;
-use crate::limits::ceiling::{Resource, ResourceCeiling};
+use crate::limits::ceiling::{Resource, ResourceCeiling, rate_of_machine};
 use crate::limits::{LimitId, by_id, resource_ceilings};
 use crate::resources::utilisation::rate;
 use webdyno_model::change::SettingChange;
@@ -27,6 +27,8 @@ pub fn after(facts: &Facts, first: &str, changes: &[SettingChange]) -> Option<Ne
     }
     let mut all = resource_ceilings(&after);
     all.iter_mut().for_each(|one| resize(one, changes));
+    let machine = rate_of_machine(facts, &all);
+    all.retain(|one| !one.is_remote(machine));
     let next = |late: bool| {
         let those = all.iter().filter(move |one| is_already_exceeded(facts, one) == late);
         let rates =

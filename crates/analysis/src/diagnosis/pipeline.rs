@@ -13,6 +13,7 @@ use crate::resources::time_breakdown::breakdown;
 use crate::run_report::run_report;
 use crate::wording;
 use webdyno_model::Result;
+use webdyno_model::client::ValidFor;
 use webdyno_model::diagnosis::{Diagnosis, SCHEMA};
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::purpose::Purpose;
@@ -30,6 +31,10 @@ pub fn diagnose_with(measurement: &Measurement, changed: &[(Purpose, Measurement
     let live_traffic = live_traffic(measurement);
     if let Some(run) = &mut run {
         compare_with_server(run, &mut facts, live_traffic.as_ref());
+        // What the generator limits is no rate of the server, though it was merely late.
+        if facts.generator_fault.is_some() {
+            (run.client.valid, run.client.valid_for) = (false, ValidFor::default());
+        }
     }
     let (findings, experiments) = experiments::reconsider(findings(&facts), measurement, changed)?;
     let ceilings = ceilings(&facts);

@@ -83,7 +83,7 @@ pub(crate) fn ranked(mut found: Vec<Finding>, memory_is_short: bool) -> Vec<Find
 
 /// A finding that is this sure and brings others about comes before them, however much of the lost time they explain: they
 /// go with it.
-pub(crate) const CAUSE_CONFIDENCE_MIN: f64 = 0.6;
+pub const CAUSE_CONFIDENCE_MIN: f64 = 0.6;
 
 /// Of findings, the best first, each one behind those that bring it about. That memory is short may be proven where it is not
 /// sure who holds it: whatever waits may be waiting for it all the same.

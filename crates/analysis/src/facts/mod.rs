@@ -243,7 +243,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
     // Where nothing ended within its time, nothing says that this was the generator.
     let ended = |run: &&RunReport| run.requests.completed + run.requests.failed > 0;
-    let fault = run.filter(|run| !run.client.valid && trip.is_none()).filter(ended);
+    let fault = run.filter(|run| !run.client.valid_for.latency && trip.is_none()).filter(ended);
     let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
     let spoiled = fault.filter(|_| kernel_limit_total.is_none());
     // What is late without a cost has no part in what limits; that its times are wrong is told with them.

@@ -152,7 +152,12 @@ pub fn resource_ceilings(facts: &Facts) -> Vec<ResourceCeiling> {
 
 /// The same as they are shown.
 pub fn ceilings(facts: &Facts) -> Vec<Ceiling> {
-    resource_ceilings(facts).into_iter().map(|one| one.ceiling).collect()
+    let mut all = resource_ceilings(facts);
+    let machine = ceiling::rate_of_machine(facts, &all);
+    for one in &mut all {
+        one.ceiling.is_remote = one.is_remote(machine);
+    }
+    all.into_iter().map(|one| one.ceiling).collect()
 }
 
 /// What checks of the settings alone find, the worst first; of equals the one of the later limit.

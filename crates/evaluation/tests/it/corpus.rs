@@ -21,7 +21,7 @@ const CEILINGS_OFF: &[(&str, usize, usize)] = &[];
 /// the database that the remedy raises along.
 const EXPECTED_OFF: &[(&str, usize)] = &[("stacked-workers-db", 1)];
 
-static CASES: LazyLock<Vec<JudgedRound>> = LazyLock::new(|| {
+pub static CASES: LazyLock<Vec<JudgedRound>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/corpus");
     judge::cases(&Catalogue::BuiltIn, &judge::places(&[folder]).unwrap()).unwrap()
 });

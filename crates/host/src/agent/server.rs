@@ -130,7 +130,7 @@ impl Dispatch {
                 Err(RecvTimeoutError::Disconnected) => "the reader ended".into(),
                 Err(RecvTimeoutError::Timeout) if worker_ended() => return None,
                 Err(RecvTimeoutError::Timeout) if self.terminated.load(Ordering::SeqCst) => {
-                    "the agent was asked to end".into()
+                    "the agent was ordered to end".into()
                 }
                 Err(RecvTimeoutError::Timeout) if last_heard.elapsed() > self.silence.at_most() => {
                     format!("nothing was heard of the tool for {} s", last_heard.elapsed().as_secs())

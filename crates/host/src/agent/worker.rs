@@ -146,7 +146,7 @@ impl Worker {
                 Job::End(why) => {
                     if self.changer.has_unkept() {
                         // Nobody may be there to read it.
-                        let _ = writeln!(std::io::stderr(), "webdyno agent: {why}; putting everything back");
+                        let _ = writeln!(std::io::stderr(), "webdyno agent: {why}; reverting all changes");
                     }
                     break;
                 }
@@ -195,7 +195,7 @@ impl Worker {
             return self.hello(protocol, &build, tool);
         }
         if !self.greeted {
-            return Err(UserError::cannot_run("the agent was asked something before hello"));
+            return Err(UserError::cannot_run("the agent got a request before hello"));
         }
         if self.reads_only && writes(&question) {
             return Err(UserError::cannot_run(
@@ -324,7 +324,7 @@ impl Worker {
         let (lines, problem) =
             done.map_or_else(|error| (vec![], Some(error)), |done| (done.lines, done.problem));
         let shown =
-            lines.into_iter().map(|line| format!("put back what a session left that was cut off: {line}"));
+            lines.into_iter().map(|line| format!("reverted changes of an interrupted session: {line}"));
         for text in shown.chain(problem.map(|problem| problem.message)) {
             self.outbox.send(FromAgent::Warning { text });
         }

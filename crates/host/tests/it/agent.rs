@@ -402,7 +402,7 @@ fn another_version_is_refused_with_both_names() {
     }
     let mut session = Session::start(&server, LONG);
     let FromAgent::Failed { error } = session.request(ToAgent::Keep) else { panic!() };
-    assert_eq!(error.message, "the agent was asked something before hello");
+    assert_eq!(error.message, "the agent got a request before hello");
     session.ended().unwrap();
 }
 

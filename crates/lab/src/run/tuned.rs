@@ -13,7 +13,7 @@ use webdyno_host::services::sysctl::{SYSCTLS, Scope, Sysctl, space};
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Round, TuneReport, TuneState};
-use webdyno_model::{Result, UserError};
+use webdyno_model::{ErrorKind, Result, UserError};
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
@@ -23,6 +23,8 @@ pub const SCHEMA: &str = "webdyno/lab-tuned/v1";
 /// The longest that a tuning may take, and its rollback.
 const TUNING: Duration = Duration::from_secs(900);
 const ROLLBACK: Duration = Duration::from_secs(120);
+/// How long a server may take after a load until commands get through to it.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Prints what a rollback has to restore on a host: files of /etc with mode and owner, and the values that only run.
 const PICTURE: &str = "find /etc -type f -printf '%m %u %g %p\\n' | sort; find /etc -type f -exec sha256sum {} + | sort; \
@@ -219,6 +221,19 @@ impl RoundRunner<'_> {
         Ok(machine_picture() + &String::from_utf8_lossy(&output.stdout))
     }
 
+    /// As [`RoundRunner::prepare`]: what the load before left in queues and connections may keep commands out for a while.
+    fn prepare_when_quiet(&mut self, number: usize, round: &ScenarioRound) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            match self.prepare(number, round) {
+                Err(error) if error.kind != ErrorKind::Interrupted && began.elapsed() < QUIET => {
+                    std::thread::sleep(Duration::from_secs(5));
+                }
+                prepared => return prepared,
+            }
+        }
+    }
+
     /// The load after the fixes that a program can carry out, made by hand; `None` where there is none.
     fn measure_manual_fix(
         &mut self,
@@ -230,7 +245,7 @@ impl RoundRunner<'_> {
         };
         let count = rounds.windows(2).take_while(is_ours).count();
         for (number, round) in (2..).zip(rounds.iter().skip(1).take(count)) {
-            self.prepare(number, round)?;
+            self.prepare_when_quiet(number, round)?;
         }
         let Some(last) = rounds.get(count).filter(|_| count > 0) else { return Ok(None) };
         let directory = self.options.directory.join("02-by-hand");

@@ -319,7 +319,7 @@ fn explain_certificate(why: &CertificateError) -> (String, &'static str) {
     const ANY: &str =
         "accept any certificate with --insecure, or see it with openssl s_client -connect HOST:PORT";
     match why {
-        CertificateError::UnknownIssuer => ("is signed by nobody who is trusted here".into(), TRUST),
+        CertificateError::UnknownIssuer => ("is signed by an unknown authority".into(), TRUST),
         CertificateError::BadSignature => {
             ("is signed by another key than that of the authority of that name".into(), TRUST)
         }

@@ -25,7 +25,7 @@ pub(super) fn section(
     if last.is_empty() {
         return;
     }
-    page.heading("How to see by hand that it is in force");
+    page.heading("How to verify");
     let in_file = last.iter().map(|change| in_file(change));
     let running = last.iter().filter_map(|change| running_value(change, service?));
     let lines: Vec<String> = in_file.chain(running).collect();
@@ -34,7 +34,7 @@ pub(super) fn section(
 
 fn in_file(change: &Change) -> String {
     let (setting, file) = (quoted(&change.setting.name), quoted(&change.file));
-    let on = change.server.as_ref().map(|role| format!(", on the host {role}")).unwrap_or_default();
+    let on = change.server.as_ref().map(|role| format!(", on {role}")).unwrap_or_default();
     // Only what is added to a unit names it.
     if matches!(change.setting.target, Target::ProcessLimit(_)) && !change.file.contains(".service.d/") {
         return format!("cat {file}  # {} {}{on}", change.setting.name, change.to);

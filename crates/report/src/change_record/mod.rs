@@ -105,7 +105,7 @@ fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: ServerState, 
         ),
         ServerState::Unchanged => "Nothing was changed: the server has its original configuration.".into(),
         ServerState::Unknown => {
-            "The session broke off after a change took effect. Its guardian puts everything back \
+            "The session was interrupted after a change took effect. Its guardian reverts everything \
                           that was not kept; when that could not be done, a change is still in force. \
                           See below how to undo it, which is safe in any case."
                 .into()
@@ -116,7 +116,7 @@ fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: ServerState, 
         SessionEnd::Failed(130, _) => page.paragraph("The session was interrupted."),
         SessionEnd::Failed(_, error) => page.paragraph(&format!("The session ended with an error: {error}.")),
         SessionEnd::Torn => {
-            page.paragraph("The recording stops in the middle: it was killed, or it still runs.")
+            page.paragraph("The recording is incomplete: the session was killed or still runs.")
         }
     }
     page.gap();
@@ -165,7 +165,7 @@ fn notes(page: &mut Markdown, view: &View, most: usize) {
 }
 
 fn undo(page: &mut Markdown, view: &View) {
-    page.heading("How to undo it");
+    page.heading("Rollback");
     page.paragraph(
         "On the server, as the same user. Every file gets its content, mode and owner of before back, and the \
          service takes them over; while others use the site nothing is restarted for it, and what only a \
@@ -173,7 +173,7 @@ fn undo(page: &mut Markdown, view: &View) {
     );
     page.code("", std::iter::once(rollback(view).as_str()));
     for (on, command) in rollback_of_others(view) {
-        page.paragraph(&format!("The same {on}:"));
+        page.paragraph(&format!("Also {on}:"));
         page.code("", std::iter::once(command.as_str()));
     }
 }
@@ -211,10 +211,8 @@ pub(crate) fn rollback_of_others(view: &View) -> Vec<(String, String)> {
     let command = |(host, journal): (&ChangedHost, &Option<JournalPlace>)| {
         let role = &host.role;
         match &host.server {
-            Some(server) => {
-                (format!("for the host {role}"), format!("webdyno rollback --server {}", quoted(server)))
-            }
-            None => (format!("on the host {role}"), rollback_with(journal.as_ref())),
+            Some(server) => (format!("for {role}"), format!("webdyno rollback --server {}", quoted(server))),
+            None => (format!("on {role}"), rollback_with(journal.as_ref())),
         }
     };
     view.other_journals.iter().map(command).collect()

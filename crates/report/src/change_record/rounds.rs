@@ -127,7 +127,7 @@ pub(super) fn write_in_full(page: &mut Markdown, of: &AttemptedChange<'_>, facts
         page.item("Noise", &judged);
     }
     page.item("Risk", of.round.and_then(|round| round.risk.as_deref()).unwrap_or("not recorded"));
-    page.item("Outage", &phrases::apply_effect(of.apply_class(), of.outage_us()));
+    page.item("Downtime", &phrases::apply_effect(of.apply_class(), of.outage_us()));
 }
 
 /// Rate, failures and response times before and after, and the verdict on them.
@@ -135,7 +135,7 @@ fn proof(of: &AttemptedChange<'_>) -> String {
     let Some(round) = of.round.filter(|round| round.verdict.is_some()) else {
         return "none: the session ended before it was measured".into();
     };
-    let rates = format!("{} -> {} good answers", rate_or_unknown(round.before), rate_or_unknown(round.after));
+    let rates = format!("{} -> {} req/s", rate_or_unknown(round.before), rate_or_unknown(round.after));
     let gain = round.ratio.map_or_else(|| UNKNOWN.into(), |value| ratio(value, round.ci95));
     let verdict = round.verdict.map_or(UNKNOWN, |verdict| verdict.name());
     let pair = |figure: fn(&RunReport) -> String| {
@@ -144,7 +144,7 @@ fn proof(of: &AttemptedChange<'_>) -> String {
     };
     let failed = pair(|run| share(run.requests.failed, run.requests.completed + run.requests.failed));
     let slowest = pair(|run| time(run.response_time_us.p99));
-    format!("{rates}, {gain}: {verdict}; failed {failed}; 99% answered within {slowest}")
+    format!("{rates}, {gain}: {verdict}; failed {failed}; p99 {slowest}")
 }
 
 /// One attempt that did not stay.
@@ -157,21 +157,21 @@ pub(super) fn write_in_short(page: &mut Markdown, of: &AttemptedChange<'_>) {
             .for_each(|owner| page.item(&label, &format!("{what}: {owner}")));
     }
     if !of.was_applied() {
-        return page.item(&label, &format!("{what}: planned, and not done"));
+        return page.item(&label, &format!("{what}: planned, not applied"));
     }
     let verdict = match of.round.and_then(|round| round.verdict.map(|verdict| (round, verdict))) {
         Some((round, verdict)) => {
             let gain = round.ratio.map(|value| format!(", {}", ratio(value, round.ci95)));
             format!("{}{}", verdict.name(), gain.unwrap_or_default())
         }
-        None => "not measured to the end".into(),
+        None => "not fully measured".into(),
     };
     let back = match of.attempt.and_then(|attempt| attempt.put_back) {
-        Some(Reverted { outage_us: Some(0) }) => "put back without an outage".into(),
+        Some(Reverted { outage_us: Some(0) }) => "reverted, no downtime".into(),
         Some(Reverted { outage_us: Some(us) }) => {
-            format!("put back (nobody was answered for {})", time_us(us as f64))
+            format!("reverted (downtime {})", time_us(us as f64))
         }
-        _ => "put back".into(),
+        _ => "reverted".into(),
     };
     page.item(
         &label,

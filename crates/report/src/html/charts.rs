@@ -71,7 +71,7 @@ fn rate(m: &mut Markup, view: &View, end_s: f64) {
         intervals().map(|interval| interval.rate.max(if failed { interval.failed as f64 } else { 0.0 }));
     let largest = largest.filter(|rate| rate.is_finite()).fold(0.0, f64::max);
     let frame = Frame { x: Axis::seconds(end_s), y: Axis::zero_based(largest, human::rate), height: 280.0 };
-    let title = if failed { "Good and failed answers a second" } else { "Good answers a second" };
+    let title = if failed { "Successful and failed req/s" } else { "Successful req/s" };
     let desc = describe_loads(view);
     m.element("figure", &[], |m| {
         let shading =
@@ -172,7 +172,7 @@ const OF_ANSWERS: TimeSpread = TimeSpread {
     id: "spread",
     what: "answers",
     cumulative: |load| &load.response_time_cumulative,
-    within: |load| phrases::percentile_phrase("answers", &load.report.response_time_us),
+    within: |load| phrases::percentile_phrase("response time", &load.report.response_time_us),
 };
 const OF_PAGES: TimeSpread = TimeSpread {
     id: "page-spread",

@@ -9,7 +9,7 @@ use webdyno_model::diagnosis::Diagnosis;
 /// The answer with its evidence and remedies, then the load.
 pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
     let Some((answer, others)) = diagnosis.findings.split_first() else {
-        m.text_element_with("p", &[("class", "answer")], "No rule could say anything about this recording.");
+        m.text_element_with("p", &[("class", "answer")], "No rule applies to this recording.");
         return;
     };
     m.text_element_with("p", &[("class", "answer")], &answer.summary);
@@ -22,7 +22,7 @@ pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
         run::write_cards(m, run);
     }
     if !answer.facts.is_empty() {
-        m.text_element("h2", "How we know");
+        m.text_element("h2", "Evidence");
         parts::facts(m, &answer.facts);
     }
     if !answer.remedies.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
     site(m, diagnosis);
     parts::breakdown(m, &diagnosis.time_breakdown_us);
     if let Some(next) = &diagnosis.next_limit {
-        m.text_element("h2", "After that");
+        m.text_element("h2", "Next");
         m.text_element("p", &phrases::next_limit(next));
     }
 }
@@ -45,20 +45,20 @@ pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
 fn site(m: &mut Markup, diagnosis: &Diagnosis) {
     let lines = diagnosis.site.as_ref().map(phrases::site).unwrap_or_default();
     if !lines.is_empty() {
-        m.text_element("h2", "What kind of site it is");
+        m.text_element("h2", "Workload profile");
         let rows: Vec<_> = lines.into_iter().map(|(label, text)| vec![label, text]).collect();
-        table(m, &[("of", ColumnAlign::Words), ("what was told", ColumnAlign::Words)], &rows);
+        table(m, &[("of", ColumnAlign::Words), ("observed", ColumnAlign::Words)], &rows);
     }
 }
 
 /// The load in full, and what could not be read.
 pub(super) fn write_details(m: &mut Markup, diagnosis: &Diagnosis) {
     if let Some(run) = &diagnosis.run {
-        m.text_element("h2", &format!("Under this load: {}", phrases::run_headline(run)));
+        m.text_element("h2", &format!("Load: {}", phrases::run_headline(run)));
         run::write_details(m, run);
     }
     if !diagnosis.experiments.is_empty() {
-        m.text_element("h2", "What was tried to tell explanations apart");
+        m.text_element("h2", "Experiments");
         diagnosis
             .experiments
             .iter()
@@ -70,17 +70,13 @@ pub(super) fn write_details(m: &mut Markup, diagnosis: &Diagnosis) {
         parts::facts(m, diagnosis.live_traffic.as_ref().map_or(&[], |traffic| &traffic.evidence));
     }
     if !diagnosis.missing.is_empty() {
-        m.text_element("h2", "What could not be read");
+        m.text_element("h2", "Not measured");
         let missing = diagnosis.missing.iter();
         let rows: Vec<_> =
             missing.map(|m| vec![m.signal.clone(), m.why.clone(), m.how_to_enable.clone()]).collect();
         table(
             m,
-            &[
-                ("signal", ColumnAlign::Words),
-                ("why", ColumnAlign::Words),
-                ("to have it", ColumnAlign::Words),
-            ],
+            &[("signal", ColumnAlign::Words), ("why", ColumnAlign::Words), ("to enable", ColumnAlign::Words)],
             &rows,
         );
     }

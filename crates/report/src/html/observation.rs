@@ -54,10 +54,10 @@ fn missing(m: &mut Markup, host: &ObservedHost) {
     if host.missing.is_empty() {
         return;
     }
-    m.text_element("h2", &title_with_role("What could not be read", host));
+    m.text_element("h2", &title_with_role("Not measured", host));
     let rows = host.missing.iter().map(|m| vec![m.signal.clone(), m.why.clone(), m.how_to_enable.clone()]);
     let columns =
-        [("signal", ColumnAlign::Words), ("why", ColumnAlign::Words), ("to have it", ColumnAlign::Words)];
+        [("signal", ColumnAlign::Words), ("why", ColumnAlign::Words), ("to enable", ColumnAlign::Words)];
     table(m, &columns, &rows.collect::<Vec<_>>());
 }
 

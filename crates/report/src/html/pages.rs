@@ -24,7 +24,7 @@ pub(super) fn page_cards(run: &RunReport) -> Option<Vec<(&'static str, String)>>
         ("failed pages", share(pages.failed, ended)),
         ("half of the pages within", time(pages.time_us.p50)),
         ("99% of the pages within", time(pages.time_us.p99)),
-        ("good answers", rate_or_unknown(run.rate)),
+        ("req/s", rate_or_unknown(run.rate)),
         ("failed requests", share(run.requests.failed, run.requests.completed + run.requests.failed)),
     ])
 }

@@ -124,7 +124,7 @@ pub(super) fn breakdown(m: &mut Markup, time: &TimeBreakdown) {
     if total <= 0.0 {
         return;
     }
-    m.text_element("h2", &format!("Where the mean response time goes ({} in all)", time_us(total)));
+    m.text_element("h2", &format!("Mean response time: {}", time_us(total)));
     m.element("div", &[("class", "scroll")], |m| {
         m.element("table", &[], |m| {
             m.element("tbody", &[], |m| {
@@ -164,7 +164,7 @@ pub(super) fn ceilings(m: &mut Markup, ceilings: &[Ceiling]) {
         ("limit", Words),
         ("in use now", Number),
         ("most there can be", Number),
-        ("binds at", Number),
+        ("saturates at", Number),
         ("source", Words),
     ];
     let row = |ceiling: &Ceiling| {
@@ -172,11 +172,7 @@ pub(super) fn ceilings(m: &mut Markup, ceilings: &[Ceiling]) {
         [ceiling.limit.clone()].into_iter().chain(figures).chain([ceiling.source.clone()]).collect()
     };
     m.text_element("h2", "Limits ahead");
-    m.text_element_with(
-        "p",
-        &[("class", "quiet")],
-        "The rate of good answers at which each limit binds, before it does.",
-    );
+    m.text_element_with("p", &[("class", "quiet")], "The rate at which each limit saturates.");
     table(m, &columns, &ceilings.iter().map(row).collect::<Vec<_>>());
 }
 

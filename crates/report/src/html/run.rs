@@ -16,10 +16,10 @@ pub(super) fn write_cards(m: &mut Markup, run: &RunReport) {
     parts::write_cards(
         m,
         &[
-            ("good answers", rate_or_unknown(run.rate)),
+            ("req/s", rate_or_unknown(run.rate)),
             ("failed", share(run.requests.failed, ended)),
-            ("half answered within", time(run.response_time_us.p50)),
-            ("99% answered within", time(run.response_time_us.p99)),
+            ("p50", time(run.response_time_us.p50)),
+            ("p99", time(run.response_time_us.p99)),
         ],
     );
 }
@@ -101,11 +101,7 @@ fn failures(m: &mut Markup, run: &RunReport) {
         })
         .collect();
     use ColumnAlign::{Number, Words};
-    table(
-        m,
-        &[("requests", Number), ("what", Words), ("usually because of", Words), ("what to do", Words)],
-        &rows,
-    );
+    table(m, &[("requests", Number), ("what", Words), ("usual cause", Words), ("remedy", Words)], &rows);
 }
 
 fn write_requests_by_name(m: &mut Markup, run: &RunReport) {
@@ -140,7 +136,7 @@ fn write_responses(m: &mut Markup, run: &RunReport) {
         items.push(format!("status codes: {}", statuses.collect::<Vec<_>>().join(", ")));
     }
     items.push(format!(
-        "connections: {} opened, {} requests on one that was used before, at most {} open at once, {} closed by the \
+        "connections: {} opened, {} requests on a reused connection, at most {} open at once, {} closed by the \
          server between requests (normal)",
         count(connections.opened),
         count(connections.reused),

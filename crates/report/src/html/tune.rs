@@ -14,11 +14,7 @@ use webdyno_session::view::View;
 pub(super) fn summary(m: &mut Markup, tune: &TuneReport) {
     match tune.state {
         TuneState::Planned => {
-            m.text_element_with(
-                "p",
-                &[("class", "answer")],
-                "Nothing was written on the server: this is a plan.",
-            );
+            m.text_element_with("p", &[("class", "answer")], "Plan only: nothing was written on the server.");
             run::write_cards(m, &tune.baseline);
         }
         TuneState::Applied => {
@@ -54,9 +50,9 @@ fn write_comparison(m: &mut Markup, tune: &TuneReport) {
     let failed = |run: &RunReport| share(run.requests.failed, run.requests.completed + run.requests.failed);
     type FigureText = fn(&RunReport) -> String;
     let figures: [(&str, FigureText); 3] = [
-        ("good answers", |run| rate_or_unknown(run.rate)),
-        ("half answered within", |run| time(run.response_time_us.p50)),
-        ("99% answered within", |run| time(run.response_time_us.p99)),
+        ("req/s", |run| rate_or_unknown(run.rate)),
+        ("p50", |run| time(run.response_time_us.p50)),
+        ("p99", |run| time(run.response_time_us.p99)),
     ];
     let mut rows: Vec<_> = figures
         .iter()
@@ -77,7 +73,7 @@ fn limit(m: &mut Markup, tune: &TuneReport) {
     }
     m.text_element("h2", "What limits now");
     let Some(id) = &tune.limit else {
-        m.text_element("p", "Unknown: the session ended before that was measured.");
+        m.text_element("p", "Unknown: the session ended before it was measured.");
         return;
     };
     m.element("p", &[], |m| {
@@ -96,7 +92,7 @@ fn rounds(m: &mut Markup, tune: &TuneReport) {
     if tune.state == TuneState::Planned {
         m.text_element("h2", "The plan");
     } else {
-        m.text_element("h2", "Round by round");
+        m.text_element("h2", "Rounds");
         rounds_table(m, tune);
     }
     tune.rounds.iter().for_each(|round| write_round(m, tune, round));
@@ -171,7 +167,7 @@ pub(super) fn write_change_record(m: &mut Markup, view: &View) {
     let Some(record) = crate::record(view) else { return };
     m.text_element("h2", "The change record");
     m.element("details", &[], |m| {
-        m.text_element("summary", "What was changed, the proof, and how to undo it, on a page");
+        m.text_element("summary", "Changes, proof and rollback on one page");
         m.text_element("pre", &record);
     });
 }

@@ -5,8 +5,8 @@ use webdyno_model::diagnosis::Experiment;
 use webdyno_model::page::{Ablation, AblationFigure};
 
 /// What the table means.
-pub(crate) const ABLATION_MEANS: &str = "Both loads were made in turns, the second one with the pages' documents only. The \
-     interval of a ratio holds it in 95 of 100 cases, where it has one.";
+pub(crate) const ABLATION_MEANS: &str = "Both loads alternate, the second one with the documents of the pages only. Intervals: \
+     95%.";
 
 /// `Without resources: 263 pages/s, with them 58 pages/s: 4.5 times`.
 pub(crate) fn ablation_headline(ablation: &Ablation) -> String {

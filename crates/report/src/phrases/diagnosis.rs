@@ -41,9 +41,9 @@ pub(crate) fn fact_window(fact: &Fact) -> String {
 
 /// `95% sure; it explains 80% of the lost time`.
 pub(crate) fn confidence_text(confidence: f64, explains: Option<f64>) -> String {
-    let sure = format!("{} sure", percent(confidence));
+    let sure = format!("confidence {}", percent(confidence));
     match explains {
-        Some(explained) => format!("{sure}; it explains {} of the lost time", percent(explained)),
+        Some(explained) => format!("{sure}; accounts for {} of the added latency", percent(explained)),
         None => sure,
     }
 }
@@ -52,9 +52,9 @@ pub(crate) fn confidence_text(confidence: f64, explains: Option<f64>) -> String 
 pub(crate) fn remedy(remedy: &Remedy) -> String {
     let to = match (&remedy.from, &remedy.to) {
         (_, Some(to)) => to.to_string(),
-        (Some(_), None) => "a value that you choose".into(),
+        (Some(_), None) => "a value to be chosen".into(),
         // There is no value at all: an index, a wire.
-        (None, None) => return format!("{}: for you to decide", remedy.setting.full_name()),
+        (None, None) => return format!("{}: manual change", remedy.setting.full_name()),
     };
     let with: Vec<_> =
         remedy.together_with.iter().map(|change| format!("{} {}", change.setting.name, change.to)).collect();
@@ -77,20 +77,16 @@ fn size_change(remedy: &Remedy) -> Option<String> {
 /// How a change takes effect, as the end of a sentence.
 pub(crate) fn apply_class_phrase(class: ApplyClass) -> &'static str {
     match class {
-        ApplyClass::Live => "takes effect at once",
-        ApplyClass::Reload => "takes effect by a graceful reload: requests being answered are not cut",
-        ApplyClass::Restart => "needs a stop and a start: nobody is answered in between",
-        ApplyClass::Manual => "only a person can do it",
+        ApplyClass::Live => "applied live, no downtime",
+        ApplyClass::Reload => "applied by graceful reload, no downtime",
+        ApplyClass::Restart => "applied by restart, with downtime",
+        ApplyClass::Manual => "manual change",
     }
 }
 
 /// What is expected, with its interval.
 pub(crate) fn predicted(predicted: &Predicted) -> String {
-    format!(
-        "about {} good answers a second (95% interval {})",
-        number(predicted.rate),
-        rate_interval(predicted.ci95)
-    )
+    format!("about {} req/s (95% interval {})", number(predicted.rate), rate_interval(predicted.ci95))
 }
 
 /// A machine in a line; what could not be read is left out.
@@ -111,23 +107,31 @@ pub(crate) fn machine(machine: &Environment) -> String {
 /// The parts of the mean response time with their names, in the order of a request's way.
 pub(crate) fn parts(time: &TimeBreakdown) -> [(&'static str, Option<f64>); 7] {
     [
-        ("added by the generator", time.client),
-        ("connecting", time.connect),
-        ("waiting for a free worker", time.accept_queue),
-        ("in a worker", time.worker),
-        ("behind the worker", time.backend),
-        ("on the network", time.network),
-        ("not explained", time.unexplained),
+        ("load generator", time.client),
+        ("connect", time.connect),
+        ("accept queue", time.accept_queue),
+        ("worker", time.worker),
+        ("backend", time.backend),
+        ("network", time.network),
+        ("unexplained", time.unexplained),
     ]
 }
 
 /// Where a limit binds, with its interval where that is known: `1,900/s (1,800 to 2,000)`.
 pub(crate) fn saturation_rate_text(ceiling: &Ceiling) -> String {
+    if ceiling.is_remote {
+        return "not a concern".into();
+    }
     let rate = rate_or_unknown(ceiling.binds_at_rate);
     match ceiling.binds_at_ci95 {
         Some([low, high]) => format!("{rate} ({} to {})", number(low), number(high)),
         None => rate,
     }
+}
+
+/// What a limit is called; the id of one that is not known here.
+pub(crate) fn limit_title(id: &str) -> String {
+    webdyno_analysis::limits::by_id(id).map_or(id, |limit| limit.title).to_owned()
 }
 
 /// How sure a finding is.
@@ -138,9 +142,9 @@ pub(crate) fn confidence_percent(confidence: f64) -> String {
 /// What a look without traffic came to.
 pub(crate) fn check_headline(check: &Diagnosis) -> String {
     match check.findings.iter().filter(|finding| finding.id != "healthy").count() {
-        0 => "Check: no settings contradict each other".into(),
-        1 => "Check: a setting that contradicts what else there is".into(),
-        count => format!("Check: {count} settings that contradict what else there is, the worst first"),
+        0 => "Check: no contradictions between settings".into(),
+        1 => "Check: 1 setting contradicts others".into(),
+        count => format!("Check: {count} settings contradict others, worst first"),
     }
 }
 
@@ -148,8 +152,8 @@ pub(crate) fn check_headline(check: &Diagnosis) -> String {
 pub(crate) fn next_limit(next: &NextLimit) -> String {
     match next.rate {
         Some(rate) => {
-            format!("The next limit will be {}, at about {} good answers a second.", next.id, number(rate))
+            format!("The next limit will be {}, at about {} req/s.", next.id, number(rate))
         }
-        None => format!("The next limit will be {}, at a rate that is unknown.", next.id),
+        None => format!("Next limit: {}, at an unknown rate", limit_title(&next.id)),
     }
 }

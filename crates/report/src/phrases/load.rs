@@ -20,11 +20,11 @@ pub(crate) fn load(workload: &Workload) -> Vec<String> {
     lines.push(arrival(workload));
     lines.extend(stages(workload));
     if !workload.keepalive {
-        lines.push("a new connection for every request".into());
+        lines.push("new connection per request, no keep-alive".into());
     }
     if workload.redirects_max > 0 {
         let most = plural(u64::from(workload.redirects_max), "redirect");
-        lines.push(format!("up to {most} in a row are followed, as one request"));
+        lines.push(format!("follows up to {most}, timed as one request"));
     }
     lines.extend(workload.visits.iter().flat_map(|visits| visitor_behaviour(visits)));
     lines.extend(transport::transport(&workload.transport));
@@ -67,7 +67,7 @@ fn sessions(workload: &Workload, visits: &Visits) -> Vec<String> {
     }
     lines.extend((!pages.is_empty()).then(|| {
         let most = plural(u64::from(visits.connections_per_host), "connection");
-        format!("of a page {}, over at most {most} to a host", parts(&pages))
+        format!("page: {}, at most {most} per host", parts(&pages))
     }));
     lines
 }
@@ -98,7 +98,7 @@ fn parts(pages: &[&PageSpec]) -> String {
     let found = any(|resources| matches!(resources, Resources::Found));
     let listed = any(|resources| matches!(resources, Resources::Listed(_)));
     match (found, listed) {
-        (true, false) => "what its HTML and style sheets name is fetched too".into(),
+        (true, false) => "with the resources of its HTML and CSS".into(),
         (false, true) => {
             let listed = pages.iter().filter_map(|page| match &page.resources {
                 Resources::Listed(parts) => Some(parts.len() as u64),
@@ -109,11 +109,11 @@ fn parts(pages: &[&PageSpec]) -> String {
                     let parts = plural(most, "other part");
                     format!("{parts} {} fetched too", if most == 1 { "is" } else { "are" })
                 }
-                most => format!("the listed parts are fetched too, {} at most", count(most)),
+                most => format!("with its listed resources, at most {}", count(most)),
             }
         }
-        (true, true) => "the listed or named parts are fetched too".into(),
-        (false, false) => "the document alone is fetched".into(),
+        (true, true) => "with its listed or found resources".into(),
+        (false, false) => "document only".into(),
     }
 }
 
@@ -122,21 +122,16 @@ fn arrival(workload: &Workload) -> String {
     // Of a load in stages the figure is the highest one.
     let up_to = if workload.stages.is_empty() { "" } else { "up to " };
     let due = |rate_per_s: f64, poisson: bool, what: &str| {
-        let random = if poisson { " at random times" } else { "" };
-        format!(
-            "{up_to}{} {what} a second are due{random}, however slow the answers (open); at most {most}",
-            number(rate_per_s)
-        )
+        let random = if poisson { " (Poisson)" } else { "" };
+        format!("{up_to}constant rate {} {what}/s{random}, open loop; at most {most}", number(rate_per_s))
     };
     match (workload.arrival, &workload.visits) {
-        (Arrival::Closed, None) => format!(
-            "{up_to}{} at once; each next one is sent when an answer is there (closed)",
-            plural(u64::from(workload.connections), "request")
-        ),
-        (Arrival::Closed, Some(visits)) => format!(
-            "{up_to}{} at once; each goes on when it has its answers and has thought (closed); at most {most}",
-            plural(u64::from(visits.users), "user")
-        ),
+        (Arrival::Closed, None) => {
+            format!("{up_to}{} in flight, closed loop", plural(u64::from(workload.connections), "request"))
+        }
+        (Arrival::Closed, Some(visits)) => {
+            format!("{up_to}{}, closed loop; at most {most}", plural(u64::from(visits.users), "user"))
+        }
         (Arrival::Open { rate_per_s, poisson }, None) => due(rate_per_s, poisson, "requests"),
         (Arrival::Open { rate_per_s, poisson }, Some(visits)) => {
             let what = if visits.returning_fraction > 0.0 { "sessions" } else { "sessions of new users" };
@@ -179,14 +174,14 @@ fn stage_text(stage: &Stage, unit: &str) -> String {
 fn visitor_behaviour(visits: &Visits) -> Vec<String> {
     let mut lines: Vec<String> = think_time_text(visits).into_iter().collect();
     if visits.cache {
-        lines.push("each user keeps answers as a browser's cache does".into());
+        lines.push("users have a browser cache".into());
     }
     if visits.returning_fraction > 0.0 {
         let share = percent(visits.returning_fraction);
         lines.push(match visits.returning_fraction >= 1.0 {
-            true => "each user keeps cookies and connections from one session to the next".into(),
+            true => "users keep cookies and connections between sessions".into(),
             false => {
-                format!("{share} of the sessions are made by a user who comes back, the others by a new one")
+                format!("{share} of the sessions by returning users, the others by new ones")
             }
         });
     }
@@ -203,7 +198,7 @@ fn think_time_text(visits: &Visits) -> Option<String> {
     let general = think_text(visits.think);
     match (general, own) {
         (None, 0) => None,
-        (Some(reported), 0) => Some(format!("think time after each step: {reported}")),
+        (Some(reported), 0) => Some(format!("think time {reported}")),
         (Some(reported), own) => {
             Some(format!("think time after a step: {reported}; {} of their own", with_steps(own)))
         }
@@ -220,12 +215,10 @@ fn think_text(think: Think) -> Option<String> {
     match think {
         Think::None => None,
         Think::Fixed { time_us: fixed } => Some(time(fixed)),
-        Think::Uniform { min_us, max_us } => {
-            Some(format!("{} to {}, each equally often", time(min_us), time(max_us)))
-        }
-        Think::Exponential { mean_us } => Some(format!("{} on the average (exponential)", time(mean_us))),
+        Think::Uniform { min_us, max_us } => Some(format!("{} to {} (uniform)", time(min_us), time(max_us))),
+        Think::Exponential { mean_us } => Some(format!("{} mean (exponential)", time(mean_us))),
         Think::LogNormal { median_us, sigma } => {
-            Some(format!("{} for half of them (log-normal, sigma {})", time(median_us), number(sigma)))
+            Some(format!("{} median (log-normal, sigma {})", time(median_us), number(sigma)))
         }
     }
 }

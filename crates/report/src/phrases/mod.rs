@@ -19,7 +19,7 @@ pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
     apply_class_phrase, check_headline, confidence_percent, confidence_text, fact_name, fact_value,
-    fact_window, machine, next_limit, parts, predicted, remedy, saturation_rate_text,
+    fact_window, limit_title, machine, next_limit, parts, predicted, remedy, saturation_rate_text,
 };
 pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
@@ -39,7 +39,7 @@ pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_invalid, repeat
 pub(crate) use site::site;
 pub(crate) use tune::{
     applied_text, apply_effect, change, files, gain_text, goal, guard_stop_text, is_proposal, judged_text,
-    owners, plans_for_limit, reverted, round_outcome, surprise_text, tune_headline, will_apply_text,
+    owners, plans_for_limit, ratio, reverted, round_outcome, surprise_text, tune_headline, will_apply_text,
 };
 use webdyno_model::distribution::Dist;
 use webdyno_model::live_traffic::LiveTraffic;
@@ -57,9 +57,7 @@ pub(crate) fn extra_requests(run: &RunReport) -> Vec<String> {
     let resent = run.connections.resent;
     let again = (resent > 0).then(|| {
         let requests = plural(resent, "request");
-        format!(
-            "{requests} sent again on a fresh connection, as the server closed the first one without a byte of an answer"
-        )
+        format!("{requests} resent on a new connection: the server closed the first one without a response")
     });
     followed.into_iter().chain(again).chain(transport::handshakes(run)).collect()
 }
@@ -68,7 +66,7 @@ pub(crate) fn extra_requests(run: &RunReport) -> Vec<String> {
 pub(crate) fn harm_guard_text(run: &RunReport) -> Option<String> {
     let guard_trip = run.brake.as_ref()?;
     Some(format!(
-        "The load was stopped before it did more harm ({}): {}. What was measured until then is all there is",
+        "Load stopped to prevent harm ({}): {}. Only what was measured until then is shown",
         guard_trip.cause.name(),
         guard_trip.text
     ))
@@ -88,13 +86,10 @@ pub(crate) fn run_headline(run: &RunReport) -> String {
         return "no request was sent".into();
     }
     if ended == 0 {
-        return format!(
-            "no answer: {} still waited when the load ended",
-            plural(requests.in_flight_at_end, "request")
-        );
+        return format!("no response: {} in flight at the end", plural(requests.in_flight_at_end, "request"));
     }
     if requests.completed == 0 {
-        return format!("no good answer: all {} failed", plural(requests.failed, "request"));
+        return format!("all {} failed", plural(requests.failed, "request"));
     }
     format!("{}, {}", good_response_rate(run.rate), failures(run))
 }
@@ -102,8 +97,8 @@ pub(crate) fn run_headline(run: &RunReport) -> String {
 /// `2,190 good answers a second`.
 pub(crate) fn good_response_rate(per_second: Option<f64>) -> String {
     match per_second {
-        Some(value) => format!("{} good answers a second", number(value)),
-        None => "the rate of good answers is unknown".into(),
+        Some(value) => format!("{} req/s", number(value)),
+        None => "request rate unknown".into(),
     }
 }
 
@@ -111,7 +106,7 @@ pub(crate) fn good_response_rate(per_second: Option<f64>) -> String {
 pub(crate) fn failures(run: &RunReport) -> String {
     let (failed, ended) = (run.requests.failed, run.requests.completed + run.requests.failed);
     if failed == 0 {
-        return "no request failed".into();
+        return "no failures".into();
     }
     format!("{} of {} failed ({})", count(failed), plural(ended, "request"), share(failed, ended))
 }
@@ -123,17 +118,14 @@ pub(crate) fn measured(run: &RunReport) -> String {
         return parts;
     }
     let down = match run.ramp_down_s {
-        after if after > 0.0 => format!("; the {} after it do not count either", time_s(after)),
+        after if after > 0.0 => format!("; {} of ramp-down excluded", time_s(after)),
         _ => String::new(),
     };
     if run.warmup_s > 0.0 {
         let why = run.warmup_why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-        format!(
-            "measured for {length}, after {} of warm-up that do not count{why}{down}",
-            time_s(run.warmup_s)
-        )
+        format!("measured for {length}, {} of warm-up excluded{why}{down}", time_s(run.warmup_s))
     } else {
-        format!("measured for {length}; no warm-up was cut{down}")
+        format!("measured for {length}, no warm-up excluded{down}")
     }
 }
 
@@ -174,33 +166,35 @@ pub(crate) fn times_of(run: &RunReport) -> Vec<(&'static str, &Dist)> {
 }
 
 /// What the five times mean.
-pub(crate) const TIMES_MEAN: &str = "Response time counts from the moment a request was due until its last byte: what \
-     a user waits. Service time counts from when it was really sent. Client delay is what this machine added itself before \
-     it sent.";
+pub(crate) const TIMES_MEAN: &str = "Response time: from when a request was due to its last byte. Service time: from when \
+     it was sent. Client delay: added by this machine before it sent.";
 
 /// Whose clock ended the times, and what answers waited for the generator.
 pub(crate) fn clock(run: &RunReport) -> String {
     let (clock, delay) = (&run.clock, &run.receive_delay_us);
-    let lay = format!("{} (median), {} (p99)", time(delay.p50), time(delay.p99));
+    let lay = format!("{} (p50), {} (p99)", time(delay.p50), time(delay.p99));
     let known = delay.count > 0;
     match clock.ended_by {
         Some(Clock::Kernel) => {
             let without = match clock.answers_without_stamp {
                 0 => String::new(),
-                some => format!("; {} without its stamp end when the generator had read them", plural(some, "answer")),
+                some => format!(
+                    "; {} without a timestamp end when the generator read them",
+                    plural(some, "answer")
+                ),
             };
             format!(
-                "The times end when the kernel had received an answer. What it then lay there until the generator read \
-                 it is left out: {lay}{without}"
+                "Latency ends when the kernel received the response. The wait in the socket buffer is \
+                 excluded: {lay}{without}"
             )
         }
         _ if known => format!(
-            "The times end when the generator had read an answer. On {} the kernel stamped what it received: answers \
-             lay there for {lay} before they were read",
+            "Latency ends when the generator read the response. On {} with kernel timestamps responses \
+             waited {lay} in the socket buffer",
             plural(clock.connections_stamped, "connection")
         ),
-        _ => "The times end when the generator had read an answer; how long answers lay in the kernel before is \
-              unknown (none was stamped)"
+        _ => "Latency ends when the generator read the response; the wait in the socket buffer is \
+              unknown (no kernel timestamps)"
             .into(),
     }
 }
@@ -209,26 +203,19 @@ pub(crate) fn clock(run: &RunReport) -> String {
 pub(crate) fn network(run: &RunReport) -> String {
     let (tcp, trip) = (&run.tcp, &run.round_trip_us);
     let (Some(sent), Some(again)) = (tcp.segments_sent, tcp.segments_retransmitted) else {
-        return "round trips and losses are unknown (TCP was read of no connection)".into();
+        return "round trips and retransmits unknown (no TCP data)".into();
     };
     let trips = match trip.count {
-        0 => "how long a round trip takes is unknown".into(),
+        0 => "round trip time unknown".into(),
         // An acknowledgement that comes with the answer holds the server's own time.
-        _ => format!(
-            "as TCP smooths it, which may hold the server's own time, {} (median), {} (p99)",
-            time(trip.p50),
-            time(trip.p99)
-        ),
+        _ => format!("smoothed RTT (may include server time) p50 {}, p99 {}", time(trip.p50), time(trip.p99)),
     };
-    let shortest = tcp.round_trip_min_us.map(|us| format!("a round trip took at least {}; ", time(Some(us))));
+    let shortest = tcp.round_trip_min_us.map(|us| format!("minimum RTT {}; ", time(Some(us))));
     let lost = match again {
-        0 => format!("0 of {} were sent again", plural(sent, "segment")),
-        _ => format!(
-            "{} of {} ({}) were sent again",
-            count(again),
-            plural(sent, "segment"),
-            share(again, sent)
-        ),
+        0 => format!("0 of {} retransmitted", plural(sent, "segment")),
+        _ => {
+            format!("{} of {} ({}) retransmitted", count(again), plural(sent, "segment"), share(again, sent))
+        }
     };
     format!("{}{trips}; {lost} (a sample of the connections)", shortest.unwrap_or_default())
 }
@@ -240,7 +227,7 @@ pub(crate) fn connect_peaks(run: &RunReport) -> Vec<String> {
             1 => "the first SYN was lost".to_owned(),
             many => format!("the first {many} SYNs were lost"),
         };
-        format!("{} took about {} s: {lost}", plural(peak.count, "connection"), peak.after_s)
+        format!("{} took about {} s to connect: {lost}", plural(peak.count, "connection"), peak.after_s)
     };
     run.connect_peaks.iter().map(peak).collect()
 }
@@ -252,7 +239,7 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
         return None;
     }
     let so_far = match run.censored_time_us.max {
-        Some(longest) => format!(", one of them for {} already", time_us(longest as f64)),
+        Some(longest) => format!(", the longest for {} so far", time_us(longest as f64)),
         None => String::new(),
     };
     let unsent = unsent_requests(run).map_or_else(String::new, |(requests, connections)| {
@@ -309,25 +296,21 @@ pub(crate) fn value(value: Option<&SettingValue>) -> String {
 pub(crate) fn session_end_note(view: &View) -> Option<String> {
     match &view.end {
         SessionEnd::Done(_) => None,
-        SessionEnd::Failed(130, _) => {
-            Some("The session was interrupted. What was measured until then is below".into())
-        }
+        SessionEnd::Failed(130, _) => Some("The session was interrupted. Measured until then".into()),
         SessionEnd::Failed(_, error) => Some(format!("The session ended with an error: {error}")),
-        SessionEnd::Torn => Some(
-            "The recording stops in the middle: the session was killed, or it still runs. What was measured until \
-             then is below"
-                .into(),
-        ),
+        SessionEnd::Torn => {
+            Some("The recording is incomplete: the session was killed or still runs. Measured so far".into())
+        }
     }
 }
 
 /// Said of a tuning session that was cut off.
 pub(crate) const MAY_BE_IN_FORCE: &str =
-    "A change may still be in force: webdyno rollback puts the original configuration back.";
+    "A change may still be in force: webdyno rollback restores the original configuration.";
 
 /// A summary's percentiles for a sentence: `half within 23 ms, 99% within 60 ms`.
 pub(crate) fn percentile_phrase(what: &str, dist: &Dist) -> String {
-    format!("half of the {what} within {}, 99% within {}", time(dist.p50), time(dist.p99))
+    format!("{what} p50 {}, p99 {}", time(dist.p50), time(dist.p99))
 }
 
 /// The name of a load in plots.
@@ -362,7 +345,7 @@ pub(crate) fn live_traffic(traffic: Option<&LiveTraffic>) -> Option<String> {
     let connections = connections.map(|count| format!("open connections: {}", number(count)));
     let reported: Vec<_> = requests.into_iter().chain(connections).collect();
     let reported = if reported.is_empty() { String::new() } else { format!(" ({})", reported.join("; ")) };
-    Some(format!("Other clients used the server meanwhile{reported}."))
+    Some(format!("Other clients used the server during the measurement{reported}."))
 }
 
 #[cfg(test)]

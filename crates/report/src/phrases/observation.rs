@@ -33,7 +33,7 @@ pub(crate) fn observation_headline(seen: &Observation) -> String {
         count => format!(", and {}", plural(count as u64, "other host")),
     };
     match seen.window_s {
-        length_s if length_s < SNAPSHOT_S_MAX => format!("one look: {what}{others}"),
+        length_s if length_s < SNAPSHOT_S_MAX => format!("snapshot: {what}{others}"),
         length_s => format!("observed for {}: {what}{others}", time_s(length_s)),
     }
 }

@@ -9,8 +9,8 @@ use webdyno_model::run::{NamedReport, RunReport};
 const SERVERS_MAX: usize = 5;
 
 /// What a page's time is.
-pub(crate) const PAGE_TIME_MEANS: &str = "Page time counts from the moment a page was due until the last byte of its \
-     last part, of pages that came whole.";
+pub(crate) const PAGE_TIME_MEANS: &str = "Page time: from when a page was due to the last byte of its last resource; \
+     complete pages only.";
 
 /// What usually causes captures to match nothing.
 pub(crate) const CAPTURES_USUALLY: &str =
@@ -26,8 +26,8 @@ pub(crate) fn page_headline(run: &RunReport) -> Option<String> {
     let of = plural(ended, "page");
     let reported = match (pages.completed, pages.failed) {
         (0, 0) => return None,
-        (0, _) => format!("no whole page: all {of} failed"),
-        (_, 0) => format!("{}, no page failed", rate_of_pages(pages.rate)),
+        (0, _) => format!("no complete page: all {of} failed"),
+        (_, 0) => format!("{}, no failures", rate_of_pages(pages.rate)),
         (_, failed) => {
             format!(
                 "{}, {} of {of} failed ({})",
@@ -43,19 +43,12 @@ pub(crate) fn page_headline(run: &RunReport) -> Option<String> {
 /// That no session came to its end, in one line; `None` where one did, or there was none.
 pub(crate) fn session_headline(run: &RunReport) -> Option<String> {
     let visits = run.visits.as_ref()?;
-    (visits.sessions_completed == 0 && visits.sessions_broken > 0).then(|| {
-        format!(
-            "no whole session: all {} broke off with steps left out",
-            plural(visits.sessions_broken, "session")
-        )
-    })
+    (visits.sessions_completed == 0 && visits.sessions_broken > 0)
+        .then(|| format!("no complete session: all {} aborted", plural(visits.sessions_broken, "session")))
 }
 
 fn rate_of_pages(rate: Option<f64>) -> String {
-    rate.map_or_else(
-        || "the rate of pages is unknown".into(),
-        |rate| format!("{} pages a second", number(rate)),
-    )
+    rate.map_or_else(|| "page rate unknown".into(), |rate| format!("{} pages/s", number(rate)))
 }
 
 /// What came about in a second, and in all: `pages`, `812/s`, `8,120 whole`, `3 failed`.
@@ -64,17 +57,17 @@ pub(crate) fn rates(run: &RunReport) -> Vec<Vec<String>> {
     let failed = |failed: u64| format!("{} failed", count(failed));
     let mut rows = vec![];
     if let Some(pages) = &run.pages {
-        let whole = format!("{} whole", count(pages.completed));
+        let whole = format!("{} complete", count(pages.completed));
         rows.push(row(["pages".into(), rate_or_unknown(pages.rate), whole, failed(pages.failed)]));
     }
     if let Some(visits) = run.visits.as_ref().filter(|visits| visits.sessions_broken > 0) {
         let rate = (run.elapsed_s > 0.0).then(|| visits.sessions_completed as f64 / run.elapsed_s);
-        let whole = format!("{} whole", count(visits.sessions_completed));
-        let broken = format!("{} broken off", count(visits.sessions_broken));
+        let whole = format!("{} complete", count(visits.sessions_completed));
+        let broken = format!("{} aborted", count(visits.sessions_broken));
         rows.push(row(["sessions".into(), rate_or_unknown(rate), whole, broken]));
     }
     let (requests, good) = (&run.requests, rate_or_unknown(run.rate));
-    let answers = format!("{} good", count(requests.completed));
+    let answers = format!("{} successful", count(requests.completed));
     rows.push(row(["requests".into(), good, answers, failed(requests.failed)]));
     let amount = |name: &str, amount: u64| {
         let per_second = quantity(amount as f64 / run.elapsed_s, "bytes/s");
@@ -90,10 +83,10 @@ pub(crate) fn sessions(run: &RunReport) -> Vec<String> {
     let Some(visits) = &run.visits else { return vec![] };
     let broken = match visits.sessions_broken {
         0 => String::new(),
-        broken => format!(", {} broken off with steps left out", count(broken)),
+        broken => format!(", {} aborted", count(broken)),
     };
     let mut lines = vec![format!(
-        "{} begun, {} completed{broken}; {} there at the end",
+        "{} started, {} completed{broken}; {} active at the end",
         plural(visits.sessions_started, "session"),
         count(visits.sessions_completed),
         plural(visits.visitors, "visitor")
@@ -103,7 +96,7 @@ pub(crate) fn sessions(run: &RunReport) -> Vec<String> {
     let without_value = visits.steps_skipped.saturating_sub(elsewhere);
     lines.extend((without_value > 0).then(|| {
         let steps = plural(without_value, "step");
-        format!("{steps} skipped, as a value that they need was not found in an answer before")
+        format!("{steps} skipped: a value they need was not found in an earlier response")
     }));
     lines.extend((elsewhere > 0).then(|| foreign_links_text(visits, elsewhere)));
     lines
@@ -124,8 +117,7 @@ fn foreign_links_text(visits: &VisitCounts, steps: u64) -> String {
         .map(|(server, steps)| format!("{server} x {}", count(*steps)))
         .collect();
     format!(
-        "{} skipped, as the link that was found leads to a server that is not loaded, as no URL of the workload names \
-         it: {}{more}",
+        "{} skipped: the link found leads to a server that is not part of the workload: {}{more}",
         plural(steps, "step"),
         named.join(", ")
     )
@@ -136,7 +128,7 @@ fn cache(run: &RunReport, visits: &VisitCounts) -> Option<String> {
     let (hits, confirmed) = (visits.cache_hits, visits.cache_confirmed);
     (hits + confirmed > 0).then(|| {
         format!(
-            "the users' caches had {} ({} of all) that were not asked for; {} were confirmed by the server (304)",
+            "browser cache: {} ({} of all) served without a request; {} revalidated by the server (304)",
             plural(hits, "answer"),
             share(hits, hits + requested),
             count(confirmed)

@@ -7,8 +7,8 @@ use webdyno_model::repeats::{RepeatedRun, Repeats, Spread};
 type FormatFigure = fn(f64) -> String;
 
 /// What the table means.
-pub(crate) const REPEATS_MEAN: &str = "The report is of the run marked with *, whose rate is the median of the valid ones. \
-     Spread: largest less smallest, as a share of the median. The interval of the mean holds it in 95 of 100 cases (Student).";
+pub(crate) const REPEATS_MEAN: &str = "* is the run reported: its rate is the median of the valid runs. Spread: (largest - smallest) / median. \
+     Interval of the mean: 95% (Student).";
 
 /// `3 runs of this load`.
 pub(crate) fn repeats_headline(repeats: &Repeats) -> String {
@@ -22,9 +22,9 @@ pub(crate) fn repeats_spread(repeats: &Repeats) -> String {
         false => ("rates", repeats.rate),
     };
     match spread.and_then(|rate| rate.relative) {
-        Some(_) if repeats.runs.len() < 2 => "one alone has no spread".into(),
-        Some(relative) => format!("their {rates} lie within {} of each other", percent(relative)),
-        None => format!("how far their {rates} lie apart is unknown"),
+        Some(_) if repeats.runs.len() < 2 => "no spread of a single run".into(),
+        Some(relative) => format!("spread of {rates} {}", percent(relative)),
+        None => format!("spread of {rates} unknown"),
     }
 }
 

@@ -12,18 +12,18 @@ pub(crate) fn transport(transport: &Transport) -> Vec<String> {
     }
     if !transport.connect_to.is_empty() {
         let rules = plural(transport.connect_to.len() as u64, "rule");
-        lines.push(format!("connections go elsewhere than the URL says, by {rules} (--connect-to)"));
+        lines.push(format!("connections redirected by {rules} (--connect-to)"));
     }
     match transport.source_ips.as_slice() {
         [] => {}
-        [only] => lines.push(format!("connections begin from {only}")),
+        [only] => lines.push(format!("source address {only}")),
         [first, .., last] => {
             let sources = count(transport.source_ips.len() as u64);
-            lines.push(format!("connections begin from {sources} addresses in turn, {first} to {last}"));
+            lines.push(format!("{sources} source addresses in turn, {first} to {last}"));
         }
     }
     if transport.resolve_each {
-        lines.push("names are looked up for each connection, which counts in the connect time".into());
+        lines.push("DNS lookup per connection, included in the connect time".into());
     }
     match transport.address_family {
         AddressFamily::Any => {}
@@ -34,7 +34,7 @@ pub(crate) fn transport(transport: &Transport) -> Vec<String> {
         lines.push("TLS: any certificate is accepted".into());
     }
     if transport.tls.no_resumption {
-        lines.push("TLS: no session is resumed, each connection makes a full handshake".into());
+        lines.push("TLS: full handshake per connection, no session resumption".into());
     }
     lines
 }
@@ -43,8 +43,7 @@ pub(crate) fn transport(transport: &Transport) -> Vec<String> {
 pub(crate) fn handshakes(run: &RunReport) -> Option<String> {
     let handshakes = run.tls_handshake_us.count;
     let resumed = count(run.connections.tls_resumed);
-    (handshakes > 0)
-        .then(|| format!("{} of TLS, {resumed} of them resumed a session", plural(handshakes, "handshake")))
+    (handshakes > 0).then(|| format!("{} of TLS, {resumed} of them resumed", plural(handshakes, "handshake")))
 }
 
 #[cfg(test)]
@@ -63,6 +62,6 @@ mod tests {
         };
         let lines = transport(&unusual);
         assert_eq!(lines.len(), 4, "{lines:?}");
-        assert_eq!(lines[1], "connections begin from 2 addresses in turn, 127.0.0.2 to 127.0.0.3");
+        assert_eq!(lines[1], "2 source addresses in turn, 127.0.0.2 to 127.0.0.3");
     }
 }

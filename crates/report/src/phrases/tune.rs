@@ -7,7 +7,7 @@ use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdi
 
 /// `MaxRequestWorkers 150 -> 400`, or `max_connections 20 -> 90 on the host db`.
 pub(crate) fn change(change: &Change) -> String {
-    let on = change.server.as_ref().map(|role| format!(" on the host {role}")).unwrap_or_default();
+    let on = change.server.as_ref().map(|role| format!(" on {role}")).unwrap_or_default();
     format!("{} {} -> {}{on}", change.setting.name, value(change.from.as_ref()), change.to)
 }
 
@@ -35,14 +35,14 @@ pub(crate) fn owners(round: &Round) -> Vec<String> {
         let ManagedFile { path, by, why } = file;
         format!("{path} is managed by {by} ({why}): make the change there; --export DIR writes it as files")
     };
-    let decision = |why: &String| format!("it is for you to decide: {why}; --export DIR writes it as files");
+    let decision = |why: &String| format!("manual change: {why}; --export DIR writes it as files");
     round.managed.iter().map(owner).chain(round.to_decide.iter().map(decision)).collect()
 }
 
 /// How the changes of a round took effect, and for how long nobody was answered.
 pub(crate) fn applied_text(round: &Round) -> String {
     if is_proposal(round) {
-        return "was proposed, and not written".into();
+        return "proposed, not written".into();
     }
     apply_effect(round.changes.iter().map(|change| change.class).max(), round.outage_us)
 }
@@ -50,23 +50,27 @@ pub(crate) fn applied_text(round: &Round) -> String {
 /// How changes of a class took effect, and for how long nobody was answered.
 pub(crate) fn apply_effect(class: Option<ApplyClass>, outage_us: Option<u64>) -> String {
     let how = match class {
-        Some(ApplyClass::Live) if outage_us.is_none() => return "took effect at once".into(),
-        Some(ApplyClass::Live) => "took effect at once",
-        Some(ApplyClass::Reload) => "took effect by a graceful reload",
-        Some(ApplyClass::Restart) => "took effect by a stop and a start",
-        Some(ApplyClass::Manual) => "was done by hand",
+        Some(ApplyClass::Live) if outage_us.is_none() => return "applied live".into(),
+        Some(ApplyClass::Live) => "applied live",
+        Some(ApplyClass::Reload) => "applied by graceful reload",
+        Some(ApplyClass::Restart) => "applied by restart",
+        Some(ApplyClass::Manual) => "changed manually",
         None => "nothing was written",
     };
     match outage_us {
-        Some(0) => format!("{how}, without an outage"),
-        Some(outage) => format!("{how}; nobody was answered for {}", time_us(outage as f64)),
-        None => format!("{how}; whether there was an outage is unknown"),
+        Some(0) => format!("{how}, no downtime"),
+        Some(outage) => format!("{how}, downtime {}", time_us(outage as f64)),
+        None => format!("{how}, downtime unknown"),
     }
 }
 
 /// `better, kept`, `same, put back`, `planned`; a change that was never measured says so.
 pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
-    let fate = if round.kept { "kept" } else { "put back" };
+    let fate = match (round.kept, round.judged_with_next) {
+        (true, _) => "kept",
+        (false, true) => "judged with the next",
+        (false, false) => "reverted",
+    };
     if let (Some(verdict), Some(trip)) = (round.verdict, &round.brake) {
         return format!("{}, {fate}: {}", verdict.name(), trip.cause.name());
     }
@@ -81,7 +85,7 @@ pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
 /// Why the load after a round's change was stopped; `None` when it was not.
 pub(crate) fn guard_stop_text(round: &Round) -> Option<String> {
     let trip = round.brake.as_ref()?;
-    Some(format!("the load after this change had to be stopped because {}", trip.text))
+    Some(format!("the load after this change was stopped: {}", trip.text))
 }
 
 /// `750 -> 2,190 good answers a second: 2.9 times, 95% interval 2.8 to 3.0`.
@@ -91,7 +95,7 @@ pub(crate) fn gain_text(tune: &TuneReport) -> String {
 
 fn gained_text(tune: &TuneReport) -> String {
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), number);
-    format!("{} -> {} good answers a second", known(tune.baseline.rate), known(tune.best.rate))
+    format!("{} -> {} req/s", known(tune.baseline.rate), known(tune.best.rate))
 }
 
 /// `2.9 times, 95% interval 2.8 to 3.0`, or that it is not known.
@@ -101,7 +105,7 @@ pub(crate) fn ratio(improvement: &Improvement) -> String {
             format!("{}, 95% interval {}", times(ratio), times_interval(ratio, ci95))
         }
         (Some(ratio), None) => format!("{}, interval unknown", times(ratio)),
-        (None, _) => "how much better is unknown".into(),
+        (None, _) => "gain unknown".into(),
     }
 }
 
@@ -115,7 +119,7 @@ pub(crate) fn surprise_text(round: &Round) -> Option<String> {
         return None;
     }
     let expected = super::predicted(predicted);
-    Some(format!("{how} than expected: {} was measured, where {expected} were expected", rate(after)))
+    Some(format!("{how} than expected: measured {}, expected {expected}", rate(after)))
 }
 
 /// On what the verdict of a round rests, in a sentence; `None` where that was not kept.
@@ -123,7 +127,7 @@ pub(crate) fn judged_text(round: &Round) -> Option<String> {
     let floor = round.noise_floor?;
     let pairs = round.pairs.map_or(String::new(), |pairs| {
         format!(
-            "judged by {} of loads without it and with it; ",
+            "judged by {} of loads without and with the change; ",
             crate::human::plural(u64::from(pairs), "pair")
         )
     });
@@ -134,46 +138,44 @@ pub(crate) fn judged_text(round: &Round) -> Option<String> {
 pub(crate) fn tune_headline(tune: &TuneReport) -> String {
     match tune.state {
         TuneState::Applied => {
-            let ratio = tune.improvement.ratio.map(|ratio| format!(", {} as many", times(ratio)));
+            let ratio = tune.improvement.ratio.map(|ratio| format!(", {}", times(ratio)));
             format!("{}{}", gained_text(tune), ratio.unwrap_or_default())
         }
-        TuneState::Planned if tune.rounds.is_empty() => {
-            "nothing to change was found, and nothing was changed".into()
-        }
-        TuneState::Planned => "there is a plan; nothing was changed".into(),
+        TuneState::Planned if tune.rounds.is_empty() => "nothing to change was found".into(),
+        TuneState::Planned => "planned, nothing was changed".into(),
         TuneState::Reverted if tune.rounds.is_empty() && tune.goal_met && tune.goal != Goal::Max => {
-            "the goal is met as it is".into()
+            "goal met, nothing was changed".into()
         }
         TuneState::Reverted if tune.rounds.is_empty() => "nothing was changed".into(),
         TuneState::Reverted if tune.rounds.iter().all(|round| !round.to_decide.is_empty()) => {
-            "there is a proposal for you to decide on; nothing was changed".into()
+            "proposal for a manual change; nothing was changed".into()
         }
         TuneState::Reverted if tune.rounds.iter().all(is_proposal) => {
-            "there is a proposal for files that others manage; nothing was changed".into()
+            "proposal for files managed by other tools; nothing was changed".into()
         }
         TuneState::Reverted if tune.rounds.iter().all(did_not_help) => {
-            "nothing helped: the server has its original configuration".into()
+            "no change helped; original configuration restored".into()
         }
-        TuneState::Reverted => "everything was put back: the server has its original configuration".into(),
+        TuneState::Reverted => "all changes reverted; original configuration restored".into(),
     }
 }
 
 /// What a session that left nothing behind did, in a sentence.
 pub(crate) fn reverted(tune: &TuneReport) -> &'static str {
     if tune.rounds.is_empty() && tune.goal_met && tune.goal != Goal::Max {
-        "The goal is met as it is: nothing had to be changed, and the server was not touched."
+        "The goal is met: the server was not changed."
     } else if tune.rounds.is_empty() && tune.goal == Goal::Max && !tune.goal_met {
-        "No change was kept, and the notes say why: the server is as it was."
+        "No change was kept (see the notes): the server is unchanged."
     } else if tune.rounds.is_empty() {
-        "Nothing was found that could be changed; the server was not touched."
+        "Nothing was found to change: the server was not changed."
     } else if tune.rounds.iter().all(|round| !round.to_decide.is_empty()) {
-        "What would help is for you to decide: it is proposed, and the server was not touched."
+        "The remedy is a manual change: proposed only, the server was not changed."
     } else if tune.rounds.iter().all(is_proposal) {
-        "What would help is in files that others manage: it is proposed, and the server was not touched."
+        "The remedy is in files managed by other tools: proposed only, the server was not changed."
     } else if tune.rounds.iter().all(did_not_help) {
-        "Every change was measured, none helped, and all were put back: the server is as it was."
+        "All changes were measured, none helped, all were reverted."
     } else {
-        "Every change was put back, also what may have helped: the server is as it was."
+        "All changes were reverted, including those that may have helped."
     }
 }
 
@@ -186,17 +188,13 @@ fn did_not_help(round: &Round) -> bool {
 pub(crate) fn goal(tune: &TuneReport) -> String {
     let reached = rate_or_unknown(tune.best.rate);
     match (tune.goal, tune.goal_met) {
-        (Goal::Max, true) => {
-            "The goal was as fast as this machine can: nothing more was found that helps.".into()
-        }
-        (Goal::Max, false) => {
-            "The goal was as fast as this machine can: tuning ended before that was sure.".into()
-        }
-        (Goal::Objectives, true) => "The goal was met: every objective is.".into(),
-        (Goal::Objectives, false) => "The goal was not met: an objective is missed.".into(),
-        (Goal::Rate(goal), true) => format!("The goal of {} was met: {reached} was measured.", rate(goal)),
+        (Goal::Max, true) => "Goal max: nothing else was found that helps.".into(),
+        (Goal::Max, false) => "Goal max: tuning ended before that was certain.".into(),
+        (Goal::Objectives, true) => "Goal met: all objectives met.".into(),
+        (Goal::Objectives, false) => "Goal not met: an objective was missed.".into(),
+        (Goal::Rate(goal), true) => format!("Goal of {} met: {reached} measured.", rate(goal)),
         (Goal::Rate(goal), false) => {
-            format!("The goal of {} was not met: {reached} was measured.", rate(goal))
+            format!("Goal of {} not met: {reached} measured.", rate(goal))
         }
     }
 }

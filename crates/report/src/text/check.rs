@@ -30,7 +30,7 @@ fn write_config_finding(page: &mut TextPage, number: usize, finding: &Finding) {
     page.gap();
     page.item(&format!("{number}."), &finding.summary);
     page.indented_paragraph(&format!(
-        "({}, {} sure)",
+        "({}, confidence {})",
         finding.id,
         phrases::confidence_percent(finding.confidence)
     ));

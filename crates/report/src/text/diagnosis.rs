@@ -11,7 +11,7 @@ use webdyno_session::view::View;
 
 const BAR_COLUMNS: usize = 30;
 /// Above what is missing.
-pub(super) const NOT_READ: &str = "What could not be read";
+pub(super) const NOT_READ: &str = "Not measured";
 
 /// The whole diagnosis.
 pub(super) fn write_diagnosis(page: &mut TextPage, view: &View, diagnosis: &Diagnosis) {
@@ -26,13 +26,13 @@ pub(super) fn write_diagnosis(page: &mut TextPage, view: &View, diagnosis: &Diag
     }
     match answer {
         Some(finding) => write_main_finding(page, finding),
-        None => page.paragraph("No rule could say anything about this recording."),
+        None => page.paragraph("No rule applies to this recording."),
     }
     if let Some(run) = &diagnosis.run {
         load(page, run);
     }
     if let Some(finding) = answer {
-        facts(page, "How we know (and how to see it by hand, on the server)", &finding.facts);
+        facts(page, "Evidence, with the command that shows it on the server", &finding.facts);
         remedies(page, &finding.remedies);
     }
     write_other_findings(page, others);
@@ -54,15 +54,15 @@ pub(super) fn write_diagnosis(page: &mut TextPage, view: &View, diagnosis: &Diag
 fn site(page: &mut TextPage, diagnosis: &Diagnosis) {
     let lines = diagnosis.site.as_ref().map(phrases::site).unwrap_or_default();
     if !lines.is_empty() {
-        page.heading("What kind of site it is");
+        page.heading("Workload profile");
         lines.iter().for_each(|(label, text)| page.item(label, text));
     }
 }
 
 fn title(bottleneck: &str) -> &'static str {
     match bottleneck {
-        "healthy" => "Diagnosis: healthy, no limit was reached",
-        "unknown" => "Diagnosis: the limit is not known",
+        "healthy" => "No limit reached: the server kept up with the load",
+        "unknown" => "Limit unknown",
         _ => "Diagnosis: this limits the server",
     }
 }
@@ -78,15 +78,15 @@ fn write_main_finding(page: &mut TextPage, finding: &Finding) {
     if matches!(finding.id.as_str(), "healthy" | "unknown") || finding.remedies.is_empty() {
         page.paragraph(&wording::limit_meaning(&finding.id));
     } else {
-        page.paragraph(&format!("More about it: webdyno explain {}", finding.id));
+        page.paragraph(&format!("Details: webdyno explain {}", finding.id));
     }
 }
 
 fn load(page: &mut TextPage, run: &webdyno_model::run::RunReport) {
-    page.heading(&format!("Under this load: {}", phrases::run_headline(run)));
+    page.heading(&format!("Load: {}", phrases::run_headline(run)));
     run::conditions(page, run);
     if run.response_time_us.count > 0 {
-        page.paragraph(&phrases::percentile_phrase("answers", &run.response_time_us));
+        page.paragraph(&phrases::percentile_phrase("response time", &run.response_time_us));
     }
     if let Some(waiting) = phrases::in_flight(run) {
         page.paragraph(&format!("{waiting}."));
@@ -130,7 +130,7 @@ fn remedies(page: &mut TextPage, remedies: &[Remedy]) {
         }
         match &remedy.predicted {
             Some(predicted) => page.indented_item("Expected:", &phrases::predicted(predicted)),
-            None => page.indented_item("Expected:", "how much it brings is unknown"),
+            None => page.indented_item("Expected:", "gain unknown"),
         }
     }
 }
@@ -140,7 +140,7 @@ fn experiments(page: &mut TextPage, experiments: &[Experiment]) {
     if experiments.is_empty() {
         return;
     }
-    page.heading("What was tried to tell them apart");
+    page.heading("Experiments");
     for experiment in experiments {
         page.item("-", &phrases::experiment(experiment));
     }
@@ -167,7 +167,7 @@ fn breakdown(page: &mut TextPage, time: &TimeBreakdown) {
     if total <= 0.0 {
         return;
     }
-    page.heading(&format!("Where the mean response time goes ({} in all)", time_us(total)));
+    page.heading(&format!("Mean response time: {}", time_us(total)));
     let known = parts.iter().filter_map(|&(name, us)| us.map(|us| (name, us)));
     let rows: Vec<_> = known
         .map(|(name, us)| {
@@ -186,9 +186,9 @@ pub(super) fn ceilings(page: &mut TextPage, ceilings: &[Ceiling]) {
     if ceilings.is_empty() {
         return;
     }
-    page.heading("Limits ahead: in use now, the most there can be, and when they bind");
+    page.heading("Limits ahead");
     let known = |value: Option<f64>| value.map_or_else(|| crate::human::UNKNOWN.into(), number);
-    let mut rows = vec![["limit", "now", "most", "binds at", "source"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["resource", "now", "limit", "saturates at", "source"].map(str::to_owned).to_vec()];
     for ceiling in ceilings {
         rows.push(vec![
             ceiling.limit.clone(),
@@ -214,7 +214,7 @@ fn next_limit(page: &mut TextPage, diagnosis: &Diagnosis) {
     let Some(next) = &diagnosis.next_limit else {
         return;
     };
-    page.heading("After that");
+    page.heading("Next");
     page.paragraph(&phrases::next_limit(next));
 }
 
@@ -229,13 +229,13 @@ pub(super) fn missing(page: &mut TextPage, heading: &str, all: &[MissingSignal])
     for missing in helped {
         page.item("-", &format!("{}: {}", missing.signal, missing.why));
         if !missing.how_to_enable.is_empty() {
-            page.indented_item("To have it:", &missing.how_to_enable);
+            page.indented_item("To enable:", &missing.how_to_enable);
         }
     }
     let named: Vec<String> =
         not_there.iter().map(|missing| format!("{} ({})", missing.signal, missing.why)).collect();
     if !named.is_empty() {
-        page.item("-", &format!("nothing has to be done, or helps: {}", named.join("; ")));
+        page.item("-", &format!("no action needed: {}", named.join("; ")));
     }
 }
 

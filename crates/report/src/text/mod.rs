@@ -1,4 +1,4 @@
-//! The report for a terminal: 80 columns of plain text, written for somebody who never tuned a server.
+//! The report for a terminal, 80 columns wide: one screen with the answer first, or all of it.
 
 mod ablation;
 mod check;
@@ -8,16 +8,20 @@ mod observation;
 mod page;
 mod pages;
 mod run;
+mod screen;
 mod tune;
 
-use crate::{ResultPaths, phrases};
+use crate::{ResultPaths, TextStyle, phrases};
 use page::TextPage;
 use webdyno_model::diagnosis::CHECK_SCHEMA;
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
 /// The session as text, with a final newline.
-pub fn text(view: &View, paths: &ResultPaths) -> String {
-    let mut page = TextPage::default();
+pub fn text(view: &View, paths: &ResultPaths, style: TextStyle) -> String {
+    if let Some(screen) = (!style.is_verbose).then(|| screen::screen(view, paths, style)).flatten() {
+        return screen;
+    }
+    let mut page = TextPage::new(style);
     if let Some(end) = phrases::session_end_note(view).filter(|_| view.outcome != Outcome::Nothing) {
         page.paragraph(&format!("Note: {end}."));
     }
@@ -45,7 +49,7 @@ fn write_no_result(page: &mut TextPage, view: &View) {
         SessionEnd::Done(_) => page.paragraph("It ended before there was a result."),
         SessionEnd::Failed(_, error) => page.paragraph(&format!("It ended with an error: {error}.")),
         SessionEnd::Torn => {
-            page.paragraph("The recording stops before there was a result: it was killed, or it still runs.");
+            page.paragraph("The recording has no result yet: the session was killed or still runs.");
         }
     }
     for load in &view.loads {
@@ -70,7 +74,7 @@ fn write_closing(page: &mut TextPage, view: &View, paths: &ResultPaths) {
     if paths.directory.is_none() && paths.html.is_none() && undo.is_none() {
         return;
     }
-    page.heading("Where things are");
+    page.heading("Files and commands");
     if let Some(html) = &paths.html {
         page.verbatim(&format!("Report with plots:  {html}"));
     }

@@ -1,6 +1,7 @@
 //! A page of plain text, 80 columns wide: headings, wrapped paragraphs, tables, bars.
 
-use crate::plain::{sanitize, shorten_middle, wrap};
+use crate::TextStyle;
+use crate::plain::{sanitize, wrap};
 
 /// The width that every terminal has.
 pub(super) const COLUMNS: usize = 80;
@@ -15,6 +16,28 @@ const WORDS_MIN: usize = 8;
 #[derive(Default)]
 pub(super) struct TextPage {
     out: String,
+    style: TextStyle,
+}
+
+/// What a title says, as a colour.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    Good,
+    Bad,
+    Warning,
+    Title,
+}
+
+impl Tone {
+    /// Select Graphic Rendition (ECMA-48, 8.3.117): bold, with a colour where there is one.
+    fn sgr(self) -> &'static str {
+        match self {
+            Self::Good => "1;32",
+            Self::Bad => "1;31",
+            Self::Warning => "1;33",
+            Self::Title => "1",
+        }
+    }
 }
 
 /// How a table's column is set.
@@ -27,6 +50,11 @@ pub(super) enum ColumnAlign {
 }
 
 impl TextPage {
+    /// An empty page.
+    pub(super) fn new(style: TextStyle) -> Self {
+        Self { style, ..Self::default() }
+    }
+
     /// The finished text.
     pub(super) fn finish(self) -> String {
         self.out
@@ -37,8 +65,45 @@ impl TextPage {
         if !self.out.is_empty() {
             self.out.push('\n');
         }
-        for line in wrap_short(&sanitize(title), COLUMNS) {
-            self.line(&line);
+        self.title(Tone::Title, title, "");
+    }
+
+    /// A title in the colour of what it says, with a text at the right edge where there is room for it.
+    pub(super) fn title(&mut self, tone: Tone, title: &str, right: &str) {
+        let (title, right) = (sanitize(title), sanitize(right));
+        let (letters, beside) = (title.chars().count(), right.chars().count());
+        for line in wrap(&title, COLUMNS) {
+            self.line(&self.painted(tone, &line));
+        }
+        if beside > 0 && letters + GAP + beside <= COLUMNS {
+            self.out.pop();
+            let gap = " ".repeat(COLUMNS - letters - beside);
+            self.line(&format!("{gap}{right}"));
+        } else if beside > 0 {
+            self.paragraph(&right);
+        }
+    }
+
+    fn painted(&self, tone: Tone, text: &str) -> String {
+        match self.style.has_color {
+            true => format!("\u{1b}[{}m{text}\u{1b}[0m", tone.sgr()),
+            false => text.to_owned(),
+        }
+    }
+
+    /// As [`TextPage::item`], in at most so many lines: what is left out is marked.
+    pub(super) fn short_item(&mut self, label: &str, text: &str, lines_max: usize) {
+        let hang = if label.is_empty() { INDENT } else { INDENT + label.chars().count() + 1 };
+        let lines = wrap(&sanitize(text), COLUMNS - hang);
+        let has_more = lines.len() > lines_max;
+        for (index, line) in lines.iter().take(lines_max).enumerate() {
+            let start = if index == 0 && !label.is_empty() {
+                format!("{}{} ", " ".repeat(INDENT), sanitize(label))
+            } else {
+                " ".repeat(hang)
+            };
+            let is_cut = has_more && index + 1 == lines_max;
+            self.line(&(start + &if is_cut { cut(line, COLUMNS - hang) } else { line.clone() }));
         }
     }
 
@@ -128,7 +193,7 @@ impl TextPage {
         let hang = if label.is_empty() { indent } else { indent + label.chars().count() + 1 };
         // A label that takes most of the line stands alone above its text.
         let (first, hang) = if hang > COLUMNS / 2 {
-            for line in wrap_short(&label, COLUMNS - indent) {
+            for line in wrap(&label, COLUMNS - indent) {
                 self.line(&format!("{}{line}", " ".repeat(indent)));
             }
             (" ".repeat(indent + INDENT), indent + INDENT)
@@ -137,7 +202,7 @@ impl TextPage {
         } else {
             (format!("{}{label} ", " ".repeat(indent)), hang)
         };
-        for (index, line) in wrap_short(&sanitize(text), COLUMNS - hang).iter().enumerate() {
+        for (index, line) in wrap(&sanitize(text), COLUMNS - hang).iter().enumerate() {
             let start = if index == 0 { first.clone() } else { " ".repeat(hang) };
             self.line(&(start + line));
         }
@@ -165,9 +230,14 @@ fn column_widths(columns: &[ColumnAlign], rows: &[Vec<String>]) -> Vec<usize> {
     }
 }
 
-/// As [`wrap`], with words longer than the width (URLs, paths) shortened in their middle.
-fn wrap_short(text: &str, width: usize) -> Vec<String> {
-    wrap(text, width).iter().map(|line| shorten_middle(line, width)).collect()
+/// A line of which more follows that is not shown; a path or URL is never cut.
+fn cut(line: &str, width: usize) -> String {
+    let mut words: Vec<&str> = line.split(' ').collect();
+    let length = |words: &[&str]| words.iter().map(|word| word.chars().count() + 1).sum::<usize>() + 2;
+    while words.len() > 1 && length(&words) > width {
+        words.pop();
+    }
+    format!("{} ...", words.join(" ").trim_end_matches([',', ';', ':', '.']))
 }
 
 /// As [`wrap`], and words longer than the width are broken too.

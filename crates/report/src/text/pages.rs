@@ -63,8 +63,8 @@ pub(super) fn visitors(page: &mut TextPage, run: &RunReport) {
         page.item("-", line);
     }
     if !missed.is_empty() {
-        page.indented_item("Usually:", phrases::CAPTURES_USUALLY);
-        page.indented_item("To do:", phrases::CAPTURES_ADVICE);
+        page.indented_item("Usual cause:", phrases::CAPTURES_USUALLY);
+        page.indented_item("Remedy:", phrases::CAPTURES_ADVICE);
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn conditions(page: &mut TextPage, run: &RunReport) {
 
 /// What came about in a second, and in all.
 fn rates(page: &mut TextPage, run: &RunReport) {
-    page.heading("How much");
+    page.heading("Throughput");
     page.table(
         &[ColumnAlign::Words, ColumnAlign::Number, ColumnAlign::Number, ColumnAlign::Number],
         &phrases::rates(run),
@@ -55,6 +55,14 @@ fn objectives(page: &mut TextPage, run: &RunReport) {
         return;
     }
     page.heading("Objectives");
+    page.table(&[ColumnAlign::Words, ColumnAlign::Words, ColumnAlign::Words], &objective_rows(run));
+    if let Some(short) = phrases::objectives_too_short(run) {
+        page.paragraph(&short);
+    }
+}
+
+/// Each objective, whether it is met, and the figure.
+pub(super) fn objective_rows(run: &RunReport) -> Vec<Vec<String>> {
     let mut rows = vec![];
     for objective in &run.objectives {
         let verdict = if objective.met { "met" } else { "NOT met" };
@@ -67,10 +75,7 @@ fn objectives(page: &mut TextPage, run: &RunReport) {
             },
         ]);
     }
-    page.table(&[ColumnAlign::Words, ColumnAlign::Words, ColumnAlign::Words], &rows);
-    if let Some(short) = phrases::objectives_too_short(run) {
-        page.paragraph(&short);
-    }
+    rows
 }
 
 /// The other runs of the same load, and how far they lie apart.
@@ -87,32 +92,31 @@ fn repeats(page: &mut TextPage, run: &RunReport) {
     page.paragraph(phrases::REPEATS_MEAN);
 }
 
-/// The table of the five times.
+/// The table of the five times; a heading alone where nothing was measured.
+pub(super) fn latency_rows(run: &RunReport) -> Vec<Vec<String>> {
+    let mut rows = vec![["", "p50", "p90", "p99", "p99.9", "max"].map(str::to_owned).to_vec()];
+    let failed = Some(("failures", &run.failed_time_us));
+    for (name, dist) in phrases::times_of(run).into_iter().chain(failed).filter(|(_, dist)| dist.count > 0) {
+        rows.push(time_row(name, phrases::percentiles(run, name, dist), dist.max));
+    }
+    rows
+}
+
+/// The table of the five times, and what they mean.
 pub(super) fn latencies(page: &mut TextPage, run: &RunReport) {
-    page.heading("How long it took");
-    let head = ["", "p50", "p90", "p99", "p99.9", "max"].map(str::to_owned).to_vec();
-    let mut rows = vec![head];
-    let mut empty = vec![];
-    for (name, dist) in phrases::times_of(run) {
-        if dist.count == 0 {
-            empty.push(name);
-        } else {
-            rows.push(time_row(name, phrases::percentiles(run, name, dist), dist.max));
-        }
-    }
-    if run.failed_time_us.count > 0 {
-        let failed = &run.failed_time_us;
-        rows.push(time_row("failures", phrases::percentiles(run, "failures", failed), failed.max));
-    }
+    page.heading("Latency");
+    let rows = latency_rows(run);
+    let times = phrases::times_of(run);
+    let empty: Vec<_> = times.iter().filter(|(_, dist)| dist.count == 0).map(|(name, _)| *name).collect();
     if rows.len() > 1 {
         use ColumnAlign::{Number, Words};
         page.table(&[Words, Number, Number, Number, Number, Number], &rows);
     }
     if run.response_time_us.count == 0 {
-        page.paragraph("There was no good answer, so that there are no times of answers.");
+        page.paragraph("No successful response, so there are no response times.");
         return;
     }
-    page.paragraph("p99: 99 of 100 took no longer than this; max: the longest one.");
+    page.paragraph("p99: 99% took at most this long.");
     if let Some(short) = phrases::too_short_note(run, &rows) {
         page.paragraph(&short);
     }
@@ -123,12 +127,12 @@ pub(super) fn latencies(page: &mut TextPage, run: &RunReport) {
     if run.errors.timeout > 0 {
         let verb = if run.errors.timeout == 1 { "is" } else { "are" };
         page.paragraph(&format!(
-            "{} {verb} in it at the timeout's length.",
+            "{} {verb} included at the length of the timeout.",
             plural(run.errors.timeout, "timeout")
         ));
     }
     if !empty.is_empty() {
-        page.paragraph(&format!("Nothing to measure in this part: {}.", empty.join(", ")));
+        page.paragraph(&format!("Not measured: {}.", empty.join(", ")));
     }
 }
 
@@ -187,14 +191,14 @@ pub(super) fn failures(page: &mut TextPage, run: &RunReport) {
         let codes = if class == "status" { phrases::error_statuses(run) } else { String::new() };
         page.item(&format!("{} x", count(failed)), &format!("{what} ({class}{codes})"));
         if let Some(words) = wording::error(class) {
-            page.indented_item("Usually:", words.usually);
-            page.indented_item("To do:", words.advice);
+            page.indented_item("Usual cause:", words.usually);
+            page.indented_item("Remedy:", words.advice);
         }
     }
 }
 
 fn write_responses_and_connections(page: &mut TextPage, run: &RunReport) {
-    page.heading("Answers and connections");
+    page.heading("Responses and connections");
     if !run.status.is_empty() {
         let answers: u64 = run.status.values().sum();
         let list: Vec<_> = run
@@ -209,7 +213,7 @@ fn write_responses_and_connections(page: &mut TextPage, run: &RunReport) {
     page.item(
         "Connections:",
         &format!(
-            "{} opened, {} sent on one that was used before, at most {} open at once",
+            "{} opened, {} on a reused connection, at most {} open at once",
             count(connections.opened),
             plural(connections.reused, "request"),
             count(connections.peak)
@@ -220,9 +224,7 @@ fn write_responses_and_connections(page: &mut TextPage, run: &RunReport) {
     }
     if connections.quiet_closes > 0 {
         let closed = plural(connections.quiet_closes, "kept connection");
-        page.paragraph(&format!(
-            "{closed} closed by the server with no answer begun: normal between requests, and not a failure."
-        ));
+        page.paragraph(&format!("{closed} closed by the server between requests (normal, not a failure)."));
     }
     for sentence in phrases::extra_requests(run) {
         page.paragraph(&format!("{sentence}."));
@@ -234,13 +236,13 @@ fn write_responses_and_connections(page: &mut TextPage, run: &RunReport) {
 }
 
 fn write_validity(page: &mut TextPage, run: &RunReport) {
-    page.heading("Can the figures be believed?");
+    page.heading("Validity");
     page.paragraph(&format!("{}.", phrases::generator(run)));
     phrases::generator_details(run).iter().for_each(|detail| page.item("-", detail));
     let delay = &run.client_delay_us;
     if let (Some(own), Some(all)) = (delay.p50, run.response_time_us.p50) {
         page.paragraph(&format!(
-            "It added {} to a response time of {} (medians).",
+            "Added by the generator: {} of a response time of {} (medians).",
             time(Some(own)),
             time(Some(all))
         ));

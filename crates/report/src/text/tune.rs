@@ -28,7 +28,7 @@ pub(super) fn write_tune(page: &mut TextPage, view: &View, tune: &TuneReport, pa
     diagnosis::ceilings(page, &tune.ceilings);
 }
 
-fn name(view: &View) -> &'static str {
+pub(super) fn name(view: &View) -> &'static str {
     if view.command == "quickstart" { "Quickstart" } else { "Tuning" }
 }
 
@@ -47,31 +47,31 @@ fn invalid(page: &mut TextPage, tune: &TuneReport) {
 }
 
 fn planned(page: &mut TextPage, tune: &TuneReport, paths: &ResultPaths) {
-    page.paragraph("Nothing was written on the server: this is what would be done.");
+    page.paragraph("Plan only: nothing was written on the server.");
     measured(page, tune);
     for round in &tune.rounds {
-        page.heading("What is wrong");
+        page.heading("Limit");
         page.paragraph(&format!("{} ({})", round.summary, round.finding));
-        page.heading("What would be changed");
+        page.heading("Planned change");
         write_changes(page, round, phrases::will_apply_text(round));
         match &round.predicted {
             Some(predicted) => page.paragraph(&format!("Expected: {}", phrases::predicted(predicted))),
-            None => page.paragraph("Expected: how much it brings is unknown"),
+            None => page.paragraph("Expected: gain unknown"),
         }
         if let Some(risk) = &round.risk {
             page.paragraph(&format!("Risk: {risk}"));
         }
         diff(page, &round.diff);
-        page.heading("To do it");
+        page.heading("To apply");
         if phrases::is_proposal(round) {
             phrases::owners(round).iter().for_each(|owner| page.paragraph(owner));
             continue;
         }
         match &paths.apply {
             Some(command) => page.command(command),
-            None => page.paragraph("Give the same command again with --apply."),
+            None => page.paragraph("Run the same command with --apply."),
         }
-        page.paragraph("Each change is tested first, measured after, and put back when it does not help.");
+        page.paragraph("Each change is validated first, measured after, and reverted if it does not help.");
     }
 }
 
@@ -80,7 +80,7 @@ fn measured(page: &mut TextPage, tune: &TuneReport) {
     let run = &tune.baseline;
     page.paragraph(&format!("Today: {}.", phrases::run_headline(run)));
     if run.response_time_us.count > 0 {
-        page.paragraph(&format!("{}.", phrases::percentile_phrase("answers", &run.response_time_us)));
+        page.paragraph(&format!("{}.", phrases::percentile_phrase("response time", &run.response_time_us)));
     }
 }
 
@@ -103,7 +103,7 @@ fn diff(page: &mut TextPage, diff: &str) {
 
 fn applied(page: &mut TextPage, tune: &TuneReport) {
     let kept: Vec<_> = tune.rounds.iter().filter(|round| round.kept).collect();
-    page.heading("What was wrong");
+    page.heading("What limited");
     for round in &kept {
         page.item("-", &format!("{} ({})", round.summary, round.finding));
     }
@@ -112,9 +112,9 @@ fn applied(page: &mut TextPage, tune: &TuneReport) {
         write_changes(page, round, &phrases::applied_text(round));
         write_surprise(page, round);
     }
-    page.heading("What it brought");
+    page.heading("Gain");
     page.paragraph(&phrases::gain_text(tune));
-    write_comparison(page, tune);
+    comparison(page, tune);
     page.paragraph(&phrases::goal(tune));
     proposals(page, tune);
 }
@@ -122,7 +122,7 @@ fn applied(page: &mut TextPage, tune: &TuneReport) {
 /// What is left to those whose files it would change, with its diff.
 fn proposals(page: &mut TextPage, tune: &TuneReport) {
     for round in tune.rounds.iter().filter(|round| phrases::is_proposal(round)) {
-        page.heading("What is proposed");
+        page.heading("Proposed");
         page.paragraph(&format!("{} ({})", round.summary, round.finding));
         write_changes(page, round, phrases::will_apply_text(round));
         phrases::owners(round).iter().for_each(|owner| page.paragraph(owner));
@@ -156,7 +156,7 @@ fn write_changes(page: &mut TextPage, round: &Round, how: &str) {
         page.item("-", &format!("{} {}", change.setting.target.name(), phrases::change(change)));
     }
     if round.changes.is_empty() {
-        page.paragraph("nothing that could be written: only a person can do it");
+        page.paragraph("nothing to write: manual change");
         return;
     }
     for file in phrases::files(round) {
@@ -169,15 +169,16 @@ fn write_surprise(page: &mut TextPage, round: &Round) {
     phrases::surprise_text(round).iter().for_each(|text| page.indented_paragraph(text));
 }
 
-fn write_comparison(page: &mut TextPage, tune: &TuneReport) {
+/// The figures before and after.
+pub(super) fn comparison(page: &mut TextPage, tune: &TuneReport) {
     let (before, after) = (&tune.baseline, &tune.best);
     let row = |name: &str, before: String, after: String| vec![name.to_owned(), before, after];
     let rows = vec![
         row("", "before".into(), "after".into()),
-        row("good answers", rate_or_unknown(before.rate), rate_or_unknown(after.rate)),
+        row("req/s", rate_or_unknown(before.rate), rate_or_unknown(after.rate)),
         row("failed", failed(before), failed(after)),
-        row("half answered within", time(before.response_time_us.p50), time(after.response_time_us.p50)),
-        row("99% answered within", time(before.response_time_us.p99), time(after.response_time_us.p99)),
+        row("p50", time(before.response_time_us.p50), time(after.response_time_us.p50)),
+        row("p99", time(before.response_time_us.p99), time(after.response_time_us.p99)),
     ];
     page.table(&[ColumnAlign::Words, ColumnAlign::Number, ColumnAlign::Number], &rows);
 }
@@ -186,14 +187,19 @@ fn failed(run: &webdyno_model::run::RunReport) -> String {
     crate::human::share(run.requests.failed, run.requests.completed + run.requests.failed)
 }
 
-/// One line a round.
+/// What was tried, round by round.
 fn rounds(page: &mut TextPage, tune: &TuneReport) {
     if tune.rounds.is_empty() || tune.state == TuneState::Planned {
         return;
     }
-    page.heading("Round by round (good answers a second)");
+    page.heading("Rounds (req/s)");
+    rounds_table(page, tune, tune.rounds.len());
+}
+
+/// One line for each of so many rounds.
+pub(super) fn rounds_table(page: &mut TextPage, tune: &TuneReport, rows_max: usize) {
     let mut rows = vec![];
-    for round in &tune.rounds {
+    for round in tune.rounds.iter().take(rows_max) {
         let first = round.changes.first().map(phrases::change).unwrap_or_else(|| round.finding.clone());
         let others = round.changes.len().saturating_sub(1);
         let what = if others > 0 { format!("{first} (+{others})") } else { first };
@@ -228,7 +234,7 @@ fn limit(page: &mut TextPage, tune: &TuneReport) {
     }
     page.heading("What limits now");
     let Some(id) = &tune.limit else {
-        page.paragraph("unknown: the session ended before that was measured");
+        page.paragraph("unknown: the session ended before it was measured");
         return;
     };
     match &tune.limit_summary {

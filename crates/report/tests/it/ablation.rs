@@ -59,7 +59,7 @@ fn both_loads_stand_side_by_side() {
     let loads = vec![pages(1, Purpose::Run, 20, 10), pages(2, Purpose::WithoutResources, 80, 1)];
     let recording = recording(loads);
     let view = View::of(&recording).unwrap();
-    let text = text(&view, &ResultPaths::default());
+    let text = text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL);
     assert!(text.contains("Without resources: 80 pages/s, with them 20 pages/s: 4.0 times"), "{text}");
     let section = text.split("Without resources").nth(1).unwrap();
     assert!(section.contains("page time, p50") && section.contains("requests/s"), "{section}");

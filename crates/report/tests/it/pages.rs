@@ -6,7 +6,7 @@ use webdyno_report::{ResultPaths, ascii, html, text};
 use webdyno_session::view::{Outcome, View};
 
 fn plain(view: &View) -> String {
-    text(view, &ResultPaths::default())
+    text(view, &ResultPaths::default(), webdyno_report::TextStyle::FULL)
 }
 
 /// What stands between two headings.
@@ -30,13 +30,13 @@ fn what_a_load_of_pages_says_first() {
     Load test: 176 pages a second, 9 of 1,769 pages failed (0.51%)
       session look (75% of them): page /, page /shop
       session buy (25% of them): page /, login, page /shop
-      of a page what its HTML and style sheets name is fetched too, over at most 6
+      of a page with the resources of its HTML and CSS, over at most 6
       connections to a host
       400 users at once; each goes on when it has its answers and has thought
       (closed); at most 2,400 connections
       think time after a step: 1 s to 3 s, each equally often; 1 step has one of
       their own
-      each user keeps answers as a browser's cache does
+      users have a browser cache
       30% of the sessions are made by a user who comes back, the others by a new one
       measured for 10 s, after 2 s of warm-up that do not count: users came one by
       one; the 3 s after it do not count either
@@ -152,7 +152,7 @@ fn a_failed_page_shows_why_and_sums_up_what_tells_less() {
 #[test]
 fn what_visitors_did_and_looked_for_in_vain() {
     let reported = plain(&sample::run_with_pages());
-    insta::assert_snapshot!(between(&reported, "What the visitors did", "Answers and connections"), @"
+    insta::assert_snapshot!(between(&reported, "What the visitors did", "Responses and connections"), @"
     What the visitors did
       820 sessions begun, 790 completed, 4 broken off with steps left out; 400
       visitors there at the end.
@@ -257,7 +257,7 @@ fn repeated_runs_of_pages_are_told_in_pages() {
         ..Repeats::default()
     };
     let view = changed(|run| run.repeats = Some(repeats));
-    insta::assert_snapshot!(between(&plain(&view), "2 runs of this load", "How long it took"), @"
+    insta::assert_snapshot!(between(&plain(&view), "2 runs of this load", "Latency"), @"
     2 runs of this load: their page rates lie within 2.3% of each other
                   pages/s  page p50  page p99  requests/s  failed  warm-up  valid
       run 1 *         176    212 ms    669 ms       2,816       9      2 s    yes

@@ -35,7 +35,7 @@ fn figure_that_is_none(rendered: &str) -> Option<String> {
 }
 
 fn check_figures(view: &View) -> std::result::Result<(), TestCaseError> {
-    let (text, page) = (text(view, &ResultPaths::default()), html(view));
+    let (text, page) = (text(view, &ResultPaths::default(), webdyno_report::TextStyle::FULL), html(view));
     prop_assert_eq!(figure_that_is_none(&text), None, "{}", text);
     prop_assert_eq!(figure_that_is_none(&page), None, "{}", page);
     parse(&page);
@@ -66,7 +66,8 @@ fn no_string_drives_the_terminal() {
     let leaves = Leaves { text: Some("a\u{1b}[2J\r\u{9b}31m\u{7}\nb"), whole: &[], decimals: &[] };
     for (name, view) in sample::all() {
         let view = View { command: view.command.clone(), ..replaced(&view, &leaves).unwrap() };
-        let text = text(&view, &ResultPaths::default()) + &record(&view).unwrap_or_default();
+        let text = text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL)
+            + &record(&view).unwrap_or_default();
         assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{name}: {text:?}");
     }
 }
@@ -130,8 +131,8 @@ fn the_same_view_gives_the_same_bytes() {
     for (name, view) in sample::all() {
         assert_eq!(html(&view), html(&view.clone()), "{name}");
         assert_eq!(
-            text(&view, &ResultPaths::default()),
-            text(&view.clone(), &ResultPaths::default()),
+            text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL),
+            text(&view.clone(), &ResultPaths::default(), webdyno_report::TextStyle::FULL),
             "{name}"
         );
         if view.outcome != Outcome::Nothing {
@@ -200,8 +201,8 @@ fn what_is_unknown_is_never_nothing() {
     let mut view = sample::tune_applied();
     let Outcome::Tune(tune) = &mut view.outcome else { panic!("a tuning session") };
     (tune.baseline.rate, tune.improvement.ratio, tune.rounds[0].outage_us) = (None, None, None);
-    let text = text(&view, &ResultPaths::default());
-    assert!(text.contains("unknown -> 2,190 good answers a second: how much better is unknown"), "{text}");
+    let text = text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL);
+    assert!(text.contains("unknown -> 2,190 good answers a second: gain unknown"), "{text}");
     assert!(text.contains("whether there was an outage is unknown"), "{text}");
     assert!(!text.contains(" 0 ->"), "{text}");
 }
@@ -211,17 +212,21 @@ fn an_invalid_run_says_so_before_any_figure() {
     let mut view = sample::run_with_errors();
     let Outcome::Run(run) = &mut view.outcome else { panic!("a run") };
     (run.client.valid, run.client.saturated) = (false, true);
-    let text = text(&view, &ResultPaths::default());
-    let (invalid, times) = (text.find("INVALID").unwrap(), text.find("How long it took").unwrap());
+    let text = text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL);
+    let (invalid, times) = (text.find("INVALID").unwrap(), text.find("Latency").unwrap());
     assert!(invalid < times, "{text}");
     let page = html(&view);
-    assert!(page.find("INVALID").unwrap() < page.find("half answered within").unwrap());
+    assert!(page.find("INVALID").unwrap() < page.find("p50").unwrap());
 }
 
 #[test]
 fn a_load_that_was_stopped_says_why_in_text_html_and_json() {
     let view = sample::tune_braked();
-    let (text, page, json) = (text(&view, &ResultPaths::default()), html(&view), json(&view).unwrap());
+    let (text, page, json) = (
+        text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL),
+        html(&view),
+        json(&view).unwrap(),
+    );
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let why = "nothing could run for 132 ms of the last second for want of memory";
     for reported in [flat.as_str(), page.as_str()] {
@@ -250,10 +255,10 @@ fn what_was_better_and_put_back_is_not_said_to_have_failed() {
     let mut view = sample::tune_reverted();
     let Outcome::Tune(tune) = &mut view.outcome else { panic!("a tuning session") };
     (tune.rounds[0].verdict, tune.limit) = (None, None);
-    let text = text(&view, &ResultPaths::default());
+    let text = text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL);
     assert!(text.contains("everything was put back") && text.contains("not measured, put back"), "{text}");
     assert!(!text.contains("none helped") && !text.contains("planned"), "{text}");
-    assert!(text.contains("unknown: the session ended before that was measured"), "{text}");
+    assert!(text.contains("unknown: the session ended before it was measured"), "{text}");
 }
 
 proptest! {
@@ -264,7 +269,7 @@ proptest! {
     fn lines_fit_a_terminal(whole in whole(), decimals in decimals()) {
         let leaves = Leaves { text: None, whole: &whole, decimals: &decimals };
         for (name, view) in sample::all() {
-            let text = text(&replaced(&view, &leaves).unwrap(), &ResultPaths::default());
+            let text = text(&replaced(&view, &leaves).unwrap(), &ResultPaths::default(), webdyno_report::TextStyle::FULL);
             for line in text.lines().filter(|line| !is_command(line)) {
                 prop_assert!(line.chars().count() <= COLUMNS, "{}: {}\n{}", name, line, text);
             }
@@ -303,7 +308,7 @@ proptest! {
             let loads = sample::all().into_iter().filter(|(_, view)| matches!(view.outcome, Outcome::Run(_)));
             for (sample, view) in loads {
                 let view = replaced(&view, &leaves).unwrap();
-                let text = webdyno_report::text(&long_keys(view, &text), &ResultPaths::default());
+                let text = webdyno_report::text(&long_keys(view, &text), &ResultPaths::default(), webdyno_report::TextStyle::FULL);
                 for line in text.lines() {
                     prop_assert!(line.chars().count() <= COLUMNS, "{}: {}\n{}", sample, line, text);
                 }

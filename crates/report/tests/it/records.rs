@@ -25,7 +25,11 @@ fn what_came_out_otherwise_than_expected_is_told() {
             let round = &mut tune.rounds[0];
             (round.after, round.noise_floor, round.pairs) = (Some(after), Some(0.05), Some(3));
         });
-        let pages = [of(&view), text(&view, &ResultPaths::default()), webdyno_report::html(&view)];
+        let pages = [
+            of(&view),
+            text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL),
+            webdyno_report::html(&view),
+        ];
         for page in pages.map(|page| page.split_whitespace().collect::<Vec<_>>().join(" ")) {
             assert_eq!(page.contains("than expected"), told.is_some(), "{after}: {page}");
             assert!(page.contains(told.unwrap_or_default()), "{after}: {page}");
@@ -47,7 +51,7 @@ fn a_change_that_stays() {
       6.1.0-28-amd64
     - Service: apache 2.4.62, prefork, port 8080, process 4711
     - When: 2026-11-21T20:26:00Z, by root (alice by sudo), with `webdyno tune --apply` of webdyno 0.1.0
-    - Goal: The goal was as fast as this machine can: nothing more was found that helps.
+    - Goal: Goal max: nothing else was found that helps.
     - Recording: `/root/webdyno-runs/20261121T202600Z-tune`
     - Undo journal: session 20261121T202612.345678Z-4242 in `/var/lib/webdyno` on w1
 
@@ -108,7 +112,7 @@ fn an_interrupted_session_left_nothing_behind() {
     - Server: w1, 2 cores, 4 GB of memory, AMD EPYC 7B13, Debian GNU/Linux 12 (bookworm), kernel
       6.1.0-28-amd64
     - When: 2026-11-21T20:26:00Z, by root (alice by sudo), with `webdyno tune --apply` of webdyno 0.1.0
-    - Goal: The goal was as fast as this machine can: tuning ended before that was sure.
+    - Goal: Goal max: tuning ended before that was certain.
     - Recording: `/root/webdyno-runs/20261121T202600Z-tune`
     - Undo journal: session 20261121T202612.345678Z-4242 in `/var/lib/webdyno` on w1
 
@@ -161,7 +165,7 @@ fn what_may_be_in_force_is_never_said_to_be_undone() {
 #[test]
 fn the_text_ends_with_where_it_is() {
     let paths = ResultPaths { record: Some("runs/1/change-record.md".into()), ..ResultPaths::default() };
-    let text = text(&sample::tune_kept(), &paths);
+    let text = text(&sample::tune_kept(), &paths, webdyno_report::TextStyle::FULL);
     assert!(text.contains("Change record:      runs/1/change-record.md\n  Undo the changes:"), "{text}");
 }
 
@@ -221,7 +225,8 @@ fn each_host_that_was_changed_has_its_way_back() {
     let other_journals =
         [(host("db", Some("ssh://d1")), Some(journal())), (host("host", None), Some(elsewhere))].into();
     let view = View { other_journals, ..sample::tune_kept() };
-    let shown = [record(&view).unwrap(), text(&view, &ResultPaths::default())];
+    let shown =
+        [record(&view).unwrap(), text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL)];
     for part in [
         "webdyno rollback --server ssh://d1",
         "WEBDYNO_STATE=/srv/state webdyno rollback",
@@ -244,7 +249,10 @@ fn the_way_back_leads_to_the_journal() {
         let view = View { journal: place, ..sample::tune_kept() };
         assert_eq!(rollback(&view).as_deref(), Some(expected));
         assert!(of(&view).contains(&format!("\n{expected}\n")));
-        assert!(text(&view, &ResultPaths::default()).contains(&format!("Undo the changes:   {expected}\n")));
+        assert!(
+            text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL)
+                .contains(&format!("Undo the changes:   {expected}\n"))
+        );
     }
     let put_back = changed(sample::tune_kept(), |tune| tune.state = TuneState::Reverted);
     for nothing in [sample::tune_planned(), sample::tune_applied(), put_back] {

@@ -6,7 +6,7 @@ use webdyno_report::{ResultPaths, text};
 use webdyno_session::view::{Outcome, View};
 
 fn plain(view: &View) -> String {
-    text(view, &ResultPaths::default())
+    text(view, &ResultPaths::default(), webdyno_report::TextStyle::FULL)
 }
 
 /// The sections above a heading.
@@ -163,7 +163,7 @@ fn a_run_that_failed_altogether() {
     Answers and connections
       Connections: 0 opened, 0 requests sent on one that was used before, at most 0
                    open at once
-      Network: round trips and losses are unknown (TCP was read of no connection)
+      Network: round trips and retransmits unknown (no TCP data)
 
     Can the figures be believed?
       The generator kept up as far as can be told (how much processor it used is
@@ -201,7 +201,7 @@ fn an_exhausted_server() {
 
     What to change
       1. apache MaxRequestWorkers: 20 -> 64, with ServerLimit 64
-          How: needs a stop and a start: nobody is answered in between
+          How: applied by restart, with downtime
           Why: 50 requests are in flight at once; 1.3 times as many workers leave
                none waiting
           Risk: each worker needs about 6 MB; 64 fit into the free memory of 2.1 GB
@@ -311,7 +311,7 @@ fn a_tuned_server() {
         rollback: Some("webdyno rollback --server ssh://w1".into()),
         ..ResultPaths::default()
     };
-    insta::assert_snapshot!(text(&sample::tune_applied(), &paths), @"
+    insta::assert_snapshot!(text(&sample::tune_applied(), &paths, webdyno_report::TextStyle::FULL), @"
     Quickstart: 750 -> 2,190 good answers a second, 2.9 times as many
 
     What was wrong
@@ -332,7 +332,7 @@ fn a_tuned_server() {
       failed                    0%       0%
       half answered within   66 ms    22 ms
       99% answered within   208 ms  69.4 ms
-      The goal was as fast as this machine can: nothing more was found that helps.
+      Goal max: nothing else was found that helps.
 
     Round by round (good answers a second)
       1  MaxRequestWorkers 20 -> 64 (+1)    750/s -> 2,190/s   2.9x  better, kept
@@ -368,8 +368,8 @@ fn a_tuned_server() {
 fn a_plan() {
     let apply = "webdyno tune http://127.0.0.1:8080/ --server local --goal max --apply";
     let paths = ResultPaths { apply: Some(apply.into()), ..ResultPaths::default() };
-    insta::assert_snapshot!(text(&sample::tune_planned(), &paths), @"
-    Tuning: there is a plan; nothing was changed
+    insta::assert_snapshot!(text(&sample::tune_planned(), &paths, webdyno_report::TextStyle::FULL), @"
+    Tuning: planned, nothing was changed
       Nothing was written on the server: this is what would be done.
       Today: 750 good answers a second, no request failed.
       half of the answers within 66 ms, 99% within 208 ms.
@@ -382,7 +382,7 @@ fn a_plan() {
       - apache MaxRequestWorkers 20 -> 64
       - apache ServerLimit 20 -> 64
           in /tmp/quick/conf.d/zz-webdyno.conf
-          needs a stop and a start: nobody is answered in between
+          applied by restart, with downtime
       Expected: about 2,100 good answers a second (95% interval 1,800/s to 2,300/s)
       Risk: each worker needs about 6 MB; 64 fit into the free memory of 2.1 GB
 
@@ -402,14 +402,14 @@ fn a_plan() {
 #[test]
 fn a_proposal() {
     insta::assert_snapshot!(plain(&sample::tune_proposed()), @"
-    Tuning: there is a proposal for files that others manage; nothing was changed
+    Tuning: proposal for files managed by other tools; nothing was changed
       What would help is in files that others manage: it is proposed, and the server
       was not touched.
 
     What was measured
       Today: 750 good answers a second, no request failed.
       half of the answers within 66 ms, 99% within 208 ms.
-      The goal was as fast as this machine can: tuning ended before that was sure.
+      Goal max: tuning ended before that was certain.
 
     What is proposed
       All 20 workers of Apache are busy while 28.4 connections wait to be accepted:
@@ -417,7 +417,7 @@ fn a_proposal() {
       - apache MaxRequestWorkers 20 -> 64
       - apache ServerLimit 20 -> 64
           in /tmp/quick/conf.d/zz-webdyno.conf
-          needs a stop and a start: nobody is answered in between
+          applied by restart, with downtime
       /tmp/quick/conf.d/zz-webdyno.conf is managed by Puppet (it is in Puppet's
       catalog): make the change there; --export DIR writes it as files
 
@@ -442,7 +442,7 @@ fn a_proposal() {
 #[test]
 fn changes_that_did_not_help() {
     insta::assert_snapshot!(plain(&sample::tune_reverted()), @"
-    Tuning: nothing helped: the server has its original configuration
+    Tuning: no change helped; original configuration restored
       Every change was measured, none helped, and all were put back: the server is
       as it was.
 

@@ -201,7 +201,7 @@ fn readme(set: Option<&CompatiblePlans>, others: &[CompatiblePlans]) -> String {
             let _ = writeln!(out, "Whose it is\n  {path} is managed by {by} ({why}): make the change there");
         }
         for why in &round.to_decide {
-            let _ = writeln!(out, "For you to decide\n  {why}");
+            let _ = writeln!(out, "Manual change\n  {why}");
         }
     }
     let _ = write!(
@@ -245,7 +245,7 @@ fn proof(round: &Round) -> String {
         (Some(ratio), Some([low, high]), _) => {
             format!("  measured: {ratio:.2} times the rate, 95% interval {low:.2} to {high:.2}\n")
         }
-        (_, _, Some(predicted)) => format!("  expected: {:.0} good answers a second\n", predicted.rate),
+        (_, _, Some(predicted)) => format!("  expected: {:.0} req/s\n", predicted.rate),
         _ => String::new(),
     }
 }
@@ -257,7 +257,7 @@ fn effect(class: Option<ApplyClass>) -> &'static str {
             "by a graceful reload; for Apache: apachectl configtest && apachectl graceful"
         }
         Some(ApplyClass::Restart) => {
-            "by a stop and a start, with an outage; for Apache: apachectl configtest && apachectl stop, then apachectl start"
+            "by restart, with downtime; for Apache: apachectl configtest && apachectl stop, then apachectl start"
         }
         Some(ApplyClass::Manual) | None => "by a restart through what supervises the service",
     }

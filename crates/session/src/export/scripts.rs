@@ -223,9 +223,9 @@ pub fn ticket(rounds: &[Round]) -> String {
         let outage = match (round.changes.iter().map(|change| change.class).max(), round.outage_us) {
             (_, Some(us)) => format!("measured: {} ms", us / 1000),
             (Some(ApplyClass::Live | ApplyClass::Reload), None) => "none expected".into(),
-            (_, None) => "a moment: it takes a stop and a start".to_owned(),
+            (_, None) => "a moment (restart)".to_owned(),
         };
-        let _ = writeln!(out, "\n## Risk\n{risk}\n\n## Outage\n{outage}");
+        let _ = writeln!(out, "\n## Risk\n{risk}\n\n## Downtime\n{outage}");
     }
     let _ = write!(
         out,

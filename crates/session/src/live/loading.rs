@@ -324,7 +324,7 @@ impl LiveSession {
                 let (from_s, to_s) = stage::measured_s(stages).unwrap_or_default();
                 Part { to_s: to_s.map(|to_s| to_s as f64), ..cut(from_s as f64, unmeasured_reason(stages)) }
             }
-            LoadLength::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as was asked for"),
+            LoadLength::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as requested"),
             LoadLength::Fixed { warmup_s: None } => match warmup::detect(&self.whole_seconds(load))? {
                 Some(warm_up) => cut(warm_up.seconds as f64, &warm_up.reason),
                 None => Part::default(),

@@ -63,7 +63,7 @@ impl Tuning {
             target.record(EventBody::Note { text })?;
         }
         for why in &plan.to_decide {
-            let text = format!("for you to decide: {why}: the change is proposed, not written");
+            let text = format!("manual change: {why}: proposed, not written");
             target.record(EventBody::Note { text })?;
         }
         let proposed = self.describe(choice, plan);

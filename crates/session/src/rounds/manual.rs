@@ -35,10 +35,7 @@ impl Tuning {
         let diagnosis = diagnose(&self.best.measurement)?;
         match diagnosis.findings.first() {
             Some(first) if self.left.contains(&first.id) => {
-                let text = format!(
-                    "what limits first is still {}, which needs a person: what to do is told above",
-                    first.id
-                );
+                let text = format!("the first limit is still {}: manual change, see above", first.id);
                 target.record(EventBody::Note { text })
             }
             Some(first) => note_by_hand(target, first),

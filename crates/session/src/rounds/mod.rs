@@ -15,9 +15,9 @@ use hidden::HiddenGain;
 use steps::{export, merged};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
-use webdyno_analysis::tuning::planner::{TriedRemedy, TuningPolicy, choose_remedy};
+use webdyno_analysis::tuning::planner::{RemedyChoice, TriedRemedy, TuningPolicy, choose_remedy};
 use webdyno_analysis::tuning::verdict::judge;
-use webdyno_model::change::ApplyClass;
+use webdyno_model::change::{ApplyClass, RenderedPlan};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
@@ -117,7 +117,7 @@ struct Tuning {
     restart_refused: bool,
     /// Whether the load was lowered, as the first one did harm.
     is_lowered: bool,
-    /// A change whose gain the next limit hides: both are tried together next.
+    /// A change that stays in force although it is not better, as the next limit may hide what it brings.
     hidden: Option<HiddenGain>,
     /// Findings whose remedy others would have to carry out: the files are theirs, or the decision.
     proposed: Vec<String>,
@@ -147,28 +147,26 @@ enum StopReason {
 
 impl Tuning {
     fn round(&mut self, target: &mut dyn TuningTarget) -> Result<NextStep> {
-        let diagnosis = diagnose(&self.best.measurement)?;
-        let is_harmed = self.best.measurement.harm_guard_trip.is_some();
-        if is_harmed && self.is_harm_final(&diagnosis, target) {
-            return Ok(NextStep::Stop(StopReason::Braked));
+        let mut hidden = self.hidden.take();
+        let next = self.round_behind(target, &mut hidden)?;
+        // Nothing was lifted behind it: it does not stay for that.
+        if let Some(left) = hidden {
+            target.revert(left.in_force.mark)?;
         }
-        if let Some(why) = self.stop_reason(&diagnosis).filter(|_| !is_harmed) {
-            return Ok(NextStep::Stop(why));
-        }
-        let allow_restart = self.options.allow_restart || !self.options.apply;
-        let policy = TuningPolicy { allow_restart, first_only: is_harmed };
-        let choice = match self.lift_both()? {
-            Some(both) => Ok(both),
-            None => choose_remedy(&diagnosis, &self.tried, policy),
-        };
-        let Ok(choice) = choice else {
-            return Ok(NextStep::Stop(if self.restart_refused {
-                StopReason::NeedsRestart
-            } else if self.proposed.is_empty() {
-                StopReason::NothingHelps
-            } else {
-                StopReason::Proposed
-            }));
+        Ok(next)
+    }
+
+    fn round_behind(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        hidden: &mut Option<HiddenGain>,
+    ) -> Result<NextStep> {
+        let choice = match hidden.as_ref().map(|hidden| self.limit_behind(hidden)).transpose()?.flatten() {
+            Some(behind) => behind,
+            None => match self.choose(target)? {
+                Ok(choice) => choice,
+                Err(why) => return Ok(NextStep::Stop(why)),
+            },
         };
         if self.n >= ROUNDS_MAX || target.elapsed_us() > self.options.budget_us {
             return Ok(NextStep::Stop(StopReason::OutOfTime));
@@ -180,8 +178,43 @@ impl Tuning {
             Ok(steps) => steps,
             Err(next) => return Ok(next),
         };
-        let plan = merged(steps.iter());
-        if choice.remedy.class == ApplyClass::Restart && !policy.allow_restart {
+        self.carry_out(target, choice, steps, hidden)
+    }
+
+    /// The remedy to try next, or why there is none.
+    fn choose(&self, target: &mut dyn TuningTarget) -> Result<std::result::Result<RemedyChoice, StopReason>> {
+        let diagnosis = diagnose(&self.best.measurement)?;
+        let is_harmed = self.best.measurement.harm_guard_trip.is_some();
+        if is_harmed && self.is_harm_final(&diagnosis, target) {
+            return Ok(Err(StopReason::Braked));
+        }
+        if let Some(why) = self.stop_reason(&diagnosis).filter(|_| !is_harmed) {
+            return Ok(Err(why));
+        }
+        let allow_restart = self.options.allow_restart || !self.options.apply;
+        let policy = TuningPolicy { allow_restart, first_only: is_harmed };
+        Ok(choose_remedy(&diagnosis, &self.tried, policy).map_err(|_| {
+            if self.restart_refused {
+                StopReason::NeedsRestart
+            } else if self.proposed.is_empty() {
+                StopReason::NothingHelps
+            } else {
+                StopReason::Proposed
+            }
+        }))
+    }
+
+    /// Shows a plan, and makes and verifies its change, or leaves it to others.
+    fn carry_out(
+        &mut self,
+        target: &mut dyn TuningTarget,
+        choice: RemedyChoice,
+        steps: Vec<RenderedPlan>,
+        hidden: &mut Option<HiddenGain>,
+    ) -> Result<NextStep> {
+        let plan = merged(hidden.iter().flat_map(|hidden| &hidden.steps).chain(&steps));
+        let needs_restart = choice.remedy.class.max(plan.class) == ApplyClass::Restart;
+        if choice.remedy.class == ApplyClass::Restart && self.options.apply && !self.options.allow_restart {
             self.restart_refused = true;
             return Ok(NextStep::Again);
         }
@@ -202,11 +235,11 @@ impl Tuning {
         if plan.is_proposal() {
             return self.propose_change(target, &choice, (&plan, &steps));
         }
-        if plan.class == ApplyClass::Restart && !self.options.allow_restart {
+        if needs_restart && !self.options.allow_restart {
             self.restart_refused = true;
             return Ok(NextStep::Again);
         }
-        self.change_and_verify(target, &choice, (&plan, &steps))
+        self.change_and_verify(target, choice, (&plan, steps), hidden)
     }
 
     /// Whether a load that did harm is not to be made again: nothing is known that would take the harm away, or it was tried

@@ -1,13 +1,18 @@
 //! What a round does with a plan: it is put in force, measured afresh, and kept only if it is better beyond doubt.
 
+use super::hidden::HiddenGain;
 use super::steps::{export, goes_along_text};
 use super::{NextStep, StopReason, Tuning};
 use crate::live_traffic_policy;
 use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
+use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::limits::LimitId;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::planner::RemedyChoice;
-use webdyno_analysis::tuning::verdict::{Comparison, is_settling, judge, stopped_for_others};
+use webdyno_analysis::tuning::verdict::{
+    Comparison, is_settling, is_starting_workers, judge, stopped_for_others,
+};
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, RenderedPlan};
 use webdyno_model::event::EventBody;
@@ -19,18 +24,27 @@ use webdyno_model::tune::{Round, Verdict};
 const LOOKS_MAX: u32 = 5;
 
 impl Tuning {
-    /// Applies a plan, measures afresh, and keeps the change only if it is better beyond doubt.
+    /// Applies a plan, measures afresh, and keeps the change only if it is better beyond doubt, with one that is `hidden` behind it.
     pub(super) fn change_and_verify(
         &mut self,
         target: &mut dyn TuningTarget,
-        choice: &RemedyChoice,
-        (plan, steps): (&RenderedPlan, &[RenderedPlan]),
+        choice: RemedyChoice,
+        (plan, mut steps): (&RenderedPlan, Vec<RenderedPlan>),
+        hidden: &mut Option<HiddenGain>,
     ) -> Result<NextStep> {
-        let in_force = match self.put_in_force(target, steps)? {
+        let mut in_force = match self.put_in_force(target, &steps)? {
             Ok(in_force) => in_force,
             Err(next) => return Ok(next),
         };
         let outage_us = in_force.outage_us;
+        let choice = match hidden.take() {
+            Some(hidden) => {
+                in_force.mark = hidden.in_force.mark;
+                steps.splice(0..0, hidden.steps.iter().cloned());
+                hidden.joined(choice)
+            }
+            None => choice,
+        };
         // Nothing is switched back to what did harm.
         let was_harmed = self.best.measurement.harm_guard_trip.is_some();
         let can_switch = plan.class <= ApplyClass::Reload && !target.has_live_traffic() && !was_harmed;
@@ -39,33 +53,40 @@ impl Tuning {
         self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
         let mut verified = VerifiedChange::measured_once(after, comparison, in_force);
         let is_whole = verified.after.measurement.harm_guard_trip.is_none();
-        if comparison.verdict != Verdict::Better {
-            self.hidden = self.hidden_gain(target, choice, &verified.after)?;
-        }
-        if self.hidden.is_none() && can_switch && is_whole && comparison.verdict == Verdict::Inconclusive {
+        let is_hidden =
+            comparison.verdict != Verdict::Better && self.hides_gain(target, &choice, &verified.after)?;
+        if !is_hidden && can_switch && is_whole && comparison.verdict == Verdict::Inconclusive {
             let look_us = target.elapsed_us() - began_us;
-            verified = self.verify_by_pairs(target, (choice, verified), look_us)?;
+            verified = self.verify_by_pairs(target, (&choice, verified), look_us)?;
         }
         let kept = verified.comparison.verdict == Verdict::Better && verified.in_force.is_some();
-        let round = Round { kept, outage_us, ..verified.described(self.describe(choice, plan)) };
-        match (kept, verified.in_force) {
-            (true, _) => export(target, steps, &round),
+        let judged_with_next = is_hidden;
+        let round =
+            Round { kept, outage_us, judged_with_next, ..verified.described(self.describe(&choice, plan)) };
+        match (kept, verified.in_force.take()) {
+            (true, _) => export(target, &steps, &round),
+            (false, Some(in_force)) if is_hidden => {
+                self.hide(&choice, (&steps, in_force), verified.after.clone());
+            }
             (false, Some(in_force)) => target.revert(in_force.mark)?,
             (false, None) => {}
         }
         self.record_round(target, round, Some(verified.after.load))?;
+        self.take_over(kept, verified);
+        let ends = live_traffic_policy::ends_tuning(kept, target.has_live_traffic());
+        Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
+    }
+
+    /// What the next round starts from.
+    fn take_over(&mut self, kept: bool, verified: VerifiedChange) {
         let is_harmed = |measured: &LoadMeasurement| measured.measurement.harm_guard_trip.is_some();
-        if kept {
-            self.kept = true;
-        }
+        self.kept |= kept;
         // Of two loads that were stopped the later one tells more: what each worker takes with fewer of them.
         if kept || (is_harmed(&self.best) && is_harmed(&verified.after)) {
             self.best = verified.after;
         } else if let Some(again) = verified.again {
             self.best = again;
         }
-        let ends = live_traffic_policy::ends_tuning(kept, target.has_live_traffic());
-        Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
     }
 
     /// Puts a plan in force; else what comes next.
@@ -115,7 +136,11 @@ impl Tuning {
         for _ in 1..LOOKS_MAX {
             let end = seen.0.measurement.end.as_ref().map(|end| end.reason);
             let is_over = matches!(end, Some(EndReason::StopLoss | EndReason::Braked));
-            let is_settling = !is_over && is_settling(&seen.0.measurement);
+            let measured = &seen.0.measurement;
+            let is_settling = !is_over
+                && (is_settling(measured)
+                    || is_starting_workers(measured)?
+                    || diagnose(measured)?.bottleneck == LimitId::ApacheSpawnLag);
             let is_open = live_traffic_policy::needs_remeasure(seen.1.verdict, target.has_live_traffic());
             let again = is_settling || (is_open && is_second_chance);
             if !again || target.elapsed_us() > self.options.budget_us {

@@ -8,7 +8,7 @@ use crate::simulated::server::EffectiveSettings;
 use std::collections::BTreeMap;
 use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::interval::{ConnectionCounts, EndReason, Interval, LoadEnd};
 use webdyno_model::number::Number;
 use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Sample};
 use webdyno_model::workload::Workload;
@@ -40,6 +40,8 @@ pub struct LoadModel {
     pub drift: &'static [f64],
     /// Whether the link is slow that answers go over, for which only a person can do something.
     pub has_slow_link: bool,
+    /// More workers than this fill the table of connections, which drops those of the others.
+    pub table_workers: f64,
     /// How many seconds a load takes.
     pub length_s: u32,
     /// Whether times are recorded in each second, which takes most of the time of a session; else all in the first one.
@@ -60,6 +62,7 @@ pub const PLENTY: LoadModel = LoadModel {
     wobble: 0.0,
     drift: &[],
     has_slow_link: false,
+    table_workers: 1e9,
     length_s: 12,
     records_times: true,
 };
@@ -82,9 +85,15 @@ impl LoadModel {
             wobble: if random.one_in(4) { 0.3 } else { 0.0 },
             drift: &[],
             has_slow_link: random.one_in(8),
+            table_workers: 1e9,
             length_s: 6,
             records_times: false,
         }
+    }
+
+    /// Whether so many workers fill the table of connections.
+    fn fills_table(&self, settings: EffectiveSettings) -> bool {
+        (settings.workers as f64).min(self.users) > self.table_workers
     }
 
     /// CPU time of a request.
@@ -95,7 +104,7 @@ impl LoadModel {
     /// Good answers per second.
     pub fn rate(&self, settings: EffectiveSettings) -> f64 {
         let workers = settings.workers as f64;
-        let by_workers = workers.min(self.users) / self.worker_time_s;
+        let by_workers = workers.min(self.users).min(self.table_workers) / self.worker_time_s;
         let by_cpu = self.cores / self.cpu_s(settings);
         let fits = if workers > self.cliff_workers { 0.5 } else { 1.0 };
         by_workers.min(by_cpu) * fits
@@ -118,7 +127,12 @@ impl LoadModel {
             times.record_many(response_us as u64, rate as u64 * seconds);
             times
         });
+        let mut connections = ConnectionCounts::default();
+        if self.fills_table(settings) {
+            connections.opened = rate as u64;
+        }
         Interval {
+            connections,
             t_s: f64::from(second),
             length_us: 1_000_000,
             started: rate as u64,
@@ -140,7 +154,9 @@ impl LoadModel {
         let is_shared = self.crosstalk > 0.0 && cpu >= 0.999;
         let busy = if is_shared { workers.min(self.users) } else { (rate * self.worker_time_s).min(workers) };
         let idle = if busy >= workers - 0.5 { 0.0 } else { 5.0 };
-        let queue = (self.users - busy).max(0.0);
+        // Who gets no connection waits at his own end.
+        let is_full = self.fills_table(settings);
+        let queue = if is_full { 0.0 } else { (self.users - busy).max(0.0) };
         let elapsed = 100.0 + second;
         let link = sample(
             "nic",
@@ -182,7 +198,15 @@ impl LoadModel {
                 ],
             ),
         ];
-        known.into_iter().chain(self.has_slow_link.then_some(link)).collect()
+        let table = is_full.then(|| {
+            let values = [
+                ("conntrack.entries_count", 65_536.0),
+                ("conntrack.max_count", 65_536.0),
+                ("conntrack.drop_count", 100.0 * elapsed),
+            ];
+            sample("conntrack", &values)
+        });
+        known.into_iter().chain(self.has_slow_link.then_some(link)).chain(table).collect()
     }
 
     /// What the readings of the link mean, where there are any.

@@ -113,6 +113,12 @@ impl MachineState {
         }
     }
 
+    /// Whether a setting is written that the model does not have.
+    pub fn has_setting(&self, name: &str) -> bool {
+        let file = self.files.read(&self.server.style.path(name));
+        file.is_some_and(|file| String::from_utf8_lossy(&file.content).contains(name))
+    }
+
     fn prepare(&self, wanted: &[SettingChange]) -> Preparation {
         let is_beyond = |change: &SettingChange| {
             change

@@ -23,6 +23,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, VERSION};
 use webdyno_model::purpose::Purpose;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::setting::SettingId;
 use webdyno_model::tune::Round;
 use webdyno_model::{Result, UserError};
 
@@ -195,7 +196,10 @@ impl TuningTarget for SimulatedTarget {
         })?;
         let running = self.tool.machine().state().server.running();
         let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
-        let (load, begins_us, model) = (self.loads, self.elapsed_us(), self.model.clone());
+        let (load, begins_us, mut model) = (self.loads, self.elapsed_us(), self.model.clone());
+        if self.tool.machine().state().has_setting("net.netfilter.nf_conntrack_max") {
+            model.table_workers = 1e9;
+        }
         self.add(begins_us, EventBody::Service { snapshot: Box::new(snapshot.for_log()) });
         let (environment, collectors) = (Environment::default(), model.collectors());
         if !collectors.is_empty() {
@@ -245,9 +249,15 @@ impl TuningTarget for SimulatedTarget {
     }
 
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
+        // The model has no values that only run: a sysctl stands in the service's files.
+        let of_service = |change: &SettingChange| SettingChange {
+            setting: SettingId::of_service("apache", &change.setting.name),
+            to: change.to.clone(),
+        };
+        let changes: Vec<_> = changes.iter().map(of_service).collect();
         self.call_agent(|agent| {
             let snapshot = agent.snapshot.as_ref().ok_or_else(tool_gone_error)?;
-            let preparation = agent.process.prepare(snapshot, changes)?;
+            let preparation = agent.process.prepare(snapshot, &changes)?;
             if let Preparation::Plan(plan) = &preparation {
                 agent.changer.remember(plan);
             }

@@ -195,11 +195,33 @@ fn behind_what_only_a_person_can_lift_the_next_limit_is_lifted() {
     let told = |part: &str| notes.iter().filter(|note| note.contains(part)).count();
     assert_eq!(told("by hand: hardware link speed"), 1, "{notes:?}");
     assert_eq!(told("nic-negotiated-low is not lifted by this session: The interface eth0"), 1, "{notes:?}");
-    assert!(notes.last().unwrap().contains("still nic-negotiated-low, which needs a person"), "{notes:?}");
+    assert!(notes.last().unwrap().contains("the first limit is still nic-negotiated-low"), "{notes:?}");
     // A second limit that does not help is put back.
     let worse = LoadModel { cliff_workers: 160.0, users: 200.0, ..model };
     let run = self::run(worse, options(Goal::Max));
     assert_eq!((run.ended.unwrap().state, run.running, run.as_before), (TuneState::Reverted, AT_FIRST, true));
+}
+
+/// More workers bring nothing, as they fill the table of connections; a larger table brings nothing by itself.
+#[test]
+fn where_the_next_limit_hides_a_gain_both_are_lifted_and_judged_together() {
+    let model = LoadModel { table_workers: 150.0, ..PLENTY };
+    let run = run(model, options(Goal::Max));
+    let rounds: Vec<_> = run.recording.rounds.iter().map(|record| &record.round).collect();
+    assert_eq!(
+        run.ended.as_ref().unwrap().state,
+        TuneState::Applied,
+        "{rounds:#?} {:?}",
+        run.recording.notes
+    );
+    let outcome = |at: usize| (rounds[at].finding.as_str(), rounds[at].verdict, rounds[at].kept);
+    assert_eq!(outcome(0), ("apache-workers-exhausted", Some(Verdict::Same), false));
+    assert_eq!(outcome(1), ("conntrack-full", Some(Verdict::Better), true));
+    let changed: Vec<_> = rounds[1].changes.iter().map(|change| change.setting.name.as_str()).collect();
+    assert_eq!(changed, ["net.netfilter.nf_conntrack_max", "MaxRequestWorkers", "ServerLimit"]);
+    assert_eq!((run.running.workers, rounds.len(), &run.exported[..]), (585, 2, &[2][..]));
+    let told = "with this change conntrack-full limits, which may hide what it brings";
+    assert!(run.recording.notes.iter().any(|note| note.starts_with(told)), "{:?}", run.recording.notes);
 }
 
 /// Seconds that go up and down by a third hide a gain of a half from one look, and not from several pairs.

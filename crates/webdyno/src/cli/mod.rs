@@ -17,7 +17,7 @@ pub mod visits;
 pub mod workload;
 
 pub use check::CheckArgs;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, Parser, Subcommand};
 use export::ExportArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
@@ -130,9 +130,12 @@ pub struct OutputArgs {
     /// No progress
     #[arg(short, long)]
     pub quiet: bool,
-    /// A line of progress every second
+    /// Evidence, commands and all tables in the report; a line of progress every second
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
+    /// Colours: auto, always or never; auto heeds NO_COLOR
+    #[arg(long, value_name = "WHEN", default_value_t, hide_default_value = true)]
+    pub color: ColorChoice,
     /// Plain lines of progress instead of one that is rewritten
     #[arg(long)]
     pub no_tui: bool,
@@ -256,6 +259,12 @@ pub struct ReportArgs {
     /// No progress: there is none, so it changes nothing
     #[arg(short, long)]
     pub quiet: bool,
+    /// Evidence, commands and all tables
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Colours: auto, always or never; auto heeds NO_COLOR
+    #[arg(long, value_name = "WHEN", default_value_t, hide_default_value = true)]
+    pub color: ColorChoice,
 }
 
 /// `webdyno rollback`.

@@ -38,7 +38,11 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
         View { command: "diagnose".into(), outcome: Outcome::Diagnosis(diagnosis), ..View::of(&recording)? };
     exports::write(&arguments.output.exports, &recording, &view)?;
     if !arguments.output.exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
+        terminal::print_report(&webdyno_report::text(
+            &view,
+            &finish::paths(&view, directory),
+            terminal::style(arguments.output.verbose, arguments.output.color),
+        ))?;
     }
     Ok(finish::exit_code(&view.outcome, arguments.fail_on_fault))
 }

@@ -7,6 +7,7 @@ use crate::{exports, finish, observe_view, run_directory, terminal};
 use std::path::Path;
 use webdyno_host::agent::Start;
 use webdyno_model::{ErrorKind, Result, UserError};
+use webdyno_report::TextStyle;
 use webdyno_session::live::{LiveSession, ObserveUntil, ObservedHosts, Servers};
 use webdyno_session::log::FrozenIncident;
 use webdyno_session::recording::Recording;
@@ -84,7 +85,11 @@ fn write_observation(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
         _ => exports::write(exports, &recording, &view),
     };
     if !exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
+        terminal::print_report(&webdyno_report::text(
+            &view,
+            &finish::paths(&view, directory),
+            terminal::style(arguments.output.verbose, arguments.output.color),
+        ))?;
     }
     written
 }
@@ -114,7 +119,7 @@ fn print_incident(frozen: Result<FrozenIncident>, is_ring: bool, quiet: bool) {
 fn write_incident_report(directory: &Path) -> Result<String> {
     let view = View::of(&Recording::read(directory)?)?;
     finish::write_reports(&view, directory)?;
-    let text = webdyno_report::text(&view, &finish::paths(&view, directory));
+    let text = webdyno_report::text(&view, &finish::paths(&view, directory), TextStyle::FULL);
     finish::write(&directory.join(TEXT), &text)?;
     Ok(match &view.outcome {
         Outcome::Diagnosis(diagnosis) => match diagnosis.findings.first() {

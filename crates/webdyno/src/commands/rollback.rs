@@ -98,7 +98,7 @@ fn revert_interrupted(state: &StateDir) -> RollbackOutcome {
     let done = undo_interrupted_with(&tools_that_enter(state))
         .unwrap_or_else(|error| RollbackOutcome { problem: Some(error), ..RollbackOutcome::default() });
     if !done.lines.is_empty() {
-        terminal::print_status("webdyno: a session was cut off; what it had changed is put back");
+        terminal::print_status("webdyno: a session was interrupted: its changes are reverted");
     }
     for line in &done.lines {
         terminal::print_status(&format!("  {line}"));

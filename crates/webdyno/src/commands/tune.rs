@@ -145,13 +145,9 @@ fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<Co
 }
 
 fn confirm_plan(plan: &RenderedPlan, interrupted: &AtomicBool) -> Result<bool> {
-    let on = plan.server().map(|role| format!("On the host {role}:\n")).unwrap_or_default();
-    terminal::print_status(&format!(
-        "\n{on}{}\nThis takes effect by: {}.",
-        plan.diff.trim_end(),
-        plan.class.name()
-    ));
-    let _ = write!(std::io::stderr(), "Carry it out? [y/N] ");
+    let on = plan.server().map(|role| format!("On {role}:\n")).unwrap_or_default();
+    terminal::print_status(&format!("\n{on}{}\nApplied by: {}.", plan.diff.trim_end(), plan.class.name()));
+    let _ = write!(std::io::stderr(), "Apply? [y/N] ");
     let stdin = std::io::stdin();
     // Reading would sleep through Ctrl-C.
     let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -75,6 +75,7 @@ fn run_arguments(arguments: &LabUsersArgs, out: Option<PathBuf>) -> RunArgs {
             out,
             quiet: true,
             verbose: false,
+            color: clap::ColorChoice::Never,
             no_tui: true,
         },
     }

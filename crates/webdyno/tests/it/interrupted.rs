@@ -86,11 +86,7 @@ fn when_tool_and_guardian_are_killed_the_next_command_puts_everything_back() {
     );
     assert!(drop_in(&apache.files.root).exists(), "explain must not change anything");
     let next = run(place.webdyno().args(["run", &apache.url(), "-n", "1"])).with_code(0);
-    assert!(
-        next.stderr.contains("a session was cut off; what it had changed is put back"),
-        "{}",
-        next.stderr
-    );
+    assert!(next.stderr.contains("a session was interrupted: its changes are reverted"), "{}", next.stderr);
     assert!(next.stderr.contains("restored ") || next.stderr.contains("removed "), "{}", next.stderr);
     apache.assert_unchanged(&before);
     let none = run(place.webdyno().args(["rollback", "--interrupted"])).with_code(0);

@@ -4,7 +4,10 @@
 //! uses 20 binds at 250 requests/s (Little's law, or the utilisation law). Where use does not grow with the rate, or
 //! nobody counts it, the rate is unknown.
 
+use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
+use crate::resources::processors;
+use crate::resources::utilisation::rate;
 use webdyno_model::diagnosis::Ceiling;
 use webdyno_model::number::significant;
 
@@ -30,6 +33,28 @@ impl ResourceCeiling {
         let room = size - self.idle;
         (before > 0.0 && room > 0.0).then(|| self.ceiling.binds_at_rate.map(|rate| rate * room / before))?
     }
+}
+
+/// Beyond this multiple of what the machine can serve a limit is no concern.
+const REMOTE_RATIO: f64 = 10.0;
+
+impl ResourceCeiling {
+    /// Whether it saturates so far beyond what the machine can serve that it is no concern.
+    pub fn is_remote(&self, machine_rate: Option<f64>) -> bool {
+        let is_physical = matches!(self.resource, Resource::Processors | Resource::Link);
+        let rates = self.ceiling.binds_at_rate.zip(machine_rate);
+        !is_physical && rates.is_some_and(|(saturates, machine)| saturates > REMOTE_RATIO * machine)
+    }
+}
+
+/// The most that the processors and the link can serve, if a request costs what it costs now (utilisation law); `None` where
+/// neither is known.
+pub fn rate_of_machine(facts: &Facts, all: &[ResourceCeiling]) -> Option<f64> {
+    let links = all.iter().filter(|one| one.resource == Resource::Link);
+    let links = links.filter_map(|one| one.ceiling.binds_at_rate);
+    let cores = facts.value(FactId::cores).zip(processors::own_cores(facts)).filter(|(_, own)| *own > 0.0);
+    let processors = cores.zip(rate(facts)).map(|((cores, own), rate)| rate * cores / own);
+    links.chain(processors).reduce(f64::min)
 }
 
 /// How a table fills whose entries stay for a minute or two after their answer.
@@ -116,6 +141,7 @@ impl ResourceUsage {
                 max: self.max.map(|value| significant(value, 6)),
                 binds_at_rate: binds.map(|value| significant(value, 4)),
                 binds_at_ci95: binds.zip(error).map(|(rate, error)| interval(rate, error)),
+                is_remote: false,
                 source: source.into(),
             },
             finding,

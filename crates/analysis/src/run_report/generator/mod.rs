@@ -8,7 +8,7 @@ mod users;
 
 use crate::measurement::Measurement;
 use webdyno_model::Result;
-use webdyno_model::client::{ClientReport, InFlightReport, KernelLimitTotal, ThreadReport};
+use webdyno_model::client::{ClientReport, InFlightReport, KernelLimitTotal, ThreadReport, ValidFor};
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::Arrival;
@@ -41,19 +41,24 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
     let local_ports = tables::local_ports(measurement, run);
     let kernel_limit_total = tables::kernel_limit_total(measurement);
     // Of a shorter run the start is most.
-    let saturation = cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000))
-        .or(delay::fault(measurement, run)?
-            .or_else(|| delay::unread_time_text(run))
-            .map(|why| why + &delayed_text(cpu_fraction)))
-        .or_else(|| tables::exhausted(run, local_ports));
-    let why = kernel_limit_total
+    let overload = cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000));
+    let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread_time_text(run));
+    let late = is_late.map(|why| why + &delayed_text(cpu_fraction));
+    let exhausted = tables::exhausted(run, local_ports);
+    let others = kernel_limit_total
         .as_ref()
         .map(table_limit_text)
-        .or_else(|| saturation.clone())
         .or_else(|| nothing_measured(run))
         .or_else(|| law.and_then(|law| law.fault()))
         .or_else(|| pages::fault(measurement))
         .or_else(|| users.and_then(|users| users.fault()));
+    let is_late_only = late.is_some() && overload.is_none() && exhausted.is_none() && others.is_none();
+    let spoils_times_only = is_late_only && costs_nothing(run, cpu_fraction);
+    let saturation = overload.or(late.clone().filter(|_| !spoils_times_only)).or(exhausted);
+    let fault = if kernel_limit_total.is_some() { others } else { saturation.clone().or(others) };
+    let valid = fault.is_none();
+    let valid_for = ValidFor { rate: valid, latency: valid && late.is_none(), counts: valid };
+    let why = fault.or(late);
     Ok(ClientReport {
         cpu_s: (length_us > 0).then_some(cpu_us as f64 / 1e6),
         cpu_fraction_max_thread: cpu_fraction.map(|fraction| significant(fraction, 4)),
@@ -68,7 +73,8 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
         local_ports,
         kernel_limit_total,
         saturated: saturation.is_some(),
-        valid: why.is_none(),
+        valid,
+        valid_for,
         why,
     })
 }
@@ -87,24 +93,26 @@ pub struct LateGenerator {
 /// cost. Such a run says wrong things about times. By Little's law the rate times the delay is how many users wait for the
 /// generator. An error when a histogram is damaged.
 pub fn late_generator(measurement: &Measurement, run: &RunReport) -> Result<Option<LateGenerator>> {
-    let (busiest, unknown) = (run.client.cpu_fraction_max_thread, f64::INFINITY);
+    let busiest = run.client.cpu_fraction_max_thread;
     let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread_time_text(run)).is_some();
     let other = cpu_overload(busiest)
         .or_else(|| tables::exhausted(run, run.client.local_ports))
         .or_else(|| little::in_flight_counts(measurement).and_then(|law| law.fault()))
         .or_else(|| pages::fault(measurement))
         .or_else(|| users::step_counts(measurement).and_then(|users| users.fault()));
-    let Some(workload) = run.workload.as_ref().filter(|_| is_late && other.is_none()) else {
-        return Ok(None);
-    };
+    let is_late_only = is_late && other.is_none() && run.workload.is_some();
+    Ok(is_late_only.then(|| LateGenerator { is_without_cost: costs_nothing(run, busiest) }))
+}
+
+/// Whether a delay of the generator has cost no load: a rate is kept all the same, and of users hardly any waited for it.
+fn costs_nothing(run: &RunReport, busiest: Option<f64>) -> bool {
+    let Some(workload) = &run.workload else { return false };
     let ended_per_us = (run.requests.completed + run.requests.failed) as f64 / (run.elapsed_s * 1e6);
     let waiting = run.client_delay_us.mean.map(|delay_us| ended_per_us * delay_us);
     let users_max = WAITING_USERS_FRACTION_MAX * f64::from(workload.connections);
     let hardly_any =
         workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max);
-    Ok(Some(LateGenerator {
-        is_without_cost: hardly_any && busiest.unwrap_or(unknown) <= HELD_UP_FRACTION_MAX,
-    }))
+    hardly_any && busiest.is_some_and(|busiest| busiest <= HELD_UP_FRACTION_MAX)
 }
 
 /// Each engine thread over the measured part; over the whole load in recordings that tell no more.
@@ -217,7 +225,11 @@ mod tests {
             let workload = Workload { connections, arrival, ..Workload::default() };
             let measurement = Measurement { workload: Some(workload), ..delayed(cpu_us, 500, 5_000_000) };
             let run = crate::run_report::run_report(&measurement).unwrap();
-            assert!(run.client.saturated && !run.client.valid, "its times stay wrong: {:?}", run.client);
+            let spoils_times_only = expected.is_some_and(|late| late.is_without_cost);
+            let valid = ValidFor { rate: spoils_times_only, latency: false, counts: spoils_times_only };
+            assert_eq!(run.client.valid_for, valid, "{:?}", run.client);
+            assert_eq!((run.client.valid, run.client.saturated), (spoils_times_only, !spoils_times_only));
+            assert!(run.client.why.is_some(), "its times are wrong: {:?}", run.client);
             assert_eq!(
                 super::late_generator(&measurement, &run).unwrap(),
                 expected,

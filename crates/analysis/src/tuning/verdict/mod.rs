@@ -4,7 +4,7 @@ mod pairs;
 
 pub use pairs::{PAIRS_MAX, judge_pairs};
 
-use crate::facts::facts;
+use crate::facts::{FactId, facts};
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
 use crate::measurement::statistics::{Ratio, describe, mean, ratio_of_means, trend};
@@ -107,6 +107,19 @@ pub fn is_settling(after: &Measurement) -> bool {
         .map_or(0.0, |(late, early)| late - early * (1.0 + CONCLUSIVE_SPREAD));
     gain > 0.0 && trend(&speeds).is_some_and(|trend| trend >= SETTLING_DEVIATIONS_MIN)
 }
+
+/// Whether connections wait for workers that the service is still starting, and none of those it may start was missing before: a
+/// second each, for the first ten after a reload.
+pub fn is_starting_workers(after: &Measurement) -> Result<bool> {
+    let facts = facts(after, None)?;
+    let at_least = |name: FactId, least: f64| facts.value(name).is_some_and(|value| value >= least);
+    let is_full = at_least(FactId::scoreboard_full_fraction, f64::MIN_POSITIVE);
+    let waits = at_least(FactId::accept_queue_mean, 1.0) && at_least(FactId::accept_queue_last, 1.0);
+    Ok(waits && !is_full && at_least(FactId::service_processes_grew, STARTED_MIN))
+}
+
+/// Fewer processes than this come and go by themselves.
+const STARTED_MIN: f64 = 3.0;
 
 /// Whether a time falls, second by second, that an objective is about and that is too long before.
 fn cuts_missed_tail(before: &Measurement, after: &Measurement, run: &RunReport) -> Result<bool> {

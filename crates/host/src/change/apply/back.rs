@@ -11,13 +11,10 @@ use webdyno_model::{Result, UserError};
 
 /// What an undo that nobody asked for has left, and what it cost those who use the service.
 fn costs(report: &Report) -> Vec<String> {
-    let outage = report.outage_us.filter(|us| *us > 0).map(|us| {
-        format!(
-            "while a failed change was put back, nobody was answered for {}.{} ms",
-            us / 1000,
-            us / 100 % 10
-        )
-    });
+    let outage = report
+        .outage_us
+        .filter(|us| *us > 0)
+        .map(|us| format!("while a failed change was reverted: downtime {}.{} ms", us / 1000, us / 100 % 10));
     report.left.iter().cloned().chain(outage).collect()
 }
 

@@ -329,10 +329,7 @@ impl Changer {
         let waited = system.monotonic().saturating_sub(begun);
         if quiet.is_err() {
             let name = service.name();
-            self.notes.push(format!(
-                "{name} answered nobody for {} ms, while it was waited for",
-                waited.as_millis()
-            ));
+            self.notes.push(format!("{name} did not respond for {} ms", waited.as_millis()));
         }
         let quiet = quiet?;
         let quiet_us = quiet.as_ref().map(|_| waited.as_micros());

@@ -28,7 +28,7 @@ pub(super) fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()
         ApplyClass::Live | ApplyClass::Reload => Ok(()),
         ApplyClass::Restart if allow_restart => Ok(()),
         ApplyClass::Restart => Err(UserError::cannot_run(format!("changing {} needs a restart", settings()))
-            .hint("allow the outage with --allow-restart")),
+            .hint("allow the downtime with --allow-restart")),
         ApplyClass::Manual => {
             Err(UserError::cannot_run(format!("{} can only be changed by hand", settings()))
                 .hint("see the plan for how"))

@@ -337,7 +337,7 @@ impl Text<'_> {
         format!(
             "#!/bin/sh\n### BEGIN INIT INFO\n# Provides:          {name}\n# Required-Start:    $local_fs\n\
              # Required-Stop:\n# X-Start-Before:    {before}\n# Default-Start:     2 3 4 5\n# Default-Stop:\n\
-             # Short-Description: Put back what an interrupted webdyno session changed\n### END INIT INFO\n{head}\
+             # Short-Description: Revert the changes of an interrupted webdyno session\n### END INIT INFO\n{head}\
              [ \"$1\" = start ] || exit 0\n{condition} || exit 0\n{command}\n",
             name = self.name,
             before = self.scripts(),

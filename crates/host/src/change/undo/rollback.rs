@@ -236,7 +236,7 @@ fn placed(
         LocationMatch::Unreachable(what) => return Err(UserError::cannot_run(what)),
     };
     let Some(helper) = &tools.helper else {
-        return Err(UserError::cannot_run("nobody enters other namespaces"));
+        return Err(UserError::cannot_run("other namespaces cannot be entered"));
     };
     let id = history.header.as_ref().map_or("", |header| &header.id);
     // It takes the lock itself.

@@ -177,7 +177,7 @@ impl Undo<'_> {
         } else if touched.conflicts_count > 0 && !is_restored {
             self.report
                 .lines
-                .push(format!("{service} was not reloaded: none of its files could be put back"));
+                .push(format!("{service} was not reloaded: none of its files could be restored"));
             None
         } else {
             let is_live = self.scope.live_traffic || live_traffic_policy::is_live(&touched.activations);
@@ -314,7 +314,7 @@ impl Undo<'_> {
 fn missed(outage_us: Option<u64>) -> String {
     match outage_us {
         None | Some(0) => String::new(),
-        Some(us) => format!("; nobody was answered for {}.{} ms", us / 1000, us / 100 % 10),
+        Some(us) => format!("; downtime {}.{} ms", us / 1000, us / 100 % 10),
     }
 }
 

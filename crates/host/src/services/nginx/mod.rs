@@ -202,7 +202,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let (scoped, complete) = config.scoped();
     let mut warnings = config.problems.clone();
     if !complete {
-        warnings.push(format!("{main_file} says more of parts of the site than is told here"));
+        warnings.push(format!("{main_file} has more settings for parts of the site than are shown here"));
     }
     let endpoints = match config.status() {
         Ok(page) => vec![Endpoint { name: page.host, address: page.address, path: Some(page.path) }],

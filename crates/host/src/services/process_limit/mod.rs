@@ -286,8 +286,7 @@ fn planned(
     let mut holder = LimitedProcess { process, hard, to_keep: String::new(), unit: unit.clone() };
     let keeper = kept::keeper(service, unit.as_deref(), setting, &change.to.to_string(), hard);
     if !may_set_limits(service.pid, wanted > hard) {
-        let why =
-            format!("the kernel lets nobody here raise the limits of {name}: CAP_SYS_RESOURCE is missing");
+        let why = format!("the limits of {name} cannot be raised: CAP_SYS_RESOURCE is missing");
         let by_hand = keeper.manual_step(setting, wanted);
         return Err((why, Some(format!("run the agent as root (--sudo), or by hand: {by_hand}"))));
     }

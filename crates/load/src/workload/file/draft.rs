@@ -216,7 +216,7 @@ impl Draft {
         if self.list.is_some() && has_visits {
             return refuse(
                 "a list holds requests, and none of them is a visitor's",
-                "leave out what is said of visitors (--users, --think, --page), or write pages and sessions",
+                "leave out the flags for users (--users, --think, --page), or write pages and sessions",
             );
         }
         if self.entries.is_empty() && self.list.is_none() {

@@ -53,6 +53,7 @@ pub fn exhausted() -> Finding {
 pub fn ceilings() -> Vec<Ceiling> {
     vec![
         Ceiling {
+            is_remote: false,
             limit: "apache workers".into(),
             now: Some(20.0),
             max: Some(20.0),
@@ -61,6 +62,7 @@ pub fn ceilings() -> Vec<Ceiling> {
             source: "MaxRequestWorkers".into(),
         },
         Ceiling {
+            is_remote: false,
             limit: "accept queue".into(),
             now: Some(28.4),
             max: Some(511.0),
@@ -69,6 +71,7 @@ pub fn ceilings() -> Vec<Ceiling> {
             source: "ListenBacklog, net.core.somaxconn".into(),
         },
         Ceiling {
+            is_remote: false,
             limit: "connection table (conntrack)".into(),
             now: Some(312.0),
             max: Some(65_536.0),

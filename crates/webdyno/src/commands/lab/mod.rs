@@ -71,7 +71,7 @@ fn list(catalogue: &Catalogue) -> Result<u8> {
         terminal::print(&format!("{name:width$}  {state}  (from another folder)\n"))?;
     }
     if !is_root {
-        terminal::print_status("webdyno: only root is told what is up: sudo webdyno lab list");
+        terminal::print_status("webdyno: only root sees what is up: sudo webdyno lab list");
     }
     Ok(0)
 }
