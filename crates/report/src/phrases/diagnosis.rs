@@ -150,10 +150,7 @@ pub(crate) fn check_headline(check: &Diagnosis) -> String {
 
 /// What would limit after the first limit is gone.
 pub(crate) fn next_limit(next: &NextLimit) -> String {
-    match next.rate {
-        Some(rate) => {
-            format!("The next limit will be {}, at about {} req/s.", next.id, number(rate))
-        }
-        None => format!("Next limit: {}, at an unknown rate", limit_title(&next.id)),
-    }
+    let at =
+        next.rate.map_or_else(|| "an unknown rate".into(), |rate| format!("about {} req/s", number(rate)));
+    format!("Next limit: {} ({}), at {at}.", limit_title(&next.id), next.id)
 }

@@ -244,21 +244,13 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
     };
     let unsent = unsent_requests(run).map_or_else(String::new, |(requests, connections)| {
         format!(
-            ". Of these, {} for a connection and never sent: {} in use. More connections (-c) tell whether \
-             the server or their number limits",
-            match requests {
-                1 => "1 request still waited".into(),
-                many => format!("{} requests still waited", count(many)),
-            },
-            match connections {
-                1 => "the one allowed was".into(),
-                many => format!("all {} allowed were", count(many)),
-            }
+            ". {} not sent yet, waiting for one of {}: raise -c to see whether the server or their number limits",
+            plural(requests, "request"),
+            plural(connections, "connection"),
         )
     });
     Some(format!(
-        "{} had no answer yet when the load ended{so_far}. They are in none of the times (censored): how long \
-         they would have taken is not known{unsent}",
+        "{} in flight at the end{so_far}; excluded from latency{unsent}",
         plural(waiting, "request")
     ))
 }

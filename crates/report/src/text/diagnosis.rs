@@ -214,7 +214,7 @@ fn next_limit(page: &mut TextPage, diagnosis: &Diagnosis) {
     let Some(next) = &diagnosis.next_limit else {
         return;
     };
-    page.heading("Next");
+    page.gap();
     page.paragraph(&phrases::next_limit(next));
 }
 

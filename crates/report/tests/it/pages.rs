@@ -27,28 +27,25 @@ fn changed(change: impl FnOnce(&mut webdyno_model::run::RunReport)) -> View {
 fn what_a_load_of_pages_says_first() {
     let reported = plain(&sample::run_with_pages());
     insta::assert_snapshot!(between(&reported, "Load test", "Page times"), @"
-    Load test: 176 pages a second, 9 of 1,769 pages failed (0.51%)
+    Load test: 176 pages/s, 9 of 1,769 pages failed (0.51%)
       session look (75% of them): page /, page /shop
       session buy (25% of them): page /, login, page /shop
-      of a page with the resources of its HTML and CSS, over at most 6
-      connections to a host
-      400 users at once; each goes on when it has its answers and has thought
-      (closed); at most 2,400 connections
-      think time after a step: 1 s to 3 s, each equally often; 1 step has one of
-      their own
+      page: with the resources of its HTML and CSS, at most 6 connections per host
+      400 users, closed loop; at most 2,400 connections
+      think time after a step: 1 s to 3 s (uniform); 1 step has one of their own
       users have a browser cache
-      30% of the sessions are made by a user who comes back, the others by a new one
-      measured for 10 s, after 2 s of warm-up that do not count: users came one by
-      one; the 3 s after it do not count either
+      30% of the sessions by returning users, the others by new ones
+      measured for 10 s, 2 s of warm-up excluded: users came one by one; 3 s of
+      ramp-down excluded
 
-    How much
-      pages         176/s  1,760 whole      9 failed
-      sessions       79/s    790 whole  4 broken off
-      requests    2,812/s  28,120 good      9 failed
-      received  34.7 MB/s       347 MB
-      sent       270 kB/s       2.7 MB
+    Throughput
+      pages         176/s     1,760 complete   9 failed
+      sessions       79/s       790 complete  4 aborted
+      requests    2,812/s  28,120 successful   9 failed
+      received  34.7 MB/s             347 MB
+      sent       270 kB/s             2.7 MB
 
-    How long it took
+    Latency
                          p50       p90       p99     p99.9     max
       page time       212 ms    367 ms    669 ms   1.19 s?  2.12 s
       response time    21 ms   36.4 ms   66.2 ms    118 ms  210 ms
@@ -57,16 +54,15 @@ fn what_a_load_of_pages_says_first() {
       first byte       20 ms   34.6 ms   62.9 ms    112 ms  199 ms
       client delay     14 µs     24 µs     44 µs     79 µs  140 µs
       failures         9 ms?  15.6 ms?  28.4 ms?  50.6 ms?   90 ms
-      p99: 99 of 100 took no longer than this; max: the longest one.
+      p99: 99% took at most this long.
       ?: fewer than 10 samples lie beyond this figure, or, of page, response and
       service time, all in fewer than 3 seconds of the run. p99.9 takes 10,000
       pages, at this rate 57 s.
-      Page time counts from the moment a page was due until the last byte of its
-      last part, of pages that came whole.
-      Response time counts from the moment a request was due until its last byte:
-      what a user waits. Service time counts from when it was really sent. Client
-      delay is what this machine added itself before it sent.
-      1 timeout is in it at the timeout's length.
+      Page time: from when a page was due to the last byte of its last resource;
+      complete pages only.
+      Response time: from when a request was due to its last byte. Service time:
+      from when it was sent. Client delay: added by this machine before it sent.
+      1 timeout is included at the length of the timeout.
     ");
 }
 
@@ -154,16 +150,16 @@ fn what_visitors_did_and_looked_for_in_vain() {
     let reported = plain(&sample::run_with_pages());
     insta::assert_snapshot!(between(&reported, "What the visitors did", "Responses and connections"), @"
     What the visitors did
-      820 sessions begun, 790 completed, 4 broken off with steps left out; 400
-      visitors there at the end.
-      the users' caches had 3,120 answers (9.98% of all) that were not asked for;
-      240 were confirmed by the server (304).
-      4 steps skipped, as a value that they need was not found in an answer before.
+      820 sessions started, 790 completed, 4 aborted; 400 visitors active at the
+      end.
+      browser cache: 3,120 answers (9.98% of all) served without a request; 240
+      revalidated by the server (304).
+      4 steps skipped: a value they need was not found in an earlier response.
       - `csrf` of the step login: not found in 4 of 205 answers
-          Usually: an answer that is an error page or asks for a login first, or a
-                   page that was written anew since
-          To do: look at the answer of the step with `curl -i URL`, then correct the
-                 capture in the workload file
+          Usual cause: an answer that is an error page or asks for a login first, or
+                       a page that was written anew since
+          Remedy: look at the answer of the step with `curl -i URL`, then correct
+                  the capture in the workload file
     ");
 }
 
@@ -180,8 +176,8 @@ fn a_capture_that_never_matched_is_told_from_one_that_sometimes_did_not() {
 
 #[test]
 fn a_link_to_another_server_is_told_from_a_value_that_is_missing() {
-    let missing = "skipped, as a value that they need was not found";
-    let elsewhere = "skipped, as the link that was found leads to a server that is not loaded";
+    let missing = "skipped: a value they need was not found";
+    let elsewhere = "skipped: the link found leads to a server that is not part of the workload";
     for (skipped, links, missing_steps, elsewhere_steps) in [
         (4, 0, Some("4 steps"), None),
         (4, 3, Some("1 step"), Some("3 steps")),
@@ -215,12 +211,9 @@ fn sessions_that_all_broke_off_are_said_first() {
         })
     };
     let reported = plain(&broken(0));
-    assert!(
-        reported.starts_with("Load test: no whole session: all 90 sessions broke off with steps left out\n"),
-        "{reported}"
-    );
-    assert!(html(&broken(0)).contains("No whole session: all 90 sessions"));
-    assert!(plain(&broken(1)).starts_with("Load test: 176 pages a second"));
+    assert!(reported.starts_with("Load test: no complete session: all 90 sessions aborted\n"), "{reported}");
+    assert!(html(&broken(0)).contains("No complete session: all 90 sessions"));
+    assert!(plain(&broken(1)).starts_with("Load test: 176 pages/s"));
 }
 
 #[test]
@@ -258,7 +251,7 @@ fn repeated_runs_of_pages_are_told_in_pages() {
     };
     let view = changed(|run| run.repeats = Some(repeats));
     insta::assert_snapshot!(between(&plain(&view), "2 runs of this load", "Latency"), @"
-    2 runs of this load: their page rates lie within 2.3% of each other
+    2 runs of this load: spread of page rates 2.3%
                   pages/s  page p50  page p99  requests/s  failed  warm-up  valid
       run 1 *         176    212 ms    669 ms       2,816       9      2 s    yes
       run 2           180    212 ms    669 ms       2,880       9      2 s     NO
@@ -268,9 +261,8 @@ fn repeated_runs_of_pages_are_told_in_pages() {
       mean, from      160    191 ms    602 ms       2,563
       to (95%)        196    233 ms    736 ms       3,133
       Run 2 is not valid: its clock stood still for 2 s.
-      The report is of the run marked with *, whose rate is the median of the valid
-      ones. Spread: largest less smallest, as a share of the median. The interval of
-      the mean holds it in 95 of 100 cases (Student).
+      * is the run reported: its rate is the median of the valid runs. Spread:
+      (largest - smallest) / median. Interval of the mean: 95% (Student).
     ");
     let page = html(&view);
     assert!(page.contains("pages/s") && page.contains("Run 2 is not valid: its clock stood still for 2 s."));
@@ -300,10 +292,10 @@ fn who_begins_sessions_and_how_many_are_due_is_told_rightly() {
         Stage { duration_us: 1_000_000, shape: Shape::Spike { from: 10.0, peak: 600.0 }, measured: true };
     let open = Arrival::Open { rate_per_s: 600.0, poisson: false };
     for (arrival, stages, returning, reported) in [
-        (open, vec![], 0.0, "600 sessions of new users a second are due"),
-        (open, vec![], 0.3, "600 sessions a second are due"),
-        (open, vec![stage], 0.3, "up to 600 sessions a second are due"),
-        (Arrival::Closed, vec![stage], 0.0, "up to 400 users at once"),
+        (open, vec![], 0.0, "constant rate 600 sessions of new users/s, open loop"),
+        (open, vec![], 0.3, "constant rate 600 sessions/s, open loop"),
+        (open, vec![stage], 0.3, "up to constant rate 600 sessions/s, open loop"),
+        (Arrival::Closed, vec![stage], 0.0, "up to 400 users, closed loop"),
     ] {
         let view = changed(|run| {
             let workload = run.workload.as_mut().unwrap();
@@ -341,8 +333,8 @@ fn what_did_not_happen_is_not_told() {
 #[test]
 fn no_whole_page_is_said_first() {
     let reported = plain(&sample::run_of_failed_pages());
-    assert!(reported.starts_with("Load test: no whole page: all 12 pages failed\n"), "{reported}");
-    assert!(html(&sample::run_of_failed_pages()).contains("No whole page: all 12 pages failed"));
+    assert!(reported.starts_with("Load test: no complete page: all 12 pages failed\n"), "{reported}");
+    assert!(html(&sample::run_of_failed_pages()).contains("No complete page: all 12 pages failed"));
 }
 
 #[test]

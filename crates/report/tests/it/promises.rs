@@ -178,9 +178,7 @@ fn json_is_the_outcome_in_its_own_schema() {
     }
     assert_eq!(parsed(&to_decide)["rounds"][0]["to_decide"][0].as_str().map(str::len), Some(49));
     let page = html(&to_decide);
-    for part in
-        ["is for you to decide: the rules in /srv/.htaccess", "+ServerLimit 64", "proposed, not written"]
-    {
+    for part in ["manual change: the rules in /srv/.htaccess", "+ServerLimit 64", "proposed, not written"] {
         assert!(page.contains(part), "{part}");
     }
 }
@@ -202,8 +200,8 @@ fn what_is_unknown_is_never_nothing() {
     let Outcome::Tune(tune) = &mut view.outcome else { panic!("a tuning session") };
     (tune.baseline.rate, tune.improvement.ratio, tune.rounds[0].outage_us) = (None, None, None);
     let text = text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL);
-    assert!(text.contains("unknown -> 2,190 good answers a second: gain unknown"), "{text}");
-    assert!(text.contains("whether there was an outage is unknown"), "{text}");
+    assert!(text.contains("unknown -> 2,190 req/s: gain unknown"), "{text}");
+    assert!(text.contains("downtime unknown"), "{text}");
     assert!(!text.contains(" 0 ->"), "{text}");
 }
 
@@ -231,15 +229,12 @@ fn a_load_that_was_stopped_says_why_in_text_html_and_json() {
     let why = "nothing could run for 132 ms of the last second for want of memory";
     for reported in [flat.as_str(), page.as_str()] {
         assert!(
-            reported.contains(&format!("stopped before it did more harm (full memory pressure): {why}")),
+            reported.contains(&format!("stopped to prevent harm (full memory pressure): {why}")),
             "{reported}"
         );
-        assert!(
-            reported.contains(&format!("the load after this change had to be stopped because {why}")),
-            "{reported}"
-        );
+        assert!(reported.contains(&format!("the load after this change was stopped: {why}")), "{reported}");
     }
-    assert!(page.contains("worse, put back: full memory pressure"), "{page}");
+    assert!(page.contains("worse, reverted: full memory pressure"), "{page}");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["baseline"]["brake"]["cause"], "memory_pressure");
     assert_eq!(json["rounds"][0]["brake"]["value"], 132_000.0);
@@ -256,7 +251,7 @@ fn what_was_better_and_put_back_is_not_said_to_have_failed() {
     let Outcome::Tune(tune) = &mut view.outcome else { panic!("a tuning session") };
     (tune.rounds[0].verdict, tune.limit) = (None, None);
     let text = text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL);
-    assert!(text.contains("everything was put back") && text.contains("not measured, put back"), "{text}");
+    assert!(text.contains("all changes reverted") && text.contains("not measured, reverted"), "{text}");
     assert!(!text.contains("none helped") && !text.contains("planned"), "{text}");
     assert!(text.contains("unknown: the session ended before it was measured"), "{text}");
 }
@@ -300,7 +295,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    // Invariant: no line of a load's report is longer than 80 columns, however long names and URLs are.
+    // Invariant: no line of a load's report is longer than 80 columns but one that is a name or URL, which is to be copied.
     #[test]
     fn long_names_fit_a_terminal(name in "[a-z/.:?=]{0,300}", words in "([a-z]{1,90} ){0,9}", whole in whole()) {
         for text in [name, words] {
@@ -310,7 +305,8 @@ proptest! {
                 let view = replaced(&view, &leaves).unwrap();
                 let text = webdyno_report::text(&long_keys(view, &text), &ResultPaths::default(), webdyno_report::TextStyle::FULL);
                 for line in text.lines() {
-                    prop_assert!(line.chars().count() <= COLUMNS, "{}: {}\n{}", sample, line, text);
+                    let is_whole = line.trim().split(' ').any(|word| word.chars().count() > COLUMNS / 2);
+                    prop_assert!(is_whole || line.chars().count() <= COLUMNS, "{}: {}\n{}", sample, line, text);
                 }
             }
         }

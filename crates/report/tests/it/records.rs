@@ -19,7 +19,7 @@ fn of(view: &View) -> String {
 fn what_came_out_otherwise_than_expected_is_told() {
     // Expected were 1,800 to 2,300.
     for (after, told) in
-        [(1500.0, Some("less than expected: 1,500/s was measured")), (2500.0, Some("more")), (2190.4, None)]
+        [(1500.0, Some("less than expected: measured 1,500/s")), (2500.0, Some("more")), (2190.4, None)]
     {
         let view = changed(sample::tune_kept(), |tune| {
             let round = &mut tune.rounds[0];
@@ -35,17 +35,17 @@ fn what_came_out_otherwise_than_expected_is_told() {
             assert!(page.contains(told.unwrap_or_default()), "{after}: {page}");
         }
         let noise =
-            "judged by 3 pairs of loads without it and with it; a change below 5% counts as noise here";
+            "judged by 3 pairs of loads without and with the change; a change below 5% counts as noise here";
         assert!(of(&view).split_whitespace().collect::<Vec<_>>().join(" ").contains(noise));
     }
 }
 
 #[test]
 fn a_change_that_stays() {
-    insta::assert_snapshot!(of(&sample::tune_kept()), @r#"
+    insta::assert_snapshot!(of(&sample::tune_kept()), @r"
     # Change record: apache on w1
 
-    1 change was made and kept. 750 -> 2,190 good answers a second: 2.9 times, 95% interval 2.8 to 3.0.
+    1 change was made and kept. 750 -> 2,190 req/s: 2.9 times, 95% interval 2.8 to 3.0.
 
     - Server: w1, 2 cores, 4 GB of memory, AMD EPYC 7B13, Debian GNU/Linux 12 (bookworm), kernel
       6.1.0-28-amd64
@@ -63,19 +63,19 @@ fn a_change_that_stays() {
     - Fact: accept queue mean 28.4 connections (sock_diag, 2 s to 12 s)
     - Fact: server cpu 34% (/proc/stat, 2 s to 12 s)
     - Fact: worker time mean 26.3 ms (mod_status, 2 s to 12 s)
-    - Proof: 750/s -> 2,190/s good answers, 2.9 times (95% interval 2.8 to 3.0): better; failed 0% ->
-      0%; 99% answered within 208 ms -> 69.4 ms
+    - Proof: 750/s -> 2,190/s req/s, 2.9 times (95% interval 2.8 to 3.0): better; failed 0% -> 0%; p99
+      208 ms -> 69.4 ms
     - Risk: each worker needs about 6 MB; 64 fit into the free memory of 2.1 GB
-    - Outage: took effect by a stop and a start; nobody was answered for 412 ms
+    - Downtime: applied by restart, downtime 412 ms
 
     ## Tried and not kept
     - Change 2: StartServers 5 -> 50 (apache-spawn-lag): same, 1.00 times (95% interval 0.98 to 1.01);
-      took effect by a graceful reload, without an outage; put back without an outage
+      applied by graceful reload, no downtime; reverted, no downtime
 
     ## Notes
     - Note: the generator and the server share one machine: the figures are lower than between two
 
-    ## How to undo it
+    ## Rollback
     On the server, as the same user. Every file gets its content, mode and owner of before back, and the
     service takes them over; while others use the site nothing is restarted for it, and what only a
     restart brings back is told. It undoes what other sessions have kept there as well.
@@ -83,7 +83,7 @@ fn a_change_that_stays() {
     webdyno rollback
     ```
 
-    ## How to see by hand that it is in force
+    ## How to verify
     ```
     grep -n MaxRequestWorkers /tmp/quick/conf.d/zz-webdyno.conf  # MaxRequestWorkers 64
     grep -n ServerLimit /tmp/quick/conf.d/zz-webdyno.conf  # ServerLimit 64
@@ -98,7 +98,7 @@ fn a_change_that_stays() {
     +ServerLimit 64
     +MaxRequestWorkers 64
     ```
-    "#);
+    ");
 }
 
 #[test]
@@ -117,9 +117,8 @@ fn an_interrupted_session_left_nothing_behind() {
     - Undo journal: session 20261121T202612.345678Z-4242 in `/var/lib/webdyno` on w1
 
     ## Tried and not kept
-    - Change 1: MaxRequestWorkers 20 -> 64, ServerLimit 20 -> 64 (apache-workers-exhausted): not
-      measured to the end; took effect by a stop and a start; nobody was answered for 412 ms; put back
-      (nobody was answered for 380 ms)
+    - Change 1: MaxRequestWorkers 20 -> 64, ServerLimit 20 -> 64 (apache-workers-exhausted): not fully
+      measured; applied by restart, downtime 412 ms; reverted (downtime 380 ms)
     ");
 }
 
@@ -156,7 +155,9 @@ fn what_may_be_in_force_is_never_said_to_be_undone() {
     for view in [killed, stuck] {
         let text = of(&view);
         assert!(!text.contains("Nothing was changed"), "{text}");
-        for part in ["broke off", "webdyno rollback", "+MaxRequestWorkers 64", "grep -n MaxRequestWorkers"] {
+        for part in
+            ["was interrupted", "webdyno rollback", "+MaxRequestWorkers 64", "grep -n MaxRequestWorkers"]
+        {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
     }
@@ -227,11 +228,9 @@ fn each_host_that_was_changed_has_its_way_back() {
     let view = View { other_journals, ..sample::tune_kept() };
     let shown =
         [record(&view).unwrap(), text(&view, &ResultPaths::default(), webdyno_report::TextStyle::FULL)];
-    for part in [
-        "webdyno rollback --server ssh://d1",
-        "WEBDYNO_STATE=/srv/state webdyno rollback",
-        "on the host host:",
-    ] {
+    for part in
+        ["webdyno rollback --server ssh://d1", "WEBDYNO_STATE=/srv/state webdyno rollback", "on host:"]
+    {
         assert!(shown.iter().all(|page| page.contains(part)), "no `{part}` in:\n{}", shown.join("\n"));
     }
 }
