@@ -1,4 +1,4 @@
-//! A diagnosis as HTML: the answer, how we know, what to change, and everything else that was found.
+//! A diagnosis as HTML: the answer, what to change, where the time goes; the evidence is folded.
 
 use super::markup::Markup;
 use super::parts::{self, ColumnAlign, table};
@@ -6,7 +6,7 @@ use super::run;
 use crate::{phrases, wording};
 use webdyno_model::diagnosis::Diagnosis;
 
-/// The answer with its evidence and remedies, then the load.
+/// The answer with its remedies, then the load and the evidence.
 pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
     let Some((answer, others)) = diagnosis.findings.split_first() else {
         m.text_element_with("p", &[("class", "answer")], "No rule applies to this recording.");
@@ -18,27 +18,28 @@ pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
     if answer.remedies.is_empty() {
         m.text_element("p", &wording::limit_meaning(&answer.id));
     }
-    if let Some(run) = &diagnosis.run {
-        run::write_cards(m, run);
-    }
-    if !answer.facts.is_empty() {
-        m.text_element("h2", "Evidence");
-        parts::facts(m, &answer.facts);
-    }
     if !answer.remedies.is_empty() {
         m.text_element("h2", "What to change");
         parts::remedies(m, &answer.remedies);
+    }
+    if let Some(run) = &diagnosis.run {
+        run::write_cards(m, run);
+    }
+    parts::breakdown(m, &diagnosis.time_breakdown_us);
+    if let Some(next) = &diagnosis.next_limit {
+        m.text_element("p", &phrases::next_limit(next));
     }
     if !others.is_empty() {
         m.text_element("h2", "Also found");
         others.iter().for_each(|finding| parts::finding(m, finding));
     }
-    site(m, diagnosis);
-    parts::breakdown(m, &diagnosis.time_breakdown_us);
-    if let Some(next) = &diagnosis.next_limit {
-        m.text_element("h2", "Next");
-        m.text_element("p", &phrases::next_limit(next));
+    if !answer.facts.is_empty() {
+        m.element("details", &[], |m| {
+            m.text_element("summary", "Evidence, with the command that shows it");
+            parts::facts(m, &answer.facts);
+        });
     }
+    site(m, diagnosis);
 }
 
 /// What kind of site it is, as far as that could be told.

@@ -87,9 +87,8 @@ fn headline(view: &View) -> String {
         Outcome::Tune(tune) => phrases::tune_headline(tune),
         Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => phrases::check_headline(check),
         Outcome::Diagnosis(diagnosis) => match diagnosis.bottleneck.as_str() {
-            "healthy" => "healthy, no limit was reached".into(),
-            "unknown" => "the limit is not known".into(),
-            id => format!("what limits the server: {id}"),
+            id @ ("healthy" | "unknown") => phrases::limit_title(id),
+            id => format!("limit: {}", phrases::limit_title(id)),
         },
         Outcome::Observation(observed) => phrases::observation_headline(observed),
         Outcome::Nothing => "nothing to report".into(),
