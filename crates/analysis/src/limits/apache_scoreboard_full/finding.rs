@@ -22,16 +22,21 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let stopping = full.stopping.map_or("processes that shall end".to_owned(), |count| {
-        format!("{} process{} that shall end", format_number(count), if count == 1.0 { "" } else { "es" })
+    let stopping = full.stopping.map_or("stopping processes keep some".to_owned(), |count| {
+        format!(
+            "{} stopping process{}",
+            format_number(count),
+            if count == 1.0 { " keeps one" } else { "es keep one each" }
+        )
     });
-    let logged = full.messages.filter(|count| *count >= 1.0).map_or(String::new(), |count| {
-        format!(" The error log says {} times that the scoreboard is full.", format_number(count))
-    });
+    let logged = full
+        .messages
+        .filter(|count| *count >= 1.0)
+        .map_or(String::new(), |count| format!(" Logged {} times in the error log.", format_number(count)));
     Some(Finding {
         id: LimitId::ApacheScoreboardFull.into(),
         summary: format!(
-            "The scoreboard is full: {stopping} keep their places among the {} of ServerLimit until they are done, so that too few are left to take connections in, and {} wait to be accepted.{logged}",
+            "Apache scoreboard full: of {} slots (ServerLimit) {stopping} until done, and {} connections wait in the accept queue.{logged}",
             format_number(full.places),
             format_number(queue)
         ),
@@ -99,10 +104,10 @@ fn remedy(facts: &Facts, full: &FullScoreboard) -> Remedy {
         from: Some(SettingValue::Integer(full.places as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Restart,
-        risk: "a restart ends what the old processes still serve; more processes at once after each reload need memory"
+        risk: "a restart aborts requests in the stopping processes; more processes after each reload need memory"
             .into(),
         why: format!(
-            "{} processes hold the workers that are allowed, and as many again as half of them, or as end slowly ({}) and half of those",
+            "MaxRequestWorkers needs {} processes; 50% more, or 1.5 times the stopping ones ({}), whichever is more",
             format_number(needed),
             format_number(stopping)
         ),

@@ -35,10 +35,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheSpawnLag.into(),
         summary: format!(
-            "The rush came faster than Apache starts workers: {} processes were started meanwhile, up to {}, and {} connections on average waited for them, although {} workers are allowed.{end}",
+            "Load ramped faster than Apache spawns workers: {} connections waited on average, while {} processes were started (up to {}; {} workers allowed).{end}",
+            format_number(queue),
             format_number(grew.started),
             format_number(grew.most),
-            format_number(queue),
             format_number(grew.allowed)
         ),
         confidence: if grew.by_ids { 0.9 } else { 0.75 },
@@ -127,10 +127,9 @@ fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
         from: from.map(|from| SettingValue::Integer(from as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
-        risk: "idle workers hold memory; after a graceful reload it takes seconds until they are there"
-            .into(),
+        risk: "idle workers use memory; after a graceful reload they take seconds to start".into(),
         why: format!(
-            "{} requests wanted a worker in the first seconds, plus 30% headroom",
+            "{} requests needed a worker in the first seconds, plus 30% headroom",
             format_number(wanted)
         ),
         predicted: None,
