@@ -37,7 +37,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let files = file_cost(facts)?;
     let watched = facts.request_targets.is_empty();
     let explains = files.work.share(us);
-    // Where nobody knows how deep paths are, work that is all the kernel's is a suspicion.
+    // With unknown path depth, CPU time that is all kernel time is a suspicion.
     let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MIN);
     let suspected = watched && parts.is_none() && in_kernel;
     if suspected {
@@ -53,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(
-            "The processors are full, and {} {} of the {} that a request takes go into checks for links: with `Options {}`{written} Apache asks the kernel about each of up to {} parts of a path, which it walks from its beginning each time.",
+            "CPU saturated: checks for symbolic links take {} {} of the {} of CPU time per request. With `Options {}`{written} Apache checks each of up to {} parts of a path, and the kernel walks it from the root each time.",
             if is_more { "at least" } else { "about" },
             format_time(us / share),
             format_time(files.work.request_us),
@@ -80,7 +80,7 @@ fn suspicion(facts: &Facts, files: &FileCost, options: &EffectiveSetting) -> Fin
     Finding {
         id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(
-            "The processors are full, nearly all of it is the kernel's work, and with `Options {}` Apache asks the kernel about each part of each path, which it walks from its beginning each time. How deep the paths are could not be seen: on deep ones that costs more than the rest of a request.",
+            "CPU saturated, nearly all of it kernel time: with `Options {}` Apache checks each part of each path for symbolic links, and the kernel walks it from the root each time. Path depth unknown: on deep paths that costs more than the rest of a request.",
             options.value
         ),
         confidence: confidence(files, CONFIDENCE_SUSPECTED),
@@ -97,9 +97,9 @@ fn remedy(options: &EffectiveSetting) -> Remedy {
         to: Some(SettingValue::Text(with_links(&options.value))),
         class: ApplyClass::Reload,
         risk:
-            "links in the folders of the site are followed, wherever they lead: look for those of users first"
+            "symbolic links below the site are followed, wherever they lead: check for those of users first"
                 .into(),
-        why: "with FollowSymLinks Apache asks the kernel nothing of the kind".into(),
+        why: "with FollowSymLinks Apache makes no such checks".into(),
         predicted: None,
         together_with: vec![],
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_makes_it_dear() {
+    fn depth_makes_it_expensive() {
         for (depth, options, fires) in [
             (128, "None", true),
             (128, "Indexes SymLinksIfOwnerMatch", true),

@@ -31,7 +31,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let ceiling = STARTED_PER_S_MAX * churn.connections;
     let bound = if prefork {
         format!(
-            ", and no more than {} a second can be started: at best {} connections a second",
+            " (limit {}/s, so at most {} connections/s)",
             format_number(STARTED_PER_S_MAX),
             format_number(ceiling)
         )
@@ -41,7 +41,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheWorkerChurn.into(),
         summary: format!(
-            "Processes end after {} connections each (MaxConnectionsPerChild): {} a second are started{bound}. {} connections wait to be accepted meanwhile.",
+            "Apache processes end after {} connections each (MaxConnectionsPerChild): {} are started per second{bound}. {} connections wait in the accept queue.",
             format_number(churn.connections),
             format_number(churn.started_per_s),
             format_number(queue)
@@ -104,11 +104,11 @@ fn remedy(facts: &Facts, churn: &WorkerChurn) -> Remedy {
         from: Some(SettingValue::Integer(churn.connections as i64)),
         to: Some(SettingValue::Integer(to)),
         class: ApplyClass::Reload,
-        risk: "a module that leaks memory is no longer kept in check: watch the workers' memory".into(),
+        risk: "memory leaks of modules are no longer bounded: watch the workers' memory".into(),
         why: if leaks {
-            "workers grow with their age: so many connections bound that, and end a process rarely".into()
+            "workers grow with age: this number bounds that, and processes end rarely".into()
         } else {
-            "no growth of the workers is seen that would need their end".into()
+            "no memory growth of the workers observed".into()
         },
         predicted: None,
         together_with: vec![],

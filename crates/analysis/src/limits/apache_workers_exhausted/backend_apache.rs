@@ -48,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheWorkersExhausted.into(),
         summary: format!(
-            "The Apache behind the server has no free worker: {} connections on average wait to be accepted on {listener}, where {} workers are allowed.",
+            "All Apache workers of the backend are busy: {} connections wait in the accept queue of {listener} on average, {} workers are allowed.",
             format_number(queue),
             format_number(workers)
         ),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_before_an_apache_behind_is_one_of_workers() {
+    fn a_queue_before_a_backend_apache_is_one_of_workers() {
         let found = check_with(&[], &[("127.0.0.1:8080", 70.8, 1.0)], 1).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (0.85, Some(0.833)));
         // 85 in flight, a third more; and no more than large workers leave room for.
