@@ -1,4 +1,4 @@
-//! When compressing answers is what the processors do, at a level that takes long for little.
+//! When compressing responses saturates the CPUs, at a level that is expensive for little gain.
 
 use crate::facts::Facts;
 use crate::resources::file_cost::file_cost;
@@ -40,9 +40,9 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
         from: Some(SettingValue::Integer(level)),
         to: Some(SettingValue::Integer(LEVEL)),
         class: ApplyClass::Reload,
-        risk: "answers become a few percent larger".into(),
+        risk: "responses become a few percent larger".into(),
         why: format!(
-            "of the {} that a request takes, sending the file as it is takes {} at most: the rest is spent within Apache, which compresses at level {level}",
+            "of {} CPU time per request, sending the plain file takes at most {}: the rest is spent in Apache, which compresses at level {level}",
             format_time(request_us),
             format_time(plain_us)
         ),

@@ -13,7 +13,7 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// Stolen time is somebody else's work: with more of it the machine is not what it claims to be.
+/// With more stolen time than this the machine is not what it claims to be.
 const STEAL_FRACTION_MAX: f64 = 0.10;
 /// Where a program that uses this share of what the service and its backends use does not tell what for (scans of a database,
 /// scripts that are translated anew), that may be why the processors are full.
@@ -37,23 +37,23 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let closed = opaque_program(facts);
     let makes_errors = is_serving_errors(facts);
     let wait = shortage.wait.map_or(String::new(), |wait| {
-        format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
+        format!("; tasks waited for CPU {:.0}% of the time (PSI)", wait * 100.0)
     });
     Some(Finding {
         id: LimitId::CpuSaturated.into(),
         summary: format!(
-            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}{}",
+            "CPU saturated: {} {:.0}% busy{wait}. CPU use {}.{}{}{}",
             cores_text(facts, shortage.usable),
             shortage.busy * 100.0,
             processors::users(facts),
             workers_note(facts),
             match closed {
-                _ if makes_errors => " Most of what they make are pages of errors, which are asked for anew at once: what makes those comes first.".to_owned(),
-                Some(name) => format!(" What {name} does with its part could not be seen: it may do needless work."),
+                _ if makes_errors => " Most responses are errors, which clients repeat at once: fix their cause first.".to_owned(),
+                Some(name) => format!(" What {name} uses its share for is unknown: it may be needless work."),
                 None => String::new(),
             },
             stolen.map_or(String::new(), |steal| format!(
-                " The host took {:.0}% of the time for others: without them these figures would be better by about as much.",
+                " The host stole {:.0}% of the CPU time: without that the rate would be higher by about as much.",
                 steal * 100.0
             )),
         ),
@@ -106,7 +106,7 @@ fn may_compile_scripts(facts: &Facts) -> bool {
 /// Workers are all busy where they wait for a processor: that is no reason to have more of them.
 fn workers_note(facts: &Facts) -> &'static str {
     if workers::is_limit_reached(facts) {
-        " All workers are busy because they wait for a processor: more of them would not help."
+        " All workers are busy because they wait for CPU: more of them would not help."
     } else {
         ""
     }
@@ -144,7 +144,7 @@ fn remedy(facts: &Facts, shortage: CpuShortage) -> Remedy {
         from: Some(SettingValue::Integer(shortage.usable as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
-        risk: "none for the site; what stands behind it gets more requests".into(),
+        risk: "none for the site; backends get more requests".into(),
         why: format!("{}{reason}", advice(facts, shortage.usable)),
         predicted: predicted(facts, times),
         together_with: vec![],
@@ -165,7 +165,7 @@ fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
     match needed().filter(|(_, needed)| *needed > usable) {
         Some((per_request, needed)) => {
             let text = format!(
-                "; a request costs {} of a core, so {} a second keep {} cores {:.0}% busy",
+                "; a request costs {} of CPU time, so {} req/s keep {} cores {:.0}% busy",
                 crate::wording::format_time(per_request * 1e6),
                 format_number(wanted.unwrap_or(0.0)),
                 format_number(needed),
@@ -173,7 +173,7 @@ fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
             );
             (needed, text)
         }
-        None => (2.0 * usable, "; the rate grows with the cores: twice as many, and measure again".into()),
+        None => (2.0 * usable, "; the rate grows with the cores: double them, and measure again".into()),
     }
 }
 
@@ -189,7 +189,7 @@ fn advice(facts: &Facts, usable: f64) -> &'static str {
     let share = |name: FactId| facts.value(name).map_or(0.0, |part| part / usable);
     let foreign = processors::other_processes(facts).map_or(0.0, |foreign| foreign.cores / usable);
     if foreign > 0.3 {
-        "other programs use much of the machine: move them first; then less work per request, or more or faster cores"
+        "other programs use much of the CPU: move them first; then less work per request, or more or faster cores"
     } else if share(FactId::client_cpu_cores) > 0.2 {
         "the generator shares the machine: measure from another one before buying; then less work per request, or more cores"
     } else {
@@ -221,8 +221,8 @@ mod tests {
         let finding = check_with(&[]).unwrap();
         assert_eq!(
             finding.summary,
-            "The processors are the limit: the 2 cores are 99% busy, in cores: apache 1.4, the load generator 0.5, and in \
-             60% of the time somebody waits for one."
+            "CPU saturated: the 2 cores are 99% busy; tasks waited for CPU 60% of the time (PSI). CPU use in cores: apache \
+             1.4, the load generator 0.5."
         );
         assert!(finding.remedies[0].why.contains("generator shares the machine"));
         assert!(
@@ -245,7 +245,7 @@ mod tests {
             of_pool(&mut facts, "nginx", &[(FactId::backend_cpu_cores, 1.1)]);
             let finding = check(&facts).unwrap();
             assert_eq!(finding.confidence, confidence, "{statements:?}");
-            assert_eq!(finding.summary.contains("What mariadb does"), statements.is_none());
+            assert_eq!(finding.summary.contains("What mariadb uses its share for"), statements.is_none());
         }
     }
 
@@ -258,7 +258,7 @@ mod tests {
         ] {
             let finding = check_with(&changes).unwrap();
             assert_eq!(finding.confidence, confidence, "{changes:?}");
-            assert_eq!(finding.summary.contains("pages of errors"), confidence < 0.8);
+            assert_eq!(finding.summary.contains("Most responses are errors"), confidence < 0.8);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Where nginx compresses files with care while they are sent, and its processors are full with that.
+//! Where nginx compresses files with care while they are sent, and that saturates its CPUs.
 //!
 //! Facts: zlib's levels are those of gzip(1): the first one takes a third of the time of the sixth, and what it makes is some
 //! 10 to 20% larger (<https://nginx.org/en/docs/http/ngx_http_gzip_module.html>: 1 is nginx's own value).
@@ -39,8 +39,8 @@ pub(super) fn remedy(facts: &Facts) -> Option<Remedy> {
         from: Some(SettingValue::Integer(level as i64)),
         to: Some(SettingValue::Integer(LEVEL_WANTED)),
         class: ApplyClass::Reload,
-        risk: "answers grow by some 10 to 20%, and the line has to carry that".into(),
-        why: "the processors compress the same files again for each request; the first level takes a third of the time of the sixth"
+        risk: "responses grow by some 10 to 20%, and so does network traffic".into(),
+        why: "nginx compresses the same files again for each request; level 1 takes a third of the time of level 6"
             .into(),
         predicted: None,
         together_with: vec![],

@@ -36,8 +36,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let left = waits.filter(|_| busy < BUSY_FRACTION_MIN).map_or_else(
-        || format!("nothing is left idle ({:.0}% busy or stolen)", busy * 100.0),
-        |waits| format!("in {:.0}% of the time somebody of the service waits for one", waits * 100.0),
+        || format!("no CPU is idle ({:.0}% busy or stolen)", busy * 100.0),
+        |waits| format!("tasks of the service waited for CPU {:.0}% of the time (PSI)", waits * 100.0),
     );
     // What swaps keeps the host busy for it, too: that is counted as stolen.
     let is_swapping = memory_evidence::evidence(facts).is_some();
@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuStolen.into(),
         summary: format!(
-            "The host of this virtual machine takes {:.0}% of the processor time{cores} for others, and {left}: these figures say how busy the neighbours were. What the machine got: {}.",
+            "The hypervisor stole {:.0}% of the CPU time{cores}, and {left}. These figures depend on how busy the neighbours were. CPU use {}.",
             steal * 100.0,
             processors::users(facts)
         ),
@@ -64,7 +64,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             to: None,
             class: ApplyClass::Manual,
             risk: "none for the site".into(),
-            why: "discard the run; dedicated processors, a larger share, or another host".into(),
+            why: "discard the run; use dedicated CPUs, a larger share, or another host".into(),
             predicted: None,
             together_with: vec![],
         }],
@@ -116,10 +116,10 @@ mod tests {
             [(FactId::cpu_steal_fraction, 0.12), (FactId::cpu_busy_fraction, 0.6), (FactId::cores, 2.0)];
         for (others, says) in [
             (&[][..], None),
-            (&[(FactId::usable_busy_fraction, 0.99)], Some("nothing is left idle (99% busy or stolen)")),
+            (&[(FactId::usable_busy_fraction, 0.99)], Some("no CPU is idle (99% busy or stolen)")),
             (
                 &[(FactId::pressure_group_cpu_some_fraction, 0.8)],
-                Some("in 80% of the time somebody of the service"),
+                Some("tasks of the service waited for CPU 80% of the time (PSI)"),
             ),
             (&[(FactId::pressure_group_cpu_some_fraction, 0.3)], None),
             (&[(FactId::pressure_group_cpu_some_fraction, 0.8), (FactId::throttled_fraction, 0.9)], None),
@@ -142,7 +142,7 @@ mod tests {
                 (FactId::pressure_group_cpu_some_fraction, 0.9),
             ];
             let found = crate::diagnosis::ranking::findings(&facts(&values, &[]));
-            (found[0].id.clone(), found[0].summary.contains("The host took 15%"))
+            (found[0].id.clone(), found[0].summary.contains("The host stole 15%"))
         };
         assert_eq!(of(0.15, 1.5), ("cpu-saturated".into(), true));
         assert_eq!(of(0.15, 0.5), ("cpu-stolen".into(), false), "others have the rest");
