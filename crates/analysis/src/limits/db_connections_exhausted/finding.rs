@@ -7,7 +7,7 @@ use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
-/// Below one refusal in ten seconds, or in a hundred requests, nobody misses much.
+/// Below one refusal in ten seconds, or in a hundred requests, the loss is negligible.
 const REFUSED_PER_S_MIN: f64 = 0.1;
 const FAILED_FRACTION_MIN: f64 = 0.01;
 /// Readings of a second hardly meet the moment at which the last connection is taken.
@@ -21,17 +21,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return finding_without_errors(facts, &proof);
     }
     let limit = limit(facts);
-    let allowed =
-        limit.map_or(String::new(), |limit| format!(": it allows {} at once", format_number(limit)));
+    let allowed = limit.map_or(String::new(), |limit| format!(" (limit {})", format_number(limit)));
     let lost = failed.map_or(String::new(), |failed| {
         format!(
-            " {:.0}% of the requests end in errors, which are fast: count the good answers only.",
+            " {:.0}% of requests end in errors, which are fast: count only successful responses.",
             failed * 100.0
         )
     });
     Some(Finding {
         id: LimitId::DbConnectionsExhausted.into(),
-        summary: format!("The database refuses connections{allowed}, and {}.{lost}", proof.words),
+        summary: format!("Database connections exhausted{allowed}: {}.{lost}", proof.words),
         confidence: proof.confidence,
         explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
         facts: facts.cite(&CITED),
@@ -58,11 +57,11 @@ const CITED: [FactId; 15] = fact_ids! {
 fn finding_without_errors(facts: &Facts, proof: &ConnectionProof) -> Option<Finding> {
     let refused = pages_without_database(facts)?;
     let limit = limit(facts);
-    let allowed = limit.map_or(String::new(), |limit| format!(": it allows {}", format_number(limit)));
+    let allowed = limit.map_or(String::new(), |limit| format!(" (limit {})", format_number(limit)));
     Some(Finding {
         id: LimitId::DbConnectionsExhausted.into(),
         summary: format!(
-            "The database refuses connections{allowed}, and {}. No answer has the status of an error, so that pages which say that something went wrong, or lack a part, are counted as good ones: look at one, and let the load expect what a good one says (`--expect`).",
+            "Database connections exhausted{allowed}: {}. No response has an error status, so broken pages may count as successful: look at one, and make the load expect the text of a correct page (`--expect`).",
             proof.words
         ),
         confidence: proof.confidence.min(CONFIDENCE_BEHIND_GOOD_ANSWERS),
@@ -116,9 +115,9 @@ fn proof(facts: &Facts) -> Option<ConnectionProof> {
     let logged = facts.value(FactId::db_refusals_logged_per_s).filter(|rate| *rate >= REFUSED_PER_S_MIN);
     let own = facts.value(FactId::db_own_connections_refused).is_some_and(|refused| refused >= 1.0);
     let words = match (inside, logged) {
-        (Some(rate), _) => format!("{} attempts to connect fail each second", format_number(rate)),
-        (None, Some(rate)) => format!("the log says so {} times a second", format_number(rate)),
-        (None, None) if own => "it refused this program's own, too".to_owned(),
+        (Some(rate), _) => format!("{} connection attempts fail per second", format_number(rate)),
+        (None, Some(rate)) => format!("logged {} times per second", format_number(rate)),
+        (None, None) if own => "webdyno's own connection was refused, too".to_owned(),
         (None, None) => return None,
     };
     let confidence = match (inside, logged.is_some() || own) {

@@ -40,18 +40,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let where_ = match cost.of {
         CostKind::Processors => {
             format!(
-                "the database takes {} of the {} cores",
+                "the database uses {} of {} cores",
                 format_number(cost.cores),
                 format_number(facts.value(FactId::cores)?)
             )
         }
         CostKind::Requests => {
-            format!("{} statements compute at a time, or want to", format_number(cost.cores))
+            format!("{} statements at a time use CPU or wait for it", format_number(cost.cores))
         }
     };
     Some(Finding {
         id: LimitId::DbSlowQueries.into(),
-        summary: format!("{}, and {where_}.{in_words}", cost.reason.to_text(facts)),
+        summary: format!("{}; {where_}.{in_words}", cost.reason.to_text(facts)),
         confidence: cost.reason.confidence(&cost.of),
         explains_fraction: Some(significant(cost.share, 3)),
         facts: facts.cite(&fact_ids! {
@@ -67,7 +67,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const RISK: &str = "an index makes writing the table a little slower, and building it locks out writers for a while on old versions";
+const RISK: &str =
+    "an index makes writes a little slower; building it blocks writers for a while on old versions";
 
 /// What the statements cost, and of what.
 struct StatementCost {
@@ -82,7 +83,7 @@ enum CostKind {
     Requests,
 }
 
-/// What makes statements dear.
+/// What makes statements expensive.
 enum CostReason {
     /// So many rows that each reads in scans.
     Scans(f64),
@@ -96,21 +97,21 @@ impl CostReason {
     }
 
     fn price(facts: &Facts) -> Option<Self> {
-        // Those that write, too: they are not what makes the few that read dear.
+        // Those that write, too: they are not what makes the few that read expensive.
         let all = facts.value(FactId::db_statements_per_s);
         let statements = [statements_per_s(facts), all].into_iter().flatten().reduce(f64::max)?;
         let each_s = facts.value(FactId::db_cpu_cores)? / statements;
         let per_statement = |name: FactId| facts.value(name).map(|rate| rate / statements);
         let observed: Vec<String> = [
-            per_statement(FactId::db_full_joins_per_s).filter(|share| *share >= JOINS_MIN).map(|share| {
-                format!("{:.0}% of them join tables without an index", (share * 100.0).min(100.0))
-            }),
+            per_statement(FactId::db_full_joins_per_s)
+                .filter(|share| *share >= JOINS_MIN)
+                .map(|share| format!("{:.0}% join tables without an index", (share * 100.0).min(100.0))),
             per_statement(FactId::db_sort_merges_per_s)
                 .filter(|merges| *merges >= MERGES_MIN)
-                .map(|_| "they sort more rows than the memory for it holds".to_owned()),
+                .map(|_| "sorts exceed the sort buffer".to_owned()),
             per_statement(FactId::db_rows_read_in_order_per_s)
                 .filter(|rows| *rows >= ROWS_PER_STATEMENT_MIN)
-                .map(|rows| format!("each steps over {} rows of an index", format_number(rows))),
+                .map(|rows| format!("each skips {} rows of an index", format_number(rows))),
         ]
         .into_iter()
         .flatten()
@@ -130,12 +131,12 @@ impl CostReason {
     fn to_text(&self, facts: &Facts) -> String {
         match self {
             Self::Scans(rows) => format!(
-                "The database reads tables from end to end: {} rows for each statement, {} rows a second",
+                "Full table scans in the database: {} rows per statement, {} rows/s",
                 format_number(*rows),
                 format_number(facts.value(FactId::db_rows_scanned_per_s).unwrap_or(0.0))
             ),
             Self::Price(each_s, observed) => format!(
-                "The statements are dear: each takes {} of a processor, {} as one that finds its rows by an index{}",
+                "Expensive database statements: {} of CPU time each, {} as with an index{}",
                 format_time(each_s * 1e6),
                 if *each_s >= OBSERVED_COST_MIN_S {
                     "tens of times as much"
@@ -219,7 +220,7 @@ mod tests {
     fn scans_that_fill_the_processors_or_the_requests_are_the_cause() {
         let finding = with(&[]).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.93, Some(0.96)));
-        assert!(finding.summary.contains("580,000 rows for each statement"), "{}", finding.summary);
+        assert!(finding.summary.contains("580,000 rows per statement"), "{}", finding.summary);
         // Sixteen cores, of which ten statements at a time use eight: the rest of the machine is idle.
         let idle = [
             (FactId::cores, 16.0),
@@ -265,19 +266,19 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_cost_much_without_a_scan_are_dear() {
+    fn statements_that_cost_much_without_a_scan_are_expensive() {
         let none = [(FactId::db_rows_scanned_per_s, 600.0)];
         for (changes, sure, word) in [
             // 12 joins a second of 3,000 rows with 4,000.
             (
                 vec![(FactId::db_selects_per_s, 12.0), (FactId::db_full_joins_per_s, 12.0)],
                 Some(0.9),
-                "100% of them join",
+                "100% join tables",
             ),
             (
                 vec![(FactId::db_selects_per_s, 50.0), (FactId::db_sort_merges_per_s, 400.0)],
                 Some(0.9),
-                "sort more rows",
+                "sorts exceed the sort buffer",
             ),
             (
                 vec![(FactId::db_selects_per_s, 160.0), (FactId::db_rows_read_in_order_per_s, 2e7)],
@@ -289,7 +290,7 @@ mod tests {
                 Some(0.9),
                 "10,000 rows",
             ),
-            (vec![(FactId::db_selects_per_s, 50.0)], Some(0.75), "38 ms of a processor"),
+            (vec![(FactId::db_selects_per_s, 50.0)], Some(0.75), "38 ms of CPU time"),
             // Honest work: many cheap ones. A join now and then changes nothing.
             (vec![(FactId::db_selects_per_s, 5000.0), (FactId::db_full_joins_per_s, 5000.0)], None, ""),
             (vec![(FactId::db_selects_per_s, 600.0), (FactId::db_full_joins_per_s, 2.0)], None, ""),

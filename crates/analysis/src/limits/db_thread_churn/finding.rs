@@ -38,12 +38,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let cache = facts.value(FactId::db_thread_cache_limit).or_else(|| setting(facts, "thread_cache_size"));
-    let kept = cache
-        .map_or(String::new(), |kept| format!(", as it keeps {} for the next ones", format_number(kept)));
+    let kept = cache.map_or(String::new(), |kept| format!(" (thread_cache_size {})", format_number(kept)));
     Some(Finding {
         id: LimitId::DbThreadChurn.into(),
         summary: format!(
-            "The database starts {} threads a second for {} connections a second{kept}: about {:.0}% of what the processors do.",
+            "The database creates {} threads/s for {} connections/s{kept}: about {:.0}% of CPU time used.",
             format_number(created_per_s),
             format_number(opened_per_s),
             share * 100.0
@@ -74,8 +73,8 @@ fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
         from: cache.map(|cache| SettingValue::Integer(cache as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
-        risk: "some hundred kB of memory for each thread that is kept".into(),
-        why: format!("MariaDB's own default; {} were connected at once at most", format_number(used)),
+        risk: "some hundred kB of memory per cached thread".into(),
+        why: format!("MariaDB's own default; at most {} were connected at once", format_number(used)),
         predicted: rate.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR)),
         together_with: vec![],
     })
