@@ -22,21 +22,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let stopping = full.stopping.map_or("stopping processes keep some".to_owned(), |count| {
-        format!(
-            "{} stopping process{}",
-            format_number(count),
-            if count == 1.0 { " keeps one" } else { "es keep one each" }
-        )
-    });
-    let logged = full
-        .messages
-        .filter(|count| *count >= 1.0)
-        .map_or(String::new(), |count| format!(" Logged {} times in the error log.", format_number(count)));
+    let stopping = full.stopping.map_or("some".to_owned(), format_number);
+    let logged = full.messages.filter(|count| *count >= 1.0);
+    let logged = logged.map_or(String::new(), |count| format!(" Logged {} times.", format_number(count)));
     Some(Finding {
         id: LimitId::ApacheScoreboardFull.into(),
         summary: format!(
-            "Apache scoreboard full: of {} slots (ServerLimit) {stopping} until done, and {} connections wait in the accept queue.{logged}",
+            "Apache scoreboard full: {stopping} of {} slots (ServerLimit) held by stopping processes until done; {} connections wait in the accept queue.{logged}",
             format_number(full.places),
             format_number(queue)
         ),

@@ -54,5 +54,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("cgroup.throttled_s", IncidentFigure::Rate(1.0), (0.1, 3), 0.02, "the service is throttled by its CPU quota (seconds)", "users notice a tenth of the time; bursts are always throttled briefly"),
+    row("cgroup.throttled_s", IncidentFigure::Rate(1.0), (0.1, 3), 0.02, "the service is throttled by its CPU quota (seconds)", "users notice 10% of the time; any burst is throttled briefly"),
 ];

@@ -21,7 +21,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return finding_without_errors(facts, &proof);
     }
     let limit = limit(facts);
-    let allowed = limit.map_or(String::new(), |limit| format!(" (limit {})", format_number(limit)));
+    let allowed = usage_text(facts, limit);
     let lost = failed.map_or(String::new(), |failed| {
         format!(
             " {:.0}% of requests end in errors, which are fast: count only successful responses.",
@@ -36,6 +36,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(&CITED),
         remedies: super::remedy::remedies(facts, limit),
     })
+}
+
+/// ` (20 of 20)`.
+fn usage_text(facts: &Facts, limit: Option<f64>) -> String {
+    let Some(limit) = limit else { return String::new() };
+    let used = facts.value(FactId::db_connections_max).filter(|used| *used >= AT_LIMIT_FRACTION * limit);
+    let used = used.map_or("limit".into(), |used| format!("{} of", format_number(used.min(limit))));
+    format!(" ({used} {})", format_number(limit))
 }
 
 /// How many connections are allowed: as the database tells while it is watched, or told when it was discovered.
@@ -57,7 +65,7 @@ const CITED: [FactId; 15] = fact_ids! {
 fn finding_without_errors(facts: &Facts, proof: &ConnectionProof) -> Option<Finding> {
     let refused = pages_without_database(facts)?;
     let limit = limit(facts);
-    let allowed = limit.map_or(String::new(), |limit| format!(" (limit {})", format_number(limit)));
+    let allowed = usage_text(facts, limit);
     Some(Finding {
         id: LimitId::DbConnectionsExhausted.into(),
         summary: format!(
