@@ -17,7 +17,7 @@ const LOST_FRACTION_MIN: f64 = 0.002;
 /// From this share of its limit on a queue was seen to be near it.
 const FILLED_FRACTION: f64 = 0.5;
 
-/// Fires when connections are dropped and it is not for want of workers.
+/// Fires when connections are dropped and it is not for lack of workers.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value(FactId::listen_overflows_per_s).filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let dropped = facts.value(FactId::listen_overflows)?;
@@ -51,7 +51,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// What may be believed in view of the workers; `None` while all of them are busy. That as many processes run as may does not
-/// say that they are: where nobody waits to be accepted, they are not.
+/// say that they are: where the accept queue is empty, they are not.
 fn confidence_by_workers(facts: &Facts) -> Option<f64> {
     const UNSEEN: f64 = 0.6;
     match workers::is_limit_reached(facts) {
@@ -72,10 +72,10 @@ fn confidence(facts: &Facts) -> Option<f64> {
     }
     match facts.value(FactId::lost_syn_fraction) {
         Some(lost) if lost >= LOST_FRACTION_MIN => Some(if limit.is_some() { 0.9 } else { 0.75 }),
-        // No connection of ours was late: it was another port, or others' connections.
+        // No connection of ours was late: it was another port, or connections of other clients.
         Some(_) => filled.then_some(0.5),
         None if filled => Some(0.9),
-        // Nobody tells whose queue it was. If another one is seen near its limit, it is that one's.
+        // It is unknown whose queue it was. If another one is seen near its limit, it is that one's.
         None => {
             let other = facts
                 .value(FactId::listen_queue_worst_fraction)
@@ -224,7 +224,7 @@ mod tests {
             check(&facts(&values, &[])).map(|finding| finding.confidence)
         };
         assert_eq!(sure(&[(FactId::lost_syn_fraction, 0.4)]), Some(0.9));
-        // Nobody of ours was late, or another port's queue was full: it is not ours. Without either it may be.
+        // No connection of ours was late, or another port's queue was full: it is not ours. Without either it may be.
         assert_eq!(sure(&[(FactId::lost_syn_fraction, 0.0)]), None);
         assert_eq!(sure(&[(FactId::listen_queue_worst_fraction, 1.0)]), None);
         assert_eq!(sure(&[]), Some(0.6));
@@ -277,7 +277,7 @@ mod tests {
         ];
         let of = |values: &[(FactId, f64)]| check(&facts(values, &[("MaxRequestWorkers", 150)]));
         assert!(of(&[&OVERFLOW[..], &exhausted[..]].concat()).is_none());
-        // All processes run, and connections wait for them; or nobody does, and they may be idle.
+        // All processes run, and connections wait for them; or none does, and they may be idle.
         let sure = |values: &[(FactId, f64)]| of(values).map(|finding| finding.confidence);
         let limit = [(FactId::processes_at_limit_fraction, 0.6)];
         for (queue, with_limit) in [(40.0, None), (0.1, Some(0.6))] {

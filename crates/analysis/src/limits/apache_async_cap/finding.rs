@@ -71,7 +71,7 @@ fn cap(facts: &Facts) -> Option<ConnectionCap> {
         .or_else(|| facts.value(FactId::service_processes_mean).map(|count| count - 1.0))
         .filter(|count| *count >= 1.0)?;
     let threads = processes * per_process;
-    // Whoever is under way and not in the queue has a thread.
+    // A request in flight and not in the queue has a thread.
     let inferred = facts.value(FactId::requests_in_workers_mean).map(|busy| (threads - busy).max(0.0));
     // The status page waits in the queue as well: one that came through at last shows a moment, and no mean.
     let reported = facts

@@ -18,14 +18,14 @@ const SHARE_MIN: f64 = 0.3;
 /// Reading a folder is the kernel's work; below this share of it something else costs the time.
 const KERNEL_SHARE_MIN: f64 = 0.4;
 
-/// How much less sure it is where nobody knows what is asked for.
+/// How much less sure it is where the requested URLs are unknown.
 const WATCHED_DOUBT: f64 = 0.1;
 
-/// Fires when folders are read for each request, and that is what the processors do.
+/// Fires when folders are read for each request, and that is what the CPUs do.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let negotiated = |target: &RequestTarget| Some((target.share, negotiates(service, target)?));
-    // Of visitors' requests some are for the front page; how many is not known.
+    // Of other clients' requests some are for the front page; how many is not known.
     let front = [RequestTarget { path: "/".into(), share: 1.0, ..RequestTarget::default() }];
     let watched = facts.request_targets.is_empty();
     let targets = if watched { &front[..] } else { &facts.request_targets };

@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 
 /// Room above the places that the workers in force need, as a share of them; and of those that are stopping.
 const HEADROOM: f64 = 1.5;
-/// Half a process is less than what a reading may miss.
+/// Half a process is less than what a sample may miss.
 const STOPPING_MIN: f64 = 0.5;
 
 /// Fires when places are held by processes that are ending, and connections wait for those that are left.
@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 struct FullScoreboard {
     /// All places.
     places: f64,
-    /// Processes that keep one and take nobody in; `None` when only the log and the number of processes tell.
+    /// Processes that keep one and accept no more; `None` when only the log and the number of processes tell.
     stopping: Option<f64>,
     /// How often the log said it.
     messages: Option<f64>,

@@ -53,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Whether all workers in force are taken. Where the page does not show their number, as many processes as the files allow
+/// Whether all workers in force are busy. Where the page does not show their number, as many processes as the files allow
 /// must run, and as many requests be with them, where that is known.
 fn are_workers_busy(facts: &Facts, clamp: &ClampedSetting) -> bool {
     let processes =

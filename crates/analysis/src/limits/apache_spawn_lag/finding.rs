@@ -99,7 +99,7 @@ fn is_a_limit(facts: &Facts, queue: f64, grew: &WorkerGrowth) -> bool {
 fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
     let threads = facts.threads_per_process();
     let threaded = threads > 1.0;
-    // At a rate, what is under way once nobody waits: by the requests that were not in the queue, as the status page tells
+    // At a rate, what is under way once none waits: by the requests that were not in the queue, as the status page tells
     // of some moments only.
     let ended_per_s = facts.ended_per_s();
     let measured =
@@ -178,7 +178,7 @@ mod tests {
             ("a few replaced", vec![(FactId::service_processes_grew, 3.0)], None),
             ("the limit", vec![(FactId::processes_at_limit_fraction, 0.8)], None),
             ("nobody waits", vec![(FactId::accept_queue_mean, 0.3)], None),
-            // Something else held the processors, and Apache came to its limit late.
+            // Something else held the CPUs, and Apache came to its limit late.
             (
                 "the limit, late",
                 vec![(FactId::processes_at_limit_fraction, 0.2), (FactId::accept_queue_last, 40.0)],

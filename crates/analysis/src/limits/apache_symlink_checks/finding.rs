@@ -20,10 +20,10 @@ const CALL_US: f64 = 0.4;
 /// The share of the work that the checks must be.
 const SHARE_MIN: f64 = 0.2;
 
-/// The kernel's share of the processor time from which on nearly all of it is its work: of plain files it is two thirds to
+/// The kernel's share of the CPU time from which on nearly all of it is its work: of plain files it is two thirds to
 /// three quarters.
 const KERNEL_SHARE_MIN: f64 = 0.85;
-/// Where it is, this share suffices: on some processors a step costs six times of what it costs on others (130 parts took
+/// Where it is, this share suffices: on some CPUs a step costs six times of what it costs on others (130 parts took
 /// 180 us on one machine and 1,000 us on another), and nothing else of a file's request is the kernel's alone.
 const SHARE_MIN_IN_KERNEL: f64 = 0.05;
 const SLOW_STEPS_DOUBT: f64 = 0.1;
@@ -31,7 +31,7 @@ const SLOW_STEPS_DOUBT: f64 = 0.1;
 const WATCHED_DOUBT: f64 = 0.1;
 const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
-/// Fires when the checks are a good part of what fills the processors.
+/// Fires when the checks are a good part of what saturates the CPUs.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let SymlinkChecks { options, us, parts, share } = symlink_checks(facts)?;
     let files = file_cost(facts)?;
@@ -110,7 +110,7 @@ struct SymlinkChecks {
     options: EffectiveSetting,
     /// What they cost each request, on average over all of them.
     us: f64,
-    /// Parts of the deepest path; of those of visitors of their mean, if the log tells it.
+    /// Parts of the deepest path; for other clients the mean, if the log tells it.
     parts: Option<f64>,
     /// The share of the requests.
     share: f64,
@@ -205,7 +205,7 @@ mod tests {
                 None,
             ),
             (&[(FactId::cpu_system_cores, 0.95), (FactId::cpu_user_cores, 0.05)], Some(0.5)),
-            // A quarter of it on a processor of the quick kind.
+            // A quarter of it on a core of the fast kind.
             (
                 &[
                     (FactId::path_parts_mean, 40.0),
@@ -246,7 +246,7 @@ mod tests {
         let finding = with(128, "Indexes SymLinksIfOwnerMatch").unwrap();
         let remedy = &finding.remedies[0];
         assert_eq!(remedy.to, Some(SettingValue::Text("Indexes FollowSymLinks".into())));
-        // The server's side knows whether that protects from somebody, and then only proposes it.
+        // The server's side knows whether that protects from anyone, and then only proposes it.
         assert_eq!((remedy.setting.part.as_deref(), remedy.setting_changes().len()), (Some("h/"), 1));
         assert_eq!((finding.confidence, finding.explains_fraction), (0.85, Some(0.887)));
     }

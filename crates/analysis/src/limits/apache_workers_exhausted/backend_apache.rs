@@ -1,4 +1,4 @@
-//! An Apache that stands behind another server, as an application behind nginx: its workers are all taken.
+//! An Apache that stands behind another server, as an application behind nginx: its workers are all busy.
 //!
 //! Facts: connections wait in the queue of its listening socket (sock_diag(7)) only while no worker accepts them. Its status page
 //! would wait in the same queue, and is not asked for. What one of its workers holds of memory is not read, so that a large
@@ -15,7 +15,7 @@ use webdyno_model::service::ServiceSnapshot;
 /// A queue that is at least so long, and at least this share of what is in flight.
 const QUEUE_MIN: f64 = 3.0;
 const QUEUE_FRACTION_MIN: f64 = 0.1;
-/// It stands there in most of the readings.
+/// It stands there in most of the samples.
 const WAITING_FRACTION_MIN: f64 = 0.5;
 /// One kind of evidence, of a queue that nothing but workers empties.
 const CONFIDENCE: f64 = 0.85;

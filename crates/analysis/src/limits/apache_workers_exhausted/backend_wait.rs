@@ -1,8 +1,8 @@
-//! Whether workers, all of which are taken, wait for something behind them that serves no more: then others like them would
+//! Whether workers, all of which are busy, wait for something behind them that serves no more: then others like them would
 //! only wait there as well.
 //!
 //! Facts: sock_diag(7) tells how many connections wait in the queues of other programs that listen. What is on another
-//! machine, or a lock in the program, has no such queue; the first answers of the load show it (`worker_time_first_us`).
+//! machine, or a lock in the program, has no such queue; the first responses of the load show it (`worker_time_first_us`).
 
 use crate::facts::{FactId, Facts};
 use crate::wording::{format_number, format_time};
@@ -10,7 +10,7 @@ use crate::wording::{format_number, format_time};
 /// A queue that is at least this share of the workers holds these; a shorter one is a burst.
 const QUEUE_FRACTION_MIN: f64 = 0.2;
 const QUEUE_MIN: f64 = 3.0;
-/// It stands there in most of the readings.
+/// It stands there in most of the samples.
 const WAITING_FRACTION_MIN: f64 = 0.5;
 
 /// What the workers wait for, in a sentence; `None` where nothing shows that they wait in turn. The queues of PHP-FPM are told
@@ -40,7 +40,7 @@ fn queue(facts: &Facts, workers: f64) -> Option<String> {
     ))
 }
 
-/// The first answers came as fast as later ones, when nobody had waited for a worker yet.
+/// The first responses came as fast as later ones, when none had waited for a worker yet.
 fn at_start(facts: &Facts, workers: f64) -> Option<String> {
     let (first, rate) = facts.value(FactId::worker_time_first_us).zip(facts.ended_per_s())?;
     Some(format!(

@@ -12,7 +12,7 @@ use webdyno_model::diagnosis::Finding;
 const BEHIND_FRACTION_MIN: f64 = 0.2;
 /// What is believed of a limit that stands in front of one that binds, or may.
 const CONFIDENCE_IN_FRONT: f64 = 0.5;
-/// Workers that use less of a processor than this each do not compute: they wait.
+/// Workers that use less of a core than this each do not compute: they wait.
 const WAITING_CORES_MAX: f64 = 0.2;
 
 /// Fires when no worker is free, connections wait, and nothing else is what is short.
@@ -42,7 +42,7 @@ fn of_front(facts: &Facts) -> Option<Finding> {
         format_number(queue),
         worker_activity_text(facts, behind)
     );
-    // Processors that are full with work which nobody could see may be what the workers wait for.
+    // CPUs that are full with work that is not visible may be what the workers wait for.
     let is_doubtful = behind.is_some() || processors::cpu_shortage(facts).is_some();
     let most = if is_doubtful { CONFIDENCE_IN_FRONT } else { 1.0 };
     Some(Finding {

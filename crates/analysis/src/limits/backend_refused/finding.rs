@@ -14,7 +14,7 @@ use webdyno_model::setting::SettingId;
 const REFUSED_PER_S_MIN: f64 = 0.1;
 const FAILED_FRACTION_MIN: f64 = 0.01;
 
-/// Fires when the log and the answers say that a backend is not to be had.
+/// Fires when the log and the responses say that a backend is not to be had.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if memory_evidence::is_proven(facts) {
         return None;
@@ -69,7 +69,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// To start the backend, or to look for it where it listens. Where just one program listens at an address that nobody looks
+/// To start the backend, or to look for it where it listens. Where just one program listens at an address that is not looked
 /// at, that is the address which was meant.
 fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
     const RISK: &str = "none: nothing responds there now";
@@ -102,7 +102,7 @@ fn unused_listeners(facts: &Facts) -> Vec<(&str, &str)> {
     let backends = facts.topology.iter().flat_map(|topology| &topology.backends);
     let all =
         backends.flat_map(|service| service.listens.iter().map(|at| (service.service.as_str(), at.as_str())));
-    // A database is asked by programs, not by the server.
+    // A database is queried by programs, not by the server.
     let of_web = all.filter(|(program, _)| *program != "mariadb");
     of_web.filter(|(_, at)| !targets.iter().any(|(target, _)| same_address(at, target))).collect()
 }
@@ -127,7 +127,7 @@ const CITED: [FactId; 12] = fact_ids! {
 };
 
 /// Where the configuration looks for backends, without those that are known to be there. A refused connection is one to an
-/// address: sockets of files that nobody reads are told otherwise.
+/// address: sockets of unread files are logged otherwise.
 fn targets(facts: &Facts, refused: bool) -> Vec<String> {
     let mut found: Vec<String> =
         concurrency::targets(facts).into_iter().map(|(address, _)| address).collect();

@@ -17,7 +17,7 @@ pub(crate) fn smaller_than_port_range(facts: &Facts) -> Option<ConfigFinding> {
     let known = |(limit, used)| Some((facts.value(limit)?, facts.value(used)?, limit, used));
     let (limit, used, name, used_name) = pairs.into_iter().find_map(known)?;
     let ports = facts.value(FactId::ahead_ports_available)?;
-    // Without a firewall nothing is tracked, and the limit is nobody's.
+    // Without a firewall nothing is tracked, and the limit limits nothing.
     (used > 0.0 && limit < ports).then_some(())?;
     let per_s = limit / super::ceiling::LIVES_S;
     let summary = format!(

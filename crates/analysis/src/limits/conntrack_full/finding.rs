@@ -7,11 +7,11 @@ use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::setting::SettingId;
 
-/// The table must be full in this share of the readings: a table that sheds old entries swings below its limit.
+/// The table must be full in this share of the samples: a table that sheds old entries swings below its limit.
 const FULL_FRACTION_MIN: f64 = 0.2;
-/// Dropped packets per second that somebody notices.
+/// Dropped packets per second that matter.
 const DROPS_PER_S_MIN: f64 = 0.1;
-/// From this share of connections on that were begun again somebody notices.
+/// From this share of connections on that needed a retransmit it matters.
 const LOST_FRACTION_MIN: f64 = 0.005;
 /// An entry lives for so long after its connection was closed (nf_conntrack_tcp_timeout_time_wait), where nothing else is known.
 const LIFE_S: f64 = 120.0;
@@ -34,7 +34,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence = match is_full(facts) {
         Some(true) if dropped || reported => 0.95,
         Some(true) if lost => 0.8,
-        // A reading each second may miss a table that swings, and the counter of drops counts nothing else but errors.
+        // One sample per second may miss a table that swings, and the counter of drops counts nothing else but errors.
         None if reported && lost => 0.8,
         None if reported => 0.6,
         _ => return None,

@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 
 /// The level that zlib takes by itself: those above take up to several times as long for a few percent of the size.
 const LEVEL: i64 = 6;
-/// The share of the requests whose answers may come compressed.
+/// The share of the requests whose responses may come compressed.
 const COMPRESSED_MIN: f64 = 0.5;
 /// The share of the work that sending the same files as they are does not explain.
 const EXCESS_MIN: f64 = 0.5;

@@ -16,12 +16,12 @@ use webdyno_model::setting::SettingId;
 /// With more stolen time than this the machine is not what it claims to be.
 const STEAL_FRACTION_MAX: f64 = 0.10;
 /// Where a program that uses this share of what the service and its backends use does not tell what for (scans of a database,
-/// scripts that are translated anew), that may be why the processors are full.
+/// scripts that are translated anew), that may be why the CPUs are saturated.
 const CLOSED_FRACTION_MIN: f64 = 0.25;
 const CONFIDENCE_CLOSED: f64 = 0.5;
 /// An OPcache of this size holds the scripts of no large application; PHP's own value is 128.
 const OPCACHE_SMALL_MB: f64 = 32.0;
-/// What takes less of a processor translates next to nothing.
+/// What takes less of a core translates next to nothing.
 const TRANSLATING_US_MIN: f64 = 1000.0;
 /// New cores shall be so busy at the rate that is wanted: above it queues grow quickly.
 const BUSY_FRACTION_WANTED: f64 = 0.7;
@@ -32,7 +32,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if stolen.is_some() && !cpu_stolen::finding::is_smaller_part(facts) {
         return None;
     }
-    // What thrashes keeps the processors busy, too.
+    // What thrashes keeps the CPUs busy, too.
     let shortage = processors::cpu_shortage(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let closed = opaque_program(facts);
     let makes_errors = is_serving_errors(facts);
@@ -69,7 +69,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Whether clients that wait for their answer are given errors as fast as the processors can make them.
+/// Whether clients that wait for their answer are given errors as fast as the CPUs can make them.
 fn is_serving_errors(facts: &Facts) -> bool {
     let sets_its_pace = facts.value(FactId::offered_rate).is_none();
     sets_its_pace
@@ -77,7 +77,7 @@ fn is_serving_errors(facts: &Facts) -> bool {
             || crate::limits::db_connections_exhausted::finding::affects_most_pages(facts))
 }
 
-/// A program behind the front that uses much of the processors, and does not tell what for.
+/// A program behind the front that uses much of the CPUs, and does not tell what for.
 fn opaque_program(facts: &Facts) -> Option<&str> {
     let own = processors::own_cores(facts)?;
     if may_compile_scripts(facts) {
@@ -93,7 +93,7 @@ fn opaque_program(facts: &Facts) -> Option<&str> {
     much.find(|(name, _)| is_silent(name)).map(|(name, _)| name)
 }
 
-/// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is nobody can ask, but one that is
+/// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is cannot be queried, but one that is
 /// small, of what is no small script, may be full.
 fn may_compile_scripts(facts: &Facts) -> bool {
     let size = facts.service.as_ref().and_then(|service| service.number("opcache.memory_consumption"));
@@ -103,7 +103,7 @@ fn may_compile_scripts(facts: &Facts) -> bool {
         && facts.value(FactId::cpu_per_request_us).is_none_or(|us| us >= TRANSLATING_US_MIN)
 }
 
-/// Workers are all busy where they wait for a processor: that is no reason to have more of them.
+/// Workers are all busy where they wait for a core: that is no reason to have more of them.
 fn workers_note(facts: &Facts) -> &'static str {
     if workers::is_limit_reached(facts) {
         " All workers are busy because they wait for CPU: more of them would not help."
@@ -128,8 +128,8 @@ fn cores_text(facts: &Facts, usable: f64) -> String {
     }
 }
 
-/// All of the response time but the processors' own time per request (the utilisation law: cores / rate): the rest is
-/// waiting, for a processor or for a worker that waits for one.
+/// All of the response time but the CPUs' own time per request (the utilisation law: cores / rate): the rest is
+/// waiting, for a core or for a worker that waits for one.
 fn explained_share(facts: &Facts) -> Option<f64> {
     let work_us = processors::own_cores(facts)? / facts.ended_per_s()? * 1e6;
     let response_us = facts.value(FactId::response_time_mean_us).filter(|us| *us > 0.0)?;
@@ -151,7 +151,7 @@ fn remedy(facts: &Facts, shortage: CpuShortage) -> Remedy {
     }
 }
 
-/// How many cores are wanted, and why: twice as many where answers set the pace, those that the rate needs where it is known.
+/// How many cores are wanted, and why: twice as many where responses set the pace, those that the rate needs where it is known.
 fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
     let wanted = match facts.goal {
         Some(webdyno_model::tune::Goal::Rate(rate)) => Some(rate),
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn it_explains_all_that_is_not_work() {
-        // 14 ms of a core each, and answers after 140 ms.
+        // 14 ms of a core each, and responses after 140 ms.
         assert_eq!(
             check_with(&[(FactId::response_time_mean_us, 140_000.0)]).unwrap().explains_fraction,
             Some(0.9)

@@ -15,11 +15,11 @@ const LEVEL: &str = "gzip_comp_level";
 /// A lower level costs hardly more than the first one.
 const LEVEL_MIN: f64 = 4.0;
 const LEVEL_WANTED: i64 = 1;
-/// What sending a file costs nginx at most, in processor time, with a connection of its own.
+/// What sending a file costs nginx at most, in CPU time, with a connection of its own.
 const FILE_US: f64 = 250.0;
 /// A byte that is copied.
 const BYTE_US: f64 = 0.001;
-/// From so many times that on it is compression, where nothing else makes or encrypts the answers.
+/// From so many times that on it is compression, where nothing else makes or encrypts the responses.
 const TIMES_MIN: f64 = 4.0;
 
 /// A lower level of compression, if that is most of what nginx computes.

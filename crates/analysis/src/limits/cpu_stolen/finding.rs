@@ -11,16 +11,16 @@ use webdyno_model::setting::SettingId;
 
 /// Less than this is what sharing a host costs.
 const STEAL_FRACTION_MIN: f64 = 0.10;
-/// Processors with more idle time than this leaves would have done the work a moment later.
+/// CPUs with more idle time than this leaves would have done the work a moment later.
 const BUSY_FRACTION_MIN: f64 = 0.85;
 
-/// Chance lets somebody wait in this share of the time on processors that are busy, and not full.
+/// By chance tasks wait in this share of the time on CPUs that are busy, and not full.
 const WAIT_FRACTION_MIN: f64 = 0.5;
 /// With a quota that stops the service in more of its periods the waiting is for that.
 const THROTTLED_FRACTION_MAX: f64 = 0.1;
 
 /// Up to this part of the busy time the host's is the smaller one, if the service itself has at least this share of the
-/// processors.
+/// CPUs.
 const SMALLER_PART_MAX: f64 = 0.25;
 const OWN_FRACTION_MIN: f64 = 0.5;
 
@@ -71,7 +71,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Whether what the host took is the smaller part of what the processors did, and the service fills them with the rest: then it
+/// Whether what the host took is the smaller part of what the CPUs did, and the service fills them with the rest: then it
 /// would fill them as well if it had that, too. What it fills them with is the limit.
 pub(crate) fn is_smaller_part(facts: &Facts) -> bool {
     let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy > 0.0);
@@ -83,7 +83,7 @@ pub(crate) fn is_smaller_part(facts: &Facts) -> bool {
         && processors::are_short(facts)
 }
 
-/// The share of the time in which the service waits for a processor, if that is much and no quota makes it wait.
+/// The share of the time in which the service waits for a core, if that is much and no quota makes it wait.
 fn group_waits(facts: &Facts) -> Option<f64> {
     let throttled =
         facts.value(FactId::throttled_fraction).is_some_and(|share| share > THROTTLED_FRACTION_MAX);

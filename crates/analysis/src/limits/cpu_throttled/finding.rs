@@ -94,7 +94,7 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
     })
 }
 
-/// What raises a quota, for whoever set it: systemd.resource-control(5), docker-container-update(1), cgroup-v2.rst.
+/// What raises a quota, where it was set: systemd.resource-control(5), docker-container-update(1), cgroup-v2.rst.
 fn by_who_set_it(cpus: f64) -> String {
     format!(
         "raise it where it was set: `systemctl set-property UNIT CPUQuota={:.0}%`, `docker update --cpus {cpus} CONTAINER`, \
@@ -144,7 +144,7 @@ mod tests {
         for part in ["CPUQuota=28%", "--cpus 0.28 ", "`28000 100000`"] {
             assert!(remedy.why.contains(part), "{}", remedy.why);
         }
-        // Never more than there are, and twice as much where nobody knows what is wanted.
+        // Never more than there are, and twice as much where the wanted rate is unknown.
         for (changed, to, cpus) in [(FactId::usable_cores, 0.2, 0.2), (FactId::offered_rate, 15.0, 0.2)] {
             let remedy = with(changed, to).unwrap().remedies.remove(0);
             assert_eq!(remedy.to.as_ref().and_then(SettingValue::number), Some(cpus), "{changed}");

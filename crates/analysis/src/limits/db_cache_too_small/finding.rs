@@ -15,7 +15,7 @@ use webdyno_model::setting::SettingId;
 const REPLACED_FRACTION_MIN: f64 = 0.5;
 /// Fewer reads than this per second no disk of today needs a second for.
 const READS_PER_S_MIN: f64 = 20.0;
-/// What part of the requests under way must wait for the disk to be what limits.
+/// What part of the requests in flight must wait for the disk to be what limits.
 const SHARE_MIN: f64 = 0.25;
 /// Statements that have more of a core each compute rather than wait.
 const COMPUTING_MAX: f64 = 0.5;

@@ -46,7 +46,7 @@ fn caches(facts: &Facts) -> f64 {
     caches.into_iter().filter_map(|name| facts.value(name)).sum::<f64>() + PROGRAM_BYTES
 }
 
-/// What the database took since the load began that was stopped for it: nobody else of the group did. A load that ends within a
+/// What the database took since the load began that was stopped for it: no other process of the group did. A load that ends within a
 /// second leaves no time for more than that.
 fn grown(facts: &Facts) -> Option<f64> {
     facts.harm_guard_trip.as_ref()?;
@@ -75,7 +75,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let usual: f64 = BUFFERS.iter().map(|(_, _, usual)| usual).sum();
     let open = connections(facts)?;
     let allowed = facts.value(FactId::database_connections_limit).unwrap_or(open);
-    // What is usual is not what takes the memory, and what the connections cannot have taken is somebody else's.
+    // What is usual is not what takes the memory, and what the connections cannot have taken belongs to others.
     if !known || each <= usual || open * each < 0.5 * of_connections || allowed * each + caches(facts) < limit
     {
         return None;

@@ -10,10 +10,10 @@ use webdyno_model::number::significant;
 /// Below one refusal in ten seconds, or in a hundred requests, the loss is negligible.
 const REFUSED_PER_S_MIN: f64 = 0.1;
 const FAILED_FRACTION_MIN: f64 = 0.01;
-/// Readings of a second hardly meet the moment at which the last connection is taken.
+/// Samples of a second hardly meet the moment at which the last connection is used.
 const AT_LIMIT_FRACTION: f64 = 0.9;
 
-/// Fires when the database turns connections away, and good answers are missing.
+/// Fires when the database refuses connections, and successful responses are missing.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = proof(facts)?;
     let failed = facts.value(FactId::failed_fraction).or_else(|| failed_by_log(facts));
@@ -60,7 +60,7 @@ const CITED: [FactId; 15] = fact_ids! {
     answers_logged_per_s, rate, ended_per_s,
 };
 
-/// No answer is an error by its status, and yet the database turns connections away, for a good part of the requests: pages
+/// No answer is an error by its status, and yet the database refuses connections, for a good part of the requests: pages
 /// that catch the error say "come again" with status 200.
 fn finding_without_errors(facts: &Facts, proof: &ConnectionProof) -> Option<Finding> {
     let refused = pages_without_database(facts)?;
@@ -82,8 +82,8 @@ fn finding_without_errors(facts: &Facts, proof: &ConnectionProof) -> Option<Find
 /// Pages may try again, or not need the database: that they are bad is likely, not seen.
 const CONFIDENCE_BEHIND_GOOD_ANSWERS: f64 = 0.8;
 
-/// The share of the requests that lack their connection to the database, if they do; `Some(None)` where it lets nobody in
-/// who could count: the connection that it keeps for administrators is taken only in a crowd of others that are refused.
+/// The share of the requests that lack their connection to the database, if they do; `Some(None)` where it refuses the connection
+/// that would count: the one that it keeps for administrators is used only among many of others that are refused.
 fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
     if let Some(per_s) = refused_per_s(facts) {
         let share = (per_s / facts.ended_per_s()?).min(1.0);
@@ -100,7 +100,7 @@ fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
 /// This program asks once a second: it was turned away most times.
 const OWN_REFUSED_PER_S_MIN: f64 = 0.6;
 
-/// Whether most of what the server answers are pages that lack the database.
+/// Whether most of what the server sends are pages that lack the database.
 pub(crate) fn affects_most_pages(facts: &Facts) -> bool {
     proof(facts).is_some()
         && pages_without_database(facts).is_some_and(|share| share.is_none_or(|share| share >= 0.5))

@@ -18,7 +18,7 @@ const OTHERS: f64 = 10.0;
 const HEADROOM_OF_DEMAND: f64 = 1.3;
 /// The share of the available memory that the buffers of more connections may take.
 const MEMORY_FRACTION_MAX: f64 = 0.5;
-/// All good answers that were refused so far come then, if nothing else is in the way.
+/// All successful responses that were refused so far come then, if nothing else is in the way.
 const PREDICTION_ERROR: f64 = 0.15;
 
 pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
@@ -123,7 +123,7 @@ fn number_by_demand(facts: &Facts) -> Option<(f64, String)> {
 }
 
 /// The workers of the application: the processes that the pools of PHP-FPM may have, and Apache's own where PHP runs in
-/// them. Pools that have no connection count as well: nobody can tell.
+/// them. Pools that have no connection count as well: they cannot be told apart.
 fn workers(facts: &Facts) -> Option<f64> {
     let observed = |pool: &str| facts.value_of(FactId::fpm_processes_max, pool);
     let limit = |pool: &str| setting_source::pool_setting_source(facts, pool, "pm.max_children")?.number();
@@ -181,7 +181,7 @@ mod tests {
         let mut embedded = facts(&merged(&[]), &[("MaxRequestWorkers", 150)]);
         embedded.service.as_mut().unwrap().modules = vec!["php_module".into()];
         assert_eq!(to(&embedded), Some(175.0));
-        // Nobody knows the workers: 199 a second asked, 71 got one of 12.
+        // The workers are unknown: 199 a second asked, 71 got one of 12.
         let requested = [(FactId::db_connections_per_s, 199.0)];
         assert_eq!(to(&facts(&merged(&requested), &[])), Some(54.0));
     }

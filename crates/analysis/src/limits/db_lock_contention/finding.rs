@@ -15,7 +15,7 @@ use webdyno_model::setting::SettingId;
 
 /// One that waits now and then is how transactions work.
 const WAITING_MIN: f64 = 1.0;
-/// What part of the requests under way must wait for rows to be what limits.
+/// What part of the requests in flight must wait for rows to be what limits.
 const SHARE_MIN: f64 = 0.25;
 
 /// So many of the requests must have waited for a table.
@@ -225,7 +225,7 @@ mod tests {
         );
         // Most wait for tables: another cause, and nothing that a setting lifts.
         assert_eq!(of(2.0, 30.0, 0.4).unwrap().remedies[0].setting.name, "engine");
-        // A queue in front of processors that are full, and one that costs nobody much.
+        // A queue in front of saturated CPUs, and one that costs little.
         assert!(of(30.0, 31.0, 0.99).is_none() && of(3.0, 3.0, 0.4).is_none());
     }
 

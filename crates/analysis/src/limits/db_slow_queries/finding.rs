@@ -23,16 +23,16 @@ const PRICE_MIN_S: f64 = 0.005;
 /// From so many full joins, or merges of sorted parts, for each statement on they are what it does.
 const JOINS_MIN: f64 = 0.2;
 const MERGES_MIN: f64 = 0.2;
-/// From this share on the processors are full.
+/// From this share on the CPUs are saturated.
 const BUSY_FRACTION_MIN: f64 = 0.9;
-/// What part of the full processors, or of the requests under way, the database must be to be what limits.
+/// What part of the saturated CPUs, or of the requests in flight, the database must be to be what limits.
 const SHARE_MIN: f64 = 0.4;
 /// Statements compute if they have at least this much of a core each; others wait for something.
 const COMPUTING_MIN: f64 = 0.5;
-/// Of what the site takes of the processors, the database's part where statements wait for a processor.
+/// Of what the site takes of the CPUs, the database's part where statements wait for a core.
 const SHARE_OF_SITE_MIN: f64 = 0.5;
 
-/// Fires when scans are what the processors, or the requests, spend their time on.
+/// Fires when scans are what the CPUs, or the requests, spend their time on.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let cost = cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let named = super::named_statement::statement(facts);
@@ -87,7 +87,7 @@ enum CostKind {
 enum CostReason {
     /// So many rows that each reads in scans.
     Scans(f64),
-    /// So many seconds of a processor that each takes, and what it was seen to do, if anything was.
+    /// So many seconds of a core that each takes, and what it was seen to do, if anything was.
     Price(f64, Option<String>),
 }
 
@@ -117,7 +117,7 @@ impl CostReason {
         .flatten()
         .collect();
         let observed = (!observed.is_empty()).then(|| observed.join(", "));
-        // So many for each second of a processor that stepping over them is what it does, as with scans.
+        // So many for each second of a core that stepping over them is what it does, as with scans.
         let many = (ROWS_PER_STATEMENT_MIN * statements).max(ROWS_PER_CORE_S_MIN * each_s * statements);
         let steps = facts.value(FactId::db_rows_read_in_order_per_s).filter(|rows| *rows >= many);
         let price_min_s = match (steps, &observed) {
@@ -186,7 +186,7 @@ fn cost(facts: &Facts) -> Option<StatementCost> {
     if running < 1.0 || share < SHARE_MIN {
         return None;
     }
-    // Where others fill the processors, statements that would compute wait for one.
+    // Where others saturate the CPUs, statements that would compute wait for one.
     let is_full = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
     let of_site = facts.value(FactId::site_cpu_cores).is_none_or(|site| cores >= SHARE_OF_SITE_MIN * site);
     // A price says nothing of statements that wait for their reader.
@@ -229,7 +229,7 @@ mod tests {
             (FactId::db_threads_running_mean, 11.0),
         ];
         assert_eq!(with(&idle).unwrap().confidence, 0.8);
-        // Other programs take three quarters of the processors.
+        // Other programs take three quarters of the CPUs.
         assert_eq!(
             with(&[(FactId::db_cpu_cores, 0.44), (FactId::db_rows_scanned_per_s, 6e6)]).unwrap().confidence,
             0.8
@@ -296,7 +296,7 @@ mod tests {
             (vec![(FactId::db_selects_per_s, 600.0), (FactId::db_full_joins_per_s, 2.0)], None, ""),
             (vec![(FactId::db_selects_per_s, 600.0)], None, ""),
             (vec![(FactId::db_selects_per_s, 20.0), (FactId::db_statements_per_s, 4000.0)], None, ""),
-            // The processors have room, and statements wait for something else.
+            // The CPUs have room, and statements wait for something else.
             (
                 vec![
                     (FactId::db_selects_per_s, 5.0),

@@ -17,7 +17,7 @@ pub(crate) struct NamedStatement<'a> {
     text: Option<String>,
     /// What it did while the load ran.
     did: Option<StatementRates>,
-    /// How often it was seen to run, where nobody counts.
+    /// How often it was seen to run, where it is not counted.
     observed_count: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ struct StatementRates {
     time_us: Option<f64>,
 }
 
-/// The statement that examined most rows in this window; where nobody counted them, the one that did so far, or that was
+/// The statement that examined most rows in this window; where they were not counted, the one that did so far, or that was
 /// seen to run most.
 pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
     let known = || facts.backends("mariadb").flat_map(|database| &database.statements);
@@ -66,7 +66,7 @@ pub(crate) fn busiest(facts: &Facts) -> Option<String> {
     counted.or_else(observed).map(|statement| shortened_statement(&statement.text))
 }
 
-/// Whether it was only seen to run: nobody counted its rows.
+/// Whether it was only seen to run: its rows were not counted.
 fn is_observed_only(statement: &Statement) -> bool {
     statement.digest.is_empty()
 }

@@ -13,9 +13,9 @@ use webdyno_model::setting::SettingId;
 
 /// Threads per connection: kept ones leave next to nothing to create.
 const PER_CONNECTION_MIN: f64 = 0.5;
-/// What the start and the end of a thread with its memory cost a processor: 56 us were measured on a machine of today.
+/// What the start and the end of a thread with its memory cost a core: 56 us were measured on a machine of today.
 const THREAD_US: f64 = 50.0;
-/// The share of the processors that it must take to be worth a word.
+/// The share of the CPUs that it must take to be worth a word.
 const SHARE_MIN: f64 = 0.1;
 const BUSY_FRACTION_MIN: f64 = 0.85;
 /// MariaDB's own default (since 10.2), unless fewer connections are allowed.
@@ -23,13 +23,13 @@ const DEFAULT_SIZE: f64 = 256.0;
 /// The price of a thread is known to a third.
 const PREDICTION_ERROR: f64 = 0.2;
 
-/// Fires when threads are created for most connections, and that fills the processors.
+/// Fires when threads are created for most connections, and that saturates the CPUs.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let created_per_s = facts.value(FactId::db_threads_created_per_s)?;
     let opened_per_s = facts.value(FactId::db_connections_per_s).filter(|rate| *rate > 0.0)?;
     let threads_cores = created_per_s * scaled_to_machine_us(facts, THREAD_US) / 1e6;
     let share = concurrency::share_of_full_processors(facts, threads_cores, BUSY_FRACTION_MIN)?;
-    // No more of the processors than the database takes of them.
+    // No more of the CPUs than the database takes of them.
     let of_database = facts
         .value(FactId::db_cpu_cores)
         .and_then(|cores| concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN));

@@ -13,15 +13,15 @@ use webdyno_model::setting::SettingId;
 
 /// The share of the ports from which on hardly one is found: they are tried from a random place on.
 const USED_FRACTION_MIN: f64 = 0.95;
-/// Messages per second that somebody notices.
+/// Messages per second that matter.
 const MESSAGES_PER_S_MIN: f64 = 0.1;
-/// Failed requests that somebody notices.
+/// Failed requests that matter.
 const FAILED_FRACTION_MIN: f64 = 0.005;
 /// All unprivileged ports: what a range can be at most.
 const WIDEST: &str = "1024 65535";
 const RANGE: &str = "net.ipv4.ip_local_port_range";
 
-/// Fires when connections to a backend fail for want of ports.
+/// Fires when connections to a backend fail for lack of ports.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let messages =
         [FactId::no_port_messages, FactId::no_port_messages_of_program, FactId::nginx_no_port_messages];
@@ -56,7 +56,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
              the backend is idle."
         ),
         confidence,
-        // What fails for want of a port is all that it costs.
+        // What fails for lack of a port is all that it costs.
         explains_fraction: failed.filter(|_| fails).map(|_| 0.95).or_else(|| facts.loaded.then_some(0.3)),
         facts: [
             facts.cite(&fact_ids! {
@@ -137,7 +137,7 @@ mod tests {
             (900.0, 400.0, 0.9, Some(0.95)),
             (900.0, 10.0, 0.9, Some(0.9)),
             (0.0, 395.0, 0.9, Some(0.75)),
-            // Nearly all ports taken, and nothing fails: they are used again in time.
+            // Nearly all ports in use, and nothing fails: they are used again in time.
             (0.0, 395.0, 0.0, None),
             (0.0, 10.0, 0.9, None),
             (0.5, 10.0, 0.9, None),

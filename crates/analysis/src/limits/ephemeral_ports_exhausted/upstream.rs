@@ -19,7 +19,7 @@ const RISK: &str = "each nginx worker keeps this many idle connections, each of 
     close one just when it is used: its timeout must be the longer one";
 const WHY: &str = "persistent backend connections carry many requests each";
 
-/// The remedy that keeps connections to `to`, the address whose ports are taken. Ports that are taken come back after a minute
+/// The remedy that keeps connections to `to`, the address whose ports are in use. Ports in use come back after a minute
 /// only: `range` gives other ones for that long.
 pub(super) fn kept_connections(facts: &Facts, to: Option<&str>, range: Option<SettingChange>) -> Remedy {
     let setting = SettingId::of_service(NGINX, "keepalive");

@@ -10,15 +10,15 @@ use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
-/// Others with less than this share of the processors are not why the service lacks them.
+/// Others with less than this share of the CPUs are not why the service lacks them.
 const FOREIGN_FRACTION_MIN: f64 = 0.2;
 /// So much of what others take must have a name.
 const NAMED_SHARE_MIN: f64 = 0.5;
-/// What nobody who can be seen has used may be many things: only where it is half of the processors it is worth a word.
+/// CPU time of no visible process may be many things: only where it is half of the CPUs it is worth a word.
 const UNSEEN_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_UNSEEN: f64 = 0.5;
 
-/// Fires when others have a good part of the processors, and the service waits for them.
+/// Fires when others have a good part of the CPUs, and the service waits for them.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let shortage = processors::cpu_shortage(facts)?;
     let others = processors::other_processes(facts)?;
@@ -68,7 +68,7 @@ fn cited_facts(facts: &Facts, others: &OtherProcesses) -> Vec<webdyno_model::fac
 }
 
 fn remedy(facts: &Facts, others: &OtherProcesses) -> Remedy {
-    // With all the processors the service does as much more as it gets more of them.
+    // With all the CPUs the service does as much more as it gets more of them.
     let own = processors::own_cores(facts).filter(|own| *own > 0.0);
     let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0).zip(own);
     let most = facts.value(FactId::offered_rate).unwrap_or(f64::INFINITY);
