@@ -205,7 +205,7 @@ mod tests {
         .remedies[0];
         // (400 available + 500 held - 100 reserve) MB / 2 MB
         assert_eq!(remedy.to, Some(SettingValue::Integer(400)));
-        assert!(remedy.why.contains("bounded by the memory"));
+        assert!(remedy.why.contains("bounded by memory"));
         assert_eq!(remedy.predicted.as_ref().unwrap().rate, 1020.0);
     }
 
