@@ -84,8 +84,7 @@ pub(crate) fn wait_cause_text(facts: &Facts, waiting: f64) -> Option<String> {
         format!("{} to {name}{}", count(link), link.by)
     };
     let named: Vec<String> = ends.iter().take(NAMED_MAX).map(name).collect();
-    (!named.is_empty())
-        .then(|| format!("connections that were open when it was looked: {}", named.join(", ")))
+    (!named.is_empty()).then(|| format!("open connections: {}", named.join(", ")))
 }
 
 /// A service that waits for a processor in less than this share of the time has what it needs of them,
@@ -184,7 +183,7 @@ mod tests {
             link(2, None, "", "10.0.0.2:80", Some(25)),
             link(2, Some(3), "mariadb", "unix:/run/d.sock", Some(1)),
         ];
-        let open = "connections that were open when it was looked: ";
+        let open = "open connections: ";
         assert_eq!(with(&chain, 25.0), Some(format!("{open}25 to 10.0.0.2:80")));
         assert_eq!(with(&chain[..1], 25.0), Some(format!("{open}25 to php_fpm at unix:/run/x.sock")));
         assert_eq!(with(&chain[2..], 25.0), None, "one of them asks the database");

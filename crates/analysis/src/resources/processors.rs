@@ -167,7 +167,7 @@ pub fn users(facts: &Facts) -> String {
     let shares: Vec<String> =
         all.into_iter().map(|(name, cores)| format!("{name} {}", format_number(cores))).collect();
     if shares.is_empty() {
-        "by programs that could not be told apart".into()
+        "by unidentified programs".into()
     } else {
         format!("in cores: {}", shares.join(", "))
     }

@@ -31,13 +31,13 @@ pub(crate) fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     if to <= workers {
         return vec![];
     }
-    let bound = if to < wanted { ", bounded by the memory there is" } else { "" };
-    let why = format!("{} requests want a worker at once, plus 30% headroom{bound}", format_number(demand));
+    let bound = if to < wanted { ", bounded by memory" } else { "" };
+    let why = format!("{} requests need a worker at once, plus 30% headroom{bound}", format_number(demand));
     let most = facts.setting("ServerLimit").map(|limit| limit * threads);
     let mut all = vec![remedy(facts, (workers, to), most.is_some_and(|most| to > most), why)];
     if let Some(most) = most.filter(|most| to > *most && *most >= STEP_MIN * workers) {
         let why = format!(
-            "the most that the running ServerLimit allows without a restart; {} requests want a worker at once",
+            "the running ServerLimit, reached without a restart; {} requests need a worker at once",
             format_number(demand)
         );
         all.push(remedy(facts, (workers, most), false, why));
@@ -109,9 +109,9 @@ fn risk_text(facts: &Facts, to: f64, restart: bool) -> String {
         let all = each * to / facts.threads_per_process();
         parts.push(format!("up to {} of memory for all workers", format_bytes(all)));
     }
-    parts.push("more connections to what stands behind them".to_owned());
+    parts.push("more backend connections".to_owned());
     if restart {
-        parts.push("a restart: no answer for a moment".to_owned());
+        parts.push("restart: brief downtime".to_owned());
     }
     parts.join("; ")
 }
@@ -205,7 +205,7 @@ mod tests {
         .remedies[0];
         // (400 available + 500 held - 100 reserve) MB / 2 MB
         assert_eq!(remedy.to, Some(SettingValue::Integer(400)));
-        assert!(remedy.why.contains("bounded by the memory"));
+        assert!(remedy.why.contains("bounded by memory"));
         assert_eq!(remedy.predicted.as_ref().unwrap().rate, 1020.0);
     }
 

@@ -30,11 +30,11 @@ fn disk_is_short(facts: &Facts) -> bool {
 
 /// What workers can be busy with, as mod_status tells it, in words.
 const DOINGS: [(FactId, &str); 5] = [
-    (FactId::workers_writing_mean, "are at work on a request (W)"),
-    (FactId::workers_keepalive_mean, "wait on kept connections for another request (K)"),
-    (FactId::workers_reading_mean, "read a request (R)"),
-    (FactId::workers_logging_mean, "write the log (L)"),
-    (FactId::workers_closing_mean, "close a connection (C)"),
+    (FactId::workers_writing_mean, "in state W (processing a request)"),
+    (FactId::workers_keepalive_mean, "in state K (idle keep-alive connection)"),
+    (FactId::workers_reading_mean, "in state R (reading a request)"),
+    (FactId::workers_logging_mean, "in state L (logging)"),
+    (FactId::workers_closing_mean, "in state C (closing a connection)"),
 ];
 
 /// What more than half of the taken workers do: the name of its fact, how many do it, and in words.

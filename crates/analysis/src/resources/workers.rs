@@ -98,11 +98,8 @@ pub(crate) struct WorkerLimitProof {
 fn scoreboard_proof(facts: &Facts) -> Option<WorkerLimitProof> {
     let full = facts.value(FactId::scoreboard_full_fraction).filter(|full| *full >= FULL_FRACTION_MIN)?;
     let workers = facts.value(FactId::workers_when_full).or_else(|| facts.value(FactId::workers_limit))?;
-    let words = format!(
-        "all {} are taken in {:.0}% of the readings of its scoreboard",
-        format_number(workers),
-        full * 100.0
-    );
+    let words =
+        format!("All {} Apache workers busy in {:.0}% of samples", format_number(workers), full * 100.0);
     Some(WorkerLimitProof { words, confidence: if full >= 0.8 { 0.95 } else { 0.8 }, workers })
 }
 
@@ -118,7 +115,7 @@ fn process_proof(facts: &Facts) -> Option<WorkerLimitProof> {
     let share =
         facts.value(FactId::processes_at_limit_fraction).filter(|share| *share >= FULL_FRACTION_MIN)?;
     let words = format!(
-        "all the {} workers that MaxRequestWorkers allows are running in {:.0}% of the readings",
+        "All {} Apache workers that MaxRequestWorkers allows are running in {:.0}% of samples",
         format_number(workers),
         share * 100.0
     );

@@ -335,8 +335,9 @@ fn a_tuned_server() {
 
     What limits now
       Both cores do useful work 98% of the time. (cpu-saturated)
-      The processors do useful work all the time. No setting makes them faster: more
-      needs less work per request (caching, lighter pages) or more or faster cores.
+      The CPUs do useful work all the time, and no setting makes them faster: a
+      higher rate needs less work per request (caching, lighter pages), or more or
+      faster cores.
 
     Limits ahead
       resource                   now   limit  saturates at  source
@@ -460,8 +461,9 @@ fn changes_that_did_not_help() {
 
     What limits now
       Both cores do useful work 98% of the time. (cpu-saturated)
-      The processors do useful work all the time. No setting makes them faster: more
-      needs less work per request (caching, lighter pages) or more or faster cores.
+      The CPUs do useful work all the time, and no setting makes them faster: a
+      higher rate needs less work per request (caching, lighter pages), or more or
+      faster cores.
     ");
 }
 

@@ -236,7 +236,7 @@ fn a_ring_freezes_and_diagnoses_what_goes_wrong_and_survives_being_killed() {
     signal(child.id(), Signal::KILL);
     child.wait().unwrap();
     let text = run(place.webdyno().arg("report").arg(&ring)).with_code(0).stdout;
-    assert!(text.contains("connections turned away"), "{text}");
+    assert!(text.contains("connections dropped"), "{text}");
     run(place.webdyno().args(["diagnose", "--from"]).arg(&ring)).with_code(0);
     drop(held);
 

@@ -233,7 +233,7 @@ impl DetectorState {
     }
 }
 
-/// `connections turned away, as the accept queue is full: 15 a second (an incident from 1 on)`.
+/// `connections dropped, accept queue full: 15 a second (an incident from 1 on)`.
 fn description(row: &IncidentRule, instance: Option<&str>, figure: f64) -> String {
     let of = instance.map_or(String::new(), |instance| format!(" ({instance})"));
     let percent = |fraction: f64| format!("{}%", format_number((fraction * 1000.0).round() / 10.0));

@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 /// The kernel's own value since Linux 5.4, and before.
 const DEFAULTS: [f64; 2] = [4096.0, 128.0];
 
-/// ListenBacklog above net.core.somaxconn: listen(2) cuts it without a word.
+/// ListenBacklog above net.core.somaxconn: listen(2) caps it silently.
 pub(crate) fn capped_by_kernel(facts: &Facts) -> Option<ConfigFinding> {
     let service = apache(facts)?;
     let backlog = located(service, "ListenBacklog")?;
@@ -22,8 +22,7 @@ pub(crate) fn capped_by_kernel(facts: &Facts) -> Option<ConfigFinding> {
         .or_else(|| facts.value(FactId::accept_queue_limit))?;
     (allowed < number).then_some(())?;
     let summary = format!(
-        "ListenBacklog is {}, and the kernel cuts it to net.core.somaxconn, which is {}: so many connections may wait, and \
-         the next ones are dropped.",
+        "ListenBacklog is {}, but net.core.somaxconn caps it at {}: connections beyond that are dropped.",
         backlog.with_location(),
         format_number(allowed)
     );
@@ -34,8 +33,8 @@ pub(crate) fn capped_by_kernel(facts: &Facts) -> Option<ConfigFinding> {
         (Some(whole_number(allowed)), whole_number(number.max(DEFAULTS[0]))),
         ApplyClass::Restart,
         (
-            "at least ListenBacklog; 4096 is the kernel's own value since Linux 5.4".into(),
-            "Apache must be stopped and started: a reload keeps the listening socket with its old limit",
+            "at least ListenBacklog; 4096 is the kernel default since Linux 5.4".into(),
+            "needs an Apache restart: a reload keeps the listening socket and its old limit",
         ),
     );
     Some(config_finding((Severity::Fails, 0.9), LimitId::AcceptQueueOverflow, summary, cited, remedy))
@@ -49,8 +48,7 @@ pub(crate) fn ineffective_somaxconn(facts: &Facts) -> Option<ConfigFinding> {
     let allowed = facts.value(FactId::ahead_accept_queue_allowed)?;
     (allowed > number && !DEFAULTS.contains(&allowed)).then_some(())?;
     let summary = format!(
-        "net.core.somaxconn was set to {}, and ListenBacklog is {}: the smaller one holds, so that raising the other one \
-         changed nothing for this server.",
+        "net.core.somaxconn is {}, but ListenBacklog is {}: the smaller value applies, so raising somaxconn had no effect here.",
         format_number(allowed),
         backlog.with_location()
     );
@@ -62,7 +60,7 @@ pub(crate) fn ineffective_somaxconn(facts: &Facts) -> Option<ConfigFinding> {
         ApplyClass::Restart,
         (
             "as many as the kernel allows".into(),
-            "a longer queue is a longer wait when the workers are all busy",
+            "a longer queue means longer waits while all workers are busy",
         ),
     );
     Some(config_finding((Severity::Vain, 0.9), LimitId::AcceptQueueOverflow, summary, cited, remedy))

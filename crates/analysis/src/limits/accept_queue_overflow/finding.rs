@@ -9,7 +9,7 @@ use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// Dropped connections per second that cost something: below one per ten seconds nobody notices.
+/// Dropped connections per second that cost something: below one per ten seconds the effect is negligible.
 const OVERFLOWS_PER_S_MIN: f64 = 0.1;
 
 /// Where fewer connections of ours were begun again, it was not our port that dropped them.
@@ -17,17 +17,17 @@ const LOST_FRACTION_MIN: f64 = 0.002;
 /// From this share of its limit on a queue was seen to be near it.
 const FILLED_FRACTION: f64 = 0.5;
 
-/// Fires when connections are dropped and it is not for want of workers.
+/// Fires when connections are dropped and it is not for lack of workers.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value(FactId::listen_overflows_per_s).filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let dropped = facts.value(FactId::listen_overflows)?;
     let limit = facts.value(FactId::accept_queue_limit);
     let confidence = confidence(facts)?.min(confidence_by_workers(facts)?);
-    let queue = limit.map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
+    let queue = limit.map_or(String::new(), |limit| format!(" (limit {})", format_number(limit)));
     let requested = requested_backlog(facts).zip(limit).filter(|(requested, limit)| limit < requested);
     let clipped = requested.map_or(String::new(), |(requested, limit)| {
         format!(
-            " {} asks for {}, but net.core.somaxconn grants {}.",
+            " {} requests {}, but net.core.somaxconn grants {}.",
             if facts.is_service("nginx") { "nginx" } else { "Apache" },
             format_number(requested),
             format_number(limit)
@@ -36,7 +36,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::AcceptQueueOverflow.into(),
         summary: format!(
-            "New connections are dropped before the server sees them: {} in this window, because the accept queue{queue} was full when many came at once. Clients try again only after a second or more.{clipped}",
+            "Accept queue overflows in bursts{queue}: {} new connections dropped in this window. Clients retry after 1 s or more.{clipped}",
             format_number(dropped)
         ),
         confidence,
@@ -51,7 +51,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// What may be believed in view of the workers; `None` while all of them are busy. That as many processes run as may does not
-/// say that they are: where nobody waits to be accepted, they are not.
+/// say that they are: where the accept queue is empty, they are not.
 fn confidence_by_workers(facts: &Facts) -> Option<f64> {
     const UNSEEN: f64 = 0.6;
     match workers::is_limit_reached(facts) {
@@ -72,10 +72,10 @@ fn confidence(facts: &Facts) -> Option<f64> {
     }
     match facts.value(FactId::lost_syn_fraction) {
         Some(lost) if lost >= LOST_FRACTION_MIN => Some(if limit.is_some() { 0.9 } else { 0.75 }),
-        // No connection of ours was late: it was another port, or others' connections.
+        // No connection of ours was late: it was another port, or connections of other clients.
         Some(_) => filled.then_some(0.5),
         None if filled => Some(0.9),
-        // Nobody tells whose queue it was. If another one is seen near its limit, it is that one's.
+        // It is unknown whose queue it was. If another one is seen near its limit, it is that one's.
         None => {
             let other = facts
                 .value(FactId::listen_queue_worst_fraction)
@@ -91,7 +91,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
     let wanted = attempts_per_s.max(2.0 * limit.unwrap_or(0.0)).max(1.0).log2().ceil().exp2().min(65_535.0);
     let to = Some(SettingValue::Integer(wanted as i64));
     let why = format!(
-        "one second of new connections ({}), and at least twice the queue that overflowed",
+        "holds one second of new connections ({}), and at least twice the queue that overflowed",
         format_number(attempts_per_s)
     );
     let remedy = |setting: SettingId, from: Option<f64>, class, risk: &str| Remedy {
@@ -113,7 +113,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
             SettingId::of_service("apache", "ListenBacklog"),
             backlog,
             ApplyClass::Restart,
-            "a restart: no answer for a moment",
+            "restart: brief downtime",
         ));
     }
     let granted = if clipped { limit } else { facts.value(FactId::ahead_accept_queue_allowed) };
@@ -131,13 +131,13 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
             SettingId::sysctl("net.core.somaxconn"),
             granted,
             ApplyClass::Manual,
-            "none known; by hand it takes effect with the next start of the server, `tune --apply` gives it to the running one",
+            "none known; set manually, it takes effect at the next server start; `tune --apply` applies it to the running one",
         );
         all.push(Remedy { together_with: live_backlog(facts, asked.unwrap_or(wanted)), ..grown });
     }
     let is_enough = granted.is_some_and(|granted| granted >= wanted);
     if let ([live], true) = (&live_backlog(facts, wanted)[..], is_enough) {
-        let risk = "none known; it lasts until the next start of the server";
+        let risk = "none known; lasts until the next server start";
         all.push(Remedy {
             to: Some(live.to.clone()),
             ..remedy(live.setting.clone(), limit, ApplyClass::Live, risk)
@@ -224,7 +224,7 @@ mod tests {
             check(&facts(&values, &[])).map(|finding| finding.confidence)
         };
         assert_eq!(sure(&[(FactId::lost_syn_fraction, 0.4)]), Some(0.9));
-        // Nobody of ours was late, or another port's queue was full: it is not ours. Without either it may be.
+        // No connection of ours was late, or another port's queue was full: it is not ours. Without either it may be.
         assert_eq!(sure(&[(FactId::lost_syn_fraction, 0.0)]), None);
         assert_eq!(sure(&[(FactId::listen_queue_worst_fraction, 1.0)]), None);
         assert_eq!(sure(&[]), Some(0.6));
@@ -277,7 +277,7 @@ mod tests {
         ];
         let of = |values: &[(FactId, f64)]| check(&facts(values, &[("MaxRequestWorkers", 150)]));
         assert!(of(&[&OVERFLOW[..], &exhausted[..]].concat()).is_none());
-        // All processes run, and connections wait for them; or nobody does, and they may be idle.
+        // All processes run, and connections wait for them; or none does, and they may be idle.
         let sure = |values: &[(FactId, f64)]| of(values).map(|finding| finding.confidence);
         let limit = [(FactId::processes_at_limit_fraction, 0.6)];
         for (queue, with_limit) in [(40.0, None), (0.1, Some(0.6))] {

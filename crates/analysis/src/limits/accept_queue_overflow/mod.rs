@@ -1,30 +1,28 @@
-//! `accept-queue-overflow`: connections arrive faster than the accept queue can hold them, and are dropped.
+//! `accept-queue-overflow`: connections arrive in bursts that overflow the accept queue, and are dropped.
 //!
-//! The kernel keeps established connections in a queue until the server accepts them. Its length is the smaller of
-//! the server's `ListenBacklog` (511 by default) and `net.core.somaxconn`. When it is full, new connections are
-//! dropped, and clients try again after 1, 3 and 7 seconds: the tail of the response times shows it long before the
-//! rate does.
+//! The kernel keeps established connections in a queue until the server accepts them. Its length is the smaller of the server's
+//! `ListenBacklog` (511 by default) and `net.core.somaxconn`. When it is full, new connections are dropped, and clients retry
+//! after 1, 3 and 7 seconds: tail latency shows it long before the rate does.
 //!
 //! ## How it is recognised
-//! `ListenOverflows` rises under load although workers are free at times: the arrivals come in bursts. A burst is over in
-//! milliseconds, so that a reading each second hardly ever meets a full queue: connections that came about only after
-//! whole seconds tell as well. Where the queue was never seen half full and no connection of ours was late, the counter
-//! may be another port's, and that is said.
+//! `ListenOverflows` rises under load although workers are free at times: arrivals are bursty. A burst lasts milliseconds, so
+//! one sample per second rarely sees a full queue; connections established only after whole seconds count as evidence too. If
+//! the queue was never seen half full and no connection of the load generator was late, the counter may belong to another port,
+//! and the finding says so.
 //!
-//! When all workers are busy all the time, the queue overflows because nobody empties it: that is
-//! `apache-workers-exhausted`, and the overflow its effect, whatever else speaks against more workers (users who gave up
-//! leave their dead connections in the queue). So nothing is said here while the limit of workers is reached. A queue that
-//! is full most of the time has another cause as well: who should empty it does not get to it.
+//! When all workers are busy all the time, the queue overflows because nothing drains it: that is `apache-workers-exhausted`,
+//! and the overflow is its effect, whatever else argues against more workers (clients that gave up leave dead connections in
+//! the queue). So this is not reported while the worker limit is reached. A queue that is full most of the time also has
+//! another cause: the server does not get to accept.
 //!
 //! ## What to do
-//! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (a restart, since
-//! the listening socket survives a graceful reload), `listen 80 backlog=N` in nginx, once for each address (a reload is enough:
-//! nginx calls listen(2) again), and `net.core.somaxconn`. Raising only one changes nothing. `tune --apply`
-//! gives the running sockets the longer queue without a restart (listen(2) again), which lasts until the next start.
+//! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (restart, as the listening
+//! socket survives a graceful reload), `listen 80 backlog=N` in nginx, once per address (a reload is enough: nginx calls
+//! listen(2) again), and `net.core.somaxconn`. Raising only one has no effect. `tune --apply` gives the running sockets the
+//! longer queue without a restart (listen(2) again), until the next start.
 //!
 //! ## By hand
-//! `nstat -az TcpExtListenOverflows TcpExtListenDrops` twice under load; `ss -ltn`: Recv-Q is the queue now, Send-Q
-//! its limit.
+//! `nstat -az TcpExtListenOverflows TcpExtListenDrops` twice under load; `ss -ltn`: Recv-Q is the queue now, Send-Q its limit.
 
 pub(crate) mod ceiling;
 pub(crate) mod config_check;
@@ -58,6 +56,6 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.listen_overflows_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the accept queue is full", EACH),
-    row("sockets.accept_queue_count", IncidentFigure::ShareOf("sockets.accept_queue_max_count"), (0.9, 3), 0.5, "the accept queue is nearly full", "it fills in bursts; three seconds are no burst, and what comes next is turned away"),
+    row("sockets.listen_overflows_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "connections dropped, accept queue full", EACH),
+    row("sockets.accept_queue_count", IncidentFigure::ShareOf("sockets.accept_queue_max_count"), (0.9, 3), 0.5, "accept queue nearly full", "3 s are longer than a burst; the next connections are dropped"),
 ];

@@ -25,11 +25,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheAsyncCap.into(),
         summary: format!(
-            "Apache takes no more connections, although {} of its {} threads are idle: it holds {}, and may hold {} (ThreadsPerChild + AsyncRequestWorkerFactor x idle threads, in each process). {} more wait to be accepted.",
-            format_number(cap.idle),
-            format_number(cap.threads),
+            "Apache holds {} of {} allowed connections (ThreadsPerChild + AsyncRequestWorkerFactor x idle threads, per process) and accepts no more, although {} of its {} threads are idle. {} connections wait in the accept queue.",
             format_number(cap.held),
             format_number(cap.most),
+            format_number(cap.idle),
+            format_number(cap.threads),
             format_number(queue)
         ),
         confidence: cap.confidence,
@@ -71,7 +71,7 @@ fn cap(facts: &Facts) -> Option<ConnectionCap> {
         .or_else(|| facts.value(FactId::service_processes_mean).map(|count| count - 1.0))
         .filter(|count| *count >= 1.0)?;
     let threads = processes * per_process;
-    // Whoever is under way and not in the queue has a thread.
+    // A request in flight and not in the queue has a thread.
     let inferred = facts.value(FactId::requests_in_workers_mean).map(|busy| (threads - busy).max(0.0));
     // The status page waits in the queue as well: one that came through at last shows a moment, and no mean.
     let reported = facts
@@ -102,9 +102,9 @@ fn remedy(facts: &Facts, cap: &ConnectionCap, queue: f64) -> Option<Remedy> {
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
-        risk: "more connections in a process: a descriptor and some memory each".into(),
+        risk: "more connections per process: one file descriptor and some memory each".into(),
         why: format!(
-            "{} connections are held or wait; with 30% headroom, {} threads and half of them idle",
+            "{} connections are open or waiting; 30% headroom, with half of the {} threads idle",
             format_number(cap.held + queue),
             format_number(cap.threads)
         ),

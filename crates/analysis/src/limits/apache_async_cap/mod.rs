@@ -1,19 +1,19 @@
-//! `apache-async-cap`: the event MPM takes no more connections, although threads are idle.
+//! `apache-async-cap`: the event MPM accepts no more connections, although threads are idle.
 //!
-//! The event MPM holds idle connections without a thread, but not any number of them: a process takes
-//! `ThreadsPerChild` connections, and `AsyncRequestWorkerFactor` (2 by default) more for each of its threads that is
-//! idle. Visitors who read and do not close their connections fill that number; who comes then waits in the kernel's
-//! queue until one of them leaves. The error log says that MaxRequestWorkers is reached (AH00484), which is misleading.
+//! The event MPM holds idle connections without a thread, but not any number of them: a process accepts `ThreadsPerChild`
+//! connections, plus `AsyncRequestWorkerFactor` (2 by default) for each of its idle threads. Clients that keep connections open
+//! while they read fill that limit; new ones then wait in the accept queue until one closes. The error log says that
+//! MaxRequestWorkers is reached (AH00484), which is misleading.
 //!
 //! ## How it is recognised
-//! Connections wait in the accept queue the whole time, most threads are idle (mod_status, or by the requests that are
-//! with the server), the processors have room, and the connections that the processes hold come to the number that they
-//! may take. The table of processes on the status page says of a process with idle threads that it does not accept.
+//! Connections wait in the accept queue the whole time, most threads are idle (mod_status, or by the requests in flight in the
+//! server), CPU is available, and the connections held by the processes reach their limit. The process table of the status page
+//! shows processes with idle threads that do not accept.
 //!
 //! ## What to do
-//! Raise `AsyncRequestWorkerFactor`, so that the number covers the connections there are and those that wait, with 30%
-//! headroom, also while half of the threads are busy. A graceful reload is enough. A shorter `KeepAliveTimeout` helps as
-//! well, where visitors read for longer than that.
+//! Raise `AsyncRequestWorkerFactor` so that the limit covers the open connections and the waiting ones, with 30% headroom, even
+//! while half of the threads are busy. A graceful reload is enough. A shorter `KeepAliveTimeout` helps as well, if clients stay
+//! idle for longer than that.
 //!
 //! ## By hand
 //! `curl -s http://localhost/server-status` under load: the table of processes, column "accepting"; `ss -ltn`: Recv-Q.

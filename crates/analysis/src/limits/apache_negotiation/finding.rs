@@ -18,14 +18,14 @@ const SHARE_MIN: f64 = 0.3;
 /// Reading a folder is the kernel's work; below this share of it something else costs the time.
 const KERNEL_SHARE_MIN: f64 = 0.4;
 
-/// How much less sure it is where nobody knows what is asked for.
+/// How much less sure it is where the requested URLs are unknown.
 const WATCHED_DOUBT: f64 = 0.1;
 
-/// Fires when folders are read for each request, and that is what the processors do.
+/// Fires when folders are read for each request, and that is what the CPUs do.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let negotiated = |target: &RequestTarget| Some((target.share, negotiates(service, target)?));
-    // Of visitors' requests some are for the front page; how many is not known.
+    // Of other clients' requests some are for the front page; how many is not known.
     let front = [RequestTarget { path: "/".into(), share: 1.0, ..RequestTarget::default() }];
     let watched = facts.request_targets.is_empty();
     let targets = if watched { &front[..] } else { &facts.request_targets };
@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheNegotiation.into(),
         summary: format!(
-            "The processors are full, and a request takes {} of them, where sending a file takes {} at most: {}, and with MultiViews{written} Apache reads the names of all files of the folder for each request, to find those that begin so.",
+            "CPU saturated: each request costs {} of CPU time, sending a file at most {}. {}, and with MultiViews{written} Apache reads the whole directory for each request to find matching files.",
             format_time(files.work.request_us),
             format_time(files.work.file_us),
             met.words,
@@ -77,12 +77,12 @@ fn negotiates(service: &ServiceSnapshot, target: &RequestTarget) -> Option<Negot
         let is_bare = !first.contains(['.', '/']) && !first.eq_ignore_ascii_case("disabled");
         return is_bare.then(|| NegotiationCause {
             options,
-            words: format!("DirectoryIndex {first} names no file in full"),
+            words: format!("DirectoryIndex {first} is no full file name"),
             first: name_in_full(service, target, &index),
             index: Some(index.clone()),
         });
     }
-    let words = format!("{} names no file in full", target.path);
+    let words = format!("{} is no full file name", target.path);
     target.ending().is_none().then_some(NegotiationCause { options, words, index: None, first: None })
 }
 
@@ -121,8 +121,8 @@ fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
             "DirectoryIndex",
             index,
             met.first.as_ref().map(|first| format!("{first} {}", index.value)),
-            "where a type map lists the choices, one that is added later has to be added there, too",
-            "the name of a file in full, or of a type map that lists the choices, needs no search",
+            "with a type map, variants added later must be added to it",
+            "a full file name, or a type map that lists the variants, needs no search",
         )
     });
     let without: Vec<&str> = met
@@ -136,8 +136,8 @@ fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
         "Options",
         &met.options,
         Some(to),
-        "addresses without the ending of their file no longer work",
-        "without MultiViews no folder is read",
+        "URLs without a file extension no longer work",
+        "without MultiViews no directory is read",
     );
     index.into_iter().chain([options]).collect()
 }

@@ -1,23 +1,23 @@
-//! `apache-negotiation`: for each request the names of all files in a folder are read.
+//! `apache-negotiation`: Apache reads the whole directory for each request.
 //!
-//! With `Options MultiViews`, a request for a name that is no file makes Apache look for files that begin so
-//! (`index.html.de`, `index.html.en`) and pick one by what the visitor asks for. It finds them by reading the whole folder,
-//! each time. A `DirectoryIndex` whose name has no ending does the same for each request for the folder itself.
+//! With `Options MultiViews`, a request for a name that is no file makes Apache look for files that start with that name
+//! (`index.html.de`, `index.html.en`) and pick one by the client's Accept headers. It finds them by reading the whole
+//! directory, each time. A `DirectoryIndex` without a file extension does the same for each request for the directory itself.
 //!
 //! ## How it is recognised
-//! `MultiViews` is in force where requests go that name no file (a folder with such a `DirectoryIndex`, a name without an
-//! ending), the service's processors are full, it sends files, and yet a request takes several times the processor time
-//! that sending a file takes, most of it in the kernel. In a folder of a few dozen files it costs microseconds, and is no
-//! finding.
+//! `MultiViews` is in force where requests name no file (a directory with such a `DirectoryIndex`, a name without an
+//! extension), the service saturates its CPUs, it serves files, and yet a request costs several times the CPU time of sending a
+//! file, most of it in the kernel. In a directory of a few dozen files it costs microseconds, and is no finding.
 //!
 //! ## What to do
-//! A `DirectoryIndex` that names a file in full; where visitors get their own language, a type map (`AddHandler type-map
-//! .var`), which lists the choices. `Options -MultiViews`. Or move what else lies in that folder elsewhere.
+//! A `DirectoryIndex` with the full file name; where clients get their own language, a type map (`AddHandler type-map .var`)
+//! that lists the variants. `Options -MultiViews`. Or move the other files out of that directory.
 //!
-//! `tune --apply` puts a name in full before the one without an ending, where one file fits. Where several do, it proposes a type
-//! map of them, if their types and languages are sure (`index.html.de` with an `AddLanguage de .de`): a file among the documents
-//! is not its to write. Visitors get what they got before, and where the file is lost the search goes on. A language that is added
-//! later has to be added to the map. Taking MultiViews away is only proposed, too: addresses that nobody asked for meanwhile would break.
+//! `tune --apply` puts the full name before the one without an extension if exactly one file matches. If several match, it
+//! proposes a type map of them, provided that their types and languages are certain (`index.html.de` with an
+//! `AddLanguage de .de`); it does not write into the document root. Responses stay the same, and if the file disappears the
+//! search goes on. A language added later must be added to the map. Removing MultiViews is only proposed, too: URLs that were
+//! not requested during the load would break.
 //!
 //! ## By hand
 //! `strace -c -f -p PID` counts getdents64; `ls FOLDER | wc -l`; `grep -ri -e multiviews -e directoryindex /etc/apache2`.

@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 
 /// Room above the places that the workers in force need, as a share of them; and of those that are stopping.
 const HEADROOM: f64 = 1.5;
-/// Half a process is less than what a reading may miss.
+/// Half a process is less than what a sample may miss.
 const STOPPING_MIN: f64 = 0.5;
 
 /// Fires when places are held by processes that are ending, and connections wait for those that are left.
@@ -22,16 +22,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let stopping = full.stopping.map_or("processes that shall end".to_owned(), |count| {
-        format!("{} process{} that shall end", format_number(count), if count == 1.0 { "" } else { "es" })
-    });
-    let logged = full.messages.filter(|count| *count >= 1.0).map_or(String::new(), |count| {
-        format!(" The error log says {} times that the scoreboard is full.", format_number(count))
-    });
+    let stopping = full.stopping.map_or("some".to_owned(), format_number);
+    let logged = full.messages.filter(|count| *count >= 1.0);
+    let logged = logged.map_or(String::new(), |count| format!(" Logged {} times.", format_number(count)));
     Some(Finding {
         id: LimitId::ApacheScoreboardFull.into(),
         summary: format!(
-            "The scoreboard is full: {stopping} keep their places among the {} of ServerLimit until they are done, so that too few are left to take connections in, and {} wait to be accepted.{logged}",
+            "Apache scoreboard full: {stopping} of {} slots (ServerLimit) held by stopping processes until done; {} connections wait in the accept queue.{logged}",
             format_number(full.places),
             format_number(queue)
         ),
@@ -50,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 struct FullScoreboard {
     /// All places.
     places: f64,
-    /// Processes that keep one and take nobody in; `None` when only the log and the number of processes tell.
+    /// Processes that keep one and accept no more; `None` when only the log and the number of processes tell.
     stopping: Option<f64>,
     /// How often the log said it.
     messages: Option<f64>,
@@ -99,10 +96,10 @@ fn remedy(facts: &Facts, full: &FullScoreboard) -> Remedy {
         from: Some(SettingValue::Integer(full.places as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Restart,
-        risk: "a restart ends what the old processes still serve; more processes at once after each reload need memory"
+        risk: "a restart aborts requests in the stopping processes; more processes after each reload need memory"
             .into(),
         why: format!(
-            "{} processes hold the workers that are allowed, and as many again as half of them, or as end slowly ({}) and half of those",
+            "MaxRequestWorkers needs {} processes; 50% more, or 1.5 times the stopping ones ({}), whichever is more",
             format_number(needed),
             format_number(stopping)
         ),

@@ -1,19 +1,19 @@
-//! `apache-scoreboard-full`: processes that shall end keep their places, and new ones find none.
+//! `apache-scoreboard-full`: processes that are stopping keep their scoreboard slots, and no new ones can start.
 //!
-//! After a graceful reload, or when there are more workers than needed, a process takes nobody in any more but stays
-//! until what it serves is done: a download over a slow line, a connection that is kept open by an application. Until then
-//! it keeps its place among the `ServerLimit` places of the scoreboard. With several reloads an hour the places run
-//! out: few processes are left to serve everybody, far fewer than `MaxRequestWorkers` allows.
+//! After a graceful reload, or when there are more workers than needed, a process accepts no more connections but stays until
+//! its current ones are done: a download over a slow line, a connection that an application keeps open. Until then it keeps one
+//! of the `ServerLimit` slots of the scoreboard. With several reloads an hour the slots run out: the few active processes
+//! provide far fewer workers than `MaxRequestWorkers` allows.
 //!
 //! ## How it is recognised
-//! Connections wait to be accepted, the status page shows processes that are stopping (`Stopping`, `G` in the
-//! scoreboard), all places are taken, and without the stopping ones there are fewer workers than MaxRequestWorkers. The
-//! error log says "scoreboard is full, not at MaxRequestWorkers" (AH03490; AH00288 under the worker MPM), each second under
-//! the event MPM: that alone, with as many processes as ServerLimit, suffices where the page cannot be read.
+//! Connections wait in the accept queue, the status page shows stopping processes (`Stopping`, `G` in the scoreboard), all
+//! slots are in use, and without the stopping ones there are fewer workers than MaxRequestWorkers. The error log says
+//! "scoreboard is full, not at MaxRequestWorkers" (AH03490; AH00288 under the worker MPM), each second under the event MPM:
+//! that alone, with as many processes as ServerLimit, suffices if the page cannot be read.
 //!
 //! ## What to do
-//! Raise `ServerLimit` to one and a half times the processes that MaxRequestWorkers needs, and at least by those that are
-//! stopping now and half as many more. This takes a stop and a start. Then look at who reloads so often, and why.
+//! Raise `ServerLimit` to 1.5 times the processes that MaxRequestWorkers needs, and at least by 1.5 times the processes that
+//! are stopping now. Applied by restart. Then find out what reloads so often, and why.
 //!
 //! ## By hand
 //! `curl -s http://localhost/server-status?auto | grep -E 'Stopping|Scoreboard'`; `grep -c AH03490 /var/log/apache2/error.log`.
@@ -53,5 +53,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("apache_log.AH00288.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache's scoreboard is full (AH00288)", LOGGED),
+    row("apache_log.AH00288.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache scoreboard full (AH00288)", LOGGED),
 ];

@@ -26,7 +26,7 @@ pub(crate) fn clamped(facts: &Facts) -> Option<ConfigFinding> {
     };
     remedy.from.get_or_insert(wanted.value.clone());
     let summary = format!(
-        "MaxRequestWorkers is {}, and {why}: Apache runs {} workers, and says so only at its start.",
+        "MaxRequestWorkers is {}, but {why}: Apache runs {} workers, and logs it only at start.",
         wanted.with_location(),
         format_number(allowed)
     );
@@ -60,10 +60,7 @@ fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> O
         SettingId::of_service("apache", "ServerLimit"),
         (Some(limit.value), whole_number(needed)),
         ApplyClass::Restart,
-        (
-            format!("{} workers need so many processes", format_number(number)),
-            "a stop and a start; memory for more workers",
-        ),
+        (format!("needed for {} workers", format_number(number)), "restart; memory for more workers"),
     );
     if (needed * threads - number).abs() >= 1.0 {
         remedy.together_with = vec![change("apache", "MaxRequestWorkers", (needed * threads) as i64)];
@@ -74,12 +71,12 @@ fn above_server_limit(service: &ServiceSnapshot, number: f64, threads: f64) -> O
 fn no_multiple(number: f64, threads: f64) -> Option<ClampedNumber> {
     let allowed = (number / threads).floor() * threads;
     (allowed < number && allowed >= 1.0).then_some(())?;
-    let why = format!("that is no multiple of the {} threads of a process", format_number(threads));
+    let why = format!("that is no multiple of the {} threads per process", format_number(threads));
     let remedy = remedy(
         SettingId::of_service("apache", "MaxRequestWorkers"),
         (None, whole_number(allowed)),
         ApplyClass::Reload,
-        (format!("{} is what runs; the file then says so, too", format_number(allowed)), ""),
+        (format!("matches the {} workers that run", format_number(allowed)), ""),
     );
     Some((allowed, why, remedy))
 }

@@ -29,7 +29,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let output =
         facts.value(FactId::clamp_messages).filter(|output| *output >= 1.0).map_or(String::new(), |output| {
             format!(
-                " The error log has it {} time{}.",
+                " Logged {} time{} in the error log.",
                 format_number(output),
                 if output == 1.0 { "" } else { "s" }
             )
@@ -37,7 +37,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheSettingClamped.into(),
         summary: format!(
-            "Apache runs with {} workers where its files say {}, as {why}: all are busy, and {} connections wait to be accepted.{output}",
+            "Apache runs {} of {} configured workers, as {why}. All are busy; {} connections wait in the accept queue.{output}",
             format_number(clamp.in_force),
             format_number(clamp.configured),
             format_number(queue)
@@ -53,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Whether all workers in force are taken. Where the page does not show their number, as many processes as the files allow
+/// Whether all workers in force are busy. Where the page does not show their number, as many processes as the files allow
 /// must run, and as many requests be with them, where that is known.
 fn are_workers_busy(facts: &Facts, clamp: &ClampedSetting) -> bool {
     let processes =
@@ -82,7 +82,7 @@ fn clamp_reason(facts: &Facts, clamp: &ClampedSetting) -> String {
             )
         }
         None if clamp.by_files => format!("{} allows no more", limit("ServerLimit")),
-        None => "a reload does not raise what was fixed at the start".to_owned(),
+        None => "a reload does not raise the limit fixed at start".to_owned(),
     }
 }
 
@@ -98,7 +98,7 @@ struct ClampedSetting {
     is_observed: bool,
 }
 
-/// What the files ask for and the server does not have; less than one process is the rounding that anybody may expect.
+/// What the files ask for and the server does not have; less than one process is expected rounding.
 fn clamp(facts: &Facts) -> Option<ClampedSetting> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
     let threads = facts.threads_per_process();
@@ -146,10 +146,10 @@ fn remedy(facts: &Facts, clamp: &ClampedSetting, queue: f64) -> Option<Remedy> {
         from: facts.setting("ServerLimit").map(|limit| SettingValue::Integer(limit as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Restart,
-        risk: "a restart: no answer for a moment; more memory, and more connections to what stands behind the workers"
+        risk: "restart: brief downtime; more memory and more backend connections"
             .into(),
         why: format!(
-            "{} workers in processes of {}: as many as the files ask for, or as those who are here want, whichever is more, as far as memory goes",
+            "{} workers in processes of {}: the configured number or the current demand, whichever is more, bounded by memory",
             format_number(to * threads),
             format_number(threads)
         ),
@@ -165,11 +165,8 @@ fn more_threads(facts: &Facts, clamp: &ClampedSetting, threads: f64) -> Remedy {
         from: facts.setting("ThreadLimit").map(|limit| SettingValue::Integer(limit as i64)),
         to: Some(SettingValue::Integer(threads as i64)),
         class: ApplyClass::Restart,
-        risk: "a restart: no answer for a moment; more connections to what stands behind the workers".into(),
-        why: format!(
-            "as many threads in each process as ThreadsPerChild asks for: {}",
-            format_number(threads)
-        ),
+        risk: "restart: brief downtime; more backend connections".into(),
+        why: format!("as many threads per process as ThreadsPerChild: {}", format_number(threads)),
         predicted: worker_remedies::predict(facts, clamp.in_force, clamp.configured),
         together_with: vec![],
     }

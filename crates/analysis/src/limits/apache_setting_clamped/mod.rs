@@ -1,24 +1,24 @@
 //! `apache-setting-clamped`: Apache runs with fewer workers than its files say, and all of them are busy.
 //!
-//! `MaxRequestWorkers` is not taken as it is written. `ServerLimit` is the most processes there may be, and with
-//! `ThreadsPerChild` it bounds the workers; a number that is no multiple of the threads is rounded down. `ServerLimit`
-//! itself is read when Apache is started and never at a reload. Apache says so on the terminal at a start (AH00515), in the
-//! error log at a reload (AH00516), and serves with what is left; `apachectl configtest` says "Syntax OK".
+//! `MaxRequestWorkers` is not always used as written. `ServerLimit` limits the processes, and with `ThreadsPerChild` the
+//! workers; a number that is no multiple of the threads is rounded down. `ServerLimit` itself is read at start and never at a
+//! reload. Apache reports it on the terminal at start (AH00515), in the error log at a reload (AH00516), and runs with the
+//! lower number; `apachectl configtest` says "Syntax OK".
 //!
 //! ## How it is recognised
-//! The scoreboard is as long as the workers in force: shorter than the `MaxRequestWorkers` in the files. All of these
-//! workers are busy, and connections wait to be accepted: the clamp costs time now. Where the page cannot be read, the
-//! files alone say it (ServerLimit x ThreadsPerChild), and as many processes as that. Files that wait for a reload are told
-//! apart.
+//! The scoreboard is as long as the workers in force: shorter than the `MaxRequestWorkers` in the files. All of these workers
+//! are busy, and connections wait in the accept queue: the clamp costs time now. If the status page cannot be read, the files
+//! alone show it (ServerLimit x ThreadsPerChild), together with that many processes. Files that are pending a reload are
+//! reported separately.
 //!
 //! ## What to do
-//! Where `ThreadLimit` (64 if nothing is written) is below `ThreadsPerChild`, raise it to that. Else
-//! raise `ServerLimit` to what `MaxRequestWorkers` needs (divided by `ThreadsPerChild`), bounded by memory, and stop and
-//! start Apache: a graceful reload ignores it.
+//! If `ThreadLimit` (default 64) is below `ThreadsPerChild`, raise it to that. Otherwise raise `ServerLimit` to what
+//! `MaxRequestWorkers` needs (divided by `ThreadsPerChild`), bounded by memory, and restart Apache: a graceful reload ignores
+//! it.
 //!
 //! ## By hand
-//! `curl -s http://localhost/server-status?auto | sed -n 's/^Scoreboard: //p' | wc -c` against `grep -r MaxRequestWorkers
-//! /etc/apache2`; `grep -E 'AH005(13|14|15|16)|AH0031[6-9]|AH0018[01]' /var/log/apache2/error.log`.
+//! `curl -s http://localhost/server-status?auto | sed -n 's/^Scoreboard: //p' | wc -c` against
+//! `grep -r MaxRequestWorkers /etc/apache2`; `grep -E 'AH005(13|14|15|16)|AH0031[6-9]|AH0018[01]' /var/log/apache2/error.log`.
 
 pub(crate) mod config_check;
 pub(crate) mod finding;

@@ -35,10 +35,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheSpawnLag.into(),
         summary: format!(
-            "The rush came faster than Apache starts workers: {} processes were started meanwhile, up to {}, and {} connections on average waited for them, although {} workers are allowed.{end}",
+            "Load ramped faster than Apache spawns workers: {} connections waited on average, while {} processes were started (up to {}; {} workers allowed).{end}",
+            format_number(queue),
             format_number(grew.started),
             format_number(grew.most),
-            format_number(queue),
             format_number(grew.allowed)
         ),
         confidence: if grew.by_ids { 0.9 } else { 0.75 },
@@ -99,7 +99,7 @@ fn is_a_limit(facts: &Facts, queue: f64, grew: &WorkerGrowth) -> bool {
 fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
     let threads = facts.threads_per_process();
     let threaded = threads > 1.0;
-    // At a rate, what is under way once nobody waits: by the requests that were not in the queue, as the status page tells
+    // At a rate, what is under way once none waits: by the requests that were not in the queue, as the status page tells
     // of some moments only.
     let ended_per_s = facts.ended_per_s();
     let measured =
@@ -127,10 +127,9 @@ fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
         from: from.map(|from| SettingValue::Integer(from as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
-        risk: "idle workers hold memory; after a graceful reload it takes seconds until they are there"
-            .into(),
+        risk: "idle workers use memory; after a graceful reload they take seconds to start".into(),
         why: format!(
-            "{} requests wanted a worker in the first seconds, plus 30% headroom",
+            "{} requests needed a worker in the first seconds, plus 30% headroom",
             format_number(wanted)
         ),
         predicted: None,
@@ -179,7 +178,7 @@ mod tests {
             ("a few replaced", vec![(FactId::service_processes_grew, 3.0)], None),
             ("the limit", vec![(FactId::processes_at_limit_fraction, 0.8)], None),
             ("nobody waits", vec![(FactId::accept_queue_mean, 0.3)], None),
-            // Something else held the processors, and Apache came to its limit late.
+            // Something else held the CPUs, and Apache came to its limit late.
             (
                 "the limit, late",
                 vec![(FactId::processes_at_limit_fraction, 0.2), (FactId::accept_queue_last, 40.0)],

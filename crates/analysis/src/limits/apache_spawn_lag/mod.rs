@@ -1,22 +1,22 @@
-//! `apache-spawn-lag`: visitors come faster than Apache starts workers; it has caught up some seconds later.
+//! `apache-spawn-lag`: load ramps faster than Apache spawns workers; it catches up some seconds later.
 //!
-//! Apache keeps some spare workers and starts others as these are taken, at first one a second, then two, four, up to 32
-//! (prefork), or processes of threads in the same way. A rush from nothing to full load within a second finds a few workers
-//! and a queue that grows until the number has caught up, and takes as long again to be worked off. Half a minute
-//! later nothing is to be seen of it.
+//! Apache keeps some spare workers and spawns more as these become busy, at first one a second, then two, four, up to 32
+//! (prefork), or processes of threads in the same way. A ramp from idle to full load within a second meets a few workers and a
+//! queue that grows until the number has caught up, and takes as long again to drain. Half a minute later no trace of it is
+//! left.
 //!
 //! ## How it is recognised
-//! Connections wait to be accepted although more workers may be started, and the number of processes rises throughout the
-//! window while hardly one ends. So it is no limit, but a lag: the wait ends by itself. Where as many end as begin it is
-//! `apache-worker-churn`. Where all workers that are allowed were there at some time and as many connections wait at the end,
-//! and where the workers wait for a pool of PHP-FPM, it is no lag either: more workers end neither.
+//! Connections wait in the accept queue although more workers may be started, and the number of processes rises throughout the
+//! window while hardly any ends. So it is no limit, but a lag: the wait ends by itself. If as many end as start it is
+//! `apache-worker-churn`. If all allowed workers ran at some time and as many connections still wait at the end, or if the
+//! workers wait for a PHP-FPM pool, it is no lag either: more workers would not help.
 //!
 //! ## What to do
-//! Let as many workers be there as the first second of a rush needs: `MinSpareServers` (`MinSpareThreads`), and
-//! `StartServers` for the time after a start, with `MaxSpareServers` above both. They cost memory while they wait.
+//! Keep as many idle workers as the first second of a ramp needs: `MinSpareServers` (`MinSpareThreads`), and `StartServers` for
+//! the time after a start, with `MaxSpareServers` above both. They use memory while idle.
 //!
 //! ## By hand
-//! `watch -n 1 'pgrep -c apache2; ss -ltn'` while a rush begins; with `LogLevel info` the error log says "server seems busy"
+//! `watch -n 1 'pgrep -c apache2; ss -ltn'` while load ramps up; with `LogLevel info` the error log says "server seems busy"
 //! (AH00162, AH00486).
 
 pub(crate) mod finding;

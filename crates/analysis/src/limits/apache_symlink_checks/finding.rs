@@ -20,10 +20,10 @@ const CALL_US: f64 = 0.4;
 /// The share of the work that the checks must be.
 const SHARE_MIN: f64 = 0.2;
 
-/// The kernel's share of the processor time from which on nearly all of it is its work: of plain files it is two thirds to
+/// The kernel's share of the CPU time from which on nearly all of it is its work: of plain files it is two thirds to
 /// three quarters.
 const KERNEL_SHARE_MIN: f64 = 0.85;
-/// Where it is, this share suffices: on some processors a step costs six times of what it costs on others (130 parts took
+/// Where it is, this share suffices: on some CPUs a step costs six times of what it costs on others (130 parts took
 /// 180 us on one machine and 1,000 us on another), and nothing else of a file's request is the kernel's alone.
 const SHARE_MIN_IN_KERNEL: f64 = 0.05;
 const SLOW_STEPS_DOUBT: f64 = 0.1;
@@ -31,13 +31,13 @@ const SLOW_STEPS_DOUBT: f64 = 0.1;
 const WATCHED_DOUBT: f64 = 0.1;
 const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
-/// Fires when the checks are a good part of what fills the processors.
+/// Fires when the checks are a good part of what saturates the CPUs.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let SymlinkChecks { options, us, parts, share } = symlink_checks(facts)?;
     let files = file_cost(facts)?;
     let watched = facts.request_targets.is_empty();
     let explains = files.work.share(us);
-    // Where nobody knows how deep paths are, work that is all the kernel's is a suspicion.
+    // With unknown path depth, CPU time that is all kernel time is a suspicion.
     let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MIN);
     let suspected = watched && parts.is_none() && in_kernel;
     if suspected {
@@ -53,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(
-            "The processors are full, and {} {} of the {} that a request takes go into checks for links: with `Options {}`{written} Apache asks the kernel about each of up to {} parts of a path, which it walks from its beginning each time.",
+            "CPU saturated: checks for symbolic links take {} {} of the {} of CPU time per request. With `Options {}`{written} Apache checks each of up to {} parts of a path, and the kernel walks it from the root each time.",
             if is_more { "at least" } else { "about" },
             format_time(us / share),
             format_time(files.work.request_us),
@@ -80,7 +80,7 @@ fn suspicion(facts: &Facts, files: &FileCost, options: &EffectiveSetting) -> Fin
     Finding {
         id: LimitId::ApacheSymlinkChecks.into(),
         summary: format!(
-            "The processors are full, nearly all of it is the kernel's work, and with `Options {}` Apache asks the kernel about each part of each path, which it walks from its beginning each time. How deep the paths are could not be seen: on deep ones that costs more than the rest of a request.",
+            "CPU saturated, nearly all of it kernel time: with `Options {}` Apache checks each part of each path for symbolic links, and the kernel walks it from the root each time. Path depth unknown: on deep paths that costs more than the rest of a request.",
             options.value
         ),
         confidence: confidence(files, CONFIDENCE_SUSPECTED),
@@ -97,9 +97,9 @@ fn remedy(options: &EffectiveSetting) -> Remedy {
         to: Some(SettingValue::Text(with_links(&options.value))),
         class: ApplyClass::Reload,
         risk:
-            "links in the folders of the site are followed, wherever they lead: look for those of users first"
+            "symbolic links below the site are followed, wherever they lead: check for those of users first"
                 .into(),
-        why: "with FollowSymLinks Apache asks the kernel nothing of the kind".into(),
+        why: "with FollowSymLinks Apache makes no such checks".into(),
         predicted: None,
         together_with: vec![],
     }
@@ -110,7 +110,7 @@ struct SymlinkChecks {
     options: EffectiveSetting,
     /// What they cost each request, on average over all of them.
     us: f64,
-    /// Parts of the deepest path; of those of visitors of their mean, if the log tells it.
+    /// Parts of the deepest path; for other clients the mean, if the log tells it.
     parts: Option<f64>,
     /// The share of the requests.
     share: f64,
@@ -205,7 +205,7 @@ mod tests {
                 None,
             ),
             (&[(FactId::cpu_system_cores, 0.95), (FactId::cpu_user_cores, 0.05)], Some(0.5)),
-            // A quarter of it on a processor of the quick kind.
+            // A quarter of it on a core of the fast kind.
             (
                 &[
                     (FactId::path_parts_mean, 40.0),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_makes_it_dear() {
+    fn depth_makes_it_expensive() {
         for (depth, options, fires) in [
             (128, "None", true),
             (128, "Indexes SymLinksIfOwnerMatch", true),
@@ -246,7 +246,7 @@ mod tests {
         let finding = with(128, "Indexes SymLinksIfOwnerMatch").unwrap();
         let remedy = &finding.remedies[0];
         assert_eq!(remedy.to, Some(SettingValue::Text("Indexes FollowSymLinks".into())));
-        // The server's side knows whether that protects from somebody, and then only proposes it.
+        // The server's side knows whether that protects from anyone, and then only proposes it.
         assert_eq!((remedy.setting.part.as_deref(), remedy.setting_changes().len()), (Some("h/"), 1));
         assert_eq!((finding.confidence, finding.explains_fraction), (0.85, Some(0.887)));
     }

@@ -1,22 +1,22 @@
-//! `apache-symlink-checks`: for each request the kernel is asked whether folders on the way are links.
+//! `apache-symlink-checks`: for each request Apache checks whether directories on the path are symbolic links.
 //!
-//! Where `Options` lacks `FollowSymLinks`, or has `SymLinksIfOwnerMatch`, Apache must know that no part of a path is a
-//! link (or whose it is), and asks the kernel about each part, for each request: an lstat(2), for which the kernel walks the
-//! path from its beginning. A path of twice the depth costs four times as much.
+//! Without `FollowSymLinks` in `Options`, or with `SymLinksIfOwnerMatch`, Apache must know that no part of a path is a symbolic
+//! link (or who owns it), and checks each part for each request: an lstat(2), for which the kernel walks the path from its
+//! root. A path of twice the depth costs four times as much.
 //!
 //! ## How it is recognised
-//! The option is not in force where requests go, the service's processors are full, it sends files, and by arithmetic the
-//! checks are a good part of what a request costs: a call for each part of the path, and a step for each part before it.
-//! On paths of usual depth that is a few microseconds, and no finding. Where the server is only watched the access log tells
-//! how deep paths are; without it, work that is nearly all the kernel's is a suspicion.
+//! The option is not in force where requests go, the service saturates its CPUs, it serves files, and by arithmetic the checks
+//! are a good part of the cost of a request: one call per part of the path, and one step per part before it. On paths of usual
+//! depth that is a few microseconds, and no finding. Without a load the access log shows how deep paths are; without it, CPU
+//! time that is nearly all kernel time is a suspicion.
 //!
 //! ## What to do
-//! `Options FollowSymLinks` (or `+FollowSymLinks`), where nobody can put links there that must not be followed. It is no
-//! protection against somebody who can: between the check and the opening a link may be put in place.
+//! `Options FollowSymLinks` (or `+FollowSymLinks`), provided that nobody can create links there that must not be followed. The
+//! check is no protection against someone who can: a link may be created between the check and the open.
 //!
-//! `tune --apply` sets it for the site's folder where it protects from nobody: no link lies below it, and its folders belong to
-//! root (or to the user that Apache runs as throughout) and nobody else may write to them. Otherwise, and wherever somebody
-//! asked for `SymLinksIfOwnerMatch`, it is proposed, with what speaks against it.
+//! `tune --apply` sets it for the site's directory where the check protects from nobody: there are no links below it, and its
+//! directories belong to root (or to the user that Apache runs as throughout) and nobody else may write to them. Otherwise, and
+//! wherever `SymLinksIfOwnerMatch` was configured, it is proposed, with the reason against it.
 //!
 //! ## By hand
 //! `strace -c -f -p PID` counts the lstat (newfstatat) calls; `perf top` shows path walks (`link_path_walk`).

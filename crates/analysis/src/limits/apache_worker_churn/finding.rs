@@ -18,7 +18,7 @@ const PACE_FRACTION_MIN: f64 = 0.3;
 const EXPLAINED_FRACTION_MIN: f64 = 0.5;
 /// The parent looks once a second: processes that all are gone by the second look live for as many connections as they may take.
 const LIVES_MAX_S: f64 = 2.0;
-/// So much of what that pace allows is all of it: its pace doubles from one on, and the port has others' connections.
+/// So much of what that pace allows is all of it: its pace doubles from one on, and the port has connections of other clients.
 const CEILING_FRACTION: (f64, f64) = (0.7, 1.1);
 /// With a number so high a process ends rarely, and a leak is still bounded.
 const CONNECTIONS_WITH_LEAK: i64 = 10_000;
@@ -31,7 +31,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let ceiling = STARTED_PER_S_MAX * churn.connections;
     let bound = if prefork {
         format!(
-            ", and no more than {} a second can be started: at best {} connections a second",
+            " (limit {}/s, so at most {} connections/s)",
             format_number(STARTED_PER_S_MAX),
             format_number(ceiling)
         )
@@ -41,7 +41,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheWorkerChurn.into(),
         summary: format!(
-            "Processes end after {} connections each (MaxConnectionsPerChild): {} a second are started{bound}. {} connections wait to be accepted meanwhile.",
+            "Apache processes end after {} connections each (MaxConnectionsPerChild): {} are started per second{bound}. {} connections wait in the accept queue.",
             format_number(churn.connections),
             format_number(churn.started_per_s),
             format_number(queue)
@@ -74,7 +74,7 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
     if connections < 1.0 || worker_waits::machine_is_short(facts) {
         return None;
     }
-    // Those that begin and end between two looks are counted by nobody but the machine's forks.
+    // Those that begin and end between two looks are counted only by the machine's forks.
     let observed = facts
         .value(FactId::worker_processes_started_per_s)
         .zip(facts.value(FactId::worker_processes_ended_per_s));
@@ -87,8 +87,8 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
 }
 
 /// Whether as many connections are taken as the processes can that prefork starts, and none of these outlives two looks of the
-/// parent. Where answers are quick a second's processes are gone long before the next ones: no look at the ids meets them all.
-/// Processors that are full otherwise would not let just so many through.
+/// parent. Where responses are quick a second's processes are gone long before the next ones: no look at the ids meets them all.
+/// CPUs that are full otherwise would not let just so many through.
 fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
     let prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
     let short_lived = facts.value(FactId::worker_oldest_mean_s).is_some_and(|seconds| seconds <= LIVES_MAX_S);
@@ -104,11 +104,11 @@ fn remedy(facts: &Facts, churn: &WorkerChurn) -> Remedy {
         from: Some(SettingValue::Integer(churn.connections as i64)),
         to: Some(SettingValue::Integer(to)),
         class: ApplyClass::Reload,
-        risk: "a module that leaks memory is no longer kept in check: watch the workers' memory".into(),
+        risk: "memory leaks of modules are no longer bounded: watch the workers' memory".into(),
         why: if leaks {
-            "workers grow with their age: so many connections bound that, and end a process rarely".into()
+            "workers grow with age: this number bounds that, and processes end rarely".into()
         } else {
-            "no growth of the workers is seen that would need their end".into()
+            "no memory growth of the workers observed".into()
         },
         predicted: None,
         together_with: vec![],

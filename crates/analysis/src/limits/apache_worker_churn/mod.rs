@@ -1,22 +1,21 @@
 //! `apache-worker-churn`: processes end after a few connections, and the parent cannot start others as fast.
 //!
-//! `MaxConnectionsPerChild` ends a process after that many connections, as a cure for modules that leak memory. Each new
-//! process costs a fork; and the parent looks only once a second how many are idle, and starts at most 32 each time under
-//! prefork. So the rate cannot be above 32 times that number, whatever the machine could do, and between two looks there
-//! may be nobody to take the next connection in.
+//! `MaxConnectionsPerChild` ends a process after that many connections, as a workaround for modules that leak memory. Each new
+//! process costs a fork; and the parent checks only once a second how many are idle, and starts at most 32 each time under
+//! prefork. So the rate is limited to 32 times that number, whatever the machine could do, and between two checks there may be
+//! no worker to accept the next connection.
 //!
 //! ## How it is recognised
-//! Processes begin and end all the time (their ids change), as many connections were accepted for each of them as
-//! MaxConnectionsPerChild says, connections wait to be accepted, and more workers would be allowed. Where answers are so quick
-//! that processes are gone before anybody looks, 32 times that number of connections a second tell. Where the ids cannot be
-//! seen, forks of the whole machine at such a pace tell the same, with less certainty.
+//! Processes start and end all the time (their ids change), each accepted as many connections as MaxConnectionsPerChild says,
+//! connections wait in the accept queue, and more workers would be allowed. If responses are so fast that processes are gone
+//! between two samples, a rate of 32 times that number of connections a second shows it. If the ids cannot be seen, forks of
+//! the whole machine at such a pace show the same, with less confidence.
 //!
 //! ## What to do
-//! `MaxConnectionsPerChild 0`, or 10,000 where a module is known to leak: then a process ends rarely. A graceful reload is
-//! enough.
+//! `MaxConnectionsPerChild 0`, or 10,000 if a module is known to leak: processes then end rarely. A graceful reload is enough.
 //!
 //! ## By hand
-//! `watch -n 1 'pgrep -P $(cat /run/apache2/apache2.pid)'`; `vmstat 1` (idle processors, no swap); `ss -ltn`.
+//! `watch -n 1 'pgrep -P $(cat /run/apache2/apache2.pid)'`; `vmstat 1` (idle CPUs, no swap); `ss -ltn`.
 
 pub(crate) mod finding;
 

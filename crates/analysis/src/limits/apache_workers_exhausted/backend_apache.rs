@@ -1,4 +1,4 @@
-//! An Apache that stands behind another server, as an application behind nginx: its workers are all taken.
+//! An Apache that stands behind another server, as an application behind nginx: its workers are all busy.
 //!
 //! Facts: connections wait in the queue of its listening socket (sock_diag(7)) only while no worker accepts them. Its status page
 //! would wait in the same queue, and is not asked for. What one of its workers holds of memory is not read, so that a large
@@ -15,7 +15,7 @@ use webdyno_model::service::ServiceSnapshot;
 /// A queue that is at least so long, and at least this share of what is in flight.
 const QUEUE_MIN: f64 = 3.0;
 const QUEUE_FRACTION_MIN: f64 = 0.1;
-/// It stands there in most of the readings.
+/// It stands there in most of the samples.
 const WAITING_FRACTION_MIN: f64 = 0.5;
 /// One kind of evidence, of a queue that nothing but workers empties.
 const CONFIDENCE: f64 = 0.85;
@@ -48,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheWorkersExhausted.into(),
         summary: format!(
-            "The Apache behind the server has no free worker: {} connections on average wait to be accepted on {listener}, where {} workers are allowed.",
+            "All Apache workers of the backend are busy: {} connections wait in the accept queue of {listener} on average, {} workers are allowed.",
             format_number(queue),
             format_number(workers)
         ),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_before_an_apache_behind_is_one_of_workers() {
+    fn a_queue_before_a_backend_apache_is_one_of_workers() {
         let found = check_with(&[], &[("127.0.0.1:8080", 70.8, 1.0)], 1).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (0.85, Some(0.833)));
         // 85 in flight, a third more; and no more than large workers leave room for.

@@ -1,8 +1,8 @@
-//! Whether workers, all of which are taken, wait for something behind them that serves no more: then others like them would
+//! Whether workers, all of which are busy, wait for something behind them that serves no more: then others like them would
 //! only wait there as well.
 //!
 //! Facts: sock_diag(7) tells how many connections wait in the queues of other programs that listen. What is on another
-//! machine, or a lock in the program, has no such queue; the first answers of the load show it (`worker_time_first_us`).
+//! machine, or a lock in the program, has no such queue; the first responses of the load show it (`worker_time_first_us`).
 
 use crate::facts::{FactId, Facts};
 use crate::wording::{format_number, format_time};
@@ -10,7 +10,7 @@ use crate::wording::{format_number, format_time};
 /// A queue that is at least this share of the workers holds these; a shorter one is a burst.
 const QUEUE_FRACTION_MIN: f64 = 0.2;
 const QUEUE_MIN: f64 = 3.0;
-/// It stands there in most of the readings.
+/// It stands there in most of the samples.
 const WAITING_FRACTION_MIN: f64 = 0.5;
 
 /// What the workers wait for, in a sentence; `None` where nothing shows that they wait in turn. The queues of PHP-FPM are told
@@ -34,17 +34,17 @@ fn queue(facts: &Facts, workers: f64) -> Option<String> {
     });
     let (listener, queue) = long.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(format!(
-        " All {} workers are taken, and {} connections wait behind them in the queue of {listener}: what listens there serves no more, and other workers would only wait as well.",
+        " All {} workers are busy, and {} connections wait behind them in the accept queue of {listener}: that backend is at its limit, and more workers would only wait as well.",
         format_number(workers),
         format_number(queue)
     ))
 }
 
-/// The first answers came as fast as later ones, when nobody had waited for a worker yet.
+/// The first responses came as fast as later ones, when none had waited for a worker yet.
 fn at_start(facts: &Facts, workers: f64) -> Option<String> {
     let (first, rate) = facts.value(FactId::worker_time_first_us).zip(facts.ended_per_s())?;
     Some(format!(
-        " All {} workers are taken, each for {}; the first answers of the load took {}, and later ones come no faster: workers wait for each other, in something that lets {} requests a second through.",
+        " All {} workers are busy, each for {} per request; the first responses of the load took {}, and the rate did not rise since: workers wait for each other, on something that serves {} req/s.",
         format_number(workers),
         format_time(workers / rate * 1e6),
         format_time(first),
@@ -67,7 +67,7 @@ mod tests {
         };
         let reported = queue(38.0, 1.0).unwrap();
         assert!(
-            reported.contains("38 connections wait behind them in the queue of 127.0.0.1:8000"),
+            reported.contains("38 connections wait behind them in the accept queue of 127.0.0.1:8000"),
             "{reported}"
         );
         for (waiting, share) in [(4.0, 1.0), (38.0, 0.2)] {
@@ -75,7 +75,7 @@ mod tests {
         }
         let first = [(FactId::worker_time_first_us, 25_000.0), (FactId::rate, 45.0)];
         let reported = super::serialized_wait(&facts(&first, &[]), 40.0).unwrap();
-        assert!(reported.contains("in something that lets 45 requests a second through"), "{reported}");
+        assert!(reported.contains("on something that serves 45 req/s"), "{reported}");
         let pool = [&first[..], &[(FactId::fpm_queue_behind_mean, 30.0)]].concat();
         assert_eq!(super::serialized_wait(&facts(&pool, &[]), 40.0), None, "PHP-FPM has a rule");
     }

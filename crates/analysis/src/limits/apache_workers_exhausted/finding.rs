@@ -12,7 +12,7 @@ use webdyno_model::diagnosis::Finding;
 const BEHIND_FRACTION_MIN: f64 = 0.2;
 /// What is believed of a limit that stands in front of one that binds, or may.
 const CONFIDENCE_IN_FRONT: f64 = 0.5;
-/// Workers that use less of a processor than this each do not compute: they wait.
+/// Workers that use less of a core than this each do not compute: they wait.
 const WAITING_CORES_MAX: f64 = 0.2;
 
 /// Fires when no worker is free, connections wait, and nothing else is what is short.
@@ -31,18 +31,18 @@ fn of_front(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let wait = accept_queue_wait_us(facts)
-        .map_or(String::new(), |us| format!(", each for about {}", format_time(us)));
+    let wait =
+        accept_queue_wait_us(facts).map_or(String::new(), |us| format!(" (about {} each)", format_time(us)));
     let behind = facts
         .value(FactId::fpm_queue_behind_mean)
         .filter(|behind| *behind >= BEHIND_FRACTION_MIN * proof.workers);
     let summary = format!(
-        "Apache has no free worker: {}, while {} connections on average wait to be accepted{wait}.{}",
+        "{}; {} connections wait in the accept queue on average{wait}.{}",
         proof.words,
         format_number(queue),
         worker_activity_text(facts, behind)
     );
-    // Processors that are full with work which nobody could see may be what the workers wait for.
+    // CPUs that are full with work that is not visible may be what the workers wait for.
     let is_doubtful = behind.is_some() || processors::cpu_shortage(facts).is_some();
     let most = if is_doubtful { CONFIDENCE_IN_FRONT } else { 1.0 };
     Some(Finding {
@@ -67,7 +67,7 @@ const CITED: [FactId; 22] = fact_ids! {
 fn worker_activity_text(facts: &Facts, behind: Option<f64>) -> String {
     if let Some(behind) = behind {
         return format!(
-            " The workers themselves wait: {} requests stand in the queue in front of PHP-FPM, and more workers would only lengthen that one.",
+            " The workers wait for PHP-FPM: {} requests in its queue. More workers would only lengthen it.",
             format_number(behind)
         );
     }
@@ -76,12 +76,9 @@ fn worker_activity_text(facts: &Facts, behind: Option<f64>) -> String {
     let waiting = each.filter(|cores| *cores <= WAITING_CORES_MAX * count).map_or(String::new(), |cores| {
         let what =
             concurrency::wait_cause_text(facts, count).map_or(String::new(), |what| format!(" ({what})"));
-        format!(
-            ", and together use {} of a processor: they wait for something themselves{what}",
-            format_number(cores)
-        )
+        format!(" but together use {} cores: blocked on I/O or a backend{what}", format_number(cores))
     });
-    format!(" {} of them {words}{waiting}.", format_number(count))
+    format!(" {} of them are {words}{waiting}.", format_number(count))
 }
 
 #[cfg(test)]
@@ -89,7 +86,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::facts::testing::{facts, with_changes};
 
-    /// 150 prefork workers of 200 ms, all of them taken, under 450 users.
+    /// 150 prefork workers of 200 ms, all of them busy, under 450 users.
     pub(crate) const EXHAUSTED: &[(FactId, f64)] = &[
         (FactId::scoreboard_full_fraction, 1.0),
         (FactId::workers_limit, 150.0),
@@ -173,7 +170,7 @@ pub(crate) mod tests {
     fn a_queue_that_stands_explains_those_that_stand_in_it() {
         let finding = with(&[(FactId::connections_opened_per_s, 0.0)]).unwrap();
         assert_eq!(finding.explains_fraction, Some(0.667));
-        assert!(!finding.summary.contains("each for"), "{}", finding.summary);
+        assert!(!finding.summary.contains(" each)"), "{}", finding.summary);
     }
 
     #[test]

@@ -1,32 +1,31 @@
-//! `apache-workers-exhausted`: every worker of Apache is busy, and connections wait to be accepted.
+//! `apache-workers-exhausted`: all Apache workers are busy, and connections wait in the accept queue.
 //!
 //! A worker (a process under prefork, a thread under worker and event) serves one request at a time. When all
-//! `MaxRequestWorkers` of them are busy, new connections wait in the kernel's accept queue, although the machine
-//! may have nothing to do: the workers may only be waiting themselves, for a database or a slow client.
+//! `MaxRequestWorkers` of them are busy, new connections wait in the kernel's accept queue, even if the machine is idle: the
+//! workers may be blocked themselves, on a database or a slow client.
 //!
 //! ## How it is recognised
-//! In most readings the scoreboard of mod_status has neither an idle worker (`_`) nor leave to start one more (`.`),
-//! or only a few idle ones while connections wait, the accept queue of the port is not empty, and the processors are not
-//! all busy. Where the status page is missing or waits for a worker itself, as it does when kept connections hold
-//! them all: as many server processes as `MaxRequestWorkers` allows in at least half of the readings, and the same
-//! queue. When memory is short (`memory-exhausted`), when the service waits for a processor most of the time
-//! (`cpu-saturated`), or when the workers wait for a disk or for the log, they wait for that, and more of them would make it
-//! worse. When connections that are kept hold them, that is `keepalive-holds-workers`; when the event MPM takes no more
-//! connections while threads are idle, `apache-async-cap`. What the workers do (`W`, `K`, `R`) is told with it.
+//! In most samples the scoreboard of mod_status has neither an idle worker (`_`) nor a free slot (`.`), or only a few idle ones
+//! while connections wait, the accept queue of the port is not empty, and CPU is available. If the status page is missing or
+//! waits for a worker itself, as when keep-alive connections hold them all: as many server processes as `MaxRequestWorkers`
+//! allows in at least half of the samples, and the same queue. When memory is short (`memory-exhausted`), when the service
+//! waits for CPU most of the time (`cpu-saturated`), or when the workers wait for a disk or for the log, that is the limit, and
+//! more workers would make it worse. When idle keep-alive connections hold them, that is `keepalive-holds-workers`; when the
+//! event MPM accepts no more connections while threads are idle, `apache-async-cap`. The finding reports the state of the
+//! workers (`W`, `K`, `R`).
 //!
-//! Of an Apache behind another server, as an application behind nginx, the queue of its own socket tells it: connections wait there
-//! in most readings, and only workers that are free would take them.
+//! For an Apache behind another server, such as an application behind nginx, the queue of its own socket is the evidence:
+//! connections wait there in most samples, and only free workers would accept them.
 //!
 //! ## What to do
-//! Raise `MaxRequestWorkers` (and `ServerLimit` with it) to 1.3 times what is wanted at once: the larger of the goal
-//! rate times the time a request holds a worker (Little's law), and what is busy, queued or in flight now. Never
-//! above what memory holds: swapping costs more than queueing. Above the running `ServerLimit` this needs a restart,
-//! up to it a graceful reload: where that is worth it, going up to the running limit is the second proposal. More
-//! workers also means more connections to a database behind them.
+//! Raise `MaxRequestWorkers` (and `ServerLimit` with it) to 1.3 times the demand: the larger of the goal rate times the time a
+//! request holds a worker (Little's law), and what is busy, queued or in flight now. Never above what fits in memory: swapping
+//! costs more than queueing. Above the running `ServerLimit` this needs a restart, up to it a graceful reload: if worthwhile,
+//! the running limit is the second proposal. More workers also means more connections to a database behind them.
 //!
 //! ## By hand
-//! `curl -s http://localhost/server-status?auto | grep Scoreboard` and `ss -ltn` (Recv-Q of the port) under load;
-//! the error log says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
+//! `curl -s http://localhost/server-status?auto | grep Scoreboard` and `ss -ltn` (Recv-Q of the port) under load; the error log
+//! says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
 
 mod backend_apache;
 pub(crate) mod backend_wait;

@@ -10,11 +10,11 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// Below one in ten seconds, or in a hundred requests, nobody misses much.
+/// Below one in ten seconds, or in a hundred requests, the loss is negligible.
 const REFUSED_PER_S_MIN: f64 = 0.1;
 const FAILED_FRACTION_MIN: f64 = 0.01;
 
-/// Fires when the log and the answers say that a backend is not to be had.
+/// Fires when the log and the responses say that a backend is not to be had.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if memory_evidence::is_proven(facts) {
         return None;
@@ -38,17 +38,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let how = match (is_logged, refused) {
         (true, true) => {
             format!(
-                "nobody listens there, or takes no more: {} connections were refused",
+                "{} connections refused, as nothing listens there or its accept queue is full",
                 format_number(logged)
             )
         }
-        (true, false) => format!("its log says so {} times", format_number(logged)),
-        (false, _) => "its log does not say why".to_owned(),
+        (true, false) => format!("the server logged it {} times", format_number(logged)),
+        (false, _) => "the server's log gives no reason".to_owned(),
     };
     Some(Finding {
         id: LimitId::BackendRefused.into(),
         summary: format!(
-            "The server cannot hand requests over to its backend{at}: {how}. {:.0}% of the answers are errors (502, 503), and fast ones: count the good ones.",
+            "Backend{at} fails: {how}; {:.0}% of responses are errors (502, 503). Errors are fast: count only successful responses.",
             lost * 100.0
         ),
         confidence: match is_logged {
@@ -60,7 +60,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: Some(significant(lost.min(1.0), 3)),
         facts: facts.cite(&CITED),
         remedies: vec![if has_known_cause(facts, logged) {
-            let why = "the server itself had none left to connect with, says its log: that comes first, and the backend may be well";
+            let why =
+                "by its log the server itself ran out of them: fix that first, the backend may be healthy";
             manual(SettingId::of_service("apache", "ports and descriptors"), "none", why)
         } else {
             remedy(facts, &targets, &at)
@@ -68,12 +69,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// To start the backend, or to look for it where it listens. Where just one program listens at an address that nobody looks
+/// To start the backend, or to look for it where it listens. Where just one program listens at an address that is not looked
 /// at, that is the address which was meant.
 fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
-    const RISK: &str = "none: nothing answers there now";
-    let which = if at.is_empty() { String::new() } else { format!(", which is not{at}") };
-    let why = format!("start the backend, or let the server look for it where it listens{which}");
+    const RISK: &str = "none: nothing responds there now";
+    let which = if at.is_empty() { String::new() } else { format!(" (not{at})") };
+    let why = format!("start the backend, or point the server to the address where it listens{which}");
     let general = manual(SettingId::external("backend", "address"), RISK, why);
     let [wrong] = targets else { return general };
     let Some(setting) = concurrency::forwarding_setting(facts, wrong) else { return general };
@@ -87,7 +88,7 @@ fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
             from,
             to: Some(SettingValue::Text(setting.value.replace(wrong, address))),
             why: format!(
-                "{program} listens at {address}, where nobody looks for it, and nobody at {wrong}.{written} If that is the one that is meant, look there; else start the backend"
+                "{program} listens at {address}, which the server does not use; nothing listens at {wrong}.{written} If {program} is the intended backend, use its address; else start the backend"
             ),
             ..known
         },
@@ -101,7 +102,7 @@ fn unused_listeners(facts: &Facts) -> Vec<(&str, &str)> {
     let backends = facts.topology.iter().flat_map(|topology| &topology.backends);
     let all =
         backends.flat_map(|service| service.listens.iter().map(|at| (service.service.as_str(), at.as_str())));
-    // A database is asked by programs, not by the server.
+    // A database is queried by programs, not by the server.
     let of_web = all.filter(|(program, _)| *program != "mariadb");
     of_web.filter(|(_, at)| !targets.iter().any(|(target, _)| same_address(at, target))).collect()
 }
@@ -126,7 +127,7 @@ const CITED: [FactId; 12] = fact_ids! {
 };
 
 /// Where the configuration looks for backends, without those that are known to be there. A refused connection is one to an
-/// address: sockets of files that nobody reads are told otherwise.
+/// address: sockets of unread files are logged otherwise.
 fn targets(facts: &Facts, refused: bool) -> Vec<String> {
     let mut found: Vec<String> =
         concurrency::targets(facts).into_iter().map(|(address, _)| address).collect();
@@ -180,7 +181,9 @@ mod tests {
         let finding = check(&of(&REFUSED, &handlers)).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.92, Some(0.5)));
         assert!(
-            finding.summary.contains("its backend at 127.0.0.1:9000: nobody listens"),
+            finding
+                .summary
+                .starts_with("Backend at 127.0.0.1:9000 fails: 300 connections refused, as nothing listens"),
             "{}",
             finding.summary
         );

@@ -1,19 +1,18 @@
-//! `backend-refused`: what stands behind the server does not take its connections, and pages are errors.
+//! `backend-refused`: the backend does not accept the server's connections, and pages are errors.
 //!
-//! Apache hands requests over to another program: PHP-FPM, an application server, another web server. Where nobody listens
-//! at the address it was told, or the one that does takes no more, Apache answers 502 or 503, and within a millisecond:
-//! who counts answers sees a fast server.
+//! Apache forwards requests to another program: PHP-FPM, an application server, another web server. If nothing listens at the
+//! configured address, or the listener accepts no more, Apache answers 502 or 503 within a millisecond: counting all responses,
+//! the server looks fast.
 //!
 //! ## How it is recognised
-//! Apache's error log says that it could not connect to a backend (AH00957, AH01079, AH01114) or got no answer from it
-//! (AH01075), and that many requests are missing: answers of 502 and 503, or the access log's errors. Where it is known
-//! why the backend refuses (all its processes are busy, no local ports or descriptors are left) that is the finding, and
-//! this its effect.
+//! Apache's error log says that it could not connect to a backend (AH00957, AH01079, AH01114) or got no response from it
+//! (AH01075), and many requests fail: responses 502 and 503, or errors in the access log. If it is known why the backend
+//! refuses (all its processes are busy, no local ports or file descriptors are left), that is the finding, and this its effect.
 //!
 //! ## What to do
-//! Find out whether the backend runs and listens where Apache looks for it (`SetHandler`, `ProxyPass`), and make the two
-//! agree; look into the backend's own log. A person has to choose. Where just one program listens at an address that nobody
-//! looks at, the finding says so.
+//! Check that the backend runs and listens at the address that Apache uses (`SetHandler`, `ProxyPass`), and make the two agree;
+//! read the backend's own log. Manual change. If exactly one program listens at an address that the server does not use, the
+//! finding names it.
 //!
 //! ## By hand
 //! `grep -E 'AH00957|AH01079|AH01075' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens.

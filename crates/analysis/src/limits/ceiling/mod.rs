@@ -2,7 +2,7 @@
 //!
 //! What a request uses of a limit is known from what all of them use now: a limit of 100 of which a rate of 50 requests/s
 //! uses 20 binds at 250 requests/s (Little's law, or the utilisation law). Where use does not grow with the rate, or
-//! nobody counts it, the rate is unknown.
+//! it is not counted, the rate is unknown.
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;

@@ -78,7 +78,7 @@ fn fast_failures_do_not_flatter_the_workers() {
         (FactId::ended_per_s, 500.0),
         (FactId::service_time_mean_us, 90_000.0),
     ];
-    // 10 workers for 500 requests are 20 ms each; a good answer takes 90.
+    // 10 workers for 500 requests are 20 ms each; a successful response takes 90.
     for (failed, binds) in [(0.0, 2500.0), (0.8, 555.6)] {
         let facts = with(&[&values[..], &[(FactId::failed_fraction, failed)]].concat(), &[]);
         assert_eq!(error_of(&facts, "apache workers").unwrap().2, Some(binds), "{failed}");
@@ -122,7 +122,7 @@ fn connections_that_are_kept_do_not_grow_with_the_rate() {
 
 #[test]
 fn readings_that_meet_the_waves_of_a_load_do_not_make_answers_longer() {
-    // 100 answers a second of 0.2 s are 20 at once, of which each reading sees 25.
+    // 100 responses a second of 0.2 s are 20 at once, of which each sample sees 25.
     let values = [
         (FactId::workers_limit, 51.0),
         (FactId::workers_busy_mean, 28.0),
@@ -155,7 +155,7 @@ fn what_is_used_without_requests_does_not_grow_with_the_limit() {
     ];
     let all = resource_ceilings(&with(&values, &[]));
     let group = all.iter().find(|limit| limit.ceiling.limit.contains("group")).unwrap();
-    // 100 answers a second take 0.25 of 1 - 0.05 cores.
+    // 100 responses a second take 0.25 of 1 - 0.05 cores.
     assert_eq!(group.ceiling.binds_at_rate, Some(380.0));
     assert_eq!(group.rate_at_size(0.55).map(f64::round), Some(200.0));
     assert_eq!(group.rate_at_size(0.04), None);
@@ -293,7 +293,7 @@ fn without_load_the_servers_own_count_is_the_rate() {
     let mut facts = facts(&values, &[]);
     facts.loaded = false;
     assert_eq!(error_of(&facts, "apache workers").unwrap().2, Some(500.0));
-    // Our own readings, and a few of who knows whom, are no traffic.
+    // Our own samples, and a few of who knows whom, are no traffic.
     set(&mut facts, FactId::server_requests_per_s, 3.0);
     assert_eq!(error_of(&facts, "apache workers").unwrap().2, None);
 }

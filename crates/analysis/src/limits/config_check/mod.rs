@@ -18,7 +18,7 @@ pub enum Severity {
     Vain,
     /// It costs time or throughput.
     Slow,
-    /// Answers fail or wait for seconds.
+    /// Responses fail or wait for seconds.
     Fails,
     /// The machine swaps, or the kernel ends processes.
     Breaks,

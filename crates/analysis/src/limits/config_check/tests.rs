@@ -52,12 +52,12 @@ fn behind(facts: &mut Facts, children: &str, connections: &str) {
     facts.topology = Some(Topology { backends: vec![php, database], ..Topology::default() });
 }
 
-/// The ids that are told, the worst first.
+/// The ids reported, the worst first.
 fn ids(facts: &Facts) -> Vec<String> {
     config_findings(facts).into_iter().map(|finding| finding.id).collect()
 }
 
-/// The only thing that is told: its id, and the value that is proposed.
+/// The only finding: its id, and the value that is proposed.
 fn only(facts: &Facts) -> Option<(String, String)> {
     let mut all = config_findings(facts);
     assert!(all.len() <= 1, "{all:#?}");
@@ -107,7 +107,7 @@ fn queues_that_the_kernel_cuts_or_that_were_raised_in_vain() {
         ("511", 128.0, Some("net.core.somaxconn 4096")),
         ("8192", 4096.0, Some("net.core.somaxconn 8192")),
         ("511", 65_535.0, Some("ListenBacklog 65535")),
-        // Nobody set what the kernel has by itself.
+        // The kernel default was set by no one.
         ("511", 4096.0, None),
         ("511", 511.0, None),
     ] {
@@ -185,7 +185,7 @@ fn buffers_of_all_connections_beyond_memory() {
     };
     assert_eq!(of(64e6, 200.0), ["db-connection-memory"]);
     assert!(of(64e6, 20.0).is_empty());
-    // What the defaults may take together is never taken.
+    // What the defaults allow together is never used.
     assert!(of(2e6, 5000.0).is_empty());
 }
 

@@ -17,12 +17,11 @@ pub(crate) fn smaller_than_port_range(facts: &Facts) -> Option<ConfigFinding> {
     let known = |(limit, used)| Some((facts.value(limit)?, facts.value(used)?, limit, used));
     let (limit, used, name, used_name) = pairs.into_iter().find_map(known)?;
     let ports = facts.value(FactId::ahead_ports_available)?;
-    // Without a firewall nothing is tracked, and the limit is nobody's.
+    // Without a firewall nothing is tracked, and the limit limits nothing.
     (used > 0.0 && limit < ports).then_some(())?;
     let per_s = limit / super::ceiling::LIVES_S;
     let summary = format!(
-        "The table of tracked connections has {} places, and an entry lives for 120 s: {} new connections a second fill \
-         it, although one client address alone may use {} ports.",
+        "The conntrack table has {} entries that live for 120 s: {} new connections/s fill it, and one client address alone may use {} ports.",
         format_number(limit),
         format_number(per_s),
         format_number(ports)
@@ -32,8 +31,8 @@ pub(crate) fn smaller_than_port_range(facts: &Facts) -> Option<ConfigFinding> {
         (Some(whole_number(limit)), whole_number(262_144.0)),
         ApplyClass::Live,
         (
-            "2,184 new connections a second, which is what the table of TIME_WAIT sockets is made for".into(),
-            "about 300 bytes of the kernel's memory for each entry in use",
+            "2,184 new connections/s, as the TIME_WAIT table is sized for".into(),
+            "about 300 bytes of kernel memory per entry in use",
         ),
     );
     let cited = facts.cite(&[name, used_name, FactId::ahead_ports_available]);

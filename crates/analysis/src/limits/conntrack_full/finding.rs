@@ -7,11 +7,11 @@ use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::setting::SettingId;
 
-/// The table must be full in this share of the readings: a table that sheds old entries swings below its limit.
+/// The table must be full in this share of the samples: a table that sheds old entries swings below its limit.
 const FULL_FRACTION_MIN: f64 = 0.2;
-/// Dropped packets per second that somebody notices.
+/// Dropped packets per second that matter.
 const DROPS_PER_S_MIN: f64 = 0.1;
-/// From this share of connections on that were begun again somebody notices.
+/// From this share of connections on that needed a retransmit it matters.
 const LOST_FRACTION_MIN: f64 = 0.005;
 /// An entry lives for so long after its connection was closed (nf_conntrack_tcp_timeout_time_wait), where nothing else is known.
 const LIFE_S: f64 = 120.0;
@@ -34,27 +34,23 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence = match is_full(facts) {
         Some(true) if dropped || reported => 0.95,
         Some(true) if lost => 0.8,
-        // A reading each second may miss a table that swings, and the counter of drops counts nothing else but errors.
+        // One sample per second may miss a table that swings, and the counter of drops counts nothing else but errors.
         None if reported && lost => 0.8,
         None if reported => 0.6,
         _ => return None,
     };
     let limit = facts.value(FactId::conntrack_limit);
     let entries = facts.value(FactId::conntrack_entries_max);
-    let size = limit.map_or(String::new(), |limit| format!(" of {} places", format_number(limit)));
-    let held = entries.map_or(String::new(), |entries| format!(" ({} were taken)", format_number(entries)));
+    let held: Vec<_> = [entries, limit].into_iter().flatten().map(format_number).collect();
+    let held = if held.is_empty() { String::new() } else { format!(" ({})", held.join(" of ")) };
     let drops = facts.value(FactId::conntrack_drops).filter(|drops| *drops > 0.0);
     let drops = drops.map_or(String::new(), |drops| {
-        format!(
-            ", and the kernel dropped {} packets that would have begun a connection",
-            format_number(drops)
-        )
+        format!("; the kernel dropped {} packets of new connections", format_number(drops))
     });
     Some(Finding {
         id: LimitId::ConntrackFull.into(),
         summary: format!(
-            "The firewall's table of tracked connections{size} is full{held}{drops}. Who has got in is served; all others \
-             wait for seconds until they try again, or give up.",
+            "Conntrack table full{held}{drops}. Established connections work; new ones wait seconds for a retransmit, or time out.",
         ),
         confidence,
         explains_fraction: crate::limits::common::connect_time_share(facts),
@@ -89,7 +85,7 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     const SETTING: &str = "net.netfilter.nf_conntrack_max";
     let risk = |entries: f64| {
         format!(
-            "{} MB of kernel memory when it is full; takes effect at once; in a container its host has to do it",
+            "{} MB of kernel memory when full; applied live; for a container, set on its host",
             format_number((entries * ENTRY_BYTES / 1e6).ceil())
         )
     };
@@ -100,8 +96,7 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
             facts.value(FactId::conntrack_closed_life_s).filter(|life_s| *life_s > 0.0).unwrap_or(LIFE_S);
         let wanted = (ROOM * attempts * life_s).max(2.0 * limit.unwrap_or(0.0)).ceil();
         let why = format!(
-            "1.5 times the {} connections that are attempted in a second, times the {} seconds that an entry \
-             stays after its connection was closed",
+            "1.5 times the {} connections attempted per second, times the {} s that an entry stays after close",
             format_number(attempts),
             format_number(life_s)
         );
@@ -112,15 +107,15 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
                 "net.netfilter.nf_conntrack_buckets",
                 buckets,
                 (wanted / ENTRIES_PER_BUCKET).log2().ceil().exp2(),
-                "8 bytes of memory a bucket; the table is rebuilt once",
-                "a larger table needs more buckets, so that an entry is still found quickly".into(),
+                "8 bytes of memory per bucket; the table is rebuilt once",
+                "a larger table needs more buckets for fast lookups".into(),
             ));
         }
     }
-    let keep = "one entry of the table then serves many requests";
+    let keep = "one table entry then serves many requests";
     all.push(manual(
         SettingId::external("clients", "keep-alive"),
-        "a worker or a socket is held between requests",
+        "holds a worker or a socket between requests",
         keep,
     ));
     all

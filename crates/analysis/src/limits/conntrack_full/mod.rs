@@ -1,23 +1,22 @@
-//! `conntrack-full`: the table in which the packet filter remembers connections is full, and new ones are dropped.
+//! `conntrack-full`: the kernel's connection tracking table is full, and new connections are dropped.
 //!
 //! A firewall that tracks connections (any rule with `ct state`, NAT, Docker's and Kubernetes' networks) keeps an entry for
-//! each one, for about two minutes after its close (`nf_conntrack_tcp_timeout_time_wait`). When
-//! `net.netfilter.nf_conntrack_max` of them are there, packets that begin a connection are dropped. Clients send them again
-//! after seconds, or give up; who has got in is served at once. In the long run only (size / life of an entry) new
-//! connections a second get through: 65,536 entries are about 550 a second.
+//! each one, for about two minutes after its close (`nf_conntrack_tcp_timeout_time_wait`). At `net.netfilter.nf_conntrack_max`
+//! entries, packets that open a connection are dropped. Clients retransmit after seconds, or give up; established connections
+//! work. In the long run only (size / entry lifetime) new connections per second get through: 65,536 entries are about 550/s.
 //!
 //! ## How it is recognised
-//! The number of entries stands at the limit, and the kernel says that it dropped: the counter `drop` of
-//! `/proc/net/stat/nf_conntrack`, `nf_conntrack: table full, dropping packet` in its log, or clients whose connections were
-//! begun again a second or more later. Each of these alone is less sure. The limit is the machine's and holds for each
-//! network on its own, so that a container shows its own count against its host's limit.
+//! The number of entries stays at the limit, and the kernel reports drops: the counter `drop` of `/proc/net/stat/nf_conntrack`,
+//! `nf_conntrack: table full, dropping packet` in its log, or clients whose connections needed a retransmit of a second or
+//! more. Each of these alone gives less confidence. The limit is machine-wide and applies to each network namespace separately,
+//! so a container shows its own count against its host's limit.
 //!
 //! ## What to do
-//! Make `net.netfilter.nf_conntrack_max` at least 1.5 times the connections that are *attempted* in a second (more than get
-//! through now) times 120 seconds, and the buckets (`nf_conntrack_buckets`) to match; an entry costs about 320 bytes of
-//! memory that cannot be swapped. Or keep connections (keep-alive): one entry then serves many requests. Or do not track the
-//! connections of this port (`notrack`), where no rule needs to know their state. Never switch the firewall off. In a
-//! container this has to be done on its host. It takes effect at once; entries that are there stay until their time is over.
+//! Set `net.netfilter.nf_conntrack_max` to at least 1.5 times the connections *attempted* per second (more than get through
+//! now) times 120 seconds, and the buckets (`nf_conntrack_buckets`) to match; an entry costs about 320 bytes of unswappable
+//! memory. Or use keep-alive: one entry then serves many requests. Or do not track the connections of this port (`notrack`), if
+//! no rule needs their state. Never switch the firewall off. For a container this is set on its host. Applied live; existing
+//! entries stay until they expire.
 //!
 //! ## By hand
 //! `sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max`; `conntrack -S | grep -o 'drop=[0-9]*'`;
@@ -57,11 +56,10 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("conntrack.entries_count", IncidentFigure::ShareOf("conntrack.max_count"), (0.9, 2), 0.8, "the table of connections that the firewall tracks is nearly full", TRACKED),
-    row("conntrack.service.entries_count", IncidentFigure::ShareOf("conntrack.service.max_count"), (0.9, 2), 0.8, "the table of tracked connections of the service's network is nearly full", TRACKED),
-    row("conntrack.drop_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "packets dropped, as the table of tracked connections is full", EACH),
+    row("conntrack.entries_count", IncidentFigure::ShareOf("conntrack.max_count"), (0.9, 2), 0.8, "conntrack table nearly full", TRACKED),
+    row("conntrack.service.entries_count", IncidentFigure::ShareOf("conntrack.service.max_count"), (0.9, 2), 0.8, "conntrack table of the service's network namespace nearly full", TRACKED),
+    row("conntrack.drop_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "packets dropped, conntrack table full", EACH),
 ];
 
 /// Why the table is watched from nine tenths on.
-const TRACKED: &str =
-    "at its end packets of new connections are dropped; entries live for minutes, so that it falls slowly";
+const TRACKED: &str = "when full, new connections are dropped; entries live for minutes, so it drains slowly";

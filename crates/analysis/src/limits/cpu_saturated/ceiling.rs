@@ -1,4 +1,4 @@
-//! Processors, by the utilisation law: their time per request is the same at any load.
+//! CPUs, by the utilisation law: their time per request is the same at any load.
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
@@ -6,7 +6,7 @@ use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::processors::{USED_FRACTION_MIN, rate_at_cpu, services_cores};
 use crate::resources::utilisation::rate;
 
-/// From this share of the services' processor time on, what binds is the database; and from so many rows on that a
+/// From this share of the services' CPU time on, what binds is the database; and from so many rows on that a
 /// statement reads in scans, it is an index that it lacks.
 const DATABASE_SHARE_MIN: f64 = 0.5;
 const SCANNED_ROWS_MIN: f64 = 1000.0;
@@ -33,7 +33,7 @@ fn machine_ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 }
 
 /// Where the service may use less than the machine has: what its group uses against what the group may use. What else runs
-/// in the group, our own readings among it, stays as it is.
+/// in the group, our own samples among it, stays as it is.
 fn group_ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     let (cores, of_machine) = (facts.value(FactId::ahead_group_cores)?, facts.value(FactId::cores)?);
     let quota = facts.value(FactId::ahead_group_quota_cores).filter(|quota| *quota <= cores);
@@ -59,8 +59,8 @@ fn group_ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     )
 }
 
-/// Which finding it is when the processors bind: another one where a quota holds them back, and where a database reads whole
-/// tables for its answers.
+/// Which finding it is when the CPUs bind: another one where a quota holds them back, and where a database reads whole
+/// tables for its responses.
 fn finding(facts: &Facts, otherwise: LimitId) -> LimitId {
     let of_database = facts.value_of(FactId::ahead_backend_cpu_cores, "mariadb").zip(services_cores(facts));
     let mostly = of_database.is_some_and(|(own, all)| own >= DATABASE_SHARE_MIN * all && own > 0.1);

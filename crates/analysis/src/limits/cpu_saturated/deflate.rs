@@ -1,4 +1,4 @@
-//! When compressing answers is what the processors do, at a level that takes long for little.
+//! When compressing responses saturates the CPUs, at a level that is expensive for little gain.
 
 use crate::facts::Facts;
 use crate::resources::file_cost::file_cost;
@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 
 /// The level that zlib takes by itself: those above take up to several times as long for a few percent of the size.
 const LEVEL: i64 = 6;
-/// The share of the requests whose answers may come compressed.
+/// The share of the requests whose responses may come compressed.
 const COMPRESSED_MIN: f64 = 0.5;
 /// The share of the work that sending the same files as they are does not explain.
 const EXCESS_MIN: f64 = 0.5;
@@ -40,9 +40,9 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
         from: Some(SettingValue::Integer(level)),
         to: Some(SettingValue::Integer(LEVEL)),
         class: ApplyClass::Reload,
-        risk: "answers become a few percent larger".into(),
+        risk: "responses become a few percent larger".into(),
         why: format!(
-            "of the {} that a request takes, sending the file as it is takes {} at most: the rest is spent within Apache, which compresses at level {level}",
+            "of {} CPU time per request, sending the plain file takes at most {}: the rest is spent in Apache, which compresses at level {level}",
             format_time(request_us),
             format_time(plain_us)
         ),

@@ -13,15 +13,15 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// Stolen time is somebody else's work: with more of it the machine is not what it claims to be.
+/// With more stolen time than this the machine is not what it claims to be.
 const STEAL_FRACTION_MAX: f64 = 0.10;
 /// Where a program that uses this share of what the service and its backends use does not tell what for (scans of a database,
-/// scripts that are translated anew), that may be why the processors are full.
+/// scripts that are translated anew), that may be why the CPUs are saturated.
 const CLOSED_FRACTION_MIN: f64 = 0.25;
 const CONFIDENCE_CLOSED: f64 = 0.5;
 /// An OPcache of this size holds the scripts of no large application; PHP's own value is 128.
 const OPCACHE_SMALL_MB: f64 = 32.0;
-/// What takes less of a processor translates next to nothing.
+/// What takes less of a core translates next to nothing.
 const TRANSLATING_US_MIN: f64 = 1000.0;
 /// New cores shall be so busy at the rate that is wanted: above it queues grow quickly.
 const BUSY_FRACTION_WANTED: f64 = 0.7;
@@ -32,28 +32,28 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if stolen.is_some() && !cpu_stolen::finding::is_smaller_part(facts) {
         return None;
     }
-    // What thrashes keeps the processors busy, too.
+    // What thrashes keeps the CPUs busy, too.
     let shortage = processors::cpu_shortage(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let closed = opaque_program(facts);
     let makes_errors = is_serving_errors(facts);
     let wait = shortage.wait.map_or(String::new(), |wait| {
-        format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
+        format!("; tasks waited for CPU {:.0}% of the time (PSI)", wait * 100.0)
     });
     Some(Finding {
         id: LimitId::CpuSaturated.into(),
         summary: format!(
-            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}{}",
+            "CPU saturated: {} {:.0}% busy{wait}. CPU use {}.{}{}{}",
             cores_text(facts, shortage.usable),
             shortage.busy * 100.0,
             processors::users(facts),
             workers_note(facts),
             match closed {
-                _ if makes_errors => " Most of what they make are pages of errors, which are asked for anew at once: what makes those comes first.".to_owned(),
-                Some(name) => format!(" What {name} does with its part could not be seen: it may do needless work."),
+                _ if makes_errors => " Most responses are errors, which clients repeat at once: fix their cause first.".to_owned(),
+                Some(name) => format!(" What {name} uses its share for is unknown: it may be needless work."),
                 None => String::new(),
             },
             stolen.map_or(String::new(), |steal| format!(
-                " The host took {:.0}% of the time for others: without them these figures would be better by about as much.",
+                " The host stole {:.0}% of the CPU time: without that the rate would be higher by about as much.",
                 steal * 100.0
             )),
         ),
@@ -69,7 +69,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Whether clients that wait for their answer are given errors as fast as the processors can make them.
+/// Whether clients that wait for their answer are given errors as fast as the CPUs can make them.
 fn is_serving_errors(facts: &Facts) -> bool {
     let sets_its_pace = facts.value(FactId::offered_rate).is_none();
     sets_its_pace
@@ -77,7 +77,7 @@ fn is_serving_errors(facts: &Facts) -> bool {
             || crate::limits::db_connections_exhausted::finding::affects_most_pages(facts))
 }
 
-/// A program behind the front that uses much of the processors, and does not tell what for.
+/// A program behind the front that uses much of the CPUs, and does not tell what for.
 fn opaque_program(facts: &Facts) -> Option<&str> {
     let own = processors::own_cores(facts)?;
     if may_compile_scripts(facts) {
@@ -93,7 +93,7 @@ fn opaque_program(facts: &Facts) -> Option<&str> {
     much.find(|(name, _)| is_silent(name)).map(|(name, _)| name)
 }
 
-/// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is nobody can ask, but one that is
+/// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is cannot be queried, but one that is
 /// small, of what is no small script, may be full.
 fn may_compile_scripts(facts: &Facts) -> bool {
     let size = facts.service.as_ref().and_then(|service| service.number("opcache.memory_consumption"));
@@ -103,10 +103,10 @@ fn may_compile_scripts(facts: &Facts) -> bool {
         && facts.value(FactId::cpu_per_request_us).is_none_or(|us| us >= TRANSLATING_US_MIN)
 }
 
-/// Workers are all busy where they wait for a processor: that is no reason to have more of them.
+/// Workers are all busy where they wait for a core: that is no reason to have more of them.
 fn workers_note(facts: &Facts) -> &'static str {
     if workers::is_limit_reached(facts) {
-        " All workers are busy because they wait for a processor: more of them would not help."
+        " All workers are busy because they wait for CPU: more of them would not help."
     } else {
         ""
     }
@@ -128,8 +128,8 @@ fn cores_text(facts: &Facts, usable: f64) -> String {
     }
 }
 
-/// All of the response time but the processors' own time per request (the utilisation law: cores / rate): the rest is
-/// waiting, for a processor or for a worker that waits for one.
+/// All of the response time but the CPUs' own time per request (the utilisation law: cores / rate): the rest is
+/// waiting, for a core or for a worker that waits for one.
 fn explained_share(facts: &Facts) -> Option<f64> {
     let work_us = processors::own_cores(facts)? / facts.ended_per_s()? * 1e6;
     let response_us = facts.value(FactId::response_time_mean_us).filter(|us| *us > 0.0)?;
@@ -144,14 +144,14 @@ fn remedy(facts: &Facts, shortage: CpuShortage) -> Remedy {
         from: Some(SettingValue::Integer(shortage.usable as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
-        risk: "none for the site; what stands behind it gets more requests".into(),
+        risk: "none for the site; backends get more requests".into(),
         why: format!("{}{reason}", advice(facts, shortage.usable)),
         predicted: predicted(facts, times),
         together_with: vec![],
     }
 }
 
-/// How many cores are wanted, and why: twice as many where answers set the pace, those that the rate needs where it is known.
+/// How many cores are wanted, and why: twice as many where responses set the pace, those that the rate needs where it is known.
 fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
     let wanted = match facts.goal {
         Some(webdyno_model::tune::Goal::Rate(rate)) => Some(rate),
@@ -165,7 +165,7 @@ fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
     match needed().filter(|(_, needed)| *needed > usable) {
         Some((per_request, needed)) => {
             let text = format!(
-                "; a request costs {} of a core, so {} a second keep {} cores {:.0}% busy",
+                "; a request costs {} of CPU time, so {} req/s keep {} cores {:.0}% busy",
                 crate::wording::format_time(per_request * 1e6),
                 format_number(wanted.unwrap_or(0.0)),
                 format_number(needed),
@@ -173,7 +173,7 @@ fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
             );
             (needed, text)
         }
-        None => (2.0 * usable, "; the rate grows with the cores: twice as many, and measure again".into()),
+        None => (2.0 * usable, "; the rate grows with the cores: double them, and measure again".into()),
     }
 }
 
@@ -189,7 +189,7 @@ fn advice(facts: &Facts, usable: f64) -> &'static str {
     let share = |name: FactId| facts.value(name).map_or(0.0, |part| part / usable);
     let foreign = processors::other_processes(facts).map_or(0.0, |foreign| foreign.cores / usable);
     if foreign > 0.3 {
-        "other programs use much of the machine: move them first; then less work per request, or more or faster cores"
+        "other programs use much of the CPU: move them first; then less work per request, or more or faster cores"
     } else if share(FactId::client_cpu_cores) > 0.2 {
         "the generator shares the machine: measure from another one before buying; then less work per request, or more cores"
     } else {
@@ -221,8 +221,8 @@ mod tests {
         let finding = check_with(&[]).unwrap();
         assert_eq!(
             finding.summary,
-            "The processors are the limit: the 2 cores are 99% busy, in cores: apache 1.4, the load generator 0.5, and in \
-             60% of the time somebody waits for one."
+            "CPU saturated: the 2 cores are 99% busy; tasks waited for CPU 60% of the time (PSI). CPU use in cores: apache \
+             1.4, the load generator 0.5."
         );
         assert!(finding.remedies[0].why.contains("generator shares the machine"));
         assert!(
@@ -245,7 +245,7 @@ mod tests {
             of_pool(&mut facts, "nginx", &[(FactId::backend_cpu_cores, 1.1)]);
             let finding = check(&facts).unwrap();
             assert_eq!(finding.confidence, confidence, "{statements:?}");
-            assert_eq!(finding.summary.contains("What mariadb does"), statements.is_none());
+            assert_eq!(finding.summary.contains("What mariadb uses its share for"), statements.is_none());
         }
     }
 
@@ -258,7 +258,7 @@ mod tests {
         ] {
             let finding = check_with(&changes).unwrap();
             assert_eq!(finding.confidence, confidence, "{changes:?}");
-            assert_eq!(finding.summary.contains("pages of errors"), confidence < 0.8);
+            assert_eq!(finding.summary.contains("Most responses are errors"), confidence < 0.8);
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn it_explains_all_that_is_not_work() {
-        // 14 ms of a core each, and answers after 140 ms.
+        // 14 ms of a core each, and responses after 140 ms.
         assert_eq!(
             check_with(&[(FactId::response_time_mean_us, 140_000.0)]).unwrap().explains_fraction,
             Some(0.9)

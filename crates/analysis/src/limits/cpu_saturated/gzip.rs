@@ -1,4 +1,4 @@
-//! Where nginx compresses files with care while they are sent, and its processors are full with that.
+//! Where nginx compresses files with care while they are sent, and that saturates its CPUs.
 //!
 //! Facts: zlib's levels are those of gzip(1): the first one takes a third of the time of the sixth, and what it makes is some
 //! 10 to 20% larger (<https://nginx.org/en/docs/http/ngx_http_gzip_module.html>: 1 is nginx's own value).
@@ -15,11 +15,11 @@ const LEVEL: &str = "gzip_comp_level";
 /// A lower level costs hardly more than the first one.
 const LEVEL_MIN: f64 = 4.0;
 const LEVEL_WANTED: i64 = 1;
-/// What sending a file costs nginx at most, in processor time, with a connection of its own.
+/// What sending a file costs nginx at most, in CPU time, with a connection of its own.
 const FILE_US: f64 = 250.0;
 /// A byte that is copied.
 const BYTE_US: f64 = 0.001;
-/// From so many times that on it is compression, where nothing else makes or encrypts the answers.
+/// From so many times that on it is compression, where nothing else makes or encrypts the responses.
 const TIMES_MIN: f64 = 4.0;
 
 /// A lower level of compression, if that is most of what nginx computes.
@@ -39,8 +39,8 @@ pub(super) fn remedy(facts: &Facts) -> Option<Remedy> {
         from: Some(SettingValue::Integer(level as i64)),
         to: Some(SettingValue::Integer(LEVEL_WANTED)),
         class: ApplyClass::Reload,
-        risk: "answers grow by some 10 to 20%, and the line has to carry that".into(),
-        why: "the processors compress the same files again for each request; the first level takes a third of the time of the sixth"
+        risk: "responses grow by some 10 to 20%, and so does network traffic".into(),
+        why: "nginx compresses the same files again for each request; level 1 takes a third of the time of level 6"
             .into(),
         predicted: None,
         together_with: vec![],

@@ -1,36 +1,35 @@
-//! `cpu-saturated`: the processors are full of work, and requests wait for them.
+//! `cpu-saturated`: the CPUs are saturated with work, and requests wait for them.
 //!
-//! This is the hardware's limit, and ends tuning: the machine gives what it can. More workers do not help: they wait for a
-//! processor instead of in the queue, and cost memory. What remains is to make each request cheaper, or to use more or
-//! faster cores.
+//! This is the hardware's limit, and ends tuning: the machine gives what it can. More workers do not help: they wait for CPU
+//! instead of in the queue, and use memory. What remains is to make each request cheaper, or to use more or faster cores.
 //!
 //! ## How it is recognised
-//! The processors that the service may use (those of its cpuset, else the machine's) were at least 85% busy, and in at least
-//! half of the time some process of the service waited for one: by the pressure stall information of its control group; where
-//! there is none, by more of its processes that want to run than do, or by the machine's pressure, if the service uses at
-//! least half of the processors. At a rate of the clients' own (`-r`) that is answered in full, processors below 95% have
-//! room. The finding says who used them: the service, its backends by name, the generator on the same machine, others by
-//! name. Where these others (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core
-//! (`softirq-bound`) take them, that is the answer.
+//! The cores that the service may use (those of its cpuset, else the machine's) were at least 85% busy, and some process of the
+//! service waited for CPU at least half of the time: by the pressure stall information (PSI) of its control group; without it,
+//! by more of its processes runnable than running, or by the machine's PSI, if the service uses at least half of the cores. In
+//! an open loop (`-r`) whose rate is served in full, cores below 95% have headroom. The finding reports who used them: the
+//! service, its backends by name, the generator on the same machine, other programs by name. If other programs
+//! (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core (`softirq-bound`) use them,
+//! that is the finding.
 //!
-//! Where a database or PHP-FPM that uses a good part of them cannot be asked what for, the work may be needless: a suspicion.
-//! Without the control group's figures, without /proc of the service's processes and without pressure it can still be told by
-//! the run queue and the service's time, with less confidence.
+//! If a database or PHP-FPM uses a good part of them and cannot be queried, its work may be needless: a suspicion. Without the
+//! control group's figures, without /proc of the service's processes and without PSI, the run queue and the service's CPU time
+//! still show it, with less confidence.
 //!
 //! ## What to do
-//! Where Apache sends files that it compresses at a high `DeflateCompressionLevel`, and most of its time is spent within the program
-//! and not by sending, a lower level costs a few percent of the size; nginx that compresses files for each request does it in a
-//! third of the time with `gzip_comp_level 1`. Else look at what the time is spent on before buying: an opcode cache that is off, a
-//! scan in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. Where the generator runs on the
-//! same machine, measure from another one.
+//! If Apache compresses files at a high `DeflateCompressionLevel`, and spends most of its time in user space and not on
+//! sending, a lower level costs a few percent of size; nginx that compresses files for each request does it in a third of the
+//! time with `gzip_comp_level 1`. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
+//! scans in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. If the generator
+//! runs on the same machine, measure from another one.
 //!
-//! Where many requests share the processors, each one costs more: they push each other out of the caches, and wait for the same
-//! locks. With `--goal max`, time left and nobody else there, `tune --apply` halves the number that bounds them (workers of Apache,
-//! children of the pool of PHP-FPM), and keeps fewer only where that gives more.
+//! With many concurrent requests each one costs more CPU: they evict each other from the caches, and contend for the same
+//! locks. With `--goal max`, time left and no other clients, `tune --apply` halves the number that bounds concurrency (Apache
+//! workers, children of the PHP-FPM pool), and keeps fewer only if that gives more.
 //!
 //! ## By hand
-//! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control
-//! group `cpu.pressure` and `cpu.stat` there.
+//! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control group
+//! `cpu.pressure` and `cpu.stat` there.
 
 pub(crate) mod ceiling;
 mod deflate;
@@ -65,8 +64,8 @@ pub const LIMIT: Limit = Limit {
     is_past_peak: true,
     kind: Some(LimitKind::Concurrency),
     meaning: Some(
-        "The processors do useful work all the time. No setting makes them faster: more needs less work per \
-             request (caching, lighter pages) or more or faster cores.",
+        "The CPUs do useful work all the time, and no setting makes them faster: a higher rate needs less work per \
+             request (caching, lighter pages), or more or faster cores.",
     ),
     ..Limit::new(LimitId::CpuSaturated, "CPU saturated", include_str!("mod.rs"), finding::check)
 };

@@ -11,16 +11,16 @@ use webdyno_model::setting::SettingId;
 
 /// Less than this is what sharing a host costs.
 const STEAL_FRACTION_MIN: f64 = 0.10;
-/// Processors with more idle time than this leaves would have done the work a moment later.
+/// CPUs with more idle time than this leaves would have done the work a moment later.
 const BUSY_FRACTION_MIN: f64 = 0.85;
 
-/// Chance lets somebody wait in this share of the time on processors that are busy, and not full.
+/// By chance tasks wait in this share of the time on CPUs that are busy, and not full.
 const WAIT_FRACTION_MIN: f64 = 0.5;
 /// With a quota that stops the service in more of its periods the waiting is for that.
 const THROTTLED_FRACTION_MAX: f64 = 0.1;
 
 /// Up to this part of the busy time the host's is the smaller one, if the service itself has at least this share of the
-/// processors.
+/// CPUs.
 const SMALLER_PART_MAX: f64 = 0.25;
 const OWN_FRACTION_MIN: f64 = 0.5;
 
@@ -36,8 +36,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let left = waits.filter(|_| busy < BUSY_FRACTION_MIN).map_or_else(
-        || format!("nothing is left idle ({:.0}% busy or stolen)", busy * 100.0),
-        |waits| format!("in {:.0}% of the time somebody of the service waits for one", waits * 100.0),
+        || format!("no CPU is idle ({:.0}% busy or stolen)", busy * 100.0),
+        |waits| format!("tasks of the service waited for CPU {:.0}% of the time (PSI)", waits * 100.0),
     );
     // What swaps keeps the host busy for it, too: that is counted as stolen.
     let is_swapping = memory_evidence::evidence(facts).is_some();
@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuStolen.into(),
         summary: format!(
-            "The host of this virtual machine takes {:.0}% of the processor time{cores} for others, and {left}: these figures say how busy the neighbours were. What the machine got: {}.",
+            "The hypervisor stole {:.0}% of the CPU time{cores}, and {left}. These figures depend on how busy the neighbours were. CPU use {}.",
             steal * 100.0,
             processors::users(facts)
         ),
@@ -64,14 +64,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             to: None,
             class: ApplyClass::Manual,
             risk: "none for the site".into(),
-            why: "discard the run; dedicated processors, a larger share, or another host".into(),
+            why: "discard the run; use dedicated CPUs, a larger share, or another host".into(),
             predicted: None,
             together_with: vec![],
         }],
     })
 }
 
-/// Whether what the host took is the smaller part of what the processors did, and the service fills them with the rest: then it
+/// Whether what the host took is the smaller part of what the CPUs did, and the service fills them with the rest: then it
 /// would fill them as well if it had that, too. What it fills them with is the limit.
 pub(crate) fn is_smaller_part(facts: &Facts) -> bool {
     let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy > 0.0);
@@ -83,7 +83,7 @@ pub(crate) fn is_smaller_part(facts: &Facts) -> bool {
         && processors::are_short(facts)
 }
 
-/// The share of the time in which the service waits for a processor, if that is much and no quota makes it wait.
+/// The share of the time in which the service waits for a core, if that is much and no quota makes it wait.
 fn group_waits(facts: &Facts) -> Option<f64> {
     let throttled =
         facts.value(FactId::throttled_fraction).is_some_and(|share| share > THROTTLED_FRACTION_MAX);
@@ -116,10 +116,10 @@ mod tests {
             [(FactId::cpu_steal_fraction, 0.12), (FactId::cpu_busy_fraction, 0.6), (FactId::cores, 2.0)];
         for (others, says) in [
             (&[][..], None),
-            (&[(FactId::usable_busy_fraction, 0.99)], Some("nothing is left idle (99% busy or stolen)")),
+            (&[(FactId::usable_busy_fraction, 0.99)], Some("no CPU is idle (99% busy or stolen)")),
             (
                 &[(FactId::pressure_group_cpu_some_fraction, 0.8)],
-                Some("in 80% of the time somebody of the service"),
+                Some("tasks of the service waited for CPU 80% of the time (PSI)"),
             ),
             (&[(FactId::pressure_group_cpu_some_fraction, 0.3)], None),
             (&[(FactId::pressure_group_cpu_some_fraction, 0.8), (FactId::throttled_fraction, 0.9)], None),
@@ -142,7 +142,7 @@ mod tests {
                 (FactId::pressure_group_cpu_some_fraction, 0.9),
             ];
             let found = crate::diagnosis::ranking::findings(&facts(&values, &[]));
-            (found[0].id.clone(), found[0].summary.contains("The host took 15%"))
+            (found[0].id.clone(), found[0].summary.contains("The host stole 15%"))
         };
         assert_eq!(of(0.15, 1.5), ("cpu-saturated".into(), true));
         assert_eq!(of(0.15, 0.5), ("cpu-stolen".into(), false), "others have the rest");

@@ -1,20 +1,18 @@
-//! `cpu-stolen`: the host of the virtual machine gives its processors to others.
+//! `cpu-stolen`: the hypervisor gives this virtual machine's CPU time to others.
 //!
-//! A virtual machine has its processors only as far as the host lets it. What it wanted and did not get is counted as steal
-//! time. It belongs to other guests of that host, or is kept back by a limit of the provider (burst credits that are used up).
+//! A virtual machine gets CPU only as far as the host schedules it. What it wanted and did not get is counted as steal time:
+//! used by other guests of that host, or withheld by a limit of the provider (burst credits used up).
 //!
 //! ## How it is recognised
-//! At least a tenth of the machine's processor time was stolen, and the rest left nothing idle to speak of (those processors
-//! that the service may use at least 85% busy, stolen time included): the machine wanted more than it got. It needs /proc/stat,
-//! nothing else. Or somebody of the service's control group waited for a processor in at least half of the time, although no
-//! quota keeps it from one.
+//! At least a tenth of the machine's CPU time was stolen, and the rest left hardly any idle time (the cores that the service
+//! may use at least 85% busy, stolen time included): the machine wanted more than it got. It needs only /proc/stat. Or tasks of
+//! the service's control group waited for CPU at least half of the time, although no quota throttles it.
 //!
-//! Where less than a quarter was stolen, and the service fills its processors with the rest, what fills them is the limit
-//! (`cpu-saturated` says what was stolen). Where memory seems to be short as well it is only half sure: the host reads and
-//! writes what is swapped.
+//! If less than a quarter was stolen, and the service saturates the rest, the limit is what saturates it (`cpu-saturated`
+//! reports the stolen time). If memory seems short as well, confidence drops to 0.5: the host does the I/O of swapping.
 //!
 //! ## What to do
-//! Discard the run: it says how busy the neighbours were. Ask the provider, choose dedicated processors or a larger share, or
+//! Discard the run: it shows how busy the neighbours were. Ask the provider, choose dedicated CPUs or a larger share, or
 //! measure at another time. No setting of the server gives that time back.
 //!
 //! ## By hand
@@ -42,7 +40,7 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     meaning: Some(
-        "Other virtual machines take this one's processor time. Measure again when it is quiet, or move.",
+        "The hypervisor gives this machine's CPU time to others. Measure again at a quiet time, or move.",
     ),
     ..Limit::new(
         LimitId::CpuStolen,

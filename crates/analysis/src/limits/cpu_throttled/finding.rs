@@ -25,19 +25,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let quota = facts.value(FactId::cpu_quota_cores);
-    let of = quota.map_or("its quota of processor time".to_owned(), |quota| {
+    let of = quota.map_or("its CPU quota".to_owned(), |quota| {
         format!("its quota of {} core{}", format_number(quota), if quota == 1.0 { "" } else { "s" })
     });
     let used = facts.value(FactId::group_cpu_cores).or(processors::own_cores(facts));
-    let used = used.map_or(String::new(), |used| format!(", of which {} are used", format_number(used)));
+    let used = used.map_or(String::new(), |used| format!(" ({} used)", format_number(used)));
     let idle = facts
         .value(FactId::cpu_busy_fraction)
         .filter(|busy| *busy < 0.8)
-        .map_or(String::new(), |busy| format!(" The machine's processors are {:.0}% busy.", busy * 100.0));
+        .map_or(String::new(), |busy| format!(" The machine's CPU is {:.0}% busy.", busy * 100.0));
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
-            "The service is stopped in {:.0}% of the periods because {of} is used up{used}: requests wait for the next one.{idle}",
+            "The service is throttled in {:.0}% of periods, as {of} is used up{used}. Requests wait for the next period.{idle}",
             periods * 100.0
         ),
         confidence: if lost.is_some() { 0.95 } else { 0.8 },
@@ -75,7 +75,7 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
     let to = significant(needed.unwrap_or(0.0).max(2.0 * quota).min(most), 2);
     let why = match needed.filter(|needed| *needed >= 2.0 * quota) {
         Some(_) => format!(
-            "a request costs {} of a core, {} come a second, and {:.0}% more because they do not come evenly",
+            "a request costs {} of CPU time, at {} req/s, plus {:.0}% as requests do not arrive evenly",
             crate::wording::format_time(per_request.unwrap_or(0.0) * 1e6),
             format_number(offered.unwrap_or(0.0)),
             (ROOM - 1.0) * 100.0
@@ -87,17 +87,17 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
         from: Some(SettingValue::parse(&format_number(quota))),
         to: Some(SettingValue::parse(&format!("{to}"))),
         class: ApplyClass::Manual,
-        risk: "what else runs on the machine gets less when it is busy".into(),
+        risk: "other programs on the machine get less CPU when it is busy".into(),
         why: format!("{why}; {}", by_who_set_it(to)),
         predicted: predicted(facts, to / quota),
         together_with: vec![],
     })
 }
 
-/// What raises a quota, for whoever set it: systemd.resource-control(5), docker-container-update(1), cgroup-v2.rst.
+/// What raises a quota, where it was set: systemd.resource-control(5), docker-container-update(1), cgroup-v2.rst.
 fn by_who_set_it(cpus: f64) -> String {
     format!(
-        "whoever set it raises it: `systemctl set-property UNIT CPUQuota={:.0}%`, `docker update --cpus {cpus} CONTAINER`, \
+        "raise it where it was set: `systemctl set-property UNIT CPUQuota={:.0}%`, `docker update --cpus {cpus} CONTAINER`, \
          or `{:.0} 100000` in cpu.max of the control group",
         ((cpus * 1000.0).round() / 10.0).ceil(),
         (cpus * 100_000.0).round()
@@ -144,7 +144,7 @@ mod tests {
         for part in ["CPUQuota=28%", "--cpus 0.28 ", "`28000 100000`"] {
             assert!(remedy.why.contains(part), "{}", remedy.why);
         }
-        // Never more than there are, and twice as much where nobody knows what is wanted.
+        // Never more than there are, and twice as much where the wanted rate is unknown.
         for (changed, to, cpus) in [(FactId::usable_cores, 0.2, 0.2), (FactId::offered_rate, 15.0, 0.2)] {
             let remedy = with(changed, to).unwrap().remedies.remove(0);
             assert_eq!(remedy.to.as_ref().and_then(SettingValue::number), Some(cpus), "{changed}");

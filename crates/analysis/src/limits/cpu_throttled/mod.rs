@@ -1,18 +1,17 @@
-//! `cpu-throttled`: the control group of the service has used up its quota of processor time, and is stopped until the next
-//! period.
+//! `cpu-throttled`: the service's control group used up its CPU quota, and is throttled until the next period.
 //!
-//! A container that may use 0.5 cores may run for 50 ms in each 100 ms. When these are used (by two processes at once after
-//! 25 ms) the kernel stops all its processes until the next period begins. The machine looks idle, from within too; answers
-//! are late by tens or hundreds of milliseconds.
+//! A container limited to 0.5 cores may run for 50 ms in each 100 ms. When these are used (by two processes at once after 25
+//! ms) the kernel stops all its processes until the next period starts. The machine looks idle, from within too; responses are
+//! late by tens or hundreds of milliseconds.
 //!
 //! ## How it is recognised
-//! In at least a tenth of the periods the kernel stopped the group (`nr_throttled` against `nr_periods` in the `cpu.stat` of
-//! the group or of one above it), for at least 2% of the time in all. It needs the control group's files; without them a
-//! service that waits for processors although these are idle remains.
+//! The kernel throttled the group in at least a tenth of the periods (`nr_throttled` against `nr_periods` in the `cpu.stat` of
+//! the group or of a parent), for at least 2% of the time in total. It needs the control group's files; without them the
+//! symptom is a service that waits for CPU while the cores are idle.
 //!
 //! ## What to do
-//! Raise the quota (`cpu.max`, `docker update --cpus`, `CPUQuota=` of a unit, `limits.cpu` in Kubernetes): it holds at once.
-//! What a request costs times the rate that is wanted, and a third more, since requests do not come evenly.
+//! Raise the quota (`cpu.max`, `docker update --cpus`, `CPUQuota=` of a unit, `limits.cpu` in Kubernetes); applied live. It
+//! should be the CPU cost of a request times the wanted rate, plus a third, as requests do not arrive evenly.
 //!
 //! ## By hand
 //! `grep throttled cpu.stat` in the control group twice under load; `cat cpu.max` (version 1: `cpu.cfs_quota_us`).
@@ -42,8 +41,7 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Concurrency),
     meaning: Some(
-        "A quota holds the processors back although they are free. Whoever set it (container, service unit) can \
-             raise it.",
+        "A quota throttles the service although CPU is available. Raise it where it was set (container, service unit).",
     ),
     incidents: INCIDENTS,
     ..Limit::new(
@@ -56,5 +54,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("cgroup.throttled_s", IncidentFigure::Rate(1.0), (0.1, 3), 0.02, "the service's group is held back by its processor quota (seconds)", "a tenth of the time is what users feel; quotas bite for moments at each burst"),
+    row("cgroup.throttled_s", IncidentFigure::Rate(1.0), (0.1, 3), 0.02, "the service is throttled by its CPU quota (seconds)", "users notice 10% of the time; any burst is throttled briefly"),
 ];

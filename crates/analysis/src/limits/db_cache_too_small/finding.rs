@@ -15,7 +15,7 @@ use webdyno_model::setting::SettingId;
 const REPLACED_FRACTION_MIN: f64 = 0.5;
 /// Fewer reads than this per second no disk of today needs a second for.
 const READS_PER_S_MIN: f64 = 20.0;
-/// What part of the requests under way must wait for the disk to be what limits.
+/// What part of the requests in flight must wait for the disk to be what limits.
 const SHARE_MIN: f64 = 0.25;
 /// Statements that have more of a core each compute rather than wait.
 const COMPUTING_MAX: f64 = 0.5;
@@ -44,15 +44,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let per_request = facts.ended_per_s().map(|rate| reads_per_s / rate);
-    let each =
-        per_request.map_or(String::new(), |reads| format!(", {} for each request", format_number(reads)));
+    let each = per_request.map_or(String::new(), |reads| format!(", {} per request", format_number(reads)));
     let known = || setting_source::of(facts, "mariadb", "innodb_buffer_pool_size")?.number();
     let size = facts.value(FactId::db_cache_limit_bytes).or_else(known);
-    let pool = size.map_or(String::new(), |bytes| format!(" of {}", format_bytes(bytes)));
+    let pool = size.map_or(String::new(), |bytes| format!(" ({})", format_bytes(bytes)));
     Some(Finding {
         id: LimitId::DbCacheTooSmall.into(),
         summary: format!(
-            "The database reads its tables from the disk again and again: {} pages a second{each}, as its buffer pool{pool} does not hold what is wanted; {} statements at a time wait.",
+            "InnoDB buffer pool{pool} too small: {} pages/s are read from disk repeatedly{each}, and {} statements wait at a time.",
             format_number(reads_per_s),
             format_number(waiting)
         ),
@@ -72,15 +71,15 @@ fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
     let room = facts.value(FactId::memory_available_min_bytes).map(|bytes| MEMORY_FRACTION_MAX * bytes);
     let more = room.map_or(missing, |room| missing.min(room));
     let Some(size) = size else {
-        let why = format!("{} more: what is read from the disk within a minute", format_bytes(more));
+        let why = format!("{} more: what is read from disk within a minute", format_bytes(more));
         return vec![manual(SettingId::of_service("mariadb", "innodb_buffer_pool_size"), "memory", &why)];
     };
     let to = ((size + more) / STEP_BYTES).floor() * STEP_BYTES;
     if to <= size {
-        let why = "the pool has no room to grow: as much as is read from the disk within a minute is missing";
+        let why = "no free memory for a larger pool: it lacks what is read from disk within a minute";
         return vec![manual(SettingId::hardware("memory"), "none", why)];
     }
-    let bound = if more < missing { ", bounded by half of the memory that is available" } else { "" };
+    let bound = if more < missing { ", bounded by half of the available memory" } else { "" };
     vec![Remedy {
         setting: SettingId::of_service("mariadb", "innodb_buffer_pool_size"),
         from: Some(setting_source::kibibytes(size)),
@@ -88,7 +87,7 @@ fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
         class: ApplyClass::Live,
         risk: format!("up to {} of memory", format_bytes(to - size)),
         why: format!(
-            "{} more, what is read from the disk within a minute: what is wanted once a minute then stays{bound}",
+            "{} more, what is read from disk within a minute: pages needed once a minute then stay{bound}",
             format_bytes(more)
         ),
         predicted: None,
@@ -130,7 +129,7 @@ mod tests {
         );
         let tight = with(&[(FactId::memory_available_min_bytes, 100e6)]).unwrap();
         assert_eq!(to(&tight), Some(3.0 * STEP_BYTES));
-        assert!(tight.remedies[0].why.contains("half of the memory"));
+        assert!(tight.remedies[0].why.contains("half of the available memory"));
         assert_eq!(
             with(&[(FactId::memory_available_min_bytes, 1e6)]).unwrap().remedies[0].setting.target.name(),
             "hardware"

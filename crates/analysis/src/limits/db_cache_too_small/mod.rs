@@ -1,20 +1,20 @@
-//! `db-cache-too-small`: InnoDB reads the same pages from the disk again and again.
+//! `db-cache-too-small`: the InnoDB buffer pool is too small, and the same pages are read from disk repeatedly.
 //!
-//! InnoDB keeps pages of its tables in its buffer pool. What does not fit is read from the disk for each statement that
-//! wants it, and as InnoDB usually goes around the system's cache (`O_DIRECT`), free memory does not help.
+//! InnoDB caches pages of its tables in its buffer pool. What does not fit is read from disk for each statement that needs it,
+//! and as InnoDB usually bypasses the page cache (`O_DIRECT`), free memory does not help.
 //!
 //! ## How it is recognised
-//! Pages are read from the disk in the place of others that were given up: not into a part of the pool that was still
-//! free, as after a start. And statements wait for it: a good part of what is under way are statements that run
-//! without computing, and not for want of a row that is locked.
+//! Pages are read from disk to replace evicted ones: not into a part of the pool that was still free, as after a start. And
+//! statements wait for it: a good part of what is in flight are statements that run without using CPU, and do not wait for a
+//! row lock.
 //!
 //! ## What to do
-//! Raise `innodb_buffer_pool_size` by what is read within a minute: whatever is wanted once a minute then stays. No more
-//! than half of the memory that is available. MariaDB takes it at once (10.2.2 and later); it belongs into the file, too.
+//! Raise `innodb_buffer_pool_size` by what is read within a minute: pages needed once a minute then stay. At most half of the
+//! available memory. MariaDB applies it live (10.2.2 and later); write it to the file, too.
 //!
 //! ## By hand
-//! `SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read%'` twice under load: `reads` are those from the disk, of
-//! `read_requests`; `iostat -x 1` shows the disk.
+//! `SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read%'` twice under load: `reads` are those from disk, of `read_requests`;
+//! `iostat -x 1` shows the disk.
 
 pub(crate) mod finding;
 

@@ -38,21 +38,20 @@ pub(crate) fn buffers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     (wanted > memory && largest.2 >= LARGE_BYTES).then_some(())?;
     let (setting, name, now) = largest;
     let summary = format!(
-        "Each connection of the database may take {} of buffers, and {} connections are allowed: with the buffers that \
-         are there once that is {}, and there are {} of memory.",
-        format_bytes(each),
-        format_number(connections),
+        "Database buffers may need {} of {} of memory: up to {} for each of {} allowed connections, plus shared buffers.",
         format_bytes(wanted),
-        format_bytes(memory)
+        format_bytes(memory),
+        format_bytes(each),
+        format_number(connections)
     );
     let cited = facts.cite(&[name, FactId::ahead_database_limit, SHARED[0], FactId::memory_limit_bytes]);
     let (to, why) =
-        (2_097_152.0, format!("{setting} is the largest of them; 2 MiB suffice for nearly all statements"));
+        (2_097_152.0, format!("{setting} is the largest of them; 2 MiB is enough for nearly all statements"));
     let remedy = remedy(
         SettingId::of_service("mariadb", setting),
         (Some(whole_number(now)), whole_number(to)),
         ApplyClass::Live,
-        (why, "a statement that sorts more writes temporary files"),
+        (why, "larger sorts use temporary files"),
     );
     Some(config_finding((Severity::Breaks, 0.7), LimitId::DbConnectionMemory, summary, cited, remedy))
 }

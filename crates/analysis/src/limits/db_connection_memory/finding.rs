@@ -46,7 +46,7 @@ fn caches(facts: &Facts) -> f64 {
     caches.into_iter().filter_map(|name| facts.value(name)).sum::<f64>() + PROGRAM_BYTES
 }
 
-/// What the database took since the load began that was stopped for it: nobody else of the group did. A load that ends within a
+/// What the database took since the load began that was stopped for it: no other process of the group did. A load that ends within a
 /// second leaves no time for more than that.
 fn grown(facts: &Facts) -> Option<f64> {
     facts.harm_guard_trip.as_ref()?;
@@ -75,7 +75,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let usual: f64 = BUFFERS.iter().map(|(_, _, usual)| usual).sum();
     let open = connections(facts)?;
     let allowed = facts.value(FactId::database_connections_limit).unwrap_or(open);
-    // What is usual is not what takes the memory, and what the connections cannot have taken is somebody else's.
+    // What is usual is not what takes the memory, and what the connections cannot have taken belongs to others.
     if !known || each <= usual || open * each < 0.5 * of_connections || allowed * each + caches(facts) < limit
     {
         return None;
@@ -83,12 +83,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::DbConnectionMemory.into(),
         summary: format!(
-            "The connections to the database take memory that is not there: {}, and the database holds most of the memory, far \
-             more than its caches. Each of the {} connections that were open may take up to {} in buffers; {} are allowed.",
-            evidence.words,
-            format_number(open),
+            "Buffers of database connections exhaust memory: up to {} for each of {} open connections ({} allowed); {}. The \
+             database holds most of the memory, far more than its caches.",
             format_bytes(each),
-            format_number(allowed)
+            format_number(open),
+            format_number(allowed),
+            evidence.words
         ),
         confidence: evidence.confidence,
         explains_fraction: memory_evidence::lost_fraction(facts),
@@ -145,10 +145,12 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
         from: Some(setting_source::kibibytes(buffer(facts, *largest))),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
-        risk: "large sorts and joins go over temporary files; connections that are open keep their buffers until they end".into(),
+        risk:
+            "large sorts and joins use temporary files; open connections keep their buffers until they close"
+                .into(),
         why: format!(
-            "beside the caches and the other programs {} connections then fit in memory, with a reserve of a tenth; MariaDB has \
-             {} by itself",
+            "{} connections then fit in memory beside the caches and other programs, with 10% in reserve; MariaDB's default \
+             is {}",
             format_number(open),
             format_bytes(largest.2)
         ),

@@ -1,18 +1,18 @@
-//! `db-connection-memory`: the buffers that each connection to the database takes do not fit in memory.
+//! `db-connection-memory`: the buffers of the database connections do not fit in memory.
 //!
-//! `sort_buffer_size`, `join_buffer_size`, `read_buffer_size` and `read_rnd_buffer_size` are not taken once but by each
-//! connection that sorts, joins or reads: times `max_connections` they may be far more than the machine has. What was set
-//! so that one report is quick takes the memory from everybody.
+//! `sort_buffer_size`, `join_buffer_size`, `read_buffer_size` and `read_rnd_buffer_size` are allocated not once but by each
+//! connection that sorts, joins or reads: times `max_connections` they may exceed the machine's memory by far. A value raised
+//! to make one report fast takes the memory from all other programs.
 //!
 //! ## How it is recognised
-//! Memory is proven to be short (as for `memory-exhausted`), the database holds most of it, and it holds far more than its
-//! caches: the buffers of the connections that were open explain it. All connections that are allowed together would need
-//! more than there is. A load that had to be stopped at once shows it by what the database took since it began.
+//! Memory is proven to be short (as for `memory-exhausted`), the database holds most of it, and far more than its caches: the
+//! buffers of the open connections explain it. All allowed connections together would need more than there is. If the load had
+//! to be stopped at once, the evidence is the database's growth since the load began.
 //!
 //! ## What to do
-//! Lower the largest buffer to what fits for as many connections as were open, at most what MariaDB has by itself (2 MB for
-//! sorts, 256 kB for joins): sorts then go over temporary files, which is hardly slower. It holds for new connections at
-//! once, and is to be written to a file to stay. Fewer connections also do: the others wait, or are refused.
+//! Lower the largest buffer to what fits for the number of open connections, at most MariaDB's default (2 MB for sorts, 256 kB
+//! for joins): sorts then use temporary files, which is hardly slower. It applies to new connections at once, and must be
+//! written to a file to persist. Fewer connections help, too: the others wait, or are refused.
 //!
 //! ## By hand
 //! `mariadb -e "SHOW VARIABLES LIKE '%buffer_size'; SHOW STATUS LIKE 'Max_used_connections'"`, `ps -o rss,vsz -C mariadbd`,

@@ -5,7 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};
 use crate::resources::utilisation::{beyond_in_flight, combined_error, rate};
 
-/// Connections that are opened for fewer answers than this are kept by the workers: then their number grows with the
+/// Connections that are opened for fewer responses than this are kept by the workers: then their number grows with the
 /// workers, not with the rate.
 const OPENED_PER_ANSWER_MIN: f64 = 0.2;
 /// The connection over which it is read: it is one of those that there may be.
@@ -32,7 +32,7 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     )
 }
 
-/// What readings show beyond the requests that are under way, each of which may open several.
+/// What samples show beyond the requests in flight, each of which may open several.
 fn connections_beyond_requests(facts: &Facts, connected: f64) -> f64 {
     let opened = facts.value(FactId::ahead_database_attempts_per_s).zip(facts.ended_per_s());
     let each = opened.map_or(1.0, |(opened, ended)| (opened / ended).max(1.0));

@@ -24,8 +24,8 @@ pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFind
     cited.extend(facts.cite(&[FactId::ahead_database_limit]));
     let displayed = allowed.as_ref().map_or_else(|| format_number(limit), LocatedSetting::with_location);
     let summary = format!(
-        "{who} may ask the database at once, and it lets {displayed} connections in. When they all work, the others are \
-         refused, and their visitors get errors."
+        "{who} may connect to the database at once, but it allows {displayed} connections. Under full load the rest are \
+         refused, and their pages are errors."
     );
     // Some for those who administrate it.
     let wanted = (workers * 1.1).ceil() + 10.0;
@@ -35,10 +35,10 @@ pub(crate) fn fewer_connections_than_workers(facts: &Facts) -> Option<ConfigFind
         ApplyClass::Live,
         (
             format!(
-                "one for each of {} workers, a tenth more, and ten for administration",
+                "one for each of {} workers, plus 10%, plus ten for administration",
                 format_number(workers)
             ),
-            "each connection takes memory for its buffers while it sorts or joins",
+            "each connection uses memory for its buffers while it sorts or joins",
         ),
     );
     Some(config_finding((Severity::Fails, 0.7), LimitId::DbConnectionsExhausted, summary, cited, remedy))
@@ -52,12 +52,12 @@ fn workers(facts: &Facts) -> Option<(f64, String, Vec<webdyno_model::fact::Fact>
         let named: Vec<String> =
             pools.iter().map(|(pool, located)| format!("pool {pool}: {}", located.with_location())).collect();
         let cited = pools.iter().filter_map(|(_, located)| fact("pm.max_children", "processes", located));
-        let who = format!("{} children of PHP-FPM ({})", format_number(sum), named.join(", "));
+        let who = format!("{} PHP-FPM children ({})", format_number(sum), named.join(", "));
         return Some((sum, who, cited.collect()));
     }
     let service = apache(facts)?;
     let module = embedded(service)?;
     let allowed = located(service, "MaxRequestWorkers")?;
-    let who = format!("{} workers of Apache with {module}", allowed.with_location());
+    let who = format!("{} Apache workers with {module}", allowed.with_location());
     Some((allowed.number()?, who, fact("MaxRequestWorkers", "workers", &allowed).into_iter().collect()))
 }

@@ -7,13 +7,13 @@ use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
-/// Below one refusal in ten seconds, or in a hundred requests, nobody misses much.
+/// Below one refusal in ten seconds, or in a hundred requests, the loss is negligible.
 const REFUSED_PER_S_MIN: f64 = 0.1;
 const FAILED_FRACTION_MIN: f64 = 0.01;
-/// Readings of a second hardly meet the moment at which the last connection is taken.
+/// Samples of a second hardly meet the moment at which the last connection is used.
 const AT_LIMIT_FRACTION: f64 = 0.9;
 
-/// Fires when the database turns connections away, and good answers are missing.
+/// Fires when the database refuses connections, and successful responses are missing.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = proof(facts)?;
     let failed = facts.value(FactId::failed_fraction).or_else(|| failed_by_log(facts));
@@ -21,22 +21,29 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return finding_without_errors(facts, &proof);
     }
     let limit = limit(facts);
-    let allowed =
-        limit.map_or(String::new(), |limit| format!(": it allows {} at once", format_number(limit)));
+    let allowed = usage_text(facts, limit);
     let lost = failed.map_or(String::new(), |failed| {
         format!(
-            " {:.0}% of the requests end in errors, which are fast: count the good answers only.",
+            " {:.0}% of requests end in errors, which are fast: count only successful responses.",
             failed * 100.0
         )
     });
     Some(Finding {
         id: LimitId::DbConnectionsExhausted.into(),
-        summary: format!("The database refuses connections{allowed}, and {}.{lost}", proof.words),
+        summary: format!("Database connections exhausted{allowed}: {}.{lost}", proof.words),
         confidence: proof.confidence,
         explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
         facts: facts.cite(&CITED),
         remedies: super::remedy::remedies(facts, limit),
     })
+}
+
+/// ` (20 of 20)`.
+fn usage_text(facts: &Facts, limit: Option<f64>) -> String {
+    let Some(limit) = limit else { return String::new() };
+    let used = facts.value(FactId::db_connections_max).filter(|used| *used >= AT_LIMIT_FRACTION * limit);
+    let used = used.map_or("limit".into(), |used| format!("{} of", format_number(used.min(limit))));
+    format!(" ({used} {})", format_number(limit))
 }
 
 /// How many connections are allowed: as the database tells while it is watched, or told when it was discovered.
@@ -53,16 +60,16 @@ const CITED: [FactId; 15] = fact_ids! {
     answers_logged_per_s, rate, ended_per_s,
 };
 
-/// No answer is an error by its status, and yet the database turns connections away, for a good part of the requests: pages
+/// No answer is an error by its status, and yet the database refuses connections, for a good part of the requests: pages
 /// that catch the error say "come again" with status 200.
 fn finding_without_errors(facts: &Facts, proof: &ConnectionProof) -> Option<Finding> {
     let refused = pages_without_database(facts)?;
     let limit = limit(facts);
-    let allowed = limit.map_or(String::new(), |limit| format!(": it allows {}", format_number(limit)));
+    let allowed = usage_text(facts, limit);
     Some(Finding {
         id: LimitId::DbConnectionsExhausted.into(),
         summary: format!(
-            "The database refuses connections{allowed}, and {}. No answer has the status of an error, so that pages which say that something went wrong, or lack a part, are counted as good ones: look at one, and let the load expect what a good one says (`--expect`).",
+            "Database connections exhausted{allowed}: {}. No response has an error status, so broken pages may count as successful: look at one, and make the load expect the text of a correct page (`--expect`).",
             proof.words
         ),
         confidence: proof.confidence.min(CONFIDENCE_BEHIND_GOOD_ANSWERS),
@@ -75,8 +82,8 @@ fn finding_without_errors(facts: &Facts, proof: &ConnectionProof) -> Option<Find
 /// Pages may try again, or not need the database: that they are bad is likely, not seen.
 const CONFIDENCE_BEHIND_GOOD_ANSWERS: f64 = 0.8;
 
-/// The share of the requests that lack their connection to the database, if they do; `Some(None)` where it lets nobody in
-/// who could count: the connection that it keeps for administrators is taken only in a crowd of others that are refused.
+/// The share of the requests that lack their connection to the database, if they do; `Some(None)` where it refuses the connection
+/// that would count: the one that it keeps for administrators is used only among many of others that are refused.
 fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
     if let Some(per_s) = refused_per_s(facts) {
         let share = (per_s / facts.ended_per_s()?).min(1.0);
@@ -93,7 +100,7 @@ fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
 /// This program asks once a second: it was turned away most times.
 const OWN_REFUSED_PER_S_MIN: f64 = 0.6;
 
-/// Whether most of what the server answers are pages that lack the database.
+/// Whether most of what the server sends are pages that lack the database.
 pub(crate) fn affects_most_pages(facts: &Facts) -> bool {
     proof(facts).is_some()
         && pages_without_database(facts).is_some_and(|share| share.is_none_or(|share| share >= 0.5))
@@ -116,9 +123,9 @@ fn proof(facts: &Facts) -> Option<ConnectionProof> {
     let logged = facts.value(FactId::db_refusals_logged_per_s).filter(|rate| *rate >= REFUSED_PER_S_MIN);
     let own = facts.value(FactId::db_own_connections_refused).is_some_and(|refused| refused >= 1.0);
     let words = match (inside, logged) {
-        (Some(rate), _) => format!("{} attempts to connect fail each second", format_number(rate)),
-        (None, Some(rate)) => format!("the log says so {} times a second", format_number(rate)),
-        (None, None) if own => "it refused this program's own, too".to_owned(),
+        (Some(rate), _) => format!("{} connection attempts fail per second", format_number(rate)),
+        (None, Some(rate)) => format!("logged {} times per second", format_number(rate)),
+        (None, None) if own => "webdyno's own connection was refused, too".to_owned(),
         (None, None) => return None,
     };
     let confidence = match (inside, logged.is_some() || own) {

@@ -1,19 +1,19 @@
-//! `db-connections-exhausted`: the database refuses connections, as it has as many as it allows.
+//! `db-connections-exhausted`: the database refuses connections, as `max_connections` is reached.
 //!
-//! Each process of the application wants a connection of its own. Where more of them work at once than `max_connections`
-//! allows, the database turns the others away, and their pages are errors. Those come fast: who counts answers sees more
-//! of them than ever; who counts good ones sees that they are missing.
+//! Each process of the application needs its own connection. If more of them are busy at once than `max_connections` allows,
+//! the database refuses the others, and their pages are errors. Errors are fast: counting all responses shows a higher rate
+//! than ever; counting successful ones shows the loss.
 //!
 //! ## How it is recognised
 //! From inside: connections fail (`Connection_errors_max_connections`, `Aborted_connects`) while as many are connected as are
-//! allowed. From outside: the log of the site has `Too many connections` (or `max_user_connections`, the limit of one user), or the database refuses this program's own
-//! connection as too many. And good answers are missing: by their status, or as many requests as were refused a connection,
-//! since pages that catch the error often say "come again" with status 200.
+//! allowed. From outside: the site's log has `Too many connections` (or `max_user_connections`, the limit of one user), or the
+//! database refuses webdyno's own connection for the same reason. And successful responses are missing: by their status, or by
+//! as many requests as connections were refused, since pages that catch the error often say "come again" with status 200.
 //!
 //! ## What to do
-//! `max_connections` to the number of the application's workers, a tenth more, and ten for other programs; no more than half
-//! of the available memory holds, at what one connection may take for its buffers. It takes effect at once. Where
-//! connections are held because statements take long or wait for each other, that is what to remedy.
+//! Set `max_connections` to the number of the application's workers, plus 10%, plus ten for other programs; at most what fits
+//! in half of the available memory, by what one connection may use for its buffers. Applied live. If connections are held
+//! because statements are slow or wait for locks, fix that instead.
 //!
 //! ## By hand
 //! `SHOW GLOBAL STATUS LIKE 'Max_used_connections'`, `'Connection_errors_max_connections'` and `'Aborted_connects'`;
@@ -56,7 +56,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("mariadb.connections_refused_count", IncidentFigure::Rise, (1.0, 1), 1.0, "connections refused by the database: too many", EACH),
-    row("mariadb.threads_connected_count", IncidentFigure::ShareOf("mariadb.connections_limit_count"), (0.95, 5), 0.8, "the database has nearly all connections that it may have", "pools of applications hold many; from here on the next ones are refused"),
-    row("apache_log.database_refuses.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "the application was refused by its database", EACH),
+    row("mariadb.connections_refused_count", IncidentFigure::Rise, (1.0, 1), 1.0, "database refused connections (max_connections reached)", EACH),
+    row("mariadb.threads_connected_count", IncidentFigure::ShareOf("mariadb.connections_limit_count"), (0.95, 5), 0.8, "database connections nearly exhausted", "application pools hold many; the next ones are refused"),
+    row("apache_log.database_refuses.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "the application's database connection was refused", EACH),
 ];

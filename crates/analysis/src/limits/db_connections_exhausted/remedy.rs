@@ -18,13 +18,13 @@ const OTHERS: f64 = 10.0;
 const HEADROOM_OF_DEMAND: f64 = 1.3;
 /// The share of the available memory that the buffers of more connections may take.
 const MEMORY_FRACTION_MAX: f64 = 0.5;
-/// All good answers that were refused so far come then, if nothing else is in the way.
+/// All successful responses that were refused so far come then, if nothing else is in the way.
 const PREDICTION_ERROR: f64 = 0.15;
 
 pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let workers = workers(facts);
     let Some((wanted, why)) = workers.map(number_by_workers).or_else(|| number_by_demand(facts)) else {
-        let why = "one connection for each worker of the application, a tenth more, and ten for others";
+        let why = "one connection for each worker of the application, plus 10%, plus ten for other programs";
         return vec![manual(
             SettingId::of_service("mariadb", "max_connections"),
             "memory for the buffers of each connection",
@@ -37,17 +37,18 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let fits = fits.map(|more| (limit.unwrap_or(0.0) + more).floor());
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if limit.is_some_and(|limit| to <= limit) {
-        let why = "memory holds no more connections at what each may take for its buffers: lower sort_buffer_size and join_buffer_size";
+        let why =
+            "no memory for the buffers of more connections: lower sort_buffer_size and join_buffer_size";
         return vec![manual(
             SettingId::of_service("mariadb", "sort_buffer_size"),
-            "large sorts go over temporary files",
+            "large sorts use temporary files",
             why,
         )];
     }
-    let bound = if to < wanted { ", bounded by half of the memory that is available" } else { "" };
+    let bound = if to < wanted { ", bounded by half of the available memory" } else { "" };
     let memory = each.zip(limit).map_or(String::new(), |(each, limit)| {
         format!(
-            "up to {} of memory more if all of them sort and join at once; ",
+            "up to {} more memory if all of them sort and join at once; ",
             format_bytes(each * (to - limit))
         )
     });
@@ -99,7 +100,7 @@ fn number_by_workers(workers: f64) -> (f64, String) {
     (
         wanted,
         format!(
-            "the application has {} workers: one connection for each, a tenth more, and ten for others",
+            "one connection for each of the application's {} workers, plus 10%, plus ten for other programs",
             format_number(workers)
         ),
     )
@@ -115,14 +116,14 @@ fn number_by_demand(facts: &Facts) -> Option<(f64, String)> {
     Some((
         wanted,
         format!(
-            "{} connections are wanted at once, plus 30% headroom and ten for others",
+            "{} connections are needed at once, plus 30% headroom, plus ten for other programs",
             format_number(demand)
         ),
     ))
 }
 
 /// The workers of the application: the processes that the pools of PHP-FPM may have, and Apache's own where PHP runs in
-/// them. Pools that have no connection count as well: nobody can tell.
+/// them. Pools that have no connection count as well: they cannot be told apart.
 fn workers(facts: &Facts) -> Option<f64> {
     let observed = |pool: &str| facts.value_of(FactId::fpm_processes_max, pool);
     let limit = |pool: &str| setting_source::pool_setting_source(facts, pool, "pm.max_children")?.number();
@@ -180,7 +181,7 @@ mod tests {
         let mut embedded = facts(&merged(&[]), &[("MaxRequestWorkers", 150)]);
         embedded.service.as_mut().unwrap().modules = vec!["php_module".into()];
         assert_eq!(to(&embedded), Some(175.0));
-        // Nobody knows the workers: 199 a second asked, 71 got one of 12.
+        // The workers are unknown: 199 a second asked, 71 got one of 12.
         let requested = [(FactId::db_connections_per_s, 199.0)];
         assert_eq!(to(&facts(&merged(&requested), &[])), Some(54.0));
     }

@@ -15,7 +15,7 @@ use webdyno_model::setting::SettingId;
 
 /// One that waits now and then is how transactions work.
 const WAITING_MIN: f64 = 1.0;
-/// What part of the requests under way must wait for rows to be what limits.
+/// What part of the requests in flight must wait for rows to be what limits.
 const SHARE_MIN: f64 = 0.25;
 
 /// So many of the requests must have waited for a table.
@@ -44,7 +44,7 @@ fn query_cache_finding(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::DbLockContention.into(),
         summary: format!(
-            "Requests wait in the database for the lock of its query cache: {} statements at a time. Each looks into the cache, and each change of a table empties it of what was kept of that table, one at a time.",
+            "{} statements at a time wait for the database's query cache lock. Every statement takes it, and each change of a table holds it while its entries are invalidated.",
             format_number(waiting)
         ),
         confidence: 0.93,
@@ -58,8 +58,8 @@ fn query_cache_finding(facts: &Facts) -> Option<Finding> {
             from: size.map(setting_source::kibibytes),
             to: Some(SettingValue::Integer(0)),
             class: ApplyClass::Live,
-            risk: "the same statement is computed each time; the memory of the cache is free".into(),
-            why: "without the cache no statement waits for its lock; it is off by default since MariaDB 10.1.7".into(),
+            risk: "repeated statements are executed each time; the cache's memory is freed".into(),
+            why: "no cache, no lock; off by default since MariaDB 10.1.7".into(),
             predicted: None,
             together_with: vec![],
         }],
@@ -76,14 +76,14 @@ fn table_lock_finding(facts: &Facts) -> Option<Finding> {
     (!concurrency::is_cpu_bound(facts)).then(|| Finding {
         id: LimitId::DbLockContention.into(),
         summary: format!(
-            "Requests wait in the database for tables, or locks of the program's own, that others hold: {words}. What is locked as a whole serves one at a time; more connections would make it worse."
+            "{words} for table locks or the application's own locks. These serve one at a time; more connections would make it worse."
         ),
         confidence: if reported { 0.93 } else { 0.8 },
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&[FactId::db_lock_waiting_mean, FactId::db_table_lock_waits_per_s, FactId::db_threads_running_mean, FactId::db_cpu_cores, FactId::cpu_busy_fraction, FactId::in_flight_mean, FactId::response_time_mean_us, FactId::rate, FactId::ended_per_s]),
         remedies: vec![manual(SettingId::of_service("mariadb", "engine"),
-            "the table is written anew, and needs more room; backups and full-text indexes may differ",
-            "tables of InnoDB, which locks rows: `SELECT table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')`; and nothing slow in a statement that writes, or between taking a lock (LOCK TABLES, GET_LOCK) and giving it back",
+            "the table is rebuilt and needs more space; backups and full-text indexes may differ",
+            "convert tables to InnoDB, which locks rows: `SELECT table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')`; and do nothing slow in a statement that writes, or while holding a lock (LOCK TABLES, GET_LOCK)",
         )],
     })
 }
@@ -91,7 +91,7 @@ fn table_lock_finding(facts: &Facts) -> Option<Finding> {
 /// How many wait, that it was told, and in words.
 fn waiting_by_states(facts: &Facts) -> Option<(f64, bool, String)> {
     let waiting = facts.value(FactId::db_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
-    Some((waiting, true, format!("{} statements at a time do", format_number(waiting))))
+    Some((waiting, true, format!("{} database statements at a time wait", format_number(waiting))))
 }
 
 fn waiting_by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
@@ -101,9 +101,9 @@ fn waiting_by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
     let computes = facts.value(FactId::db_cpu_cores).is_some_and(|cores| cores > COMPUTING_MAX * running);
     let words = format!(
-        "{} a second have to, while {} are under way and hardly compute",
-        format_number(waits_per_s),
-        format_number(running)
+        "{} database statements run and hardly use CPU, while {} per second wait",
+        format_number(running),
+        format_number(waits_per_s)
     );
     (per_request >= TABLE_WAITS_MIN && running >= 1.0 + WAITING_MIN && !computes)
         .then_some((running, false, words))
@@ -122,14 +122,14 @@ fn row_lock_finding(facts: &Facts) -> Option<Finding> {
     let agree = both.is_some_and(|(observed, counted)| observed.min(counted) >= 0.5 * observed.max(counted));
     let holder = facts.value(FactId::db_row_lock_waits_per_s).filter(|rate| *rate > 0.0);
     let each = holder.map_or(String::new(), |rate| {
-        format!(", {} each", crate::wording::format_time(waiting / rate * 1e6))
+        format!(" ({} each)", crate::wording::format_time(waiting / rate * 1e6))
     });
     let statement = busiest_statement(facts)
-        .map_or(String::new(), |text| format!(" The statement that is under way most of the time: {text}"));
+        .map_or(String::new(), |text| format!(" Most frequent running statement: {text}"));
     Some(Finding {
         id: LimitId::DbLockContention.into(),
         summary: format!(
-            "Requests wait in the database for rows that others hold: {} statements at a time{each}. They go one after the other, whatever the machine; more connections would make it worse.{statement}",
+            "{} database statements at a time wait for row locks{each}. They are serialized, whatever the hardware; more connections would make it worse.{statement}",
             format_number(waiting)
         ),
         confidence: if agree { 0.95 } else { 0.8 },
@@ -141,8 +141,8 @@ fn row_lock_finding(facts: &Facts) -> Option<Finding> {
         }),
         remedies: vec![manual(
             SettingId::of_service("mariadb", "transactions"),
-            "a change of the program",
-            "change the row that all want last, commit at once, and wait for nothing in between; find it by an index",
+            "a code change",
+            "change the contended row last, commit at once, do nothing slow in between; find it by an index",
         )],
     })
 }
@@ -168,7 +168,7 @@ mod tests {
     fn a_line_in_front_of_a_row_is_the_limit() {
         let finding = with(22.7, 22.4, 23.5, 0.05).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.966)));
-        assert!(finding.summary.contains("709 ms each"), "{}", finding.summary);
+        assert!(finding.summary.contains("(709 ms each)"), "{}", finding.summary);
         assert_eq!(with(22.7, f64::NAN, 23.5, 0.05).unwrap().confidence, 0.8);
     }
 
@@ -225,7 +225,7 @@ mod tests {
         );
         // Most wait for tables: another cause, and nothing that a setting lifts.
         assert_eq!(of(2.0, 30.0, 0.4).unwrap().remedies[0].setting.name, "engine");
-        // A queue in front of processors that are full, and one that costs nobody much.
+        // A queue in front of saturated CPUs, and one that costs little.
         assert!(of(30.0, 31.0, 0.99).is_none() && of(3.0, 3.0, 0.4).is_none());
     }
 

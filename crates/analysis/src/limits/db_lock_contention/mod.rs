@@ -1,31 +1,32 @@
-//! `db-lock-contention`: statements wait for rows that other transactions hold.
+//! `db-lock-contention`: statements wait for locks that other transactions hold.
 //!
-//! A row that was changed is locked until its transaction ends. Where all requests change the same row, a counter or a
-//! sum, and do something slow before they commit, they go one after the other, however many workers, processors and
-//! connections there are. More connections make the line longer.
+//! A changed row is locked until its transaction ends. If all requests change the same row (a counter, a sum) and do something
+//! slow before they commit, they are serialized, whatever the number of workers, cores and connections. More connections make
+//! the queue longer.
 //!
 //! ## How it is recognised
-//! InnoDB counts how long statements waited for rows (`Innodb_row_lock_time`), and how many wait now: by Little's law
-//! seconds waited per second are the number that waits. It is a good part of all that is under way, while the processors
-//! are not what these statements wait for.
+//! InnoDB counts how long statements waited for rows (`Innodb_row_lock_time`), and how many wait now: by Little's law seconds
+//! waited per second are the number that waits. It is a good part of all that is in flight, while CPU is not what these
+//! statements wait for.
 //!
-//! Tables of MyISAM, Aria and MEMORY are locked as a whole: one writes, or some read; `LOCK TABLES` and a change of a table
-//! that waits for its turn lock any; `GET_LOCK` is the program's own. The states of the statements (SHOW PROCESSLIST) say how
-//! many wait. Where these may not be seen, it is counted how often tables were waited for (`Table_locks_waited`): where that
-//! is for a good part of the requests, the statements that run without computing are those that wait.
+//! Tables of MyISAM, Aria and MEMORY are locked as a whole: one writes, or several read; `LOCK TABLES` and a pending
+//! `ALTER TABLE` lock any table; `GET_LOCK` is the application's own. The states of the statements (SHOW PROCESSLIST) show how
+//! many wait. If these cannot be read, `Table_locks_waited` counts the waits: if a good part of the requests wait, these are
+//! the statements that run without using CPU.
 //!
-//! One lock guards the whole query cache: every statement looks into it, and each change of a table throws out all that was
-//! kept of it. Where most of those that wait are in the state `Waiting for query cache lock`, the cache itself is the limit.
+//! One lock guards the whole query cache: every statement looks into it, and each change of a table invalidates all entries of
+//! that table. If most waiting statements are in the state `Waiting for query cache lock`, the cache itself is the limit.
 //!
 //! ## What to do
-//! The remedy is in the program: change the contended row last, commit at once, do nothing slow in between (no calls of
-//! other servers), find the row by an index (else all rows that are looked at are locked), or split it into several. A table
-//! that is locked as a whole belongs into InnoDB (`ALTER TABLE .. ENGINE=InnoDB`), which locks rows. The query cache is a
-//! setting: `query_cache_size` 0 switches it off at once, as it is by default since MariaDB 10.1.7.
+//! Fix the application: change the contended row last, commit at once, do nothing slow in between (no calls of other servers),
+//! find the row by an index (else all rows examined are locked), or split it into several. Convert tables that are locked as a
+//! whole to InnoDB (`ALTER TABLE .. ENGINE=InnoDB`), which locks rows. The query cache is a setting: `query_cache_size` 0
+//! switches it off live, the default since MariaDB 10.1.7.
 //!
 //! ## By hand
 //! `SHOW GLOBAL STATUS LIKE 'Innodb_row_lock%'` twice under load; `SELECT * FROM information_schema.INNODB_TRX`;
-//! `SHOW GLOBAL STATUS LIKE 'Table_locks_waited'`; `SHOW FULL PROCESSLIST` names the state; `SHOW ENGINE INNODB STATUS` shows who waits for what.
+//! `SHOW GLOBAL STATUS LIKE 'Table_locks_waited'`; `SHOW FULL PROCESSLIST` names the state; `SHOW ENGINE INNODB STATUS` shows
+//! who waits for what.
 
 pub(crate) mod finding;
 
@@ -46,9 +47,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
     ],
     kind: Some(LimitKind::Documents),
-    meaning: Some(
-        "The database spends the time. That is changed in its queries and indexes, not in a setting.",
-    ),
+    meaning: Some("The database takes the time. The remedy is in queries and indexes, not in a setting."),
     ..Limit::new(
         LimitId::DbLockContention,
         "Database lock contention",

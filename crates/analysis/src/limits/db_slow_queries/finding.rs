@@ -23,16 +23,16 @@ const PRICE_MIN_S: f64 = 0.005;
 /// From so many full joins, or merges of sorted parts, for each statement on they are what it does.
 const JOINS_MIN: f64 = 0.2;
 const MERGES_MIN: f64 = 0.2;
-/// From this share on the processors are full.
+/// From this share on the CPUs are saturated.
 const BUSY_FRACTION_MIN: f64 = 0.9;
-/// What part of the full processors, or of the requests under way, the database must be to be what limits.
+/// What part of the saturated CPUs, or of the requests in flight, the database must be to be what limits.
 const SHARE_MIN: f64 = 0.4;
 /// Statements compute if they have at least this much of a core each; others wait for something.
 const COMPUTING_MIN: f64 = 0.5;
-/// Of what the site takes of the processors, the database's part where statements wait for a processor.
+/// Of what the site takes of the CPUs, the database's part where statements wait for a core.
 const SHARE_OF_SITE_MIN: f64 = 0.5;
 
-/// Fires when scans are what the processors, or the requests, spend their time on.
+/// Fires when scans are what the CPUs, or the requests, spend their time on.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let cost = cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let named = super::named_statement::statement(facts);
@@ -40,18 +40,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let where_ = match cost.of {
         CostKind::Processors => {
             format!(
-                "the database takes {} of the {} cores",
+                "the database uses {} of {} cores",
                 format_number(cost.cores),
                 format_number(facts.value(FactId::cores)?)
             )
         }
         CostKind::Requests => {
-            format!("{} statements compute at a time, or want to", format_number(cost.cores))
+            format!("{} statements at a time use CPU or wait for it", format_number(cost.cores))
         }
     };
     Some(Finding {
         id: LimitId::DbSlowQueries.into(),
-        summary: format!("{}, and {where_}.{in_words}", cost.reason.to_text(facts)),
+        summary: format!("{}; {where_}.{in_words}", cost.reason.to_text(facts)),
         confidence: cost.reason.confidence(&cost.of),
         explains_fraction: Some(significant(cost.share, 3)),
         facts: facts.cite(&fact_ids! {
@@ -67,7 +67,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const RISK: &str = "an index makes writing the table a little slower, and building it locks out writers for a while on old versions";
+const RISK: &str =
+    "an index makes writes a little slower; building it blocks writers for a while on old versions";
 
 /// What the statements cost, and of what.
 struct StatementCost {
@@ -82,11 +83,11 @@ enum CostKind {
     Requests,
 }
 
-/// What makes statements dear.
+/// What makes statements expensive.
 enum CostReason {
     /// So many rows that each reads in scans.
     Scans(f64),
-    /// So many seconds of a processor that each takes, and what it was seen to do, if anything was.
+    /// So many seconds of a core that each takes, and what it was seen to do, if anything was.
     Price(f64, Option<String>),
 }
 
@@ -96,27 +97,27 @@ impl CostReason {
     }
 
     fn price(facts: &Facts) -> Option<Self> {
-        // Those that write, too: they are not what makes the few that read dear.
+        // Those that write, too: they are not what makes the few that read expensive.
         let all = facts.value(FactId::db_statements_per_s);
         let statements = [statements_per_s(facts), all].into_iter().flatten().reduce(f64::max)?;
         let each_s = facts.value(FactId::db_cpu_cores)? / statements;
         let per_statement = |name: FactId| facts.value(name).map(|rate| rate / statements);
         let observed: Vec<String> = [
-            per_statement(FactId::db_full_joins_per_s).filter(|share| *share >= JOINS_MIN).map(|share| {
-                format!("{:.0}% of them join tables without an index", (share * 100.0).min(100.0))
-            }),
+            per_statement(FactId::db_full_joins_per_s)
+                .filter(|share| *share >= JOINS_MIN)
+                .map(|share| format!("{:.0}% join tables without an index", (share * 100.0).min(100.0))),
             per_statement(FactId::db_sort_merges_per_s)
                 .filter(|merges| *merges >= MERGES_MIN)
-                .map(|_| "they sort more rows than the memory for it holds".to_owned()),
+                .map(|_| "sorts exceed the sort buffer".to_owned()),
             per_statement(FactId::db_rows_read_in_order_per_s)
                 .filter(|rows| *rows >= ROWS_PER_STATEMENT_MIN)
-                .map(|rows| format!("each steps over {} rows of an index", format_number(rows))),
+                .map(|rows| format!("each skips {} rows of an index", format_number(rows))),
         ]
         .into_iter()
         .flatten()
         .collect();
         let observed = (!observed.is_empty()).then(|| observed.join(", "));
-        // So many for each second of a processor that stepping over them is what it does, as with scans.
+        // So many for each second of a core that stepping over them is what it does, as with scans.
         let many = (ROWS_PER_STATEMENT_MIN * statements).max(ROWS_PER_CORE_S_MIN * each_s * statements);
         let steps = facts.value(FactId::db_rows_read_in_order_per_s).filter(|rows| *rows >= many);
         let price_min_s = match (steps, &observed) {
@@ -130,12 +131,12 @@ impl CostReason {
     fn to_text(&self, facts: &Facts) -> String {
         match self {
             Self::Scans(rows) => format!(
-                "The database reads tables from end to end: {} rows for each statement, {} rows a second",
+                "Full table scans in the database: {} rows per statement, {} rows/s",
                 format_number(*rows),
                 format_number(facts.value(FactId::db_rows_scanned_per_s).unwrap_or(0.0))
             ),
             Self::Price(each_s, observed) => format!(
-                "The statements are dear: each takes {} of a processor, {} as one that finds its rows by an index{}",
+                "Expensive database statements: {} of CPU time each, {} as with an index{}",
                 format_time(each_s * 1e6),
                 if *each_s >= OBSERVED_COST_MIN_S {
                     "tens of times as much"
@@ -185,7 +186,7 @@ fn cost(facts: &Facts) -> Option<StatementCost> {
     if running < 1.0 || share < SHARE_MIN {
         return None;
     }
-    // Where others fill the processors, statements that would compute wait for one.
+    // Where others saturate the CPUs, statements that would compute wait for one.
     let is_full = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
     let of_site = facts.value(FactId::site_cpu_cores).is_none_or(|site| cores >= SHARE_OF_SITE_MIN * site);
     // A price says nothing of statements that wait for their reader.
@@ -219,7 +220,7 @@ mod tests {
     fn scans_that_fill_the_processors_or_the_requests_are_the_cause() {
         let finding = with(&[]).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.93, Some(0.96)));
-        assert!(finding.summary.contains("580,000 rows for each statement"), "{}", finding.summary);
+        assert!(finding.summary.contains("580,000 rows per statement"), "{}", finding.summary);
         // Sixteen cores, of which ten statements at a time use eight: the rest of the machine is idle.
         let idle = [
             (FactId::cores, 16.0),
@@ -228,7 +229,7 @@ mod tests {
             (FactId::db_threads_running_mean, 11.0),
         ];
         assert_eq!(with(&idle).unwrap().confidence, 0.8);
-        // Other programs take three quarters of the processors.
+        // Other programs take three quarters of the CPUs.
         assert_eq!(
             with(&[(FactId::db_cpu_cores, 0.44), (FactId::db_rows_scanned_per_s, 6e6)]).unwrap().confidence,
             0.8
@@ -265,19 +266,19 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_cost_much_without_a_scan_are_dear() {
+    fn statements_that_cost_much_without_a_scan_are_expensive() {
         let none = [(FactId::db_rows_scanned_per_s, 600.0)];
         for (changes, sure, word) in [
             // 12 joins a second of 3,000 rows with 4,000.
             (
                 vec![(FactId::db_selects_per_s, 12.0), (FactId::db_full_joins_per_s, 12.0)],
                 Some(0.9),
-                "100% of them join",
+                "100% join tables",
             ),
             (
                 vec![(FactId::db_selects_per_s, 50.0), (FactId::db_sort_merges_per_s, 400.0)],
                 Some(0.9),
-                "sort more rows",
+                "sorts exceed the sort buffer",
             ),
             (
                 vec![(FactId::db_selects_per_s, 160.0), (FactId::db_rows_read_in_order_per_s, 2e7)],
@@ -289,13 +290,13 @@ mod tests {
                 Some(0.9),
                 "10,000 rows",
             ),
-            (vec![(FactId::db_selects_per_s, 50.0)], Some(0.75), "38 ms of a processor"),
+            (vec![(FactId::db_selects_per_s, 50.0)], Some(0.75), "38 ms of CPU time"),
             // Honest work: many cheap ones. A join now and then changes nothing.
             (vec![(FactId::db_selects_per_s, 5000.0), (FactId::db_full_joins_per_s, 5000.0)], None, ""),
             (vec![(FactId::db_selects_per_s, 600.0), (FactId::db_full_joins_per_s, 2.0)], None, ""),
             (vec![(FactId::db_selects_per_s, 600.0)], None, ""),
             (vec![(FactId::db_selects_per_s, 20.0), (FactId::db_statements_per_s, 4000.0)], None, ""),
-            // The processors have room, and statements wait for something else.
+            // The CPUs have room, and statements wait for something else.
             (
                 vec![
                     (FactId::db_selects_per_s, 5.0),

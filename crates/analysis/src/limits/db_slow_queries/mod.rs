@@ -1,30 +1,29 @@
-//! `db-slow-queries`: the database looks at far more rows than it gives, and that is what requests wait for.
+//! `db-slow-queries`: statements examine far more rows than they return, and that is what requests wait for.
 //!
-//! Without an index that fits, MariaDB reads a table from end to end for each statement. While the table is small nobody
-//! notices; as it grows each page costs more of a processor, and a processor that is full of it looks like honest work.
+//! Without a matching index, MariaDB does a full table scan for each statement. While the table is small the cost is
+//! negligible; as it grows each page costs more CPU, and a CPU saturated with scans looks like useful work.
 //!
 //! ## How it is recognised
-//! The statements read thousands of rows each in scans (`Handler_read_rnd_next`), and that is what the database spends its
-//! time on: so many rows for each second of a processor that little else can have been done in it. And it matters:
-//! the processors are full and a good part of that is the database, or a good part of the requests under way are statements
-//! that compute.
+//! The statements read thousands of rows each in scans (`Handler_read_rnd_next`), and that is what the database spends its time
+//! on: so many rows per CPU second that it can have done little else. And it matters: the CPUs are saturated and a good part of
+//! that is the database, or a good part of the requests in flight are statements that use CPU.
 //!
 //! Not all needless work is a scan: a join without an index compares each row of one table with each of the other
-//! (`Select_full_join`), a long list is sorted for a few of its lines (`Sort_merge_passes`), rows are stepped over by the
-//! thousand (`Handler_read_next`). What they have in common is their price: a statement that finds its rows by an index
-//! takes some tenths of a millisecond of a processor, with the connection that it came by; these take tens of times as much.
+//! (`Select_full_join`), a long list is sorted for a few of its rows (`Sort_merge_passes`), thousands of rows are skipped
+//! (`Handler_read_next`). What they have in common is their cost: a statement that finds its rows by an index takes some tenths
+//! of a millisecond of CPU time, connection included; these take tens of times as much.
 //!
-//! While other processes protect the database from more of them, as too few workers do, those come first.
+//! While another limit shields the database from more of them, such as too few workers, that limit comes first.
 //!
 //! ## What to do
-//! An index for the statement, or another statement: a person has to choose. Where `performance_schema` is on, or the statement
-//! was seen to run, the finding names it; else the slow log does (`SET GLOBAL slow_query_log = ON, long_query_time = 0.05,
-//! log_queries_not_using_indexes = ON` takes effect at once for new connections). Never a bigger `join_buffer_size`: it makes
-//! the scan a little cheaper, and each connection takes it.
+//! An index for the statement, or another statement: manual change. If `performance_schema` is on, or the statement was seen
+//! running, the finding names it; else the slow log does
+//! (`SET GLOBAL slow_query_log = ON, long_query_time = 0.05, log_queries_not_using_indexes = ON` takes effect at once for new
+//! connections). Never a bigger `join_buffer_size`: it makes the scan a little cheaper, but each connection allocates it.
 //!
 //! ## By hand
-//! `SHOW GLOBAL STATUS LIKE 'Handler_read_rnd_next'` twice under load, over `Com_select`; `SHOW FULL PROCESSLIST`;
-//! `EXPLAIN` of the statement says `type: ALL`.
+//! `SHOW GLOBAL STATUS LIKE 'Handler_read_rnd_next'` twice under load, over `Com_select`; `SHOW FULL PROCESSLIST`; `EXPLAIN` of
+//! the statement says `type: ALL`.
 
 pub(crate) mod finding;
 pub(crate) mod named_statement;
@@ -50,8 +49,6 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
-    meaning: Some(
-        "The database spends the time. That is changed in its queries and indexes, not in a setting.",
-    ),
+    meaning: Some("The database takes the time. The remedy is in queries and indexes, not in a setting."),
     ..Limit::new(LimitId::DbSlowQueries, "Slow database queries", include_str!("mod.rs"), finding::check)
 };

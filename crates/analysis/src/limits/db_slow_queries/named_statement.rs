@@ -17,7 +17,7 @@ pub(crate) struct NamedStatement<'a> {
     text: Option<String>,
     /// What it did while the load ran.
     did: Option<StatementRates>,
-    /// How often it was seen to run, where nobody counts.
+    /// How often it was seen to run, where it is not counted.
     observed_count: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ struct StatementRates {
     time_us: Option<f64>,
 }
 
-/// The statement that examined most rows in this window; where nobody counted them, the one that did so far, or that was
+/// The statement that examined most rows in this window; where they were not counted, the one that did so far, or that was
 /// seen to run most.
 pub(crate) fn statement(facts: &Facts) -> Option<NamedStatement<'_>> {
     let known = || facts.backends("mariadb").flat_map(|database| &database.statements);
@@ -66,7 +66,7 @@ pub(crate) fn busiest(facts: &Facts) -> Option<String> {
     counted.or_else(observed).map(|statement| shortened_statement(&statement.text))
 }
 
-/// Whether it was only seen to run: nobody counted its rows.
+/// Whether it was only seen to run: its rows were not counted.
 fn is_observed_only(statement: &Statement) -> bool {
     statement.digest.is_empty()
 }
@@ -85,23 +85,18 @@ impl NamedStatement<'_> {
     /// A sentence for the summary.
     pub(crate) fn to_text(&self) -> String {
         let did = self.did.as_ref().map_or(String::new(), |did| {
-            let time = did.time_us.map_or(String::new(), |us| format!(" and takes {}", format_time(us)));
-            format!(
-                ", which runs {} times a second, looks at {} rows each time{time}",
-                format_number(did.per_s),
-                format_number(did.rows)
-            )
+            let time = did.time_us.map_or(String::new(), |us| format!(" and {}", format_time(us)));
+            format!(" ({}/s, {} rows{time} each)", format_number(did.per_s), format_number(did.rows))
         });
-        let observed =
-            self.observed_count.map_or(String::new(), |_| ", the one that was seen to run most".to_owned());
+        let observed = self.observed_count.map_or(String::new(), |_| " seen running most often".to_owned());
         match &self.text {
-            Some(text) => format!(" The statement{did}{observed}: {text}"),
-            None => format!(" The statement is the one of the digest {}{did}.", self.digest),
+            Some(text) => format!(" Statement{did}{observed}: {text}"),
+            None => format!(" Statement of digest {}{did}.", self.digest),
         }
     }
 }
 
-const INDEX: &str = "an index on what the statement compares, so that it finds its rows without reading all: `EXPLAIN` of the statement says `type: ALL` now, and `ref` with the right index";
+const INDEX: &str = "an index on the columns that the statement compares: `EXPLAIN` says `type: ALL` now, and `ref` with the right index";
 
 /// Why an index, and how the statement is found where it is not known yet.
 pub(crate) fn how_to_find(facts: &Facts, named: Option<&NamedStatement<'_>>) -> String {
@@ -116,11 +111,11 @@ pub(crate) fn how_to_find(facts: &Facts, named: Option<&NamedStatement<'_>>) -> 
     }
     let is_off =
         setting_source::of(facts, "mariadb", "performance_schema").is_some_and(|value| value.is_off());
-    let off = if is_off { ", which is off here," } else { "" };
+    let off = if is_off { " (off here)" } else { "" };
     let mut logs = facts.backends("mariadb").flat_map(|service| &service.logs);
     let log = logs.find(|log| log.kind == LogKind::Slow).map_or("FILE", |log| log.path.as_str());
     format!(
-        "{INDEX}. Which statement that is: `SHOW FULL PROCESSLIST` under load shows those that run; `SET GLOBAL slow_query_log = ON, long_query_time = 0.05, log_queries_not_using_indexes = ON` writes those of new connections to the slow log at once (`mariadb-dumpslow -s t {log}` sums them up; switch it off afterwards); performance_schema = ON{off} counts them all from the next start on"
+        "{INDEX}. To find the statement: `SHOW FULL PROCESSLIST` under load shows those running; `SET GLOBAL slow_query_log = ON, long_query_time = 0.05, log_queries_not_using_indexes = ON` logs those of new connections to the slow log at once (`mariadb-dumpslow -s t {log}` summarises; switch it off afterwards); performance_schema = ON{off} counts all from the next start"
     )
 }
 
@@ -184,7 +179,7 @@ mod tests {
         let named = statement(&facts).unwrap();
         assert_eq!(
             named.to_text(),
-            " The statement, which runs 50 times a second, looks at 12,000 rows each time and takes 80 ms: SELECT stars FROM review WHERE article = ?"
+            " Statement (50/s, 12,000 rows and 80 ms each): SELECT stars FROM review WHERE article = ?"
         );
         assert!(how_to_find(&facts, Some(&named)).ends_with("with the right index"));
     }
@@ -201,7 +196,7 @@ mod tests {
     fn without_counts_those_that_were_seen_to_run_tell_and_else_the_way_is_told() {
         let facts = with(&[], &[("", "SELECT a FROM t WHERE b = ?", 7, 0), ("", "SELECT 1", 2, 0)]);
         let words = statement(&facts).unwrap().to_text();
-        assert!(words.contains("seen to run most: SELECT a FROM t"), "{words}");
+        assert!(words.contains("seen running most often: SELECT a FROM t"), "{words}");
         assert_eq!(busiest(&facts).unwrap(), "SELECT a FROM t WHERE b = ?");
         let waits = with(
             &[(FactId::db_statement_running_mean, "d1", 9.0)],
@@ -212,7 +207,7 @@ mod tests {
         assert_eq!(busiest(&nothing), None);
         assert!(statement(&nothing).is_none());
         let how = how_to_find(&nothing, None);
-        for part in ["SHOW FULL PROCESSLIST", "slow_query_log = ON", "which is off here"] {
+        for part in ["SHOW FULL PROCESSLIST", "slow_query_log = ON", "off here"] {
             assert!(how.contains(part), "{how}");
         }
     }

@@ -13,9 +13,9 @@ use webdyno_model::setting::SettingId;
 
 /// Threads per connection: kept ones leave next to nothing to create.
 const PER_CONNECTION_MIN: f64 = 0.5;
-/// What the start and the end of a thread with its memory cost a processor: 56 us were measured on a machine of today.
+/// What the start and the end of a thread with its memory cost a core: 56 us were measured on a machine of today.
 const THREAD_US: f64 = 50.0;
-/// The share of the processors that it must take to be worth a word.
+/// The share of the CPUs that it must take to be worth a word.
 const SHARE_MIN: f64 = 0.1;
 const BUSY_FRACTION_MIN: f64 = 0.85;
 /// MariaDB's own default (since 10.2), unless fewer connections are allowed.
@@ -23,13 +23,13 @@ const DEFAULT_SIZE: f64 = 256.0;
 /// The price of a thread is known to a third.
 const PREDICTION_ERROR: f64 = 0.2;
 
-/// Fires when threads are created for most connections, and that fills the processors.
+/// Fires when threads are created for most connections, and that saturates the CPUs.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let created_per_s = facts.value(FactId::db_threads_created_per_s)?;
     let opened_per_s = facts.value(FactId::db_connections_per_s).filter(|rate| *rate > 0.0)?;
     let threads_cores = created_per_s * scaled_to_machine_us(facts, THREAD_US) / 1e6;
     let share = concurrency::share_of_full_processors(facts, threads_cores, BUSY_FRACTION_MIN)?;
-    // No more of the processors than the database takes of them.
+    // No more of the CPUs than the database takes of them.
     let of_database = facts
         .value(FactId::db_cpu_cores)
         .and_then(|cores| concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN));
@@ -38,12 +38,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let cache = facts.value(FactId::db_thread_cache_limit).or_else(|| setting(facts, "thread_cache_size"));
-    let kept = cache
-        .map_or(String::new(), |kept| format!(", as it keeps {} for the next ones", format_number(kept)));
+    let kept = cache.map_or(String::new(), |kept| format!(" (thread_cache_size {})", format_number(kept)));
     Some(Finding {
         id: LimitId::DbThreadChurn.into(),
         summary: format!(
-            "The database starts {} threads a second for {} connections a second{kept}: about {:.0}% of what the processors do.",
+            "The database creates {} threads/s for {} connections/s{kept}: about {:.0}% of CPU time used.",
             format_number(created_per_s),
             format_number(opened_per_s),
             share * 100.0
@@ -74,8 +73,8 @@ fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
         from: cache.map(|cache| SettingValue::Integer(cache as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
-        risk: "some hundred kB of memory for each thread that is kept".into(),
-        why: format!("MariaDB's own default; {} were connected at once at most", format_number(used)),
+        risk: "some hundred kB of memory per cached thread".into(),
+        why: format!("MariaDB's own default; at most {} were connected at once", format_number(used)),
         predicted: rate.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR)),
         together_with: vec![],
     })

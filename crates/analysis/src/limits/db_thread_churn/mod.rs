@@ -1,15 +1,15 @@
-//! `db-thread-churn`: the database starts a thread for each connection, and throws it away.
+//! `db-thread-churn`: the database creates a thread for each connection, and discards it.
 //!
-//! MariaDB gives each connection a thread, and keeps `thread_cache_size` of those that are free for the next ones. Where it
-//! keeps too few and the site opens a connection for each page, or several, each costs the start and the end of a thread.
+//! MariaDB gives each connection a thread, and caches up to `thread_cache_size` idle ones for the next connections. If the
+//! cache is too small and the site opens a connection for each page, or several, each costs the start and the end of a thread.
 //!
 //! ## How it is recognised
-//! Threads are created nearly as fast as connections are opened, thousands a second, and the processors are full: what a
-//! thread costs (some 50 us, more where calls into the kernel are slow) times their number is a good part of what the processors do.
+//! Threads are created nearly as fast as connections are opened, thousands per second, and the CPUs are saturated: the cost of
+//! a thread (some 50 us, more where system calls are slow) times their number is a good part of the CPU time used.
 //!
 //! ## What to do
-//! `thread_cache_size`: MariaDB's own default, 256 or `max_connections` if that is less, and more than were ever
-//! connected at once. It takes effect at once. Persistent connections in the program would do the same and more.
+//! `thread_cache_size`: MariaDB's own default, 256 or `max_connections` if that is less, and more than were ever connected at
+//! once. Applied live. Persistent connections in the application would do the same and more.
 //!
 //! ## By hand
 //! `SHOW GLOBAL STATUS LIKE 'Threads_created'` and `'Connections'` twice under load.

@@ -13,15 +13,15 @@ use webdyno_model::setting::SettingId;
 
 /// The share of the ports from which on hardly one is found: they are tried from a random place on.
 const USED_FRACTION_MIN: f64 = 0.95;
-/// Messages per second that somebody notices.
+/// Messages per second that matter.
 const MESSAGES_PER_S_MIN: f64 = 0.1;
-/// Failed requests that somebody notices.
+/// Failed requests that matter.
 const FAILED_FRACTION_MIN: f64 = 0.005;
 /// All unprivileged ports: what a range can be at most.
 const WIDEST: &str = "1024 65535";
 const RANGE: &str = "net.ipv4.ip_local_port_range";
 
-/// Fires when connections to a backend fail for want of ports.
+/// Fires when connections to a backend fail for lack of ports.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let messages =
         [FactId::no_port_messages, FactId::no_port_messages_of_program, FactId::nginx_no_port_messages];
@@ -41,24 +41,22 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (None, Some(_)) if fails => 0.75,
         _ => return None,
     };
-    let ports = available.map_or(String::new(), |ports| format!(" of {}", format_number(ports)));
-    let to = full.map_or(String::new(), |((to, used), _)| {
-        format!(
-            ": {} are taken towards {to}, most of them by connections that were closed in the last minute",
-            format_number(used)
-        )
+    let limit = available.map_or(String::new(), |ports| format!(" (limit {})", format_number(ports)));
+    let to = full.map_or(limit, |((to, used), ports)| {
+        let [used, ports] = [used, ports].map(format_number);
+        format!(": {used} of {ports} in use towards {to}, mostly in TIME_WAIT")
     });
     let refused = reported.map_or(String::new(), |reported| {
-        format!(" {} times the log says that no address could be assigned (99).", format_number(reported))
+        format!(" EADDRNOTAVAIL (99) logged {} times.", format_number(reported))
     });
     Some(Finding {
         id: LimitId::EphemeralPortsExhausted.into(),
         summary: format!(
-            "The server has no local port{ports} left for new connections to what stands behind it{to}.{refused} Such requests \
-             fail at once, while the backend is idle."
+            "Local ports to the backend exhausted{to}.{refused} Requests that need a new connection fail at once, while \
+             the backend is idle."
         ),
         confidence,
-        // What fails for want of a port is all that it costs.
+        // What fails for lack of a port is all that it costs.
         explains_fraction: failed.filter(|_| fails).map(|_| 0.95).or_else(|| facts.loaded.then_some(0.3)),
         facts: [
             facts.cite(&fact_ids! {
@@ -88,31 +86,31 @@ fn remedies(facts: &Facts, available: Option<f64>, to: Option<&str>) -> Vec<Reme
         ));
     } else if facts.value(FactId::no_port_messages).is_none_or(|count| count > 0.0) {
         all.push(manual(SettingId::of_service("apache", "disablereuse"),
-            "a kept connection may be closed by the backend just when it is used: its timeout has to be the longer one",
-            "connections to the backend that are kept carry many requests each: ProxyPass without disablereuse=on",
+            "the backend may close an idle connection just when it is used: its timeout must be the longer one",
+            "persistent backend connections carry many requests each: ProxyPass without disablereuse=on",
         ));
     } else {
         all.push(manual(
             SettingId::application("persistent connections"),
             "the backend needs one connection for each worker",
-            "connections to the backend that are kept carry many requests each",
+            "persistent backend connections carry many requests each",
         ));
     }
     if let Some(gain) = gain {
         all.push(Remedy {
             to: Some(SettingValue::Text(WIDEST.into())),
             ..manual(SettingId::sysctl(RANGE),
-                "ports of services that start later may be taken (reserve them: ip_local_reserved_ports); firewalls in between \
-                 must let them through; takes effect at once",
-                format!("all ports that are not privileged: {gain} times as many"),
+                "ports of services that start later may be in use (reserve them: ip_local_reserved_ports); firewalls in between \
+                 must let them through; applied live",
+                format!("all unprivileged ports: {gain} times as many"),
             )
         });
     }
     let service = if facts.is_service(upstream::NGINX) { upstream::NGINX } else { "apache" };
     all.push(manual(
         SettingId::of_service(service, "unix socket"),
-        "backend and server must share a machine",
-        "a unix socket takes no ports",
+        "backend and server must run on one machine",
+        "a unix socket needs no ports",
     ));
     all
 }
@@ -139,7 +137,7 @@ mod tests {
             (900.0, 400.0, 0.9, Some(0.95)),
             (900.0, 10.0, 0.9, Some(0.9)),
             (0.0, 395.0, 0.9, Some(0.75)),
-            // Nearly all ports taken, and nothing fails: they are used again in time.
+            // Nearly all ports in use, and nothing fails: they are used again in time.
             (0.0, 395.0, 0.0, None),
             (0.0, 10.0, 0.9, None),
             (0.5, 10.0, 0.9, None),
@@ -152,7 +150,7 @@ mod tests {
     #[test]
     fn kept_connections_come_before_a_wider_range() {
         let finding = check(&observed(900.0, 400.0, 0.9)).unwrap();
-        assert!(finding.summary.contains("400 are taken towards 10.0.0.2:80"), "{}", finding.summary);
+        assert!(finding.summary.contains("400 of 400 in use towards 10.0.0.2:80"), "{}", finding.summary);
         let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["disablereuse", "net.ipv4.ip_local_port_range", "unix socket"]);
         assert_eq!(finding.remedies[1].to, Some(SettingValue::Text("1024 65535".into())));

@@ -1,20 +1,19 @@
 //! `ephemeral-ports-exhausted`: the server has no local ports left towards a backend.
 //!
-//! Each connection to a backend takes a local port. Where the server closes it first, the pair of addresses and ports is kept for
-//! another minute (TIME_WAIT). Towards one address and port there are only as many as `net.ipv4.ip_local_port_range` has,
-//! 28,232 by default: some 470 new connections a second. Then connecting fails at once (EADDRNOTAVAIL, 99), and visitors see
-//! 503 from a proxy whose backend has nothing to do.
+//! Each connection to a backend uses a local port. If the server closes it first, the pair of addresses and ports stays in use
+//! for another minute (TIME_WAIT). Towards one address and port there are only as many as `net.ipv4.ip_local_port_range` has,
+//! 28,232 by default: some 470 new connections/s. Beyond that connecting fails at once (EADDRNOTAVAIL, 99), and clients get 503
+//! from a proxy whose backend is idle.
 //!
 //! ## How it is recognised
-//! The error log of Apache or nginx says `Cannot assign requested address` (99), or a program behind Apache writes that
-//! there; or the ports in use towards one backend, TIME_WAIT included, are nearly as many as there are, and requests fail.
+//! The error log of Apache or nginx says `Cannot assign requested address` (99), or a program behind Apache writes that there;
+//! or the ports in use towards one backend, TIME_WAIT included, nearly reach the limit, and requests fail.
 //!
 //! ## What to do
-//! Keep the connections to the backend: no `disablereuse=on`, `keepalive` in the backend, in nginx `keepalive` in the
-//! upstream with `proxy_http_version 1.1` and an empty `Connection`, persistent connections to a database; a few then carry
-//! all requests. On one machine a unix socket needs no ports. A wider range
-//! (`net.ipv4.ip_local_port_range`, at once) helps where that is not possible, and `net.ipv4.tcp_tw_reuse=1` lets outgoing
-//! connections take ports that wait.
+//! Keep connections to the backend open: no `disablereuse=on`, `keepalive` in the backend, in nginx `keepalive` in the upstream
+//! with `proxy_http_version 1.1` and an empty `Connection`, persistent connections to a database; a few then carry all
+//! requests. On one machine a unix socket needs no ports. Otherwise a wider range (`net.ipv4.ip_local_port_range`, applied
+//! live) helps, and `net.ipv4.tcp_tw_reuse=1` lets outgoing connections reuse ports in TIME_WAIT.
 //!
 //! ## By hand
 //! `ss -tan state time-wait dst ADDRESS:PORT | wc -l`; `sysctl net.ipv4.ip_local_port_range`;

@@ -15,11 +15,11 @@ const KEPT_MAX: f64 = 512.0;
 /// Above what is under way at once.
 const HEADROOM: f64 = 2.0;
 
-const RISK: &str = "each worker keeps so many idle connections, which hold as many workers of a backend that has one for each; \
-    one may be closed by the backend just when it is used: its timeout has to be the longer one";
-const WHY: &str = "connections to the backend that are kept carry many requests each";
+const RISK: &str = "each nginx worker keeps this many idle connections, each of which may hold a backend worker; the backend may \
+    close one just when it is used: its timeout must be the longer one";
+const WHY: &str = "persistent backend connections carry many requests each";
 
-/// The remedy that keeps connections to `to`, the address whose ports are taken. Ports that are taken come back after a minute
+/// The remedy that keeps connections to `to`, the address whose ports are in use. Ports in use come back after a minute
 /// only: `range` gives other ones for that long.
 pub(super) fn kept_connections(facts: &Facts, to: Option<&str>, range: Option<SettingChange>) -> Remedy {
     let setting = SettingId::of_service(NGINX, "keepalive");
@@ -33,8 +33,8 @@ pub(super) fn kept_connections(facts: &Facts, to: Option<&str>, range: Option<Se
         }
     };
     let Some(setting) = meant else {
-        let how = "in an upstream with `keepalive`, passed to by its name with proxy_http_version 1.1 and an empty Connection; \
-                   for FastCGI with fastcgi_keep_conn, and fewer than there are children";
+        let how = "an upstream with `keepalive`, referenced by name, with proxy_http_version 1.1 and an empty Connection; for \
+                   FastCGI with fastcgi_keep_conn, and fewer than there are children";
         return manual(setting, RISK, format!("{WHY}: {how}"));
     };
     let kept = facts.value(FactId::in_flight_mean).unwrap_or(0.0) * HEADROOM / workers(facts);
@@ -43,7 +43,7 @@ pub(super) fn kept_connections(facts: &Facts, to: Option<&str>, range: Option<Se
         to: Some(SettingValue::Integer(kept as i64)),
         class: ApplyClass::Reload,
         together_with: range.into_iter().collect(),
-        ..manual(setting, RISK, format!("{WHY}; HTTP 1.1 and no `Connection: close` towards it go along"))
+        ..manual(setting, RISK, format!("{WHY}; also sets HTTP 1.1 and no `Connection: close` towards it"))
     }
 }
 

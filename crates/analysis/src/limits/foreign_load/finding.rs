@@ -10,15 +10,15 @@ use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
-/// Others with less than this share of the processors are not why the service lacks them.
+/// Others with less than this share of the CPUs are not why the service lacks them.
 const FOREIGN_FRACTION_MIN: f64 = 0.2;
 /// So much of what others take must have a name.
 const NAMED_SHARE_MIN: f64 = 0.5;
-/// What nobody who can be seen has used may be many things: only where it is half of the processors it is worth a word.
+/// CPU time of no visible process may be many things: only where it is half of the CPUs it is worth a word.
 const UNSEEN_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_UNSEEN: f64 = 0.5;
 
-/// Fires when others have a good part of the processors, and the service waits for them.
+/// Fires when others have a good part of the CPUs, and the service waits for them.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let shortage = processors::cpu_shortage(facts)?;
     let others = processors::other_processes(facts)?;
@@ -30,16 +30,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if !observed && share < UNSEEN_FRACTION_MIN {
         return None;
     }
-    let own = processors::own_cores(facts).map_or(String::new(), |own| {
-        format!(" The service and what stands behind it have {}", format_number(own))
-    });
+    let own = processors::own_cores(facts)
+        .map_or(String::new(), |own| format!(" The service and its backends use {}", format_number(own)));
     let wait = shortage.wait.filter(|_| !own.is_empty()).map_or(".".to_owned(), |wait| {
-        format!(", and wait for a processor in {:.0}% of the time.", wait * 100.0)
+        format!("; tasks waited for CPU {:.0}% of the time (PSI).", wait * 100.0)
     });
     Some(Finding {
         id: LimitId::ForeignLoad.into(),
         summary: format!(
-            "Other programs take the processors that the service needs: {} has {} of {} core{}.{own}{}",
+            "Other programs use the CPU: {} uses {} of {} core{}.{own}{}",
             owner_text(&others),
             format_number(others.cores),
             format_number(shortage.usable),
@@ -55,7 +54,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 fn owner_text(others: &OtherProcesses) -> String {
     let names: Vec<&str> = others.programs.iter().take(3).map(|(name, _)| name.as_str()).collect();
-    if names.is_empty() { "somebody who cannot be seen from here".into() } else { names.join(", ") }
+    if names.is_empty() { "an invisible process".into() } else { names.join(", ") }
 }
 
 fn cited_facts(facts: &Facts, others: &OtherProcesses) -> Vec<webdyno_model::fact::Fact> {
@@ -69,7 +68,7 @@ fn cited_facts(facts: &Facts, others: &OtherProcesses) -> Vec<webdyno_model::fac
 }
 
 fn remedy(facts: &Facts, others: &OtherProcesses) -> Remedy {
-    // With all the processors the service does as much more as it gets more of them.
+    // With all the CPUs the service does as much more as it gets more of them.
     let own = processors::own_cores(facts).filter(|own| *own > 0.0);
     let rate = facts.value(FactId::rate).filter(|rate| *rate > 0.0).zip(own);
     let most = facts.value(FactId::offered_rate).unwrap_or(f64::INFINITY);
@@ -82,9 +81,9 @@ fn remedy(facts: &Facts, others: &OtherProcesses) -> Remedy {
         from: None,
         to: None,
         class: ApplyClass::Manual,
-        risk: "these programs take longer, or run elsewhere".into(),
+        risk: "these programs run slower, or elsewhere".into(),
         why: format!(
-            "move {} to another machine or another time, or give it what is left over (renice -n 19, a low cpu.weight)",
+            "move {} to another machine or another time, or lower its priority (renice -n 19, a low cpu.weight)",
             owner_text(others)
         ),
         predicted,
@@ -119,7 +118,7 @@ mod tests {
         let all = with(0.66, FactId::rate, 60.0);
         let ids: Vec<&str> = all.iter().map(|finding| finding.id.as_str()).collect();
         assert_eq!(ids, ["foreign-load", "cpu-saturated"]);
-        assert!(all[0].summary.contains("gzip has 0.7 of 1 core."), "{}", all[0].summary);
+        assert!(all[0].summary.contains("gzip uses 0.7 of 1 core."), "{}", all[0].summary);
         assert_eq!((all[0].confidence, all[0].explains_fraction), (0.9, Some(0.7)));
         // 60 x (1 + 0.9 x 0.7 / 0.3).
         assert_eq!(all[0].remedies[0].predicted.as_ref().map(|one| one.rate), Some(186.0));

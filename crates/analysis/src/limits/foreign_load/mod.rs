@@ -1,22 +1,22 @@
-//! `foreign-load`: other programs take the processors that the service lacks.
+//! `foreign-load`: other programs use the CPU that the service needs.
 //!
-//! A backup, a virus scan, a second site: what is neither the service's, nor its backends', nor ours. The kernel is fair to
-//! each process, so that twelve programs that compute leave a few workers a fraction of what they need. Whoever looks only at
-//! the web server sees pages that take longer.
+//! A backup, a virus scan, a second site: neither the service nor its backends nor webdyno. The kernel schedules all processes
+//! fairly, so twelve programs that compute leave a few workers a fraction of what they need. Seen from the web server alone,
+//! pages just take longer.
 //!
 //! ## How it is recognised
-//! The processors that the service may use are full and it waits for them (as `cpu-saturated` says), and others have at least
-//! a fifth of them: what is left of the machine's time (without interrupts) when the service's, its backends', the load
-//! generator's, the agent's and the kernel threads' are taken off. Programs that can be seen are named. Time that nobody who
-//! can be seen has used (another container, short processes) is a suspicion only. Others that fill processors for which the
-//! service does not wait, at low priority, are none.
+//! The cores that the service may use are saturated and it waits for them (as `cpu-saturated` says), and other programs use at
+//! least a fifth of them: what is left of the machine's CPU time (without interrupts) after subtracting the service, its
+//! backends, the load generator, the agent and kernel threads. Visible programs are named. CPU time of no visible process
+//! (another container, short-lived processes) is a suspicion only. Programs at low priority on cores that the service does not
+//! wait for are no finding.
 //!
 //! ## What to do
-//! Move these programs to another machine or another time, or give them what is left over: `nice -n 19`, a control group
-//! with a low `cpu.weight`, a `CPUWeight=` of their unit. Never end what you do not know.
+//! Move these programs to another machine or another time, or lower their priority: `nice -n 19`, a control group with a low
+//! `cpu.weight`, a `CPUWeight=` of their unit. Never kill what you do not know.
 //!
 //! ## By hand
-//! `top` or `pidstat 5` under load: who uses the processors beside the web server?
+//! `top` or `pidstat 5` under load: what uses CPU beside the web server?
 
 pub(crate) mod finding;
 
@@ -41,7 +41,7 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
     meaning: Some(
-        "Other programs on the server take what this one needs. Measure again without them, or move them.",
+        "Other programs on the server use the CPU it needs. Measure again without them, or move them.",
     ),
     ..Limit::new(LimitId::ForeignLoad, "Other programs use the CPU", include_str!("mod.rs"), finding::check)
 };
