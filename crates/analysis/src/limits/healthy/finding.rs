@@ -64,16 +64,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     facts.value(FactId::accept_queue_mean)?;
     let workers_seen = facts.value(FactId::scoreboard_full_fraction).is_some();
     let workers = match is_below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) {
-        true if workers_seen => ", workers were free",
+        true if workers_seen => ", workers free",
         true => "",
-        false => ", the workers were just enough",
+        false => ", workers just sufficient",
     };
     let others =
-        if busy >= CPU_FRACTION_MAX { ", with others' work for which the service did not wait" } else { "" };
+        if busy >= CPU_FRACTION_MAX { " (by other processes; the service did not wait)" } else { "" };
     Some(Finding {
         id: LimitId::Healthy.into(),
         summary: format!(
-            "No limit was reached: the processors were {:.0}% busy{others}, hardly a connection waited to be accepted{workers}. The server did all that was asked of it.{}",
+            "No limit reached: CPU {:.0}% busy{others}, accept queue nearly empty{workers}. The server kept up with the load.{}",
             busy * 100.0,
             headroom_text(facts)
         ),
@@ -214,7 +214,7 @@ fn headroom_text(facts: &Facts) -> String {
     let nearest = known.min_by(|a, b| a.1.total_cmp(&b.1)).zip(facts.ended_per_s());
     match nearest.filter(|((_, binds), rate)| binds > rate) {
         Some(((limit, binds), rate)) => format!(
-            " The nearest limit is that of the {limit}, at about {} requests/s, {} times today's.",
+            " Nearest limit: {limit}, saturates at about {} req/s ({} times the current rate).",
             format_number(binds),
             format_number(significant(binds / rate, 2))
         ),
@@ -401,7 +401,7 @@ mod tests {
         let finding = check(&facts(&[&HEALTHY[..], &room].concat(), &[])).unwrap();
         // 2 cores at 40% for 500 a second; 150 workers of 100 ms each are farther away.
         let nearest =
-            "The nearest limit is that of the processor cores, at about 1250 requests/s, 2.5 times today's.";
+            "Nearest limit: processor cores, saturates at about 1250 req/s (2.5 times the current rate).";
         assert!(finding.summary.ends_with(nearest), "{}", finding.summary);
     }
 

@@ -48,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::HtaccessLookups.into(),
         summary: format!(
-            "The processors are full, and a request takes {} of them, where sending a file takes {} at most: AllowOverride is {}{}, so for each request Apache looks for .htaccess in {} folder{}{found}, and works through all rules that are there.",
+            "CPU saturated: a request takes {} of CPU time, sending a file at most {}. AllowOverride is {}{}: for each request Apache looks for .htaccess in {} folder{}{found}, and processes all rules there.",
             format_time(work.request_us),
             format_time(work.file_us),
             met.value,
@@ -116,8 +116,8 @@ fn remedy(met: &HtaccessLookups) -> Remedy {
         to: Some(SettingValue::Text("None".into())),
         // The server's side looks for the files, and only proposes it.
         class: ApplyClass::Reload,
-        risk: "redirects, protections and caching rules in .htaccess no longer hold until they are moved into the server's configuration: move them first".into(),
-        why: "rules in the server's configuration are read once, at its start, not for each request".into(),
+        risk: "redirects, protections and caching rules in .htaccess no longer apply: move them into the server's configuration first".into(),
+        why: "rules in the server's configuration are read once, at startup, not for each request".into(),
         predicted: None,
         together_with: vec![],
     }
