@@ -101,13 +101,15 @@ impl<'a> FullPool<'a> {
 
     pub(crate) fn to_text(&self) -> String {
         let all = match (self.limit, self.processes) {
-            (Some(limit), _) => format!("all {} that pm.max_children allows are busy", format_number(limit)),
-            (None, Some(observed)) => {
-                format!("all {} are busy and no more are started", format_number(observed))
+            (Some(limit), _) => {
+                format!("All {} PHP-FPM children (pm.max_children) busy", format_number(limit))
             }
-            (None, None) => "none takes what waits at its socket".to_owned(),
+            (None, Some(observed)) => {
+                format!("All {} PHP-FPM children busy, no more are started,", format_number(observed))
+            }
+            (None, None) => "All PHP-FPM children busy".to_owned(),
         };
-        format!("{all}{}", if self.is_reported { " (its log says so, too)" } else { "" })
+        format!("{all}{}", if self.is_reported { " (also in its log)" } else { "" })
     }
 
     /// By Little's law what stands in the queue is the share of the time that is spent there.

@@ -168,7 +168,7 @@ fn rejected_by(facts: &Facts, kind: &Protection) -> Option<RejectedRequests> {
 fn rejected_by_status(facts: &Facts) -> Option<RejectedRequests> {
     let share = facts.value(TOO_MANY.0).filter(|share| *share >= TURNED_FRACTION_MIN)?;
     Some(RejectedRequests {
-        words: "answers of 429, Too Many Requests, say so; which program does it is not known, perhaps the application or something in front of it".into(),
+        words: "429, Too Many Requests; the program that sends it is unknown, perhaps the application or a proxy in front".into(),
         setting: SettingId::external("protection", "limit"),
         value: None,
         share,
@@ -255,12 +255,12 @@ impl RejectedRequests {
     pub(crate) fn summary(&self, facts: &Facts) -> String {
         let good = facts
             .value(FactId::rate)
-            .map_or(String::new(), |good| format!(", and {} a second get through", format_number(good)));
+            .map_or(String::new(), |good| format!(", {} successful req/s", format_number(good)));
         format!(
-            "A limit turns requests away ({}): {:.0}% of them are answered with {}{good}.",
-            self.words,
+            "A limit rejects {:.0}% of the requests with {}{good} ({}).",
             self.share * 100.0,
-            self.status
+            self.status,
+            self.words
         )
     }
 }

@@ -44,13 +44,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::SlowClients.into(),
         summary: format!(
-            "Clients that take their answers slowly hold the workers: {}. All {} workers are taken{}, and {} connections wait to be accepted.",
-            slow.words,
+            "Slow clients hold the workers: all {} busy{}, {} connections wait in the accept queue. {}.",
             format_number(proof.workers),
-            facts.value(FactId::service_cpu_cores).map_or(String::new(), |cores| {
-                format!(", which together use {} of a processor", format_number(cores))
-            }),
-            format_number(queue)
+            facts
+                .value(FactId::service_cpu_cores)
+                .map_or(String::new(), |cores| { format!(" but using only {} cores", format_number(cores)) }),
+            format_number(queue),
+            slow.words
         ),
         confidence: slow.confidence,
         explains_fraction: workers::accept_queue_share(facts, queue),
@@ -79,8 +79,8 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) {
         return None;
     }
-    let each = pace.map_or(String::new(), |pace| format!(", {} a second each", format_bytes(pace)));
-    let words = format!("{} connections have not taken what was sent to them{each}", format_number(full));
+    let each = pace.map_or(String::new(), |pace| format!(", {}/s each", format_bytes(pace)));
+    let words = format!("{} connections have full send queues{each}", format_number(full));
     Some(SlowClients { words, confidence: 0.9 })
 }
 
@@ -113,7 +113,7 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_long && is_slow).then(|| SlowClients {
         words: format!(
-            "{} of them write to others than this load, {} a second to each, and hardly one of these answers ends",
+            "{} workers write to other clients than this load, {}/s each, and hardly any of these responses ends",
             format_number(held),
             format_bytes(pace)
         ),
@@ -138,8 +138,7 @@ fn slow_by_completions(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_enough && is_slow && sent >= SENT_BYTES_PER_S_MIN).then(|| SlowClients {
         words: format!(
-            "{} of them write answers that do not end, {} a second to each, while those that end take few workers and {} \
-             a second",
+            "{} workers write responses that do not end, {}/s each, while completed ones need few workers and {}/s",
             format_number(held),
             format_bytes(pace),
             format_bytes(ended_bytes)
@@ -165,15 +164,15 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
         None,
         Some("On"),
         ApplyClass::Reload,
-        "wrong on some network file systems: not where the files are on one",
-        "files that the kernel sends by itself hold no thread of the event MPM while a client is slow",
+        "wrong on some network file systems: not if the files are on one",
+        "files sent by the kernel hold no thread of the event MPM while a client is slow",
     );
     let event = remedy(
         "mpm",
         mode,
         Some("event"),
         ApplyClass::Manual,
-        "a stop and a start; modules of your own must be able to live with threads",
+        "a restart; your own modules must be thread-safe",
         "the event MPM holds no thread for a connection that waits for room in its buffer (with EnableSendfile On, for files)",
     );
     let proxy = remedy(
@@ -182,7 +181,7 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
         None,
         ApplyClass::Manual,
         "one more program in front of the site",
-        "a proxy in front takes an answer in at once and frees the worker, however slow the client is",
+        "a proxy in front reads a response at once and frees the worker, however slow the client is",
     );
     if mode == Some("event") { vec![sendfile, proxy] } else { vec![event, proxy] }
 }
@@ -257,7 +256,7 @@ mod tests {
                 None,
             ),
             ("no processor is free", vec![queues, (FactId::pressure_group_cpu_some_fraction, 0.9)], None),
-            ("nobody waits", vec![queues, (FactId::accept_queue_mean, 0.0)], None),
+            ("no queue", vec![queues, (FactId::accept_queue_mean, 0.0)], None),
         ] {
             assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");
         }
@@ -273,7 +272,7 @@ mod tests {
             ("all of them end", (FactId::workers_of_ended_mean, 48.0), None),
             ("what is sent is sent to those that end", (FactId::answer_bytes_mean, 9_000.0), None),
             ("nothing is sent to the others", (FactId::network_sent_bytes_per_s, 120e3), None),
-            ("nobody knows", (FactId::workers_of_ended_mean, f64::NAN), None),
+            ("not known", (FactId::workers_of_ended_mean, f64::NAN), None),
         ] {
             let changes: Vec<_> = ours
                 .into_iter()

@@ -66,7 +66,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     };
     let round = waits.map_or(String::new(), |(mean, min)| {
         format!(
-            " Round trips take {} instead of {}: packets wait in a queue on the way.",
+            " Round trips take {} instead of {}: packets queue on the path.",
             format_time(mean),
             format_time(min)
         )
@@ -74,12 +74,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let again = facts
         .value(FactId::retransmits)
         .filter(|_| again)
-        .map_or(String::new(), |count| format!(" The server sent {} segments again.", format_number(count)));
+        .map_or(String::new(), |count| format!(" {} retransmits.", format_number(count)));
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
         summary: format!(
-            "The way to the visitors is full: together they receive {} a second, hardly more or less from one second to the \
-             next, while nothing of the server is at its limit.{round}{again}",
+            "Network path to the clients saturated: together they receive a constant {}/s, while nothing on the server is \
+             at its limit.{round}{again}",
             format_bytes(bytes)
         ),
         confidence,
