@@ -100,7 +100,7 @@ fn a_sound_server_is_called_sound() {
     assert_eq!(json["bottleneck"], "healthy");
     let text = run(place.webdyno().args(check)).with_code(0).stdout;
     assert!(
-        text.starts_with("Check: no settings contradict each other\n  Nothing was found to mend"),
+        text.starts_with("Check: no settings contradict each other\n  No problem found"),
         "{text}"
     );
     assert!(!text.contains("Change:"), "{text}");

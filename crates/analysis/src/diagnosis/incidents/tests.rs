@@ -85,7 +85,7 @@ fn each_of_several_has_its_own_incident() {
     ];
     let reported = reported_at(&messages);
     assert_eq!(reported.len(), 2);
-    assert!(reported[0].1.starts_with("a message of the kernel's log (conntrack_full): 1 "), "{reported:?}");
+    assert!(reported[0].1.starts_with("message in the kernel log (conntrack_full): 1 "), "{reported:?}");
     assert!(
         reported_at(&[("pressure.memory_full_us", &[0.0, 2e5, 4e5, 6e5])])[0].1.contains("20% of the time")
     );
