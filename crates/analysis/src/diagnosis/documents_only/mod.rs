@@ -192,11 +192,10 @@ fn page_rate_text(figures: &[AblationFigure], is_open: bool) -> String {
             ratio * 100.0
         ),
         _ if is_open => {
-            "Both loads served the requested pages/s, and without the resources the pages took as long.".into()
+            "Both loads served the requested pages/s, and without the resources the pages took as long."
+                .into()
         }
-        _ => {
-            "Without the resources there are hardly more pages/s: the limit is in the documents.".into()
-        }
+        _ => "Without the resources there are hardly more pages/s: the limit is in the documents.".into(),
     }
 }
 

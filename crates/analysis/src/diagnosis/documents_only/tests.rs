@@ -71,13 +71,13 @@ fn what_stays_the_same_is_what_limits() {
             "the same new connections/s",
         ),
         ((70, 1400, 15_000, 400, 700), (300, 300, 15_000, 300, 100), Arrival::Closed, "points to bandwidth"),
+        ((50, 1000, 9_000, 300, 700), (1000, 1000, 2_000, 1000, 10), Arrival::Closed, "the same requests/s"),
         (
-            (50, 1000, 9_000, 300, 700),
-            (1000, 1000, 2_000, 1000, 10),
+            (50, 1000, 9_000, 500, 700),
+            (500, 1000, 9_000, 500, 10),
             Arrival::Closed,
-            "the same requests/s",
+            "but to one of: bandwidth",
         ),
-        ((50, 1000, 9_000, 500, 700), (500, 1000, 9_000, 500, 10), Arrival::Closed, "but to one of: bandwidth"),
         ((50, 1000, 9_000, 300, 700), (51, 51, 500, 51, 690), Arrival::Closed, "limit is in the documents"),
         ((50, 1000, 9_000, 300, 700), (20, 20, 500, 20, 690), Arrival::Closed, "something else changed"),
         (

@@ -18,8 +18,8 @@
 //! then.
 //!
 //! ## By hand
-//! `curl -s http://localhost/server-status?auto | grep Scoreboard` (many `L`), `cat /proc/pressure/io`, `iostat -x 1`, `findmnt
-//! -T /var/log/apache2`; `grep -ri customlog /etc/apache2` (a `|` is a program).
+//! `curl -s http://localhost/server-status?auto | grep Scoreboard` (many `L`), `cat /proc/pressure/io`, `iostat -x 1`,
+//! `findmnt -T /var/log/apache2`; `grep -ri customlog /etc/apache2` (a `|` is a program).
 
 pub(crate) mod finding;
 

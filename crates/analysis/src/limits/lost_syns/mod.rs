@@ -14,8 +14,8 @@
 //! are retransmitted too). Keep-alive makes it rarer.
 //!
 //! ## By hand
-//! `ss -tan state syn-sent | wc -l` on a client under load; `nstat -az TcpExtListenDrops` on the server does not rise; `tcpdump
-//! -ni any 'tcp[tcpflags] & tcp-syn != 0'` on both sides shows which packets do not arrive.
+//! `ss -tan state syn-sent | wc -l` on a client under load; `nstat -az TcpExtListenDrops` on the server does not rise;
+//! `tcpdump -ni any 'tcp[tcpflags] & tcp-syn != 0'` on both sides shows which packets do not arrive.
 
 pub(crate) mod finding;
 

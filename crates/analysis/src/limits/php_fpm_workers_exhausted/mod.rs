@@ -19,8 +19,8 @@
 //! `process.max` bounds all pools together, it is raised too.
 //!
 //! ## By hand
-//! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`): `listen
-//! queue` and `idle processes`; `grep max_children` in the log of PHP-FPM, which says it once in each wave.
+//! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`):
+//! `listen queue` and `idle processes`; `grep max_children` in the log of PHP-FPM, which says it once in each wave.
 
 pub(crate) mod ceiling;
 pub(crate) mod finding;

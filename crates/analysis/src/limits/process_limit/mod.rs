@@ -11,10 +11,10 @@
 //!
 //! ## What to do
 //! Raise the reached limit to what the settings of the service can need, and half as much again: one task for each worker, and
-//! for threaded workers two more per process. By hand stop and start it then: a graceful reload is refused the same way. `tune
-//! --apply` raises the limit of running processes, if the control group is the service's own, and keeps it with a file that is
-//! added to the unit (`/etc/systemd/system/UNIT.d/zzz-webdyno.conf`). The limit of a container or a slice is raised where it is
-//! set: `docker update --pids-limit N CONTAINER`, `systemctl set-property NAME.slice TasksMax=N`.
+//! for threaded workers two more per process. By hand stop and start it then: a graceful reload is refused the same way.
+//! `tune --apply` raises the limit of running processes, if the control group is the service's own, and keeps it with a file
+//! that is added to the unit (`/etc/systemd/system/UNIT.d/zzz-webdyno.conf`). The limit of a container or a slice is raised
+//! where it is set: `docker update --pids-limit N CONTAINER`, `systemctl set-property NAME.slice TasksMax=N`.
 //!
 //! ## By hand
 //! `systemctl show -p TasksMax -p TasksCurrent apache2`, `pids.current`, `pids.max` and `pids.events` of the control group,

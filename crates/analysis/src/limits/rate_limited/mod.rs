@@ -23,9 +23,9 @@
 //!
 //! ## By hand
 //! `curl -o /dev/null -w '%{size_download} %{time_starttransfer} %{time_total}\n' URL` of a small and a large response: times
-//! follow the sizes. `for i in $(seq 50); do curl -s -o /dev/null -w '%{http_code}\n' URL; done | sort | uniq -c`. `apache2ctl
-//! -M | grep -E 'ratelimit|qos|evasive|bw|limitipconn|security|reqtimeout'`; `grep -ri rate-limit /etc/apache2`; `nginx -T |
-//! grep limit_`.
+//! follow the sizes. `for i in $(seq 50); do curl -s -o /dev/null -w '%{http_code}\n' URL; done | sort | uniq -c`.
+//! `apache2ctl -M | grep -E 'ratelimit|qos|evasive|bw|limitipconn|security|reqtimeout'`; `grep -ri rate-limit /etc/apache2`;
+//! `nginx -T | grep limit_`.
 
 pub(crate) mod finding;
 pub(crate) mod rejected;

@@ -17,8 +17,8 @@
 //! while there are fewer slow clients than workers.
 //!
 //! ## By hand
-//! `ss -tn state established '( sport = :80 )'` under load: Send-Q stays large; `curl -s http://localhost/server-status?auto |
-//! grep Scoreboard`: all `W`; `vmstat 1`: idle.
+//! `ss -tn state established '( sport = :80 )'` under load: Send-Q stays large;
+//! `curl -s http://localhost/server-status?auto | grep Scoreboard`: all `W`; `vmstat 1`: idle.
 
 pub(crate) mod finding;
 

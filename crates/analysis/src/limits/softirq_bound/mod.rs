@@ -10,13 +10,13 @@
 //! kernel's side. It needs /proc/stat by core; if links are visible, their packets must be enough to saturate a core.
 //!
 //! ## What to do
-//! First check the cost per packet: a firewall of thousands of rules in a row becomes a set of addresses in one rule (`nft add
-//! set`, `ipset`), with the same effect. Then spread the packets: more queues of the card (`ethtool -L`), or receive packet
-//! steering (`rps_cpus`). If packets are dropped before they are processed, `net.core.netdev_max_backlog`. The firewall stays.
+//! First check the cost per packet: thousands of firewall rules in a row become a set of addresses in one rule (`nft add set`,
+//! `ipset`), with the same effect. Then spread the packets: more queues of the card (`ethtool -L`), or receive packet steering
+//! (`rps_cpus`). If packets are dropped before they are processed, `net.core.netdev_max_backlog`. The firewall stays.
 //!
 //! ## By hand
-//! `mpstat -P ALL 1` or `top` and `1` (column `si`), `cat /proc/net/softnet_stat` (dropped, squeezed), `nft list ruleset | wc
-//! -l`.
+//! `mpstat -P ALL 1` or `top` and `1` (column `si`), `cat /proc/net/softnet_stat` (dropped, squeezed),
+//! `nft list ruleset | wc -l`.
 
 pub(crate) mod finding;
 

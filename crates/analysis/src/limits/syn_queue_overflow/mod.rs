@@ -13,12 +13,12 @@
 //! ## What to do
 //! `net.ipv4.tcp_syncookies = 1`: takes effect at once; the backlog may then be as long as the accept queue, and further SYNs
 //! get a cookie. If cookies are not acceptable, `net.ipv4.tcp_max_syn_backlog` and the accept queue (`ListenBacklog` and
-//! `net.core.somaxconn`, with a restart) must hold all half-open connections: the smaller one counts, and the finding names it.
-//! Then find who does not reply: `ss -tan state syn-recv` shows the addresses.
+//! `net.core.somaxconn`, with a restart) must hold all half-open connections: the finding names the smaller one. Then find who
+//! does not reply: `ss -tan state syn-recv` shows the addresses.
 //!
 //! ## By hand
-//! `nstat -az TcpExtTCPReqQFullDrop TcpExtListenDrops TcpExtListenOverflows` twice under load; `ss -tan state syn-recv | wc
-//! -l`; `sysctl net.ipv4.tcp_syncookies net.ipv4.tcp_max_syn_backlog`.
+//! `nstat -az TcpExtTCPReqQFullDrop TcpExtListenDrops TcpExtListenOverflows` twice under load;
+//! `ss -tan state syn-recv | wc -l`; `sysctl net.ipv4.tcp_syncookies net.ipv4.tcp_max_syn_backlog`.
 
 pub(crate) mod finding;
 

@@ -16,8 +16,8 @@
 //! that do not support it.
 //!
 //! ## By hand
-//! `openssl s_client -connect HOST:443 -reconnect </dev/null | grep -e New -e Reused`; `openssl speed rsa2048 ecdsap256`; `perf
-//! top` shows bn_mul and the like.
+//! `openssl s_client -connect HOST:443 -reconnect </dev/null | grep -e New -e Reused`; `openssl speed rsa2048 ecdsap256`;
+//! `perf top` shows bn_mul and the like.
 
 pub(crate) mod finding;
 

@@ -15,8 +15,8 @@
 //! leak.
 //!
 //! ## By hand
-//! `ps -o pid,etimes,rss --sort etimes --ppid PID`: do the oldest hold most? The same again a minute later: did they grow? `cat
-//! /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`.
+//! `ps -o pid,etimes,rss --sort etimes --ppid PID`: do the oldest hold most? The same again a minute later: did they grow?
+//! `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`.
 
 pub(crate) mod finding;
 

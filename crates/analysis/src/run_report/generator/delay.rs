@@ -280,7 +280,10 @@ mod tests {
             assert_eq!(of(waited_us, clock, count).is_some(), spoilt, "{waited_us}");
         }
         let why = of(207, Clock::Auto, 1000).unwrap();
-        assert!(why.contains("waited 207 us (p50) in the socket buffer, 23% of the p50 response time"), "{why}");
+        assert!(
+            why.contains("waited 207 us (p50) in the socket buffer, 23% of the p50 response time"),
+            "{why}"
+        );
         assert_eq!(unread_time_text(&RunReport::default()), None);
     }
 }

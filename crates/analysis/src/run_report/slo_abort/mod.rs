@@ -294,9 +294,7 @@ impl ObjectiveState {
         match (figure, self.objective.is_upper_bound()) {
             (Figure::Rate, false) => self.lost_rate(rest, planned),
             (Figure::Rate, true) | (_, false) => None,
-            (Figure::Failed, true) => {
-                missed(self.failed as f64).then(|| format!("{} failed", self.failed))
-            }
+            (Figure::Failed, true) => missed(self.failed as f64).then(|| format!("{} failed", self.failed)),
             (Figure::Time(_, Statistic::Max), true) => (self.longest_us > 0
                 && missed(self.longest_us as f64))
             .then(|| format!("one took {} ms", significant(self.longest_us as f64 / 1e3, 4))),
@@ -329,7 +327,9 @@ impl ObjectiveState {
             }
             Figure::Failed | Figure::Rate => return None,
         };
-        is_lost.then(|| format!("{what}, and at most {} can complete in total", significant(ended_max.ceil(), 6)))
+        is_lost.then(|| {
+            format!("{what}, and at most {} can complete in total", significant(ended_max.ceil(), 6))
+        })
     }
 
     /// The rate that can still be reached, with whatever may yet be cut as warm-up.
