@@ -30,8 +30,7 @@ fn an_incident_is_told_once_while_it_lasts() {
     let increasing: Vec<f64> = (0..200).map(|second| f64::from(second) * 15.0).collect();
     let reported = reported_at(&[("sockets.listen_overflows_count", &increasing)]);
     assert_eq!(reported.len(), 1);
-    let expected =
-        "connections turned away, as the accept queue is full: 15 a second (an incident from 1 a second on)";
+    let expected = "connections turned away, as the accept queue is full: 15/s (threshold 1/s)";
     assert_eq!(reported[0], (1, expected.into()));
 }
 
