@@ -20,7 +20,7 @@ const THROTTLED_FRACTION_MAX: f64 = 0.1;
 /// Where the server takes longer than this multiple of what it took before all connections were in use, it is what slows down.
 const SLOWER_RATIO_MAX: f64 = 1.5;
 const SLOWER_SPARE_US: f64 = 1000.0;
-/// The scoreboard may be full in this share of its readings: workers are free most of the time.
+/// The scoreboard may be full in this share of its samples: workers are free most of the time.
 const FULL_FRACTION_MAX: f64 = 0.2;
 
 /// Fires when the run's own verdict says that its figures cannot be believed, or when too few connections kept the load

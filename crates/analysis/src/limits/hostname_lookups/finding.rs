@@ -11,7 +11,7 @@ use webdyno_model::number::significant;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
-/// Look-ups under way, as a share of the busy workers, from which on they hold many of them.
+/// Lookups in flight, as a share of the busy workers, from which on they hold many of them.
 const HELD_FRACTION_MIN: f64 = 0.3;
 /// Fewer are there by chance: the collector may meet one of the agent's own, or of a backend.
 const LOOKUPS_MIN: f64 = 3.0;
@@ -59,7 +59,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Without a view of the look-ups: workers that are done but not free say that something holds them at the log, and the
+/// Without a view of the lookups: workers that are done but not free say that something holds them at the log, and the
 /// setting that it may be this.
 fn suspected_finding(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
     let (logging, busy) =

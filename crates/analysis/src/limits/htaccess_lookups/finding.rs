@@ -13,9 +13,9 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// A look-up of a file that is not there: the path is put together and walked by the kernel. 1 to 2 us.
+/// A lookup of a file that is not there: the path is put together and walked by the kernel. 1 to 2 us.
 const LOOKUP_US: f64 = 1.5;
-/// The share of the work that look-ups alone must be.
+/// The share of the work that lookups alone must be.
 const LOOKUPS_SHARE_MIN: f64 = 0.2;
 /// The kernel's share of the time above which it is not the reading of rules that costs it.
 const KERNEL_SHARE_MAX: f64 = 0.6;

@@ -87,7 +87,7 @@ fn evidence_in_scoreboard(facts: &Facts) -> Option<String> {
     ))
 }
 
-/// What follows from the requests: those that are under way and not in the queue are with workers.
+/// What follows from the requests: those that are in flight and not in the queue are with workers.
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     let seen = facts.value(FactId::requests_in_workers_mean)?;
     // The queue also has connections that were given up, and those of who looks at the status page: no fewer requests are with

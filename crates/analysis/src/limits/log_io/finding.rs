@@ -24,7 +24,7 @@ const AWAIT_US_MIN: f64 = 2_000.0;
 const READS_PER_WRITE_MAX: f64 = 0.2;
 /// Writes that are larger are no lines of a log.
 const WRITE_BYTES_MAX: f64 = 32_768.0;
-/// Where the processors are full, or that cannot be seen, workers may stand at the log for want of one.
+/// Where the processors are full, or that cannot be seen, workers may stand at the log for lack of one.
 const CONFIDENCE_MAX_NO_ROOM: f64 = 0.5;
 /// Pages swapped in each second from which on the disk works for memory.
 const SWAPPED_MAX: f64 = 50.0;

@@ -16,13 +16,13 @@ use webdyno_model::setting::SettingId;
 const FULL_FRACTION_MIN: f64 = 0.9;
 /// The same of one whose queue is hardly ever empty: that it always has something to send is proof enough.
 const QUEUED_FRACTION_MIN: f64 = 0.8;
-/// A queue that stands in so many of the readings is hardly ever empty.
+/// A queue that stands in so many of the samples is hardly ever empty.
 const WAITING_FRACTION_MIN: f64 = 0.8;
 /// Less than this, two full packets, is what is just being sent.
 const BACKLOG_BYTES_MIN: f64 = 3000.0;
-/// Answers that take this many times as long as the quickest ones wait for something.
+/// Responses that take this many times as long as the quickest ones wait for something.
 const INFLATION_MIN: f64 = 1.5;
-/// Segments sent again per second that say that somewhere a queue overflows.
+/// Retransmits per second that show that somewhere a queue overflows.
 const RETRANSMITS_PER_S_MIN: f64 = 1.0;
 /// What compression leaves of text, carefully: usually it is a fifth to a quarter.
 const COMPRESSED_FRACTION: f64 = 0.35;

@@ -118,7 +118,7 @@ fn memory(facts: &Facts, pool: &FullPool<'_>, to: f64, becomes_static: bool) -> 
     })
 }
 
-/// As many as are under way can be served at once, what the site takes of the processors grows with them, and no more is
+/// As many as are in flight can be served at once, what the site takes of the processors grows with them, and no more is
 /// answered than is asked for.
 fn predict(facts: &Facts, pool: &FullPool<'_>, processes: f64, to: f64) -> Option<Predicted> {
     let ended_per_s = facts.ended_per_s()?;
@@ -182,7 +182,7 @@ mod tests {
             "{}",
             first.risk
         );
-        // 33 a second with 5 processes; 40 are under way.
+        // 33 a second with 5 processes; 40 are in flight.
         assert_eq!(first.predicted.unwrap().rate, 264.0);
         let tight = remedy(&[(FactId::memory_available_min_bytes, 30e6)]);
         assert_eq!(tight.to, Some(SettingValue::Integer(13)));

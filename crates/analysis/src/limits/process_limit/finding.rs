@@ -10,7 +10,7 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// At this share of a limit the next process is refused: processes come and go between readings.
+/// At this share of a limit the next process is refused: processes come and go between samples.
 const AT_LIMIT_FRACTION: f64 = 0.97;
 
 /// What the settings can need is exceeded by what they do not tell of: loggers, programs that pages start.
@@ -39,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence = match (&reached, refused, output) {
         (Some(_), Some(_), _) => 0.95,
         (Some(_), None, Some(_)) => 0.9,
-        // A failed fork may also be for want of memory: AH00159 alone does not say which.
+        // A failed fork may also be for lack of memory: AH00159 alone does not say which.
         (None, Some(_), _) => 0.7,
         (None, None, Some(FactId::fork_failed_messages)) => 0.5,
         (Some(_), None, None) if has_waiting_connections(facts) => 0.7,

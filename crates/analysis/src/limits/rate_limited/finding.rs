@@ -104,7 +104,7 @@ fn pace(facts: &Facts) -> Option<f64> {
     }
 }
 
-/// The share of the response time, less the wait for a worker, that passes while an answer arrives.
+/// The share of the response time, less the wait for a worker, that passes while a response arrives.
 fn transfer_fraction(facts: &Facts) -> Option<f64> {
     let (service, first) =
         (facts.value(FactId::service_time_mean_us)?, facts.value(FactId::first_byte_mean_us)?);

@@ -1,7 +1,7 @@
 //! Limits that turn requests away: by how often a client asks, how many connections it has, how slowly it sends.
 //!
 //! Facts: the manuals of mod_qos, mod_evasive, mod_limitipconn, mod_reqtimeout and ModSecurity, and of nginx's
-//! ngx_http_limit_req_module and ngx_http_limit_conn_module: what each answers with unless it is told otherwise.
+//! ngx_http_limit_req_module and ngx_http_limit_conn_module: what each answers with by default.
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::wording::format_number;
@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 const TURNED_FRACTION_MIN: f64 = 0.01;
 /// Good answers lie within this of the configured rate: a bucket lets a burst through first.
 const RATE_FRACTION: (f64, f64) = (0.6, 1.6);
-/// Half the 95% interval of the mean rate of good answers: a cap is even from second to second.
+/// Half the 95% interval of the mean rate of successful requests: a cap is even from second to second.
 const EVEN_CI95_MAX: f64 = 0.15;
 
 /// What answers are when a limit turns a request away: the fact that counts them, and the number.
@@ -189,7 +189,7 @@ fn confidence(facts: &Facts, status: &str, rate: Option<f64>) -> f64 {
     match status {
         _ if at_rate => 0.9,
         "429" | "408" => 0.8,
-        // Whoever may not come in is told the same, limit or not.
+        // Forbidden access has the same status, limit or not.
         "403" if is_even => 0.5,
         _ if is_even => 0.7,
         _ => 0.45,

@@ -13,7 +13,7 @@ use webdyno_model::setting::SettingId;
 
 /// From this share of the workers on they are what is missing.
 const HELD_FRACTION_MIN: f64 = 0.3;
-/// Answers below this size fit into a send buffer as the kernel makes it: no worker waits for them.
+/// Responses below this size fit into a send buffer as the kernel makes it: no worker waits for them.
 const ANSWER_BYTES_MIN: f64 = 262_144.0;
 /// What is sent to each slow client a second: less is nothing at all, more is no slow line.
 const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
@@ -25,7 +25,7 @@ const SENT_BYTES_PER_S_MIN: f64 = 200_000.0;
 /// From so many requests on each connection is kept.
 const KEPT_REQUESTS_MIN: f64 = 1.1;
 
-/// Fires when clients that take their answers slowly hold the workers that others wait for.
+/// Fires when clients that take their responses slowly hold the workers that others wait for.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = workers::limit_proof(facts)?;
     let queue = noticed_queue(facts)?;
@@ -70,7 +70,7 @@ struct SlowClients {
     confidence: f64,
 }
 
-/// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while an answer
+/// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while a response
 /// is on its way.
 fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let full =
@@ -89,7 +89,7 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let own = facts.value(FactId::requests_in_workers_mean).filter(|_| facts.loaded)?;
     let taken = facts.value(FactId::workers_writing_mean).map_or(workers, |writing| writing.min(workers));
     let held = (taken - own).max(0.0);
-    // Who takes an answer slowly leaves it in the queue of his connection.
+    // Who takes a response slowly leaves it in the queue of his connection.
     let is_taken =
         facts.value(FactId::sending_connections_mean).is_some_and(|full| full < HELD_FRACTION_MIN * held);
     if held < HELD_FRACTION_MIN * workers || is_taken {

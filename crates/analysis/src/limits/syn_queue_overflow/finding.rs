@@ -8,16 +8,16 @@ use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// Dropped first packets per second that somebody notices.
+/// Dropped SYNs per second that somebody notices.
 const DROPS_PER_S_MIN: f64 = 0.1;
 /// Half-open connections that are no fault: each one is for the time of a round trip.
 const HALF_OPEN_MIN: f64 = 32.0;
 /// Where the client lost fewer of its connections, the drops were others' and cost it nothing.
 const LOST_FRACTION_MIN: f64 = 0.002;
 
-/// Fires when first packets are dropped for want of room in the list of half-open connections.
+/// Fires when SYNs are dropped for lack of room in the list of half-open connections.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    // With cookies no first packet is dropped for want of room in this list, whatever else is.
+    // With cookies no SYN is dropped for lack of room in this list, whatever else is.
     if facts.value(FactId::syn_cookies_mode).is_some_and(|mode| mode >= 1.0)
         || facts.value(FactId::syn_cookies).is_some_and(|cookies| cookies > 0.0)
         || facts.value(FactId::lost_syn_fraction).is_some_and(|lost| lost < LOST_FRACTION_MIN)

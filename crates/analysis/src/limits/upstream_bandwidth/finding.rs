@@ -12,7 +12,7 @@ use webdyno_model::diagnosis::Finding;
 const SPREAD_MAX: f64 = 0.15;
 /// Round trips of so many times the shortest one wait in a queue..
 const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
-/// ..if it is by this much: an answer to a small packet may be held back for 40 ms, and a busy machine is late.
+/// ..if it is by this much: a response to a small packet may be held back for 40 ms, and a busy machine is late.
 const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
 /// The same where segments are lost as well: a short queue that overflows all the time adds little.
 const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
@@ -22,7 +22,7 @@ const RETRANSMITTED_MIN: f64 = 0.002;
 const RETRANSMITTED_MUCH: f64 = 0.01;
 /// Fewer of them are chance.
 const RETRANSMITS_MIN: f64 = 10.0;
-/// Answers that take this many times as long as the quickest ones wait for something.
+/// Responses that take this many times as long as the quickest ones wait for something.
 const INFLATION_MIN: f64 = 1.3;
 /// Less than this, 1 Mbit/s, is no line that anybody has.
 const BYTES_PER_S_MIN: f64 = 125_000.0;

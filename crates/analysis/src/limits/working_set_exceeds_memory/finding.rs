@@ -31,7 +31,7 @@ const MISSED_SHARE_MIN: f64 = 0.05;
 /// What a share from which nothing is left would divide by.
 const MISSED_SHARE_MAX: f64 = 0.95;
 
-/// Answers that take so many times as long as the quickest of their kind wait for something.
+/// Responses that take so many times as long as the quickest of their kind wait for something.
 const INFLATION_MIN: f64 = 1.5;
 
 /// Fires when files are read again and again, and requests wait for it.
