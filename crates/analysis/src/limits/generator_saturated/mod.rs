@@ -2,13 +2,12 @@
 //!
 //! ## How it is recognised
 //! One of these: the busiest engine thread used more than 70% of a core. The generator's own delay was more than a tenth of the
-//! response time (medians, and more than 100 us; 90th percentiles or the usual second, and more than 250 us: on a machine with
-//! other work a program that wakes up waits that long now and then). Half of the responses waited in the socket buffer for a
-//! tenth of their response time. More than one request in 1000 found no local port or descriptor on the generator's machine.
-//! Little's law does not hold between the requests in flight and rate times response time: over the whole load the integral of
-//! requests in flight is the sum of their times, and differs by more than 1% only if requests were lost or counted twice. The
-//! server has more than twice as many concurrent requests as the generator has in flight, with no other clients and no request
-//! abandoned.
+//! response time (p50, and more than 100 us; p90 or the median second, and more than 250 us: on a machine with other work a
+//! program that wakes up waits that long now and then). Half of the responses waited in the socket buffer for a tenth of their
+//! response time. More than one request in 1000 found no local port or descriptor on the generator's machine. Little's law does
+//! not hold between the requests in flight and rate times response time: over the whole load the integral of requests in flight
+//! is the sum of their times, and differs by more than 1% only if requests were lost or counted twice. The server has more than
+//! twice as many concurrent requests as the generator has in flight, with no other clients and no request abandoned.
 //!
 //! A generator that is only late sends less than it should: if a link is full or the server saturates the CPU all the same,
 //! that is the limit, and only the latency of the run is not valid.
