@@ -208,8 +208,8 @@ mod tests {
         let mut facts = shaped(0.99, 1.0, 25_000.0, 100.0);
         of_pool(&mut facts, "eth1", &[(FactId::nic_sent_fraction, 0.4)]);
         let finding = check(&facts).unwrap();
-        let text = "The link eth0 is full: it sends 3.96 Mbit/s of the 4 Mbit/s that it can carry (99%), and 25 kB wait for \
-                    it on average. At 40 kB an answer it allows no more than 12.5 a second.";
+        let text = "Link eth0 saturated: it sends 3.96 of 4 Mbit/s (99%); 25 kB queued on average. At 40 kB per response it \
+                    allows at most 12.5/s.";
         assert_eq!(finding.summary, text);
         assert_eq!(finding.explains_fraction, Some(0.9));
     }

@@ -26,9 +26,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let could = could.map_or(String::new(), |could| format!(" (supported: {})", format_number(could / 1e6)));
     let partner = of(FactId::nic_partner_bits_per_s).map_or(String::new(), |partner| {
         let why = if partner <= speed {
-            "its link partner (a switch) advertises no more"
+            "Its link partner (a switch) advertises no more"
         } else {
-            "its link partner advertises more"
+            "Its link partner advertises more"
         };
         format!(" {why}: {} Mbit/s.", format_number(partner / 1e6))
     });
@@ -108,8 +108,8 @@ mod tests {
         let all = crate::diagnosis::ranking::findings(&link(0.97, 1e9, 1.0));
         let ids: Vec<_> = all.iter().map(|finding| finding.id.as_str()).collect();
         assert_eq!(ids, ["nic-negotiated-low", "network-saturated"]);
-        let text = "The interface eth0 runs at 100 Mbit/s although the card can do 1000; its partner (a switch) offers no \
-                    more: 100 Mbit/s. It is 97% full at that, and answers wait for it.";
+        let text = "Interface eth0 runs at 100 Mbit/s (supported: 1000) and is 97% used; responses wait for it. Its link \
+                    partner (a switch) advertises no more: 100 Mbit/s.";
         assert_eq!(all[0].summary, text);
     }
 
