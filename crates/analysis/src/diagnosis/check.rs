@@ -37,8 +37,8 @@ const CONFIDENCE: f64 = 0.7;
 fn no_config_findings() -> Finding {
     Finding {
         id: LimitId::Healthy.into(),
-        summary: "Nothing was found to mend: no settings contradict each other, and memory and tables hold what they allow, \
-                  as far as it could be read."
+        summary: "No problem found: no settings contradict each other, and memory and tables hold what they allow, as far \
+                  as they could be read."
             .into(),
         confidence: CONFIDENCE,
         explains_fraction: None,

@@ -60,17 +60,18 @@ fn matches_template(metric: &str, signal: &str) -> bool {
 /// Why a collector's signals are missing, and what helps; `None` when it spoke to the end.
 fn silence_reason(measurement: &Measurement, name: &str) -> Option<(String, &'static str)> {
     const MESSAGE: &str = "see the message; some signals need root";
-    const AGAIN: &str = "measure again; if it stays so, see whether the agent on the server runs to the end";
+    const AGAIN: &str =
+        "measure again; if it persists, check whether the agent on the server runs to the end";
     let times = times(measurement, name);
     let Some(last) = times.last() else {
-        let why = "no reading of it came".to_owned();
+        let why = "no sample received".to_owned();
         return (measurement.measured_to_s >= CADENCE_S_MAX).then_some((why, AGAIN));
     };
     let empty = readings(measurement, name).all(|sample| sample.values.is_empty());
     let error = readings(measurement, name).find_map(|sample| sample.error.clone()).filter(|_| empty);
     let stopped = is_late(measurement, cadence_s(&times), *last).then(|| {
         let (last, end) = (format_number(*last), format_number(measurement.measured_to_s));
-        format!("its last reading ended at second {last}, the measured part at second {end}")
+        format!("its last sample ended at second {last}, the measured part at second {end}")
     });
     error.map(|error| (error, MESSAGE)).or(stopped.map(|why| (why, AGAIN)))
 }
@@ -105,7 +106,7 @@ mod tests {
     fn silent_and_stopped_collectors_are_missing() {
         for (to_s, times, word) in [
             (10.0, EVERY_SECOND, None),
-            (10.0, &[], Some("no reading")),
+            (10.0, &[], Some("no sample")),
             (2.0, &[], None),
             (10.0, &EVERY_SECOND[..4], Some("second 3")),
             (10.0, &EVERY_SECOND[..8], Some("second 7")),

@@ -75,7 +75,7 @@ fn compare_with_server(run: &mut RunReport, facts: &mut Facts, others: Option<&L
         && server > AT_SERVER_RATIO_MAX * own + AT_SERVER_SPARE
     {
         let why = format!(
-            "the server had {} requests at once and the generator only {} in flight, although nobody else was seen",
+            "the server had {} concurrent requests, but the generator only {} in flight, and no other clients were seen",
             wording::format_number(server),
             wording::format_number(own)
         );

@@ -129,7 +129,7 @@ fn lower_symptom_confidence(found: &mut [Finding]) {
         };
         let Some((_, cause, is_proven)) = causes.iter().find(explains) else { continue };
         if *is_proven {
-            finding.summary += &format!(" {} brings this about, too: mend that first.", cause.id);
+            finding.summary += &format!(" {} also causes this: fix that first.", cause.id);
         }
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_SYMPTOM);
     }
@@ -260,8 +260,7 @@ mod tests {
             assert_eq!(ranked[0].id, first);
             let symptom = ranked.iter().find(|finding| finding.id == "cpu-saturated").unwrap();
             assert_eq!(symptom.confidence, observed, "{cause}");
-            let names_it =
-                symptom.summary.ends_with(" log-verbosity brings this about, too: mend that first.");
+            let names_it = symptom.summary.ends_with(" log-verbosity also causes this: fix that first.");
             assert_eq!(names_it, first == "log-verbosity", "{}", symptom.summary);
             let other = ranked.iter().find(|finding| finding.id == "log-verbosity").unwrap();
             assert_eq!(other.confidence, cause);

@@ -46,11 +46,11 @@ impl IncidentRule {
 /// A share of the time, of a counter of microseconds.
 pub const SHARE: IncidentFigure = IncidentFigure::Rate(1e-6);
 /// Why one suffices.
-pub const EACH: &str = "each one is a client or a request that got nothing";
+pub const EACH: &str = "each one is a failed client or request";
 /// Why one suffices.
-pub const LOGGED: &str = "the server says so once for many that it hits";
+pub const LOGGED: &str = "logged once for many occurrences";
 /// Why one suffices.
-pub const KILLED: &str = "a process was ended in the midst of its work: one is enough";
+pub const KILLED: &str = "a process was killed during its work: one is enough";
 
 /// A rule: from which figure on for how many readings in a row, and below which it is over.
 pub const fn row(

@@ -45,10 +45,10 @@ pub fn detect(seconds: &[Interval]) -> Result<Option<WarmUp>> {
     }
     let rate =
         by_rate.map(|(_, part)| format!("the rate was {}% of the later one", significant(100.0 * part, 2)));
-    let time =
-        by_time.map(|(_, times)| format!("the median answer took {} times as long", significant(times, 2)));
+    let time = by_time
+        .map(|(_, times)| format!("the p50 response time was {} times as long", significant(times, 2)));
     let why = rate.into_iter().chain(time).collect::<Vec<_>>().join(" and ");
-    Ok(Some(WarmUp { seconds: cut, reason: format!("in them {why} (change-point test)") }))
+    Ok(Some(WarmUp { seconds: cut, reason: format!("{why} (change-point test)") }))
 }
 
 /// The median response time of each second; none when a second has no answer.
@@ -173,7 +173,10 @@ mod tests {
         (all[0].1, all[1].1, all[2].1) = (90_000, 40_000, 9_000);
         assert_eq!(cut(&all), 3);
         let why = detect(&seconds(&all)).unwrap().unwrap().reason;
-        assert!(why.contains("the median answer took 9.2 times as long") && !why.contains("rate"), "{why}");
+        assert!(
+            why.contains("the p50 response time was 9.2 times as long") && !why.contains("rate"),
+            "{why}"
+        );
         // A second without an answer has no time; the rate still tells.
         all[0] = (0, 1);
         assert_eq!(cut(&all), 1);

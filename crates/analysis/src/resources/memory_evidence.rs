@@ -56,14 +56,14 @@ pub(crate) fn evidence(facts: &Facts) -> Option<MemoryEvidence> {
     let fell = facts.value(FactId::service_processes_fell_max).is_some_and(|fell| fell >= 1.0);
     if let Some(killed) = of_machine.filter(|_| fell) {
         return Some(proven(format!(
-            "the kernel killed {}, while some of the service's ended",
+            "the kernel killed {} while some of the service's ended",
             processes(killed)
         )));
     }
     thrashing_evidence(facts).or_else(|| {
         of_machine.map(|killed| MemoryEvidence {
             words: format!(
-                "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
+                "the kernel killed {} on this machine, perhaps of another service (only the machine's counter is known)",
                 processes(killed)
             ),
             confidence: CONFIDENCE_OTHER_PROCESSES,
@@ -82,7 +82,7 @@ fn thrashing_evidence(facts: &Facts) -> Option<MemoryEvidence> {
     let swapped_in = facts.value(FactId::swapped_in_pages_per_s).unwrap_or(0.0);
     if swapped_in >= 1.0 && has_swapped(facts) {
         let swapped = swapped_in + facts.value(FactId::swapped_out_pages_per_s).unwrap_or(0.0);
-        let words = format!("{} pages a second travel to and from swap", format_number(swapped));
+        let words = format!("{} pages/s are swapped in and out", format_number(swapped));
         return Some(MemoryEvidence {
             words,
             confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE },
@@ -92,10 +92,7 @@ fn thrashing_evidence(facts: &Facts) -> Option<MemoryEvidence> {
         facts.value(FactId::group_file_refaults_per_s).or_else(|| facts.value(FactId::refaults_per_s));
     let refaults = refaults.filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
     (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| MemoryEvidence {
-        words: format!(
-            "{} pages a second are read again that had just been given up",
-            format_number(refaults)
-        ),
+        words: format!("{} just evicted pages/s are read again", format_number(refaults)),
         confidence: if is_short == Some(true) { CONFIDENCE } else { CONFIDENCE_OTHER_PROCESSES },
     })
 }
@@ -125,7 +122,7 @@ pub(crate) fn memory_of_others(facts: &Facts) -> Option<String> {
         let is_calm = stalled < FULL_FRACTION_MIN && swapped < SWAPPED_BYTES_MIN;
         let has_room = memory_pressure::is_full(facts) == Some(false);
         return (is_calm && has_room)
-            .then(|| "the control group of the service has room, and hardly waited for memory".into());
+            .then(|| "the service's control group has free memory and hardly stalled on it".into());
     }
     let total = facts.value(FactId::memory_total_bytes)?;
     let used = total - facts.value(FactId::memory_available_min_bytes)?;
@@ -135,7 +132,7 @@ pub(crate) fn memory_of_others(facts: &Facts) -> Option<String> {
     let own = group.into_iter().chain(held).reduce(f64::max)?;
     (own < OTHERS_HOLD_FRACTION_MAX * used).then(|| {
         let [own, used] = [own, used].map(format_bytes);
-        format!("the service and what stands behind it hold {own} of the {used} of memory that are in use")
+        format!("the service and its backends hold {own} of the {used} of memory in use")
     })
 }
 

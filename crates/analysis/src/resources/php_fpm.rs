@@ -31,15 +31,15 @@ pub(crate) fn reload_risk(facts: &Facts, pool: Option<&str>) -> String {
     let busy = busy.map_or(String::new(), |busy| format!(" (about {} at a time)", format_number(busy)));
     match known {
         Some(timeout) if is_time(&timeout.value) => format!(
-            "the reload waits up to {CONTROL_TIMEOUT_SETTING} = {} for the requests under way, and new ones wait meanwhile",
+            "the reload waits up to {CONTROL_TIMEOUT_SETTING} = {} for requests in flight, and new ones wait meanwhile",
             timeout.value
         ),
         Some(timeout) => format!(
-            "{CONTROL_TIMEOUT_SETTING} is 0 ({}), so a reload by hand ends the requests under way{busy}; `tune --apply` lets them finish first, and new ones wait meanwhile. With {CONTROL_TIMEOUT_SETTING} = {CONTROL_TIMEOUT} every reload waits for them",
+            "{CONTROL_TIMEOUT_SETTING} is 0 ({}), so a reload by hand ends requests in flight{busy}; `tune --apply` lets them finish first, and new ones wait meanwhile. With {CONTROL_TIMEOUT_SETTING} = {CONTROL_TIMEOUT} every reload waits for them",
             timeout.to_text()
         ),
         None => format!(
-            "where {CONTROL_TIMEOUT_SETTING} is 0, its default, a reload by hand ends the requests under way{busy}; `tune --apply` lets them finish first, and new ones wait meanwhile"
+            "if {CONTROL_TIMEOUT_SETTING} is 0, its default, a reload by hand ends requests in flight{busy}; `tune --apply` lets them finish first, and new ones wait meanwhile"
         ),
     }
 }

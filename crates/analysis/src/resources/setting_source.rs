@@ -132,7 +132,7 @@ pub(crate) fn add_source(remedy: &mut Remedy, source: &SettingSource) {
     // What is set in the running program lasts until its next start.
     if remedy.class == ApplyClass::Live && remedy.setting.target.name() == "mariadb" {
         let file = if source.at.is_some() { "there" } else { "under [mysqld] in a file of its own" };
-        remedy.why = format!("{}. Write it {file} as well, or the next start forgets it", remedy.why);
+        remedy.why = format!("{}. Also write it {file}, or it is lost at the next start", remedy.why);
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(reported.from, Some(SettingValue::Integer(12)));
         assert_eq!(
             reported.why,
-            "more are wanted; it is set in /etc/x.cnf:3. Write it there as well, or the next start forgets it"
+            "more are wanted; it is set in /etc/x.cnf:3. Also write it there, or it is lost at the next start"
         );
         assert_eq!(findings[1].remedies[0].why, "why");
     }

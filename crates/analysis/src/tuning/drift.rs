@@ -20,7 +20,7 @@ pub fn pair_disturbance(before: &Measurement, after: &Measurement) -> Result<Opt
     let (before, after) = (stolen_fraction(before)?, stolen_fraction(after)?);
     Ok((before - after).abs().ge(&SHARE_MAX).then(|| {
         format!(
-            "the host took {}% of the processors for others in one load and {}% in the other",
+            "CPU steal was {}% in one load and {}% in the other",
             format_number(100.0 * before),
             format_number(100.0 * after)
         )
@@ -36,17 +36,16 @@ pub fn drift(before: &Measurement, again: &Measurement) -> Result<Option<String>
         && matches!(comparison.verdict, Verdict::Better | Verdict::Worse)
     {
         return Ok(Some(format!(
-            "the original, measured again, {} {} times what it {} before: more than the noise of {:.0}%",
-            if open { "took" } else { "gave" },
+            "the original, measured again, had {} times its earlier {}: more than the noise of {:.0}%",
             format_number(ratio.ratio),
-            if open { "took" } else { "gave" },
+            if open { "response time" } else { "rate" },
             100.0 * comparison.noise_floor
         )));
     }
     let (before, again) = (foreign_fraction(before)?, foreign_fraction(again)?);
     Ok((before - again).abs().ge(&SHARE_MAX).then(|| {
         format!(
-            "other programs took {}% of the processors, and {}% when the original was measured again",
+            "other programs used {}% of the CPU, and {}% when the original was measured again",
             format_number(100.0 * before),
             format_number(100.0 * again)
         )

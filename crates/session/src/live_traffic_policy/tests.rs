@@ -343,7 +343,7 @@ fn a_clear_loss_ends_the_load() {
         let round = &recording.rounds[0].round;
         assert_eq!((round.verdict, round.kept), (Some(Verdict::Worse), false));
         let reported =
-            recording.notes.iter().any(|note| note.contains("was ended after 5 s: 300 good answers/s"));
+            recording.notes.iter().any(|note| note.contains("was ended after 5 s: 300 successful req/s"));
         assert!(reported, "{:?}", recording.notes);
         assert_eq!(orders(&script)[3], "revert to 150");
     }

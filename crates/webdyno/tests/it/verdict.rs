@@ -69,9 +69,9 @@ fn a_run_that_fills_the_local_ports_has_measured_them() {
     assert_eq!(client["local_ports"]["limit"], 400);
     assert!(client["local_ports"]["left_at_peak"].as_u64().unwrap() < 10, "{client}");
     assert!(json["errors"]["local_ports_exhausted"].as_u64().unwrap() > 0);
-    assert!(ended.stdout.contains("the run measured a table, not the server"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("the run measured a kernel table, not the server"), "{}", ended.stdout);
     let html = std::fs::read_to_string(place.path("run/report.html")).unwrap();
-    assert!(html.contains("the run measured a table, not the server"));
+    assert!(html.contains("the run measured a kernel table, not the server"));
 }
 
 #[test]

@@ -160,13 +160,13 @@ fn figure(kind: &FigureKind, with: &[LoadFigures], without: &[LoadFigures]) -> R
 fn means(figures: &[AblationFigure], with: &[LoadFigures], without: &[LoadFigures]) -> String {
     let spoiled = |side: &LoadFigures| !side.run.client.valid;
     if with.iter().chain(without).any(spoiled) {
-        return "The generator spoiled a load of the comparison: what the difference says of the server is not known.".into();
+        return "A load of the comparison is not valid (load generator): the difference says nothing about the server.".into();
     }
     if with.iter().all(is_documents_only) {
-        return "The pages have no resources that were asked for: both loads are the same.".into();
+        return "The pages have no resources that were requested: both loads are the same.".into();
     }
     let Some(pages) = named(figures, PAGES).filter(|pages| pages.ratio.is_some()) else {
-        return "Of one kind no page was whole: there is nothing to compare.".into();
+        return "In one of the loads no page completed: there is nothing to compare.".into();
     };
     if is_same(pages) {
         return page_rate_text(figures, with.iter().any(is_open));
@@ -174,11 +174,11 @@ fn means(figures: &[AblationFigure], with: &[LoadFigures], without: &[LoadFigure
     match pages.ratio.map(|ratio| (ratio, is_significant(pages))) {
         Some((ratio, true)) if ratio > SAME => limit(figures),
         Some((_, true)) => {
-            "Without the resources there are fewer pages, which less work does not explain: something else \
-                            changed between the loads."
+            "Without the resources there are fewer pages/s, although there is less work: something else changed \
+                            between the loads."
                 .into()
         }
-        _ => "The interval is too wide to tell: longer loads, or more of them (--repeat), would narrow it."
+        _ => "The interval is too wide for a conclusion: use longer loads, or more of them (--repeat)."
             .into(),
     }
 }
@@ -187,41 +187,40 @@ fn means(figures: &[AblationFigure], with: &[LoadFigures], without: &[LoadFigure
 fn page_rate_text(figures: &[AblationFigure], is_open: bool) -> String {
     match named(figures, PAGE_P50).and_then(|figure| figure.ratio) {
         Some(ratio) if ratio < 1.0 / SAME => format!(
-            "Both loads have about as many pages a second, as many as come; so their times tell the difference: the \
-             document is {:.0}% of the median page time.",
+            "Both loads have about the same pages/s, all that were requested, so the page times decide: the document is \
+             {:.0}% of the p50 page time.",
             ratio * 100.0
         ),
         _ if is_open => {
-            "Both loads had the pages that were ordered, and without the resources these took as long.".into()
+            "Both loads served the requested pages/s, and without the resources the pages took as long."
+                .into()
         }
-        _ => {
-            "Without the resources there are hardly more pages: what limits is spent on the documents.".into()
-        }
+        _ => "Without the resources there are hardly more pages/s: the limit is in the documents.".into(),
     }
 }
 
 /// What both loads have as much of.
 fn limit(figures: &[AblationFigure]) -> String {
     let kinds = [
-        (BYTES, "bytes", "bandwidth, of the network or of what the files are read from"),
-        (REQUESTS, "requests", "what each request costs, whatever it asks for"),
-        (CONNECTIONS, "new connections", "what each connection costs, or a limit on them"),
+        (BYTES, "bytes/s", "bandwidth, of the network or of the storage of the files"),
+        (REQUESTS, "requests/s", "the cost of each request, whatever its target"),
+        (CONNECTIONS, "new connections/s", "the cost of each connection, or a limit on them"),
     ];
     let same: Vec<_> = kinds.iter().filter(|(name, ..)| named(figures, name).is_some_and(is_same)).collect();
     let list = |pick: fn(&(&str, &'static str, &'static str)) -> &'static str, and: &str| {
         same.iter().map(|kind| pick(kind)).collect::<Vec<_>>().join(and)
     };
     match same.len() {
-        0 => "Neither bytes nor requests nor new connections a second are the same in both: the resources take the \
-              difference, and which of their costs limits these figures do not tell."
+        0 => "Neither bytes/s nor requests/s nor new connections/s are the same in both: the resources account for the \
+              difference, but these figures do not show which of their costs limits."
             .into(),
         1 => format!(
-            "Both loads have about as many {} a second, which points to {} as the limit, and not to the documents' computing.",
+            "Both loads have about the same {}, which points to {} as the limit, not to the CPU time of the documents.",
             list(|kind| kind.1, ""),
             list(|kind| kind.2, "")
         ),
         _ => format!(
-            "Both loads have about as many {} a second, which points away from the documents' computing, to one of: {}.",
+            "Both loads have about the same {}, which points not to the CPU time of the documents but to one of: {}.",
             list(|kind| kind.1, " and "),
             list(|kind| kind.2, "; ")
         ),

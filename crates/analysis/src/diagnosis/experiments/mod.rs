@@ -186,18 +186,18 @@ fn means(choice: &ExperimentChoice, outcome: Option<Outcome>) -> String {
     let [first, second] = &choice.between;
     let changed = expected::name(choice.what);
     let Some(outcome) = outcome else {
-        return format!("{changed} the figures do not tell {first} from {second}.");
+        return format!("{changed} the figures do not distinguish {first} from {second}.");
     };
     let expects = |id: &&&String| expected::of(choice.what, id) == Some(outcome);
     let observed = match outcome {
-        Outcome::Better => "fared better",
-        Outcome::Same => "fared the same",
-        Outcome::Worse => "fared worse",
+        Outcome::Better => "performed better",
+        Outcome::Same => "performed the same",
+        Outcome::Worse => "performed worse",
     };
     match [first, second].iter().find(expects) {
         Some(id) => {
             let other = if **id == *first { second } else { first };
-            format!("{changed} the load {observed}: as {id} would have it, and not {other}.")
+            format!("{changed} the load {observed}: as expected for {id}, not for {other}.")
         }
         None => format!("{changed} the load {observed}, which neither {first} nor {second} explains."),
     }

@@ -240,11 +240,11 @@ fn description(row: &IncidentRule, instance: Option<&str>, figure: f64) -> Strin
     let displayed = |value: f64| match row.figure {
         IncidentFigure::Level | IncidentFigure::Rise => format_number(value),
         IncidentFigure::Rate(factor) if factor < 1.0 => format!("{} of the time", percent(value)),
-        IncidentFigure::Rate(_) => format!("{} a second", format_number(value)),
+        IncidentFigure::Rate(_) => format!("{}/s", format_number(value)),
         IncidentFigure::ShareOf(_) => percent(value),
     };
-    let lasting = if row.readings > 1 { format!(" for {} readings", row.readings) } else { String::new() };
-    format!("{}{of}: {} (an incident from {}{lasting} on)", row.words, displayed(figure), displayed(row.from))
+    let lasting = if row.readings > 1 { format!(" for {} samples", row.readings) } else { String::new() };
+    format!("{}{of}: {} (threshold {}{lasting})", row.words, displayed(figure), displayed(row.from))
 }
 
 #[cfg(test)]

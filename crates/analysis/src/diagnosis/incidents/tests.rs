@@ -30,7 +30,7 @@ fn an_incident_is_told_once_while_it_lasts() {
     let increasing: Vec<f64> = (0..200).map(|second| f64::from(second) * 15.0).collect();
     let reported = reported_at(&[("sockets.listen_overflows_count", &increasing)]);
     assert_eq!(reported.len(), 1);
-    let expected = "connections dropped, accept queue full: 15 a second (an incident from 1 a second on)";
+    let expected = "connections dropped, accept queue full: 15/s (threshold 1/s)";
     assert_eq!(reported[0], (1, expected.into()));
 }
 
@@ -84,7 +84,7 @@ fn each_of_several_has_its_own_incident() {
     ];
     let reported = reported_at(&messages);
     assert_eq!(reported.len(), 2);
-    assert!(reported[0].1.starts_with("a message of the kernel's log (conntrack_full): 1 "), "{reported:?}");
+    assert!(reported[0].1.starts_with("message in the kernel log (conntrack_full): 1 "), "{reported:?}");
     assert!(
         reported_at(&[("pressure.memory_full_us", &[0.0, 2e5, 4e5, 6e5])])[0].1.contains("20% of the time")
     );

@@ -20,7 +20,7 @@ const THROTTLED_FRACTION_MAX: f64 = 0.1;
 /// Where the server takes longer than this multiple of what it took before all connections were in use, it is what slows down.
 const SLOWER_RATIO_MAX: f64 = 1.5;
 const SLOWER_SPARE_US: f64 = 1000.0;
-/// The scoreboard may be full in this share of its readings: workers are free most of the time.
+/// The scoreboard may be full in this share of its samples: workers are free most of the time.
 const FULL_FRACTION_MAX: f64 = 0.2;
 
 /// Fires when the run's own verdict says that its figures cannot be believed, or when too few connections kept the load
@@ -28,20 +28,20 @@ const FULL_FRACTION_MAX: f64 = 0.2;
 pub fn check(facts: &Facts) -> Option<Finding> {
     if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_server_full(facts)) {
         let summary =
-            format!("The load generator limits, so these figures say nothing about the server: {why}.");
-        let advice = "more threads (-t), another machine for the generator, or a lower load";
+            format!("The load generator is the bottleneck: {why}. The figures are not valid for the server.");
+        let advice = "use more threads (-t), another machine for the generator, or a lower load";
         return Some(finding(facts, summary, 0.95, ("threads or hosts", advice)));
     }
     let cap = too_few_connections(facts)?;
     let summary = format!(
-        "The load generator limits: all {} connections of the generator were in use, while the server had idle workers and no queue: raise -c.",
+        "The load generator is the bottleneck: all {} of its connections were in use, while the server had idle workers and no queue. Raise -c.",
         crate::wording::format_number(cap)
     );
     Some(finding(
         facts,
         summary,
         0.9,
-        ("connections", "more connections (-c) than are in use at the rate asked for"),
+        ("connections", "allow more connections (-c) than the requested rate needs"),
     ))
 }
 
@@ -143,11 +143,11 @@ mod tests {
         for (mut facts, fires, what) in [
             (processors(1.3, 0.9), false, "the server fills the processors"),
             (processors(0.5, 0.9), true, "the generator fills them"),
-            (processors(1.3, 0.1), true, "nobody waits for them"),
+            (processors(1.3, 0.1), true, "no task waits for them"),
             (link(0.97), false, "the link is full"),
             (link(0.6), true, "the link has room"),
         ] {
-            facts.generator_fault = Some("half of the answers lay unread".into());
+            facts.generator_fault = Some("half of the responses waited".into());
             facts.generator_is_late = true;
             assert_eq!(check(&facts).is_some(), fires, "{what}");
             facts.generator_is_late = false;
@@ -177,7 +177,7 @@ mod tests {
             let all = crate::diagnosis::ranking::findings(&facts(&values, &[]));
             (
                 all[0].id == "generator-saturated",
-                all[0].summary.contains("all 50 connections of the generator were in use"),
+                all[0].summary.contains("all 50 of its connections were in use"),
             )
         };
         assert_eq!(with(FactId::rate, 250.0), (true, true));

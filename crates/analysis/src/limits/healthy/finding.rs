@@ -19,9 +19,9 @@ const IO_FULL_FRACTION_MAX: f64 = 0.5;
 /// ([`crate::limits::memory_exhausted::finding`]).
 const MEMORY_FULL_FRACTION_MAX: f64 = 0.05;
 const FULL_FRACTION_MAX: f64 = 0.2;
-/// In front of PHP-FPM: a smaller part of what is under way is met by chance.
+/// In front of PHP-FPM: a smaller part of what is in flight is met by chance.
 const QUEUE_FRACTION_MIN: f64 = 0.1;
-/// Where most of what is under way are statements that do not compute, they wait for a lock, a disk, or each other, if they
+/// Where most of what is in flight are statements that do not compute, they wait for a lock, a disk, or each other, if they
 /// take unlike long; if they take equally long, it may be for whoever reads their rows, or as they were told.
 const STATEMENTS_FRACTION_MIN: f64 = 0.5;
 const UNLIKE_MIN: f64 = 1.3;
@@ -29,20 +29,20 @@ const UNLIKE_MIN: f64 = 1.3;
 const EMPTY_QUEUE_MAX: f64 = 0.5;
 /// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
 pub(crate) const CONNECT_US_MAX: f64 = 900_000.0;
-/// Answers that take this many times as long as the quickest tenth of their kind waited for something.
+/// Responses that take this many times as long as the quickest tenth of their kind waited for something.
 const INFLATION_MAX: f64 = 2.0;
 /// Unless it is by less than this on average: a file that takes 60 us takes three times as long when the scheduler is
 /// late once, and nobody notices.
 const EXCESS_US_MAX: f64 = 5_000.0;
 
-/// Under load, answers that take this many times as long as one that is alone wait for others, unless it is by less than
-/// this: what is under way shares processors and caches.
+/// Under load, responses that take this many times as long as one that is alone wait for others, unless it is by less than
+/// this: what is in flight shares processors and caches.
 const ALONE_INFLATION_MAX: f64 = 3.0;
 const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
 
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
-/// Answers of this size and more do not fit into a send buffer: workers wait until clients have taken them.
+/// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
 const ANSWER_BYTES_LONG: f64 = 262_144.0;
 /// Means of some five seconds of independent answers differ by more than this once in a hundred times.
 const DRIFT_RATIO_MAX: f64 = 3.0;
@@ -64,16 +64,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     facts.value(FactId::accept_queue_mean)?;
     let workers_seen = facts.value(FactId::scoreboard_full_fraction).is_some();
     let workers = match is_below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) {
-        true if workers_seen => ", workers were free",
+        true if workers_seen => ", workers free",
         true => "",
-        false => ", the workers were just enough",
+        false => ", workers just sufficient",
     };
     let others =
-        if busy >= CPU_FRACTION_MAX { ", with others' work for which the service did not wait" } else { "" };
+        if busy >= CPU_FRACTION_MAX { " (by other processes; the service did not wait)" } else { "" };
     Some(Finding {
         id: LimitId::Healthy.into(),
         summary: format!(
-            "No limit was reached: the processors were {:.0}% busy{others}, hardly a connection waited to be accepted{workers}. The server did all that was asked of it.{}",
+            "No limit reached: CPU {:.0}% busy{others}, accept queue nearly empty{workers}. The server kept up with the load.{}",
             busy * 100.0,
             headroom_text(facts)
         ),
@@ -121,13 +121,13 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
         && (is_below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) || has_no_queue(facts))
 }
 
-/// The share of time in which nothing runs for want of memory, or of a disk. In the machine's figure any program shows that alone
+/// The share of time in which nothing runs for lack of memory, or of a disk. In the machine's figure any program shows that alone
 /// waits for a disk of its own, and in that of the service's group a moment in which little ran: what costs time is in both.
 fn stalled_share(facts: &Facts, pressure: [FactId; 2]) -> Option<f64> {
     pressure.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)
 }
 
-/// Whether requests wait behind the server: in front of PHP-FPM or another backend, or as statements of the database that are under way and do
+/// Whether requests wait behind the server: in front of PHP-FPM or another backend, or as statements of the database that are in flight and do
 /// not compute, for more than nobody notices.
 fn is_queued_at_backend(facts: &Facts) -> bool {
     let Some((at_once, per_s)) = concurrency::requests_in_flight(facts).zip(facts.ended_per_s()) else {
@@ -214,7 +214,7 @@ fn headroom_text(facts: &Facts) -> String {
     let nearest = known.min_by(|a, b| a.1.total_cmp(&b.1)).zip(facts.ended_per_s());
     match nearest.filter(|((_, binds), rate)| binds > rate) {
         Some(((limit, binds), rate)) => format!(
-            " The nearest limit is that of the {limit}, at about {} requests/s, {} times today's.",
+            " Nearest limit: {limit}, saturates at about {} req/s ({} times the current rate).",
             format_number(binds),
             format_number(significant(binds / rate, 2))
         ),
@@ -401,7 +401,7 @@ mod tests {
         let finding = check(&facts(&[&HEALTHY[..], &room].concat(), &[])).unwrap();
         // 2 cores at 40% for 500 a second; 150 workers of 100 ms each are farther away.
         let nearest =
-            "The nearest limit is that of the processor cores, at about 1250 requests/s, 2.5 times today's.";
+            "Nearest limit: processor cores, saturates at about 1250 req/s (2.5 times the current rate).";
         assert!(finding.summary.ends_with(nearest), "{}", finding.summary);
     }
 

@@ -1,22 +1,20 @@
-//! `healthy`: no limit was reached; the server did all that was asked of it.
+//! `healthy`: no limit was reached; the server kept up with the load.
 //!
 //! ## How it is recognised
-//! The goal, where there is one, is met; nearly all answers were good; no connection waited to be accepted, or took a
-//! second to establish (then its first packet was lost), and no request in front of a backend or in the database; the processors had room, or others filled them and the service
-//! did not wait for one; memory and disks were not short, workers were free, and answers took hardly longer than the
-//! quickest of their kind and than the first ones of the load, or by less than a few milliseconds, and not many times as long as
-//! a request that is alone, as a few were that were sent before the load: nothing queued. Where
-//! requests arrive at a rate of their own (`-r`), at least 95% of it was answered. The readings went on to the end, and
-//! so did the load: it did no harm. Where the server is only watched, short answers that hold a worker for more than a second
-//! while nothing works behind the server are not called healthy.
+//! The goal, if there is one, is met, and nearly all requests succeeded. No connection waited in the accept queue or took a
+//! second to establish (its SYN was lost then), and no request waited in front of a backend or in the database. CPU was free,
+//! or other processes used it and the service did not wait for it; memory and disks were not short, and workers were free.
+//! Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less than a few
+//! milliseconds), and not many times as long as a request alone, as sent a few times before the load: nothing queued. In an
+//! open loop (`-r`) at least 95% of the rate was answered. Samples and load continued to the end, without harm. If the server
+//! is only observed, short responses that hold a worker for more than a second while no backend works are not called healthy.
 //!
 //! ## What to do
-//! Nothing. The finding says which limit is nearest, and at which rate it is expected. To find where the limit lies, load
-//! it more: more connections (`-c`) or a higher rate (`-r`).
+//! Nothing. The finding names the nearest limit and the rate at which it is expected. To find where the limit lies, increase
+//! the load: more connections (`-c`) or a higher rate (`-r`).
 //!
 //! ## By hand
-//! `vmstat 1`, `ss -ltn`, `curl -s http://localhost/server-status?auto` under load: idle processors, empty queues,
-//! free workers.
+//! `vmstat 1`, `ss -ltn`, `curl -s http://localhost/server-status?auto` under load: idle CPU, empty queues, free workers.
 
 pub(crate) mod finding;
 
@@ -37,8 +35,8 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     is_fault: false,
     meaning: Some(
-        "No limit of the server was reached: it answers all that was asked of it. To find out how far it goes, \
-             ask for more with more connections (-c) or a higher rate (-r).",
+        "No limit reached: the server kept up with the load. To find its limit, use more connections (-c) or a \
+             higher rate (-r).",
     ),
     ..Limit::new(LimitId::Healthy, "No limit reached", include_str!("mod.rs"), finding::check)
 };

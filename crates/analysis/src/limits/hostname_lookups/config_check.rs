@@ -16,7 +16,7 @@ pub(crate) fn host_names(facts: &Facts) -> Option<ConfigFinding> {
     };
     let found = all_located_settings(apache(facts)?, "HostnameLookups").into_iter().find(asks)?;
     let summary = format!(
-        "HostnameLookups is {}: for each client Apache asks a name server and holds a worker until that answers.",
+        "HostnameLookups is {}: Apache does a DNS lookup for each client and holds a worker until it is done.",
         found.with_location()
     );
     let remedy = remedy(
@@ -24,8 +24,8 @@ pub(crate) fn host_names(facts: &Facts) -> Option<ConfigFinding> {
         (Some(found.value), SettingValue::Text("Off".into())),
         ApplyClass::Reload,
         (
-            "names can be looked up in the log afterwards, with logresolve".into(),
-            "logs have addresses instead of names",
+            "names can be looked up later from the log, with logresolve".into(),
+            "logs show addresses instead of names",
         ),
     );
     Some(config_finding((Severity::Slow, 0.8), LimitId::HostnameLookups, summary, vec![], remedy))

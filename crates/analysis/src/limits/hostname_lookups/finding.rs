@@ -11,7 +11,7 @@ use webdyno_model::number::significant;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
-/// Look-ups under way, as a share of the busy workers, from which on they hold many of them.
+/// Lookups in flight, as a share of the busy workers, from which on they hold many of them.
 const HELD_FRACTION_MIN: f64 = 0.3;
 /// Fewer are there by chance: the collector may meet one of the agent's own, or of a backend.
 const LOOKUPS_MIN: f64 = 3.0;
@@ -47,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::HostnameLookups.into(),
         summary: format!(
-            "Apache waits for names: {} look-ups are under way at any time, {by_whom}, {} for each request. {}",
+            "{} DNS lookups in flight, holding as many {by_whom}; {} per request. {}",
             format_number(look_ups),
             format_time(look_up_us),
             lookup_reason(first)
@@ -59,7 +59,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Without a view of the look-ups: workers that are done but not free say that something holds them at the log, and the
+/// Without a view of the lookups: workers that are done but not free say that something holds them at the log, and the
 /// setting that it may be this.
 fn suspected_finding(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
     let (logging, busy) =
@@ -68,7 +68,7 @@ fn suspected_finding(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
     (!lookup.in_rules && logging >= 0.5 * busy && logging >= LOOKUPS_MIN && idle).then(|| Finding {
         id: LimitId::HostnameLookups.into(),
         summary: format!(
-            "{} of {} busy workers are held while they write the log. {} Look-ups could not be counted, so that a slow log may be the reason as well.",
+            "{} of {} busy workers are held while they write the log. {} Lookups could not be counted: a slow log may also be the cause.",
             format_number(logging),
             format_number(busy),
             lookup_reason(lookup)
@@ -135,7 +135,7 @@ fn lookup_reason(lookup: &LookupSetting) -> String {
     match lookup.setting {
         "HostnameLookups" => format!("HostnameLookups is {} ({}).", lookup.value, lookup.place),
         setting => {
-            format!("An access rule has a name in it: {setting} {} ({}).", lookup.value, lookup.place)
+            format!("An access rule contains a name: {setting} {} ({}).", lookup.value, lookup.place)
         }
     }
 }
@@ -148,14 +148,14 @@ fn remedy(lookup: &LookupSetting) -> Remedy {
         to: is_switch.then(|| SettingValue::Text("Off".into())),
         class: if is_switch { ApplyClass::Reload } else { ApplyClass::Manual },
         risk: if is_switch {
-            "the access log, and programs that ask for REMOTE_HOST, get addresses instead of names".into()
+            "the access log, and programs that read REMOTE_HOST, get addresses instead of names".into()
         } else {
-            "who is let in changes if the addresses behind the name change".into()
+            "access changes if the addresses behind the name change".into()
         },
         why: if is_switch {
-            "no request needs the name, and it can be looked up later, from the log".into()
+            "no request needs the name; it can be looked up later, from the log".into()
         } else {
-            "addresses or networks in the rule need no look-up; with a name every visitor is looked up".into()
+            "addresses or networks in the rule need no lookup; a name needs one for every client".into()
         },
         predicted: None,
         together_with: vec![],
@@ -192,7 +192,7 @@ mod tests {
     fn look_ups_that_hold_workers_are_the_answer() {
         let finding = with(&[], "HostnameLookups", "On").unwrap();
         assert!(
-            finding.summary.contains("140 look-ups") && finding.summary.contains("500 ms"),
+            finding.summary.contains("140 DNS lookups") && finding.summary.contains("500 ms"),
             "{}",
             finding.summary
         );

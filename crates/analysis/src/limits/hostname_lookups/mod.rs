@@ -1,18 +1,18 @@
-//! `hostname-lookups`: each request waits for the name of its visitor.
+//! `hostname-lookups`: each request waits for a DNS lookup of its client.
 //!
-//! With `HostnameLookups On` Apache asks the resolver for the name of each client's address when it writes the line into
-//! the access log; with `Double`, and for names in `Require` (or `Allow` and `Deny`), it asks twice, before it looks at
-//! the page, and does so whatever `HostnameLookups` says. The worker is held as long as the resolver takes.
+//! With `HostnameLookups On` Apache looks up the name of each client's address when it writes the line to the access log; with
+//! `Double`, and for names in `Require` (or `Allow` and `Deny`), it does two lookups before it serves the page, whatever
+//! `HostnameLookups` says. The worker is held as long as the resolver takes.
 //!
 //! ## How it is recognised
-//! The setting is in force where requests go, and as many look-ups are under way all the time (sockets towards port 53)
-//! as make a good part of the busy workers, or of the requests in flight. How long one takes follows from their number
-//! by Little's law. The scoreboard shows such workers as `L` (for the log) or `W` (for access rules), never as `D`.
-//! Without the setting, look-ups are those of somebody else; with it and without look-ups it costs nothing.
+//! The setting is in force for the requested paths, and the lookups in flight (sockets towards port 53) are at all times a
+//! large share of the busy workers or of the requests in flight. The time of one follows from their number by Little's law. The
+//! scoreboard shows such workers as `L` (for the log) or `W` (for access rules), never as `D`. Without the setting, the lookups
+//! belong to other programs; with it and without lookups it costs nothing.
 //!
 //! ## What to do
-//! `HostnameLookups Off`: names can be looked up later, from the log (`logresolve`). In access rules, addresses instead
-//! of names. A resolver nearby with a cache shortens the wait for visitors who return, not for new ones.
+//! `HostnameLookups Off`: names can be looked up later, from the log (`logresolve`). In access rules, use addresses instead of
+//! names. A nearby caching resolver shortens the wait for returning clients, not for new ones.
 //!
 //! ## By hand
 //! `ss -uan 'dport = :53'` under load; `grep -ri -e hostnamelookups -e 'require.*host' /etc/apache2`; `time host ADDRESS`.

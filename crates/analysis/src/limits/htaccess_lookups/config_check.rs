@@ -17,7 +17,7 @@ pub(crate) fn overrides(facts: &Facts) -> Option<ConfigFinding> {
     let allows = |located: &LocatedSetting| !located.value.to_string().eq_ignore_ascii_case("none");
     let found = found.into_iter().find(allows)?;
     let summary = format!(
-        "AllowOverride is {} over the documents: for each request Apache looks for .htaccess in every folder of the path, \
+        "AllowOverride is {} for the documents: for each request Apache looks for .htaccess in every folder of the path, \
          and reads those that it finds.",
         found.with_location()
     );
@@ -26,8 +26,8 @@ pub(crate) fn overrides(facts: &Facts) -> Option<ConfigFinding> {
         (Some(found.value), SettingValue::Text("None".into())),
         ApplyClass::Manual,
         (
-            "rules in the server's own files are read once, at the start".into(),
-            "rules in .htaccess no longer hold: move them first",
+            "rules in the server's own files are read once, at startup".into(),
+            "rules in .htaccess no longer apply: move them first",
         ),
     );
     Some(config_finding((Severity::Slow, 0.6), LimitId::HtaccessLookups, summary, vec![], remedy))

@@ -13,9 +13,9 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// A look-up of a file that is not there: the path is put together and walked by the kernel. 1 to 2 us.
+/// A lookup of a file that is not there: the path is put together and walked by the kernel. 1 to 2 us.
 const LOOKUP_US: f64 = 1.5;
-/// The share of the work that look-ups alone must be.
+/// The share of the work that lookups alone must be.
 const LOOKUPS_SHARE_MIN: f64 = 0.2;
 /// The kernel's share of the time above which it is not the reading of rules that costs it.
 const KERNEL_SHARE_MAX: f64 = 0.6;
@@ -48,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::HtaccessLookups.into(),
         summary: format!(
-            "The processors are full, and a request takes {} of them, where sending a file takes {} at most: AllowOverride is {}{}, so for each request Apache looks for .htaccess in {} folder{}{found}, and works through all rules that are there.",
+            "CPU saturated: a request takes {} of CPU time, sending a file at most {}. AllowOverride is {}{}: for each request Apache looks for .htaccess in {} folder{}{found}, and processes all rules there.",
             format_time(work.request_us),
             format_time(work.file_us),
             met.value,
@@ -116,8 +116,8 @@ fn remedy(met: &HtaccessLookups) -> Remedy {
         to: Some(SettingValue::Text("None".into())),
         // The server's side looks for the files, and only proposes it.
         class: ApplyClass::Reload,
-        risk: "redirects, protections and caching rules in .htaccess no longer hold until they are moved into the server's configuration: move them first".into(),
-        why: "rules in the server's configuration are read once, at its start, not for each request".into(),
+        risk: "redirects, protections and caching rules in .htaccess no longer apply: move them into the server's configuration first".into(),
+        why: "rules in the server's configuration are read once, at startup, not for each request".into(),
         predicted: None,
         together_with: vec![],
     }

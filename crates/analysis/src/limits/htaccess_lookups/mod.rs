@@ -1,23 +1,23 @@
 //! `htaccess-lookups`: for each request Apache looks for `.htaccess` files, and reads those that it finds.
 //!
-//! Where `AllowOverride` is not `None`, every folder on the way to a file may have rules of its own. Apache asks the kernel
-//! for a file in each of them, opens and reads those that are there, and keeps nothing for the next request: thousands of
-//! lines of redirects are worked through thousands of times a second.
+//! If `AllowOverride` is not `None`, every folder on the path to a file may have rules of its own. Apache tries to open a file
+//! in each of them, reads those that exist, and caches nothing for the next request: thousands of lines of redirects are
+//! processed thousands of times a second.
 //!
 //! ## How it is recognised
-//! The setting is in force where requests go, the service's processors are full, it sends files (there is no program
-//! behind it), and yet a request takes several times the processor time that sending a file takes. That a `.htaccess` is
-//! there makes it likely that its rules are what costs the time; that no other costs are in sight (encryption, the error
-//! log, modules that look into requests) makes it sure. The setting alone is no finding: looking for a file that is not
-//! there takes a microsecond or two, and many sites with `AllowOverride All` are limited by something else.
+//! The setting is in force for the requested paths, the service's CPU is saturated, it sends files (there is no program behind
+//! it), and yet a request takes several times the CPU time of sending a file. An existing `.htaccess` makes its rules the
+//! likely cause; that no other costs are in sight (encryption, the error log, modules that inspect requests) confirms it. The
+//! setting alone is no finding: looking for a file that does not exist takes a microsecond or two, and many sites with
+//! `AllowOverride All` have another limit.
 //!
 //! ## What to do
-//! Move the rules into a `<Directory>` section of the server's configuration, where they are read once, and set
-//! `AllowOverride None`. Without moving them the site loses redirects and protections, so this is never done unasked: `tune` proposes
-//! it with the folder, and names the files whose rules would be lost, or says that there are none; `--export` writes the change.
+//! Move the rules into a `<Directory>` section of the server's configuration, which is read once, and set `AllowOverride None`.
+//! Without the move the site loses redirects and protections, so this is never applied unasked: `tune` proposes it with the
+//! folder, and names the files whose rules would be lost, or reports that there are none; `--export` writes the change.
 //!
 //! ## By hand
-//! `strace -f -e trace=openat -p PID 2>&1 | grep htaccess` shows the look-ups; `find /var/www -name .htaccess | xargs wc`.
+//! `strace -f -e trace=openat -p PID 2>&1 | grep htaccess` shows the lookups; `find /var/www -name .htaccess | xargs wc`.
 
 pub(crate) mod config_check;
 pub(crate) mod finding;

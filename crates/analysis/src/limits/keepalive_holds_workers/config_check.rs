@@ -10,7 +10,7 @@ use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::setting::SettingId;
 
-/// From this size on a worker is too dear to wait for a client's next request.
+/// From this size on a worker is too expensive to wait for a client's next request.
 const FAT_BYTES: f64 = 10e6;
 /// Clients ask for the parts of a page within a second or two; who waits longer reads.
 const TIMEOUT_S_MIN: f64 = 3.0;
@@ -27,8 +27,8 @@ pub(crate) fn prefork_keepalive(facts: &Facts) -> Option<ConfigFinding> {
         size.filter(|bytes| *bytes >= FAT_BYTES).map(|bytes| format!("{} of its own", format_bytes(bytes)));
     let holds = embedded(service).map(|module| format!("{module} in it")).or(fat)?;
     let summary = format!(
-        "Under prefork a kept connection holds a whole process, here one with {holds}, and KeepAliveTimeout is {}: each \
-         visitor takes one for {} s after the last answer.",
+        "Under prefork a keep-alive connection holds a whole process (with {holds}), and KeepAliveTimeout is {}: each \
+         visitor holds one for {} s after the last response.",
         timeout.with_location(),
         format_number(seconds)
     );
@@ -39,9 +39,9 @@ pub(crate) fn prefork_keepalive(facts: &Facts) -> Option<ConfigFinding> {
         (Some(timeout.value), whole_number(2.0)),
         ApplyClass::Reload,
         (
-            "browsers ask for the parts of a page within a second or two; the event MPM with PHP-FPM holds none at all"
+            "browsers request the parts of a page within a second or two; the event MPM with PHP-FPM holds none at all"
                 .into(),
-            "a visitor who comes back later connects anew",
+            "a visitor who returns later opens a new connection",
         ),
     );
     Some(config_finding((Severity::Slow, 0.6), LimitId::KeepaliveHoldsWorkers, summary, cited, remedy))

@@ -25,12 +25,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let held = held_workers(facts)?;
     let queue = noticed_queue(facts)?;
     let kept = keepalive_timeout_s(facts).map_or(String::new(), |seconds| {
-        format!(" Each is kept for up to {} s after an answer (KeepAliveTimeout).", format_number(seconds))
+        format!(" Each is kept for up to {} s after a response (KeepAliveTimeout).", format_number(seconds))
     });
     Some(Finding {
         id: LimitId::KeepaliveHoldsWorkers.into(),
         summary: format!(
-            "Connections on which nothing comes hold the workers: {}, while {} new connections on average wait to be accepted.{kept}",
+            "Idle keep-alive connections hold the workers: {}; {} new connections wait in the accept queue on average.{kept}",
             held.words,
             format_number(queue)
         ),
@@ -81,13 +81,13 @@ fn evidence_in_scoreboard(facts: &Facts) -> Option<String> {
     let kept =
         facts.value(FactId::workers_keepalive_mean).filter(|kept| *kept >= HELD_FRACTION_MIN * busy)?;
     Some(format!(
-        "{} of {} busy workers wait for another request (K)",
+        "{} of {} busy workers wait for the next request (K)",
         format_number(kept),
         format_number(busy)
     ))
 }
 
-/// What follows from the requests: those that are under way and not in the queue are with workers.
+/// What follows from the requests: those that are in flight and not in the queue are with workers.
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     let seen = facts.value(FactId::requests_in_workers_mean)?;
     // The queue also has connections that were given up, and those of who looks at the status page: no fewer requests are with
@@ -98,7 +98,7 @@ fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     facts.value(FactId::connections_reused_fraction).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
     (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
         format!(
-            "all {} workers are taken, but only {} requests are with them: the others wait on connections that are kept",
+            "all {} workers are busy, but with only {} requests",
             format_number(workers),
             format_number(requests)
         )
@@ -114,8 +114,8 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
         from: facts.service.as_ref().and_then(|service| service.mode.clone()).map(SettingValue::Text),
         to: Some(SettingValue::Text("event".into())),
         class: ApplyClass::Manual,
-        risk: "a stop and a start; modules of your own must be able to live with threads".into(),
-        why: "the event MPM holds idle connections without a worker, and no loaded module is known to be against threads"
+        risk: "a restart; your own modules must be thread-safe".into(),
+        why: "the event MPM keeps idle connections without a worker; no loaded module is known to be thread-unsafe"
             .into(),
         predicted: None,
         together_with: vec![],
@@ -142,7 +142,7 @@ fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
     let to = wanted.clamp(TIMEOUT_S.0, TIMEOUT_S.1.min(now - 1.0));
     let holds = holds_s.map_or(String::new(), |seconds| {
         format!(
-            ": a connection holds a worker for {} s on average, and those who wait need one as well",
+            ": a connection holds a worker for {} s on average, and the waiting ones need one as well",
             format_number(seconds)
         )
     });
@@ -151,7 +151,7 @@ fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
-        risk: "who asks again later than that pays for a new connection, over TLS for a handshake".into(),
+        risk: "a later request needs a new connection, over TLS a handshake".into(),
         why: format!("long enough for the parts of a page, too short for reading{holds}"),
         predicted: None,
         together_with: vec![],

@@ -1,22 +1,21 @@
-//! `keepalive-holds-workers`: workers wait on connections that are kept for another request, while others wait for a worker.
+//! `keepalive-holds-workers`: idle keep-alive connections hold the workers while new connections wait for one.
 //!
-//! Under prefork and worker a kept connection holds a whole process or thread until the client asks again, goes away, or
-//! `KeepAliveTimeout` is over. A page with its pictures takes a moment; the visitor then reads, and for all that time
-//! nobody else gets that worker. The processors are idle, answers come at once to whoever has a connection, and who
-//! comes anew waits for seconds.
+//! Under prefork and worker a kept connection holds a whole process or thread until the client sends another request, closes
+//! it, or `KeepAliveTimeout` expires. A page with its pictures takes a moment; then the visitor reads, and the worker stays
+//! held. The CPU is idle, established connections get responses at once, and new ones wait for seconds.
 //!
 //! ## How it is recognised
-//! No worker is free, connections wait in the accept queue, the processors have room, and more than half of the busy
-//! workers are in `K` (mod_status). The status page has to wait like everybody else and often tells nothing: then as many
-//! processes run as `MaxRequestWorkers` allows, while the requests under way that do not stand in the queue (by the load
-//! engine's count) are fewer than half of the workers, and connections are used for more than one request. Under the event
-//! MPM an idle connection holds no thread, so nothing is said of it here.
+//! No worker is free, connections wait in the accept queue, CPU is free, and more than half of the busy workers are in `K`
+//! (mod_status). The status page waits like any request and often times out: then as many processes run as `MaxRequestWorkers`
+//! allows, while the requests in flight that are not in the queue (by the load engine's count) are fewer than half of the
+//! workers, and connections carry more than one request. Under the event MPM an idle connection holds no thread, so this is not
+//! reported.
 //!
 //! ## What to do
-//! With the event MPM a thread for each process waits for all idle connections: the best, where all modules can live with
-//! threads (mod_php cannot). Else a shorter `KeepAliveTimeout`: long enough for the parts of a page, which follow each
-//! other within a moment, and too short for reading: between one and three seconds, as large as the queue allows. More
-//! workers would help only as long as there are fewer readers than workers.
+//! Best is the event MPM, where one thread per process waits for all idle connections, if all modules support threads (mod_php
+//! does not). Else a shorter `KeepAliveTimeout`: long enough for the parts of a page, which follow each other within a moment,
+//! and too short for reading: between one and three seconds, as large as the queue allows. More workers help only while there
+//! are fewer readers than workers.
 //!
 //! ## By hand
 //! `curl -s http://localhost/server-status?auto | grep Scoreboard` under load: count the `K`; `ss -ltn`: Recv-Q of the port;

@@ -57,11 +57,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::KeepaliveIneffective.into(),
         summary: format!(
-            "Connections are to be kept, but only {:.0}% of the requests find one that is open{each}: {}. Establishing new ones takes {} of each request's {}.",
+            "Only {:.0}% of the requests reuse a connection{each}; new ones take {} of the {} response time. Cause: {}.",
             reused * 100.0,
-            cause.words,
             format_time(cost.us),
-            format_time(cost.response_us)
+            format_time(cost.response_us),
+            cause.words
         ),
         confidence: cause.confidence,
         explains_fraction: Some(significant(cost.fraction.min(1.0), 3)),
@@ -95,11 +95,11 @@ fn passive_finding(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::KeepaliveIneffective.into(),
         summary: format!(
-            "The processors are full, and {} connections a second come for {} requests: {}. Establishing them takes about {:.0}% of the processors' work.",
+            "CPU saturated: {} new connections/s for {} req/s take about {:.0}% of the service's CPU time. Cause: {}.",
             format_number(opened),
             format_number(carried * opened),
-            cause.words,
-            share * 100.0
+            share * 100.0,
+            cause.words
         ),
         confidence: work.scaled_confidence(CONFIDENCE_WATCHED),
         explains_fraction: Some(significant(share, 3)),
@@ -173,12 +173,7 @@ fn cause_in_settings(facts: &Facts) -> Option<CloseCause> {
         return Some(CloseCause {
             words: "KeepAlive is off".into(),
             confidence: 0.9,
-            remedy: remedy(
-                "KeepAlive",
-                Some(off),
-                on,
-                "clients that keep their connections pay for one only",
-            ),
+            remedy: remedy("KeepAlive", Some(off), on, "clients that keep their connections open only one"),
         });
     }
     cause_in_request_limit(facts, facts.value(FactId::requests_per_connection)?)
@@ -191,8 +186,8 @@ fn nginx_keeps_none() -> CloseCause {
         confidence: 0.9,
         remedy: Remedy {
             setting: SettingId::of_service("nginx", NGINX_SETTING),
-            risk: "an idle connection takes a place of worker_connections until the time is over".into(),
-            ..remedy(NGINX_SETTING, Some(from), to, "clients that keep their connections pay for one only")
+            risk: "an idle connection counts towards worker_connections until the timeout".into(),
+            ..remedy(NGINX_SETTING, Some(from), to, "clients that keep their connections open only one")
         },
     }
 }
@@ -214,7 +209,7 @@ fn cause_in_request_limit(facts: &Facts, carried: f64) -> Option<CloseCause> {
             "MaxKeepAliveRequests",
             Some(SettingValue::Integer(allowed as i64)),
             SettingValue::Integer(REQUESTS_WANTED),
-            "a hundred requests share the cost of a connection; that is also Apache's default",
+            "100 requests share the cost of a connection; also Apache's default",
         ),
     })
 }
@@ -225,7 +220,7 @@ fn remedy(setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str
         from,
         to: Some(to),
         class: ApplyClass::Reload,
-        risk: "kept connections hold a worker each under prefork and worker: mind KeepAliveTimeout".into(),
+        risk: "under prefork and worker each kept connection holds a worker: check KeepAliveTimeout".into(),
         why: why.into(),
         predicted: None,
         together_with: vec![],
@@ -243,9 +238,9 @@ fn cause_in_responses(facts: &Facts, reused: f64) -> Option<CloseCause> {
     let allowed = facts.is_service("apache") && facts.text("KeepAlive").is_some();
     let words = match allowed {
         true => {
-            "the server's settings allow it, so the program's answers close them (`Connection: close`, or HTTP/1.0 without a length)"
+            "the settings allow keep-alive, but the program's responses close them (`Connection: close`, or HTTP/1.0 without a length)"
         }
-        false => "the answers close them (`Connection: close`, or HTTP/1.0 without a length)",
+        false => "the responses close them (`Connection: close`, or HTTP/1.0 without a length)",
     };
     Some(CloseCause {
         words: words.into(),
@@ -255,8 +250,8 @@ fn cause_in_responses(facts: &Facts, reused: f64) -> Option<CloseCause> {
             from: Some(SettingValue::Text("close".into())),
             to: None,
             class: ApplyClass::Manual,
-            risk: "somebody may have wanted it: ask who wrote it".into(),
-            why: "look for a header Connection: close in the program, or an answer without a length: no setting of the server brings the connections back".into(),
+            risk: "it may be intended: ask the authors".into(),
+            why: "look for a header Connection: close in the program, or a response without a length: no server setting can change this".into(),
             predicted: None,
             together_with: vec![],
         },

@@ -1,24 +1,24 @@
-//! `keepalive-ineffective`: clients would keep their connections, the server closes them, and new ones cost most of the time.
+//! `keepalive-ineffective`: the server closes connections that clients would keep, and new ones cost most of the time.
 //!
-//! A kept connection carries the next request at once. A new one costs a round trip, and over TLS a handshake with a
-//! signature: often far more than the answer itself. Connections are closed although clients would keep them when
-//! `KeepAlive` is off, when `MaxKeepAliveRequests` is small (Apache does not count the first request: 1 allows for two),
-//! when answers come without a length from HTTP/1.0, or when the program behind the server says `Connection: close`.
+//! A kept connection carries the next request at once. A new one costs a round trip, and over TLS a handshake with a signature:
+//! often far more than the response itself. Connections that clients would keep are closed when `KeepAlive` is off, when
+//! `MaxKeepAliveRequests` is small (Apache does not count the first request: 1 allows two), when HTTP/1.0 responses have no
+//! length, or when the program behind the server sends `Connection: close`.
 //!
 //! ## How it is recognised
-//! The load keeps its connections, and yet they carry one or two requests each; establishing them (connect and TLS handshake)
-//! is a fifth of the response time and more, over TLS a tenth. Where keep-alive was switched off on a site with TLS, that
-//! is `tls-handshakes`. The settings in force say why: or they allow for many requests on a
-//! connection, then it is the program that closes it. Where the server is only watched, connections that all carry exactly what
-//! a small limit allows say that clients would send more. Visitors who leave after a page are told by the settings only. Lost
-//! connection attempts are another matter, and so are connections that a busy server closes for want of workers.
+//! The load keeps its connections, yet they carry one or two requests each, and establishing them (connect and TLS handshake)
+//! takes a fifth of the response time or more, over TLS a tenth. If keep-alive is off on a site with TLS, that is
+//! `tls-handshakes`. The settings in force show the cause; if they allow many requests per connection, the program closes it.
+//! If the server is only observed, connections that all carry exactly what a small limit allows show that clients would send
+//! more. For visitors who leave after a page only the settings count. Lost connection attempts are not this, nor are
+//! connections that a busy server closes for lack of workers.
 //!
 //! ## What to do
-//! Change the cause that is named: `KeepAlive On`, `MaxKeepAliveRequests 100` (a reload). What the program sends has to be
-//! changed there; answers of HTTP/1.0 backends need a length.
+//! Change the named cause: `KeepAlive On`, `MaxKeepAliveRequests 100` (a reload). What the program sends has to be changed
+//! there; responses of HTTP/1.0 backends need a length.
 //!
 //! ## By hand
-//! `curl -skv URL URL 2>&1 | grep -iE 'connection|reusing|closing'` shows whether the second request finds the connection open.
+//! `curl -skv URL URL 2>&1 | grep -iE 'connection|reusing|closing'` shows whether the second request reuses the connection.
 
 pub(crate) mod finding;
 

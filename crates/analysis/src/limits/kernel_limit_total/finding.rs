@@ -23,8 +23,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::KernelLimitTotal.into(),
         summary: format!(
-            "The run measured a table of the kernel, not the server: {} connections were opened in all, and {} has room \
-             for {}. Discard the rate.",
+            "The run measured a kernel table, not the server: {} connections opened in total, and {} allows {}. Discard \
+             the rate.",
             format_number(total.connections as f64),
             total.limit,
             format_number(total.value as f64)
@@ -40,7 +40,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             remedy(
                 &total.limit,
                 ApplyClass::Manual,
-                "a larger table fills later; measure for longer than it is held",
+                "a larger table fills later; measure for longer than entries are held",
             ),
         ],
     })

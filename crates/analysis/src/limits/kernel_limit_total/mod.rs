@@ -1,26 +1,25 @@
-//! `kernel-limit-total`: the run measured the size of a table of the kernel, not the server.
+//! `kernel-limit-total`: the run measured the size of a kernel table, not the server.
 //!
 //! ## How it is recognised
-//! The connections that the load opened, all together, come within 1% of the size of a table that each of them takes a
-//! place in, or of what was free of it when the load began: the local ports towards the server
-//! (`net.ipv4.ip_local_port_range`), the connections that a packet filter tracks (`net.netfilter.nf_conntrack_max`), those
-//! that wait after their close (`net.ipv4.tcp_max_tw_buckets`), open files. And the load ran into something:
-//! connections failed or were begun again after a lost packet, or few more came about towards the end. A total that was
-//! ordered (`-n`, `-c`, `-r` times `-d`) and fully reached is none of these. Nor is one of a load that outlived the table:
-//! after a standstill connections came about again, as places came free. Such a load has measured what goes through in the
-//! long run (`conntrack-full`, where that table is the one).
+//! The total of connections opened by the load is within 1% of the size of a table in which each takes an entry, or of what was
+//! free in it when the load began: local ports towards the server (`net.ipv4.ip_local_port_range`), connections tracked by a
+//! packet filter (`net.netfilter.nf_conntrack_max`), connections in TIME_WAIT (`net.ipv4.tcp_max_tw_buckets`), open files. And
+//! the load hit a limit: connections failed or were retried after a lost packet, or few new ones succeeded towards the end. A
+//! total that was requested (`-n`, `-c`, `-r` times `-d`) and fully reached does not count. Nor does a load that outlasted the
+//! table: after a standstill connections succeeded again, as entries were freed. Such a load measured the sustained rate
+//! (`conntrack-full`, if that table is the one).
 //!
-//! Places are given back only after a time (a minute for a port, two for a tracked connection), so that such a run stops
-//! at the same total however long it is, and its rate is that total divided by the length of the run. What can be
-//! sustained is the size of the table divided by the time that a place is held.
+//! Entries are freed only after a time (a minute for a port, two for a tracked connection), so such a run stops at the same
+//! total however long it is, and its rate is that total divided by the length of the run. The sustainable rate is the size of
+//! the table divided by the time that an entry is held.
 //!
 //! ## What to do
-//! Discard the rate. Keep connections (no `--no-keepalive`), which takes one place for many requests; or widen the table
-//! on the machine that makes the load, wait until it is empty again, and measure for longer than places are held.
+//! Discard the rate. Keep connections (no `--no-keepalive`), so that one entry serves many requests; or enlarge the table on
+//! the generator's machine, wait until it is empty again, and measure for longer than entries are held.
 //!
 //! ## By hand
-//! While the load runs: `ss -s` (timewait), `ss -tan state time-wait | wc -l`,
-//! `cat /proc/sys/net/netfilter/nf_conntrack_count`; afterwards `dmesg | grep -i 'table'`.
+//! Under load: `ss -s` (timewait), `ss -tan state time-wait | wc -l`, `cat /proc/sys/net/netfilter/nf_conntrack_count`;
+//! afterwards `dmesg | grep -i 'table'`.
 
 pub(crate) mod finding;
 
@@ -35,8 +34,8 @@ pub const LIMIT: Limit = Limit {
     }],
     invalidates_run: true,
     meaning: Some(
-        "The load filled a table of the kernel, whose size divided by the length of the run looks like a rate. \
-             Discard it: keep connections, or widen the table, and measure again.",
+        "The load filled a kernel table; the rate is its size divided by the length of the run. Discard it: \
+             keep connections or enlarge the table, and measure again.",
     ),
     ..Limit::new(
         LimitId::KernelLimitTotal,

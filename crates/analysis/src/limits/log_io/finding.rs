@@ -24,7 +24,7 @@ const AWAIT_US_MIN: f64 = 2_000.0;
 const READS_PER_WRITE_MAX: f64 = 0.2;
 /// Writes that are larger are no lines of a log.
 const WRITE_BYTES_MAX: f64 = 32_768.0;
-/// Where the processors are full, or that cannot be seen, workers may stand at the log for want of one.
+/// Where the processors are full, or that cannot be seen, workers may stand at the log for lack of one.
 const CONFIDENCE_MAX_NO_ROOM: f64 = 0.5;
 /// Pages swapped in each second from which on the disk works for memory.
 const SWAPPED_MAX: f64 = 50.0;
@@ -72,15 +72,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let (why, confidence): (String, f64) = match &slow {
         LogWait::Disk(words) => (words.clone(), 0.95),
         LogWait::Program(program) => {
-            (format!("the log goes to a program ({program}), and waits until it has read the lines"), 0.9)
+            (format!("the log goes to a program ({program}) and waits until it has read the lines"), 0.9)
         }
         // Who waits for a processor may stand at the log, too.
         LogWait::Unknown if has_room != Some(true) => return None,
-        LogWait::Unknown => ("what the log waits for could not be seen".into(), 0.7),
+        LogWait::Unknown => ("the cause could not be seen".into(), 0.7),
     };
     let confidence = confidence.min(sure);
     let summary = format!(
-        "{} of {} busy workers have sent their answers and wait until their line is in the log: {why}.",
+        "{} of {} busy workers have sent their response and wait for their log line to be written: {why}.",
         format_number(logging),
         format_number(busy)
     );
@@ -102,7 +102,7 @@ fn log_wait(facts: &Facts) -> LogWait {
         .or(facts.value(FactId::pressure_io_some_fraction));
     if let Some(waits) = waits.filter(|waits| *waits >= WAITS_MIN) {
         let share = waits.min(1.0) * 100.0;
-        return LogWait::Disk(format!("{share:.0}% of the time somebody there waits for a disk"));
+        return LogWait::Disk(format!("tasks waited for a disk {share:.0}% of the time (PSI)"));
     }
     if let Some(program) = log_program(facts) {
         return LogWait::Program(program);
@@ -151,7 +151,7 @@ fn finding_of_nginx(facts: &Facts) -> Option<Finding> {
                 let (logging_text, all_text) = (format_number(significant(logging, 2)), format_number(all));
                 (
                     format!(
-                        "{logging_text} of {all_text} workers of nginx wait until a line is in the access log"
+                        "{logging_text} of {all_text} nginx workers wait for an access log line to be written"
                     ),
                     0.95,
                     logging / all,
@@ -164,11 +164,11 @@ fn finding_of_nginx(facts: &Facts) -> Option<Finding> {
                 let waits = known(FactId::pressure_group_io_some_fraction)
                     .or(known(FactId::pressure_io_some_fraction));
                 let waits = waits.filter(|waits| *waits >= WAITS_MIN)?;
-                let text = format!("nginx writes each line of its access log by itself, and {disk}");
+                let text = format!("nginx writes each access log line separately, and {disk}");
                 (text, CONFIDENCE_BY_DISK, waits.min(0.95))
             }
         };
-    let summary = format!("{text}: {words}. A worker that waits serves none of its visitors meanwhile.");
+    let summary = format!("{text}: {words}. A waiting worker serves none of its connections.");
     Some(finding(facts, summary, confidence, significant(share.min(1.0), 3), &LogWait::Disk(words)))
 }
 
@@ -187,7 +187,7 @@ fn writes_each_line(service: &ServiceSnapshot) -> bool {
 fn finding_without_scoreboard(facts: &Facts) -> Option<Finding> {
     let words = disk_of_lines(facts)?;
     let summary = format!(
-        "The disk that holds the logs is full of small writes: {words}. Whether workers wait for it could not be seen."
+        "The disk of the logs is busy with small writes: {words}. Whether workers wait for it could not be seen."
     );
     Some(finding(facts, summary, 0.5, 0.5, &LogWait::Disk(words)))
 }
@@ -226,8 +226,8 @@ fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
                 ..remedy(
                     SettingId::of_service(NGINX, "access_log buffer"),
                     ApplyClass::Reload,
-                    "lines appear up to a second later; what was not written yet is lost when a worker crashes",
-                    "a block of lines is written when it is full, or after a second, instead of each line",
+                    "lines appear up to a second later; unwritten lines are lost if a worker crashes",
+                    "writes a block of lines when it is full, or after a second, instead of each line",
                 )
             });
         }
@@ -239,8 +239,8 @@ fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
             ..remedy(
                 SettingId::of_service("apache", "BufferedLogs"),
                 ApplyClass::Reload,
-                "what was not written yet is lost when a process crashes: up to 4 kB of lines each",
-                "a block of lines is written when it is full, instead of each line",
+                "unwritten lines are lost if a process crashes: up to 4 kB each",
+                "writes a block of lines when it is full, instead of each line",
             )
         })
     };
@@ -248,13 +248,13 @@ fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
         SettingId::of_service("apache", "CustomLog"),
         ApplyClass::Manual,
         "the program gets the lines a moment later, and must follow the file when it is rotated",
-        "a file takes a line in microseconds; the program can read that, and no worker waits for it",
+        "writing to a file takes microseconds; the program can read the file, and no worker waits for it",
     );
     let disk = remedy(
         SettingId::hardware("disk of the logs"),
         ApplyClass::Manual,
-        "without `sync` the last seconds of the log may be lost when the power fails",
-        "a disk that may keep writes back (no `sync`), or one that is faster and not shared",
+        "without `sync` the last seconds of the log may be lost on a power failure",
+        "use a disk that may delay writes (no `sync`), or a faster one that is not shared",
     );
     match slow {
         LogWait::Program(_) => std::iter::once(file).chain(buffered()).collect(),
@@ -343,7 +343,7 @@ mod tests {
         let by_workers = [&seen[..], &[(FactId::log_disk_busy_fraction, f64::NAN)]].concat();
         let finding = of_nginx(&by_workers, "/var/log/nginx/access.log").unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.6)));
-        assert!(finding.summary.starts_with("1.2 of 2 workers of nginx wait"), "{}", finding.summary);
+        assert!(finding.summary.starts_with("1.2 of 2 nginx workers wait"), "{}", finding.summary);
         let finding = of_nginx(&[], "/var/log/nginx/access.log").unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.8, Some(0.92)));
         let remedy = &finding.remedies[0];

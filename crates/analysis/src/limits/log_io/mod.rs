@@ -1,22 +1,21 @@
 //! `log-io`: workers are held until their lines are in the log.
 //!
-//! A worker writes the line of a request into the access log after the answer was sent, and is free again when the write
-//! has returned. Usually that is a copy into memory. It is not where the disk must have the line first (mounted `sync`,
-//! or so busy that writes wait), or where the log is a pipe whose program cannot keep up: then all who write wait for it.
-//! A worker of nginx serves all its connections in turn, and none of them while a line is written.
+//! A worker writes the line of a request to the access log after the response was sent, and is free again when the write has
+//! returned. Usually that is a copy into memory. It is not if the disk must have the line first (mounted `sync`, or so busy
+//! that writes wait), or if the log is a pipe whose program cannot keep up: then all writers wait for it. A worker of nginx
+//! serves all its connections in turn, and none of them while a line is written.
 //!
 //! ## How it is recognised
-//! Many of the busy workers are at the log (`L` in the scoreboard) while the processors have room, and no names are looked
-//! up (`hostname-lookups` shows as `L`, too). Either processes of the service's group wait for a disk (pressure stall
-//! information, or the disk of the logs is busy and slow), or the log goes to a program. Where the scoreboard cannot be
-//! read, a disk of the logs that is busy with small writes tells, with less certainty. nginx has no scoreboard: there workers
-//! must be seen that wait within a write to an access log which has no buffer, or such a disk. Not when memory is short:
-//! then everything waits for the disk.
+//! Many of the busy workers are writing the log (`L` in the scoreboard) while CPU is free, and there are no DNS lookups
+//! (`hostname-lookups` shows as `L`, too). Either processes of the service's group wait for a disk (PSI, or the disk of the
+//! logs is busy and slow), or the log goes to a program. If the scoreboard cannot be read, a disk of the logs that is busy with
+//! small writes is evidence, with less confidence. nginx has no scoreboard: its workers must be seen waiting in a write to an
+//! access log without a buffer, or such a disk. Not if memory is short: then everything waits for the disk.
 //!
 //! ## What to do
-//! For a file: `BufferedLogs On`, in nginx `access_log FILE combined buffer=64k flush=1s`, which write a block of lines at
-//! a time, or a disk that may keep writes back. For a program: let the log be a file, and the program read that; no
-//! visitor waits for it then.
+//! For a file: `BufferedLogs On`, in nginx `access_log FILE combined buffer=64k flush=1s`, which write a block of lines at a
+//! time, or a disk that may delay writes. For a program: log to a file and let the program read that; no request waits for it
+//! then.
 //!
 //! ## By hand
 //! `curl -s http://localhost/server-status?auto | grep Scoreboard` (many `L`), `cat /proc/pressure/io`, `iostat -x 1`,

@@ -18,17 +18,14 @@ pub(crate) fn verbose_log(facts: &Facts) -> Option<ConfigFinding> {
     };
     let found = all_located_settings(apache(facts)?, "LogLevel").into_iter().find(is_verbose)?;
     let summary = format!(
-        "LogLevel is {}: each request writes many lines to the error log, which takes processor time and fills the disk.",
+        "LogLevel is {}: each request writes many lines to the error log, which takes CPU time and fills the disk.",
         found.with_location()
     );
     let remedy = remedy(
         SettingId::of_service("apache", "LogLevel"),
         (Some(found.value), SettingValue::Text("warn".into())),
         ApplyClass::Reload,
-        (
-            "the default; raise it for one module, and for as long as it is looked for".into(),
-            "fewer lines to look for causes in",
-        ),
+        ("the default; raise it for one module only, while debugging".into(), "fewer lines for debugging"),
     );
     Some(config_finding((Severity::Slow, 0.8), LimitId::LogVerbosity, summary, vec![], remedy))
 }

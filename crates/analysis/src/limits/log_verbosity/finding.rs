@@ -37,13 +37,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN);
     let share = by_work.or(by_disk)?;
     let burden = match by_work {
-        Some(_) => "which is much of what fills the processors",
-        None => "more than its disk can take",
+        Some(_) => "a large share of its CPU time",
+        None => "more than its disk can write",
     };
     Some(Finding {
         id: LimitId::LogVerbosity.into(),
         summary: format!(
-            "Apache writes {} a second into its error log, {burden}: LogLevel is `{}`{}.",
+            "Apache writes {}/s to its error log, {burden}: LogLevel is `{}`{}.",
             format_bytes(bytes),
             level.value,
             location_text(&level)
@@ -66,7 +66,7 @@ fn suspected_finding(facts: &Facts, level: &EffectiveSetting) -> Option<Finding>
     Some(Finding {
         id: LimitId::LogVerbosity.into(),
         summary: format!(
-            "LogLevel is `{}`{} while the processors are full; how fast the error log grows could not be seen.",
+            "LogLevel is `{}`{} while the CPU is saturated; the growth of the error log could not be seen.",
             level.value,
             location_text(level)
         ),
@@ -103,8 +103,8 @@ fn remedy(level: &EffectiveSetting) -> Remedy {
         from: Some(SettingValue::Text(level.value.clone())),
         to: Some(SettingValue::Text("warn".into())),
         class: ApplyClass::Reload,
-        risk: "whoever still looks for the bug misses the lines".into(),
-        why: "warn is Apache's default: what goes wrong is still told, what goes well is not".into(),
+        risk: "lines for debugging are missing".into(),
+        why: "warn is Apache's default: problems are still logged, normal requests are not".into(),
         predicted: None,
         together_with: vec![],
     }

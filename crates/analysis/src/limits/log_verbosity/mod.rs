@@ -1,17 +1,15 @@
-//! `log-verbosity`: the error log is told so much that writing it is what the server does.
+//! `log-verbosity`: so many lines go to the error log that writing them is most of the server's work.
 //!
-//! A log level from a search for a bug (`debug`, `trace1` to `trace8`, for all modules or for one such as
-//! `rewrite:trace8`) writes lines for each request, thousands of them where there are many rules. Each costs the work of
-//! putting it together and a write, and the disk fills.
+//! A debugging log level (`debug`, `trace1` to `trace8`, for all modules or for one such as `rewrite:trace8`) writes lines for
+//! each request, thousands of them if there are many rules. Each costs CPU time and a write, and the disk fills.
 //!
 //! ## How it is recognised
-//! Such a level is in force where requests go, the error log grows by lines that are no errors, and the time it takes to
-//! write them is a good part of the service's processor time, which is what is short; or the disk of the logs is busy
-//! with them.
+//! Such a level is in force for the requested paths, the error log grows by lines that are no errors, and writing them takes a
+//! large share of the service's CPU time while CPU is short; or the disk of the logs is busy with them.
 //!
 //! ## What to do
-//! `LogLevel warn`, for all modules. Where the lines are needed, only for the part of the site or the address that is
-//! looked at (`LogLevel` may stand in `<Directory>` and `<If>`).
+//! `LogLevel warn`, for all modules. If the lines are needed, only for the part of the site or the address under investigation
+//! (`LogLevel` may be set in `<Directory>` and `<If>`).
 //!
 //! ## By hand
 //! `grep -ri loglevel /etc/apache2`; `ls -l /var/log/apache2/error.log` twice, some seconds apart.

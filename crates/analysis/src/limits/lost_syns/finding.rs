@@ -31,14 +31,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let observed = facts.value(FactId::listen_drops).is_some();
     let (confidence, server) = match observed {
-        true => (0.9, "The server dropped none of them: they are lost on the way to it, or back"),
+        true => (0.9, "The server dropped none of them: they are lost on the path to it, or back"),
         false => (0.5, "Whether the server dropped them could not be seen"),
     };
     Some(Finding {
         id: LimitId::LostSyns.into(),
         summary: format!(
-            "{:.0}% of the connections ({}) came about only after 1, 2, 3 or more whole seconds, or not at all: that is how \
-             long a first packet that was lost is waited for. {server}.",
+            "{:.0}% of the connections ({}) lost their SYN: connected only after a retransmit (1, 2, 3 or more whole \
+             seconds) or not at all. {server}.",
             share * 100.0,
             format_number(lost)
         ),
@@ -57,14 +57,14 @@ fn remedies() -> Vec<Remedy> {
     vec![
         manual(
             SettingId::external("network", "path"),
-            "a limit on new connections may be meant: ask who made it",
-            "find what drops first packets between clients and server: a limit for new connections, a full table of a \
+            "a limit on new connections may be intended: ask its owners",
+            "find what drops SYNs between clients and server: a rate limit for new connections, a full table of a \
              firewall or load balancer, a damaged line",
         ),
         manual(
             SettingId::external("clients", "keep-alive"),
-            "a worker or a socket is held between requests",
-            "fewer connections are begun, so fewer first packets can be lost",
+            "holds a worker or a socket between requests",
+            "fewer new connections, so fewer SYNs can be lost",
         ),
     ]
 }

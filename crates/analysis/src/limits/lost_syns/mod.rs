@@ -1,21 +1,20 @@
-//! `lost-syns`: first packets of connections are lost on the way, and sent again after a second or more.
+//! `lost-syns`: SYNs (the first packets of connections) are lost on the way, and retransmitted after a second or more.
 //!
-//! A connection begins with a packet (SYN) that nothing but a timer makes come again: after 1, 2, 3, 4, 5 and 7 seconds since
-//! Linux 6.5, after 1, 3 and 7 before. Connect times that stand at these values, with hardly any between, say that such
-//! packets (or the answers to them) are lost. Servers lose them too, in queues and tables that are full; these have findings
-//! of their own. This one is what is left: the way between clients and server.
+//! Only a timer retransmits a SYN: after 1, 2, 3, 4, 5 and 7 seconds since Linux 6.5, after 1, 3 and 7 before. Connect times at
+//! these values, with hardly any between, show that SYNs (or the replies to them) are lost. Servers lose them too, in full
+//! queues and tables; these have findings of their own. This one is the remaining case: the path between clients and server.
 //!
 //! ## How it is recognised
-//! At least one in a hundred connections took what lost SYNs cost, or was given up, while the server's own counters of
-//! dropped connections stand still, and its firewall's table has room. Without a view of these counters this is a suspicion.
+//! At least 1 in 100 connections took what lost SYNs cost, or was abandoned, while the server's own counters of dropped
+//! connections do not rise, and its conntrack table has room. Without these counters it is only a suspicion.
 //!
 //! ## What to do
-//! Nothing on the web server mends this. Look for what drops the packets: rate limits for new connections on a firewall or
-//! load balancer (which may be meant: ask who made them), another table of connections that is full there, a line that is
-//! full or damaged (then other packets are sent again too). Keeping connections open makes it rarer.
+//! No change on the web server helps. Look for what drops the packets: rate limits for new connections on a firewall or load
+//! balancer (which may be intended: ask its owners), a full connection table there, a full or damaged line (then other packets
+//! are retransmitted too). Keep-alive makes it rarer.
 //!
 //! ## By hand
-//! `ss -tan state syn-sent | wc -l` on a client under load; `nstat -az TcpExtListenDrops` on the server stays as it is;
+//! `ss -tan state syn-sent | wc -l` on a client under load; `nstat -az TcpExtListenDrops` on the server does not rise;
 //! `tcpdump -ni any 'tcp[tcpflags] & tcp-syn != 0'` on both sides shows which packets do not arrive.
 
 pub(crate) mod finding;

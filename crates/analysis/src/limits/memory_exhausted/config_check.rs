@@ -28,8 +28,8 @@ pub(crate) fn workers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         "worker".into()
     };
     let summary = format!(
-        "MaxRequestWorkers is {}, and memory holds {} workers: a {what} has {} of its own now, and more while it works. \
-         When they are all needed, the machine swaps.",
+        "MaxRequestWorkers is {}, but only {} workers fit into memory: a {what} holds {} of its own now, and more under \
+         load. When all are needed, the machine swaps.",
         allowed.with_location(),
         format_number(fits),
         format_bytes(each)
@@ -43,8 +43,8 @@ pub(crate) fn workers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         (Some(allowed.value), whole_number(fits)),
         ApplyClass::Reload,
         (
-            format!("{} workers of this size fit beside a reserve of a tenth", format_number(fits)),
-            "fewer requests at once: the others wait in the accept queue",
+            format!("{} workers of this size fit, with a reserve of 10%", format_number(fits)),
+            "fewer concurrent requests: the others wait in the accept queue",
         ),
     );
     Some(config_finding((Severity::Breaks, 0.8), LimitId::MemoryExhausted, summary, cited, remedy))
@@ -60,8 +60,8 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     let (fits, (pool, allowed)) = found?;
     let each = facts.value_of(FactId::ahead_fpm_child_bytes, &pool)?;
     let summary = format!(
-        "pm.max_children of pool {pool} is {}, and memory holds {} children of {} each. When they are all needed, the \
-         machine swaps.",
+        "pm.max_children of pool {pool} is {}, but only {} children of {} each fit into memory. When all are needed, \
+         the machine swaps.",
         allowed.with_location(),
         format_number(fits),
         format_bytes(each)
@@ -74,8 +74,8 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
         (Some(allowed.value), whole_number(fits)),
         ApplyClass::Reload,
         (
-            format!("{} children of this size fit beside a reserve of a tenth", format_number(fits)),
-            "fewer scripts at once: the others wait in the pool's queue",
+            format!("{} children of this size fit, with a reserve of 10%", format_number(fits)),
+            "fewer concurrent scripts: the others wait in the pool's queue",
         ),
     );
     Some(config_finding((Severity::Breaks, 0.8), LimitId::MemoryExhausted, summary, cited, remedy))

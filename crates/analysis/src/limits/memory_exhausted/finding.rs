@@ -22,17 +22,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let full = memory_pressure::stalled_fraction(facts);
     let stalled =
         full.filter(|full| *full >= memory_evidence::FULL_FRACTION_MIN).map_or(String::new(), |full| {
-            format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
+            format!("; all tasks stalled on memory {:.0}% of the time (PSI)", full * 100.0)
         });
     let holder = memory_pressure::largest_holder(facts);
-    let who =
-        holder.as_ref().map_or(String::new(), |holder| format!(" Most of it is held by {}.", name(holder)));
+    let who = holder.as_ref().map_or(String::new(), |holder| format!(" Largest holder: {}.", name(holder)));
     // That memory is short is proven all the same. Whether it is workers that are too many, or grow, or a database's
     // connections, nobody can tell who does not see which processes hold it.
     let is_elsewhere = matches!(holder, None | Some(MemoryHolder::Database));
     Some(Finding {
         id: LimitId::MemoryExhausted.into(),
-        summary: format!("The server needs more memory than there is: {}{stalled}.{who}", evidence.words),
+        summary: format!("Memory exhausted: {}{stalled}.{who}", evidence.words),
         confidence: if is_elsewhere {
             evidence.confidence.min(memory_evidence::CONFIDENCE_OTHER_PROCESSES)
         } else {
@@ -58,7 +57,7 @@ const CITED: &[FactId] = &fact_ids! {
 fn name(holder: &MemoryHolder) -> String {
     match holder {
         MemoryHolder::Workers => "the workers".into(),
-        MemoryHolder::Pool(pool) => format!("the children of the pool {pool} of PHP-FPM"),
+        MemoryHolder::Pool(pool) => format!("the children of PHP-FPM pool {pool}"),
         MemoryHolder::Database => "the database".into(),
     }
 }
@@ -96,7 +95,7 @@ fn remedies(facts: &Facts, holder: Option<&MemoryHolder>) -> Vec<Remedy> {
         Some(MemoryHolder::Pool(pool)) => fewer_children(facts, pool),
         Some(MemoryHolder::Database) => Some(manual(
             SettingId::of_service("mariadb", "memory"),
-            "smaller caches read more from the disk, fewer connections make the others wait",
+            "smaller caches cause more disk reads; with fewer connections the others wait",
             "smaller caches (innodb_buffer_pool_size, key_buffer_size), smaller buffers for each connection (sort_buffer_size, join_buffer_size), or fewer connections (max_connections); or more memory",
         )),
         Some(MemoryHolder::Workers) | None => fewer_workers(facts),
@@ -121,9 +120,9 @@ fn more_of_the_machine(facts: &Facts) -> Option<Remedy> {
         to: Some(SettingValue::Integer(to as i64)),
         ..manual(
             SettingId::hardware("memory"),
-            "what else runs on the machine has less",
+            "other programs on the machine have less",
             format!(
-                "its programs hold {}, and its control group may have {}; whoever set that raises it: `systemctl set-property UNIT \
+                "its programs hold {}, its control group allows {}; raise that where it is set: `systemctl set-property UNIT \
                  MemoryMax={to:.0}`, `docker update --memory {to:.0} --memory-swap {to:.0} CONTAINER`, or `{to:.0}` in memory.max \
                  of the control group",
                 format_bytes(held),
@@ -144,9 +143,9 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(fits as i64)),
         class: ApplyClass::Reload,
-        risk: "fewer requests at once: the others wait in the accept queue".into(),
+        risk: "fewer concurrent requests: the others wait in the accept queue".into(),
         why: format!(
-            "a {} costs {} of its own, so {} workers fit beside a reserve of a tenth",
+            "a {} costs {} of its own, so {} workers fit, with a reserve of 10%",
             if facts.threads_per_process() > 1.0 { "process of workers" } else { "worker" },
             facts.value(FactId::worker_private_mean_bytes).map_or("an unknown amount".into(), format_bytes),
             format_number(fits)
@@ -169,9 +168,9 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(fits as i64)),
         class: ApplyClass::Reload,
-        risk: format!("fewer scripts at once: the others wait in the queue of the pool's socket; {reload}"),
+        risk: format!("fewer concurrent scripts: the others wait in the pool's queue; {reload}"),
         why: format!(
-            "a child of the pool {pool} takes {} of the memory, so {} fit beside the rest and a reserve of a tenth",
+            "a child of pool {pool} takes {} of memory, so {} fit beside other programs and a reserve of 10%",
             format_bytes(each),
             format_number(fits)
         ),

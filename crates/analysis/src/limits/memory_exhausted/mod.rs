@@ -1,30 +1,27 @@
-//! `memory-exhausted`: the server needs more memory than there is, and pages travel to and from swap.
+//! `memory-exhausted`: the server needs more memory than it has, and pages move to and from swap.
 //!
-//! Each worker costs memory. When all of them together do not fit, the kernel swaps, and every request waits for the
-//! disk: far slower than if fewer workers had made it wait in the queue. Where the control group allows no swap, the
-//! kernel ends processes instead.
+//! Each worker costs memory. If all of them together do not fit, the kernel swaps, and every request waits for the disk: far
+//! slower than if fewer workers had made it wait in the queue. If the control group allows no swap, the kernel kills processes
+//! instead.
 //!
 //! ## How it is recognised
-//! All processes stall on memory at times (pressure stall information, `full`) while pages are swapped in, or, where
-//! nothing is swapped, while pages of files are read again that had just been given up, as programs hold nearly all of the
-//! memory. Or the kernel killed processes for want of memory: the control group's counter says whether they were the
-//! service's. The machine's counter alone may mean any container on it: then the finding is half sure only, unless the
-//! number of the service's processes fell.
+//! All tasks stall on memory at times (PSI, `full`) while pages are swapped in, or, without swapping, while recently evicted
+//! file pages are read again, as programs hold nearly all of the memory. Or the kernel killed processes for lack of memory: the
+//! control group's counter shows whether they were the service's. The machine's counter alone may mean any container on it:
+//! then the confidence is only half, unless the number of the service's processes fell.
 //!
-//! Who holds most is told by what processes share and have in swap. Where that cannot be seen, the finding is half sure: the
-//! lack may as well be of workers that grow (`worker-memory-growth`) or of a database's connections (`db-connection-memory`).
+//! The largest holder follows from what processes share (PSS) and have in swap. If that cannot be seen, the confidence is half:
+//! the cause may also be workers that grow (`worker-memory-growth`) or a database's connections (`db-connection-memory`).
 //!
-//! The control group's figures count before the machine's: where the group has room, a neighbour swaps; where files that
-//! could be dropped fill it, programs are not short of memory (`working-set-exceeds-memory`). A load that was stopped for
-//! swapping, for stalls or for a kill proves it by what stopped it: the brake reads five times a second, and what it saw
-//! may be in no sample.
+//! The control group's figures count before the machine's: if the group has free memory, a neighbour swaps; if files that could
+//! be dropped fill it, programs are not short of memory (`working-set-exceeds-memory`). A load that was stopped for swapping,
+//! stalls or a kill is proof by itself: the harm guard reads five times a second, and what it saw may be in no sample.
 //!
 //! ## What to do
-//! Allow fewer of those that hold the memory: `MaxRequestWorkers`, or `pm.max_children` of the pool of PHP-FPM, to (available
-//! memory + what they hold now - a reserve of a tenth) / what one more of them costs, its swapped parts included. The honest
-//! size of a worker is its share (PSS), not its resident size: the latter counts shared pages once per process. More of
-//! them fit when they share more: code and data that the parent loads before it forks. Then more memory, if the rate does
-//! not suffice.
+//! Allow fewer of those that hold the memory: `MaxRequestWorkers`, or `pm.max_children` of the PHP-FPM pool, to (available
+//! memory + what they hold now - a reserve of a tenth) / what one more of them costs, its swapped parts included. The true size
+//! of a worker is its share (PSS), not its resident size: the latter counts shared pages once per process. More of them fit if
+//! they share more: code and data that the parent loads before it forks. Then more memory, if the rate is not sufficient.
 //!
 //! ## By hand
 //! `vmstat 1` (si, so), `cat /proc/pressure/memory`, `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`; of a
@@ -78,7 +75,7 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors, Resource::Memory],
     kind: Some(LimitKind::Concurrency),
     gain: Some(LimitGain::Cost),
-    meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
+    meaning: Some("Memory is the limit. To go further, use less memory per process or add memory."),
     incidents: INCIDENTS,
     frees_memory: true,
     ..Limit::new(LimitId::MemoryExhausted, "Memory exhausted", include_str!("mod.rs"), finding::check)
@@ -88,7 +85,7 @@ pub const LIMIT: Limit = Limit {
 const INCIDENTS: &[IncidentRule] = &[
     row("memory.oom_kills_count", IncidentFigure::Rise, (1.0, 1), 1.0, "processes killed for memory on this machine", KILLED),
     row("memory.group_oom_kills_count", IncidentFigure::Rise, (1.0, 1), 1.0, "processes of the service's group killed for memory", KILLED),
-    row("pressure.memory_full_us", SHARE, (0.1, 3), 0.02, "all work stands still for memory", "a tenth of the time is what users feel; a second of it may be a start"),
-    row("pressure.group_memory_full_us", SHARE, (0.1, 3), 0.02, "all work of the service's group stands still for memory", "as of the whole machine"),
+    row("pressure.memory_full_us", SHARE, (0.1, 3), 0.02, "all tasks stall on memory", "users notice a tenth of the time; a single second may be a start"),
+    row("pressure.group_memory_full_us", SHARE, (0.1, 3), 0.02, "all tasks of the service's group stall on memory", "as for the whole machine"),
     row("cgroup.oom_kills_count", IncidentFigure::Rise, (1.0, 1), 1.0, "processes of the service's control group killed for memory", KILLED),
 ];

@@ -1,4 +1,4 @@
-//! The link over which most is sent: nine tenths of what it carries, over the bytes of an answer on the wire.
+//! The link over which most is sent: nine tenths of what it carries, over the bytes of a response on the wire.
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;

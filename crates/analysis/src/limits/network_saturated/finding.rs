@@ -16,13 +16,13 @@ use webdyno_model::setting::SettingId;
 const FULL_FRACTION_MIN: f64 = 0.9;
 /// The same of one whose queue is hardly ever empty: that it always has something to send is proof enough.
 const QUEUED_FRACTION_MIN: f64 = 0.8;
-/// A queue that stands in so many of the readings is hardly ever empty.
+/// A queue that stands in so many of the samples is hardly ever empty.
 const WAITING_FRACTION_MIN: f64 = 0.8;
 /// Less than this, two full packets, is what is just being sent.
 const BACKLOG_BYTES_MIN: f64 = 3000.0;
-/// Answers that take this many times as long as the quickest ones wait for something.
+/// Responses that take this many times as long as the quickest ones wait for something.
 const INFLATION_MIN: f64 = 1.5;
-/// Segments sent again per second that say that somewhere a queue overflows.
+/// Retransmits per second that show that somewhere a queue overflows.
 const RETRANSMITS_PER_S_MIN: f64 = 1.0;
 /// What compression leaves of text, carefully: usually it is a fifth to a quarter.
 const COMPRESSED_FRACTION: f64 = 0.35;
@@ -95,18 +95,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let size = facts.value(FactId::received_bytes_per_answer);
     let per_answer = size.map_or(String::new(), |size| {
         format!(
-            " At {} an answer it allows no more than {} a second.",
+            " At {} per response it allows at most {}/s.",
             format_bytes(size),
             format_number(limit / 8.0 / size)
         )
     });
     let waits = facts.value_of(FactId::shaper_backlog_mean_bytes, &full.link).filter(|bytes| *bytes > 0.0);
-    let waits =
-        waits.map_or(String::new(), |bytes| format!(", and {} wait for it on average", format_bytes(bytes)));
+    let waits = waits.map_or(String::new(), |bytes| format!("; {} queued on average", format_bytes(bytes)));
     Some(Finding {
         id: LimitId::NetworkSaturated.into(),
         summary: format!(
-            "The link {} is full: it {} {} Mbit/s of the {} Mbit/s that it can carry ({:.0}%){waits}.{per_answer}",
+            "Link {} saturated: it {} {} of {} Mbit/s ({:.0}%){waits}.{per_answer}",
             link_name(&full.link),
             full.direction(),
             format_number(rate / 1e6),
@@ -126,13 +125,13 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
     let mut all = vec![];
     if sends && lacks_compression(facts) {
         let why = "text (html, css, scripts, JSON) shrinks to a third or less, images and archives do not; the server has no \
-                   module that compresses";
+                   compression module";
         all.push(Remedy {
             class: ApplyClass::Manual,
             predicted: rate_with_compression(facts),
             ..manual(
                 SettingId::of_service("apache", "mod_deflate"),
-                "about a millisecond of a processor for each 50 kB of text; a reload",
+                "about 1 ms of CPU time per 50 kB of text; a reload",
                 why,
             )
         });
@@ -140,15 +139,15 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
     if sends {
         all.push(manual(
             SettingId::of_service("apache", "Cache-Control"),
-            "visitors see a change only when its time is over",
+            "visitors see a change only after the cache time",
             "what browsers and caches keep is not sent again",
         ));
     }
-    all.push(manual(SettingId::hardware("bandwidth"),
+    all.push(manual(
+        SettingId::hardware("bandwidth"),
         "costs money",
-        "what remains is to send less (smaller images, a CDN) or a line that carries more: the rate grows with it, up to the \
-         next limit"
-            ,
+        "otherwise send less (smaller images, a CDN) or get a faster link: the rate grows with it, up to the \
+         next limit",
     ));
     all
 }
@@ -209,8 +208,8 @@ mod tests {
         let mut facts = shaped(0.99, 1.0, 25_000.0, 100.0);
         of_pool(&mut facts, "eth1", &[(FactId::nic_sent_fraction, 0.4)]);
         let finding = check(&facts).unwrap();
-        let text = "The link eth0 is full: it sends 3.96 Mbit/s of the 4 Mbit/s that it can carry (99%), and 25 kB wait for \
-                    it on average. At 40 kB an answer it allows no more than 12.5 a second.";
+        let text = "Link eth0 saturated: it sends 3.96 of 4 Mbit/s (99%); 25 kB queued on average. At 40 kB per response it \
+                    allows at most 12.5/s.";
         assert_eq!(finding.summary, text);
         assert_eq!(finding.explains_fraction, Some(0.9));
     }
@@ -240,7 +239,7 @@ mod tests {
             (FactId::nic_received_fraction, "eth0", 0.97),
         ];
         let finding = check(&facts_of_several(&[(FactId::retransmits_per_s, 0.0)], &links)).unwrap();
-        assert!(finding.summary.contains("receives 97 Mbit/s"), "{}", finding.summary);
+        assert!(finding.summary.contains("receives 97 of 100 Mbit/s"), "{}", finding.summary);
         assert_eq!(finding.remedies.len(), 1);
     }
 }

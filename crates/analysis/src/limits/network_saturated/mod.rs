@@ -1,16 +1,16 @@
-//! `network-saturated`: a link of the server carries as much as it can.
+//! `network-saturated`: a network link of the server is saturated.
 //!
 //! ## How it is recognised
-//! An interface sends (or receives) at least 90% of the speed that it has agreed on with its partner, or a shaped link
-//! (`tc`: tbf, htb, cake..) at least 90% of its rate, and packets wait for it: a queue that is hardly ever empty, drops, segments
-//! that are sent again, or answers that take longer than they need. A queue that stands in nearly all readings is proof from
-//! 80% on: what is shaped is counted without the gaps between packets. A virtual interface has no speed, and proves nothing.
+//! An interface sends (or receives) at least 90% of its negotiated speed, or a shaped link (`tc`: tbf, htb, cake..) at least
+//! 90% of its rate, and packets wait for it: a queue that is hardly ever empty, drops, retransmits, or responses that take
+//! longer than they need. A queue in nearly all samples is proof from 80% on: shaped traffic is counted without the gaps
+//! between packets. A virtual interface has no speed, and proves nothing.
 //!
 //! ## What to do
-//! Send fewer bytes per request first, in this order: compression of text (`mod_deflate`, `mod_brotli`: html, css and
-//! scripts shrink to a quarter or less; images and archives do not), headers by which browsers and caches keep what does not
-//! change (`Expires`, `Cache-Control`), smaller images, a CDN. Then more bandwidth. The rate that a line allows is its
-//! bits per second divided by the bits of an answer. More workers, memory or processors bring nothing.
+//! Send fewer bytes per request first, in this order: compression of text (`mod_deflate`, `mod_brotli`: html, css and scripts
+//! shrink to a quarter or less; images and archives do not), headers that let browsers and caches keep what does not change
+//! (`Expires`, `Cache-Control`), smaller images, a CDN. Then more bandwidth. The rate that a link allows is its bits per second
+//! divided by the bits of a response. More workers, memory or CPU do not help.
 //!
 //! ## By hand
 //! `sar -n DEV 1` or `ip -s link` against `ethtool eth0 | grep Speed`; `tc -s qdisc show dev eth0` (rate, backlog, dropped).
@@ -43,7 +43,7 @@ pub const LIMIT: Limit = Limit {
     ends_tuning: true,
     kind: Some(LimitKind::Transfer),
     meaning: Some(
-        "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
+        "The network is the limit. To go further, send smaller responses (compression, caching) or add bandwidth.",
     ),
     ..Limit::new(LimitId::NetworkSaturated, "Network link saturated", include_str!("mod.rs"), finding::check)
 };

@@ -43,20 +43,20 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     };
     let said = match (logged, dropped) {
         (Some(count), _) => {
-            format!("its log says {} times that worker_connections are not enough", format_number(count))
+            format!("logged {} times: worker_connections are not enough", format_number(count))
         }
         (None, count) => {
-            format!("it dropped {} connections that it had accepted", format_number(count.unwrap_or(0.0)))
+            format!("{} accepted connections dropped", format_number(count.unwrap_or(0.0)))
         }
     };
     let each = facts.setting(SETTING).map_or(String::new(), |each| {
-        format!(": {} for each of {} worker(s)", format_number(each), format_number(workers(facts)))
+        format!(" ({} for each of {} worker(s))", format_number(each), format_number(workers(facts)))
     });
     let failing =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
     Some(Finding {
         id: LimitId::NginxConnectionsExhausted.into(),
-        summary: format!("nginx has no place left for a connection{each}; {said}.{failing}"),
+        summary: format!("nginx worker_connections exhausted{each}; {said}.{failing}"),
         confidence,
         explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
         facts: facts.cite(&fact_ids! {
@@ -97,13 +97,12 @@ fn remedy(facts: &Facts) -> Remedy {
         from: facts.setting(SETTING).map(|now| SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(to)),
         class: ApplyClass::Reload,
-        risk:
-            "more connections at once for whatever stands behind it; some 400 bytes of memory for each place"
-                .into(),
+        risk: "more concurrent connections for the backends; about 400 bytes of memory for each connection"
+            .into(),
         why: format!(
-            "{} connections want a place in each worker at once{}; twice that",
+            "{} concurrent connections needed per worker{}; twice that",
             format_number(places.ceil()),
-            if passes_on(facts) { ", with those to the backends" } else { "" }
+            if passes_on(facts) { ", including those to backends" } else { "" }
         ),
         predicted: None,
         together_with: if has_files { vec![] } else { vec![files] },

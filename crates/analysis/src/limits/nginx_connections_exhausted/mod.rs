@@ -1,20 +1,21 @@
-//! `nginx-connections-exhausted`: nginx has no place left for a connection.
+//! `nginx-connections-exhausted`: all worker_connections of nginx are in use.
 //!
-//! Each worker of nginx has `worker_connections` places, 512 by default and 768 on Debian. A visitor takes one for as long as the
-//! connection is open, also while it is idle; a request that is passed on (proxy_pass, fastcgi_pass) takes a second one. When
-//! all are taken nginx closes idle connections, then new ones without an answer, and says so in its error log.
+//! Each worker of nginx allows `worker_connections` connections, 512 by default and 768 on Debian. A client connection counts
+//! while it is open, also while it is idle; a proxied request (proxy_pass, fastcgi_pass) counts twice. If all are in use nginx
+//! closes idle connections, then new ones without a response, and logs it.
 //!
 //! ## How it is recognised
-//! The error log says `worker_connections are not enough`, or the status page (stub_status) tells of connections that were
-//! accepted and not handled; requests fail with connections that are closed, or with 500 where the second place was missing.
+//! The error log says `worker_connections are not enough`, or the status page (stub_status) counts connections accepted and not
+//! handled; requests fail with closed connections, or with 500 if the second one was missing.
 //!
 //! ## What to do
-//! Raise `worker_connections` in the block `events`: places cost about 400 bytes each. Every place is an open file, so
-//! `worker_rlimit_nofile` goes along where the limit of the process is lower. A reload is enough.
+//! Raise `worker_connections` in the block `events`: each costs about 400 bytes. Every connection is an open file, so
+//! `worker_rlimit_nofile` is raised with it if the limit of the process is lower. A reload is enough.
 //!
 //! ## By hand
-//! `grep -c 'worker_connections are not enough'` of the error log; `nginx -T | grep -E 'worker_(connections|processes|rlimit)'`;
-//! `curl -s http://localhost/nginx_status`: accepts and handled differ.
+//! `grep -c 'worker_connections are not enough'` of the error log;
+//! `nginx -T | grep -E 'worker_(connections|processes|rlimit)'`; `curl -s http://localhost/nginx_status`: accepts and handled
+//! differ.
 
 pub(crate) mod finding;
 

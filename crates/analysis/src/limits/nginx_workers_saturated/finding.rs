@@ -31,12 +31,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if workers >= cores || used < SATURATED_FRACTION * workers || idle < IDLE_CORES_MIN {
         return None;
     }
-    let plural = if workers == 1.0 { "worker computes" } else { "workers compute" };
+    let plural = if workers == 1.0 { "worker saturates its core" } else { "workers saturate their cores" };
     Some(Finding {
         id: LimitId::NginxWorkersSaturated.into(),
         summary: format!(
-            "{} {plural} all the time ({} processors), and a worker of nginx takes no more than one each, while {} of the {} \
-             processors are idle.",
+            "{} nginx {plural} ({} cores used, at most one per worker), while {} of the {} cores are idle.",
             format_number(workers),
             format_number(significant(used, 3)),
             format_number(significant(idle, 2)),
@@ -53,9 +52,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             from: Some(SettingValue::Integer(workers as i64)),
             to: Some(SettingValue::Integer(cores as i64)),
             class: ApplyClass::Reload,
-            risk: "each worker has places for connections of its own (worker_connections), so that more reach what stands behind it"
-                .into(),
-            why: "a worker for each processor that nginx may use".into(),
+            risk: "each worker has its own worker_connections, so more connections reach the backends".into(),
+            why: "one worker for each core that nginx may use".into(),
             predicted: None,
             together_with: vec![],
         }],
@@ -81,7 +79,7 @@ mod tests {
     fn saturated_workers_beside_idle_processors_are_proof() {
         let finding = with(&[], 1).unwrap();
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(4)));
-        assert!(finding.summary.contains("2.8 of the 4 processors are idle"), "{}", finding.summary);
+        assert!(finding.summary.contains("2.8 of the 4 cores are idle"), "{}", finding.summary);
         let quota = with(&[(FactId::service_cores_limit, 2.5)], 1).unwrap();
         assert_eq!(quota.remedies[0].to, Some(SettingValue::Integer(2)));
         for (changes, workers) in [

@@ -1,15 +1,15 @@
-//! `nginx-workers-saturated`: nginx has fewer workers than processors, and they compute all the time.
+//! `nginx-workers-saturated`: nginx has fewer workers than cores, and they use 100% CPU.
 //!
-//! A worker of nginx is one thread: it takes one processor at most. `worker_processes` is 1 where nothing else is written, so
-//! that on a machine of eight processors compression, TLS and copying have one eighth of it.
+//! A worker of nginx is one thread: it uses one core at most. The default of `worker_processes` is 1, so on a machine of eight
+//! cores compression, TLS and copying get one eighth of it.
 //!
 //! ## How it is recognised
-//! The workers together use as many processors as there are workers, while others of the machine, or of the control group's
+//! The workers together use as many cores as there are workers, while other cores of the machine, or of the control group's
 //! quota, are idle.
 //!
 //! ## What to do
-//! As many workers as processors: `worker_processes` of their number, or `auto`. A reload is enough. Under a control group's
-//! quota `auto` counts the machine's processors: then the number is better.
+//! As many workers as cores: `worker_processes` to their number, or `auto`. A reload is enough. Under a control group's quota
+//! `auto` counts the machine's cores: then the number is better.
 //!
 //! ## By hand
 //! `top -H` under load: `nginx: worker process` at 100%; `nproc`; `nginx -T | grep worker_processes`.

@@ -23,20 +23,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let half = of(FactId::nic_full_duplex) == Some(0.0);
     let duplex = if half { " in half duplex" } else { "" };
     let could = supported.filter(|supported| *supported > speed);
-    let could = could
-        .map_or(String::new(), |could| format!(" although the card can do {}", format_number(could / 1e6)));
+    let could = could.map_or(String::new(), |could| format!(" (supported: {})", format_number(could / 1e6)));
     let partner = of(FactId::nic_partner_bits_per_s).map_or(String::new(), |partner| {
         let why = if partner <= speed {
-            "its partner (a switch) offers no more"
+            "Its link partner (a switch) advertises no more"
         } else {
-            "its partner offers more"
+            "Its link partner advertises more"
         };
-        format!("; {why}: {} Mbit/s", format_number(partner / 1e6))
+        format!(" {why}: {} Mbit/s.", format_number(partner / 1e6))
     });
     Some(Finding {
         id: LimitId::NicNegotiatedLow.into(),
         summary: format!(
-            "The interface {} runs at {} Mbit/s{duplex}{could}{partner}. It is {:.0}% full at that, and answers wait for it.",
+            "Interface {} runs at {} Mbit/s{duplex}{could} and is {:.0}% used; responses wait for it.{partner}",
             network_saturated::finding::link_name(&link),
             format_number(speed / 1e6),
             of(names.fraction).unwrap_or(0.0) * 100.0,
@@ -56,8 +55,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .concat(),
         remedies: vec![manual(
             SettingId::hardware("link speed"),
-            "the link is down for some seconds while it is agreed anew; never force a speed on one side alone",
-            "a cable and a port that allow what the card can do, with autonegotiation on both sides",
+            "the link is down for some seconds while it renegotiates; never force a speed on one side alone",
+            "use a cable and a port that support the card's speed, with autonegotiation on both sides",
         )],
     })
 }
@@ -109,8 +108,8 @@ mod tests {
         let all = crate::diagnosis::ranking::findings(&link(0.97, 1e9, 1.0));
         let ids: Vec<_> = all.iter().map(|finding| finding.id.as_str()).collect();
         assert_eq!(ids, ["nic-negotiated-low", "network-saturated"]);
-        let text = "The interface eth0 runs at 100 Mbit/s although the card can do 1000; its partner (a switch) offers no \
-                    more: 100 Mbit/s. It is 97% full at that, and answers wait for it.";
+        let text = "Interface eth0 runs at 100 Mbit/s (supported: 1000) and is 97% used; responses wait for it. Its link \
+                    partner (a switch) advertises no more: 100 Mbit/s.";
         assert_eq!(all[0].summary, text);
     }
 

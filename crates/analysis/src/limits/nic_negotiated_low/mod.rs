@@ -1,16 +1,15 @@
-//! `nic-negotiated-low`: an interface has agreed on less with its partner than it can do, and that is now the limit.
+//! `nic-negotiated-low`: an interface negotiated less than it supports with its link partner, and that is now the limit.
 //!
-//! A card and the port of a switch agree on a speed by themselves. A port or a card that can do less, a damaged or too
-//! old cable, or autonegotiation that was switched off on one side make it a tenth of what was paid for, or half duplex, in
-//! which both directions share the line and collide.
+//! A card and a switch port negotiate their speed. A slower port or card, a damaged or old cable, or autonegotiation disabled
+//! on one side reduce it to a tenth, or to half duplex, in which both directions share the line and collide.
 //!
 //! ## How it is recognised
-//! The speed in force is below what the card supports (ethtool), and the link is full at that speed
-//! (`network-saturated`). In half duplex both directions count together, and half of the speed is already much.
+//! The speed in force is below what the card supports (ethtool), and the link is saturated at that speed (`network-saturated`).
+//! In half duplex both directions count together, and half of the speed is already much.
 //!
 //! ## What to do
-//! Look at the cable and at the port of the switch: what the partner offers stands in the finding, where it is told. Give both
-//! sides autonegotiation. Do not force a speed on one side alone: the other one then falls back to half duplex.
+//! Check the cable and the switch port: the finding shows what the partner advertises, if known. Enable autonegotiation on both
+//! sides. Do not force a speed on one side alone: the other one then falls back to half duplex.
 //!
 //! ## By hand
 //! `ethtool eth0` (Speed, Duplex, Supported link modes, Link partner advertised link modes, Auto-negotiation).

@@ -38,17 +38,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
     let how = match (missed, restarts >= 1.0) {
         (Some(missed), _) => {
-            format!("{} scripts are translated anew for each request", format_number(missed))
+            format!("{} scripts are compiled again for each request", format_number(missed))
         }
-        (None, true) => format!("it began anew {} times in this window", format_number(restarts)),
+        (None, true) => format!("it restarted {} times in this window", format_number(restarts)),
         (None, false) => {
             format!(
-                "it holds {} scripts, and takes no more",
+                "it holds {} scripts and accepts no more",
                 format_number(of(FactId::opcache_scripts).unwrap_or(0.0))
             )
         }
     };
-    let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
+    let each = work.each_us.map_or(String::new(), |us| format!(", {} per request", format_time(us)));
     let mut cited = facts.cite_of(OF_POOL, &pool);
     cited.extend(facts.cite(&fact_ids! {
         fpm_cpu_cores, cpu_busy_fraction, cores, rate, ended_per_s,
@@ -56,7 +56,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::OpcacheFull.into(),
         summary: format!(
-            "OPcache is full in pool {pool}: {how}. PHP takes {} cores{each}.",
+            "OPcache is full in pool {pool}: {how}. PHP uses {} cores{each}.",
             format_number(work.cores)
         ),
         confidence: if missed.is_some() || restarts >= 1.0 { 0.92 } else { 0.8 },
@@ -97,7 +97,7 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
             from: from.map(|value| SettingValue::Integer(value as i64)),
             to: Some(SettingValue::Integer(to as i64)),
             class: ApplyClass::Reload,
-            risk: format!("memory, once for all processes; {reload}"),
+            risk: format!("memory, shared by all processes; {reload}"),
             why,
             predicted: None,
             together_with: vec![],
@@ -120,7 +120,7 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
     let wanted = each.zip(scripts).map(|(each, scripts)| each * (scripts + missed.unwrap_or(0.0)) * HEADROOM);
     let to = wanted.unwrap_or(0.0).max(2.0 * size).max(DEFAULT_BYTES);
     let why = format!(
-        "the scripts that it holds and those that it misses, and half as much again; no less than PHP's own default. It has {}",
+        "room for the cached and the missed scripts, plus 50%; at least PHP's own default. It has {}",
         format_bytes(size)
     );
     let whole = |bytes: f64| (bytes / MEGABYTE).ceil();
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn scripts_that_are_missed_again_and_again_find_no_room() {
         let finding = with(&[]).unwrap();
-        assert!(finding.summary.contains("89.8 scripts are translated anew"), "{}", finding.summary);
+        assert!(finding.summary.contains("89.8 scripts are compiled again"), "{}", finding.summary);
         assert_eq!((finding.confidence, to(&finding)), (0.92, ("opcache.memory_consumption", Some(128.0))));
         // 300 MB for 1000 scripts, and as many again are missed.
         let large = [

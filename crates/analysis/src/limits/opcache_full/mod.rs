@@ -1,17 +1,16 @@
-//! `opcache-full`: OPcache holds no more scripts, and PHP translates the others anew for each request.
+//! `opcache-full`: OPcache is full, and PHP compiles the remaining scripts for each request.
 //!
-//! A cache that is full throws nothing away. OPcache begins anew only when a good part of it is out of date; else it
-//! translates what found no room again for each request, and tells nobody.
+//! A full OPcache evicts nothing. It restarts only when a large part of it is out of date; else PHP compiles the scripts that
+//! did not fit for each request, without any message.
 //!
 //! ## How it is recognised
-//! OPcache is on and says that it is full, or began anew for want of memory or of keys; or scripts are missed again and
-//! again, several for each request, without being added to it. And PHP is what the processors are full of, or what the
-//! requests under way compute.
+//! OPcache is on and reports that it is full, or restarted for lack of memory or of keys; or scripts are missed repeatedly,
+//! several for each request, without being added to it. And PHP saturates the CPU, or computes for most of the response time.
 //!
 //! ## What to do
-//! If its keys are used up, `opcache.max_accelerated_files`: twice as many. Else `opcache.memory_consumption`: what the
-//! scripts that it holds take each, times all that are wanted, and half as much again; no less than twice what it has, and
-//! than PHP's own default of 128 MB. By hand it takes a reload, which ends requests under way while `process_control_timeout` is 0.
+//! If its keys are used up, `opcache.max_accelerated_files`: twice as many. Else `opcache.memory_consumption`: the mean size of
+//! the cached scripts times the number needed, and half as much again; no less than twice the current size and PHP's own
+//! default of 128 MB. By hand it takes a reload, which ends requests in flight while `process_control_timeout` is 0.
 //!
 //! ## By hand
 //! `opcache_get_status()` from a page of the site: `cache_full`, `misses`, `oom_restarts`, `hash_restarts`, `num_cached_keys`.
@@ -45,5 +44,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("opcache.*.oom_restarts_count", IncidentFigure::Rise, (1.0, 1), 1.0, "OPcache was emptied, as it was full", "every script is compiled anew after it"),
+    row("opcache.*.oom_restarts_count", IncidentFigure::Rise, (1.0, 1), 1.0, "OPcache was full and restarted empty", "every script is compiled anew after it"),
 ];

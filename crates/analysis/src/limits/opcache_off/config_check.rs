@@ -22,7 +22,7 @@ pub(crate) fn opcache_off(facts: &Facts) -> Option<ConfigFinding> {
     };
     let (service, found) = off.into_iter().find(|(_, located)| is_off(located))?;
     let summary = format!(
-        "opcache.enable is {}: PHP reads and compiles every script anew for each request, which takes more processor time \
+        "opcache.enable is {}: PHP reads and compiles every script again for each request, which takes more CPU time \
          than most of them need to run.",
         found.with_location()
     );
@@ -33,7 +33,7 @@ pub(crate) fn opcache_off(facts: &Facts) -> Option<ConfigFinding> {
         ApplyClass::Reload,
         (
             "compiled scripts are kept in memory that all processes share".into(),
-            "a script that was replaced is seen after opcache.revalidate_freq seconds",
+            "a replaced script is seen after opcache.revalidate_freq seconds",
         ),
     );
     let cited = fact("opcache.enable", "bool", &found).into_iter().collect();

@@ -27,11 +27,11 @@ fn finding_in_apache(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let work = php_cost::cost_of(facts, facts.value(FactId::service_cpu_cores)?)?;
-    let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
+    let each = work.each_us.map_or(String::new(), |us| format!(", {} per request", format_time(us)));
     Some(Finding {
         id: LimitId::OpcacheOff.into(),
         summary: format!(
-            "OPcache is off in Apache's workers, which share no memory for it: PHP translates its scripts anew for each request. They take {} cores{each}.",
+            "OPcache is off in Apache's workers: PHP compiles its scripts for each request. They use {} cores{each}.",
             format_number(work.cores)
         ),
         confidence: 0.85,
@@ -45,8 +45,8 @@ fn finding_in_apache(facts: &Facts) -> Option<Finding> {
             from: Some(SettingValue::Integer(0)),
             to: Some(SettingValue::Integer(1)),
             class: ApplyClass::Reload,
-            risk: "128 MB of memory for all workers together; changed scripts are seen opcache.revalidate_freq (2 s) later".into(),
-            why: "scripts that were translated once stay in memory: `opcache.enable = 1` in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a reload"
+            risk: "128 MB of memory for all workers together; changed scripts take effect opcache.revalidate_freq (2 s) later".into(),
+            why: "compiled scripts stay in memory: `opcache.enable = 1` in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a reload"
                 .into(),
             predicted: None,
             together_with: vec![],
@@ -63,7 +63,7 @@ fn may_be_php(path: &str) -> bool {
 fn finding_in_pool(facts: &Facts) -> Option<Finding> {
     let (pool, reported) = pool_without(facts)?;
     let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
-    let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
+    let each = work.each_us.map_or(String::new(), |us| format!(", {} per request", format_time(us)));
     let mut cited = facts.cite_of(&[FactId::opcache_enabled], &pool);
     cited.extend(facts.cite(&fact_ids! {
         fpm_cpu_cores, cpu_busy_fraction, cores, in_flight_mean, rate, ended_per_s,
@@ -71,7 +71,7 @@ fn finding_in_pool(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::OpcacheOff.into(),
         summary: format!(
-            "OPcache is off in pool {pool}: PHP translates its scripts anew for each request. It takes {} cores{each}.",
+            "OPcache is off in pool {pool}: PHP compiles its scripts for each request. It uses {} cores{each}.",
             format_number(work.cores)
         ),
         confidence: if reported { 0.9 } else { 0.8 },
@@ -86,10 +86,10 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
     let reload = php_fpm::reload_risk(facts, Some(pool));
     let memory = known("opcache.memory_consumption").map_or("128".to_owned(), |size| size.value.to_string());
     let observed = if known("opcache.validate_timestamps").is_some_and(|looks| looks.is_off()) {
-        "changed scripts are seen after a reload only, as opcache.validate_timestamps is off".to_owned()
+        "changed scripts take effect after a reload only, as opcache.validate_timestamps is off".to_owned()
     } else {
         let freq = known("opcache.revalidate_freq").map_or("2".to_owned(), |freq| freq.value.to_string());
-        format!("changed scripts are seen opcache.revalidate_freq ({freq} s) later")
+        format!("changed scripts take effect opcache.revalidate_freq ({freq} s) later")
     };
     let mut remedy = Remedy {
         setting: SettingId::of_service("php_fpm", SETTING),
@@ -97,14 +97,14 @@ fn remedy(facts: &Facts, pool: &str) -> Remedy {
         to: Some(SettingValue::Integer(1)),
         class: ApplyClass::Reload,
         risk: format!("{memory} MB of memory for all processes together; {observed}; {reload}"),
-        why: "scripts that were translated once stay in memory, for all processes".into(),
+        why: "compiled scripts stay in memory, for all processes".into(),
         predicted: None,
         together_with: vec![],
     };
     let loaded = facts.backends("php_fpm").find(|service| !service.modules.is_empty());
     if loaded.is_some_and(|service| !service.modules.iter().any(|module| module.contains("OPcache"))) {
         // Without the extension its settings say nothing.
-        let why = "the extension is not loaded; scripts that were translated once then stay in memory, for all processes";
+        let why = "the extension is not loaded; with it compiled scripts stay in memory, for all processes";
         return manual(SettingId::of_service("php_fpm", "zend_extension=opcache"), &remedy.risk, why);
     }
     if let Some(source) = known(SETTING) {
@@ -187,7 +187,7 @@ mod tests {
     fn a_cache_that_is_off_counts_where_php_fills_the_processors() {
         let finding = with(0.0, 1.8, 0.99, 30.0).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.455)));
-        assert!(finding.summary.contains("1.8 cores, 36 ms for each request"), "{}", finding.summary);
+        assert!(finding.summary.contains("1.8 cores, 36 ms per request"), "{}", finding.summary);
         // One request at a time, and it computes.
         assert!(with(0.0, 0.9, 0.5, 1.0).is_some());
     }

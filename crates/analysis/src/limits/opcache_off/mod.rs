@@ -1,17 +1,15 @@
-//! `opcache-off`: PHP translates its scripts anew for each request, and that fills the processors.
+//! `opcache-off`: PHP compiles its scripts for each request, and that saturates the CPU.
 //!
-//! PHP reads the text of each script, translates it, and runs it. OPcache keeps what was translated in memory that all
-//! processes share. Without it a framework of a hundred files is translated for every page, which takes most of the
-//! processor time that the page takes.
+//! PHP reads each script, compiles it, and runs it. OPcache keeps the compiled scripts in memory that all processes share.
+//! Without it a framework of a hundred files is compiled for every page, which takes most of the CPU time of the page.
 //!
 //! ## How it is recognised
-//! The pool's own answer (`opcache_get_status()`), or else its settings, say that OPcache is off, and PHP is what the
-//! processors are full of, or what the requests under way compute. Where PHP runs in Apache's own workers, these share no
-//! memory that could be the cache's.
+//! The pool's own status (`opcache_get_status()`), or else its settings, show that OPcache is off, and PHP saturates the CPU,
+//! or computes for most of the response time. If PHP runs in Apache's own workers, these share no memory for the cache.
 //!
 //! ## What to do
-//! `opcache.enable = 1` in the configuration of PHP, and a reload. Where releases are to be seen at once,
-//! `opcache.validate_timestamps` (the default) sees to that within `opcache.revalidate_freq` seconds.
+//! `opcache.enable = 1` in the configuration of PHP, and a reload. If releases must be visible at once,
+//! `opcache.validate_timestamps` (the default) ensures that within `opcache.revalidate_freq` seconds.
 //!
 //! ## By hand
 //! `php-fpm -i | grep opcache.enable`, `opcache_get_status()` from a page; `perf top` shows `zendparse` and `lex_scan`.

@@ -26,8 +26,8 @@ pub(crate) fn fewer_files_than_connections(facts: &Facts) -> Option<ConfigFindin
     let needed = kept + threads + service.logs.len() as f64 + OTHERS;
     (limit < needed).then_some(())?;
     let summary = format!(
-        "A process of Apache may have {} files open, and needs up to {}: {} connections, {} files or backends and {} logs \
-         beside its own. Beyond the limit requests fail, or Apache ends.",
+        "An Apache process may open {} files and needs up to {}: {} connections, {} files or backends and {} logs beside \
+         its own. At the limit requests fail, or Apache ends.",
         format_number(limit),
         format_number(needed),
         format_number(kept),
@@ -39,7 +39,7 @@ pub(crate) fn fewer_files_than_connections(facts: &Facts) -> Option<ConfigFindin
         SettingId::of_service("systemd", "LimitNOFILE"),
         (Some(whole_number(limit)), whole_number(wanted)),
         ApplyClass::Manual,
-        ("twice what a process needs, and not below Debian's own value".into(), "a restart of the service"),
+        ("twice what a process needs, at least Debian's own value".into(), "a restart of the service"),
     );
     remedy.from = Some(whole_number(limit));
     let cited = facts.cite(&[FactId::ahead_open_files_limit, FactId::ahead_open_files_max]);

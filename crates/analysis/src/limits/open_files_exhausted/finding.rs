@@ -76,36 +76,32 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
     let count = message.and_then(|name| facts.value(name));
     let output = count.map_or("requests fail".into(), |count| {
         let times = if count == 1.0 { "once".into() } else { format!("{} times", format_number(count)) };
-        format!("the log says {times} that too many are open")
+        format!("logged {times}: too many open files")
     });
     let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed >= FAILED_FRACTION_MIN);
     let failed =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
     let of = |open: Option<f64>, limit: Option<f64>| match (open, limit) {
         (Some(open), Some(limit)) => {
-            format!(
-                " The fullest process that was seen had {} of the {} that it may have.",
-                format_number(open),
-                format_number(limit)
-            )
+            format!(" Maximum seen in a process: {} of {}.", format_number(open), format_number(limit))
         }
         _ => String::new(),
     };
     let (who, observed) = match owner {
         FilesOwner::Service => (
-            "The service's processes".to_owned(),
+            "the service's processes".to_owned(),
             of(facts.value(FactId::open_files_max), facts.value(FactId::open_files_limit)),
         ),
         FilesOwner::Backend(name) => {
             let value = |fact: FactId| facts.value_of(fact, name);
             (
-                format!("The processes of {name}"),
+                format!("the processes of {name}"),
                 of(value(FactId::backend_open_files_max), value(FactId::backend_open_files_limit)),
             )
         }
-        FilesOwner::Machine => ("All processes of the machine together".to_owned(), String::new()),
+        FilesOwner::Machine => ("all processes of the machine together".to_owned(), String::new()),
     };
-    format!("{who} may open no more files: {output}.{observed}{failed}")
+    format!("Open files limit reached by {who}: {output}.{observed}{failed}")
 }
 
 fn cited_facts(facts: &Facts, owner: &FilesOwner<'_>) -> Vec<webdyno_model::fact::Fact> {
@@ -165,8 +161,8 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
         from: limit.map(|limit| SettingValue::Integer(limit as i64)),
         to: to.map(|to| SettingValue::Integer(to.ceil() as i64)),
         class: ApplyClass::Manual,
-        risk: "by hand it takes a stop and a start, as a process inherits its limit; `tune --apply` raises it in what runs".into(),
-        why: "twice what the connections of a process need, with files for logs, modules and programs; what is usual at least"
+        risk: "by hand it takes a restart, as a process inherits its limit; `tune --apply` raises it in running processes".into(),
+        why: "twice what the connections of a process need, plus logs, modules and programs; at least the usual value"
             .into(),
         predicted: None,
         together_with: vec![],
@@ -184,8 +180,8 @@ fn of_nginx(facts: &Facts) -> Remedy {
         from: limit.map(|limit| SettingValue::Integer(limit as i64)),
         to: Some(SettingValue::Integer(needed.into_iter().fold(0.0, f64::max).ceil() as i64)),
         class: ApplyClass::Reload,
-        risk: "none that is known; workers of a container may not be allowed to raise it".into(),
-        why: "twice what the connections of a worker need, with files for logs and answers".into(),
+        risk: "none known; workers in a container may not be allowed to raise it".into(),
+        why: "twice what the connections of a worker need, plus files for logs and responses".into(),
         predicted: None,
         together_with: vec![],
     }
@@ -276,9 +272,7 @@ mod tests {
         ];
         of_pool(&mut facts, "php_fpm", &values);
         let finding = check(&facts).unwrap();
-        assert!(
-            finding.summary.contains("processes of php_fpm") && finding.summary.contains("1020 of the 1024")
-        );
+        assert!(finding.summary.contains("processes of php_fpm") && finding.summary.contains("1020 of 1024"));
         assert_eq!((finding.remedies[0].setting.target.name(), finding.confidence), ("php_fpm", 0.9));
     }
 }

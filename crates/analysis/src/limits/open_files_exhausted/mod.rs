@@ -1,18 +1,17 @@
-//! `open-files-exhausted`: a process of the service, or of one behind it, may open no more files.
+//! `open-files-exhausted`: a process of the service, or of a backend, has reached its open files limit.
 //!
-//! A connection is a file, and so is each connection to a backend, each file that is sent and each end of a pipe to a
-//! program: a proxy needs two for a request, a CGI program six more than a file. When they are gone, what needs one fails:
-//! 503 where it was for the backend, and where it was for the visitor's connection Apache ends the whole process.
+//! A connection is a file, and so is each connection to a backend, each file that is sent and each end of a pipe to a program:
+//! a proxy needs two for a request, a CGI program six more than a file. At the limit, what needs one fails: 503 if it was for
+//! the backend; if it was for a client's connection, Apache ends the whole process.
 //!
 //! ## How it is recognised
-//! The log of the service says `(24)Too many open files` (of the whole machine: `(23)Too many open files in system`, and
-//! the kernel's log), and a process was seen near its limit. Without logs: a process stands at its limit while requests
-//! fail.
+//! The log of the service says `(24)Too many open files` (for the whole machine: `(23)Too many open files in system`, and the
+//! kernel's log), and a process was seen near its limit. Without logs: a process is at its limit while requests fail.
 //!
 //! ## What to do
-//! Raise the limit of the process to twice what its settings can need: two for each connection that a process can have,
-//! and some for logs, modules and sockets. Debian's start script gives Apache 8192. A limit is inherited when a process
-//! starts: stop and start the service.
+//! Raise the limit of the process to twice what its settings can need: two for each connection that a process can have, and
+//! some for logs, modules and sockets. Debian's start script gives Apache 8192. A limit is inherited when a process starts:
+//! restart the service.
 //!
 //! ## By hand
 //! `grep -c 'Too many open files'` of the error log; `ls /proc/PID/fd | wc -l` and `grep 'open files' /proc/PID/limits` of each
@@ -64,7 +63,7 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("process.open_files_max_count", IncidentFigure::ShareOf("process.open_files_limit_count"), (0.9, 1), 0.8, "a process of the service has nearly all open files that it may have", "at the limit it accepts nothing any more"),
-    row("apache_log.too_many_open_files.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache has no open files left", LOGGED),
-    row("files.open_count", IncidentFigure::ShareOf("files.max_count"), (0.9, 1), 0.8, "the machine has nearly all open files that it may have", "at the limit nothing can be opened or accepted any more"),
+    row("process.open_files_max_count", IncidentFigure::ShareOf("process.open_files_limit_count"), (0.9, 1), 0.8, "a process of the service is near its open files limit", "at the limit it accepts no connections"),
+    row("apache_log.too_many_open_files.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache reached its open files limit", LOGGED),
+    row("files.open_count", IncidentFigure::ShareOf("files.max_count"), (0.9, 1), 0.8, "the machine is near its open files limit", "at the limit nothing can be opened or accepted"),
 ];

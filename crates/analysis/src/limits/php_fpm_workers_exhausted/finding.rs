@@ -20,16 +20,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let wait = facts.value(FactId::response_time_mean_us).zip(pool.explains(facts));
     let wait = wait.map_or(String::new(), |(response_us, share)| {
         format!(
-            ", {} of {} that a request takes",
+            ", {} of the {} response time",
             crate::wording::format_time(response_us * share),
             crate::wording::format_time(response_us)
         )
     });
     let summary = format!(
-        "PHP-FPM has no free process{}{}: {}, while {} requests on average wait for one{wait}.",
+        "{}{}{}; {} requests wait in its backlog{wait}.",
+        pool.to_text(),
         if pool.is_address { " at " } else { " in pool " },
         pool.name,
-        pool.to_text(),
         format_number(pool.queue),
     );
     let summary = format!("{summary}{}", waiting_text(facts, &pool));
@@ -55,10 +55,7 @@ fn waiting_text(facts: &Facts, pool: &FullPool<'_>) -> String {
     let cores = facts.value(FactId::fpm_cpu_cores).filter(|cores| *cores <= WAITING_CORES_MAX * processes);
     let what = cores.and_then(|cores| Some((cores, concurrency::wait_cause_text(facts, processes)?)));
     what.map_or(String::new(), |(cores, what)| {
-        format!(
-            " The processes use {} of a processor together: they wait for something themselves ({what}).",
-            format_number(cores)
-        )
+        format!(" Together they use only {} cores: they wait themselves ({what}).", format_number(cores))
     })
 }
 
@@ -164,11 +161,11 @@ pub(crate) mod tests {
         };
         let finding = outside("unix:/run/x.sock|fcgi://localhost", None).unwrap();
         assert_eq!(finding.confidence, 0.75);
-        assert!(finding.summary.contains("no free process at unix:/run/x.sock"), "{}", finding.summary);
+        assert!(finding.summary.contains("busy at unix:/run/x.sock"), "{}", finding.summary);
         assert!(outside("unix:/run/x.sock|http://localhost", None).is_none());
         // Its files can be read where its processes cannot.
         let finding = outside("unix:/run/x.sock|fcgi://localhost", Some("5")).unwrap();
-        assert!(finding.summary.contains("all 5 that pm.max_children allows"), "{}", finding.summary);
+        assert!(finding.summary.contains("All 5 PHP-FPM children (pm.max_children)"), "{}", finding.summary);
         assert_eq!(finding.remedies[0].from, Some(SettingValue::Integer(5)));
     }
 
@@ -176,7 +173,7 @@ pub(crate) mod tests {
     fn it_says_which_pool_and_how_long_the_wait_is() {
         let finding = with(&[], &[]).unwrap();
         assert_eq!(finding.explains_fraction, Some(0.875));
-        for part in ["pool www", "all 5 are busy", "35 requests on average", "1.05 s of 1.2 s"] {
+        for part in ["All 5 PHP-FPM children busy", "pool www", "35 requests wait", "1.05 s of the 1.2 s"] {
             assert!(finding.summary.contains(part), "{}", finding.summary);
         }
     }

@@ -1,26 +1,26 @@
-//! `php-fpm-workers-exhausted`: every process of a pool of PHP-FPM is busy, and requests wait for one.
+//! `php-fpm-workers-exhausted`: all children of a PHP-FPM pool are busy, and requests wait in its backlog.
 //!
-//! A process of PHP-FPM serves one request at a time, and keeps it while it waits for a database or another server. When
-//! `pm.max_children` of them are busy, requests wait in the queue of the pool's socket. Apache has handed them over by
-//! then: its workers look busy, its log says nothing, and the machine may have nothing to do.
+//! A child of PHP-FPM serves one request at a time, and stays busy while it waits for a database or another backend. When
+//! `pm.max_children` of them are busy, requests wait in the backlog of the pool's socket. Apache has handed them over by then:
+//! its workers look busy, its log shows nothing, and the CPU may be idle.
 //!
 //! ## How it is recognised
-//! The queue of the pool's socket is not empty in most readings and is a good part of what is under way, all processes of
-//! the pool are busy (its status page, or the processes themselves), and no more are started: there are as many as
-//! `pm.max_children` allows, their number stands still, or the log says `server reached pm.max_children`. A free process
-//! takes a request at once, so that the queue alone says that none is free, with less certainty. Where the
-//! processors are full of the site's own work, or memory is short, more processes would only wait for those.
+//! The backlog of the pool's socket is not empty in most samples and is a large share of the requests in flight, all children
+//! of the pool are busy (its status page, or the processes themselves), and no more are started: there are as many as
+//! `pm.max_children` allows, their number is constant, or the log says `server reached pm.max_children`. A free child accepts a
+//! request at once, so the backlog alone shows that none is free, with less confidence. If the site itself saturates the CPU,
+//! or memory is short, more children would only wait for those.
 //!
 //! ## What to do
-//! Raise `pm.max_children` to 1.3 times what is wanted at once: what is busy and what waits. Never above what memory
-//! holds. If the processes wait for a database that is itself at its limit, that comes first: more of them make it worse.
-//! A reload by hand ends requests that are under way unless `process_control_timeout` is set; `tune --apply` lets them finish
-//! first, whatever it is. Where memory is known to hold all of them, `pm = static` goes along: a pool that starts them one by
-//! one needs many seconds for a burst. Where `process.max` bounds all pools together, it goes along.
+//! Raise `pm.max_children` to 1.3 times the demand: busy children plus waiting requests. Never above what memory holds. If the
+//! children wait for a database that is itself at its limit, fix that first: more children make it worse. A reload by hand ends
+//! requests in flight unless `process_control_timeout` is set; `tune --apply` lets them finish first in any case. If memory is
+//! known to hold all of them, `pm = static` is set too: a pool that starts them one by one needs many seconds for a burst. If
+//! `process.max` bounds all pools together, it is raised too.
 //!
 //! ## By hand
-//! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`): `listen
-//! queue` and `idle processes`; `grep max_children` in the log of PHP-FPM, which says it once in each wave.
+//! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`):
+//! `listen queue` and `idle processes`; `grep max_children` in the log of PHP-FPM, which says it once in each wave.
 
 pub(crate) mod ceiling;
 pub(crate) mod finding;
@@ -60,6 +60,6 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("php_fpm.*.listen_queue_count", IncidentFigure::Level, (1.0, 5), 1.0, "requests wait for a child of PHP-FPM", "it starts children at once while it may; five seconds are a queue that grows"),
+    row("php_fpm.*.listen_queue_count", IncidentFigure::Level, (1.0, 5), 1.0, "requests wait for a child of PHP-FPM", "it starts children at once up to its limit; five seconds mean a growing queue"),
     row("php_fpm.*.max_children_reached_count", IncidentFigure::Rise, (1.0, 1), 1.0, "PHP-FPM reached pm.max_children", LOGGED),
 ];

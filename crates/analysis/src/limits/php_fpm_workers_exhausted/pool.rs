@@ -4,9 +4,9 @@ use crate::facts::{FactId, Facts};
 use crate::resources::{concurrency, setting_source};
 use crate::wording::format_number;
 
-/// A queue below this share of what is under way costs nobody anything.
+/// A queue below this share of what is in flight costs nobody anything.
 const QUEUE_FRACTION_MIN: f64 = 0.05;
-/// The limit must be seen in at least this share of the readings: a burst is over in a second.
+/// The limit must be seen in at least this share of the samples: a burst is over in a second.
 const OBSERVED_FRACTION_MIN: f64 = 0.5;
 /// So many of a pool's processes are at work where all are: one is between two requests at times.
 const ACTIVE_FRACTION_MIN: f64 = 0.9;
@@ -101,13 +101,15 @@ impl<'a> FullPool<'a> {
 
     pub(crate) fn to_text(&self) -> String {
         let all = match (self.limit, self.processes) {
-            (Some(limit), _) => format!("all {} that pm.max_children allows are busy", format_number(limit)),
-            (None, Some(observed)) => {
-                format!("all {} are busy and no more are started", format_number(observed))
+            (Some(limit), _) => {
+                format!("All {} PHP-FPM children (pm.max_children) busy", format_number(limit))
             }
-            (None, None) => "none takes what waits at its socket".to_owned(),
+            (None, Some(observed)) => {
+                format!("All {} PHP-FPM children busy, no more are started,", format_number(observed))
+            }
+            (None, None) => "All PHP-FPM children busy".to_owned(),
         };
-        format!("{all}{}", if self.is_reported { " (its log says so, too)" } else { "" })
+        format!("{all}{}", if self.is_reported { " (logged)" } else { "" })
     }
 
     /// By Little's law what stands in the queue is the share of the time that is spent there.

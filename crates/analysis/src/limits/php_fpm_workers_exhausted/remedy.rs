@@ -24,7 +24,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     let name = Some(pool.set_as.as_str()).filter(|name| !name.is_empty());
     let reload = php_fpm::reload_risk(facts, name);
     let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
-        let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
+        let why = "as many as there are busy children and waiting requests, plus a third";
         return vec![manual(php_fpm::setting_of(name, SETTING), &format!("{BEHIND}; {reload}"), why)];
     };
     let demand = demand(facts, pool, processes);
@@ -32,7 +32,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     let fits = processes_that_fit(facts, pool, processes);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if to <= pool.limit.unwrap_or(processes) {
-        let why = "memory holds no more of them: less time for each request, or more memory";
+        let why = "memory holds no more children: reduce the time per request, or add memory";
         return vec![manual(SettingId::hardware("memory"), "none", why)];
     }
     let bound = match (to < wanted, fits) {
@@ -48,7 +48,10 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
         risk: format!("{}{BEHIND}; {reload}", memory(facts, pool, to, becomes_static)),
-        why: format!("{} requests want a process at once, plus 30% headroom{bound}", format_number(demand)),
+        why: format!(
+            "{} concurrent requests need a process, plus 30% headroom{bound}",
+            format_number(demand)
+        ),
         predicted: predict(facts, pool, processes, to),
         together_with: becomes_static
             .then(|| SettingChange {
@@ -76,7 +79,7 @@ const STATIC: &str = "static";
 fn mode(facts: &Facts, pool: &FullPool<'_>) -> Option<String> {
     Some(setting_source::pool_setting_source(facts, &pool.set_as, MODE)?.value.to_string())
 }
-const BEHIND: &str = "more requests at once for the database and whatever else stands behind it";
+const BEHIND: &str = "more concurrent requests for the database and other backends";
 
 /// What is busy, and what waits for it: in the pool's queue, and in that of the server in front, which is full of what the
 /// pool's queue holds up. Where requests come at a rate of their own, that rate times the time each takes.
@@ -106,8 +109,8 @@ fn memory(facts: &Facts, pool: &FullPool<'_>, to: f64, becomes_static: bool) -> 
     let each = facts.value_of(FactId::fpm_process_memory_bytes, pool.name);
     let mode = if becomes_static { Some(STATIC.to_owned()) } else { mode(facts, pool) };
     let when = match mode.as_deref() {
-        Some(STATIC) => ", taken from the start on, as pm = static starts all of them",
-        Some("dynamic" | "ondemand") => ", once so many are wanted",
+        Some(STATIC) => ", used from the start, as pm = static starts all of them",
+        Some("dynamic" | "ondemand") => ", once so many are needed",
         _ => "",
     };
     each.map_or(String::new(), |each| {
@@ -115,7 +118,7 @@ fn memory(facts: &Facts, pool: &FullPool<'_>, to: f64, becomes_static: bool) -> 
     })
 }
 
-/// As many as are under way can be served at once, what the site takes of the processors grows with them, and no more is
+/// As many as are in flight can be served at once, what the site takes of the processors grows with them, and no more is
 /// answered than is asked for.
 fn predict(facts: &Facts, pool: &FullPool<'_>, processes: f64, to: f64) -> Option<Predicted> {
     let ended_per_s = facts.ended_per_s()?;
@@ -159,7 +162,7 @@ mod tests {
         assert_eq!((remedy.from, remedy.class), (Some(SettingValue::Integer(5)), ApplyClass::Reload));
         assert_eq!(remedy.setting.pool.as_deref(), Some("www"));
         assert!(remedy.why.contains("it is set in /etc/php/www.conf:12"), "{}", remedy.why);
-        for part in ["taken from the start on", "process_control_timeout is 0"] {
+        for part in ["used from the start", "process_control_timeout is 0"] {
             assert!(remedy.risk.contains(part), "{}", remedy.risk);
         }
         let with: Vec<_> = remedy.together_with.iter().map(|change| change.setting.name.as_str()).collect();
@@ -179,7 +182,7 @@ mod tests {
             "{}",
             first.risk
         );
-        // 33 a second with 5 processes; 40 are under way.
+        // 33 a second with 5 processes; 40 are in flight.
         assert_eq!(first.predicted.unwrap().rate, 264.0);
         let tight = remedy(&[(FactId::memory_available_min_bytes, 30e6)]);
         assert_eq!(tight.to, Some(SettingValue::Integer(13)));

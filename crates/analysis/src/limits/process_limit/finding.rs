@@ -10,7 +10,7 @@ use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// At this share of a limit the next process is refused: processes come and go between readings.
+/// At this share of a limit the next process is refused: processes come and go between samples.
 const AT_LIMIT_FRACTION: f64 = 0.97;
 
 /// What the settings can need is exceeded by what they do not tell of: loggers, programs that pages start.
@@ -39,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence = match (&reached, refused, output) {
         (Some(_), Some(_), _) => 0.95,
         (Some(_), None, Some(_)) => 0.9,
-        // A failed fork may also be for want of memory: AH00159 alone does not say which.
+        // A failed fork may also be for lack of memory: AH00159 alone does not say which.
         (None, Some(_), _) => 0.7,
         (None, None, Some(FactId::fork_failed_messages)) => 0.5,
         (Some(_), None, None) if has_waiting_connections(facts) => 0.7,
@@ -49,17 +49,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(" {} {} of {}.", limit.words, format_number(limit.now), format_number(limit.most))
     });
     let evidence = match (refused, output) {
-        (Some(count), _) => format!(", and the kernel refused it {} meanwhile", count_of(count, "new one")),
+        (Some(count), _) => format!("the kernel refused {}", count_of(count, "new one")),
         (None, Some(name)) => {
             let count = facts.value(name).unwrap_or(0.0);
-            format!(", and its log says {} that it could not start one", count_of(count, "time"))
+            format!("failed start logged {}", count_of(count, "time"))
         }
-        (None, None) => ", while connections wait for a worker".into(),
+        (None, None) => "connections wait for a worker".into(),
     };
     Some(Finding {
         id: LimitId::ProcessLimit.into(),
         summary: format!(
-            "The service may start no more processes{evidence}.{at} Its own settings would allow more workers."
+            "Process limit reached: {evidence}.{at} The service's own settings allow more workers."
         ),
         confidence,
         explains_fraction: lost_fraction(facts),
@@ -133,14 +133,14 @@ fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
     let to = to.filter(|to| reached.is_none_or(|limit| *to > limit.most));
     let why = match needed {
         Some(needed) => format!(
-            "its settings allow {} workers, which with the other tasks can be {}; half as many again leave room for programs \
+            "its settings allow {} workers, up to {} tasks with the others; 50% more for programs \
              that pages start",
             format_number(
                 facts.setting("MaxRequestWorkers").or(facts.value(FactId::workers_limit)).unwrap_or(0.0)
             ),
             format_number(needed)
         ),
-        None => "as many as the workers that its settings allow, and half as many again".into(),
+        None => "the number of workers that its settings allow, plus 50%".into(),
     };
     let setting = reached.map_or("TasksMax", |limit| limit.setting);
     Remedy {
@@ -151,7 +151,7 @@ fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
         from: reached.map(|limit| SettingValue::Integer(limit.most as i64)),
         to: to.map(|to| SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
-        risk: "more processes take more memory; by hand it takes a stop and a start, `tune --apply` raises it in what runs".into(),
+        risk: "more processes take more memory; by hand it takes a restart, `tune --apply` raises it in running processes".into(),
         why,
         predicted: None,
         together_with: vec![],
@@ -181,9 +181,7 @@ mod tests {
     fn what_is_refused_at_a_limit_is_proven() {
         let finding = with(&[]).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.69)));
-        assert!(
-            finding.summary.contains("refused it 2 new ones") && finding.summary.contains("has 32 of 32")
-        );
+        assert!(finding.summary.contains("refused 2 new ones") && finding.summary.contains("has 32 of 32"));
         let remedy = &finding.remedies[0];
         assert_eq!(
             (remedy.setting.name.as_str(), &remedy.to),

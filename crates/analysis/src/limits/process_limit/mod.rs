@@ -1,20 +1,20 @@
-//! `process-limit`: the service may have no more processes or threads, although its own settings allow more workers.
+//! `process-limit`: the service may start no more processes or threads, although its own settings allow more workers.
 //!
-//! Three limits can refuse a new process: that of tasks in the service's control group (`TasksMax` of systemd, `pids.max`),
-//! that of its user (`ulimit -u`, which does not bind root), and those of the whole machine (`kernel.threads-max`,
-//! `kernel.pid_max`). After each failed fork the main process of Apache sleeps ten seconds, so that it does little else.
+//! Three limits can refuse a new process: the tasks of the service's control group (`TasksMax` of systemd, `pids.max`), those
+//! of its user (`ulimit -u`, which does not apply to root), and those of the whole machine (`kernel.threads-max`,
+//! `kernel.pid_max`). After each failed fork the main process of Apache sleeps ten seconds, so it does little else.
 //!
 //! ## How it is recognised
-//! The kernel refused tasks to the control group meanwhile, or Apache's log says that it could not fork (AH00159), and the
-//! tasks stand at one of these limits. From the outside alone: the group stands at its limit all the time, while
-//! connections wait and the scoreboard has places for more workers.
+//! The kernel refused tasks to the control group during the load, or Apache's log reports a failed fork (AH00159), and the
+//! tasks are at one of these limits. From the outside alone: the group is at its limit all the time, while connections wait and
+//! the scoreboard has free slots for more workers.
 //!
 //! ## What to do
-//! Raise the limit that is reached to what the settings of the service can need, and half as much again: one task for each
-//! worker, and of threaded workers two more for each process. By hand stop and start it then: a graceful reload is refused the
-//! same way. `tune --apply` raises the limit of what runs, where the control group is the service's own, and keeps it by a
-//! file that is added to the unit (`/etc/systemd/system/UNIT.d/zzz-webdyno.conf`). What a container or a slice may have is
-//! for who granted it: `docker update --pids-limit N CONTAINER`, `systemctl set-property NAME.slice TasksMax=N`.
+//! Raise the reached limit to what the settings of the service can need, and half as much again: one task for each worker, and
+//! for threaded workers two more per process. By hand stop and start it then: a graceful reload is refused the same way.
+//! `tune --apply` raises the limit of running processes, if the control group is the service's own, and keeps it with a file
+//! that is added to the unit (`/etc/systemd/system/UNIT.d/zzz-webdyno.conf`). The limit of a container or a slice is raised
+//! where it is set: `docker update --pids-limit N CONTAINER`, `systemctl set-property NAME.slice TasksMax=N`.
 //!
 //! ## By hand
 //! `systemctl show -p TasksMax -p TasksCurrent apache2`, `pids.current`, `pids.max` and `pids.events` of the control group,

@@ -27,9 +27,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ProxyLoopback.into(),
         summary: format!(
-            "The server asks itself: requests are passed on to {to}, which is the same Apache, so that each holds two workers. {observed}, and {} connections wait for a worker while all {} are taken.",
-            format_number(queue),
-            format_number(proof.workers)
+            "All {} workers busy and {} connections waiting, as Apache proxies requests to itself ({to}): each holds two workers. {observed}.",
+            format_number(proof.workers),
+            format_number(queue)
         ),
         confidence,
         explains_fraction: workers::accept_queue_share(facts, queue),
@@ -48,11 +48,7 @@ fn loop_evidence(facts: &Facts) -> Option<(String, f64)> {
         let counted = facts.value(FactId::server_requests_per_s).zip(facts.ended_per_s());
         if let Some((server, sent)) = counted.filter(|(server, sent)| *server >= TWICE_RATIO_MIN * sent) {
             return Some((
-                format!(
-                    "It counts {} requests a second where {} are sent",
-                    format_number(server),
-                    format_number(sent)
-                ),
+                format!("It counts {} req/s while {} are sent", format_number(server), format_number(sent)),
                 0.95,
             ));
         }
@@ -60,7 +56,7 @@ fn loop_evidence(facts: &Facts) -> Option<(String, f64)> {
         if let Some((server, sent)) = held.filter(|(server, sent)| *server >= TWICE_RATIO_MIN * sent) {
             return Some((
                 format!(
-                    "It has {} requests at once where {} are under way",
+                    "It holds {} requests while {} are in flight",
                     format_number(server),
                     format_number(sent)
                 ),
@@ -72,11 +68,7 @@ fn loop_evidence(facts: &Facts) -> Option<(String, f64)> {
     let (opened, accepted) =
         opens.filter(|(opened, accepted)| *opened >= OPENS_FRACTION_MIN * accepted && *opened >= 1.0)?;
     Some((
-        format!(
-            "It opens {} connections a second and accepts {}",
-            format_number(opened),
-            format_number(accepted)
-        ),
+        format!("It opens {} connections/s and accepts {}/s", format_number(opened), format_number(accepted)),
         0.8,
     ))
 }
@@ -145,7 +137,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
         (workers, to),
         restart,
         format!(
-            "{} workers are wanted at once, two for each request that is passed on, plus 30% headroom",
+            "{} concurrent workers needed, two for each proxied request, plus 30% headroom",
             format_number(demand)
         ),
     );
@@ -161,9 +153,9 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
         from: passed.map(|one| SettingValue::Text(one.value.clone())),
         to: None,
         class: ApplyClass::Manual,
-        risk: "addresses that clients know must stay".into(),
+        risk: "addresses that clients use must keep working".into(),
         why: format!(
-            "a redirect, an alias or the same handler for both addresses takes one worker instead of two{written}"
+            "a redirect, an alias or the same handler for both addresses needs one worker instead of two{written}"
         ),
         predicted: None,
         together_with: vec![],
@@ -234,7 +226,7 @@ mod tests {
         };
         // The service is process 1.
         let finding = with_link(1, Some(1)).unwrap();
-        assert!(finding.summary.contains("passed on to 10.0.0.1:8080"), "{}", finding.summary);
+        assert!(finding.summary.contains("proxies requests to itself (10.0.0.1:8080"), "{}", finding.summary);
         assert!(with_link(1, Some(7)).is_none() && with_link(7, Some(1)).is_none());
         assert!(with_link(1, None).is_none());
     }

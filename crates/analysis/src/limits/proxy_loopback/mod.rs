@@ -1,20 +1,20 @@
-//! `proxy-loopback`: the server passes requests on to itself, and each of them holds two workers.
+//! `proxy-loopback`: the server proxies requests to itself, and each of them holds two workers.
 //!
-//! Where mod_proxy passes an address on to another one of the same server, the worker that passes it on waits for the
-//! one that does the work. So with 32 workers at most 16 pages are made at a time; and when all workers hold a request
-//! and wait for a second worker, nothing moves any more until a timeout.
+//! If mod_proxy proxies an address to another one of the same server, the worker that proxies waits for the one that does the
+//! work. So 32 workers serve at most 16 pages at a time; and when all workers hold a request and wait for a second worker,
+//! nothing progresses until a timeout.
 //!
 //! ## How it is recognised
-//! A ProxyPass in force leads to a port that the same Apache listens on, all workers are taken, connections wait to be
-//! accepted, and the server counts more requests, or holds more of them, than the clients have sent. Without load of our
-//! own: it opens connections at the pace at which it accepts them.
+//! A ProxyPass in force leads to a port that the same Apache listens on, all workers are busy, connections wait in the accept
+//! queue, and the server counts more requests, or holds more of them, than the clients have sent. Without own load: it opens
+//! connections at the rate at which it accepts them.
 //!
 //! ## What to do
-//! Best: do not pass on to oneself. A redirect, an alias, or the same handler for both addresses takes one worker. Else
-//! count both halves when sizing `MaxRequestWorkers`: 1.3 times twice what is under way.
+//! Best: do not proxy to itself. A redirect, an alias, or the same handler for both addresses needs one worker. Else count both
+//! halves when sizing `MaxRequestWorkers`: 1.3 times twice the requests in flight.
 //!
 //! ## By hand
-//! `ss -tn state established '( sport = :80 )' src 127.0.0.1` (the port that is passed on to); `grep -ri ProxyPass /etc/apache2`.
+//! `ss -tn state established '( sport = :80 )' src 127.0.0.1` (the proxied port); `grep -ri ProxyPass /etc/apache2`.
 
 pub(crate) mod finding;
 

@@ -44,8 +44,8 @@ fn finding_by_responses(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const RISK: &str = "it protects something: ask who wanted it before it is changed";
-const WHY_TURNED: &str = "more requests of one client than these are not wanted; whether there may be more, or the load generator's address may be left out for a measurement, is for the operator to decide";
+const RISK: &str = "it is a protection: ask its owner before changing it";
+const WHY_TURNED: &str = "the limit rejects more requests per client; the operator decides whether it may be higher, or the load generator's address exempt for a measurement";
 
 fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     let limit = limit(facts)?;
@@ -60,12 +60,11 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     if kept == Some(false) {
         return None;
     }
-    let rate =
-        limit.bytes_per_s.map_or(String::new(), |rate| format!(", at {} a second", format_bytes(rate)));
+    let rate = limit.bytes_per_s.map_or(String::new(), |rate| format!(", {}/s", format_bytes(rate)));
     let response =
         facts.value(FactId::response_time_mean_us).zip(transfer).map_or(String::new(), |(us, transfer)| {
             format!(
-                ", and {:.0}% of the {} that an answer takes lie between its first byte and its last",
+                "; {:.0}% of the {} response time lies between first and last byte",
                 transfer * 100.0,
                 format_time(us)
             )
@@ -73,7 +72,7 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::RateLimited.into(),
         summary: format!(
-            "A limit on the rate is in force ({}{rate}): each answer comes at {} a second{response}. Nothing else is short.",
+            "Rate limited by a setting ({}{rate}): each response arrives at {}/s{response}. No other resource is short.",
             limit.words,
             format_bytes(pace)
         ),
@@ -105,7 +104,7 @@ fn pace(facts: &Facts) -> Option<f64> {
     }
 }
 
-/// The share of the response time, less the wait for a worker, that passes while an answer arrives.
+/// The share of the response time, less the wait for a worker, that passes while a response arrives.
 fn transfer_fraction(facts: &Facts) -> Option<f64> {
     let (service, first) =
         (facts.value(FactId::service_time_mean_us)?, facts.value(FactId::first_byte_mean_us)?);
@@ -201,7 +200,7 @@ fn remedy(limit: &BandwidthLimit) -> Remedy {
         class: ApplyClass::Manual,
         risk: RISK.into(),
         why: format!(
-            "the site is as fast as this limit{} allows; whether it may be higher is for the operator to decide",
+            "the site is as fast as this limit{} allows; the operator decides whether it may be higher",
             limit
                 .bytes_per_s
                 .map_or(String::new(), |rate| format!(" of {} KiB/s", format_number(rate / RATE_UNIT_BYTES)))

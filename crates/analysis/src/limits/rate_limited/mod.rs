@@ -1,33 +1,28 @@
-//! `rate-limited`: a protection of the server holds answers to a rate that somebody has set, or turns requests away.
+//! `rate-limited`: a configured protection of the server limits the rate of responses, or rejects requests.
 //!
-//! mod_ratelimit (`limit_rate` of nginx) sends each answer at so many KiB a second: answers take as long as their size says,
-//! for everybody and at any load. mod_qos, mod_evasive, mod_limitipconn, ModSecurity, `limit_req` and `limit_conn` of nginx
-//! let only so many requests or connections of a client through, and answer the others with 403, 429, 500 or 503 at once;
-//! mod_reqtimeout gives up on those who send too slowly (408). Processors, workers and line are idle meanwhile. Somebody
-//! wanted that, and only who knows why can tell whether it is still needed.
+//! mod_ratelimit (`limit_rate` of nginx) sends each response at a fixed number of KiB a second: the response time follows the
+//! size, for all clients and at any load. mod_qos, mod_evasive, mod_limitipconn, ModSecurity, `limit_req` and `limit_conn` of
+//! nginx allow a number of requests or connections per client, and reject the others with 403, 429, 500 or 503 at once;
+//! mod_reqtimeout rejects clients that send too slowly (408). CPU, workers and network are idle meanwhile. Such a limit was set
+//! on purpose; only its owner knows whether it is still needed.
 //!
 //! ## How it is recognised
-//! Such a limit is loaded and active for a part of the site, and its sign is there. Of a pace: what arrived, divided by the
-//! time that requests were under way, is the configured rate; most of the response time lies between the first byte and the
-//! last, nothing waits to be accepted, and the processors have room. Where the rate cannot be read, the pace alone is a
-//! suspicion. Of requests that are turned away: answers with the status that this limit gives, while the good ones come at
-//! the rate that is configured, or evenly from second to second; else they are a suspicion, as applications give such
-//! answers, too. 429 means a limit, whoever sent it. A load generator is one client that asks much, so that a limit
-//! for each client meets it long before it meets visitors.
-//! Where the server is only watched, its log tells sizes and its workers times, and when the first byte came stays unknown.
-//! last, and the processors have room; where connections wait to be accepted, the workers are held by such answers. Where the
-//! rate cannot be read, the pace alone is a suspicion. Of requests that are turned away: answers with the status that this
-//! limit gives, while the good ones come at the rate that is configured, or evenly from second to second; else they are a
-//! suspicion, as applications give such answers, too. 429 means a limit, whoever sent it. A load generator is one client that
-//! asks much, so that a limit for each client meets it long before it meets visitors.
+//! Such a limit is loaded and active for a part of the site, and its sign is there. Of a bandwidth limit: bytes received
+//! divided by the time that requests were in flight is the configured rate; most of the response time lies between the first
+//! byte and the last, and CPU is free; if connections wait in the accept queue, the workers are held by such responses. If the
+//! rate cannot be read, the pace alone is a suspicion. Of rejected requests: responses with the status of this limit, while
+//! successful ones come at the configured rate, or evenly from second to second; else they are a suspicion, as applications
+//! send such responses, too. 429 means a limit, wherever it is. A load generator is one client with many requests, so a limit
+//! per client affects it long before it affects visitors. If the server is only observed, its log has sizes and its workers
+//! times, and the time of the first byte is unknown.
 //!
 //! ## What to do
-//! Ask who set the limit. If it is to stay, this is the site's speed for such clients, and no other setting helps; if it may
-//! be higher, or the address of the load generator may be left out of it for a measurement, its owner says so. webdyno never
-//! lifts a protection.
+//! Ask the owner of the limit. If it must stay, this is the site's speed for such clients, and no other setting helps. The
+//! owner decides whether it may be higher, or the load generator's address may be exempt for a measurement. webdyno never lifts
+//! a protection.
 //!
 //! ## By hand
-//! `curl -o /dev/null -w '%{size_download} %{time_starttransfer} %{time_total}\n' URL` of a small and a large answer: times
+//! `curl -o /dev/null -w '%{size_download} %{time_starttransfer} %{time_total}\n' URL` of a small and a large response: times
 //! follow the sizes. `for i in $(seq 50); do curl -s -o /dev/null -w '%{http_code}\n' URL; done | sort | uniq -c`.
 //! `apache2ctl -M | grep -E 'ratelimit|qos|evasive|bw|limitipconn|security|reqtimeout'`; `grep -ri rate-limit /etc/apache2`;
 //! `nginx -T | grep limit_`.

@@ -1,7 +1,7 @@
 //! Limits that turn requests away: by how often a client asks, how many connections it has, how slowly it sends.
 //!
 //! Facts: the manuals of mod_qos, mod_evasive, mod_limitipconn, mod_reqtimeout and ModSecurity, and of nginx's
-//! ngx_http_limit_req_module and ngx_http_limit_conn_module: what each answers with unless it is told otherwise.
+//! ngx_http_limit_req_module and ngx_http_limit_conn_module: what each answers with by default.
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::wording::format_number;
@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 const TURNED_FRACTION_MIN: f64 = 0.01;
 /// Good answers lie within this of the configured rate: a bucket lets a burst through first.
 const RATE_FRACTION: (f64, f64) = (0.6, 1.6);
-/// Half the 95% interval of the mean rate of good answers: a cap is even from second to second.
+/// Half the 95% interval of the mean rate of successful requests: a cap is even from second to second.
 const EVEN_CI95_MAX: f64 = 0.15;
 
 /// What answers are when a limit turns a request away: the fact that counts them, and the number.
@@ -168,7 +168,7 @@ fn rejected_by(facts: &Facts, kind: &Protection) -> Option<RejectedRequests> {
 fn rejected_by_status(facts: &Facts) -> Option<RejectedRequests> {
     let share = facts.value(TOO_MANY.0).filter(|share| *share >= TURNED_FRACTION_MIN)?;
     Some(RejectedRequests {
-        words: "answers of 429, Too Many Requests, say so; which program does it is not known, perhaps the application or something in front of it".into(),
+        words: "429, Too Many Requests; the program that sends it is unknown, perhaps the application or a proxy in front".into(),
         setting: SettingId::external("protection", "limit"),
         value: None,
         share,
@@ -189,7 +189,7 @@ fn confidence(facts: &Facts, status: &str, rate: Option<f64>) -> f64 {
     match status {
         _ if at_rate => 0.9,
         "429" | "408" => 0.8,
-        // Whoever may not come in is told the same, limit or not.
+        // Forbidden access has the same status, limit or not.
         "403" if is_even => 0.5,
         _ if is_even => 0.7,
         _ => 0.45,
@@ -255,12 +255,12 @@ impl RejectedRequests {
     pub(crate) fn summary(&self, facts: &Facts) -> String {
         let good = facts
             .value(FactId::rate)
-            .map_or(String::new(), |good| format!(", and {} a second get through", format_number(good)));
+            .map_or(String::new(), |good| format!(", {} successful req/s", format_number(good)));
         format!(
-            "A limit turns requests away ({}): {:.0}% of them are answered with {}{good}.",
-            self.words,
+            "A limit rejects {:.0}% of the requests with {}{good} ({}).",
             self.share * 100.0,
-            self.status
+            self.status,
+            self.words
         )
     }
 }

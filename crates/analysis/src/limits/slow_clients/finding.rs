@@ -13,7 +13,7 @@ use webdyno_model::setting::SettingId;
 
 /// From this share of the workers on they are what is missing.
 const HELD_FRACTION_MIN: f64 = 0.3;
-/// Answers below this size fit into a send buffer as the kernel makes it: no worker waits for them.
+/// Responses below this size fit into a send buffer as the kernel makes it: no worker waits for them.
 const ANSWER_BYTES_MIN: f64 = 262_144.0;
 /// What is sent to each slow client a second: less is nothing at all, more is no slow line.
 const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
@@ -25,7 +25,7 @@ const SENT_BYTES_PER_S_MIN: f64 = 200_000.0;
 /// From so many requests on each connection is kept.
 const KEPT_REQUESTS_MIN: f64 = 1.1;
 
-/// Fires when clients that take their answers slowly hold the workers that others wait for.
+/// Fires when clients that take their responses slowly hold the workers that others wait for.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = workers::limit_proof(facts)?;
     let queue = noticed_queue(facts)?;
@@ -44,13 +44,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::SlowClients.into(),
         summary: format!(
-            "Clients that take their answers slowly hold the workers: {}. All {} workers are taken{}, and {} connections wait to be accepted.",
-            slow.words,
+            "Slow clients hold the workers: all {} busy{}, {} connections wait in the accept queue. {}.",
             format_number(proof.workers),
-            facts.value(FactId::service_cpu_cores).map_or(String::new(), |cores| {
-                format!(", which together use {} of a processor", format_number(cores))
-            }),
-            format_number(queue)
+            facts
+                .value(FactId::service_cpu_cores)
+                .map_or(String::new(), |cores| { format!(" but using only {} cores", format_number(cores)) }),
+            format_number(queue),
+            slow.words
         ),
         confidence: slow.confidence,
         explains_fraction: workers::accept_queue_share(facts, queue),
@@ -70,7 +70,7 @@ struct SlowClients {
     confidence: f64,
 }
 
-/// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while an answer
+/// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while a response
 /// is on its way.
 fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let full =
@@ -79,8 +79,8 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) {
         return None;
     }
-    let each = pace.map_or(String::new(), |pace| format!(", {} a second each", format_bytes(pace)));
-    let words = format!("{} connections have not taken what was sent to them{each}", format_number(full));
+    let each = pace.map_or(String::new(), |pace| format!(", {}/s each", format_bytes(pace)));
+    let words = format!("{} connections have full send queues{each}", format_number(full));
     Some(SlowClients { words, confidence: 0.9 })
 }
 
@@ -89,7 +89,7 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let own = facts.value(FactId::requests_in_workers_mean).filter(|_| facts.loaded)?;
     let taken = facts.value(FactId::workers_writing_mean).map_or(workers, |writing| writing.min(workers));
     let held = (taken - own).max(0.0);
-    // Who takes an answer slowly leaves it in the queue of his connection.
+    // Who takes a response slowly leaves it in the queue of his connection.
     let is_taken =
         facts.value(FactId::sending_connections_mean).is_some_and(|full| full < HELD_FRACTION_MIN * held);
     if held < HELD_FRACTION_MIN * workers || is_taken {
@@ -113,7 +113,7 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_long && is_slow).then(|| SlowClients {
         words: format!(
-            "{} of them write to others than this load, {} a second to each, and hardly one of these answers ends",
+            "{} workers write to other clients than this load, {}/s each, and hardly any of these responses ends",
             format_number(held),
             format_bytes(pace)
         ),
@@ -138,8 +138,7 @@ fn slow_by_completions(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_enough && is_slow && sent >= SENT_BYTES_PER_S_MIN).then(|| SlowClients {
         words: format!(
-            "{} of them write answers that do not end, {} a second to each, while those that end take few workers and {} \
-             a second",
+            "{} workers write responses that do not end, {}/s each, while completed ones need few workers and {}/s",
             format_number(held),
             format_bytes(pace),
             format_bytes(ended_bytes)
@@ -165,15 +164,15 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
         None,
         Some("On"),
         ApplyClass::Reload,
-        "wrong on some network file systems: not where the files are on one",
-        "files that the kernel sends by itself hold no thread of the event MPM while a client is slow",
+        "wrong on some network file systems: not if the files are on one",
+        "files sent by the kernel hold no thread of the event MPM while a client is slow",
     );
     let event = remedy(
         "mpm",
         mode,
         Some("event"),
         ApplyClass::Manual,
-        "a stop and a start; modules of your own must be able to live with threads",
+        "a restart; your own modules must be thread-safe",
         "the event MPM holds no thread for a connection that waits for room in its buffer (with EnableSendfile On, for files)",
     );
     let proxy = remedy(
@@ -182,7 +181,7 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
         None,
         ApplyClass::Manual,
         "one more program in front of the site",
-        "a proxy in front takes an answer in at once and frees the worker, however slow the client is",
+        "a proxy in front reads a response at once and frees the worker, however slow the client is",
     );
     if mode == Some("event") { vec![sendfile, proxy] } else { vec![event, proxy] }
 }
@@ -257,7 +256,7 @@ mod tests {
                 None,
             ),
             ("no processor is free", vec![queues, (FactId::pressure_group_cpu_some_fraction, 0.9)], None),
-            ("nobody waits", vec![queues, (FactId::accept_queue_mean, 0.0)], None),
+            ("no queue", vec![queues, (FactId::accept_queue_mean, 0.0)], None),
         ] {
             assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");
         }
@@ -273,7 +272,7 @@ mod tests {
             ("all of them end", (FactId::workers_of_ended_mean, 48.0), None),
             ("what is sent is sent to those that end", (FactId::answer_bytes_mean, 9_000.0), None),
             ("nothing is sent to the others", (FactId::network_sent_bytes_per_s, 120e3), None),
-            ("nobody knows", (FactId::workers_of_ended_mean, f64::NAN), None),
+            ("not known", (FactId::workers_of_ended_mean, f64::NAN), None),
         ] {
             let changes: Vec<_> = ours
                 .into_iter()

@@ -1,24 +1,24 @@
-//! `slow-clients`: workers wait until clients on slow lines have taken their answers.
+//! `slow-clients`: workers wait until clients on slow links have received their responses.
 //!
-//! A worker hands an answer to the kernel, which keeps as much of it as fits into the connection's send buffer. What is
-//! larger than that waits until the client has taken some, and the worker with it: under prefork and worker for the whole
-//! length of a download, which takes hours over a bad line. The processors and the server's own line are idle meanwhile.
+//! A worker hands a response to the kernel, which keeps as much of it as fits into the connection's send buffer. The rest waits
+//! until the client has received some, and the worker with it: under prefork and worker for the whole length of a download,
+//! which takes hours over a bad link. CPU and the server's own network are idle meanwhile.
 //!
 //! ## How it is recognised
-//! All workers are taken, nearly all of them write (`W`), connections wait to be accepted, and the processors have room.
-//! The send queues of many connections are full (sock_diag(7)). Where these were not read: far more requests are with
-//! workers than our own load has there, the others get bytes all the time, but few to each, and hardly one of their
-//! requests ends: these are long answers that are taken slowly, and not requests that wait for a backend. Where the server is
-//! only watched, Apache's sum of the times of all requests that ended says how many workers these took.
+//! All workers are busy, nearly all of them in state `W`, connections wait in the accept queue, and CPU is free. The send
+//! queues of many connections are full (sock_diag(7)). If these were not read: far more requests are with workers than our own
+//! load has there, the others get bytes all the time, but few each, and hardly one of their requests ends: these are long
+//! responses received slowly, and not requests that wait for a backend. If the server is only observed, Apache's sum of the
+//! times of all completed requests shows how many workers these needed.
 //!
 //! ## What to do
-//! The event MPM with `EnableSendfile On` holds no thread for a connection that waits for room in its buffer. Where modules
-//! do not allow it, put a proxy in front that takes answers in at once, or serve downloads from elsewhere. More workers
-//! only help as long as there are fewer slow clients than workers.
+//! The event MPM with `EnableSendfile On` holds no thread for a connection that waits for room in its buffer. If modules do not
+//! allow it, put a proxy in front that reads responses at once, or serve downloads from another host. More workers only help
+//! while there are fewer slow clients than workers.
 //!
 //! ## By hand
-//! `ss -tn state established '( sport = :80 )'` under load: Send-Q stays large; `curl -s http://localhost/server-status?auto |
-//! grep Scoreboard`: all `W`; `vmstat 1`: idle.
+//! `ss -tn state established '( sport = :80 )'` under load: Send-Q stays large;
+//! `curl -s http://localhost/server-status?auto | grep Scoreboard`: all `W`; `vmstat 1`: idle.
 
 pub(crate) mod finding;
 

@@ -40,14 +40,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let at_least = |name: FactId, min: f64| facts.value(name).filter(|value| *value >= min);
     let squeezed = at_least(FactId::packets_squeezed_per_s, SQUEEZED_PER_S_MIN);
     let dropped = at_least(FactId::packets_dropped_per_s, DROPPED_PER_S_MIN);
-    let kernel = dropped.map(|rate| format!(", and drops {} packets a second", format_number(rate)));
-    let kernel = kernel.or(squeezed
-        .map(|rate| format!(", and has to leave some for later {} times a second", format_number(rate))));
+    let kernel = dropped.map(|rate| format!(" and drops {} packets/s", format_number(rate)));
+    let kernel =
+        kernel.or(squeezed.map(|rate| format!(" and postpones packets {} times/s", format_number(rate))));
     let number = core.trim_start_matches("core");
     let mut finding = Finding {
         id: LimitId::SoftirqBound.into(),
         summary: format!(
-            "One core has all the packets: core {number} spends {:.0}% of its time on them{}, while no other one spends more than {:.0}%. The rest of the machine waits for what it lets through.",
+            "One core saturated by packets: core {number} spends {:.0}% of its time on them{}, the others at most {:.0}%. The other cores wait for it.",
             softirq.min(1.0) * 100.0,
             kernel.unwrap_or_default(),
             other * 100.0
@@ -78,12 +78,12 @@ fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
     let mut all = vec![
         manual(
             "cost per packet",
-            "none, if the set holds what the rules held",
-            "look at what each packet passes: many firewall rules in a row become one rule with a set of addresses, which does the same in one step",
+            "none, if the set contains what the rules did",
+            "check the path of each packet: many firewall rules in a row become one rule with a set of addresses, which does the same in one step",
         ),
         manual(
             "packet queues",
-            "packets of one connection stay in order; caches are used less well",
+            "packets of one connection stay in order; CPU caches are less effective",
             "spread the packets over the cores: more queues of the card (ethtool -L), or rps_cpus of its queue",
         ),
     ];
@@ -94,7 +94,7 @@ fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
             ..manual(
                 "net.core.netdev_max_backlog",
                 "packets wait longer instead of being lost",
-                "packets are dropped before they are looked at: ten times the default holds a burst",
+                "packets are dropped before they are processed: ten times the default holds a burst",
             )
         });
     }

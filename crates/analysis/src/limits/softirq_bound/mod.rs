@@ -1,20 +1,18 @@
-//! `softirq-bound`: one core does nothing but handle packets, while others have time.
+//! `softirq-bound`: one core is saturated by packet handling, while others are idle.
 //!
-//! A network card with one queue interrupts one core, and that core takes each packet through the kernel: firewall,
-//! routing, TCP. When it has no time left no more packets come in, whatever the other cores could do. Workers wait for
-//! requests, and the machine looks half used.
+//! A network card with one queue interrupts one core, and that core takes each packet through the kernel: firewall, routing,
+//! TCP. When it is saturated no more packets come in, whatever the other cores could do. Workers wait for requests, and the
+//! machine looks half used.
 //!
 //! ## How it is recognised
-//! One core was busy at least 90% of the time, most of that (60% of its time) with soft interrupts, and no other core had
-//! as much as half of that: packets are not spread. That this core left packets for later (`squeezed`) or dropped them
-//! says the same from the kernel's side. It needs /proc/stat by core; where links are seen, their packets must be enough to
-//! fill a core.
+//! One core was busy at least 90% of the time, most of that (60% of its time) with soft interrupts, and no other core had as
+//! much as half of that: packets are not spread. Packets that this core postponed (`squeezed`) or dropped confirm it from the
+//! kernel's side. It needs /proc/stat by core; if links are visible, their packets must be enough to saturate a core.
 //!
 //! ## What to do
-//! First look at what each packet costs: a firewall of thousands of rules in a row is a set of addresses in one rule
-//! (`nft add set`, `ipset`), and does the same. Then spread the packets: more queues of the card (`ethtool -L`), or receive
-//! packet steering (`rps_cpus`). Where packets are dropped before they are looked at, `net.core.netdev_max_backlog`.
-//! The firewall stays.
+//! First check the cost per packet: thousands of firewall rules in a row become a set of addresses in one rule (`nft add set`,
+//! `ipset`), with the same effect. Then spread the packets: more queues of the card (`ethtool -L`), or receive packet steering
+//! (`rps_cpus`). If packets are dropped before they are processed, `net.core.netdev_max_backlog`. The firewall stays.
 //!
 //! ## By hand
 //! `mpstat -P ALL 1` or `top` and `1` (column `si`), `cat /proc/net/softnet_stat` (dropped, squeezed),
@@ -48,5 +46,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("softnet.dropped_count", IncidentFigure::Rate(1.0), (1.0, 3), 0.2, "packets dropped before they were looked at", "the processors do not keep up with what comes in"),
+    row("softnet.dropped_count", IncidentFigure::Rate(1.0), (1.0, 3), 0.2, "packets dropped before they were processed", "the CPU does not keep up with incoming packets"),
 ];

@@ -8,16 +8,16 @@ use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// Dropped first packets per second that somebody notices.
+/// Dropped SYNs per second that somebody notices.
 const DROPS_PER_S_MIN: f64 = 0.1;
 /// Half-open connections that are no fault: each one is for the time of a round trip.
 const HALF_OPEN_MIN: f64 = 32.0;
 /// Where the client lost fewer of its connections, the drops were others' and cost it nothing.
 const LOST_FRACTION_MIN: f64 = 0.002;
 
-/// Fires when first packets are dropped for want of room in the list of half-open connections.
+/// Fires when SYNs are dropped for lack of room in the list of half-open connections.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    // With cookies no first packet is dropped for want of room in this list, whatever else is.
+    // With cookies no SYN is dropped for lack of room in this list, whatever else is.
     if facts.value(FactId::syn_cookies_mode).is_some_and(|mode| mode >= 1.0)
         || facts.value(FactId::syn_cookies).is_some_and(|cookies| cookies > 0.0)
         || facts.value(FactId::lost_syn_fraction).is_some_and(|lost| lost < LOST_FRACTION_MIN)
@@ -41,13 +41,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             },
             _ => return None,
         };
-    let open = half_open.map_or(String::new(), |open| format!(" ({} were seen)", format_number(open)));
+    let open =
+        half_open.map_or(String::new(), |open| format!(" ({} half-open connections)", format_number(open)));
     let binds = FullList::of(facts, noticed(FactId::syn_queue_drops).is_some());
     Some(Finding {
         id: LimitId::SynQueueOverflow.into(),
         summary: format!(
-            "The list of connections that have begun and are not complete is full{open}, and {} first packets were dropped, \
-             whoever sent them.{} The kernel could answer without the list (SYN cookies), but does not.",
+            "SYN backlog full{open}: {} SYNs dropped, of all senders.{} SYN cookies would avoid this, but are off.",
             format_number(dropped),
             binds.to_text()
         ),
@@ -81,10 +81,10 @@ impl FullList {
     fn to_text(&self) -> String {
         match self {
             Self::AcceptQueue(Some(limit)) => {
-                format!(" It may be as long as the accept queue, which takes {}.", format_number(*limit))
+                format!(" It is limited by the accept queue ({}).", format_number(*limit))
             }
             Self::Backlog(Some(limit)) => format!(
-                " net.ipv4.tcp_max_syn_backlog is {}, and the last quarter of it is kept for addresses that are known.",
+                " net.ipv4.tcp_max_syn_backlog is {}, its last quarter reserved for known addresses.",
                 format_number(*limit)
             ),
             Self::AcceptQueue(None) | Self::Backlog(None) => String::new(),
@@ -97,8 +97,8 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Reme
         "net.ipv4.tcp_syncookies",
         Some(facts.value(FactId::syn_cookies_mode).unwrap_or(0.0)),
         1.0,
-        "connections that begin while the list is full lose some options of TCP; takes effect at once",
-        "with cookies a full list costs nobody anything: the kernel keeps nothing, and all who answer get in"
+        "new connections lose some TCP options while the backlog is full; takes effect at once",
+        "with cookies a full backlog does no harm: the kernel keeps no state, and all clients that reply connect"
             .into(),
     )];
     // Twice what was seen to be half open, as it was clipped.
@@ -114,8 +114,8 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Reme
         to: number(wanted),
         ..manual(
             SettingId::of_service("apache", "ListenBacklog"),
-            "some hundred bytes of kernel memory each; a stop and a start, as the socket keeps its queue until then",
-            "twice what was half open: the list may be no longer than the accept queue, so net.core.somaxconn has to be as large, too",
+            "some hundred bytes of kernel memory each; a restart, as the socket keeps its queue until then",
+            "twice the half-open connections: the backlog is limited by the accept queue, so net.core.somaxconn has to be as large, too",
         )
     };
     let backlog = sysctl(
@@ -123,15 +123,15 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Reme
         facts.value(FactId::syn_backlog_limit),
         wanted,
         "some hundred bytes of kernel memory each",
-        "twice what was half open; the list may be no longer than the accept queue either, so ListenBacklog and \
-         net.core.somaxconn have to be as large, and the server started anew"
+        "twice the half-open connections; the backlog is also limited by the accept queue, so ListenBacklog and \
+         net.core.somaxconn have to be as large, with a restart"
             .into(),
     );
     all.push(if matches!(binds, FullList::AcceptQueue(_)) { queue } else { backlog });
     all.push(manual(
         SettingId::external("network", "path"),
         "none",
-        "find out who does not answer: a firewall that lets only one direction through, or forged senders",
+        "find who does not reply: a firewall that allows only one direction, or forged senders",
     ));
     all
 }
@@ -196,7 +196,7 @@ mod tests {
         };
         for (drops, setting, now, words) in [
             (0.0, "net.ipv4.tcp_max_syn_backlog", 128.0, "tcp_max_syn_backlog is 128"),
-            (300.0, "ListenBacklog", 64.0, "as long as the accept queue, which takes 64"),
+            (300.0, "ListenBacklog", 64.0, "limited by the accept queue (64)"),
         ] {
             let finding = with(drops);
             assert!(finding.summary.contains(words), "{}", finding.summary);

@@ -1,19 +1,20 @@
-//! `syn-queue-overflow`: the list of connections that have just begun is full, and first packets are dropped.
+//! `syn-queue-overflow`: the SYN backlog is full, and SYNs are dropped.
 //!
-//! A server keeps an entry for each connection from its first packet (SYN) to the third one. Usually that is a
-//! millisecond; but clients that never answer (a firewall that lets only one direction through, forged senders) leave entries
-//! that stay for seconds or a minute. With `net.ipv4.tcp_syncookies = 1`, the default, a full list does no harm: the kernel
-//! then puts what it has to remember into its answer. With 0 it drops first packets, whoever sends them.
+//! A server keeps an entry for each connection from its first packet (SYN) to the third one. Usually that is a millisecond; but
+//! clients that never reply (a firewall that allows only one direction, forged senders) leave entries for seconds or a minute.
+//! With `net.ipv4.tcp_syncookies = 1`, the default, a full backlog does no harm: the kernel encodes the state in its reply.
+//! With 0 it drops SYNs of all senders.
 //!
 //! ## How it is recognised
-//! Cookies are not used, and `TCPReqQFullDrop` rises (the list is as long as the accept queue may be), or `ListenDrops`
-//! rises without `ListenOverflows` (its last quarter, by `net.ipv4.tcp_max_syn_backlog`, is kept for addresses that are
-//! known); connections stand half open meanwhile, and clients connect after whole seconds or not at all.
+//! Cookies are not used, and `TCPReqQFullDrop` rises (the backlog is limited by the accept queue's limit), or `ListenDrops`
+//! rises without `ListenOverflows` (its last quarter, by `net.ipv4.tcp_max_syn_backlog`, is reserved for known addresses);
+//! there are half-open connections, and clients connect after whole seconds or not at all.
 //!
 //! ## What to do
-//! `net.ipv4.tcp_syncookies = 1`: takes effect at once; the list may then be as long as the accept queue, and what is beyond
-//! it gets a cookie. Where cookies are unwanted, `net.ipv4.tcp_max_syn_backlog` and the accept queue (`ListenBacklog` and
-//! `net.core.somaxconn`, with a restart) must hold all that is half open: the smaller one counts, and the finding says which. Then find out who does not answer: `ss -tan state syn-recv` names the addresses.
+//! `net.ipv4.tcp_syncookies = 1`: takes effect at once; the backlog may then be as long as the accept queue, and further SYNs
+//! get a cookie. If cookies are not acceptable, `net.ipv4.tcp_max_syn_backlog` and the accept queue (`ListenBacklog` and
+//! `net.core.somaxconn`, with a restart) must hold all half-open connections: the finding names the smaller one. Then find who
+//! does not reply: `ss -tan state syn-recv` shows the addresses.
 //!
 //! ## By hand
 //! `nstat -az TcpExtTCPReqQFullDrop TcpExtListenDrops TcpExtListenOverflows` twice under load;
@@ -42,5 +43,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.syn_queue_drops_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "connections turned away, as the SYN queue is full", EACH),
+    row("sockets.syn_queue_drops_count", IncidentFigure::Rate(1.0), (1.0, 1), 0.5, "SYNs dropped, SYN backlog full", EACH),
 ];

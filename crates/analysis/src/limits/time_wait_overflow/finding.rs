@@ -19,14 +19,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let names_a_cause = |limit: &&Limit| limit.is_fault && limit.id != LimitId::TimeWaitOverflow;
     crate::limits::ALL.iter().filter(names_a_cause).find_map(|limit| (limit.check)(facts))?;
     let kept = facts.value(FactId::time_wait_limit);
-    let room = kept.map_or(String::new(), |kept| format!(" ({})", format_number(kept)));
+    let room = kept.map_or(String::new(), |kept| format!(" ({} entries)", format_number(kept)));
     // What overflows was closed, and what is kept was closed in the last minute.
     let closed_per_s = per_s + kept.unwrap_or(0.0) / LIFE_S;
     Some(Finding {
         id: LimitId::TimeWaitOverflow.into(),
         summary: format!(
-            "More connections are closed than the kernel remembers{room}: {} a second are forgotten at once. That climbs in the \
-             counters and in the kernel's log, and costs no request any time.",
+            "TIME_WAIT table full{room}: {}/s closed connections are dropped from it at once. Counters and the kernel's log \
+             show it, but no request is slower.",
             format_number(per_s)
         ),
         confidence: 0.3,
@@ -38,9 +38,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "net.ipv4.tcp_max_tw_buckets",
             kept,
             (1.5 * closed_per_s * LIFE_S).max(4096.0).log2().ceil().exp2(),
-            "about 250 bytes of kernel memory each; takes effect at once, and makes nothing faster",
+            "about 250 bytes of kernel memory each; takes effect at once; no performance gain",
             format!(
-                "1.5 times the {} that are closed in a second, times the {LIFE_S:.0} seconds that each is kept",
+                "1.5 times the {} closed per second, times the {LIFE_S:.0} seconds that each is kept",
                 format_number(closed_per_s)
             ),
         )],

@@ -1,16 +1,16 @@
-//! `time-wait-overflow`: more connections wait after their close than the kernel keeps. It costs nothing by itself.
+//! `time-wait-overflow`: more sockets in TIME_WAIT than the kernel keeps. It costs nothing by itself.
 //!
-//! Who closes a connection first remembers it for a minute (TIME_WAIT), so that packets of it that come late are not taken for
-//! those of a new one. `net.ipv4.tcp_max_tw_buckets` says how many are kept. Beyond that they are forgotten at once, the counter
-//! `TCPTimeWaitOverflow` climbs and the kernel's log says so. No request waits for it.
+//! The side that closes a connection first remembers it for a minute (TIME_WAIT), so that its late packets are not mistaken for
+//! those of a new one. `net.ipv4.tcp_max_tw_buckets` limits how many are kept. Beyond that they are dropped at once, the
+//! counter `TCPTimeWaitOverflow` rises and the kernel logs it. No request waits for it.
 //!
 //! ## How it is recognised
-//! `TCPTimeWaitOverflow` climbs while something else limits: it is said so that nobody takes it for the cause. Alone it is
-//! no finding.
+//! `TCPTimeWaitOverflow` rises while something else limits: it is reported so that it is not mistaken for the cause. Alone it
+//! is no finding.
 //!
 //! ## What to do
-//! Nothing, as far as speed is concerned. `net.ipv4.tcp_max_tw_buckets` at least the connections that are closed in a
-//! second times 60 restores the guard against late packets (about 250 bytes of kernel memory each); keep-alive makes fewer.
+//! Nothing for performance. `net.ipv4.tcp_max_tw_buckets` of at least the connections closed per second times 60 restores the
+//! guard against late packets (about 250 bytes of kernel memory each); keep-alive reduces them.
 //!
 //! ## By hand
 //! `nstat -az TcpExtTCPTimeWaitOverflow` twice; `ss -s` (timewait); `sysctl net.ipv4.tcp_max_tw_buckets`.
@@ -38,5 +38,5 @@ pub const LIMIT: Limit = Limit {
 
 #[rustfmt::skip] // a table, one rule a line
 const INCIDENTS: &[IncidentRule] = &[
-    row("sockets.time_wait_overflows_count", IncidentFigure::Rate(1.0), (100.0, 5), 10.0, "sockets in TIME_WAIT beyond their limit", "it costs little; that many tell of connections that nobody keeps"),
+    row("sockets.time_wait_overflows_count", IncidentFigure::Rate(1.0), (100.0, 5), 10.0, "sockets in TIME_WAIT beyond their limit", "it costs little; that many mean connections without keep-alive"),
 ];

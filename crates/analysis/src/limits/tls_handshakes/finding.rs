@@ -57,16 +57,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let handshakes = handshakes(facts, service)?;
     let best = savings(facts, service, &handshakes, &work);
     let saving = best.filter(|saving| saving.share >= SHARE_MIN)?;
-    let resumed = handshakes
-        .resumed
-        .map_or(String::new(), |resumed| format!(", {:.0}% of which resume a session", resumed * 100.0));
+    let resumed =
+        handshakes.resumed.map_or(String::new(), |resumed| format!(" ({:.0}% resumed)", resumed * 100.0));
     Some(Finding {
         id: LimitId::TlsHandshakes.into(),
         summary: format!(
-            "The processors are full with greetings: {} TLS handshakes a second{resumed}, for {} requests{}. {}",
+            "TLS handshakes saturate the CPU: {} handshakes/s{resumed} for {} req/s{}. {}",
             format_number(handshakes.per_s),
             format_number(facts.ended_per_s().or(facts.value(FactId::server_requests_per_s))?),
-            handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a key of the kind {key}")),
+            handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a {key} key")),
             saving.words,
         ),
         confidence: work.scaled_confidence(saving.confidence),
@@ -132,7 +131,7 @@ fn savings(
         };
         remedies.push(server.keep_alive());
         remedies.extend(cheaper_handshake_remedies(&server, of, forgets));
-        let words = format!("Each request comes on a connection of its own, as {}.", server.off_words());
+        let words = format!("Each request uses a new connection, as {}.", server.off_words());
         return Some(HandshakeSaving { share, words, remedies, confidence });
     }
     // Connections that are wanted, allowed and still not kept have another reason.
@@ -146,8 +145,8 @@ fn savings(
     }
     remedies.extend(cheaper_handshake_remedies(&server, of, forgets));
     let words = match forgets {
-        true => "Nobody who returns is recognised: the session cache and the tickets are switched off.",
-        false => "Sessions are not resumed, so that the key signs for each of them.",
+        true => "No session is resumed: the session cache and tickets are off.",
+        false => "Sessions are not resumed, so each needs a signature.",
     };
     let words = format!("{words} A signature takes about {}.", format_time(of.sign_us));
     (!remedies.is_empty()).then(|| HandshakeSaving { share, words, remedies, confidence: certain(share) })
@@ -212,8 +211,8 @@ impl TlsSettings {
                 "keepalive_timeout",
                 Some("75"),
                 ApplyClass::Reload,
-                "an idle connection takes a place of worker_connections until the time is over",
-                "a visitor's next request comes on the same connection, without a handshake",
+                "an idle connection counts towards worker_connections until the timeout",
+                "a client's next request uses the same connection, without a handshake",
             )
         }
     }
@@ -248,8 +247,8 @@ fn keep_alive(timeout: Option<&str>) -> Remedy {
             "KeepAlive",
             Some("On"),
             ApplyClass::Reload,
-            "under prefork and worker a visitor holds a worker between requests, for the timeout at most",
-            "a visitor's next request comes on the same connection, without a handshake",
+            "under prefork and worker a client holds a worker between requests, until the timeout",
+            "a client's next request uses the same connection, without a handshake",
         )
     }
 }
@@ -263,8 +262,8 @@ fn cheaper_handshake_remedies(server: &TlsSettings, of: &Handshakes, forgets: bo
                 "ssl_session_cache",
                 Some("shared:webdyno:10m"),
                 ApplyClass::Reload,
-                "ten megabytes of shared memory",
-                "clients that return are recognised, and nothing is signed for them",
+                "10 MB of shared memory",
+                "returning clients resume their session, without a signature",
             )
         };
         return forgets.then_some(cache).into_iter().collect();
@@ -274,14 +273,14 @@ fn cheaper_handshake_remedies(server: &TlsSettings, of: &Handshakes, forgets: bo
         Some("shmcb:ssl_scache(512000)"),
         ApplyClass::Reload,
         "half a megabyte of shared memory; mod_socache_shmcb must be loaded",
-        "clients that return are recognised, and nothing is signed for them",
+        "returning clients resume their session, without a signature",
     );
     let has_key = of.key.as_ref().is_some_and(|key| key.starts_with("RSA"));
     let key = remedy(
         "SSLCertificateFile",
         None,
         ApplyClass::Manual,
-        "clients of before 2010 do not know such keys: keep the old certificate beside it",
+        "clients from before 2010 do not support such keys: keep the old certificate beside it",
         "a key on an elliptic curve (ECDSA P-256) signs in some hundredths of a millisecond",
     );
     let is_apache = server.service == "apache";

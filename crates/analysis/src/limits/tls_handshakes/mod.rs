@@ -1,19 +1,19 @@
-//! `tls-handshakes`: the processors greet visitors instead of answering them.
+//! `tls-handshakes`: TLS handshakes saturate the CPU.
 //!
-//! A new encrypted connection begins with a handshake, which the server signs with its key: a tenth of a millisecond with
-//! a key on an elliptic curve, about one with RSA of 2048 bits, several with 4096. A session that is resumed saves the
-//! signature, a connection that is kept the whole handshake.
+//! A new encrypted connection begins with a handshake, which the server signs with its key: a tenth of a millisecond with a key
+//! on an elliptic curve, about one with RSA of 2048 bits, several with 4096. A resumed session saves the signature, a kept
+//! connection the whole handshake.
 //!
 //! ## How it is recognised
-//! The service's processors are full, new connections over TLS come nearly as often as requests, and by what handshakes
-//! with this kind of key cost they are a good part of the service's work. They could be fewer or cheaper: the server
-//! refuses to keep connections that clients want to keep, or does not know sessions again, or signs with a large key.
-//! Clients who never come back, towards a small key, are no fault.
+//! The service's CPU is saturated, new TLS connections are nearly as frequent as requests, and by the cost of handshakes with
+//! this kind of key they are a large share of the service's work. They could be fewer or cheaper: the server closes connections
+//! that clients want to keep, or does not resume sessions, or signs with a large key. Clients that never return, with a small
+//! key, are no fault.
 //!
 //! ## What to do
 //! First `KeepAlive On`, with a timeout of a few seconds. Then sessions: `SSLSessionCache shmcb:...`, or tickets
-//! (`SSLSessionTickets on`). Then a certificate with a key on an elliptic curve (ECDSA P-256), beside the old one for
-//! clients that do not know it.
+//! (`SSLSessionTickets on`). Then a certificate with a key on an elliptic curve (ECDSA P-256), beside the old one for clients
+//! that do not support it.
 //!
 //! ## By hand
 //! `openssl s_client -connect HOST:443 -reconnect </dev/null | grep -e New -e Reused`; `openssl speed rsa2048 ecdsap256`;

@@ -15,10 +15,10 @@ const WORKING_FRACTION_MAX: f64 = 0.5;
 
 /// What would have said most, by the fact that there would be: `(fact, what it needs)`.
 const TELLING_COLLECTORS: [(FactId, &str); 5] = [
-    (FactId::scoreboard_full_fraction, "Apache's status page (mod_status), for what its workers do"),
-    (FactId::accept_queue_mean, "the sockets of the port, for who waits for a worker"),
-    (FactId::service_cpu_cores, "the service's processes, for who uses the processors"),
-    (FactId::cpu_busy_fraction, "the machine's processors"),
+    (FactId::scoreboard_full_fraction, "Apache's status page (mod_status), for the state of its workers"),
+    (FactId::accept_queue_mean, "the sockets of the port, for the accept queue"),
+    (FactId::service_cpu_cores, "the service's processes, for their CPU use"),
+    (FactId::cpu_busy_fraction, "the machine's CPU"),
     (FactId::memory_available_min_bytes, "the machine's memory"),
 ];
 
@@ -34,7 +34,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::Unknown.into(),
         summary: format!(
-            "What limits could not be proven.{stopped}{errors}{}{}{}",
+            "The limit could not be proven.{stopped}{errors}{}{}{}",
             time(facts),
             serialized_text(facts),
             unobserved_text(facts)
@@ -57,13 +57,13 @@ fn time(facts: &Facts) -> String {
     let parts = breakdown(facts);
     // The place, and what spending much time there points to.
     let named = [
-        ("the accept queue", parts.accept_queue, "all workers were held, or the service was slow to accept"),
+        ("the accept queue", parts.accept_queue, "busy workers, or a service slow to accept"),
         ("a worker", parts.worker, "the program itself, or what it waits for"),
-        ("what stands behind the workers", parts.backend, "PHP-FPM or the database"),
-        ("connecting", parts.connect, "lost SYNs, full queues, or a long way"),
-        ("the network", parts.network, "a long way, or a full link"),
-        ("the load generator", parts.client, "requests that waited for one of its connections to come free"),
-        ("no known place", parts.unexplained, "something that no signal here shows"),
+        ("the backend", parts.backend, "PHP-FPM or the database"),
+        ("connecting", parts.connect, "lost SYNs, full queues, or a long path"),
+        ("the network", parts.network, "a long path, or a saturated link"),
+        ("the load generator", parts.client, "requests that waited for one of its connections"),
+        ("no known part", parts.unexplained, "something that no signal shows"),
     ];
     let largest = named
         .into_iter()
@@ -73,10 +73,9 @@ fn time(facts: &Facts) -> String {
     let Some((place, us, points_to)) = largest else { return String::new() };
     let work_us = own_cores(facts).zip(facts.ended_per_s()).map(|(cores, rate)| cores / rate * 1e6);
     let waits = match work_us.filter(|work| place == "a worker" && *work < WORKING_FRACTION_MAX * us) {
-        Some(work) => format!(
-            ": {} of it on a processor, so that it waits, for something behind the server or in the program",
-            format_time(work)
-        ),
+        Some(work) => {
+            format!(": {} of it CPU time, so it waits for a backend or within the program", format_time(work))
+        }
         None => format!(", which points to {points_to}"),
     };
     format!(" Most of the response time is spent in {place} ({}){waits}.", format_time(us))
@@ -90,14 +89,14 @@ fn serialized_text(facts: &Facts) -> String {
     }
     if let Some((alone, usual)) = slower_than_alone(facts) {
         let queue = facts.value(FactId::backend_queue_mean).filter(|queue| *queue >= 1.0);
-        let place = queue.map_or("in something that no signal here shows".to_owned(), |queue| {
+        let place = queue.map_or("in something that no signal shows".to_owned(), |queue| {
             format!(
-                "{} connections on average wait to be accepted by what stands behind the server, which has too few processes or threads for them",
+                "{} connections on average wait in the backend's accept queue: it has too few processes or threads",
                 format_number(queue)
             )
         });
         return format!(
-            " A request that is alone takes {}, under this load it takes {}: requests wait for each other; {place}.",
+            " A request alone takes {}, under this load {}: requests wait for each other; {place}.",
             format_time(alone),
             format_time(usual)
         );
@@ -105,7 +104,7 @@ fn serialized_text(facts: &Facts) -> String {
     let times = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
     times.zip(facts.value(FactId::rate)).map_or(String::new(), |((first, usual), rate)| {
         format!(
-            " The first answers took {} and later ones take {}: requests wait for each other, in something that lets {} a second through.",
+            " The first responses took {}, later ones {}: requests wait for each other, in something that allows {} req/s.",
             format_time(first),
             format_time(usual),
             format_number(rate)
@@ -140,20 +139,17 @@ mod tests {
             check(&facts(&[&SLOW[..], &alone, more].concat(), &[])).unwrap().summary
         };
         let unseen = summary(&[]);
-        assert!(unseen.contains("alone takes 100 ms, under this load it takes 900 ms"), "{unseen}");
-        assert!(unseen.contains("no signal here shows"), "{unseen}");
+        assert!(unseen.contains("alone takes 100 ms, under this load 900 ms"), "{unseen}");
+        assert!(unseen.contains("no signal shows"), "{unseen}");
         let seen = summary(&[(FactId::backend_queue_mean, 38.0)]);
-        assert!(
-            seen.contains("38 connections on average wait to be accepted by what stands behind"),
-            "{seen}"
-        );
+        assert!(seen.contains("38 connections on average wait in the backend's accept queue"), "{seen}");
     }
 
     #[test]
     fn it_says_where_the_time_goes() {
         let finding = check(&facts(&SLOW, &[])).unwrap();
         assert!(finding.summary.contains("5.0% of the requests failed"));
-        let worker = "spent in a worker (880 ms): 2 ms of it on a processor, so that it waits";
+        let worker = "spent in a worker (880 ms): 2 ms of it CPU time, so it waits";
         assert!(finding.summary.contains(worker), "{}", finding.summary);
         assert!(finding.confidence < 0.5);
         let busy =
@@ -165,7 +161,8 @@ mod tests {
     fn requests_that_wait_for_each_other_are_told() {
         let observed = [&SLOW[..], &[(FactId::response_time_first_us, 50_000.0)]].concat();
         let summary = check(&facts(&observed, &[])).unwrap().summary;
-        let reported = "took 50 ms and later ones take 900 ms: requests wait for each other, in something that lets 10 a second";
+        let reported =
+            "took 50 ms, later ones 900 ms: requests wait for each other, in something that allows 10 req/s";
         assert!(summary.contains(reported), "{summary}");
     }
 

@@ -1,20 +1,19 @@
-//! `unknown`: no rule can prove what limits.
+//! `unknown`: the limit could not be proven.
 //!
 //! ## How it is recognised
-//! No other rule fired. Either signals are missing (the finding names those that would have said most, the list of missing
-//! signals says how to enable them), or the limit is one that no rule knows: a lock in the application, a service far away.
+//! No other rule fired. Either signals are missing (the finding names the most useful ones, the list of missing signals shows
+//! how to enable them), or no rule knows the limit: a lock in the application, a remote service.
 //!
-//! It says where the time goes: the mean response time split by Little's law, how much of a worker's time is spent on a
-//! processor, and whether the first answers of the load were quicker, when few requests had come: then requests wait for each
-//! other.
+//! It shows where the time goes: the mean response time split by Little's law, how much of a worker's time is CPU time, and
+//! whether the first responses of the load were faster, when few requests were in flight: then requests wait for each other.
 //!
 //! ## What to do
-//! Enable the missing signals and measure again. Time in a worker without processor use points to what it waits for: a service
-//! that is not known, or a lock in the program; behind the workers to PHP-FPM or the database; in no known place to what no
-//! signal here shows: the way through the network, or queues that nobody counts.
+//! Enable the missing signals and measure again. Time in a worker without CPU use points to what it waits for: an unknown
+//! service, or a lock in the program; time in the backend to PHP-FPM or the database; unexplained time to what no signal shows:
+//! the network path, or queues that are not counted.
 //!
 //! ## By hand
-//! `strace -c -f -p PID` of a worker shows what it waits for; `ss -tnp` shows whom it talks to.
+//! `strace -c -f -p PID` of a worker shows what it waits for; `ss -tnp` shows its peers.
 
 pub(crate) mod finding;
 
@@ -32,8 +31,7 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     is_fault: false,
     meaning: Some(
-        "No known cause could be proved. The time table and the missing signals show \
-             where to look next; a guess would be worse than none.",
+        "No known cause could be proven. The time table and the missing signals show where to look next.",
     ),
     ..Limit::new(LimitId::Unknown, "Limit unknown", include_str!("mod.rs"), finding::check)
 };

@@ -12,7 +12,7 @@ use webdyno_model::diagnosis::Finding;
 const SPREAD_MAX: f64 = 0.15;
 /// Round trips of so many times the shortest one wait in a queue..
 const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
-/// ..if it is by this much: an answer to a small packet may be held back for 40 ms, and a busy machine is late.
+/// ..if it is by this much: a response to a small packet may be held back for 40 ms, and a busy machine is late.
 const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
 /// The same where segments are lost as well: a short queue that overflows all the time adds little.
 const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
@@ -22,7 +22,7 @@ const RETRANSMITTED_MIN: f64 = 0.002;
 const RETRANSMITTED_MUCH: f64 = 0.01;
 /// Fewer of them are chance.
 const RETRANSMITS_MIN: f64 = 10.0;
-/// Answers that take this many times as long as the quickest ones wait for something.
+/// Responses that take this many times as long as the quickest ones wait for something.
 const INFLATION_MIN: f64 = 1.3;
 /// Less than this, 1 Mbit/s, is no line that anybody has.
 const BYTES_PER_S_MIN: f64 = 125_000.0;
@@ -66,7 +66,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     };
     let round = waits.map_or(String::new(), |(mean, min)| {
         format!(
-            " Round trips take {} instead of {}: packets wait in a queue on the way.",
+            " Round trips take {} instead of {}: packets queue on the path.",
             format_time(mean),
             format_time(min)
         )
@@ -74,12 +74,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let again = facts
         .value(FactId::retransmits)
         .filter(|_| again)
-        .map_or(String::new(), |count| format!(" The server sent {} segments again.", format_number(count)));
+        .map_or(String::new(), |count| format!(" {} retransmits.", format_number(count)));
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
         summary: format!(
-            "The way to the visitors is full: together they receive {} a second, hardly more or less from one second to the \
-             next, while nothing of the server is at its limit.{round}{again}",
+            "Network path to the clients saturated: together they receive a constant {}/s, while nothing on the server is \
+             at its limit.{round}{again}",
             format_bytes(bytes)
         ),
         confidence,

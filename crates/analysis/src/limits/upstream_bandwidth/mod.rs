@@ -1,19 +1,19 @@
-//! `upstream-bandwidth`: the line between server and visitors is full, somewhere that the server cannot see.
+//! `upstream-bandwidth`: the network path between server and clients is saturated, at a point that the server cannot see.
 //!
 //! ## How it is recognised
-//! What the visitors receive together stays at the same number of bytes a second, while packets wait or are lost on the way:
-//! round trips take many times as long as the shortest one, and the server sends segments again. Nothing of the server
-//! is at its limit: its own links have room or no rate, workers are free, no connection waits to be accepted. Seen from the
-//! server alone (bytes a second that stay the same, segments sent again, nothing busy) it is a suspicion.
+//! All clients together receive a constant number of bytes per second, while packets wait or are lost on the path: round trips
+//! take many times as long as the shortest one, and the server retransmits. Nothing on the server is at its limit: its own
+//! links have room or no rate, workers are free, the accept queue is empty. Seen from the server alone (constant bytes per
+//! second, retransmits, nothing busy) it is a suspicion.
 //!
 //! ## What to do
-//! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other
-//! side of the line), then a wider line from whoever provides it. To be sure where it is, load the server from its own
-//! network or without the embedded resources: what is quick then is not the server's fault.
+//! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other side
+//! of the line), then more bandwidth from the provider. To locate it, load the server from its own network or without the
+//! embedded resources: what is fast then is not the server's fault.
 //!
 //! ## By hand
-//! `ss -ti state established` on the server (rtt against minrtt, retrans, Send-Q); `nstat -az TcpRetransSegs TcpOutSegs`
-//! twice under load; `mtr` from a visitor shows from which hop on round trips grow.
+//! `ss -ti state established` on the server (rtt against minrtt, retrans, Send-Q); `nstat -az TcpRetransSegs TcpOutSegs` twice
+//! under load; `mtr` from a client shows at which hop round trips grow.
 
 pub(crate) mod finding;
 
@@ -34,11 +34,11 @@ pub const LIMIT: Limit = Limit {
     ends_tuning: true,
     kind: Some(LimitKind::Transfer),
     meaning: Some(
-        "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth.",
+        "The network is the limit. To go further, send smaller responses (compression, caching) or add bandwidth.",
     ),
     ..Limit::new(
         LimitId::UpstreamBandwidth,
-        "Link to the backend saturated",
+        "Network path to the clients saturated",
         include_str!("mod.rs"),
         finding::check,
     )

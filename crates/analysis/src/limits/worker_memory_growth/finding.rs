@@ -62,18 +62,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let evidence = memory_evidence::evidence(facts)?;
     let within = facts.value(FactId::worker_growth_within_bytes)?;
     let each = growth_per_connection(facts);
-    let per_connection = each.map_or(String::new(), |bytes| {
-        format!(", which is some {} with each connection", format_bytes(bytes))
-    });
+    let per_connection =
+        each.map_or(String::new(), |bytes| format!(" (about {} per connection)", format_bytes(bytes)));
     let by_age = facts.value(FactId::worker_growth_by_age_explained).filter(|share| *share >= EXPLAINED_MIN);
     let by_age = by_age.map_or(String::new(), |share| {
-        format!(" Their age explains {:.0}% of the differences between them.", share * 100.0)
+        format!(" Age accounts for {:.0}% of their size differences.", share * 100.0)
     });
     Some(Finding {
         id: LimitId::WorkerMemoryGrowth.into(),
         summary: format!(
-            "Workers grow with what they serve and never shrink: by {} in 1000 s each{per_connection}, until memory is full: {}.\
-             {by_age} Fewer workers would only grow larger each.",
+            "Workers leak memory: each grows by {} in 1000 s{per_connection} until memory is full: {}.{by_age} Fewer workers \
+             would only grow larger each.",
             format_bytes(within),
             evidence.words
         ),
@@ -123,26 +122,21 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
     let threads = facts.threads_per_process();
     let why = if renewed > tenth {
         format!(
-            "a worker grows by {} with a connection; with fewer connections than this, of {} a second, more than {} workers a \
-             second would have to be started anew",
+            "a worker grows by {} per connection; a lower value would, at {} connections/s, restart more than {} workers a \
+             second",
             format_bytes(each),
             format_number(per_s),
             format_number(RENEWED_PER_S_MAX)
         )
     } else {
-        format!(
-            "a worker grows by {} with a connection: by a tenth of its size until then",
-            format_bytes(each)
-        )
+        format!("a worker grows by {} per connection: by a tenth of its size until then", format_bytes(each))
     };
     Some(Remedy {
         setting: SettingId::of_service("apache", "MaxConnectionsPerChild"),
         from: now.map(|now| SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer((to * threads) as i64)),
         class: ApplyClass::Reload,
-        risk:
-            "a new worker is started each time, and has to load what it needs; the leak itself is still there"
-                .into(),
+        risk: "a new worker is started each time and has to load its code; the leak itself remains".into(),
         why,
         predicted: None,
         together_with: vec![],

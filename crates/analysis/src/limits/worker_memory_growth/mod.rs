@@ -1,21 +1,21 @@
-//! `worker-memory-growth`: workers grow with each request and never give the memory back, until there is none left.
+//! `worker-memory-growth`: workers grow with each request and never free the memory, until none is left.
 //!
-//! A page that keeps something it will not find again makes its worker larger each time, and a worker that lives for ever
-//! grows for ever. When all together fill the memory, the kernel swaps or ends the largest one, with the request that it is
-//! working on. Fewer workers would only grow larger each.
+//! A page that leaks memory makes its worker larger each time, and a worker that never ends grows without limit. When all
+//! together fill the memory, the kernel swaps or kills the largest one, with its request. Fewer workers would only grow larger
+//! each.
 //!
 //! ## How it is recognised
-//! Memory is proven to be short (as for `memory-exhausted`), and growth is what fills it: within workers memory rises with
-//! age, and it goes on. The largest worker still gains all the time, or older workers hold more than younger ones in
-//! proportion to their age. What workers gain while they warm up, once, is no growth.
+//! Memory is proven to be short (as for `memory-exhausted`), and growth fills it: within workers memory rises with age, and
+//! continues to rise. The largest worker still grows, or older workers hold more than younger ones in proportion to their age.
+//! What workers gain once while they warm up is no growth.
 //!
 //! ## What to do
-//! `MaxConnectionsPerChild` ends a worker before it matters: when it has grown by a tenth of its size, but never so soon that
-//! starting new ones becomes the limit (prefork looks once a second, and starts one, then two, then four, at most 32).
-//! Then find what grows.
+//! `MaxConnectionsPerChild` ends a worker in time: when it has grown by a tenth of its size, but never so soon that starting
+//! new ones becomes the limit (prefork checks once a second, and starts one, then two, then four, at most 32). Then find the
+//! leak.
 //!
 //! ## By hand
-//! `ps -o pid,etimes,rss --sort etimes --ppid PID`: do the oldest hold most? The same again a minute later: did they gain?
+//! `ps -o pid,etimes,rss --sort etimes --ppid PID`: do the oldest hold most? The same again a minute later: did they grow?
 //! `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`.
 
 pub(crate) mod finding;

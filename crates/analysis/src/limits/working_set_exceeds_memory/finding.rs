@@ -31,7 +31,7 @@ const MISSED_SHARE_MIN: f64 = 0.05;
 /// What a share from which nothing is left would divide by.
 const MISSED_SHARE_MAX: f64 = 0.95;
 
-/// Answers that take so many times as long as the quickest of their kind wait for something.
+/// Responses that take so many times as long as the quickest of their kind wait for something.
 const INFLATION_MIN: f64 = 1.5;
 
 /// Fires when files are read again and again, and requests wait for it.
@@ -61,9 +61,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::WorkingSetExceedsMemory.into(),
         summary: format!(
-            "The files that are asked for do not fit in memory: {} pages a second are read again that had just been given \
-             up, and for {:.0}% of the time somebody waited for the disk. Programs are not short of memory, and the server \
-             gives what the disk gives.",
+            "Requested files do not fit in the page cache: {} evicted pages/s are read again, and tasks waited for the disk \
+             {:.0}% of the time (PSI). Programs are not short of memory; the server is as fast as the disk.",
             format_number(refaults),
             waiting * 100.0
         ),
@@ -147,19 +146,18 @@ fn remedy(facts: &Facts, again: f64, served: Option<f64>) -> Remedy {
     let needed = memory_needed(facts, again, served);
     let why = match needed {
         Some(needed) => format!(
-            "by the share of what is served that comes from the disk, the files need {} of memory if all are asked for alike; \
-             less where a few are asked for most",
+            "by the share served from disk, the files need {} of memory if all are requested equally often; \
+             less if few get most requests",
             format_bytes(needed)
         ),
-        None => "the files that are asked for have to fit beside the programs".into(),
+        None => "the requested files have to fit beside the programs".into(),
     };
     Remedy {
         setting: SettingId::hardware("memory"),
         from: memory_pressure::limit_bytes(facts).map(|limit| SettingValue::Integer(limit as i64)),
         to: needed.map(|needed| SettingValue::Integer(needed as i64)),
         class: ApplyClass::Manual,
-        risk: "none; until it is there, smaller files, a cache in front, or a faster disk help as well"
-            .into(),
+        risk: "none; until then, smaller files, a cache in front, or a faster disk help as well".into(),
         why,
         predicted: None,
         together_with: vec![],

@@ -1,18 +1,18 @@
-//! `working-set-exceeds-memory`: the files that are asked for do not fit in memory, and most come from the disk.
+//! `working-set-exceeds-memory`: the requested files do not fit in the page cache, and most are read from disk.
 //!
-//! Linux keeps files that were read in memory that nobody else needs. As long as all that are asked for fit there, the
-//! disk has nothing to do; beyond, each one that is read pushes out one that will be asked for soon, and the server gives
-//! what the disk gives. Programs are not short of memory: nothing of theirs is swapped for it, nobody is killed.
+//! Linux caches files that were read in unused memory. As long as all requested files fit there, the disk is idle; beyond, each
+//! file read evicts one that will be requested soon, and the server is as fast as the disk. Programs are not short of memory:
+//! they do not swap, and no process is killed.
 //!
 //! ## How it is recognised
-//! Pages of files are read again that had just been given up (refaults), at a rate that is a good part of what is served.
-//! Requests wait for the disk meanwhile (pressure stall information, `io`), the memory of the service is full, and what
-//! programs hold is not what fills it. The control group's figures count before the machine's.
+//! File pages that were just evicted are read again (refaults), at a rate that is a large share of the bytes served. Requests
+//! wait for the disk meanwhile (PSI, `io`), the memory of the service is full, and not with what programs hold. The control
+//! group's figures count before the machine's.
 //!
 //! ## What to do
-//! More memory: what is missing is that part of the files which is not in memory. By the share of what is served that comes
-//! from the disk, files that are asked for alike need (what is in memory now) / (share that comes from memory). Where few
-//! files are asked for most of the time, less does most. Or smaller files, a cache in front, a faster disk.
+//! More memory: what is missing is the part of the files that is not in memory. By the share of the bytes served that comes
+//! from disk, files requested equally often need (what is in memory now) / (share that comes from memory). If few files get
+//! most requests, less is enough for most of them. Or smaller files, a cache in front, a faster disk.
 //!
 //! ## By hand
 //! `grep workingset_refault /proc/vmstat` twice, `cat /proc/pressure/io`, `iostat -x 1`; of the control group `memory.stat`
@@ -43,7 +43,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::LogIo,
     ],
     gain: Some(LimitGain::Cost),
-    meaning: Some("Memory is the limit. More needs less memory per process, or more memory."),
+    meaning: Some("Memory is the limit. To go further, use less memory per process or add memory."),
     ..Limit::new(
         LimitId::WorkingSetExceedsMemory,
         "Files do not fit in the page cache",

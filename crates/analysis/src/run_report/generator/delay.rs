@@ -37,8 +37,8 @@ pub(super) fn fault(measurement: &Measurement, run: &RunReport) -> Result<Option
     let delays = merged(measurement.measured().filter_map(|interval| interval.client_delay.as_ref()))?;
     let many = delays.count() >= requests_min(run);
     let floor_us = if many { DELAY_US_MIN } else { COLD_START_US };
-    let median = share("median", 0.5, &delays, ended, floor_us);
-    let tenth = share("90th percentile", 0.9, &delays, ended, TENTH_US_MIN).filter(|_| many);
+    let median = share("p50", 0.5, &delays, ended, floor_us);
+    let tenth = share("p90", 0.9, &delays, ended, TENTH_US_MIN).filter(|_| many);
     let faults = [median.filter(|_| delays.count() >= REQUESTS_TO_JUDGE), tenth, usual_second(measurement)?];
     let worst = faults.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
     Ok(worst.filter(|(share, _)| *share > DELAY_FRACTION_MAX).map(|(_, why)| why))
@@ -66,8 +66,8 @@ fn share(
     let share = delay_us / time_us;
     (delay_us > floor_us && time_us > 0.0).then(|| {
         let why = format!(
-            "the {name} of the generator's own delay, {delay_us} us, is {:.0}% of that of the response time, {time_us} us \
-             (more than {:.0}%)",
+            "the {name} of the generator's own delay, {delay_us} us, is {:.0}% of the response time's, {time_us} us (limit \
+             {:.0}%)",
             100.0 * share,
             100.0 * DELAY_FRACTION_MAX
         );
@@ -96,7 +96,7 @@ fn usual_second(measurement: &Measurement) -> Result<Option<(f64, String)>> {
     let usual = crate::measurement::statistics::median(&shares).filter(|_| shares.len() >= SECONDS_MIN);
     Ok(usual.map(|share| {
         let why = format!(
-            "in the usual second the generator's own delays were {:.0}% of the response times (more than {:.0}%)",
+            "in the median second the generator's own delay was {:.0}% of the response time (limit {:.0}%)",
             100.0 * share,
             100.0 * DELAY_FRACTION_MAX
         );
@@ -112,8 +112,8 @@ pub(super) fn unread_time_text(run: &RunReport) -> Option<String> {
     let ends_before = run.workload.as_ref().is_some_and(|workload| workload.clock == Clock::Kernel);
     let sent_us = run.service_time_us.p50.filter(|us| *us > 0);
     let (name, answer_us) = match sent_us {
-        Some(us) => ("median time from sending to the answer", us),
-        None => ("median response time", run.response_time_us.p50.filter(|us| *us > 0)?),
+        Some(us) => ("p50 service time", us),
+        None => ("p50 response time", run.response_time_us.p50.filter(|us| *us > 0)?),
     };
     let floor_us = if run.response_time_us.count < REQUESTS_MIN { COLD_START_US } else { DELAY_US_MIN };
     let waited_us =
@@ -121,7 +121,7 @@ pub(super) fn unread_time_text(run: &RunReport) -> Option<String> {
     let share = waited_us / answer_us as f64;
     (share > DELAY_FRACTION_MAX).then(|| {
         format!(
-            "half of the answers lay unread for {waited_us} us or longer, {:.0}% of the {name} (more than {:.0}%)",
+            "responses waited {waited_us} us (p50) in the socket buffer, {:.0}% of the {name} (limit {:.0}%)",
             100.0 * share,
             100.0 * DELAY_FRACTION_MAX
         )
@@ -225,8 +225,7 @@ mod tests {
         let why = short(1000, 150, 300, 120).why.unwrap();
         assert_eq!(
             why,
-            "the 90th percentile of the generator's own delay, 300 us, is 71% of that of the response time, 420 us \
-             (more than 10%)"
+            "the p90 of the generator's own delay, 300 us, is 71% of the response time's, 420 us (limit 10%)"
         );
         // Slow answers are not falsified by what is a tenth of the quick ones.
         let mut times = vec![120; 800];
@@ -243,7 +242,7 @@ mod tests {
             let seconds = (0..8).map(|index| second(index, &[100 + delay_us], &[delay_us])).collect();
             client(seconds, 50)
         };
-        assert!(at(1400).why.unwrap().contains("in the usual second the generator's own delays were 93%"));
+        assert!(at(1400).why.unwrap().contains("in the median second the generator's own delay was 93%"));
         assert!(at(90).valid);
         // Nine of ten requests fail after 50 ms; the delays are those of all.
         let failing = |index| {
@@ -281,7 +280,10 @@ mod tests {
             assert_eq!(of(waited_us, clock, count).is_some(), spoilt, "{waited_us}");
         }
         let why = of(207, Clock::Auto, 1000).unwrap();
-        assert!(why.contains("lay unread for 207 us or longer, 23% of the median response time"), "{why}");
+        assert!(
+            why.contains("waited 207 us (p50) in the socket buffer, 23% of the p50 response time"),
+            "{why}"
+        );
         assert_eq!(unread_time_text(&RunReport::default()), None);
     }
 }

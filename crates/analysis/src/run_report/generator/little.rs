@@ -70,7 +70,7 @@ impl InFlightCounts {
     pub(super) fn fault(&self) -> Option<String> {
         let by_law = self.by_law.filter(|_| self.broken)?;
         Some(format!(
-            "Little's law does not hold: {} requests were in flight, rate times response time says {}",
+            "Little's law does not hold: {} requests in flight, but rate times response time is {}",
             significant(self.mean, 4),
             significant(by_law, 4)
         ))

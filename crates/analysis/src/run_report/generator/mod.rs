@@ -135,7 +135,7 @@ fn threads(measurement: &Measurement) -> Vec<ThreadReport> {
 
 fn table_limit_text(total: &KernelLimitTotal) -> String {
     format!(
-        "the run measured a table, not the server: {} connections were opened, and {} has room for {}",
+        "the run measured a kernel table, not the server: {} connections opened, and {} allows {}",
         total.connections, total.limit, total.value
     )
 }
@@ -143,7 +143,7 @@ fn table_limit_text(total: &KernelLimitTotal) -> String {
 fn cpu_overload(cpu_fraction: Option<f64>) -> Option<String> {
     cpu_fraction.filter(|fraction| *fraction > CPU_FRACTION_MAX).map(|fraction| {
         format!(
-            "the busiest engine thread used {:.0}% of a core (more than {:.0}%): this measured the generator, not the server",
+            "the busiest engine thread used {:.0}% of a core (limit {:.0}%): the run measured the generator, not the server",
             fraction * 100.0,
             CPU_FRACTION_MAX * 100.0
         )
@@ -155,7 +155,7 @@ fn delayed_text(cpu_fraction: Option<f64>) -> String {
     let little = cpu_fraction.filter(|fraction| *fraction > 0.0 && *fraction < HELD_UP_FRACTION_MAX);
     little.map_or(String::new(), |fraction| {
         format!(
-            "; its busiest thread used {:.0}% of a core only: a quota, or other work on its machine, held it up",
+            "; its busiest thread used only {:.0}% of a core: a quota or other processes on its machine delayed it",
             fraction * 100.0
         )
     })
@@ -163,7 +163,7 @@ fn delayed_text(cpu_fraction: Option<f64>) -> String {
 
 fn nothing_measured(run: &RunReport) -> Option<String> {
     (run.requests.completed + run.requests.failed == 0)
-        .then(|| "no request ended within the measured time".to_owned())
+        .then(|| "no request completed within the measured time".to_owned())
 }
 
 #[cfg(test)]
@@ -259,9 +259,9 @@ mod tests {
     fn one_that_does_not_says_why() {
         for (cpu, delay, in_flight, saturated, word) in [
             (900_000, 1, 5_000_000, true, "of a core"),
-            (500_000, 300, 5_000_000, true, "(more than 10%)"),
-            (100_000, 300, 5_000_000, true, "used 10% of a core only"),
-            (100_000, 300, 5_000_000, true, "is 30% of that of the response time"),
+            (500_000, 300, 5_000_000, true, "(limit 10%)"),
+            (100_000, 300, 5_000_000, true, "used only 10% of a core"),
+            (100_000, 300, 5_000_000, true, "is 30% of the response time's"),
             (100_000, 1, 9_000_000, false, "Little's law"),
         ] {
             let report = check(cpu, delay, in_flight);
@@ -315,8 +315,8 @@ mod tests {
         assert!(!client.valid && client.saturated);
         assert_eq!(
             client.why.unwrap(),
-            "the run measured a table, not the server: 1000 connections were opened, and \
-             net.ipv4.ip_local_port_range has room for 1000"
+            "the run measured a kernel table, not the server: 1000 connections opened, and \
+             net.ipv4.ip_local_port_range allows 1000"
         );
         interval.connections.opened = 500;
         interval.cpu_us_max_thread = 0;

@@ -9,8 +9,6 @@ pub(super) fn fault(measurement: &Measurement) -> Option<String> {
     let started: u64 = pages().map(|pages| pages.started).sum();
     let ended: u64 = pages().map(|pages| pages.completed + pages.failed).sum();
     (started != ended + in_flight).then(|| {
-        format!(
-            "the pages do not add up: {started} were started, {ended} ended and {in_flight} were in flight"
-        )
+        format!("the page counts do not add up: {started} started, {ended} ended, {in_flight} in flight")
     })
 }

@@ -48,11 +48,11 @@ pub(super) fn exhausted(run: &RunReport, local_ports: Option<TableReport>) -> Op
         let requested = format!("{ports} requests found no free local port");
         let of = local_ports
             .and_then(|ports| ports.limit)
-            .map_or(String::new(), |limit| format!(" of the {limit} that there are towards one address"));
+            .map_or(String::new(), |limit| format!(" of the {limit} towards one address"));
         return Some(format!("{requested}{of}: a limit of this machine, not of the server"));
     }
     ran_out(descriptors).then(|| {
-        format!("{descriptors} requests got no open file: a limit of this machine, not of the server")
+        format!("{descriptors} requests got no file descriptor: a limit of this machine, not of the server")
     })
 }
 
@@ -411,6 +411,6 @@ mod tests {
         };
         assert_eq!((of(0, 0), of(100, 0), of(0, 100)), (None, None, None));
         assert!(of(101, 0).unwrap().contains("101 requests found no free local port of the 28232"));
-        assert!(of(0, 101).unwrap().contains("no open file"));
+        assert!(of(0, 101).unwrap().contains("no file descriptor"));
     }
 }

@@ -200,8 +200,8 @@ impl StepCounts {
     pub(super) fn fault(&self) -> Option<String> {
         ((self.by_law / self.users - 1.0).abs() > self.slack).then(|| {
             format!(
-                "the law of interactive response times does not hold: {} visitors were there, rate times response and \
-                 think time says {}",
+                "the interactive response time law does not hold: {} visitors, but rate times response and think time \
+                 is {}",
                 significant(self.users, 4),
                 significant(self.by_law, 4)
             )

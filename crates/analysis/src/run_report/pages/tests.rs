@@ -107,7 +107,7 @@ fn pages_that_are_lost_spoil_the_run() {
     assert_eq!(why(whole.clone()), None);
     let mut lost = whole;
     lost[1].pages.as_mut().unwrap().completed -= 1;
-    let expected = "the pages do not add up: 12 were started, 10 ended and 1 were in flight";
+    let expected = "the page counts do not add up: 12 started, 10 ended, 1 in flight";
     assert_eq!(why(lost).as_deref(), Some(expected));
 }
 

@@ -294,9 +294,7 @@ impl ObjectiveState {
         match (figure, self.objective.is_upper_bound()) {
             (Figure::Rate, false) => self.lost_rate(rest, planned),
             (Figure::Rate, true) | (_, false) => None,
-            (Figure::Failed, true) => {
-                missed(self.failed as f64).then(|| format!("{} have failed", self.failed))
-            }
+            (Figure::Failed, true) => missed(self.failed as f64).then(|| format!("{} failed", self.failed)),
             (Figure::Time(_, Statistic::Max), true) => (self.longest_us > 0
                 && missed(self.longest_us as f64))
             .then(|| format!("one took {} ms", significant(self.longest_us as f64 / 1e3, 4))),
@@ -317,11 +315,11 @@ impl ObjectiveState {
         let (is_lost, what) = match self.objective.figure() {
             Figure::ErrorFraction => {
                 let is_lost = self.failed > 0 && missed(self.failed as f64 / ended_max);
-                (is_lost, format!("{} have failed", self.failed))
+                (is_lost, format!("{} failed", self.failed))
             }
             Figure::Time(_, Statistic::Mean) => {
                 let is_lost = self.sum_us > 0.0 && missed(self.sum_us / ended_max);
-                (is_lost, format!("they took {} s together", significant(self.sum_us / S_US, 4)))
+                (is_lost, format!("they took {} s in total", significant(self.sum_us / S_US, 4)))
             }
             Figure::Time(_, statistic) => {
                 let allowed = (statistic.beyond()? * ended_max + 1e-6).floor();
@@ -329,7 +327,9 @@ impl ObjectiveState {
             }
             Figure::Failed | Figure::Rate => return None,
         };
-        is_lost.then(|| format!("{what}, and at most {} can end in all", significant(ended_max.ceil(), 6)))
+        is_lost.then(|| {
+            format!("{what}, and at most {} can complete in total", significant(ended_max.ceil(), 6))
+        })
     }
 
     /// The rate that can still be reached, with whatever may yet be cut as warm-up.
@@ -349,7 +349,7 @@ impl ObjectiveState {
         }
         // What was reached so far is what will be reported when the load ends here.
         let is_lost = !self.objective.is_met_by(reachable) && !self.objective.is_met_by(now);
-        is_lost.then(|| format!("at most {} a second can be reached", significant(reachable, 4)))
+        is_lost.then(|| format!("at most {}/s can still be reached", significant(reachable, 4)))
     }
 }
 

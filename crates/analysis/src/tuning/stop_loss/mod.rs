@@ -92,7 +92,7 @@ impl StopLoss {
         let failed: u64 = last.iter().map(|interval| interval.failed).sum();
         let ended: u64 = last.iter().map(|interval| interval.completed + interval.failed).sum();
         Some(format!(
-            "{failed} of {ended} requests failed in {FAILED_SECONDS} s, where {:.1}% did before",
+            "{failed} of {ended} requests failed in {FAILED_SECONDS} s ({:.1}% before)",
             self.failed_fraction * 100.0
         ))
     }
@@ -110,7 +110,7 @@ impl StopLoss {
             return None;
         }
         Some(format!(
-            "{} good answers/s for {SECONDS} s, where {} is the least that can be chance",
+            "{} successful req/s for {SECONDS} s, below the {} that chance explains",
             crate::wording::format_number(mean(&rates)?),
             crate::wording::format_number(rate_min)
         ))
@@ -131,7 +131,7 @@ impl StopLoss {
             return None;
         }
         let (now, most) = (crate::wording::format_time(mean(&times)?), crate::wording::format_time(most));
-        Some(format!("answers took {now} for {SECONDS} s, where {most} is the most that can be chance"))
+        Some(format!("response time {now} for {SECONDS} s, above the {most} that chance explains"))
     }
 }
 
