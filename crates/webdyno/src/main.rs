@@ -14,24 +14,27 @@ mod run_directory;
 mod terminal;
 mod time_window;
 
-use clap::Parser;
-use cli::{Cli, Command};
+use cli::Command;
 use std::process::ExitCode;
 use webdyno_model::Result;
 
 fn main() -> ExitCode {
     webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
-    let command = Cli::parse().command;
+    let code = cli::parse().and_then(execute).unwrap_or_else(|error| {
+        terminal::print_error(&error);
+        error.exit_code()
+    });
+    ExitCode::from(code)
+}
+
+/// Runs a command, and before and after it what a session that was cut off left to do.
+fn execute(command: Command) -> Result<u8> {
     let begins_a_session = command.needs_reverted_server();
     let ended = commands::rollback::revert_interrupted_before(&command).and_then(|()| run(command));
     if begins_a_session && ended != Ok(0) {
         commands::rollback::revert_interrupted_after();
     }
-    let code = ended.unwrap_or_else(|error| {
-        terminal::print_error(&error);
-        error.exit_code()
-    });
-    ExitCode::from(code)
+    ended
 }
 
 fn run(command: Command) -> Result<u8> {

@@ -16,13 +16,13 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 /// What each request carries.
 #[derive(Debug, Clone, Default, Args)]
 pub struct BodyArgs {
-    /// The body of each request
+    /// Body of each request
     #[arg(short, long, value_name = "STRING", conflicts_with_all = ["body_file", "form"])]
     pub body: Option<String>,
-    /// The body of each request, from a file
+    /// Body of each request, from FILE
     #[arg(long, value_name = "FILE", conflicts_with = "form")]
     pub body_file: Option<PathBuf>,
-    /// A field of a form, as NAME=VALUE or NAME=@FILE, the latter with ;type=TYPE behind it or not (repeatable)
+    /// Form field, NAME=VALUE, NAME=@FILE or NAME=@FILE;type=TYPE (repeatable)
     #[arg(short = 'F', long, value_name = "FIELD", value_parser = field)]
     pub form: Vec<FormField>,
 }
@@ -130,7 +130,7 @@ fn check_size(bytes: Vec<u8>) -> Result<Vec<u8>> {
 }
 
 fn field(text: &str) -> ParseResult<FormField> {
-    let wrong = || "write NAME=VALUE, or NAME=@FILE for a file".to_owned();
+    let wrong = || "a form field, as NAME=VALUE, or NAME=@FILE for a file".to_owned();
     let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     let value = match value.strip_prefix('@') {
         None => FieldValue::Text(value.into()),
@@ -141,7 +141,7 @@ fn field(text: &str) -> ParseResult<FormField> {
                 None => (file, None),
             };
             if content_type.as_deref().is_some_and(|kind| !forms::is_media_type(kind)) {
-                return Err("the type of a file is written as text/plain".into());
+                return Err("a media type behind ;type=, as NAME=@FILE;type=text/plain".into());
             }
             FieldValue::File { path: path.into(), content_type }
         }

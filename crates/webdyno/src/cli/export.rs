@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 /// What is written for other programs, and where.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ExportArgs {
-    /// Write the results as JSON to FILE, or to stdout with `-` (then nothing else is written there)
+    /// Write the results as JSON to FILE (- for stdout)
+    ///
+    /// With - stdout holds nothing else
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
-    /// Write every second of the load as CSV to FILE, or to stdout with `-`
+    /// Write each second as CSV to FILE (- for stdout)
     #[arg(long, value_name = "FILE|-")]
     pub csv: Option<PathBuf>,
-    /// Write the response times for HdrHistogram tools to FILE, or to stdout with `-`: percentiles as text, or with the
-    /// suffix .hlog an interval log of the times by name
+    /// Write an HdrHistogram to FILE (- for stdout)
+    ///
+    /// Of the response times: percentiles as text, or with the suffix .hlog an interval log by name of request
     #[arg(long, value_name = "FILE|-")]
     pub hdr: Option<PathBuf>,
-    /// Write objectives and whether they were met as JUnit XML to FILE, or to stdout with `-`
+    /// Write objectives as JUnit XML to FILE (- for stdout)
     #[arg(long, value_name = "FILE|-")]
     pub junit: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// `webdyno lab`.
 #[derive(Debug, Args)]
 pub struct LabArgs {
-    /// Take the scenarios of this folder instead of those in the program
+    /// Use the scenarios in DIR instead of the built-in ones
     #[arg(long, value_name = "DIR", global = true)]
     pub scenarios: Option<PathBuf>,
     /// What to do
@@ -23,13 +23,13 @@ pub enum LabCommand {
     List,
     /// Build a scenario: its hosts, links and services
     Up(UpArgs),
-    /// Build scenarios, go through their rounds, judge them, and remove them
+    /// Build scenarios, load them round by round, judge and remove them
     Run(LabRunArgs),
-    /// Print the page of a scenario: its story, its files, and what to type
+    /// Print the page of a scenario: story, files, commands
     Show(LabShowArgs),
     /// Run a command on a host of a scenario that is up; a shell without one
     Exec(ExecArgs),
-    /// Remove a scenario with everything that belongs to it
+    /// Remove a scenario completely
     Down(DownArgs),
     /// What hosts are made of
     #[command(hide = true)]

@@ -1,32 +1,32 @@
 //! Flags of `webdyno lab run` and `lab show`, and of the load that a run makes or its users send.
 
 use super::load::LoadArgs;
-use super::{OutputArgs, ServerArgs};
+use super::{OutputArgs, ServerArgs, whole};
 use clap::Args;
 use std::path::PathBuf;
 
 /// `webdyno lab run`.
 #[derive(Debug, Args)]
 pub struct LabRunArgs {
-    /// Scenarios, one after the other; `all` is all of them
+    /// Scenarios, one after the other; `all` for all
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
-    /// Run each so many times, and tell in how many its proof held
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Run each N times, and report in how many its proof held
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000, "10"))]
     pub repeat: u32,
     /// Only the first N rounds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=u64::MAX, "2"))]
     pub rounds: Option<u32>,
     /// Leave the scenario up at the end
     #[arg(long)]
     pub keep: bool,
-    /// Write what came out as JSON, a line for each run, to FILE, or to stdout with -
+    /// Write the outcomes as JSON, one line per run, to FILE (- for stdout)
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
     /// Directory of the recordings, new [default: webdyno-runs/TIME-lab-NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// No progress
+    /// No progress output
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -45,7 +45,7 @@ pub struct LabLoadArgs {
     pub load: LoadArgs,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// Where files that flags name lie
+    /// Directory of the files that flags name
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     #[command(flatten)]
@@ -57,10 +57,10 @@ pub struct LabLoadArgs {
 pub struct LabUsersArgs {
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Where files that flags name lie
+    /// Directory of the files that flags name
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Where it is said who sends
+    /// Where the clients are recorded
     #[arg(long, value_name = "DIR")]
     pub place: PathBuf,
     #[command(flatten)]

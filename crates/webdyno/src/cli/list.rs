@@ -11,11 +11,13 @@ use webdyno_model::{Result, UserError};
 /// Which list is loaded, and in which order.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ListArgs {
-    /// Load the URLs in FILE (- for stdin), one a line, as siege has them: `URL POST BODY`, `URL POST <FILE`, variables,
-    /// comments; `#weight=N` behind a URL has it drawn that often
+    /// Load the URLs in FILE, in turn (- for stdin)
+    ///
+    /// One per line, as for siege: `URL POST BODY`, `URL POST <FILE`, variables, comments; `#weight=N` behind a URL makes
+    /// it N times as frequent
     #[arg(id = "url_list", long = "urls", value_name = "FILE", conflicts_with = "urls")]
     pub file: Option<PathBuf>,
-    /// Draw the URLs of --urls instead of taking them in turn
+    /// Load the URLs of --urls in random order
     #[arg(long, requires = "url_list")]
     pub random: bool,
 }

@@ -4,7 +4,7 @@ use super::body::{BodyArgs, RequestBody};
 use super::list::ListArgs;
 use super::transport::TransportArgs;
 use super::visits::VisitArgs;
-use super::{ParseResult, duration_us, with_hint};
+use super::{ParseResult, duration_us, whole};
 use clap::Args;
 use webdyno_load::workload::file;
 use webdyno_load::workload::file::{Draft, Settings, request_name};
@@ -18,66 +18,76 @@ const NAMES_MAX: usize = 20;
 /// What is sent, how it arrives, and when it ends.
 #[derive(Debug, Clone, Args)]
 pub struct LoadArgs {
-    /// What to load; several are taken in turn
+    /// What to load; several are loaded in turn
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    #[command(flatten)]
-    pub list: ListArgs,
-    /// Requests at once [default: 50]; with --rate or visitors: the most connections
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
+    /// Concurrent requests, closed loop [default: 50]
+    ///
+    /// With --rate, and with users, the maximum of connections
+    #[arg(short, long, value_name = "N", value_parser = whole::<u32>(1..=1_000_000, "50"), allow_negative_numbers = true)]
     pub connections: Option<u32>,
-    /// Requests a second, or pages or sessions, whatever the server does (open arrival)
-    #[arg(short, long, group = "paced", value_parser = rate, allow_negative_numbers = true)]
+    /// Constant rate, open loop: requests per second
+    ///
+    /// With --page or a workload file: pages or sessions per second
+    #[arg(short, long, value_name = "N", group = "paced", value_parser = rate, allow_negative_numbers = true)]
     pub rate: Option<f64>,
-    /// How long to load; for diagnose and tune, how long to measure after the warm-up [default: 10s]
+    /// Duration of the load [default: 10s]
+    ///
+    /// For diagnose and tune: duration of the measurement after the warm-up
     #[arg(short, long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true)]
     pub duration: Option<u64>,
-    /// End after this many requests
-    #[arg(short = 'n', long, conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    /// Stop after N requests
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration", value_parser = whole::<u64>(1..=u64::MAX, "1000"), allow_negative_numbers = true)]
     pub requests: Option<u64>,
-    /// Seconds cut from the start [default: detected]
+    /// Warm-up to exclude [default: detected: until the rate is stable]
     #[arg(long, value_name = "TIME", value_parser = warmup_us, allow_hyphen_values = true)]
     pub warmup: Option<u64>,
-    /// Engine threads [default: one per core]
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
+    /// Threads of the load generator [default: one per core]
+    #[arg(short, long, value_name = "N", value_parser = whole::<u32>(1..=1024, "2"), allow_negative_numbers = true)]
     pub threads: Option<u32>,
-    /// The longest wait for an answer [default: 10s]
+    /// Timeout of a request [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true)]
     pub timeout: Option<u64>,
-    /// A new connection for each request
+    /// New connection for each request
     #[arg(long)]
     pub no_keepalive: bool,
+    #[command(flatten)]
+    pub list: ListArgs,
     /// Method [default: GET, or POST with a body]
-    #[arg(short, long, value_parser = method)]
+    #[arg(short, long, value_name = "METHOD", value_parser = method)]
     pub method: Option<String>,
-    /// A header line, as 'Name: value' (repeatable)
+    /// Header line, as 'Name: value' (repeatable)
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
     pub headers: Vec<(String, String)>,
     #[command(flatten)]
     pub body: BodyArgs,
-    /// Status codes that count as good [default: 100-399]
-    #[arg(long, value_parser = |text: &str| with_hint(StatusSet::parse(text)))]
+    /// Status codes that count as successful, such as 200-399,404 [default: 100-399]
+    #[arg(long, value_name = "CODES", value_parser = StatusSet::parse)]
     pub ok: Option<StatusSet>,
-    /// A condition on each answer: status=CODE, length=BYTES, regex=PATTERN or sha256=HEX, the last three of its
-    /// decoded body (repeatable)
-    #[arg(long, value_parser = expectation)]
+    /// Condition on each response: status=CODE, length=BYTES, regex=PATTERN or sha256=HEX (repeatable)
+    ///
+    /// The last three are conditions on the decoded body
+    #[arg(long, value_name = "CONDITION", value_parser = Expectation::parse)]
     pub expect: Vec<Expectation>,
-    /// Redirects that each request follows, to the servers of the URLs and those that a first try leads to [default: 0;
-    /// visitors follow 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=50), allow_negative_numbers = true)]
+    /// Follow up to N redirects per request [default: 0; users follow 10]
+    ///
+    /// To the servers of the URLs, and those that a first request before the load leads to
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(0..=50, "5"), allow_negative_numbers = true)]
     pub redirects: Option<u32>,
-    /// An objective, as 'p99<200ms' or 'errors<0.1%' (repeatable)
-    #[arg(long = "slo", value_parser = |text: &str| with_hint(Objective::parse(text)))]
+    /// Objective: 'p99<200ms', 'errors<0.1%' (repeatable)
+    #[arg(long = "slo", value_name = "SLO", value_parser = Objective::parse)]
     pub objectives: Vec<Objective>,
-    /// Exponential gaps between requests instead of even ones
+    /// Exponential instead of constant gaps between requests
     #[arg(long)]
     pub poisson: bool,
-    /// Whose clock ends the times: the engine's, the kernel's (when it received the last byte), or auto: the engine's,
-    /// with a sample of the connections stamped by the kernel to show how long answers wait for the engine
+    /// Clock for the end of a response [default: auto]
+    ///
+    /// engine: when the generator read it; kernel: when the kernel received its last byte; auto: engine, with a sample of
+    /// connections stamped by the kernel to report how long responses wait in the socket buffer
     #[arg(long, value_name = "auto|engine|kernel", default_value = "auto", value_parser = clock, hide_default_value = true)]
     pub clock: Clock,
-    /// Seed of everything that is drawn at random [default: 1]
-    #[arg(long, value_parser = seed, allow_negative_numbers = true)]
+    /// Seed of all random choices [default: 1]
+    #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// What visitors do
     #[command(flatten)]
@@ -237,40 +247,36 @@ fn check_warmup(warmup_us: Option<u64>, duration_us: Option<u64>) -> Result<()> 
 }
 
 fn rate(text: &str) -> ParseResult<f64> {
-    let rate: f64 = text.parse().map_err(|_| "write requests a second, as 500".to_owned())?;
-    if rate.is_finite() && rate > 0.0 && rate <= 1e7 {
-        Ok(rate)
-    } else {
-        Err("it must lie above 0 and at most at 10000000".into())
-    }
+    let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && *rate <= 1e7);
+    rate.ok_or_else(|| "a rate per second above 0, at most 10000000, as 500".into())
 }
 
 /// The seed of what is drawn at random.
 pub(super) fn seed(text: &str) -> ParseResult<u64> {
-    text.parse().map_err(|_| format!("write a whole number from 0 to {}", u64::MAX))
+    whole(0..=u64::MAX, "7")(text)
 }
 
 fn warmup_us(text: &str) -> ParseResult<u64> {
-    super::time_us(text, "0s or 5s")
+    super::values::time_us(text, "0s or 5s")
 }
 
 fn method(text: &str) -> ParseResult<String> {
     let token = !text.is_empty()
         && text.len() <= 32
         && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
-    if token { Ok(text.to_ascii_uppercase()) } else { Err("a method is a word such as GET or POST".into()) }
+    if token { Ok(text.to_ascii_uppercase()) } else { Err("a method, as GET or POST".into()) }
 }
 
 fn header(text: &str) -> ParseResult<(String, String)> {
-    let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
+    let (name, value) = text.split_once(':').ok_or("a header line, as 'Name: value'")?;
     let (name, value) = (name.trim(), value.trim());
     let token = !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     if !token {
-        return Err(format!("`{name}` is not the name of a header"));
+        return Err("a header line with a name of letters, digits and dashes, as 'X-Name: value'".into());
     }
     if value.bytes().any(|byte| byte < b' ' && byte != b'\t') {
-        return Err("the value of a header has no line breaks".into());
+        return Err("a header line without line breaks, as 'Name: value'".into());
     }
     Ok((name.into(), value.into()))
 }
@@ -280,12 +286,8 @@ fn clock(text: &str) -> ParseResult<Clock> {
         "auto" => Ok(Clock::Auto),
         "engine" => Ok(Clock::Engine),
         "kernel" => Ok(Clock::Kernel),
-        _ => Err("write auto, engine or kernel".into()),
+        _ => Err("auto, engine or kernel".into()),
     }
-}
-
-fn expectation(text: &str) -> ParseResult<Expectation> {
-    with_hint(Expectation::parse(text))
 }
 
 #[cfg(test)]
@@ -335,10 +337,13 @@ mod tests {
     fn wrong_values_are_told() {
         assert!(header("no colon").is_err() && header("a b: c").is_err() && header("X: a\r\nY: b").is_err());
         assert!(rate("0").is_err() && rate("x").is_err() && rate("inf").is_err());
-        assert!(expectation("status=99").is_err() && expectation("size=1").is_err());
-        assert!(expectation("sha256=12").is_err() && expectation("regex").is_err());
-        assert_eq!(expectation("regex=a=b").unwrap(), Expectation::Regex("a=b".into()));
-        assert_eq!(expectation(&format!("sha256={:A>64}", "")).unwrap(), Expectation::Sha256("a".repeat(64)));
+        assert!(Expectation::parse("status=99").is_err() && Expectation::parse("size=1").is_err());
+        assert!(Expectation::parse("sha256=12").is_err() && Expectation::parse("regex").is_err());
+        assert_eq!(Expectation::parse("regex=a=b").unwrap(), Expectation::Regex("a=b".into()));
+        assert_eq!(
+            Expectation::parse(&format!("sha256={:A>64}", "")).unwrap(),
+            Expectation::Sha256("a".repeat(64))
+        );
         assert!(method("G T").is_err());
         assert!(clock("tsc").is_err() && clock("kernel") == Ok(Clock::Kernel));
         assert_eq!(header("X-A:  b ").unwrap(), ("X-A".into(), "b".into()));

@@ -1,23 +1,28 @@
-//! The command line: flags with their documentation, as docs/contract.md fixes them. Help, suggestions for mistyped
-//! words and exit code 2 come from clap.
+//! The command line: flags with their documentation, as docs/contract.md fixes them. `help` arranges what --help shows,
+//! `usage` words errors, `other_tools` knows the flags of other tools.
 
 pub mod body;
 pub mod check;
 pub mod export;
+mod help;
 pub mod lab;
 pub mod lab_run;
 pub mod list;
 pub mod load;
 pub mod observe;
+mod other_tools;
 pub mod server;
 pub mod stages;
 pub mod transport;
 pub mod tree;
+pub mod usage;
+mod values;
 pub mod visits;
 pub mod workload;
 
 pub use check::CheckArgs;
-use clap::{Args, ColorChoice, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, ColorChoice, FromArgMatches, Parser, Subcommand};
 use export::ExportArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
@@ -27,56 +32,65 @@ pub use observe::ObserveArgs;
 pub use server::ServerArgs;
 use stages::StageArgs;
 use std::path::PathBuf;
+use values::{ParseResult, duration_us, port, whole};
 use webdyno_load::workload::file::Draft;
-use webdyno_model::duration::parse_duration_us;
 use webdyno_model::tune::{Goal, GoalRequest};
 use workload::WorkloadArgs;
 
 /// What `--version` says behind the name: tool and agent must be of one build.
 const LONG_VERSION: &str = env!("WEBDYNO_BUILD");
 
-/// A dynamometer for web servers: load it, see what limits it, change that safely, prove the gain.
+/// Load a web server, name what limits it with proof, and tune it
 #[derive(Debug, Parser)]
 #[command(name = "webdyno", version, long_version = LONG_VERSION, propagate_version = true, max_term_width = 100)]
-#[command(
-    after_help = "New here? `webdyno quickstart` shows the whole loop on a private Apache in about a minute.\n\
-    Exit codes: 0 done, 1 could not run, 2 wrong usage, 3 a goal or objective was not met, 130 interrupted."
-)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// What the command line says. With --help and --version, and without a command, the program ends here.
+pub fn parse() -> webdyno_model::Result<Command> {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_long = words.iter().any(|word| ["--help", "help"].contains(&word.as_str()));
+    let parsed = help::command(is_long).try_get_matches();
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map(|cli| cli.command).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        _ => usage::usage_error(&error, &words),
+    })
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant)] // there is one of it
 pub enum Command {
-    /// Show the whole loop on a private Apache of its own: no root, no target, no configuration
+    /// Load, diagnose and tune a private Apache: no root, no target
     Quickstart(QuickstartArgs),
-    /// Load a server and report what was measured
+    /// Load a server; report rate, latency and errors
     Run(RunArgs),
-    /// Look at a server without traffic: its ceilings, and settings that contradict each other; reads only
+    /// Check limits and settings of a server without load; read-only
     Check(CheckArgs),
-    /// Load and observe a server, and name what limits it
+    /// Load and observe a server; name what limits it, with proof
     Diagnose(DiagnoseArgs),
-    /// Watch a host and its services without load: record them, take one look, or keep the last while and freeze what goes
-    /// wrong
+    /// Record a host without load; diagnose incidents
     Observe(ObserveArgs),
-    /// Change what limits a server, round by round, until the goal is met; only plans without --apply
+    /// Lift what limits a server, round by round; plans without --apply
     Tune(TuneArgs),
-    /// Rebuild text, JSON, HTML and change record from the recording of a session
+    /// Report a recorded session again: text, HTML, JSON, CSV
     Report(ReportArgs),
     /// Restore the original configuration
     Rollback(RollbackArgs),
-    /// Print the manual's chapter on a finding
+    /// Explain a finding, or a word of the reports
     Explain(ExplainArgs),
-    /// Check a workload file, or make one
+    /// Check workload files, or make them
     Workload(WorkloadArgs),
     /// What the program starts of itself
     #[command(flatten)]
     Helper(Helper),
-    /// Faulty servers of our own, in namespaces: build them, load them, mend them
+    /// Build, load and fix faulty servers in namespaces
     Lab(LabArgs),
 }
 
@@ -84,7 +98,8 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant)] // there is one of it
 pub enum Helper {
-    /// The server's end of --server: speaks framed messages on stdin and stdout
+    /// Serve a session of --server: framed messages on stdin and stdout
+    #[command(hide = true)]
     Agent(AgentArgs),
     /// The load of a scenario's round
     #[command(hide = true)]
@@ -127,7 +142,7 @@ pub struct OutputArgs {
     /// Run directory [default: webdyno-runs/TIME-COMMAND]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// No progress
+    /// No progress output
     #[arg(short, long)]
     pub quiet: bool,
     /// Evidence, commands and all tables in the report; a line of progress every second
@@ -136,7 +151,7 @@ pub struct OutputArgs {
     /// Colours: auto, always or never; auto heeds NO_COLOR
     #[arg(long, value_name = "WHEN", default_value_t, hide_default_value = true)]
     pub color: ColorChoice,
-    /// Plain lines of progress instead of one that is rewritten
+    /// Plain lines of progress instead of one that is redrawn
     #[arg(long)]
     pub no_tui: bool,
 }
@@ -144,8 +159,8 @@ pub struct OutputArgs {
 /// `webdyno quickstart`.
 #[derive(Debug, Args)]
 pub struct QuickstartArgs {
-    /// Where to stop: `max`, or a rate as in '500 req/s'
-    #[arg(long, default_value = "max", value_parser = |text: &str| with_hint(Goal::parse(text)))]
+    /// Goal: max, or a rate such as '500 req/s'
+    #[arg(long, value_name = "GOAL", default_value = "max", value_parser = Goal::parse)]
     pub goal: Goal,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -158,13 +173,13 @@ pub struct RunArgs {
     pub load: LoadArgs,
     #[command(flatten)]
     pub stages: StageArgs,
-    /// Make the same load so many times, and tell how far the runs lie apart
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Repeat the load N times and report how far the runs differ
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=100, "5"))]
     pub repeat: u32,
-    /// Go on also when an objective can no longer be met
+    /// Continue when an objective can no longer be met
     #[arg(long, alias = "to-the-end")]
     pub no_early_stop: bool,
-    /// Also load the documents of the pages alone, in turns with the whole pages, and compare both
+    /// Also load the documents of the pages without their resources, alternating with whole pages, and compare both
     #[arg(long, alias = "without-resources")]
     pub compare_documents_only: bool,
     #[command(flatten)]
@@ -187,23 +202,24 @@ pub struct DiagnoseArgs {
     pub load: LoadArgs,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// Diagnose the recording in DIR instead
+    /// Diagnose the recording in DIR, without load
     #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for"])]
     pub from: Option<PathBuf>,
-    /// With --from: the moment that is meant, a time of day as 03:12, or RFC 3339
+    /// Moment in the recording of --from: 03:12, or RFC 3339
     #[arg(long, value_name = "TIME", requires = "from")]
     pub at: Option<String>,
-    /// Watch the traffic that is there for this long, without load of our own
+    /// Diagnose existing traffic for this long, without load
     #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list", "workload"], value_parser = duration_us)]
     pub watch_for: Option<u64>,
-    /// With --for: the port of the listener that is meant
-    #[arg(long, requires = "watch_for")]
+    /// Port of the listener to diagnose, with --for
+    #[arg(long, value_name = "N", requires = "watch_for", value_parser = port)]
     pub port: Option<u16>,
-    /// With --for: a URL of the listener that is meant
-    #[arg(long, requires = "watch_for", conflicts_with = "port")]
+    /// URL of the listener to diagnose, with --for
+    #[arg(long, value_name = "URL", requires = "watch_for", conflicts_with = "port")]
     pub url: Option<String>,
-    /// Where two explanations remain, tell them apart by up to two more, shorter loads with one thing changed: documents
-    /// only, no keep-alive, half the load, over loopback
+    /// Separate two possible causes by shorter loads
+    ///
+    /// Up to two more loads with one thing changed: documents only, no keep-alive, half the load, or over loopback
     #[arg(long, alias = "ablate")]
     pub disambiguate: bool,
     /// Exit with 3 when a fault is found
@@ -220,25 +236,29 @@ pub struct TuneArgs {
     pub load: LoadArgs,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// What to reach: `max`, '500 req/s', '70 pages/s', '4250 users', 'p99<200ms', or 'p99<200ms at 300 req/s'
-    #[arg(long, default_value = "max", value_parser = |text: &str| with_hint(GoalRequest::parse(text)))]
+    /// Goal: max, '500 req/s', 'p99<200ms'
+    ///
+    /// Also '70 pages/s', '4250 users' and 'p99<200ms at 300 req/s'
+    #[arg(long, value_name = "GOAL", default_value = "max", value_parser = GoalRequest::parse)]
     pub goal: GoalRequest,
-    /// Carry the plan out; without it nothing is changed
+    /// Apply the changes; without it nothing is changed
     #[arg(long)]
     pub apply: bool,
     /// Permit changes that need a restart of the service
     #[arg(long)]
     pub allow_restart: bool,
-    /// Accept that a reload also puts pending changes of others in force
+    /// Accept that a reload also activates pending changes of others
     #[arg(long, alias = "yes-reload")]
     pub accept_pending: bool,
-    /// Write the plans as files to DIR, new or empty: each file as it should be, and change.diff for patch(1)
+    /// Write each plan to DIR: files, diff, scripts
+    ///
+    /// Each file as planned, change.diff for patch(1), apply.sh and undo.sh; DIR must be new or empty
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
-    /// Begin no round after this time
+    /// Start no round after this time
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration_us)]
     pub budget: u64,
-    /// Do not ask before each change (it is asked only on a terminal)
+    /// Do not confirm each change on a terminal
     #[arg(long)]
     pub yes: bool,
     #[command(flatten)]
@@ -248,15 +268,17 @@ pub struct TuneArgs {
 /// `webdyno report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run directory
+    /// Run directory of the session
+    #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     #[command(flatten)]
     pub exports: ExportArgs,
-    /// Write the HTML report to FILE [default: DIR/report.html with DIR/change-record.md, unless one of the others is
-    /// given]
+    /// Write the HTML report to FILE [default: DIR/report.html]
+    ///
+    /// Without this and the other output flags, DIR/report.html and DIR/change-record.md are written
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// No progress: there is none, so it changes nothing
+    /// No progress output: there is none
     #[arg(short, long)]
     pub quiet: bool,
     /// Evidence, commands and all tables
@@ -272,7 +294,9 @@ pub struct ReportArgs {
 pub struct RollbackArgs {
     #[command(flatten)]
     pub server: ServerArgs,
-    /// Only what was never kept, of sessions that were cut off; a session that is at work is left to itself
+    /// Only unverified changes of interrupted sessions
+    ///
+    /// A session that is running is left alone
     #[arg(long)]
     pub interrupted: bool,
 }
@@ -280,55 +304,17 @@ pub struct RollbackArgs {
 /// `webdyno explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Id of a finding, such as apache-workers-exhausted; without it, all ids are listed
-    pub id: Option<String>,
+    /// Id of a finding, or words to search for; all ids without it
+    #[arg(value_name = "WORD")]
+    pub words: Vec<String>,
 }
 
 /// `webdyno agent`.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// Change settings and do nothing else as its user: what sudo may permit to who must not become root (docs/sudoers)
+    /// Only change settings: what sudo may permit to users who must not become root (docs/sudoers)
     #[arg(long)]
     pub settings_only: bool,
-}
-
-/// What reading the value of a flag gives; clap adds the flag and the value to the error.
-pub type ParseResult<T> = Result<T, String>;
-
-/// An error of the model with its hint, in the one line that clap gives it.
-pub fn with_hint<T>(result: webdyno_model::Result<T>) -> ParseResult<T> {
-    result.map_err(|error| match error.hint {
-        Some(hint) => format!("{}; {hint}", error.message),
-        None => error.message,
-    })
-}
-
-/// A time with its unit, in microseconds.
-pub fn duration_us(text: &str) -> ParseResult<u64> {
-    match time_us(text, "500ms, 10s or 2m")? {
-        0 => Err("it must be longer than nothing, as 500ms, 10s or 2m".into()),
-        us => Ok(us),
-    }
-}
-
-/// A time with its unit, 0 as well; `such_as` are examples.
-pub fn time_us(text: &str, such_as: &str) -> ParseResult<u64> {
-    if let Some(us) = parse_duration_us(text) {
-        return Ok(us);
-    }
-    let (negative, size) = match text.strip_prefix('-') {
-        Some(size) => (true, size),
-        None => (false, text),
-    };
-    let unit = size.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let has_both = unit.len() < size.len() && parse_duration_us(&format!("1{unit}")).is_some();
-    Err(match (has_both, negative) {
-        (true, true) => "a time is not below 0".into(),
-        (true, false) if size[..size.len() - unit.len()].parse::<f64>().is_ok() => {
-            "that is too long: 277777h is the most".into()
-        }
-        _ => format!("write a time with its unit, as {such_as}"),
-    })
 }
 
 #[cfg(test)]
@@ -370,23 +356,5 @@ mod tests {
                 Cli::try_parse_from(["webdyno"].into_iter().chain(words.split(' '))).unwrap().command;
             assert!(is_set(&command), "{words}");
         }
-    }
-
-    #[test]
-    fn a_time_needs_its_unit() {
-        assert_eq!(duration_us("10s"), Ok(10_000_000));
-        assert!(duration_us("10").unwrap_err().contains("unit"));
-        assert!(duration_us("0s").is_err());
-        for (text, part) in [
-            ("99999999999h", "too long"),
-            ("-1s", "not below 0"),
-            ("-d", "unit"),
-            ("1.2.3s", "unit"),
-            ("1 parsec", "unit"),
-            ("s", "unit"),
-        ] {
-            assert!(duration_us(text).unwrap_err().contains(part), "{text}: {:?}", duration_us(text));
-        }
-        assert_eq!(duration_us("277777h").map(|us| us / 3_600_000_000), Ok(277_777));
     }
 }

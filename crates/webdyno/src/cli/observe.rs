@@ -1,6 +1,6 @@
 //! `webdyno observe`: what is watched, and for how long.
 
-use super::{OutputArgs, ServerArgs, duration_us};
+use super::{OutputArgs, ServerArgs, duration_us, port};
 use clap::Args;
 
 /// `webdyno observe`.
@@ -8,19 +8,19 @@ use clap::Args;
 pub struct ObserveArgs {
     #[command(flatten)]
     pub server: ServerArgs,
-    /// The port of the listener that is meant [default: the host and all known services]
-    #[arg(long)]
+    /// Port of the listener to observe [default: all services]
+    #[arg(long, value_name = "N", value_parser = port)]
     pub port: Option<u16>,
-    /// A URL of the listener that is meant
-    #[arg(long, conflicts_with = "port")]
+    /// URL of the listener to observe
+    #[arg(long, value_name = "URL", conflicts_with = "port")]
     pub url: Option<String>,
-    /// End after this time [default: with Ctrl-C]
+    /// Stop after this time [default: with Ctrl-C]
     #[arg(long = "for", id = "observe_for", value_name = "TIME", value_parser = duration_us)]
     pub observe_for: Option<u64>,
-    /// One look: everything is read twice within a few seconds
+    /// One snapshot of a few seconds
     #[arg(long, conflicts_with_all = ["observe_for", "ring"])]
     pub once: bool,
-    /// Keep only the last TIME on disk; freeze and diagnose what goes wrong
+    /// Keep the last TIME on disk; keep and diagnose incidents
     #[arg(long, value_name = "TIME", value_parser = duration_us)]
     pub ring: Option<u64>,
     #[command(flatten)]

@@ -8,16 +8,19 @@ use webdyno_model::topology::Access;
 /// Which servers, beside the URL.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// A server's host: local, ssh://[USER@]HOST[:PORT], or exec:COMMAND (any command that runs `webdyno agent` there);
-    /// of several as web=S, php=S, db=S; host=S is the machine that a container or namespace of the web server runs on, where
-    /// `tune` sets what belongs to a whole machine
+    /// Host: local, ssh://HOST, exec:COMMAND
+    ///
+    /// Also ssh://[USER@]HOST[:PORT]; exec: takes any command that runs `webdyno agent` there. Of several hosts as web=S, php=S,
+    /// db=S; host=S is the machine that a container or namespace of the web server runs on, where `tune` changes settings of
+    /// the whole machine
     #[arg(long = "server", value_name = "S", default_value = "local")]
     pub servers: Vec<String>,
-    /// Run the agent with root's rights there (sudo -n)
+    /// Run the agent there as root (sudo -n)
     #[arg(long)]
     pub sudo: bool,
-    /// Ask the database with user and password of this option file on its host, of the form of ~/.my.cnf; without it with
-    /// those of the agent's user
+    /// Option file with user and password of the database
+    ///
+    /// On its host, in the form of ~/.my.cnf; without it the credentials of the agent's user are used
     #[arg(long, value_name = "FILE")]
     pub db_option_file: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! The flags of a load that changes over time.
 
-use super::{duration_us, with_hint};
+use super::duration_us;
 use clap::Args;
 use webdyno_load::workload::file::Settings;
 use webdyno_model::workload::stage;
@@ -9,15 +9,16 @@ use webdyno_model::workload::stage::StageDraft;
 /// How the load changes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct StageArgs {
-    /// A part of the load, as 4m@0..100/s (a ramp), 5m@100/s, 1m@100..500..100/s (a spike), 9m@100..500/s,period=3m (waves),
-    /// or with users or connections instead of /s (repeatable; ramps at both ends are not measured, unless
-    /// measured=yes is added)
-    #[arg(long = "stage", id = "stage", value_name = "TIME@LEVELS", group = "paced", value_parser = |text: &str| with_hint(stage::parse(text)), conflicts_with_all = ["duration", "requests", "warmup", "ramp", "ramp_down", "users"])]
+    /// Stage of the load, such as 5m@100/s or 4m@0..100/s (repeatable)
+    ///
+    /// 4m@0..100/s is a ramp, 1m@100..500..100/s a spike, 9m@100..500/s,period=3m are waves; `users` or `connections` instead
+    /// of /s make a closed loop. Ramps at both ends are excluded unless measured=yes is added
+    #[arg(long = "stage", id = "stage", value_name = "TIME@LEVELS", group = "paced", value_parser = stage::parse, conflicts_with_all = ["duration", "requests", "warmup", "ramp", "ramp_down", "users"])]
     pub stages: Vec<StageDraft>,
-    /// Before the measured part, from nothing to the full load
+    /// Ramp up before the measured part, from 0 to the full load
     #[arg(long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true, conflicts_with_all = ["requests", "warmup"])]
     pub ramp: Option<u64>,
-    /// After the measured part, down to nothing
+    /// Ramp down after the measured part, to 0
     #[arg(long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true, conflicts_with_all = ["requests", "warmup"])]
     pub ramp_down: Option<u64>,
 }

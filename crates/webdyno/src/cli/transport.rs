@@ -8,33 +8,34 @@ use webdyno_model::transport::{AddressFamily, ConnectTo, TlsOptions, Transport};
 
 /// How connections come about.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Connections")]
 pub struct TransportArgs {
     /// Trust the certificates in FILE (PEM) instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub cacert: Option<PathBuf>,
-    /// Accept any certificate
+    /// Accept any certificate of the server
     #[arg(long)]
     pub insecure: bool,
-    /// Show the certificate in FILE (PEM, with its chain) to servers that ask for one
+    /// Client certificate (PEM, with its chain)
     #[arg(long, value_name = "FILE")]
     pub cert: Option<PathBuf>,
-    /// The private key of --cert (PEM) [default: in the same file]
+    /// Private key of --cert (PEM) [default: in the same file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// A full TLS handshake for each connection: no session is resumed
+    /// Full TLS handshake for each connection, no session resumption
     #[arg(long)]
     pub no_tls_resumption: bool,
     /// Connect to the unix socket PATH instead of the host of the URL
     #[arg(long, value_name = "PATH", conflicts_with_all = ["source_ip", "connect_to", "resolve", "ipv4", "ipv6"])]
     pub unix_socket: Option<PathBuf>,
-    /// Connect from this address of this machine; several are taken in turn (repeatable)
+    /// Connect from this address of this machine (repeatable: in turn)
     #[arg(long, value_name = "IP", value_parser = source_ip)]
     pub source_ip: Vec<IpAddr>,
-    /// Connect to TO_HOST:TO_PORT instead of HOST:PORT; an empty part means any, or the same (repeatable)
+    /// Connect to TO_HOST:TO_PORT instead of HOST:PORT (repeatable)
+    ///
+    /// An empty part means any, or the same
     #[arg(long, value_name = "HOST:PORT:TO_HOST:TO_PORT", value_parser = connect_to)]
     pub connect_to: Vec<ConnectTo>,
-    /// Look names up once before the load, or for each connection
+    /// Look up names once before the load, or for each connection
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Resolve::Once)]
     pub resolve: Resolve,
     /// Use IPv4 addresses only
@@ -80,12 +81,12 @@ impl TransportArgs {
 }
 
 fn source_ip(text: &str) -> ParseResult<IpAddr> {
-    text.parse().map_err(|_| "write an address of this machine, as 192.0.2.1 or 2001:db8::1".to_owned())
+    text.parse().map_err(|_| "an address of this machine, as 192.0.2.1 or 2001:db8::1".to_owned())
 }
 
 /// Four parts between colons; an IPv6 address stands in brackets.
 fn connect_to(text: &str) -> ParseResult<ConnectTo> {
-    let wrong = || "write HOST:PORT:TO_HOST:TO_PORT, with IPv6 addresses in brackets".to_owned();
+    let wrong = || "HOST:PORT:TO_HOST:TO_PORT, with IPv6 addresses in brackets".to_owned();
     let (host, rest) = split_host(text).ok_or_else(wrong)?;
     let (port, rest) = rest.split_once(':').ok_or_else(wrong)?;
     let (to_host, to_port) = split_host(rest).ok_or_else(wrong)?;
@@ -110,7 +111,7 @@ fn parse_port(text: &str) -> ParseResult<Option<u16>> {
         return Ok(None);
     }
     let port = text.parse().ok().filter(|port| *port > 0);
-    port.map(Some).ok_or_else(|| format!("`{text}` is not a port between 1 and 65535"))
+    port.map(Some).ok_or_else(|| "HOST:PORT:TO_HOST:TO_PORT, with ports from 1 to 65535".to_owned())
 }
 
 #[cfg(test)]

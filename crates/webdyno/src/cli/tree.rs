@@ -1,6 +1,6 @@
 //! The flags of the commands that make a workload of something: of a tree of files, or of a list of URLs.
 
-use super::ParseResult;
+use super::{ParseResult, whole};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use webdyno_load::workload::tree::{Content, Popularity, Sizes};
@@ -14,32 +14,32 @@ const SHAPE_DEFAULT: f64 = 1.2;
 /// `webdyno workload make-tree`.
 #[derive(Debug, Args)]
 pub struct MakeTreeArgs {
-    /// Where: a directory that is new or empty
+    /// Directory to fill, new or empty
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// Bytes of all files, as 64M (k, M and G are powers of 1024)
+    /// Bytes of all files, such as 64M (k, M and G are powers of 1024)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub total: u64,
-    /// Bytes of a file on average, as 6k
+    /// Mean size of a file, such as 6k
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub mean_size: u64,
-    /// How sizes are distributed
+    /// Distribution of sizes
     #[arg(long, value_name = "LAW", value_enum, default_value_t = SizeLaw::LogNormal)]
     pub size_distribution: SizeLaw,
-    /// With log-normal sizes: standard deviation of their natural logarithm [default: 1.318]
+    /// Of log-normal sizes: standard deviation of their natural logarithm [default: 1.318]
     #[arg(long, value_name = "S", value_parser = sigma, allow_negative_numbers = true)]
     pub sigma: Option<f64>,
-    /// With pareto sizes: exponent of their tail, above 1 [default: 1.2]
+    /// Of pareto sizes: exponent of their tail, above 1 [default: 1.2]
     #[arg(long, value_name = "A", value_parser = shape, allow_negative_numbers = true)]
     pub shape: Option<f64>,
-    /// Files in one directory
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000), allow_negative_numbers = true)]
+    /// Files per directory
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u64>(1..=1_000_000, "1000"), allow_negative_numbers = true)]
     pub files_per_directory: u64,
-    /// What stands in them: bytes that nothing can compress, or pages of words
-    #[arg(long, value_enum, default_value_t = ContentArg::Random)]
+    /// Content: bytes that cannot be compressed, or pages of words
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = ContentArg::Random)]
     pub content: ContentArg,
-    /// Seed of everything that is drawn at random
-    #[arg(long, default_value_t = 1, value_parser = super::load::seed, allow_negative_numbers = true)]
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::load::seed, allow_negative_numbers = true)]
     pub seed: u64,
 }
 
@@ -92,26 +92,25 @@ impl MakeTreeArgs {
 /// `webdyno workload from-tree`.
 #[derive(Debug, Args)]
 pub struct FromTreeArgs {
-    /// The tree of files that a server serves
+    /// Tree of files that the server serves
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// The URL of the tree, as http://localhost:8080/files
+    /// URL of the tree, such as http://localhost:8080/files
     #[arg(long, value_name = "BASE")]
     pub url: String,
-    /// How often each file is asked for: uniform (each in its turn), or zipf=S (by its rank to the power of -S; the ranks are
-    /// dealt out by the seed)
+    /// Frequency of each file: uniform (in turn), or zipf=S (rank to the power of -S; ranks by the seed) [default: uniform]
     #[arg(long, value_name = "LAW", default_value = "uniform", value_parser = popularity, hide_default_value = true)]
     pub popularity: Popularity,
-    /// Print how sizes, and the bytes that are asked for, are distributed, and how much memory holds most of them
+    /// Print the distribution of sizes and of requested bytes, and the memory that holds most of them
     #[arg(long)]
     pub size_distribution: bool,
-    /// Take in files and directories whose names begin with a dot
+    /// Include files and directories whose names begin with a dot
     #[arg(long)]
     pub hidden: bool,
-    /// Seed of everything that is drawn at random
-    #[arg(long, default_value_t = 1, value_parser = super::load::seed, allow_negative_numbers = true)]
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::load::seed, allow_negative_numbers = true)]
     pub seed: u64,
-    /// The workload file, which must be new; the list of URLs is written beside it, as FILE.urls
+    /// Workload file to write, new; the list of URLs goes beside it, as FILE.urls
     #[arg(short, long, value_name = "FILE.toml", default_value = "workload.toml")]
     pub output: PathBuf,
 }
@@ -119,20 +118,20 @@ pub struct FromTreeArgs {
 /// `webdyno workload from-urls`.
 #[derive(Debug, Args)]
 pub struct FromUrlsArgs {
-    /// A list of URLs, one a line, as siege has them
+    /// List of URLs, one per line, as for siege
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Draw the URLs instead of taking them in turn
+    /// Load the URLs in random order
     #[arg(long)]
     pub random: bool,
-    /// The workload file, which must be new
+    /// Workload file to write, new
     #[arg(short, long, value_name = "FILE.toml", default_value = "workload.toml")]
     pub output: PathBuf,
 }
 
 /// A number of bytes, above 0: `64M`, `6k`, `1.5G`, `512`.
 fn bytes(text: &str) -> ParseResult<u64> {
-    let wrong = || "write a number of bytes, as 6k, 64M or 1.5G".to_owned();
+    let wrong = || "a size, as 6k, 64M or 1.5G".to_owned();
     let unit = text.trim_start_matches(|digit: char| digit.is_ascii_digit() || digit == '.');
     let number: f64 = text[..text.len() - unit.len()].parse().map_err(|_| wrong())?;
     let scale = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
@@ -146,18 +145,18 @@ fn bytes(text: &str) -> ParseResult<u64> {
     let bytes = (number * scale as f64).round();
     match bytes >= 1.0 && bytes <= (1u64 << 53) as f64 {
         true => Ok(bytes as u64),
-        false => Err("it must be at least 1 byte and at most 8192T".into()),
+        false => Err("a size from 1 byte to 8192T, as 64M".into()),
     }
 }
 
 fn sigma(text: &str) -> ParseResult<f64> {
     let sigma = text.parse().ok().filter(|sigma: &f64| (0.01..=5.0).contains(sigma));
-    sigma.ok_or_else(|| "write a number from 0.01 to 5".into())
+    sigma.ok_or_else(|| "a number from 0.01 to 5, as 1.3".into())
 }
 
 fn shape(text: &str) -> ParseResult<f64> {
     let shape = text.parse().ok().filter(|shape: &f64| (1.01..=20.0).contains(shape));
-    shape.ok_or_else(|| "write a number from 1.01 to 20".into())
+    shape.ok_or_else(|| "a number from 1.01 to 20, as 1.2".into())
 }
 
 fn popularity(text: &str) -> ParseResult<Popularity> {
@@ -167,7 +166,7 @@ fn popularity(text: &str) -> ParseResult<Popularity> {
     let exponent = text.strip_prefix("zipf=").and_then(|exponent| exponent.parse::<f64>().ok());
     match exponent.filter(|exponent| *exponent > 0.0 && *exponent <= 5.0) {
         Some(exponent) => Ok(Popularity::Zipf { exponent }),
-        None => Err("write uniform, or zipf=S with S above 0 and at most 5, as zipf=0.8".into()),
+        None => Err("uniform, or zipf=S with S above 0 and at most 5, as zipf=0.8".into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The flags of visitors: pages, users, think times, who they are; and the workload file, which can say more.
 
-use super::{ParseResult, with_hint};
+use super::{ParseResult, whole};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use webdyno_load::workload::file::Settings;
@@ -11,33 +11,39 @@ use webdyno_model::{ErrorKind, Result, UserError};
 /// What visitors do.
 #[derive(Debug, Clone, Default, Args)]
 pub struct VisitArgs {
-    /// What to load, from a file instead of URLs: requests, pages, sessions (docs/workload.md); flags given besides
-    /// change what it says
+    /// Load requests, pages, sessions described in FILE
+    ///
+    /// Instead of URLs; docs/workload.md has every key, and other flags override what the file says
     #[arg(long, value_name = "FILE.toml")]
     pub workload: Option<PathBuf>,
-    /// Each URL is a page: it is loaded with its images, scripts and styles, as a browser does
+    /// Load each URL as a page with its resources
+    ///
+    /// Images, scripts and styles, as a browser does
     #[arg(long, conflicts_with = "workload")]
     pub page: bool,
-    /// Visitors at once, each with connections and cookies of its own [default with pages: 50]
-    #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
+    /// Virtual users with own cookies and connections
+    ///
+    /// Default with pages: 50
+    #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = whole::<u32>(1..=1_000_000, "20"), allow_negative_numbers = true)]
     pub users: Option<u32>,
-    /// Time that a visitor spends with each answer: 2s, 1s..3s, 'exponential 2s' (the mean) or 'log-normal 2s sigma 0.5'
-    /// (the median)
-    #[arg(long, value_name = "TIME", value_parser = |text: &str| with_hint(Think::parse(text)), allow_hyphen_values = true)]
+    /// Think time of a user after each response: 2s, 1s..3s, ..
+    ///
+    /// Also 'exponential 2s' (the mean), 'log-normal 2s sigma 0.5' (the median) and none
+    #[arg(long, value_name = "TIME", value_parser = Think::parse, allow_hyphen_values = true)]
     pub think: Option<Think>,
-    /// Visitors keep answers as a browser's cache does
+    /// Users cache responses as browsers do
     #[arg(long)]
     pub cache: bool,
-    /// Share of the visits that are made by somebody who was there before, with the same cookies and cache: 30% or 0.3
+    /// Share of sessions by returning users, with their cookies and cache: 30% or 0.3
     #[arg(long, value_name = "SHARE", value_parser = fraction, allow_negative_numbers = true)]
     pub returning: Option<f64>,
-    /// Most connections of a visitor to one host [default: 6]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), allow_negative_numbers = true)]
+    /// Maximum of connections of a user to one host [default: 6]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=256, "6"), allow_negative_numbers = true)]
     pub connections_per_host: Option<u32>,
-    /// Basic authentication; `ps` shows it to others here, @FILE reads it from a file
+    /// Basic authentication; @FILE reads it from a file, which `ps` does not show
     #[arg(long, value_name = "NAME:PASSWORD|@FILE", conflicts_with = "workload")]
     pub auth: Option<String>,
-    /// Bearer authentication; `ps` shows it to others here, @FILE reads it from a file
+    /// Bearer authentication; @FILE reads it from a file, which `ps` does not show
     #[arg(long, value_name = "TOKEN|@FILE", conflicts_with_all = ["auth", "workload"])]
     pub bearer: Option<String>,
 }
@@ -95,7 +101,7 @@ fn fraction(text: &str) -> ParseResult<f64> {
     };
     match number {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("write a share from 0 to 1, or from 0% to 100%".into()),
+        _ => Err("a share from 0 to 1, as 30% or 0.3".into()),
     }
 }
 

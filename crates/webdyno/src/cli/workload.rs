@@ -15,13 +15,13 @@ pub struct WorkloadArgs {
 /// What is done with workload files.
 #[derive(Debug, Subcommand)]
 pub enum WorkloadCommand {
-    /// Read a workload file and tell what it means; nothing is sent
+    /// Read a workload file and print what it means; nothing is sent
     Check(CheckArgs),
-    /// Make a tree of files to be served, by a seed
+    /// Make a tree of files to serve, from a seed
     MakeTree(MakeTreeArgs),
-    /// Write a workload file that asks for the files of a tree
+    /// Write a workload file that loads the files of a tree
     FromTree(FromTreeArgs),
-    /// Write a workload file of a list of URLs
+    /// Write a workload file from a list of URLs
     FromUrls(FromUrlsArgs),
 }
 

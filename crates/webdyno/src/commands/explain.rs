@@ -1,51 +1,117 @@
-//! `webdyno explain ID`: the manual's chapter on a finding, or on a word of the reports.
+//! `webdyno explain WORD`: the manual's chapter on a finding or on a word of the reports, or those that are about a word.
 
 use crate::cli::ExplainArgs;
+use crate::cli::usage::nearest;
 use crate::terminal;
+use std::cmp::Reverse;
 use webdyno_analysis::limits;
 use webdyno_model::{Result, UserError};
 use webdyno_report::CHAPTERS;
 
-/// Prints a chapter, or the list of all.
-pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
-    let text = match &arguments.id {
-        None => list(),
-        Some(id) => chapter(id).ok_or_else(|| unknown_finding(id))?,
-    };
-    terminal::print(&text)?;
-    Ok(0)
+/// At most this many are listed for a word.
+const MATCHES_MAX: usize = 8;
+
+/// A chapter of the manual.
+struct Topic {
+    id: &'static str,
+    title: String,
+    text: String,
 }
 
-fn chapter(id: &str) -> Option<String> {
-    let word = || CHAPTERS.iter().find(|(word, _)| *word == id).map(|(_, text)| (*text).to_owned());
-    limits::by_id(id).map(limits::Limit::manual).or_else(word)
+impl Topic {
+    fn line(&self) -> String {
+        format!("{:28} {}\n", self.id, self.title)
+    }
+
+    /// How much it is about these words: those in id and title count most.
+    fn score(&self, words: &[String]) -> usize {
+        let (name, text) = (words_of(&format!("{} {}", self.id, self.title)), words_of(&self.text));
+        let count = |text: &[String], word: &str| text.iter().filter(|one| one.starts_with(word)).count();
+        words.iter().map(|word| 50 * count(&name, word).min(1) + count(&text, word).min(5)).sum()
+    }
+}
+
+/// The findings in the order of their ids, which groups them by what they are of.
+fn findings() -> Vec<Topic> {
+    let topic = |limit: &limits::Limit| Topic {
+        id: limit.id.as_str(),
+        title: limit.title.to_owned(),
+        text: limit.manual(),
+    };
+    let mut all: Vec<Topic> = limits::ALL.iter().map(topic).collect();
+    all.sort_by_key(|topic| topic.id);
+    all
+}
+
+/// The words of the reports that have a chapter.
+fn report_words() -> Vec<Topic> {
+    let title = |text: &str| text.lines().next()?.split_once(": ").map(|(_, title)| title.to_owned());
+    let topic = |(id, text): &(&'static str, &'static str)| Topic {
+        id,
+        title: title(text).unwrap_or_default(),
+        text: (*text).to_owned(),
+    };
+    CHAPTERS.iter().map(topic).collect()
+}
+
+/// Prints a chapter, those that are about a word, or the list of all.
+pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
+    let word = arguments.words.join(" ");
+    let topics: Vec<Topic> = findings().into_iter().chain(report_words()).collect();
+    if word.is_empty() {
+        return terminal::print(&list()).map(|()| 0);
+    }
+    if let Some(topic) = topics.iter().find(|topic| topic.id == word) {
+        return terminal::print(&topic.text).map(|()| 0);
+    }
+    let unknown = UserError::usage(format!("there is no finding and no word `{word}`"));
+    if let Some(id) = nearest(&word, topics.iter().map(|topic| topic.id)) {
+        return Err(unknown.hint(format!("did you mean `{id}`? `webdyno explain` lists all")));
+    }
+    match about(&word, &topics) {
+        found if found.is_empty() => {
+            terminal::print(&list())?;
+            Err(unknown.hint("the list above has all of them: webdyno explain ID"))
+        }
+        found => {
+            let lines: String = found.into_iter().map(Topic::line).collect();
+            terminal::print(&format!(
+                "About `{word}`:\n\n{lines}\nThe chapter on one: webdyno explain ID\n"
+            ))?;
+            Ok(0)
+        }
+    }
 }
 
 /// The findings, and after an empty line the words.
 fn list() -> String {
-    let line = |id: &str, text: &str| {
-        let says = text.lines().next().and_then(|first| first.split_once(": ")).map_or("", |(_, says)| says);
-        format!("{id:26} {says}\n")
-    };
-    let findings: String = limits::ALL.iter().map(|limit| line(limit.id.as_str(), &limit.manual())).collect();
-    let words: String = CHAPTERS.iter().map(|(word, text)| line(word, text)).collect();
-    format!("{findings}\n{words}")
+    let lines = |topics: Vec<Topic>| topics.iter().map(Topic::line).collect::<String>();
+    format!("{}\n{}", lines(findings()), lines(report_words()))
 }
 
-fn unknown_finding(id: &str) -> UserError {
-    let ids = limits::ALL.iter().map(|limit| limit.id.as_str()).chain(CHAPTERS.iter().map(|(word, _)| *word));
-    let distance = |known: &&str| strsim::damerau_levenshtein(id, known);
-    let nearest = ids.min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
-    let error = UserError::usage(format!("there is no finding and no word `{id}`"));
-    match nearest {
-        Some(known) => error.hint(format!("did you mean `{known}`? `webdyno explain` lists all")),
-        None => error.hint("`webdyno explain` lists all"),
-    }
+/// The words of a text in lower case, without single letters.
+fn words_of(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 1);
+    words.map(str::to_lowercase).collect()
+}
+
+/// The chapters that are most about these words, the best first.
+fn about<'a>(text: &str, topics: &'a [Topic]) -> Vec<&'a Topic> {
+    let words = words_of(text);
+    let mut scored: Vec<_> = topics.iter().map(|topic| (topic.score(&words), topic)).collect();
+    scored.sort_by_key(|(score, _)| Reverse(*score));
+    let best = scored.first().map_or(0, |(score, _)| *score).max(1);
+    let near = scored.into_iter().take_while(|(score, _)| *score * 3 >= best);
+    near.take(MATCHES_MAX).map(|(_, topic)| topic).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn explained(word: &str) -> Result<u8> {
+        explain(&ExplainArgs { words: vec![word.to_owned()] })
+    }
 
     #[test]
     fn a_mistyped_id_suggests_the_right_one() {
@@ -55,26 +121,33 @@ mod tests {
             ("heathly", "healthy"),
             ("pagetime", "page-time"),
         ] {
-            assert!(unknown_finding(typed).hint.unwrap().contains(meant), "{typed}");
+            assert!(explained(typed).unwrap_err().hint.unwrap().contains(meant), "{typed}");
         }
-        assert!(!unknown_finding("zzzzzzzzzzzz").hint.unwrap().contains("did you mean"));
     }
 
     #[test]
-    fn every_finding_and_word_is_explained() {
-        let words = CHAPTERS.iter().map(|(word, _)| *word);
-        for id in limits::ALL.iter().map(|limit| limit.id.as_str()).chain(words) {
-            assert!(chapter(id).is_some_and(|text| text.starts_with(&format!("`{id}`"))), "{id}");
+    fn words_find_the_chapters_about_them() {
+        let topics: Vec<Topic> = findings().into_iter().chain(report_words()).collect();
+        for (words, id) in [
+            ("slow database", "db-slow-queries"),
+            ("slow", "slow-clients"),
+            ("DNS", "hostname-lookups"),
+            ("nf_conntrack", "conntrack-full"),
+            ("memory", "memory-exhausted"),
+            ("waterfall chart", "waterfall"),
+        ] {
+            let found: Vec<&str> = about(words, &topics).iter().map(|topic| topic.id).collect();
+            assert!(found.contains(&id) && found.len() <= MATCHES_MAX, "{words}: {found:?}");
         }
+        assert!(about("zzzzzzzzzzzz", &topics).is_empty());
     }
 
     #[test]
     fn the_list_names_every_rule_and_every_word() {
-        assert!(limits::ALL.iter().all(|limit| list().contains(limit.id.as_str())));
-        for (word, text) in CHAPTERS {
-            assert!(list().contains(word) && text.starts_with(&format!("`{word}`: ")), "{word}");
-            assert!(limits::by_id(word).is_none(), "{word} is a finding too");
-            assert_eq!(chapter(word).as_deref(), Some(*text));
+        for topic in findings().into_iter().chain(report_words()) {
+            assert!(list().contains(&topic.line()) && !topic.title.is_empty(), "{}", topic.id);
+            assert!(topic.text.starts_with(&format!("`{}`", topic.id)), "{}", topic.id);
         }
+        assert!(CHAPTERS.iter().all(|(word, _)| limits::by_id(word).is_none()), "a word is a finding too");
     }
 }

@@ -144,7 +144,7 @@ fn what_is_wrong_is_told_before_anything_is_recorded() {
         (&["--server", "exec:"], 2, "without a command", ""),
         (&["http://127.0.0.1/"], 2, "takes no `http://127.0.0.1/`", "check --url http://127.0.0.1/"),
         (&["web1"], 2, "takes no `web1`", "--server ssh://HOST"),
-        (&["--port", "70000"], 2, "70000 is not in 0..=65535", "--help"),
+        (&["--port", "70000"], 2, "--port wants a whole number from 1 to 65535", "--help"),
         (&["--url", "ftp://127.0.0.1/"], 2, "speaks http and https, not ftp", "as in http://"),
         (&["--url", "http://127.0.0.1:1/"], 1, "nothing listens on port 1", "ss -ltnp"),
         // Nobody's name (RFC 6761), and nobody's address (RFC 5737).

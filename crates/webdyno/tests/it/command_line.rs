@@ -9,6 +9,9 @@ fn mistyped_words_suggest_the_right_ones() {
     let place = Place::new();
     for (arguments, suggestion) in [
         (&["quikstart"][..], "quickstart"),
+        (&["rnu"], "did you mean `webdyno run`?"),
+        (&["run", "http://127.0.0.1/", "-z", "20s"], "-d 20s"),
+        (&["run", "http://127.0.0.1/", "-c", "ten"], "-c wants a whole number"),
         (&["run", "http://127.0.0.1/", "--no-keepaliv"], "--no-keepalive"),
         (&["explain", "apache-worker-exhausted"], "apache-workers-exhausted"),
         (&["run", "http://127.0.0.1/", "--slo", "p98<1s"], "--slo 'p99<200ms'"),
@@ -16,6 +19,11 @@ fn mistyped_words_suggest_the_right_ones() {
     ] {
         let ended = run(place.webdyno().args(arguments)).with_code(2);
         assert!(ended.stderr.contains(suggestion), "{arguments:?}: {}", ended.stderr);
+        assert!(
+            ended.stderr.starts_with("webdyno: ") && ended.stderr.contains("\n  hint: "),
+            "{}",
+            ended.stderr
+        );
         assert_eq!(ended.stdout, "");
     }
 }
@@ -47,7 +55,7 @@ fn numbers_below_0_are_told_as_such() {
         ("--warmup", "-1s", "not below 0"),
         ("--seed", "-1", "whole number"),
         ("-c", "-3", "-3"),
-        ("-d", "99999999999h", "too long"),
+        ("-d", "99999999999h", "at most"),
     ] {
         let ended = run(place.webdyno().args(["run", "http://127.0.0.1:1/", flag, value])).with_code(2);
         assert!(ended.stderr.contains(part) && !ended.stderr.contains("'-- "), "{flag}: {}", ended.stderr);

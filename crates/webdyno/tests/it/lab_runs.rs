@@ -120,7 +120,7 @@ fn what_is_wrong_is_told_before_anything_is_built() {
     for (text, words, message, hint) in [
         (SCENARIO, &["run", "nobody"][..], "there is no scenario `nobody`", "webdyno lab list"),
         (SCENARIO, &["show", "nobody"], "there is no scenario `nobody`", "webdyno lab list"),
-        (&wrong_flag, &["run", "all"], "unexpected argument '--conections'", "webdyno diagnose --help"),
+        (&wrong_flag, &["run", "all"], "has no flag `--conections`", "webdyno diagnose --help"),
         ("title = 1", &["run", "all"], "scenario.toml:1:9", "docs/scenarios.md"),
     ] {
         let (place, _) = place(text);

@@ -51,4 +51,5 @@ mod transport;
 mod users;
 mod verdict;
 mod visitors;
+mod words;
 mod workload_files;

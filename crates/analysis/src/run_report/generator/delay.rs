@@ -215,7 +215,7 @@ mod tests {
     fn a_generator_that_is_late_spoils_short_runs_too() {
         for (requests, late, delay_us) in [(50, 40, 2000), (200, 30, 300), (200, 150, 150)] {
             let client = short(requests, late, delay_us, 120);
-            assert!(client.saturated && !client.valid, "{late} of {requests} late by {delay_us}: {client:?}");
+            assert!(!client.valid_for.latency, "{late} of {requests} late by {delay_us}: {client:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a scenario says of its load, read as the command line that it is.
 
 use crate::cli::lab_run::LabLoadArgs;
+use crate::cli::usage::usage_error;
 use clap::{Args, Command, FromArgMatches};
 use webdyno_lab::scenario::{ScenarioFolder, ScenarioLoad, split_flags};
 use webdyno_model::{Result, UserError};
@@ -26,11 +27,11 @@ fn check_load(folder: &ScenarioFolder, load: &ScenarioLoad) -> Result<()> {
         return Err(wrong(format!("the run itself gives {word}")));
     }
     let command = LabLoadArgs::augment_args(Command::new("load").no_binary_name(true));
-    let matches = command.try_get_matches_from(load.urls.iter().cloned().chain(words));
+    let words: Vec<String> = load.urls.iter().cloned().chain(words).collect();
+    let matches = command.try_get_matches_from(&words);
     let parsed = matches.and_then(|matches| LabLoadArgs::from_arg_matches(&matches));
-    // clap tells the mistake in its first line, and much besides.
-    let first = |error: &clap::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
-    parsed.map(|_| ()).map_err(|error| wrong(first(&error)))
+    let line = [vec!["webdyno".to_owned(), "diagnose".to_owned()], words].concat();
+    parsed.map(|_| ()).map_err(|error| wrong(usage_error(&error, &line).message))
 }
 
 #[cfg(test)]
@@ -51,8 +52,8 @@ mod tests {
         let name = Catalogue::BuiltIn.names().unwrap().remove(0);
         let mut folder = Catalogue::BuiltIn.open(&name).unwrap();
         for (flags, part) in [
-            ("-c", "a value is required"),
-            ("-c 10 --no-keepalives", "unexpected argument '--no-keepalives'"),
+            ("-c", "-c wants a value"),
+            ("-c 10 --no-keepalives", "has no flag `--no-keepalives`"),
             ("-c 'x", "quote that is not closed"),
             ("-c 10 --out /tmp/x", "the run itself gives --out"),
             ("-c 10 --server=local", "the run itself gives --server=local"),

@@ -243,16 +243,19 @@ const FOREIGN_FLAGS: &[&str] = &[
 ];
 
 /// The help texts of all commands.
-fn helps() -> String {
+pub fn helps() -> String {
     let help = |command: &str| {
         let program = assert_cmd::cargo::cargo_bin("webdyno");
-        let words = command.split(' ').chain(["--help"]);
+        let words = command.split_whitespace().chain(["--help"]);
         let output = std::process::Command::new(program).args(words).output().unwrap();
         assert!(output.status.success(), "{command}");
         String::from_utf8(output.stdout).unwrap()
     };
     [
+        "",
         "run",
+        "check",
+        "explain",
         "diagnose",
         "observe",
         "tune",

@@ -1,0 +1,250 @@
+//! How help is arranged: what the short one (`-h`) of each command shows, its examples, and the groups of the long one.
+
+use super::Cli;
+use clap::{Arg, ArgAction, Command, CommandFactory};
+
+/// The groups of `--help`, and the ids of their options.
+const GROUPS: &[(&str, &str)] = &[
+    (
+        "Load",
+        "connections duration requests warmup threads timeout no_keepalive repeat seed clock no_early_stop objectives",
+    ),
+    ("Arrival", "rate poisson stage ramp ramp_down"),
+    ("Requests", "url_list random method headers body body_file form ok expect redirects auth bearer"),
+    (
+        "Pages and users",
+        "workload page users think cache returning connections_per_host compare_documents_only",
+    ),
+    (
+        "TLS and network",
+        "cacert insecure cert key no_tls_resumption unix_socket source_ip connect_to resolve ipv4 ipv6",
+    ),
+    ("Server", "servers sudo db_option_file port url interrupted settings_only"),
+    ("Diagnosis", "from at watch_for observe_for once ring disambiguate fail_on_fault"),
+    ("Tuning", "goal apply allow_restart accept_pending export budget yes"),
+    (
+        "Files",
+        "total mean_size size_distribution sigma shape files_per_directory content popularity hidden output",
+    ),
+    ("Lab", "scenarios rounds keep all sees_processes directory place"),
+    ("Output", "json csv hdr junit html out quiet verbose color no_tui help version"),
+];
+
+/// What is particular to the help of a command.
+struct CommandHelp {
+    path: &'static str,
+    /// Ids of what the short help shows.
+    short: &'static str,
+    /// Ids of flags that the command refuses: read, so that the error can say why, and not offered.
+    refused: &'static str,
+    examples: [&'static str; 3],
+}
+
+const COMMANDS: &[CommandHelp] = &[
+    CommandHelp {
+        path: "webdyno",
+        short: "",
+        refused: "",
+        examples: [
+            "webdyno quickstart",
+            "webdyno run -c 50 -d 30s http://127.0.0.1:8080/",
+            "webdyno diagnose http://127.0.0.1:8080/",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno quickstart",
+        short: "goal json out quiet",
+        refused: "",
+        examples: [
+            "webdyno quickstart",
+            "webdyno quickstart --goal '500 req/s'",
+            "webdyno quickstart --json -",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno run",
+        short: "connections rate duration requests page users url_list workload headers body objectives json",
+        refused: "",
+        examples: [
+            "webdyno run -c 50 -d 30s http://127.0.0.1:8080/",
+            "webdyno run -r 500 --slo 'p99<200ms' http://127.0.0.1:8080/",
+            "webdyno run --page --users 20 --think 1s..3s http://127.0.0.1:8080/",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno check",
+        short: "servers sudo db_option_file port url fail_on_fault json out",
+        refused: "csv hdr junit",
+        examples: ["webdyno check", "webdyno check --port 8080", "webdyno check --server ssh://web1 --sudo"],
+    },
+    CommandHelp {
+        path: "webdyno diagnose",
+        short: "connections rate duration page servers sudo from at watch_for port disambiguate json",
+        refused: "unix_socket",
+        examples: [
+            "webdyno diagnose http://127.0.0.1:8080/",
+            "webdyno diagnose --server ssh://web1 --sudo http://web1/",
+            "webdyno diagnose --for 60s --port 80",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno observe",
+        short: "servers sudo port url observe_for once ring json out",
+        refused: "csv hdr junit",
+        examples: [
+            "webdyno observe --once",
+            "webdyno observe --port 80 --for 10m",
+            "webdyno observe --ring 1h --out incidents",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno tune",
+        short: "connections rate duration page servers sudo goal apply allow_restart export budget json",
+        refused: "requests unix_socket",
+        examples: [
+            "webdyno tune http://127.0.0.1:8080/",
+            "webdyno tune --apply --goal '500 req/s' http://127.0.0.1:8080/",
+            "webdyno tune --server ssh://web1 --sudo --export plan http://web1/",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno report",
+        short: "directory verbose json csv hdr junit html",
+        refused: "quiet",
+        examples: [
+            "webdyno report webdyno-runs/20261121T204510Z-run",
+            "webdyno report webdyno-runs/20261121T204510Z-run --html report.html",
+            "webdyno report webdyno-runs/20261121T204510Z-run --csv - | head",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno rollback",
+        short: "servers sudo interrupted",
+        refused: "db_option_file",
+        examples: [
+            "webdyno rollback",
+            "webdyno rollback --server ssh://web1 --sudo",
+            "webdyno rollback --interrupted",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno explain",
+        short: "words",
+        refused: "",
+        examples: [
+            "webdyno explain",
+            "webdyno explain apache-workers-exhausted",
+            "webdyno explain slow database",
+        ],
+    },
+];
+
+/// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
+pub fn command(is_long: bool) -> Command {
+    arranged(Cli::command(), "webdyno", is_long)
+}
+
+/// Examples of a command; none where there are none.
+pub fn examples(path: &str) -> &'static [&'static str] {
+    COMMANDS.iter().find(|one| one.path == path).map_or(&[], |one| &one.examples)
+}
+
+fn arranged(command: Command, path: &str, is_long: bool) -> Command {
+    let own = COMMANDS.iter().find(|one| one.path == path);
+    let has = |ids: &str, arg: &Arg| ids.split(' ').any(|id| arg.get_id() == id);
+    let group = |arg: &Arg| GROUPS.iter().find(|(_, ids)| has(ids, arg)).map(|(title, _)| *title);
+    let flag = |id: &'static str, letter, action, help| {
+        Arg::new(id).long(id).short(letter).action(action).help(help)
+    };
+    let command = command
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .arg(flag("help", 'h', ArgAction::Help, "Print help, in short with -h"))
+        .arg(flag("version", 'V', ArgAction::Version, "Print the version"))
+        .mut_args(|arg| {
+            let is_refused = own.is_some_and(|own| has(own.refused, &arg));
+            let is_in_short = own.is_none_or(|own| has(own.short, &arg));
+            let group = group(&arg).filter(|_| is_long && !arg.is_positional());
+            let is_hidden = arg.is_hide_set() || is_refused;
+            arg.hide(is_hidden).hide_short_help(!is_in_short).help_heading(group)
+        })
+        .mut_subcommands(|inner| {
+            let path = format!("{path} {}", inner.get_name());
+            arranged(inner, &path, is_long)
+        });
+    let Some(own) = own else { return command };
+    let examples: String = own.examples.iter().map(|one| format!("\n  {one}")).collect();
+    let exit_codes = "Exit codes: 0 done, 1 could not run, 2 wrong usage, 3 a goal or objective was not met, 130 interrupted";
+    command
+        .after_help(format!("Examples:{examples}\n\nall options: {path} --help"))
+        .after_long_help(format!("Examples:{examples}\n\n{exit_codes}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `-h` or `--help` of a command on a terminal of 80 columns.
+    fn help(path: &str, flag: &str) -> String {
+        fn narrow(command: Command) -> Command {
+            command.term_width(80).mut_subcommands(narrow)
+        }
+        let words = path.split(' ').chain([flag]);
+        narrow(command(flag == "--help")).try_get_matches_from(words).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_short_help_fits_a_screen_and_has_examples() {
+        for CommandHelp { path, short, examples, .. } in COMMANDS {
+            let text = help(path, "-h");
+            let lines: Vec<&str> = text.trim_end().lines().collect();
+            assert!(lines.len() <= 24, "{path}: {} lines\n{text}", lines.len());
+            assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+            assert_eq!(lines.last().copied(), Some(format!("all options: {path} --help").as_str()));
+            assert!(examples.iter().all(|one| lines.contains(&format!("  {one}").as_str())), "{text}");
+            let shown = lines.iter().filter(|line| line.starts_with("  -") || line.starts_with("      --"));
+            let positional = short.split(' ').filter(|id| ["words", "directory"].contains(id)).count();
+            let ids = short.split(' ').filter(|id| !id.is_empty()).count();
+            assert_eq!(
+                shown.count() + positional,
+                ids,
+                "{path}: an option of its short help is missing\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn examples_are_command_lines() {
+        for example in COMMANDS.iter().flat_map(|one| one.examples) {
+            let line = example.split(" | ").next().unwrap();
+            let words = webdyno_lab::scenario::split_flags(line).unwrap();
+            if let Err(error) = command(false).try_get_matches_from(words) {
+                panic!("{example}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_of_the_long_help_is_in_a_group() {
+        fn check(command: &Command) {
+            for arg in command.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set()) {
+                assert!(arg.get_help_heading().is_some(), "{}: {}", command.get_name(), arg.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&command(true));
+        let known: Vec<&str> = GROUPS.iter().flat_map(|(_, ids)| ids.split(' ')).collect();
+        let distinct: std::collections::BTreeSet<&str> = known.iter().copied().collect();
+        assert_eq!(known.len(), distinct.len(), "an option in two groups");
+    }
+
+    #[test]
+    fn what_a_command_refuses_is_not_offered() {
+        for CommandHelp { path, refused, .. } in COMMANDS.iter().filter(|one| !one.refused.is_empty()) {
+            let text = help(path, "--help");
+            for flag in refused.split(' ').map(|id| format!("--{} ", id.replace('_', "-"))) {
+                assert!(!text.contains(&flag), "{path}: {flag}");
+            }
+        }
+    }
+}
