@@ -9,7 +9,7 @@ fact_table! {
     (error_log_lines_per_s, "lines/s", "apache_log.lines_count", Derivation::Rate(1.0)),
     (access_log_bytes_per_s, "bytes/s", "access_log.written_bytes", Derivation::Rate(1.0)),
     (access_log_requests_per_s, "requests/s", "access_log.requests_count", Derivation::Rate(1.0)),
-    (look_ups_mean, "look-ups", "sockets.look_ups_count", Derivation::Mean),
+    (look_ups_mean, "lookups", "sockets.look_ups_count", Derivation::Mean),
     (service_cores_limit, "cores", "cgroup.cores_count", Derivation::Latest),
     (service_group_cpu_cores, "cores", "cgroup.cpu_s", Derivation::Rate(1.0)),
     (cpu_system_cores, "cores", "cpu.system_s", Derivation::Rate(1.0)),

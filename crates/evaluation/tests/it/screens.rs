@@ -14,7 +14,7 @@ const WORDS: &[(&str, &str)] = &[
     ("binds at", "saturates at"), ("who has got in", "established connections"), ("no answer yet", "in flight"),
     ("an outage", "downtime"), ("explains", "accounts for"), (" sure", "confidence"), ("sent again", "retransmitted"),
     ("is told", "is reported"), ("is said", "is reported"), ("is lent", "is granted"), ("whoever", "the client"), (" dear", "expensive"),
-    ("at work on", "busy"), ("readings", "samples"), ("places", "entries"), ("look-up", "lookup"), ("processors", "CPU"),
+    ("at work on", "busy"), ("readings", "samples"), ("places", "entries"), ("processors", "CPU"),
     ("greeting", "handshake"), ("a stop and a start", "restart"), ("do not read these figures", "not valid"),
 ];
 

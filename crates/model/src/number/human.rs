@@ -188,7 +188,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
         "" | "count" | "number" => number(value),
         _ if !value.is_finite() => UNKNOWN.into(),
         _ => match unit.strip_suffix("/s") {
-            Some(counted) => format!("{} {counted} a second", number(value)),
+            Some(counted) => format!("{} {counted}/s", number(value)),
             None => format!("{} {}", number(value), singular_or_plural(value, unit)),
         },
     }
@@ -303,7 +303,7 @@ mod tests {
             (2190.4, "req/s", "2,190/s"),
             (23.44, "connections", "23.4 connections"),
             (1.0, "workers", "1 worker"),
-            (120.0, "forks/s", "120 forks a second"),
+            (120.0, "forks/s", "120 forks/s"),
             (7.0, "count", "7"),
             (2.93, "ratio", "2.9 times"),
             (f64::NAN, "workers", "unknown"),

@@ -106,7 +106,7 @@ fn page_rate(m: &mut Markup, view: &View, end_s: f64) {
     }
     let largest = all().fold(0.0, f64::max);
     let frame = Frame { x: Axis::seconds(end_s), y: Axis::zero_based(largest, human::rate), height: 220.0 };
-    let title = "Whole pages a second";
+    let title = "Complete pages/s";
     let desc = format!("at most {}", human::rate(largest));
     m.element("figure", &[], |m| {
         m.text_element("figcaption", &format!("{title}; seconds since the session began."));

@@ -45,7 +45,7 @@ fn write_pages_by_name(m: &mut Markup, run: &RunReport) {
         ("page", Code),
         ("whole", Number),
         ("failed", Number),
-        ("a second", Number),
+        ("per second", Number),
         ("p50", Number),
         ("p90", Number),
         ("p99", Number),

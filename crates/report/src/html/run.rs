@@ -46,7 +46,7 @@ pub(super) fn write_details(m: &mut Markup, run: &RunReport) {
 /// What came about in a second, and in all.
 fn rates(m: &mut Markup, run: &RunReport) {
     use ColumnAlign::{Number, Words};
-    let columns = [("", Words), ("a second", Number), ("in all", Number), ("", Number)];
+    let columns = [("", Words), ("per second", Number), ("total", Number), ("", Number)];
     table(m, &columns, &phrases::rates(run));
 }
 

@@ -233,7 +233,7 @@ fn column_widths(columns: &[ColumnAlign], rows: &[Vec<String>]) -> Vec<usize> {
 /// A line of which more follows that is not shown; a path or URL is never cut.
 fn cut(line: &str, width: usize) -> String {
     let mut words: Vec<&str> = line.split(' ').collect();
-    let length = |words: &[&str]| words.iter().map(|word| word.chars().count() + 1).sum::<usize>() + 2;
+    let length = |words: &[&str]| words.iter().map(|word| word.chars().count() + 1).sum::<usize>() + 3;
     while words.len() > 1 && length(&words) > width {
         words.pop();
     }

@@ -34,7 +34,8 @@ pub(super) fn write_pages_by_name(page: &mut TextPage, run: &RunReport) {
         return;
     }
     page.heading("By page");
-    let mut rows = vec![["page", "whole", "failed", "a second", "p50", "p99"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["page", "complete", "failed", "per second", "p50", "p99"].map(str::to_owned).to_vec()];
     for (name, figures) in named.iter().take(NAMES_MAX) {
         rows.push(vec![
             shorten_middle(name, NAME_COLUMNS),

@@ -71,9 +71,9 @@ fn pages_and_requests_have_their_names() {
     let reported = plain(&sample::run_with_pages());
     insta::assert_snapshot!(between(&reported, "By page", "The slowest page"), @"
     By page
-      page   whole  failed  a second     p50     p99
-      /        900       1      90/s  180 ms  568 ms
-      /shop    860       8      86/s  250 ms  789 ms
+      page   complete  failed  per second     p50     p99
+      /           900       1        90/s  180 ms  568 ms
+      /shop       860       8        86/s  250 ms  789 ms
 
     By request
       request                            good  failed    p50      p99

@@ -230,8 +230,7 @@ fn what_else_is_known_of_an_exhausted_server() {
       connection table           312  65,536         546/s  nf_conntrack_max / 120 s
       (conntrack)
 
-    Next
-      The next limit will be cpu-saturated, at about 2,230 req/s.
+      Next limit: CPU saturated (cpu-saturated), at about 2,230 req/s.
 
     Not measured
       - mod_status durations: ExtendedStatus is Off
@@ -256,9 +255,8 @@ fn a_healthy_server() {
       The server answers all 120 requests a second without waiting.
 
       (healthy; confidence 90%)
-      No limit of the server was reached: it answers all that was asked of it. To
-      find out how far it goes, ask for more with more connections (-c) or a higher
-      rate (-r).
+      No limit reached: the server kept up with the load. To find its limit, use
+      more connections (-c) or a higher rate (-r).
 
     Load: 120 req/s, no failures
       GET http://127.0.0.1:8080/
@@ -282,8 +280,8 @@ fn a_limit_that_is_not_known() {
       The rate stopped rising at 120/s and no rule explains it.
 
       (unknown; confidence 90%)
-      No known cause could be proved. The time table and the missing signals show
-      where to look next; a guess would be worse than none.
+      No known cause could be proven. The time table and the missing signals show
+      where to look next.
 
     Load: 120 req/s, no failures
       GET http://127.0.0.1:8080/

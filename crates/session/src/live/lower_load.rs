@@ -36,7 +36,7 @@ pub fn half_load(workload: &Workload) -> Option<Workload> {
 pub fn lower_load_note(before: &Workload, half: &Workload, trip: &HarmGuardTrip) -> String {
     let amount = |workload: &Workload| match workload.arrival {
         Arrival::Closed => (f64::from(workload.connections), "connections"),
-        Arrival::Open { rate_per_s, .. } => (rate_per_s, "requests a second"),
+        Arrival::Open { rate_per_s, .. } => (rate_per_s, "req/s"),
     };
     let ((from, what), (to, _)) = (amount(before), amount(half));
     format!("the load was halved from {from} to {to} {what}: {}: {}", trip.cause.name(), trip.text)
@@ -102,10 +102,7 @@ mod tests {
             "the load was halved from 450 to 225 connections: swapping: memory is being swapped"
         );
         let load = workload(Arrival::Open { rate_per_s: 75.0, poisson: false }, 200);
-        assert!(
-            lower_load_note(&load, &half_load(&load).unwrap(), &trip)
-                .contains("from 75 to 37.5 requests a second")
-        );
+        assert!(lower_load_note(&load, &half_load(&load).unwrap(), &trip).contains("from 75 to 37.5 req/s"));
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn behind_what_only_a_person_can_lift_the_next_limit_is_lifted() {
     let notes = &run.recording.notes;
     let told = |part: &str| notes.iter().filter(|note| note.contains(part)).count();
     assert_eq!(told("by hand: hardware link speed"), 1, "{notes:?}");
-    assert_eq!(told("nic-negotiated-low is not lifted by this session: The interface eth0"), 1, "{notes:?}");
+    assert_eq!(told("nic-negotiated-low is not lifted by this session: Interface eth0"), 1, "{notes:?}");
     assert!(notes.last().unwrap().contains("the first limit is still nic-negotiated-low"), "{notes:?}");
     // A second limit that does not help is put back.
     let worse = LoadModel { cliff_workers: 160.0, users: 200.0, ..model };

@@ -89,7 +89,7 @@ fn draft(arguments: &TuneArgs) -> Result<Draft> {
     }
     let other = |ours: bool, what: String| (!ours).then_some(what);
     let named = [
-        settings.rate_per_s.and_then(|rate| other(*rate_per_s == Some(rate), format!("{rate} a second"))),
+        settings.rate_per_s.and_then(|rate| other(*rate_per_s == Some(rate), format!("{rate} req/s"))),
         settings.users.and_then(|own| other(*users == Some(own), format!("{own} users"))),
         (!settings.stages.is_empty()).then(|| "stages".to_owned()),
     ];

@@ -140,7 +140,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
         all.push(manual(
             SettingId::of_service("apache", "Cache-Control"),
             "visitors see a change only after the cache time",
-            "what browsers and caches keep is not sent again",
+            "browsers and caches keep files for the time given",
         ));
     }
     all.push(manual(

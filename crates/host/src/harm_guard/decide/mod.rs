@@ -164,9 +164,8 @@ fn swapping(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let most = if needed_again { SWAPPED_BOTH_PAGES_MAX } else { SWAPPED_OUT_PAGES_MAX };
     let limit = most + before(swapped_out);
     (pages_out >= limit).then(|| {
-        let text = format!(
-            "memory is being swapped: {pages_out:.0} pages a second went out to swap and {pages_in:.0} came in"
-        );
+        let text =
+            format!("memory is being swapped: {pages_out:.0} pages/s out to swap, {pages_in:.0} pages/s in");
         harm(HarmCause::Swapping, "memory.swapped_out_pages", (pages_out, limit), text)
     })
 }
@@ -176,7 +175,7 @@ fn others_fail(steps: &Steps<'_>) -> Option<HarmGuardTrip> {
     let failed = rise(steps.second_ago(), steps.now(), counter)?;
     let limit = OTHERS_FAILED_MIN + BASE_FACTOR as u64 * worst_second(steps.base, counter);
     (failed >= limit).then(|| {
-        let text = format!("other clients got {failed} answers of status 500 to 599 within a second");
+        let text = format!("other clients got {failed} responses of status 500 to 599 within a second");
         harm(HarmCause::OthersFail, "brake.others_failed_count", (failed as f64, limit as f64), text)
     })
 }

@@ -220,7 +220,7 @@ fn every_text_ends_a_sentence() {
             "the kernel killed 2 processes for want of memory",
             "the kernel killed 1 process of the service's control group for want of memory",
             "nothing could run for 132 ms of the last second for want of memory",
-            "other clients got 4 answers of status 500 to 599 within a second",
+            "other clients got 4 responses of status 500 to 599 within a second",
         ]
     );
 }
