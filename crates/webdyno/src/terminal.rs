@@ -1,11 +1,14 @@
-//! What the program writes to stdout and stderr. A closed pipe ends output, never the program.
+//! What the program writes to stdout and stderr. A closed pipe ends output, never the program. The live view leaves the
+//! terminal before.
 
+use crate::live_view::{self, Palette};
 use std::io::{IsTerminal, Write};
 use webdyno_model::UserError;
 use webdyno_model::error::io_error;
 
 /// Writes to stdout. A reader that went away is no error; a full disk is.
 pub fn print(text: &str) -> webdyno_model::Result<()> {
+    live_view::leave();
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -17,8 +20,21 @@ pub fn print(text: &str) -> webdyno_model::Result<()> {
 
 /// Writes a report for people to stdout: where that is a terminal that shows ASCII alone, without any other letter.
 pub fn print_report(text: &str) -> webdyno_model::Result<()> {
-    let shows_ascii_alone = std::io::stdout().is_terminal() && !is_utf8(|name| std::env::var(name).ok());
-    if shows_ascii_alone { print(&webdyno_report::ascii(text)) } else { print(text) }
+    if std::io::stdout().is_terminal() && shows_ascii_alone() {
+        print(&webdyno_report::ascii(text))
+    } else {
+        print(text)
+    }
+}
+
+fn shows_ascii_alone() -> bool {
+    !is_utf8(|name| std::env::var(name).ok())
+}
+
+/// What the terminal of stderr shows. NO_COLOR: <https://no-color.org>.
+pub fn palette() -> Palette {
+    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    Palette { ascii: shows_ascii_alone(), colour }
 }
 
 /// Whether the locale's letters are UTF-8: the first variable decides that is set and not empty (locale(7)).
@@ -34,6 +50,7 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 
 /// Writes one line to stderr.
 pub fn print_status(line: &str) {
+    live_view::leave();
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -133,7 +133,7 @@ pub struct OutputArgs {
     /// A line of progress every second
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
-    /// Plain lines of progress instead of one that is rewritten
+    /// Plain lines of progress instead of a live view
     #[arg(long)]
     pub no_tui: bool,
 }
