@@ -61,7 +61,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
     let area = frame.area().inner(Margin { horizontal: 1, vertical: 0 });
     let width = usize::from(area.width);
     let head = head(state, palette, width);
-    let rate_rows = (area.height.saturating_sub(14) / 4).clamp(1, 6);
+    let rate_rows = (area.height.saturating_sub(12) / 4).clamp(1, 6);
     let figures = figures(state, palette, width);
     let lines = last_lines(state, palette, (width, usize::from(area.height / 8).max(1)));
     let parts = [head.len() as u16, rate_rows, figures.len() as u16].map(Constraint::Length);
@@ -113,7 +113,7 @@ fn head(state: &State, palette: Palette, width: usize) -> Vec<Line<'static>> {
             None => "",
         };
         let counts = [(state.rounds_kept, "kept"), (state.rounds_reverted, "reverted")];
-        let counts = counts.map(|(count, what)| format!("{} {what}", human::plural(count.into(), "round")));
+        let counts = counts.map(|(count, what)| format!("{count} {what}"));
         let counts = fit(&counts, width);
         let room = width.saturating_sub(counts.chars().count() + GAP.len());
         let finding = cut(&format!("round {}{outcome}: {}", round.n, round.finding), room);
@@ -339,14 +339,14 @@ mod tests {
             let rows = drawn(&state, size, PLAIN);
             let text = rows.join("\n");
             for figure in [
-                "1 min 10 s",
+                " 70 s ",
                 "about 7 s left",
                 "round 2 (kept): ",
-                "1 round kept",
+                "1 kept   0 reverted",
                 "MaxRequestWorkers 10 -> 30 (restart)",
                 "815 req/s",
-                "last second   p50 5.06 ms",
-                "p99 9.07 ms",
+                "last second   p50 5.07 ms",
+                "p99 9.06 ms",
                 "so far        p50",
                 "50 in flight",
                 "57,050 successful requests",
@@ -387,7 +387,7 @@ mod tests {
     fn texts_are_cut_before_a_figure() {
         for (text, width, expected) in [
             ("note: all", 9, "note: all"),
-            ("memory 1.2 GB of 4 GB used", 20, "memory ..."),
+            ("memory 1.2 GB of 4 GB used", 16, "memory ..."),
             ("http://127.0.0.1:8080/a", 10, "http://..."),
             ("a b", 2, ".."),
         ] {

@@ -299,7 +299,7 @@ pub mod tests {
         assert_eq!((state.rounds_kept, state.rounds_reverted), (1, 0));
         assert_eq!(state.lines, ["0 s  loading: 50 connections"]);
         let busy = state.series.iter().find(|series| series.level.group == "workers").unwrap();
-        assert_eq!((busy.values.latest(), busy.values.values().len()), (Some(99.0), SECONDS));
+        assert_eq!((busy.values.latest(), busy.values.values().len()), (Some(100.0), SECONDS));
     }
 
     #[test]
