@@ -23,11 +23,13 @@ const BAR_END: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 const LADDERS: [&[f64]; 3] = [&[1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0], &[1.0, 2.0, 5.0], &[1.0]];
 /// The decades, in microseconds: up to the hour that is the longest time there is.
 const DECADES: std::ops::RangeInclusive<i32> = 0..=9;
+/// A bucket with less of the load is not worth a line.
+const SHARE_MIN: f64 = 0.005;
 /// Levels that are shown first.
 const FIRST: [(&str, &str); 4] =
     [("CPU", "busy"), ("memory", "available"), ("accept queue", "waiting"), ("workers", "busy")];
 /// Columns of the names and figures of levels, and of the figures beside a bar or the rate.
-const NAME_COLUMNS: usize = 24;
+const NAME_COLUMNS: usize = 25;
 const FIGURE_COLUMNS: usize = 9;
 const RATE_COLUMNS: usize = 16;
 /// From this width on histogram and host are side by side.
@@ -184,39 +186,44 @@ fn histogram(state: &State, palette: Palette, (width, rows): (usize, usize)) -> 
     [title].into_iter().chain(buckets.iter().map(row)).collect()
 }
 
-/// Upper bounds of at most so many buckets for all times of the load, and the shares of the last second in them. Where they do not
-/// suffice the first has all that is shorter.
+/// Upper bounds of at most so many buckets for all times of the load, and the shares of the last second in them. A bucket that has
+/// next to nothing of the load goes into the next one, and where they do not suffice the first has all that is shorter.
 fn buckets(load: &TimeHistogram, second: &TimeHistogram, rows: usize) -> Vec<(f64, f64)> {
-    let (Some(min_us), Some(max_us)) = (load.quantile_us(0.0), load.quantile_us(1.0)) else {
-        return vec![];
-    };
+    let Some(max_us) = load.quantile_us(1.0) else { return vec![] };
     let bounds = |ladder: &[f64]| -> Vec<f64> {
         let all = DECADES.flat_map(|decade| ladder.iter().map(move |step| step * 10f64.powi(decade)));
-        let all: Vec<f64> = all.collect();
-        let end = all.iter().position(|bound| *bound >= max_us as f64).unwrap_or(all.len() - 1);
-        let begin = all.iter().position(|bound| *bound >= min_us as f64).unwrap_or(end);
-        all[begin..=end].to_vec()
+        let mut all: Vec<f64> = all.collect();
+        all.truncate(all.iter().position(|bound| *bound >= max_us as f64).unwrap_or(all.len()) + 1);
+        let shares = shares(load, &all).into_iter().enumerate();
+        let kept = shares.filter(|(at, share)| *share >= SHARE_MIN || at + 1 == all.len());
+        kept.map(|(at, _)| all[at]).collect()
     };
     let candidates = LADDERS.map(bounds);
     let finest = candidates.iter().find(|bounds| bounds.len() <= rows).or(candidates.last());
     let bounds = finest.map_or(&[][..], Vec::as_slice);
-    let cumulative = second.cumulative();
-    let mut below = 0.0;
-    let share = |upper_us: &f64| {
-        let up_to = cumulative.iter().rev().find(|(us, _)| *us as f64 <= *upper_us);
-        let up_to = up_to.map_or(0.0, |(_, share)| *share);
-        let share = up_to - below;
-        below = up_to;
-        (*upper_us, share)
+    let bounds = &bounds[bounds.len().saturating_sub(rows)..];
+    bounds.iter().copied().zip(shares(second, bounds)).collect()
+}
+
+/// The share of the times above the bound before, up to each bound.
+fn shares(times: &TimeHistogram, bounds_us: &[f64]) -> Vec<f64> {
+    let cumulative = times.cumulative();
+    let up_to = |bound: &f64| {
+        let count = cumulative.partition_point(|(us, _)| *us as f64 <= *bound);
+        count.checked_sub(1).map_or(0.0, |last| cumulative[last].1)
     };
-    bounds[bounds.len().saturating_sub(rows)..].iter().map(share).collect()
+    let mut before = 0.0;
+    let share = |up_to: f64| up_to - std::mem::replace(&mut before, up_to);
+    bounds_us.iter().map(up_to).map(share).collect()
 }
 
 /// The levels of the observed hosts: name, figure, and the last minute.
 fn hosts(series: &[HostSeries], palette: Palette, (width, rows): (usize, usize)) -> Vec<Line<'static>> {
     let rank = |series: &&HostSeries| {
         let name = (series.level.group, series.level.name);
-        FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len())
+        // That one of these is unknown says something; of the others it only takes the place of one that is known.
+        let is_unknown = series.values.latest().is_none();
+        FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len() + usize::from(is_unknown))
     };
     let mut sorted: Vec<&HostSeries> = series.iter().collect();
     sorted.sort_by_key(rank);
@@ -352,7 +359,7 @@ mod tests {
                 "57,050 successful requests",
                 "140 errors   connect refused 140",
                 "Latency, last second",
-                "accept queue waiting          511 ",
+                "accept queue waiting           511 ",
                 "0 s  loading: 50 connections",
                 "q or Ctrl-C: end with the results so far",
             ] {
