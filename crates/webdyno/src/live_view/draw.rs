@@ -245,7 +245,7 @@ fn hosts(series: &[HostSeries], palette: Palette, (width, rows): (usize, usize))
     [title].into_iter().chain(sorted.into_iter().map(row)).take(rows).collect()
 }
 
-/// The last lines of progress, and a blank one before them.
+/// The last lines of progress.
 fn last_lines(state: &State, palette: Palette, (width, rows): (usize, usize)) -> Vec<Line<'static>> {
     let skipped = state.lines.len().saturating_sub(rows);
     let lines = state.lines.iter().skip(skipped).map(|line| palette.line(&cut(line, width), Style::new()));
