@@ -22,7 +22,7 @@ pub use html::html;
 pub use change_record::record;
 pub use json::json;
 pub use phrases::level;
-pub use plain::ascii;
+pub use plain::{ascii, sanitize};
 pub use text::text;
 use webdyno_model::number::human;
 use webdyno_session::view::View;

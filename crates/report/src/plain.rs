@@ -4,7 +4,7 @@
 //! could rewrite the screen).
 
 /// Blanks and line ends become single blanks, control characters a mark.
-pub(crate) fn sanitize(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     text.chars()
         .map(|letter| match letter {
             '\n' | '\r' | '\t' => ' ',

@@ -4,20 +4,15 @@
 //! is told once, above it.
 
 use crate::cli::OutputArgs;
+use crate::recent_levels::RecentLevels;
 use crate::terminal;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
-use webdyno_analysis::measurement::series::SeriesSet;
-use webdyno_analysis::measurement::{Measurement, TimedSample};
-use webdyno_analysis::run_report::host_levels::{HostLevel, MAIN};
+use webdyno_analysis::run_report::host_levels::HostLevel;
 use webdyno_model::event::{Event, EventBody};
-use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
+use webdyno_model::sample::{MissingSignal, Sample};
 use webdyno_session::log::writer::EventObserver;
 
-/// Readings are kept so long, as those that are read rarely need one before,
-const KEPT_US: u64 = 12_000_000;
-/// and shown so long.
-const STALE_S: f64 = 2.9;
 /// Levels of a line.
 const IN_A_LINE: [(&str, &str); 7] = [
     ("CPU", "busy"),
@@ -49,10 +44,7 @@ pub fn observer(output: &OutputArgs, once: bool) -> EventObserver {
 #[derive(Default)]
 struct ObserveView {
     rewrites: bool,
-    /// The last readings by the role of the host.
-    recent: BTreeMap<Option<String>, Vec<(u64, Sample)>>,
-    /// What they mean.
-    collectors: BTreeMap<Option<String>, Vec<CollectorInfo>>,
+    recent: RecentLevels,
     /// The second that was shown last.
     second: Option<u64>,
     /// Lines of the table that stands on the terminal.
@@ -63,15 +55,9 @@ struct ObserveView {
 impl ObserveView {
     /// What is written for the next event.
     fn render_event(&mut self, event: &Event) -> String {
+        self.recent.add(event);
         match &event.body {
-            EventBody::Server { host, collectors, .. } => {
-                self.collectors.insert(host.clone(), collectors.clone());
-                String::new()
-            }
             EventBody::Sample { host, sample } => {
-                let recent = self.recent.entry(host.clone()).or_default();
-                recent.push((event.t_us, sample.clone()));
-                recent.retain(|(t_us, _)| t_us + KEPT_US >= event.t_us);
                 let mut text = self.missing(host.as_ref(), sample);
                 let second = event.t_us / 1_000_000;
                 // The readings of a second come within a few milliseconds of each other: it is shown when the next begins.
@@ -126,11 +112,7 @@ impl ObserveView {
 
     /// The levels as they are now.
     fn levels(&mut self, second: u64) -> String {
-        let hosts = self.recent.iter().map(|(host, samples)| {
-            let collectors = self.collectors.get(host).cloned().unwrap_or_default();
-            (host.clone(), latest_levels(samples, collectors))
-        });
-        let hosts: Vec<_> = hosts.collect();
+        let hosts = self.recent.latest();
         if !self.rewrites {
             return hosts.iter().map(|(host, levels)| line(second, host.as_deref(), levels)).collect();
         }
@@ -140,25 +122,6 @@ impl ObserveView {
         self.lines = rows.len();
         text
     }
-}
-
-/// The last value of each level that has one.
-fn latest_levels(
-    samples: &[(u64, Sample)],
-    collectors: Vec<CollectorInfo>,
-) -> Vec<(&'static HostLevel, f64)> {
-    let timed =
-        |(t_us, sample): &(u64, Sample)| TimedSample { t_s: *t_us as f64 / 1e6, sample: sample.clone() };
-    let samples_timed = samples.iter().map(timed).collect();
-    let measurement = Measurement { samples: samples_timed, collectors, ..Measurement::default() };
-    let series = SeriesSet::of(&measurement);
-    let now_s = samples.iter().map(|(t_us, _)| *t_us).max().map_or(0.0, |t_us| t_us as f64 / 1e6);
-    // A server that does not tell any more is not as it was when it told last.
-    let last = |level: &'static HostLevel| {
-        let (t_s, value) = *level.points(&series).last()?;
-        (now_s - t_s < STALE_S).then_some((level, value))
-    };
-    MAIN.iter().filter_map(last).collect()
 }
 
 fn level_text(level: &HostLevel, value: f64) -> String {
@@ -203,6 +166,7 @@ fn table(second: u64, host: Option<&str>, levels: &[(&HostLevel, f64)]) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_analysis::run_report::host_levels::MAIN;
     use webdyno_model::number::Number;
 
     fn sample(t_us: u64, values: &[(&str, f64)], missing: Option<Vec<MissingSignal>>) -> Event {

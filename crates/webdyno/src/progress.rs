@@ -1,6 +1,8 @@
-//! Progress on stderr, made from the session's events and nothing else: what happens now, and how long it still takes.
+//! Progress on stderr, made from the session's events and nothing else: what happens now, and how long it still takes. On a
+//! terminal it is the live view, elsewhere lines.
 
 use crate::cli::OutputArgs;
+use crate::live_view::{self, Headline, LiveView};
 use crate::terminal;
 use std::io::Write;
 use webdyno_model::event::{Event, EventBody};
@@ -11,6 +13,8 @@ use webdyno_session::log::writer::EventObserver;
 
 /// Seconds between lines when nobody watches a terminal.
 const LINE_EVERY_S: u64 = 5;
+/// To the first column, and nothing behind it.
+const CLEAR_LINE: &str = "\r\x1b[K";
 /// Usual seconds until a load has settled: before and after a change (new limits fill up slowly).
 const SETTLE_S: f64 = 8.0;
 const SETTLE_AFTER_CHANGE_S: f64 = 17.0;
@@ -28,30 +32,71 @@ pub struct ProgressPlan {
     pub changes: bool,
 }
 
-/// A watcher that writes progress, as the output flags ask for it.
+/// A watcher that shows progress, as the output flags ask for it: the live view where the terminal can show it, else lines.
 pub fn observer(output: &OutputArgs, pace: ProgressPlan) -> EventObserver {
+    if output.quiet || !rewrites(output) || !live_view::is_possible() {
+        return lines(output, pace);
+    }
+    let mut progress = Progress::new(pace);
+    let mut view = LiveView::new(terminal::palette());
+    Box::new(move |event| {
+        let is_second = matches!(event.body, EventBody::Interval { .. });
+        let line = progress.line(event, 1).filter(|_| !is_second);
+        let is_before_load = progress.doing.is_empty() && pace.settles;
+        let left_s = if is_before_load { None } else { progress.remaining_s(event.t_us) };
+        view.show(event, &Headline { doing: &progress.doing, left_s, line: line.as_deref() });
+    })
+}
+
+/// A watcher that writes progress in lines.
+pub fn lines(output: &OutputArgs, pace: ProgressPlan) -> EventObserver {
     if output.quiet {
         return Box::new(|_| {});
     }
-    let rewrite = terminal::is_stderr_terminal() && !output.no_tui && !output.verbose;
-    let every_s = if rewrite || output.verbose { 1 } else { LINE_EVERY_S };
+    let mut writer = LineWriter { rewrites: rewrites(output), is_passing: false };
+    let every_s = if writer.rewrites || output.verbose { 1 } else { LINE_EVERY_S };
     let mut progress = Progress::new(pace);
     Box::new(move |event| {
         if let Some(line) = progress.line(event, every_s) {
-            write(&line, rewrite, matches!(event.body, EventBody::Interval { .. }));
+            writer.write(&line, matches!(event.body, EventBody::Interval { .. }));
         }
     })
 }
 
-fn write(line: &str, rewrite: bool, passing: bool) {
-    let mut stderr = std::io::stderr().lock();
-    // A closed stderr is nobody's loss.
-    let _ = match (rewrite, passing) {
-        (true, true) => write!(stderr, "\r\x1b[K{line}"),
-        (true, false) => writeln!(stderr, "\r\x1b[K{line}"),
-        (false, _) => writeln!(stderr, "{line}"),
-    };
-    let _ = stderr.flush();
+/// Whether somebody watches a terminal on which what is written may be replaced.
+fn rewrites(output: &OutputArgs) -> bool {
+    terminal::is_stderr_terminal() && !output.no_tui && !output.verbose
+}
+
+/// Writes lines, and on a terminal replaces the passing ones.
+struct LineWriter {
+    rewrites: bool,
+    /// Whether a line stands there that the next one replaces.
+    is_passing: bool,
+}
+
+impl LineWriter {
+    fn write(&mut self, line: &str, passing: bool) {
+        let mut stderr = std::io::stderr().lock();
+        // A closed stderr is nobody's loss.
+        let _ = match (self.rewrites, passing) {
+            (true, true) => write!(stderr, "{CLEAR_LINE}{line}"),
+            (true, false) => writeln!(stderr, "{CLEAR_LINE}{line}"),
+            (false, _) => writeln!(stderr, "{line}"),
+        };
+        let _ = stderr.flush();
+        self.is_passing = self.rewrites && passing;
+    }
+}
+
+impl Drop for LineWriter {
+    /// What comes next begins on an empty line.
+    fn drop(&mut self) {
+        if self.is_passing {
+            let mut stderr = std::io::stderr().lock();
+            let _ = stderr.write_all(CLEAR_LINE.as_bytes()).and_then(|()| stderr.flush());
+        }
+    }
 }
 
 struct Progress {
@@ -72,7 +117,8 @@ impl Progress {
     fn new(pace: ProgressPlan) -> Self {
         let doing = String::new();
         let (requests, rate_per_s) = (None, None);
-        Self { pace, doing, remaining_s: 0.0, began_us: 0, written_s: None, requests, rate_per_s, ended: 0 }
+        let remaining_s = pace.measure_s;
+        Self { pace, doing, remaining_s, began_us: 0, written_s: None, requests, rate_per_s, ended: 0 }
     }
 
     fn line(&mut self, event: &Event, every_s: u64) -> Option<String> {

@@ -1,5 +1,7 @@
-//! What the program writes to stdout and stderr. A closed pipe ends output, never the program.
+//! What the program writes to stdout and stderr. A closed pipe ends output, never the program. The live view leaves the
+//! terminal before.
 
+use crate::live_view::{self, Palette};
 use clap::ColorChoice;
 use std::io::{IsTerminal, Write};
 use webdyno_model::UserError;
@@ -8,6 +10,7 @@ use webdyno_report::TextStyle;
 
 /// Writes to stdout. A reader that went away is no error; a full disk is.
 pub fn print(text: &str) -> webdyno_model::Result<()> {
+    live_view::leave();
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -19,18 +22,34 @@ pub fn print(text: &str) -> webdyno_model::Result<()> {
 
 /// Writes a report for people to stdout: where that is a terminal that shows ASCII alone, without any other letter.
 pub fn print_report(text: &str) -> webdyno_model::Result<()> {
-    let shows_ascii_alone = std::io::stdout().is_terminal() && !is_utf8(|name| std::env::var(name).ok());
-    if shows_ascii_alone { print(&webdyno_report::ascii(text)) } else { print(text) }
+    if std::io::stdout().is_terminal() && shows_ascii_alone() {
+        print(&webdyno_report::ascii(text))
+    } else {
+        print(text)
+    }
 }
 
-/// How a report is shown: in colour on a terminal, unless the environment or the flag wants it otherwise (no-color.org).
+fn shows_ascii_alone() -> bool {
+    !is_utf8(|name| std::env::var(name).ok())
+}
+
+/// What the terminal of stderr shows.
+pub fn palette() -> Palette {
+    Palette { ascii: shows_ascii_alone(), colour: !refuses_color() }
+}
+
+/// Whether nobody wants colours (no-color.org).
+fn refuses_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// How a report is shown: in colour on a terminal, unless the environment or the flag wants it otherwise.
 pub fn style(is_verbose: bool, color: ColorChoice) -> TextStyle {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let has_color = match color {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
-        ColorChoice::Auto => std::io::stdout().is_terminal() && !set("NO_COLOR") && !is_dumb,
+        ColorChoice::Auto => std::io::stdout().is_terminal() && !refuses_color() && !is_dumb,
     };
     TextStyle { is_verbose, has_color }
 }
@@ -48,6 +67,7 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 
 /// Writes one line to stderr.
 pub fn print_status(line: &str) {
+    live_view::leave();
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -151,7 +151,7 @@ pub struct OutputArgs {
     /// Colours: auto, always or never; auto heeds NO_COLOR
     #[arg(long, value_name = "WHEN", default_value_t, hide_default_value = true)]
     pub color: ColorChoice,
-    /// Plain lines of progress instead of one that is redrawn
+    /// Plain lines of progress instead of a live view
     #[arg(long)]
     pub no_tui: bool,
 }

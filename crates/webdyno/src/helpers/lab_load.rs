@@ -33,7 +33,7 @@ pub fn load(arguments: &LabLoadArgs) -> Result<u8> {
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
     // It is a diagnosis like any other: `webdyno diagnose --from DIR` looks at it again.
     let about = measuring::session_info("diagnose", None, &draft.objectives);
-    let mut session = LiveSession::begin(&directory, about, interrupted, progress::observer(output, pace))?;
+    let mut session = LiveSession::begin(&directory, about, interrupted, progress::lines(output, pace))?;
     session.disable_harm_guard();
     let result = record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         let load = &load;

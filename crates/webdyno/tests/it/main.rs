@@ -22,6 +22,7 @@ mod lab_runs;
 mod lab_scenarios;
 mod lists;
 mod live_traffic;
+mod live_view;
 mod loading;
 #[path = "../../../host/tests/it/mounts.rs"]
 mod mounts;
