@@ -132,7 +132,7 @@ fn arrival(workload: &Workload) -> String {
         (Arrival::Closed, Some(visits)) => {
             format!("{up_to}{}, closed loop; at most {most}", plural(u64::from(visits.users), "user"))
         }
-        (Arrival::Open { rate_per_s, poisson }, None) => due(rate_per_s, poisson, "requests"),
+        (Arrival::Open { rate_per_s, poisson }, None) => due(rate_per_s, poisson, "req"),
         (Arrival::Open { rate_per_s, poisson }, Some(visits)) => {
             let what = if visits.returning_fraction > 0.0 { "sessions" } else { "sessions of new users" };
             due(rate_per_s, poisson, what)

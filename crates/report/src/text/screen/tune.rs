@@ -76,7 +76,8 @@ fn limit(page: &mut TextPage, tune: &TuneReport, room: Room) {
         return;
     }
     let Some(id) = &tune.limit else { return };
-    page.heading(&format!("Limit now: {} ({id})", phrases::limit_title(id)));
+    let now = if id == "healthy" { "Now" } else { "Limit now" };
+    page.heading(&format!("{now}: {} ({id})", phrases::limit_title(id)));
     if let Some(summary) = &tune.limit_summary {
         page.short_item("", summary, room.text_lines.min(3));
     }
