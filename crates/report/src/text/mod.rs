@@ -2,6 +2,7 @@
 
 mod ablation;
 mod check;
+pub mod compare;
 mod diagnosis;
 mod histogram;
 mod observation;

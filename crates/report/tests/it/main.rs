@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that cannot go on must say where
 
 mod ablation;
+mod compare;
 mod exports;
 mod invented;
 mod pages;

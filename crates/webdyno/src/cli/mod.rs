@@ -16,8 +16,11 @@ pub mod tree;
 pub mod visits;
 pub mod workload;
 
+pub mod compare;
+
 pub use check::CheckArgs;
 use clap::{Args, Parser, Subcommand};
+use compare::CompareArgs;
 use export::ExportArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
@@ -78,6 +81,8 @@ pub enum Command {
     Helper(Helper),
     /// Faulty servers of our own, in namespaces: build them, load them, mend them
     Lab(LabArgs),
+    /// Compare two recordings figure by figure: ratio, 95% interval, verdict
+    Compare(CompareArgs),
 }
 
 /// Commands that the program gives itself, on a server or in a host of the lab.
@@ -114,7 +119,8 @@ impl Command {
             | Self::Explain(_)
             | Self::Workload(_)
             | Self::Helper(_)
-            | Self::Lab(_) => None,
+            | Self::Lab(_)
+            | Self::Compare(_) => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! they share is in `measuring`.
 
 pub mod check;
+pub mod compare;
 pub mod diagnose;
 pub mod explain;
 pub mod lab;

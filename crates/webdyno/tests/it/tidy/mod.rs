@@ -258,6 +258,7 @@ fn helps() -> String {
         "tune",
         "quickstart",
         "report",
+        "compare",
         "rollback",
         "lab run",
         "lab list",
