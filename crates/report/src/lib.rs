@@ -24,6 +24,7 @@ pub use json::json;
 pub use phrases::level;
 pub use plain::ascii;
 pub use text::compare::compare;
+pub use text::history::history;
 pub use text::text;
 use webdyno_model::number::human;
 use webdyno_session::view::View;

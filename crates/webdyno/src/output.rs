@@ -4,6 +4,7 @@
 use crate::cli::Command;
 use crate::cli::compare::CompareArgs;
 use crate::cli::export::{ExportArgs, is_stdout};
+use crate::cli::history::HistoryArgs;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -20,7 +21,7 @@ pub fn check(command: &Command) -> Result<()> {
         Command::Report(report) => {
             check_files(&report.exports, report.html.as_deref(), Some(&report.directory))
         }
-        Command::Compare(CompareArgs { json, .. }) => {
+        Command::Compare(CompareArgs { json, .. }) | Command::History(HistoryArgs { json, .. }) => {
             check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
         }
         _ => command

@@ -5,6 +5,7 @@ mod check;
 pub mod compare;
 mod diagnosis;
 mod histogram;
+pub mod history;
 mod observation;
 mod page;
 mod pages;

@@ -5,6 +5,7 @@
 mod ablation;
 mod compare;
 mod exports;
+mod history;
 mod invented;
 mod pages;
 mod promises;

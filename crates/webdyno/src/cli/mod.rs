@@ -17,11 +17,13 @@ pub mod visits;
 pub mod workload;
 
 pub mod compare;
+pub mod history;
 
 pub use check::CheckArgs;
 use clap::{Args, Parser, Subcommand};
 use compare::CompareArgs;
 use export::ExportArgs;
+use history::HistoryArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
 use load::LoadArgs;
@@ -83,6 +85,8 @@ pub enum Command {
     Lab(LabArgs),
     /// Compare two recordings figure by figure: ratio, 95% interval, verdict
     Compare(CompareArgs),
+    /// List the sessions below a directory, newest first
+    History(HistoryArgs),
 }
 
 /// Commands that the program gives itself, on a server or in a host of the lab.
@@ -120,7 +124,8 @@ impl Command {
             | Self::Workload(_)
             | Self::Helper(_)
             | Self::Lab(_)
-            | Self::Compare(_) => None,
+            | Self::Compare(_)
+            | Self::History(_) => None,
         }
     }
 }

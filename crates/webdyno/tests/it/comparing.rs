@@ -1,4 +1,4 @@
-//! `webdyno compare` on recordings of the program's own.
+//! `webdyno compare` and `webdyno history` on recordings of the program's own.
 
 use crate::support::{Ended, Place, Server, run, shared_turn};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn verdict<'a>(json: &'a serde_json::Value, name: &str) -> &'a serde_json::Value
 }
 
 #[test]
-fn recordings_are_compared() {
+fn recordings_are_compared_and_listed() {
     let _turn = shared_turn();
     let place = Place::new();
     let (good, bad) = (Server::answering(OK), Server::answering(ERROR));
@@ -54,6 +54,28 @@ fn recordings_are_compared() {
     assert_eq!((&json["comparable"], &json["regressions"]), (&false.into(), &serde_json::json!([])));
     assert_eq!(verdict(&json, "failed_fraction")["b"], 1.0, "{json:#}");
 
+    std::fs::create_dir(place.path("webdyno-runs/broken")).unwrap();
+    std::fs::write(place.path("webdyno-runs/broken/events.jsonl"), "garbage\n").unwrap();
+    for _ in 0..2 {
+        let listed = run(place.webdyno().arg("history")).with_code(0).stdout;
+        let lines: Vec<&str> = listed.lines().collect();
+        assert_eq!(lines.len(), 4, "{listed}");
+        assert!(
+            lines[1].contains(" run ") && lines[1].contains("not met") && lines[1].ends_with(b),
+            "{listed}"
+        );
+        assert!(
+            lines[2].contains("done") && lines[2].contains(&good.url()) && lines[2].ends_with(a),
+            "{listed}"
+        );
+        assert!(lines[3].contains("damaged") && lines[3].contains("line 1"), "{listed}");
+    }
+    assert!(place.path("webdyno-runs/.webdyno-index").exists());
+    let json = run(place.webdyno().args(["history", "webdyno-runs", "--json", "-"])).with_code(0).json();
+    assert_eq!(
+        (&json["schema"], json["sessions"].as_array().unwrap().len()),
+        (&"webdyno/history/v1".into(), 3)
+    );
 }
 
 #[test]
@@ -76,7 +98,7 @@ fn a_tuning_alone_is_its_baseline_against_its_best_load() {
 }
 
 #[test]
-fn directories_that_cannot_be_compared_are_told() {
+fn directories_that_cannot_be_compared_or_listed_are_told() {
     let _turn = shared_turn();
     let place = Place::new();
     let server = Server::answering(OK);
@@ -96,4 +118,10 @@ fn directories_that_cannot_be_compared_are_told() {
     std::fs::create_dir(place.path("broken")).unwrap();
     std::fs::write(place.path("broken/events.jsonl"), "garbage\n").unwrap();
     compare(&place, &["a", "broken"]).with_code(2).assert_error("line 1", "damaged");
+    run(place.webdyno().args(["history", "a"]))
+        .with_code(2)
+        .assert_error("a is one session", "webdyno report DIR");
+    run(place.webdyno().args(["history", "none"]))
+        .with_code(1)
+        .assert_error("cannot read none", "webdyno-runs");
 }

@@ -259,6 +259,7 @@ fn helps() -> String {
         "quickstart",
         "report",
         "compare",
+        "history",
         "rollback",
         "lab run",
         "lab list",
