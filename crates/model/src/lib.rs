@@ -6,6 +6,7 @@
 
 pub mod change;
 pub mod client;
+pub mod compare;
 pub mod diagnosis;
 pub mod distribution;
 pub mod duration;

@@ -1,6 +1,7 @@
 //! The end of a session: exit code, report.html and the change record in the run directory, text or JSON on stdout.
 
 use crate::cli::OutputArgs;
+use crate::cli::export::is_stdout;
 use crate::{exports, terminal};
 use std::path::Path;
 use webdyno_analysis::limits::LimitId;
@@ -18,7 +19,7 @@ const HTML: &str = "report.html";
 const RECORD: &str = "change-record.md";
 
 /// Exit code for a goal or objective that was not met, an invalid run, or one in which every request failed.
-const NOT_MET: u8 = 3;
+pub const NOT_MET: u8 = 3;
 
 /// Ends a session: writes its last event and its report, and shows it. Gives the exit code. `result` is what the work
 /// came to; an error of it is returned after everything that was measured is shown.
@@ -101,6 +102,18 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
             None => reported.hint("give a file in a directory that exists"),
         }
     })
+}
+
+/// Shows what is made from recordings and is no session: its JSON where the flag says, and the text unless that takes stdout.
+pub fn show(json: Option<&Path>, rendered: serde_json::Result<String>, text: &str) -> Result<()> {
+    let rendered =
+        rendered.map_err(|error| UserError::cannot_run(format!("cannot write it as json: {error}")))? + "\n";
+    match json {
+        Some(path) if is_stdout(path) => return terminal::print(&rendered),
+        Some(path) => write(path, &rendered)?,
+        None => {}
+    }
+    terminal::print_report(text)
 }
 
 /// The last lines of the text: where things lie and what acts on them.

@@ -53,6 +53,8 @@ fn run(command: Command) -> Result<u8> {
         Command::Explain(arguments) => commands::explain::explain(&arguments),
         Command::Workload(arguments) => commands::workload::workload(&arguments),
         Command::Lab(arguments) => commands::lab::lab(&arguments),
+        Command::Compare(arguments) => commands::compare::compare(&arguments),
+        Command::History(arguments) => commands::history::history(&arguments),
         Command::Helper(helper) => helpers::run(helper),
     }
 }

@@ -2,7 +2,9 @@
 //! server, or changed it, must not end without its results because of a mistyped path.
 
 use crate::cli::Command;
+use crate::cli::compare::CompareArgs;
 use crate::cli::export::{ExportArgs, is_stdout};
+use crate::cli::history::HistoryArgs;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -18,6 +20,9 @@ pub fn check(command: &Command) -> Result<()> {
     match command {
         Command::Report(report) => {
             check_files(&report.exports, report.html.as_deref(), Some(&report.directory))
+        }
+        Command::Compare(CompareArgs { json, .. }) | Command::History(HistoryArgs { json, .. }) => {
+            check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
         }
         _ => command
             .output()

@@ -108,17 +108,21 @@ pub fn ratio_of_means(before: &[f64], after: &[f64]) -> Option<Ratio> {
         return None;
     }
     // Delta method: the variance of log(mean) is var(mean) / mean^2.
-    let error = |series: &Series| series.variance / series.effective / series.mean.powi(2);
-    let (first, second) = (error(&before), error(&after));
-    let total = first + second;
+    let error =
+        |series: &Series| (series.variance / series.effective / series.mean.powi(2), series.effective - 1.0);
+    Some(ratio_with_errors(after.mean / before.mean, error(&before), error(&after)))
+}
+
+/// The 95% interval of a ratio from the variance of the logarithm of either side, each with its degrees of freedom (Welch).
+pub fn ratio_with_errors(ratio: f64, before: (f64, f64), after: (f64, f64)) -> Ratio {
+    let total = before.0 + after.0;
     let freedom = if total > 0.0 {
-        total.powi(2) / (first.powi(2) / (before.effective - 1.0) + second.powi(2) / (after.effective - 1.0))
+        total.powi(2) / (before.0.powi(2) / before.1 + after.0.powi(2) / after.1)
     } else {
         f64::MAX
     };
-    let ratio = after.mean / before.mean;
     let spread = (t_95(freedom) * total.sqrt()).exp();
-    Some(Ratio { ratio, ci95: [ratio / spread, ratio * spread] })
+    Ratio { ratio, ci95: [ratio / spread, ratio * spread] }
 }
 
 /// The ratio of means of several pairs of series together, on the log scale, with an interval that leaves out `tail` on either side;

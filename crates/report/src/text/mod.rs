@@ -2,8 +2,10 @@
 
 mod ablation;
 mod check;
+pub mod compare;
 mod diagnosis;
 mod histogram;
+pub mod history;
 mod observation;
 mod page;
 mod pages;

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that cannot go on must say where
 
 mod ablation;
+mod compare;
 mod exports;
+mod history;
 mod invented;
 mod pages;
 mod promises;

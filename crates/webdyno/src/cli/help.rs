@@ -27,6 +27,7 @@ const GROUPS: &[(&str, &str)] = &[
         "total mean_size size_distribution sigma shape files_per_directory content popularity hidden output",
     ),
     ("Lab", "scenarios rounds keep all sees_processes directory place"),
+    ("Comparison", "max_regression"),
     ("Output", "json csv hdr junit html out quiet verbose color no_tui help version"),
 ];
 
@@ -118,6 +119,22 @@ const COMMANDS: &[CommandHelp] = &[
         ],
     },
     CommandHelp {
+        path: "webdyno compare",
+        short: "a b max_regression json",
+        refused: "",
+        examples: [
+            "webdyno compare webdyno-runs/20261121T204510Z-run webdyno-runs/20261122T090000Z-run",
+            "webdyno compare before after --max-regression 5%",
+            "webdyno compare webdyno-runs/20261121T204510Z-tune",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno history",
+        short: "directory json",
+        refused: "",
+        examples: ["webdyno history", "webdyno history runs --json -", "webdyno history | head"],
+    },
+    CommandHelp {
         path: "webdyno rollback",
         short: "servers sudo interrupted",
         refused: "db_option_file",
@@ -203,7 +220,8 @@ mod tests {
             assert_eq!(lines.last().copied(), Some(format!("all options: {path} --help").as_str()));
             assert!(examples.iter().all(|one| lines.contains(&format!("  {one}").as_str())), "{text}");
             let shown = lines.iter().filter(|line| line.starts_with("  -") || line.starts_with("      --"));
-            let positional = short.split(' ').filter(|id| ["words", "directory"].contains(id)).count();
+            let positional =
+                short.split(' ').filter(|id| ["words", "directory", "a", "b"].contains(id)).count();
             let ids = short.split(' ').filter(|id| !id.is_empty()).count();
             assert_eq!(
                 shown.count() + positional,

@@ -20,10 +20,15 @@ mod values;
 pub mod visits;
 pub mod workload;
 
+pub mod compare;
+pub mod history;
+
 pub use check::CheckArgs;
 use clap::error::ErrorKind;
 use clap::{Args, ColorChoice, FromArgMatches, Parser, Subcommand};
+use compare::CompareArgs;
 use export::ExportArgs;
+use history::HistoryArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
 use load::LoadArgs;
@@ -92,6 +97,10 @@ pub enum Command {
     Helper(Helper),
     /// Build, load and fix faulty servers in namespaces
     Lab(LabArgs),
+    /// Compare two recordings figure by figure: ratio, 95% interval, verdict
+    Compare(CompareArgs),
+    /// List the sessions below a directory, newest first
+    History(HistoryArgs),
 }
 
 /// Commands that the program gives itself, on a server or in a host of the lab.
@@ -129,7 +138,9 @@ impl Command {
             | Self::Explain(_)
             | Self::Workload(_)
             | Self::Helper(_)
-            | Self::Lab(_) => None,
+            | Self::Lab(_)
+            | Self::Compare(_)
+            | Self::History(_) => None,
         }
     }
 }

@@ -2,8 +2,10 @@
 //! they share is in `measuring`.
 
 pub mod check;
+pub mod compare;
 pub mod diagnose;
 pub mod explain;
+pub mod history;
 pub mod lab;
 pub mod observe;
 pub mod quickstart;

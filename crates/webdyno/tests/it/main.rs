@@ -9,6 +9,7 @@ mod change_record;
 mod checking;
 mod circles;
 mod command_line;
+mod comparing;
 mod connecting;
 mod debian;
 mod disturbance;

@@ -32,7 +32,7 @@ const BATCH_SECONDS: usize = 3;
 const BATCH_DEVIATIONS: f64 = 2.0;
 
 /// An interval wider than this on either side of the ratio cannot tell `same` from a change worth having.
-const CONCLUSIVE_SPREAD: f64 = 0.10;
+pub(crate) const CONCLUSIVE_SPREAD: f64 = 0.10;
 
 /// A comparison of two measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +55,7 @@ pub fn noise_floor(values: &[f64]) -> f64 {
 }
 
 /// By this much more of the requests must fail for a change to be called worse, whatever the rate says.
-const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
+pub(crate) const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
 
 /// Where so many fewer of the requests fail, a change is better also at the same rate of good answers, or one that is too unsteady
 /// to compare: those who were turned away are served now, if later.
@@ -159,13 +159,13 @@ pub(crate) fn mean_times_us(measurement: &Measurement) -> Vec<f64> {
 }
 
 /// How many failed, of how many.
-type Failed = (u64, u64);
+pub(crate) type Failed = (u64, u64);
 
 /// Two shares differ by chance alone by less than this many standard deviations in nineteen of twenty cases.
 const CHANCE_DEVIATIONS: f64 = 1.96;
 
 /// Whether more of them fail than before, by more than what is tolerated and what chance does to so few.
-fn fails_more(before: Failed, after: Failed) -> bool {
+pub(crate) fn fails_more(before: Failed, after: Failed) -> bool {
     let all = (before.1 + after.1) as f64;
     if before.1 == 0 || after.1 == 0 {
         return fraction(after) > fraction(before) + FAILED_FRACTION_TOLERANCE;
@@ -175,7 +175,7 @@ fn fails_more(before: Failed, after: Failed) -> bool {
     fraction(after) > fraction(before) + FAILED_FRACTION_TOLERANCE + CHANCE_DEVIATIONS * deviation
 }
 
-fn failed(run: &RunReport) -> Failed {
+pub(crate) fn failed(run: &RunReport) -> Failed {
     (run.requests.failed, run.requests.completed + run.requests.failed)
 }
 
@@ -184,7 +184,7 @@ fn failed_pages(run: &RunReport) -> Failed {
     run.pages.as_ref().map_or((0, 0), |pages| (pages.failed, pages.completed + pages.failed))
 }
 
-fn fraction((failed, all): Failed) -> f64 {
+pub(crate) fn fraction((failed, all): Failed) -> f64 {
     if all == 0 { 0.0 } else { failed as f64 / all as f64 }
 }
 
@@ -223,7 +223,7 @@ const RANKED_DEVIATIONS_MIN: f64 = 2.58;
 /// bursts, with seconds of nothing between them. Of all pairs of a second before and one after it counts in how many the latter is
 /// better beyond the noise (the rank-sum test of Mann and Whitney, Annals of Mathematical Statistics 18, 1947, with its normal
 /// approximation).
-fn separation(before: &[f64], after: &[f64], noise_floor: f64) -> Verdict {
+pub(crate) fn separation(before: &[f64], after: &[f64], noise_floor: f64) -> Verdict {
     let (n, m) = (before.len() as f64, after.len() as f64);
     if before.len().min(after.len()) < RANKED_COUNT_MIN {
         return Verdict::Inconclusive;
@@ -244,7 +244,7 @@ fn separation(before: &[f64], after: &[f64], noise_floor: f64) -> Verdict {
 }
 
 /// A rate of zero has no logarithm, yet says enough: nothing answered any more, or at last something does.
-fn total_loss(before: &[f64], after: &[f64]) -> Option<Verdict> {
+pub(crate) fn total_loss(before: &[f64], after: &[f64]) -> Option<Verdict> {
     let dead = |rates: &[f64]| rates.len() >= 2 && rates.iter().all(|rate| *rate == 0.0);
     match (dead(before), dead(after)) {
         (false, true) if before.len() >= 2 => Some(Verdict::Worse),
@@ -255,7 +255,7 @@ fn total_loss(before: &[f64], after: &[f64]) -> Option<Verdict> {
 }
 
 /// A quantile of one run moves by so much from one run to the next of the same thing.
-const P99_TOLERANCE: f64 = 0.10;
+pub(crate) const P99_TOLERANCE: f64 = 0.10;
 
 /// Whether a smaller setting serves as well as a larger one: at this rate at least, and nothing else worse than before it, the slowest
 /// answers included.

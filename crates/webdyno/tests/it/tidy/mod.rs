@@ -261,6 +261,8 @@ pub fn helps() -> String {
         "tune",
         "quickstart",
         "report",
+        "compare",
+        "history",
         "rollback",
         "lab run",
         "lab list",
