@@ -252,7 +252,7 @@ mod tests {
         (progress.doing, progress.remaining_s) = progress.load(Purpose::Baseline);
         assert_eq!(
             progress.line(&interval(8_000_000), 5).unwrap(),
-            "   8 s  measuring as it is: 750 good answers/s; about 40 s left"
+            "   8 s  measuring as it is: 750 req/s; about 40 s left"
         );
         assert_eq!(progress.line(&interval(9_000_000), 5), None);
         assert!(progress.line(&interval(99_000_000), 5).unwrap().ends_with("about 1 s left"));
@@ -264,9 +264,9 @@ mod tests {
             |failed| Some(Box::new(PageInterval { completed: 40, failed, ..PageInterval::default() }));
         let second = Interval { length_us: 1_000_000, completed: 800, failed: 3, ..Interval::default() };
         for (pages, expected) in [
-            (pages(0), "40 pages/s, 800 good answers/s"),
-            (pages(2), "40 pages/s, 2 failed, 800 good answers/s"),
-            (None, "800 good answers/s, 3 failed"),
+            (pages(0), "40 pages/s, 800 req/s"),
+            (pages(2), "40 pages/s, 2 failed, 800 req/s"),
+            (None, "800 req/s, 3 failed"),
         ] {
             assert_eq!(ended_text(&Interval { pages, ..second.clone() }), expected);
         }
@@ -294,17 +294,17 @@ mod tests {
         let (mut progress, line) = begun(Arrival::Closed);
         assert!(line.ends_with(" connections"), "{line}");
         let line = progress.line(&interval(1_000_000), 1).unwrap();
-        assert!(line.ends_with("750 good answers/s; about 9 s left"), "{line}");
+        assert!(line.ends_with("750 req/s; about 9 s left"), "{line}");
         // Also seconds that are not told count.
         progress.line(&interval(1_500_000), 5);
         assert_eq!(progress.ended, 1500);
         progress.requests = Some(2250);
         let line = progress.line(&interval(3_000_000), 1).unwrap();
-        assert!(line.ends_with("750 good answers/s"), "{line}");
+        assert!(line.ends_with("750 req/s"), "{line}");
         let one = |completed| Interval { length_us: 78, completed, ..Interval::default() };
         assert_eq!(
             (response_rate_text(&one(1)), response_rate_text(&one(2))),
-            ("1 successful request".into(), "2 good answers".into())
+            ("1 successful request".into(), "2 successful requests".into())
         );
     }
 }

@@ -5,10 +5,10 @@ use crate::human::{UNKNOWN, percent, quantity, rate, times, times_interval};
 use webdyno_model::compare::{CompareReport, ComparedMetric, Difference};
 use webdyno_model::tune::Verdict;
 
-/// What the verdicts mean.
 /// An interval that goes up to this multiple of its ratio is not worth a line.
 const WIDE: f64 = 100.0;
 
+/// What the verdicts mean.
 const VERDICTS_MEAN: &str = "better, worse: the whole interval lies beyond the noise floor, by how much such figures differ from run to \
      run (3% to 10%). same: within it. inconclusive: the interval is too wide, or there are too few samples for one.";
 

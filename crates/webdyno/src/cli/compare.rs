@@ -18,7 +18,7 @@ pub struct CompareArgs {
     /// The whole 95% interval of a figure has to lie beyond it
     #[arg(long, value_name = "PERCENT", value_parser = share)]
     pub max_regression: Option<f64>,
-    /// Write the comparison as JSON to FILE (- for stdout)
+    /// Write it as JSON to FILE (- for stdout)
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 }

@@ -123,8 +123,8 @@ const COMMANDS: &[CommandHelp] = &[
         short: "a b max_regression json",
         refused: "",
         examples: [
-            "webdyno compare webdyno-runs/20261121T204510Z-run webdyno-runs/20261122T090000Z-run",
-            "webdyno compare before after --max-regression 5%",
+            "webdyno compare before after",
+            "webdyno compare before after --max-regression 5% --json -",
             "webdyno compare webdyno-runs/20261121T204510Z-tune",
         ],
     },
@@ -156,6 +156,9 @@ const COMMANDS: &[CommandHelp] = &[
     },
 ];
 
+/// Commands that the short help leaves to the long one.
+const RARE: [&str; 2] = ["workload", "lab"];
+
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {
     arranged(Cli::command(), "webdyno", is_long)
@@ -186,6 +189,8 @@ fn arranged(command: Command, path: &str, is_long: bool) -> Command {
             arg.hide(is_hidden).hide_short_help(!is_in_short).help_heading(group)
         })
         .mut_subcommands(|inner| {
+            let is_hidden = !is_long && RARE.contains(&inner.get_name());
+            let inner = if is_hidden { inner.hide(true) } else { inner };
             let path = format!("{path} {}", inner.get_name());
             arranged(inner, &path, is_long)
         });

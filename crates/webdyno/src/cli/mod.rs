@@ -86,6 +86,10 @@ pub enum Command {
     Tune(TuneArgs),
     /// Report a recorded session again: text, HTML, JSON, CSV
     Report(ReportArgs),
+    /// Compare two recordings: ratio, 95% interval, verdict
+    Compare(CompareArgs),
+    /// List the sessions below a directory, newest first
+    History(HistoryArgs),
     /// Restore the original configuration
     Rollback(RollbackArgs),
     /// Explain a finding, or a word of the reports
@@ -97,10 +101,6 @@ pub enum Command {
     Helper(Helper),
     /// Build, load and fix faulty servers in namespaces
     Lab(LabArgs),
-    /// Compare two recordings figure by figure: ratio, 95% interval, verdict
-    Compare(CompareArgs),
-    /// List the sessions below a directory, newest first
-    History(HistoryArgs),
 }
 
 /// Commands that the program gives itself, on a server or in a host of the lab.
