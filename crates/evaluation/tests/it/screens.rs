@@ -1,5 +1,8 @@
 //! What a diagnosis of each kept recording prints: it fits on one screen, begins with the answer, and is in the words of operators.
 
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use crate::corpus::CASES;
 use webdyno_evaluation::judge::corpus::events;
 use webdyno_report::{ResultPaths, TextStyle, text};

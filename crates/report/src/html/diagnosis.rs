@@ -24,6 +24,9 @@ pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
     }
     if let Some(run) = &diagnosis.run {
         run::write_cards(m, run);
+        if let Some(tail) = phrases::slow_tail(run, diagnosis) {
+            m.text_element("p", &format!("Slow tail: {tail}"));
+        }
     }
     parts::breakdown(m, &diagnosis.time_breakdown_us);
     if let Some(next) = &diagnosis.next_limit {

@@ -2,10 +2,12 @@
 
 use super::value;
 use crate::human::{bytes, number, percent, plural, quantity, rate_interval, rate_or_unknown, time_s};
+use webdyno_analysis::limits::LimitId;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Ceiling, Diagnosis, NextLimit, Predicted, Remedy, TimeBreakdown};
 use webdyno_model::environment::Environment;
 use webdyno_model::fact::Fact;
+use webdyno_model::run::RunReport;
 use webdyno_model::service::SettingValue;
 
 /// A fact's name without underscores and without the unit that its value shows.
@@ -132,6 +134,31 @@ pub(crate) fn saturation_rate_text(ceiling: &Ceiling) -> String {
 /// What a limit is called; the id of one that is not known here.
 pub(crate) fn limit_title(id: &str) -> String {
     webdyno_analysis::limits::by_id(id).map_or(id, |limit| limit.title).to_owned()
+}
+
+/// Limits that drop the first packet of a connection, which its client sends again after 1 s, 3 s, 7 s (RFC 6298).
+const DROPS_SYNS: [LimitId; 4] =
+    [LimitId::AcceptQueueOverflow, LimitId::SynQueueOverflow, LimitId::ConntrackFull, LimitId::LostSyns];
+
+/// Below this no SYN was sent again.
+const RETRANSMIT_US_MIN: u64 = 900_000;
+
+/// What makes the slow ones slow, where that is another limit than the one of the rate: connections that waited for a SYN retransmit.
+pub(crate) fn slow_tail(run: &RunReport, diagnosis: &Diagnosis) -> Option<String> {
+    let p99 = run.response_time_us.p99.filter(|us| *us >= RETRANSMIT_US_MIN)?;
+    let waited = super::connect_peaks(run).into_iter().next()?;
+    if DROPS_SYNS.iter().any(|id| diagnosis.bottleneck == *id) {
+        return None;
+    }
+    let cause = diagnosis.findings.iter().find(|finding| DROPS_SYNS.iter().any(|id| finding.id == *id));
+    let cause = match cause {
+        Some(finding) => {
+            let fix = finding.remedies.first().map(|first| format!("; {}", remedy(first)));
+            format!("{} ({}){}", limit_title(&finding.id), finding.id, fix.unwrap_or_default())
+        }
+        None => "see webdyno explain lost-syns".into(),
+    };
+    Some(format!("p99 {}: {waited}: {cause}", super::time(Some(p99))))
 }
 
 /// How sure a finding is.

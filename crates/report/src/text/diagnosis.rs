@@ -30,6 +30,9 @@ pub(super) fn write_diagnosis(page: &mut TextPage, view: &View, diagnosis: &Diag
     }
     if let Some(run) = &diagnosis.run {
         load(page, run);
+        if let Some(tail) = phrases::slow_tail(run, diagnosis) {
+            page.item("Slow tail:", &tail);
+        }
     }
     if let Some(finding) = answer {
         facts(page, "Evidence, with the command that shows it on the server", &finding.facts);

@@ -161,8 +161,11 @@ impl Tuning {
         target: &mut dyn TuningTarget,
         hidden: &mut Option<HiddenGain>,
     ) -> Result<NextStep> {
-        let choice = match hidden.as_ref().map(|hidden| self.limit_behind(hidden)).transpose()?.flatten() {
-            Some(behind) => behind,
+        let choice = match hidden {
+            Some(hidden) => match self.limit_behind(hidden)? {
+                Some(behind) => behind,
+                None => return Ok(NextStep::Again),
+            },
             None => match self.choose(target)? {
                 Ok(choice) => choice,
                 Err(why) => return Ok(NextStep::Stop(why)),

@@ -26,6 +26,9 @@ pub(super) fn write_diagnosis(page: &mut TextPage, found: &Diagnosis, room: Room
     }
     if let Some(run) = &found.run {
         super::load(page, run, room);
+        if let Some(tail) = phrases::slow_tail(run, found) {
+            page.short_item("Slow tail:", &tail, room.text_lines.min(3));
+        }
     }
     if let Some(others) = phrases::live_traffic(found.live_traffic.as_ref()) {
         page.short_item("", &others, 2);
