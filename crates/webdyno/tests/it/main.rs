@@ -14,6 +14,7 @@ mod debian;
 mod disturbance;
 mod exports;
 mod extent;
+mod guide;
 mod harm_guard;
 mod interrupted;
 mod kills;
