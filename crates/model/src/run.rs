@@ -122,6 +122,14 @@ pub struct ObjectiveResult {
     /// Whether the value is a percentile that the run is too short for: chance decided it.
     #[serde(default)]
     pub unsupported: bool,
+    /// Of a bound on a time: requests in flight at the end that have taken longer already, at least. Enough of them miss it,
+    /// whatever those took that ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub in_flight_beyond: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// started = completed + failed + in_flight_at_end.

@@ -41,6 +41,39 @@ pub(super) fn is_unsupported(objective: &Objective, run: &RunReport) -> bool {
     count > 0 && (count < needed || listed)
 }
 
+/// How many requests in flight at the end have taken longer than the bound already, at least: as the percentiles of their times so
+/// far tell it. Of all requests only: what is in flight is not known by name.
+pub(super) fn in_flight_beyond(objective: &Objective, run: &RunReport) -> u64 {
+    let is_of_all =
+        objective.scope == Scope::All && matches!(objective.figure, Figure::Time(TimeKind::Response, _));
+    let so_far = &run.censored_time_us;
+    if !is_of_all || !objective.is_upper_bound() || so_far.count == 0 {
+        return 0;
+    }
+    let is_beyond = |time: Option<u64>| time.is_some_and(|us| us as f64 > objective.bound);
+    let shares = [
+        (so_far.min, 1.0),
+        (so_far.p50, 0.5),
+        (so_far.p75, 0.25),
+        (so_far.p90, 0.1),
+        (so_far.p95, 0.05),
+        (so_far.p99, 0.01),
+    ];
+    let share = shares.into_iter().find(|(time, _)| is_beyond(*time)).map_or(0.0, |(_, share)| share);
+    ((so_far.count as f64 * share) as u64).max(u64::from(is_beyond(so_far.max)))
+}
+
+/// Whether so many in flight beyond the bound miss the objective, whatever those took that ended.
+pub(super) fn is_missed_in_flight(objective: &Objective, run: &RunReport, beyond: u64) -> bool {
+    let Figure::Time(_, statistic) = objective.figure else { return false };
+    let all = (run.response_time_us.count + run.censored_time_us.count) as f64;
+    match (statistic, statistic.beyond()) {
+        (Statistic::Max, _) => beyond > 0,
+        (_, Some(share)) => beyond as f64 > share * all,
+        (_, None) => false,
+    }
+}
+
 fn dist<'a>(times: TimeKind, measured: &ScopeFigures<'a>, run: &'a RunReport) -> &'a Dist {
     match times {
         TimeKind::Response => measured.times,

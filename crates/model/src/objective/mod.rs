@@ -85,9 +85,12 @@ impl Objective {
     /// Holds the objective against a run.
     pub fn check(&self, run: &RunReport) -> ObjectiveResult {
         let value = measured::value(self, run);
-        let met = value.is_some_and(|value| self.is_met_by(value));
+        let in_flight_beyond = measured::in_flight_beyond(self, run);
+        let is_stuck = measured::is_missed_in_flight(self, run, in_flight_beyond);
+        let met = value.is_some_and(|value| self.is_met_by(value)) && !is_stuck;
         let unsupported = measured::is_unsupported(self, run);
-        ObjectiveResult { slo: self.text.clone(), value, met, unsupported }
+        let in_flight_beyond = if is_stuck { in_flight_beyond } else { 0 };
+        ObjectiveResult { slo: self.text.clone(), value, met, unsupported, in_flight_beyond }
     }
 }
 
@@ -282,6 +285,40 @@ mod tests {
         // Enough answers, in too few seconds.
         short.unsupported_percentiles = vec!["p99".into()];
         assert!(check("p99<1s", &short) && !check("p50<1s", &short));
+    }
+
+    /// Of 1,000 requests that ended none took longer than 127 ms; what is still in flight has waited for up to 9.8 s.
+    #[test]
+    fn requests_in_flight_beyond_the_bound_miss_it() {
+        let mut run = RunReport::default();
+        let times = &mut run.response_time_us;
+        (times.count, times.p95, times.p99, times.max) = (1000, Some(20_000), Some(127_000), Some(127_000));
+        let waits = |count, p50, p90, max| Dist {
+            count,
+            min: Some(1000),
+            p50: Some(p50),
+            p90: Some(p90),
+            max: Some(max),
+            ..Dist::default()
+        };
+        for (censored, slo, met, beyond) in [
+            (waits(28, 5_000_000, 9_000_000, 9_800_000), "p99<500ms", false, 14),
+            (waits(28, 5_000_000, 9_000_000, 9_800_000), "p95<500ms", true, 0),
+            (waits(28, 100_000, 200_000, 400_000), "p99<500ms", true, 0),
+            (waits(28, 100_000, 200_000, 600_000), "p99<500ms", true, 0),
+            (waits(28, 100_000, 200_000, 600_000), "max<500ms", false, 1),
+            (waits(1, 9_000_000, 9_000_000, 9_000_000), "p99<500ms", true, 0),
+            (Dist::default(), "p99<500ms", true, 0),
+        ] {
+            run.censored_time_us = censored;
+            let result = Objective::parse(slo).unwrap().check(&run);
+            assert_eq!(
+                (result.met, result.in_flight_beyond),
+                (met, beyond),
+                "{slo} {:?}",
+                run.censored_time_us
+            );
+        }
     }
 
     #[test]

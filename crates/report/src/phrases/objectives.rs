@@ -1,7 +1,7 @@
 //! What was measured for objectives, and what of it chance decided.
 
 use super::percentiles::MARK;
-use crate::human::{number, quantity};
+use crate::human::{count, number, quantity};
 use webdyno_model::distribution::PercentileNeed;
 use webdyno_model::objective::Objective;
 use webdyno_model::run::ObjectiveResult;
@@ -12,7 +12,11 @@ pub(crate) fn objective_value(result: &ObjectiveResult) -> String {
     let Some(value) = result.value else { return "not measured".into() };
     let unit = Objective::parse(&result.slo).map(|objective| objective.figure().unit());
     let reported = unit.map_or_else(|_| number(value), |unit| quantity(value, unit));
-    reported + if result.unsupported { MARK } else { "" }
+    let in_flight = match result.in_flight_beyond {
+        0 => String::new(),
+        more => format!(", and {} in flight beyond it", count(more)),
+    };
+    reported + if result.unsupported { MARK } else { "" } + &in_flight
 }
 
 /// What the mark at objectives means; `None` when none has it.

@@ -247,6 +247,32 @@ mod tests {
         }
     }
 
+    /// The command lines in the blocks of code of README.md and the guide; of those that run another one, that one, too.
+    #[test]
+    fn the_readme_and_the_guide_show_command_lines() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let guide = walkdir::WalkDir::new(root.join("docs/guide"))
+            .into_iter()
+            .map(|entry| entry.unwrap().into_path());
+        let pages = guide.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+        let mut count = 0;
+        for page in pages.chain([root.join("README.md")]) {
+            let text = std::fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+            let blocks = text.split("\n```").skip(1).step_by(2);
+            let lines = blocks.flat_map(str::lines).map(|line| line.strip_prefix("sudo ").unwrap_or(line));
+            for line in lines.filter(|line| line.starts_with("webdyno ")) {
+                let words = webdyno_lab::scenario::split_flags(line).unwrap();
+                for (at, _) in words.iter().enumerate().filter(|(_, word)| *word == "webdyno") {
+                    count += 1;
+                    if let Err(error) = command(false).try_get_matches_from(&words[at..]) {
+                        panic!("{}: {line}: {error}", page.display());
+                    }
+                }
+            }
+        }
+        assert!(count > 40, "only {count} command lines were found");
+    }
+
     #[test]
     fn every_option_of_the_long_help_is_in_a_group() {
         fn check(command: &Command) {

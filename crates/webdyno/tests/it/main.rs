@@ -15,6 +15,7 @@ mod debian;
 mod disturbance;
 mod exports;
 mod extent;
+mod guide;
 mod harm_guard;
 mod interrupted;
 mod kills;

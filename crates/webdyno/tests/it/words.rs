@@ -1,4 +1,5 @@
-//! Words that operators do not search for, with what they say instead: none of them is in the help of a command.
+//! Words that operators do not search for, with what they say instead: none of them is in the help of a command, in README.md
+//! or in the guide.
 
 use crate::tidy::helps;
 
@@ -36,5 +37,17 @@ fn helps_use_the_words_of_the_field() {
     let helps = helps();
     for (word, instead) in WORDS {
         assert!(!has(&helps, word), "`{word}` in a help: write {instead}");
+    }
+}
+
+#[test]
+fn the_readme_and_the_guide_use_the_words_of_the_field() {
+    let pages = crate::guide::for_newcomers();
+    assert!(pages.len() > 7, "{pages:?}");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for (word, instead) in WORDS {
+            assert!(!has(&text, word), "`{word}` in {}: write {instead}", page.display());
+        }
     }
 }

@@ -144,7 +144,7 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
 }
 
 fn objective(slo: &str, value: Option<f64>, met: bool) -> ObjectiveResult {
-    ObjectiveResult { slo: slo.into(), value, met, unsupported: false }
+    ObjectiveResult { slo: slo.into(), value, met, ..ObjectiveResult::default() }
 }
 
 pub fn run_with_errors() -> View {

@@ -26,7 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("webdyno", &["model", "load", "host", "analysis", "session", "report", "lab"]),
 ];
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
