@@ -117,5 +117,5 @@ fn directories_that_cannot_be_compared_or_listed_are_told() {
         .assert_error("a is one session", "webdyno report DIR");
     run(place.webdyno().args(["history", "none"]))
         .with_code(1)
-        .assert_error("cannot read none", "webdyno-runs");
+        .assert_error("cannot read none", "webdyno run URL");
 }
