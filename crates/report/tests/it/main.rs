@@ -11,4 +11,5 @@ mod pages;
 mod promises;
 mod records;
 mod sample;
+mod screens;
 mod texts;

@@ -96,7 +96,7 @@ fn session_directories(root: &Path) -> Result<Vec<(String, LogStamp)>> {
     };
     let first = listed(root).map_err(|error| {
         io_error("read", root.display(), &error)
-            .hint("give the directory that run directories lie in, as webdyno-runs")
+            .hint("give the directory that run directories lie in; `webdyno run URL` makes the first one")
     })?;
     let mut found = vec![];
     let mut folders: Vec<(PathBuf, usize)> = first.into_iter().map(|folder| (folder, 1)).collect();

@@ -91,6 +91,13 @@ impl LoadModel {
         }
     }
 
+    /// No number of workers fills a table that was made larger.
+    pub fn widen_table(&mut self, is_wider: bool) {
+        if is_wider {
+            self.table_workers = f64::INFINITY;
+        }
+    }
+
     /// Whether so many workers fill the table of connections.
     fn fills_table(&self, settings: EffectiveSettings) -> bool {
         (settings.workers as f64).min(self.users) > self.table_workers
@@ -198,14 +205,7 @@ impl LoadModel {
                 ],
             ),
         ];
-        let table = is_full.then(|| {
-            let values = [
-                ("conntrack.entries_count", 65_536.0),
-                ("conntrack.max_count", 65_536.0),
-                ("conntrack.drop_count", 100.0 * elapsed),
-            ];
-            sample("conntrack", &values)
-        });
+        let table = is_full.then(|| full_table(elapsed));
         known.into_iter().chain(self.has_slow_link.then_some(link)).chain(table).collect()
     }
 
@@ -289,6 +289,16 @@ impl LoadModel {
     pub fn workload(&self) -> Workload {
         Workload { connections: self.users as u32, keepalive: false, ..Workload::default() }
     }
+}
+
+/// A table of connections that drops a hundred each second.
+fn full_table(elapsed: f64) -> Sample {
+    let values = [
+        ("conntrack.entries_count", 65_536.0),
+        ("conntrack.max_count", 65_536.0),
+        ("conntrack.drop_count", 100.0 * elapsed),
+    ];
+    sample("conntrack", &values)
 }
 
 fn sample(source: &str, values: &[(&str, f64)]) -> Sample {

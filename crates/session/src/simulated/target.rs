@@ -197,9 +197,7 @@ impl TuningTarget for SimulatedTarget {
         let running = self.tool.machine().state().server.running();
         let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
         let (load, begins_us, mut model) = (self.loads, self.elapsed_us(), self.model.clone());
-        if self.tool.machine().state().has_setting("net.netfilter.nf_conntrack_max") {
-            model.table_workers = 1e9;
-        }
+        model.widen_table(self.tool.machine().state().has_setting("net.netfilter.nf_conntrack_max"));
         self.add(begins_us, EventBody::Service { snapshot: Box::new(snapshot.for_log()) });
         let (environment, collectors) = (Environment::default(), model.collectors());
         if !collectors.is_empty() {
