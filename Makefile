@@ -4,14 +4,15 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAM := $(TARGET)/release/webdyno
 
-.PHONY: help build static quickstart test test-all format check bench fuzz lab pages setup setup-test
+.PHONY: help build static deb quickstart test test-all format check bench fuzz lab pages setup setup-test
 
 help:
-	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
+	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (two minutes to compile, one to run)"
 	@echo "make test         install what is needed, and run every check and test; of tests with many cases of one kind (kills, scenarios) some"
 	@echo "make test-all     the same with all cases: before a release, and before an issue is resolved"
 	@echo "make build        build the release program at $(PROGRAM), its line tables beside it"
 	@echo "make static       build it also as $(PROGRAM)-static, which runs on any Linux of this processor"
+	@echo "make deb          make a Debian package of it in $(TARGET)/debian, with man pages and completions; with the static one if that is built"
 	@echo "make lab          run the lab's scenarios (as root) and write docs/lab.md and docs/diagnosis.md; LAB='NAME NAME' only these, LAB_REPEAT=N each so often, LAB_RIVALS=1 asks other advisers, too"
 	@echo "make pages        write the guide's pages of the scenarios and the list of metrics (docs/) anew"
 	@echo "make fuzz         fuzz the readers of answers and configurations for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
@@ -31,8 +32,12 @@ build:
 static: build
 	scripts/static release
 
+deb: build
+	@scripts/deb $(PROGRAM) $(TARGET)/debian
+
 # In a profile of its own, which is built in half the time.
 quickstart: setup
+	@echo "quickstart: compiling webdyno: about two minutes on two cores, no time when that was done before"
 	$(CARGO) build --profile quickstart --locked -p webdyno
 	$(TARGET)/quickstart/webdyno quickstart
 

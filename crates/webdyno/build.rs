@@ -1,10 +1,13 @@
 //! Names the build by a hash of all sources, so that tool and agent know whether they are the same: a version number
-//! stays while the code changes, and a hash of the program would cost every start some milliseconds.
+//! stays while the code changes, and a hash of the program would cost every start some milliseconds. How it was built goes
+//! along, for `--version`.
 //!
-//! FNV-1a, 64 bits (draft-eastlake-fnv): it tells builds apart, and protects from nobody.
+//! Facts: https://doc.rust-lang.org/cargo/reference/environment-variables.html (of build scripts),
+//! git-describe(1), git-rev-parse(1). FNV-1a, 64 bits (draft-eastlake-fnv): it tells builds apart, and protects from nobody.
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::process::Command;
+use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -35,7 +38,46 @@ fn main() -> io::Result<()> {
         }
     }
     println!("cargo::rustc-env=WEBDYNO_BUILD={}-{:016x}", env!("CARGO_PKG_VERSION"), hash.0);
+    describe(&workspace);
     Ok(())
+}
+
+/// What `--version` says beside the build.
+fn describe(workspace: &Path) {
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    // TARGET_DIR/PROFILE/build/webdyno-HASH/out
+    let profile = out.ancestors().nth(3).and_then(Path::file_name).unwrap_or_default().display().to_string();
+    let target = env::var("TARGET").unwrap_or_default();
+    let rustc = printed(Command::new(env::var_os("RUSTC").unwrap_or_default()).arg("--version"));
+    // Who develops would compile once more after each commit.
+    let commit = if profile == "release" { commit(workspace) } else { None };
+    for (name, value) in [
+        ("COMMIT", commit.unwrap_or_else(|| "unknown".into())),
+        ("PROFILE", profile),
+        ("TARGET", target),
+        (
+            "RUSTC",
+            rustc.map_or_else(|| "unknown".into(), |text| text.trim_start_matches("rustc ").to_owned()),
+        ),
+    ] {
+        println!("cargo::rustc-env=WEBDYNO_{name}={value}");
+    }
+}
+
+/// The commit of these sources, `-dirty` where files differ from it.
+fn commit(workspace: &Path) -> Option<String> {
+    let git = |words: &str| printed(Command::new("git").arg("-C").arg(workspace).args(words.split(' ')));
+    let log = PathBuf::from(git("rev-parse --path-format=absolute --git-path logs/HEAD")?);
+    if log.exists() {
+        println!("cargo::rerun-if-changed={}", log.display()); // each commit and checkout adds a line
+    }
+    git("describe --always --dirty --abbrev=12 --exclude=*")
+}
+
+/// The line that a program printed, if it ran well.
+fn printed(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// All files below a folder.

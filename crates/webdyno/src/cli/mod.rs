@@ -4,7 +4,7 @@
 pub mod body;
 pub mod check;
 pub mod export;
-mod help;
+pub mod help;
 pub mod lab;
 pub mod lab_run;
 pub mod list;
@@ -42,8 +42,33 @@ use webdyno_load::workload::file::Draft;
 use webdyno_model::tune::{Goal, GoalRequest};
 use workload::WorkloadArgs;
 
-/// What `--version` says behind the name: tool and agent must be of one build.
-const LONG_VERSION: &str = env!("WEBDYNO_BUILD");
+#[cfg(target_feature = "crt-static")]
+macro_rules! linkage {
+    () => {
+        "statically"
+    };
+}
+#[cfg(not(target_feature = "crt-static"))]
+macro_rules! linkage {
+    () => {
+        "dynamically"
+    };
+}
+
+/// What `--version` says behind the name: the build first, since tool and agent must be of one. `-V` says the version alone.
+const LONG_VERSION: &str = concat!(
+    env!("WEBDYNO_BUILD"),
+    "\ncommit:  ",
+    env!("WEBDYNO_COMMIT"),
+    "\nprofile: ",
+    env!("WEBDYNO_PROFILE"),
+    "\ntarget:  ",
+    env!("WEBDYNO_TARGET"),
+    "\nrustc:   ",
+    env!("WEBDYNO_RUSTC"),
+    "\nlinked:  ",
+    linkage!(),
+);
 
 /// Load a web server, name what limits it with proof, and tune it
 #[derive(Debug, Parser)]
@@ -116,6 +141,9 @@ pub enum Helper {
     /// The users of a scenario that is only watched
     #[command(hide = true)]
     LabUsers(LabUsersArgs),
+    /// Write man pages and shell completions below DIR, laid out as in /usr/share
+    #[command(hide = true)]
+    Packaging(PackagingArgs),
 }
 
 impl Command {
@@ -326,6 +354,14 @@ pub struct AgentArgs {
     /// Only change settings: what sudo may permit to users who must not become root (docs/sudoers)
     #[arg(long)]
     pub settings_only: bool,
+}
+
+/// `webdyno packaging`.
+#[derive(Debug, Args)]
+pub struct PackagingArgs {
+    /// Such as /usr/local/share or ~/.local/share
+    #[arg(value_name = "DIR")]
+    pub share: PathBuf,
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! Processes that the program starts of itself: the agent on a server, and the loads of the lab in its hosts.
+//! Processes that the program starts of itself: the agent on a server, and the loads of the lab in its hosts. And what
+//! makes packages of it.
 
 mod agent;
 mod lab_load;
 mod lab_users;
+mod packaging;
 
 use crate::cli::Helper;
 use webdyno_model::Result;
@@ -13,5 +15,6 @@ pub fn run(helper: Helper) -> Result<u8> {
         Helper::Agent(arguments) => agent::agent(&arguments),
         Helper::LabLoad(arguments) => lab_load::load(&arguments),
         Helper::LabUsers(arguments) => lab_users::users(&arguments),
+        Helper::Packaging(arguments) => packaging::write(&arguments.share),
     }
 }

@@ -230,7 +230,7 @@ impl Machine {
     }
 
     /// A path of the machine, as it is seen from outside.
-    fn path(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.first().unwrap()))
     }
 

@@ -4,6 +4,7 @@
 //! Facts: systemctl(1), systemd.service(5), systemd.exec(5) for `$INVOCATION_ID` and `LimitNOFILE`, bootup(7).
 
 mod machine;
+mod packaging;
 mod sudo;
 
 use crate::debian::Tree;

@@ -274,6 +274,7 @@ pub fn helps() -> String {
         "agent",
         "lab-load",
         "lab-users",
+        "packaging",
         "workload check",
         "workload make-tree",
         "workload from-tree",
