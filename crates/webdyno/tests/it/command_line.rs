@@ -32,9 +32,9 @@ fn mistyped_words_suggest_the_right_ones() {
 fn goals_that_the_load_cannot_meet_are_told_before_it() {
     let place = Place::new();
     for (goal, load, parts) in [
-        ("p99<200ms at 300 req/s", &["-r", "100"][..], ["about 300 req/s", "of 100 a second"]),
+        ("p99<200ms at 300 req/s", &["-r", "100"][..], ["about 300 req/s", "of 100 req/s"]),
         ("p99<200ms at 300 req/s", &["--users", "20"], ["about 300 req/s", "of 20 users"]),
-        ("4250 users", &["-r", "100", "--slo", "p95<1s"], ["about 4250 users", "of 100 a second"]),
+        ("4250 users", &["-r", "100", "--slo", "p95<1s"], ["about 4250 users", "of 100 req/s"]),
         ("4250 users", &[], ["a goal in users", "--slo"]),
     ] {
         let arguments = ["tune", "http://127.0.0.1:1/", "--goal", goal];
