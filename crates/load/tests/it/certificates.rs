@@ -25,7 +25,7 @@ fn an_untrusted_certificate_is_reported_before_the_load() {
             "--connect-to",
         ),
         (authority.identity(&[], |_| {}), "has no subject alternative name", "subjectAltName"),
-        (stranger.identity(&["localhost"], |_| {}), "signed by nobody who is trusted here", "--cacert"),
+        (stranger.identity(&["localhost"], |_| {}), "signed by an unknown authority", "--cacert"),
         (namesake.identity(&["localhost"], |_| {}), "signed by another key than that of", "--cacert"),
         (authority.self_signed(), "is one of an authority, and signed by itself", "--cacert"),
     ] {
@@ -71,7 +71,7 @@ fn a_certificate_that_was_signed_can_be_trusted_by_itself() {
     let old = authority.identity(&["localhost", "old.example"], long_ago);
     for (identity, trusted, cause) in [
         (&meant, &meant, None),
-        (&another, &meant, Some("signed by nobody who is trusted here")),
+        (&another, &meant, Some("signed by an unknown authority")),
         (&elsewhere, &elsewhere, Some("its certificate is for another name: elsewhere.example")),
         (&old, &old, Some("its certificate has expired")),
     ] {
