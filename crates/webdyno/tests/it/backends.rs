@@ -200,9 +200,9 @@ fn two_explanations_are_told_apart_by_another_load_and_the_recording_says_the_sa
 
     let again = run(place.webdyno().args(["diagnose", "--json", "-", "--from", &observed])).with_code(0);
     assert_eq!(again.stdout, ended.stdout);
-    let text = run(place.webdyno().args(["diagnose", "--from", &observed])).with_code(0).stdout;
+    let text = run(place.webdyno().args(["diagnose", "-v", "--from", &observed])).with_code(0).stdout;
     assert!(text.contains("At half the load"), "{text}");
-    assert_eq!(text, run(place.webdyno().args(["report", &observed])).with_code(0).stdout);
+    assert_eq!(text, run(place.webdyno().args(["report", "-v", &observed])).with_code(0).stdout);
 }
 
 #[test]

@@ -34,10 +34,10 @@ fn a_change_record_can_be_followed() {
     assert_eq!(diff, session["rounds"][0]["diff"].as_str().unwrap());
     std::fs::remove_file(&path).unwrap();
     let report = run(place.webdyno().arg("report").arg(&directory)).with_code(0).stdout;
-    assert!(report.contains(&format!("Change record:      {}", path.display())), "{report}");
+    assert!(report.contains(&format!("Record:  {}", path.display())), "{report}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), record);
 
-    let by_hand = block(&record, "How to see by hand");
+    let by_hand = block(&record, "How to verify");
     assert_eq!(by_hand.len(), 2, "{record}");
     for line in by_hand {
         let (command, expected) = line.split_once("  # ").unwrap();
@@ -48,7 +48,7 @@ fn a_change_record_can_be_followed() {
             "{line} shows: {displayed}"
         );
     }
-    let undo = block(&record, "How to undo it");
+    let undo = block(&record, "Rollback");
     assert_eq!(undo, [format!("WEBDYNO_STATE={} webdyno rollback", state.display())]);
     debian.typed(undo[0]);
     assert_eq!(before.differences(&debian.tree()), Vec::<String>::new());

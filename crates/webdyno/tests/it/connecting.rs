@@ -72,6 +72,6 @@ fn a_load_goes_where_it_is_told_to_and_says_so() {
     let arguments = ["run", "http://www.site.example:81/", "-n", "20", "-c", "2", "--source-ip", "127.0.0.2"];
     let ended = run(place.webdyno().args(arguments).args(["--connect-to", &rule, "--out", "here"]));
     let ended = ended.with_code_in(&[0, 3]);
-    assert!(ended.stdout.contains("connections begin from 127.0.0.2"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("source address 127.0.0.2"), "{}", ended.stdout);
     assert!(ended.stdout.contains("by 1 rule (--connect-to)"), "{}", ended.stdout);
 }

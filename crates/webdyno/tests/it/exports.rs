@@ -12,11 +12,11 @@ fn the_recording_gives_the_same_results_again() {
     let files = ["--csv", "s.csv", "--hdr", "t.hgrm", "--junit", "j.xml", "--slo", "failed<=0"];
     let load = ["run", &server.url(), "-r", "100", "-d", "2s", "-t", "1", "-q", "--out", "a"];
     let ended = run(place.webdyno().args(load).args(files)).with_code_in(&[0, 3]);
-    assert!(ended.stdout.contains("Load test"), "files leave the text where it is: {}", ended.stdout);
+    assert!(ended.stdout.contains("Throughput"), "files leave the text where it is: {}", ended.stdout);
     for (flag, file) in [("--csv", "s.csv"), ("--hdr", "t.hgrm"), ("--junit", "j.xml")] {
         let again = run(place.webdyno().args(["report", "a", flag, "-"])).with_code(0).stdout;
         assert_eq!(std::fs::read_to_string(place.path(file)).unwrap(), again, "{file}");
-        assert!(!again.contains("Load test"), "stdout holds one result alone");
+        assert!(!again.contains("Throughput"), "stdout holds one result alone");
     }
     run(place.webdyno().args(["report", "a", "--hdr", "t.hlog", "--csv", "again.csv"])).with_code(0);
     let csv = std::fs::read_to_string(place.path("s.csv")).unwrap();
@@ -63,7 +63,7 @@ fn a_result_that_cannot_be_written_leaves_the_others_and_the_recording() {
         "{}",
         ended.stderr
     );
-    assert!(ended.stdout.contains("Load test"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("Throughput"), "{}", ended.stdout);
     assert!(place.path("j.xml").exists());
     let again = run(place.webdyno().args(["report", "a", "--csv", "-"])).with_code(0);
     assert!(again.stdout.starts_with("load,"), "{}", again.stdout);

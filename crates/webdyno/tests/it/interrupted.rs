@@ -47,7 +47,7 @@ fn ctrl_c_reverts_and_says_so_with_its_exit_code() {
     assert_eq!(tool.wait().unwrap().code(), Some(130));
     apache.assert_unchanged(&before);
     let record = std::fs::read_to_string(place.path("t/change-record.md")).unwrap();
-    assert!(record.contains("Nothing was changed") && record.contains("put back"), "{record}");
+    assert!(record.contains("Nothing was changed") && record.contains("reverted"), "{record}");
     // What was measured is kept.
     run(place.webdyno().args(["report", "t"])).with_code(0);
     assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));

@@ -65,7 +65,7 @@ fn a_plan_can_be_taken_over_as_files() {
     let export = place.path("plan");
     let ended =
         run(place.webdyno().args(["tune", &apache.url(), "--export", "plan"]).args(LOAD)).with_code(0);
-    assert!(ended.stdout.contains("there is a plan"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("planned, nothing was changed"), "{}", ended.stdout);
     assert_eq!(apache.configuration(), before);
     let page = fs::read_to_string(export.join("README.txt")).unwrap();
     for part in ["MaxRequestWorkers 20 -> ", "apache-workers-exhausted", "patch -p1", "patch -R"] {
@@ -116,7 +116,7 @@ fn what_puppet_manages_is_proposed() {
     );
     assert_eq!(apache.configuration(), before);
     let text = run(place.webdyno().args(["report", "tuned"])).with_code(0).stdout;
-    assert!(text.contains("What is proposed") && text.contains("is managed by Puppet"), "{text}");
+    assert!(text.contains("Proposed: ") && text.contains("is managed by Puppet"), "{text}");
     let page = fs::read_to_string(place.path("proposal/README.txt")).unwrap();
     assert!(
         page.contains("is managed by Puppet (it says `Managed by Puppet`): make the change there"),

@@ -42,7 +42,7 @@ fn a_right_file_is_told_in_words() {
     let text = "base = \"http://h\"\nrate = 70\nslo = [\"page: p95<2s\"]\n[[page]]\nurl = \"/\"\n";
     std::fs::write(place.path("w.toml"), text).unwrap();
     let ended = run(place.webdyno().args(["workload", "check", "w.toml"])).with_code(0);
-    for part in ["w.toml is right.", "constant rate 70", "page: p95<2s"] {
+    for part in ["w.toml is right.", "70 pages/s", "page: p95<2s"] {
         assert!(ended.stdout.contains(part), "{}", ended.stdout);
     }
     // An objective of something that the file does not hold is wrong, too.

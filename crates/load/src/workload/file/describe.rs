@@ -149,7 +149,7 @@ fn load(workload: &Workload) -> String {
     };
     let changing = if workload.stages.is_empty() { "" } else { "up to " };
     match (workload.arrival, &workload.visits) {
-        (Arrival::Open { rate_per_s, .. }, _) => format!("{changing}{} {what} a second", round(rate_per_s)),
+        (Arrival::Open { rate_per_s, .. }, _) => format!("{changing}{} {what}/s", round(rate_per_s)),
         (Arrival::Closed, None) => {
             format!("{changing}{} {what} at once", grouped(u64::from(workload.connections)))
         }
@@ -171,7 +171,7 @@ fn think_summary(workload: &Workload, visits: &Visits) -> String {
     };
     if workload.arrival == Arrival::Closed {
         let most = round(f64::from(visits.users) / think_s);
-        let _ = write!(text, ", so that at most {most} {} a second are made", noun(visits));
+        let _ = write!(text, ", so that at most {most} {}/s are made", noun(visits));
     }
     text
 }
@@ -213,7 +213,7 @@ mod tests {
         let text = "base = \"http://h/\"\nusers = 5\nthink = \"20ms\"\n[[page]]\nurl = \"/\"\n";
         let workload = parse(text, Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
         let described = describe(&workload, &[]);
-        assert!(described.contains("20 ms a session, so that at most 250 pages a second"), "{described}");
+        assert!(described.contains("20 ms a session, so that at most 250 pages/s"), "{described}");
     }
 
     #[test]
@@ -274,8 +274,7 @@ mod tests {
             parse(&format!("rate = 1500\n{text}"), Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
         let described = describe(&workload, &[]);
         assert!(
-            described
-                .contains("5% /10\n  request      ... and 9 more\n  load         1,500 requests a second\n"),
+            described.contains("5% /10\n  request      ... and 9 more\n  load         1,500 requests/s\n"),
             "{described}"
         );
     }

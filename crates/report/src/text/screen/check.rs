@@ -11,8 +11,8 @@ pub(super) fn write_check(page: &mut TextPage, check: &Diagnosis, room: Room) {
     page.title(tone, &phrases::check_headline(check), "");
     let shown = room.extras.max(2);
     for (index, finding) in faults.iter().take(shown).enumerate() {
-        let id = format!("{} ({})", finding.summary, finding.id);
-        page.short_item(&format!("{}.", index + 1), &id, room.text_lines);
+        let text = format!("{} ({}): {}", phrases::limit_title(&finding.id), finding.id, finding.summary);
+        page.short_item(&format!("{}.", index + 1), &text, room.text_lines + 1);
         if let Some(remedy) = finding.remedies.first() {
             page.short_item("   ->", &phrases::remedy(remedy), 2);
         }

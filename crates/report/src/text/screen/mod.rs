@@ -150,11 +150,17 @@ fn closing(page: &mut TextPage, view: &View, paths: &ResultPaths) {
     if paths.directory.is_some() || undo.is_some() {
         page.gap();
     }
+    if let Some(apply) = &paths.apply {
+        page.verbatim(&format!("Apply:   {apply}"));
+    }
     if let Some(undo) = undo {
         page.verbatim(&format!("Undo:    {undo}"));
         for (on, command) in crate::change_record::rollback_of_others(view) {
             page.verbatim(&format!("         {on}: {command}"));
         }
+    }
+    if let Some(record) = &paths.record {
+        page.verbatim(&format!("Record:  {record}"));
     }
     if let Some(directory) = &paths.directory {
         page.verbatim(&format!("Details: webdyno report {directory} -v"));

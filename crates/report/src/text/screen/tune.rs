@@ -28,6 +28,9 @@ pub(super) fn write_tune(page: &mut TextPage, view: &View, tune: &TuneReport, ro
     if let Some(others) = phrases::live_traffic(tune.live_traffic.as_ref()) {
         page.short_item("", &others, 2);
     }
+    if tune.state == TuneState::Reverted {
+        page.short_item("", phrases::reverted(tune), 2);
+    }
     changes(page, tune, room);
     if tune.state == TuneState::Applied {
         page.heading(&format!("Gain: {}", phrases::ratio(&tune.improvement)));
@@ -35,7 +38,9 @@ pub(super) fn write_tune(page: &mut TextPage, view: &View, tune: &TuneReport, ro
         page.short_item("", &phrases::goal(tune), 2);
     } else {
         super::load(page, &tune.baseline, room);
-        page.short_item("", &phrases::goal(tune), 1);
+        if tune.state == TuneState::Reverted {
+            page.short_item("", &phrases::goal(tune), 1);
+        }
     }
     if tune.rounds.len() > 1 && tune.state != TuneState::Planned {
         page.heading("Rounds (req/s)");
@@ -67,6 +72,10 @@ fn changes(page: &mut TextPage, tune: &TuneReport, room: Room) {
         page.short_item("", &how, 1);
         if let Some(predicted) = round.predicted.as_ref().filter(|_| tune.state == TuneState::Planned) {
             page.short_item("expect:", &phrases::predicted(predicted), 1);
+        }
+        if tune.state == TuneState::Planned {
+            let lines = round.diff.lines().filter(|line| line.starts_with(['+', '-', '@']));
+            lines.take(3 * room.rows).for_each(|line| page.verbatim(line));
         }
     }
 }
