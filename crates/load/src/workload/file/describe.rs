@@ -230,7 +230,7 @@ mod tests {
                session      25% buy: /cart (page with what is found in it), POST /a-very-l...\n  \
                load         up to 4,250 users\n  \
                length       2m 30s, of which 2m are measured\n  \
-               think        75 s a session, so that at most 56.7 sessions a second are made\n  \
+               think        75 s a session, so that at most 56.7 sessions/s are made\n  \
                visitors     cookies kept, cache none, returning 0%, 6 connections to a host\n  \
                connections  at most 25,500 at once\n  \
                objective    page: p95<2s\n"
