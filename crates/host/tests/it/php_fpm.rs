@@ -93,8 +93,9 @@ fn check_busy(address: &str, is_tcp: bool) {
         let readings: Vec<f64> = (0..10).map(|_| count(&mut collector)).collect();
         readings[9] - readings[0]
     };
-    let growth: Vec<f64> = (0..10).map(|_| grown_by()).collect();
-    assert!(growth.iter().any(|by| *by < 5.0), "requests pile up: {growth:?}");
+    // No longer than needed: tests of other programs find this pool busy meanwhile.
+    let growth: Vec<f64> = (0..5).map(|_| grown_by()).take_while(|by| *by >= 5.0).collect();
+    assert!(growth.len() < 5, "requests pile up: {growth:?}");
 
     fpm.let_go();
     drop(held);
