@@ -21,6 +21,26 @@ pub struct TriedRemedy {
     pub changes: Vec<SettingChange>,
     /// Whether it was in force and measured; else nobody could carry it out, or was not allowed to.
     pub was_measured: bool,
+    /// Whether it was better, and stayed.
+    pub was_kept: bool,
+}
+
+/// A value that is this multiple of one that did not help is not worth another round. One that is smaller may be, where the load
+/// did harm.
+const NEAR: std::ops::Range<f64> = 0.9..2.0;
+
+impl TriedRemedy {
+    /// Whether these changes were tried: the same ones, or, where what was measured did not help, others of the same settings that are
+    /// [`NEAR`]: each load proposes another value by some percent.
+    fn covers(&self, changes: &[SettingChange]) -> bool {
+        let is_near = |own: &SettingChange, other: &SettingChange| {
+            let values = own.to.number().zip(other.to.number()).filter(|(own, _)| *own > 0.0);
+            own.setting == other.setting && values.is_some_and(|(own, other)| NEAR.contains(&(other / own)))
+        };
+        let are_near = self.changes.len() == changes.len()
+            && self.changes.iter().zip(changes).all(|(own, other)| own == other || is_near(own, other));
+        self.changes == changes || (self.was_measured && !self.was_kept && are_near)
+    }
 }
 
 /// A remedy to try, with the finding that led to it.
@@ -81,7 +101,7 @@ fn best_remedy(finding: &Finding, tried: &[TriedRemedy], policy: TuningPolicy) -
     }
     let is_fresh = |remedy: &&Remedy| {
         let changes = remedy.setting_changes();
-        !tried.iter().any(|tried| tried.changes == changes)
+        !tried.iter().any(|tried| tried.covers(&changes))
     };
     let fresh: Vec<&Remedy> = possible.into_iter().filter(is_fresh).collect();
     let is_allowed = |remedy: &&&Remedy| policy.allow_restart || remedy.class != ApplyClass::Restart;
@@ -143,7 +163,7 @@ mod tests {
     }
 
     fn tried(remedy: &Remedy, was_measured: bool) -> TriedRemedy {
-        TriedRemedy { changes: remedy.setting_changes(), was_measured }
+        TriedRemedy { changes: remedy.setting_changes(), was_measured, was_kept: false }
     }
 
     const POLICY: TuningPolicy = TuningPolicy { allow_restart: true, first_only: false };
@@ -203,6 +223,36 @@ mod tests {
             assert_eq!(choice.as_ref().ok().map(ids), expected, "{first:?} {second:?}");
             let stopped = TuningPolicy { first_only: true, ..POLICY };
             assert_eq!(choose_remedy(&all, &[], stopped), Err(NoRemedy::NoRemedy));
+        }
+    }
+
+    #[test]
+    fn a_value_that_did_not_help_is_not_tried_again_by_some_percent() {
+        let with = |to: i64| Remedy {
+            to: Some(SettingValue::Integer(to)),
+            ..remedy("net.netfilter.nf_conntrack_max", ApplyClass::Live)
+        };
+        for (measured, kept, next, is_tried_again) in [
+            (true, false, 151_000, false),
+            (true, false, 131_000, false),
+            (true, false, 290_000, true),
+            (true, false, 130_000, true),
+            // What helped may do so once more, and what was never in force says nothing.
+            (true, true, 151_000, true),
+            (false, false, 151_000, true),
+            (true, true, 145_000, false),
+        ] {
+            let tried = TriedRemedy {
+                changes: with(145_000).setting_changes(),
+                was_measured: measured,
+                was_kept: kept,
+            };
+            let full = diagnosis(vec![("conntrack-full", 0.95, vec![with(next)])]);
+            assert_eq!(
+                choose_remedy(&full, &[tried], POLICY).is_ok(),
+                is_tried_again,
+                "{next} {measured} {kept}"
+            );
         }
     }
 

@@ -176,7 +176,7 @@ impl Tuning {
         }
         self.note_left(target, &choice)?;
         let changes = choice.remedy.setting_changes();
-        self.tried.push(TriedRemedy { changes: changes.clone(), was_measured: false });
+        self.tried.push(TriedRemedy { changes: changes.clone(), was_measured: false, was_kept: false });
         let steps = match self.prepare_all(target, &changes)? {
             Ok(steps) => steps,
             Err(next) => return Ok(next),

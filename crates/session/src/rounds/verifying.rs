@@ -81,6 +81,7 @@ impl Tuning {
     fn take_over(&mut self, kept: bool, verified: VerifiedChange) {
         let is_harmed = |measured: &LoadMeasurement| measured.measurement.harm_guard_trip.is_some();
         self.kept |= kept;
+        self.tried.last_mut().into_iter().for_each(|tried| tried.was_kept = kept);
         // Of two loads that were stopped the later one tells more: what each worker takes with fewer of them.
         if kept || (is_harmed(&self.best) && is_harmed(&verified.after)) {
             self.best = verified.after;
