@@ -15,11 +15,12 @@ struct LastValue {
     readings_since: u64,
 }
 
-/// The values that were left out, by name, with the time of the reading that left them out. `may_miss` tells which ones
-/// may be.
+/// The values that the measurement's own readings left out, by name, with the time of the reading that left them out.
+/// `may_miss` tells which ones may be.
 pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool) -> Vec<(&str, (f64, f64))> {
+    let own_from_s = measurement.samples.iter().map(|timed| timed.t_s).fold(f64::INFINITY, f64::min);
     let mut by_source: BTreeMap<&str, Vec<&TimedSample>> = BTreeMap::new();
-    for timed in &measurement.samples {
+    for timed in measurement.earlier_samples.iter().chain(&measurement.samples) {
         by_source.entry(&timed.sample.source).or_default().push(timed);
     }
     let mut left_out = vec![];
@@ -37,7 +38,8 @@ pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool)
                 since.readings_since += 1;
                 let holds = timed.sample.error.is_none() && since.readings_since < FORWARD_FILL_READINGS_MAX;
                 *known = holds.then_some(since);
-                left_out.extend(holds.then_some((name, (timed.t_s, since.value))));
+                left_out
+                    .extend((holds && timed.t_s >= own_from_s).then_some((name, (timed.t_s, since.value))));
             }
             for (name, value) in values {
                 if *requested.entry(name).or_insert_with(|| may_miss(name)) {
@@ -76,6 +78,14 @@ mod tests {
         // Of what is missing beside an error, nobody knows whether it was read.
         let torn = vec![sample(0.0, &both, None), sample(1.0, &[], Some("torn")), sample(2.0, &[], None)];
         check(torn, &[]);
+    }
+
+    #[test]
+    fn a_value_that_was_told_before_the_load_holds_in_it() {
+        let earlier_samples = vec![sample(-8.0, &[("tcp.a", 1.0)], None), sample(-7.0, &[], None)];
+        let samples = vec![sample(-1.0, &[], None), sample(0.0, &[], None)];
+        let measurement = Measurement { samples, earlier_samples, ..Measurement::default() };
+        assert_eq!(values(&measurement, |_| true), [("tcp.a", (-1.0, 1.0)), ("tcp.a", (0.0, 1.0))]);
     }
 
     #[test]

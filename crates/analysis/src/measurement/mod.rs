@@ -61,6 +61,8 @@ pub struct Measurement {
     pub lacking: Vec<MissingSignal>,
     /// Readings of the server, in order of time.
     pub samples: Vec<TimedSample>,
+    /// Those just before them, in order of time: of what `samples` left out as unchanged, they have the value.
+    pub earlier_samples: Vec<TimedSample>,
     /// What the readings mean.
     pub collectors: Vec<CollectorInfo>,
     /// The service behind the port.

@@ -2,7 +2,7 @@
 
 use crate::measurement::forward_fill;
 use crate::measurement::{Measurement, TimedSample};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use webdyno_model::sample::Metric;
 
@@ -56,9 +56,10 @@ impl<'a> SeriesSet<'a> {
             }
         }
         let catalogue = MetricCatalogue::of(measurement);
-        let names = points.keys().copied();
+        let earlier = measurement.earlier_samples.iter().flat_map(|timed| timed.sample.values.keys());
+        let names: BTreeSet<&str> = points.keys().copied().chain(earlier.map(String::as_str)).collect();
         let described: BTreeMap<&str, &Metric> =
-            names.filter_map(|name| Some((name, catalogue.metric_of(name)?))).collect();
+            names.into_iter().filter_map(|name| Some((name, catalogue.metric_of(name)?))).collect();
         let may_miss = |name: &str| described.get(name).is_some_and(|metric| metric.on_change);
         for (name, point) in forward_fill::values(measurement, may_miss) {
             points.entry(name).or_default().push(point);

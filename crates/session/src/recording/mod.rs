@@ -19,7 +19,7 @@ use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::Objective;
 use webdyno_model::purpose::Purpose;
-use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
+use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
@@ -400,6 +400,22 @@ impl Recording {
             })
     }
 
+    /// The readings before a window that may have what those in it left out as unchanged: the last of each collector.
+    fn earlier_samples(&self, begins_us: u64, before_s: f64) -> impl Iterator<Item = (f64, &Sample)> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        let before = self.samples.iter().map(|(t_us, sample)| (seconds_since(begins_us, *t_us), sample));
+        let before = before.rev().filter(|(t_s, _)| *t_s < -before_s);
+        let mut last: Vec<_> = before
+            .filter(|(_, sample)| {
+                let count = counts.entry(&sample.source).or_default();
+                *count += 1;
+                *count < FORWARD_FILL_READINGS_MAX
+            })
+            .collect();
+        last.reverse();
+        last.into_iter()
+    }
+
     fn window(
         &self,
         (begins_us, quiet_from_s): (u64, Option<f64>),
@@ -409,6 +425,7 @@ impl Recording {
         let before_s = BEFORE_S.max(quiet_from_s.map_or(0.0, |t_s| -t_s)).min(QUIET_S_MAX);
         let around = self.samples.iter().map(|(t_us, sample)| (seconds_since(begins_us, *t_us), sample));
         let around = around.filter(|(t_s, _)| (-before_s..=to_s + after_s).contains(t_s));
+        let timed = |(t_s, sample): (f64, &Sample)| TimedSample { t_s, sample: sample.clone() };
         let ends_us = begins_us + (to_s * 1e6) as u64;
         let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
         let observation = self.topologies.iter().rev().find(|(t_us, _)| *t_us <= ends_us);
@@ -417,7 +434,8 @@ impl Recording {
         Measurement {
             measured_from_s: from_s,
             measured_to_s: to_s,
-            samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
+            samples: around.map(timed).collect(),
+            earlier_samples: self.earlier_samples(begins_us, before_s).map(timed).collect(),
             lacking: self.missing_signals(ends_us),
             collectors: self.collectors.clone(),
             topology: topology.map(|topology| with_front(topology, service)),

@@ -17,6 +17,9 @@ const LOST_FRACTION_MIN: f64 = 0.005;
 const LIFE_S: f64 = 120.0;
 /// Room for what comes in bursts, and for days that are busier than this one.
 const ROOM: f64 = 1.5;
+/// An entry whose time is over counts until the kernel's next scan, at most so much later (GC_SCAN_INTERVAL_MAX of
+/// net/netfilter/nf_conntrack_core.c).
+const SCAN_S_MAX: f64 = 60.0;
 /// A first packet that is dropped is sent again each second for some seconds until its sender gives up: of the packets that
 /// were dropped at least so many were of different connections.
 const PACKETS_PER_ATTEMPT: f64 = 3.0;
@@ -94,10 +97,12 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         // Never less than twice what was too small.
         let life_s =
             facts.value(FactId::conntrack_closed_life_s).filter(|life_s| *life_s > 0.0).unwrap_or(LIFE_S);
-        let wanted = (ROOM * attempts * life_s).max(2.0 * limit.unwrap_or(0.0)).ceil();
+        let counts_s = (ROOM * life_s).max(life_s + SCAN_S_MAX);
+        let wanted = (attempts * counts_s).max(2.0 * limit.unwrap_or(0.0)).ceil();
         let why = format!(
-            "1.5 times the {} connections attempted per second, times the {} s that an entry stays after close",
+            "room for {} connection attempts per second over {} s: an entry stays {} s after close, and until the kernel's next scan",
             format_number(attempts),
+            format_number(counts_s),
             format_number(life_s)
         );
         all.push(sysctl(SETTING, limit, wanted, &risk(wanted), why));
@@ -215,5 +220,10 @@ mod tests {
         assert_eq!(size(&trickle), Some(131_072.0));
         // Entries that live for longer need more places.
         assert_eq!(size(&[(FactId::conntrack_closed_life_s, 240.0)]), Some(360_000.0));
+        // Those that live for 3 s count until they are found to be over.
+        assert_eq!(
+            size(&[(FactId::conntrack_closed_life_s, 3.0), (FactId::conntrack_limit, 1000.0)]),
+            Some(63_000.0)
+        );
     }
 }
