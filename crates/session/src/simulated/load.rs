@@ -85,7 +85,8 @@ impl LoadModel {
             wobble: if random.one_in(4) { 0.3 } else { 0.0 },
             drift: &[],
             has_slow_link: random.one_in(8),
-            table_workers: 1e9,
+            // Behind the workers the table: a change stays in force unjudged, and is struck there, too.
+            table_workers: if random.one_in(4) { 150.0 } else { 1e9 },
             length_s: 6,
             records_times: false,
         }
