@@ -9,6 +9,7 @@ use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_load::Prepared;
 use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange, SiteProbe};
+use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::event::EventBody;
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::purpose::Purpose;
@@ -225,6 +226,14 @@ impl TuningTarget for LiveTarget<'_> {
     fn export(&mut self, plan: &RenderedPlan, round: &Round) {
         if let Some(export) = &mut self.export {
             export.add(plan, round);
+        }
+    }
+
+    fn propose(&mut self, finding: &Finding, remedy: &Remedy) {
+        let control = self.servers.front().snapshot().and_then(|snapshot| snapshot.control.as_ref());
+        let unit = control.and_then(|control| control.unit.as_deref());
+        if let Some(export) = &mut self.export {
+            export.propose(finding, remedy, unit);
         }
     }
 
