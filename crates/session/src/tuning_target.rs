@@ -4,6 +4,7 @@
 use webdyno_analysis::measurement::Measurement;
 use webdyno_model::Result;
 use webdyno_model::change::{Preparation, RenderedPlan, SettingChange};
+use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::tune::Round;
@@ -40,6 +41,11 @@ pub trait TuningTarget {
         let _ = best;
         self.measure(Purpose::Verify)
     }
+    /// After a load that was stopped for memory, before the next: what went out to swap comes back at a load that rises. All at
+    /// once it would look as if the next load did harm.
+    fn warm_up(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Whether others use the server, as far as it is known; true also when that cannot be told.
     fn has_live_traffic(&self) -> bool {
         false
@@ -59,6 +65,10 @@ pub trait TuningTarget {
     /// Keeps a plan for people who want it as files: one that was only planned, proposed, or kept.
     fn export(&mut self, plan: &RenderedPlan, round: &Round) {
         let _ = (plan, round);
+    }
+    /// Keeps what only a person can do for those who want it as files.
+    fn propose(&mut self, finding: &Finding, remedy: &Remedy) {
+        let _ = (finding, remedy);
     }
     /// Writes an event to the log.
     fn record(&mut self, body: EventBody) -> Result<()>;

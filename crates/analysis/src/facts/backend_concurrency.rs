@@ -48,8 +48,7 @@ impl FactBuilder<'_> {
 
     /// The means of a level of several things together, and the name of the largest one's metric.
     fn sum(&self, template: &str) -> Option<(f64, String)> {
-        let template = self.series.template(template)?;
-        let means = self.series.instances(template);
+        let means = self.instances(template).into_iter();
         let means: Vec<_> =
             means.filter_map(|(_, metric)| Some((self.series.mean(metric)?, metric))).collect();
         let largest = means.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;

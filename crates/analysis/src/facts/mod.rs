@@ -4,6 +4,7 @@
 
 use crate::measurement::Measurement;
 use crate::measurement::series::SeriesSet;
+use crate::settings::backends;
 use crate::settings::effective::RequestTarget;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
@@ -283,7 +284,7 @@ struct FactBuilder<'a> {
     each: BTreeMap<FactId, BTreeMap<String, Fact>>,
 }
 
-impl FactBuilder<'_> {
+impl<'a> FactBuilder<'a> {
     /// What the server alone tells.
     fn server_facts(&mut self) {
         for &(fact, metric, how) in FAMILIES.iter().copied().flatten() {
@@ -348,12 +349,21 @@ impl FactBuilder<'_> {
         self.add_from(name, value, (metric, how));
     }
 
+    /// What there are readings of, of a metric of several; pools only as far as the service's requests come to them.
+    fn instances(&self, template: &str) -> Vec<(&'a str, &'a str)> {
+        let Some(known) = self.series.template(template) else { return vec![] };
+        let is_of_pool = ["php_fpm.*", "opcache.*"].iter().any(|begin| template.starts_with(begin));
+        let chain = self.service.zip(self.topology).filter(|_| is_of_pool);
+        let counts = |instance: &str| {
+            chain.is_none_or(|(service, topology)| backends::leads_to_pool(service, topology, instance))
+        };
+        self.series.instances(known).filter(|(instance, _)| counts(instance)).collect()
+    }
+
     /// The same of a metric that there are several of.
     fn derive_each(&mut self, name: FactId, template: &str, how: Derivation) {
-        let Some(template) = self.series.template(template) else { return };
-        let found: Vec<_> = self.series.instances(template).collect();
         let mut largest: Option<Fact> = None;
-        for (instance, metric) in found {
+        for (instance, metric) in self.instances(template) {
             self.facts.remove(&name);
             self.derive(name, metric, how);
             let Some(fact) = self.facts.remove(&name) else { continue };

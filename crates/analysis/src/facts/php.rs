@@ -117,9 +117,7 @@ impl FactBuilder<'_> {
         template: &str,
         value: impl Fn(&FactBuilder<'_>, &str) -> Option<f64>,
     ) {
-        let Some(known) = self.series.template(template) else { return };
-        let pools: Vec<_> = self.series.instances(known).collect();
-        for (pool, metric) in pools {
+        for (pool, metric) in self.instances(template) {
             let found = value(self, pool);
             self.add_instance(pool, (name, found), (metric, Derivation::Mean));
         }
@@ -138,7 +136,8 @@ mod tests {
     use crate::facts::{FactId, Facts, facts};
     use crate::measurement::Measurement;
     use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
-    use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+    use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot};
+    use webdyno_model::topology::{Link, Topology};
 
     fn metric(name: &str) -> Metric {
         Metric {
@@ -151,7 +150,7 @@ mod tests {
         }
     }
 
-    fn of(readings: &[(&str, f64, f64, f64)]) -> Facts {
+    fn of(readings: &[(&str, f64, f64, f64)], topology: Option<Topology>) -> Facts {
         let pools = readings.iter().zip(1..).map(|((pool, queue, busy, all), t_s)| {
             let name = |end: &str| format!("php_fpm.{pool}.{end}");
             let names = [name("listen_queue_count"), name("processes_busy_count"), name("processes_count")];
@@ -160,16 +159,32 @@ mod tests {
         });
         let metrics = [super::QUEUE, super::PROCESSES, super::BUSY].map(metric).to_vec();
         let collectors = vec![CollectorInfo { name: "php_fpm".into(), metrics }];
-        let samples = pools.collect();
-        facts(&Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() }, None)
-            .unwrap()
+        let (samples, service) = (pools.collect(), Some(ServiceSnapshot::default()));
+        let measurement = Measurement {
+            samples,
+            collectors,
+            service,
+            topology,
+            measured_to_s: 10.0,
+            ..Measurement::default()
+        };
+        facts(&measurement, None).unwrap()
     }
 
     #[test]
     fn each_pool_tells_how_long_it_was_full() {
         let full = [("a", 9.0, 5.0, 5.0), ("a", 9.0, 4.0, 4.0), ("a", 0.0, 5.0, 5.0), ("a", 1.0, 4.0, 5.0)];
         let idle = [("b", 0.0, 0.0, 5.0), ("b", 0.0, 1.0, 5.0)];
-        let facts = of(&[&full[..], &idle[..]].concat());
+        let all = [&full[..], &idle[..]].concat();
+        let facts = of(&all, None);
+        // A full one that is none of the service's is none of its facts.
+        let pool = |name: &str| Endpoint { name: name.into(), address: name.into(), path: None };
+        let endpoints = vec![pool("a"), pool("b")];
+        let fpm = ServiceSnapshot { service: "php_fpm".into(), endpoints, ..ServiceSnapshot::default() };
+        let links = vec![Link { by: "b".into(), ..Link::default() }];
+        let behind = of(&all, Some(Topology { backends: vec![fpm], links, ..Topology::default() }));
+        let found: Vec<_> = behind.each(FactId::fpm_queue_mean).collect();
+        assert_eq!((found, behind.value(FactId::fpm_waiting_fraction)), (vec![("b", 0.0)], Some(0.0)));
         let of = |name: FactId| ["a", "b"].map(|pool| facts.value_of(name, pool));
         assert_eq!(of(FactId::fpm_waiting_fraction), [Some(0.75), Some(0.0)]);
         assert_eq!(of(FactId::fpm_full_fraction), [Some(0.75), Some(0.0)]);

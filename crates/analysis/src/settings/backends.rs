@@ -1,6 +1,6 @@
 //! Which backends a service names, and whether a listener is one of them.
 
-use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot};
 use webdyno_model::topology::Topology;
 
 /// The addresses that a service hands requests over to, and whether by FastCGI.
@@ -28,6 +28,20 @@ pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, 
     }
     let observed = topology.into_iter().flat_map(|topology| &topology.links);
     targets_of(service).iter().any(|(at, _)| is_it(at)) || observed.into_iter().any(|link| is_it(&link.by))
+}
+
+/// Whether the service's requests come to this pool of PHP-FPM (`www`, or `www@PID` where several have one of that name): by
+/// its socket. Where none of its FPM's sockets is known by the address that leads there, any of them may be it.
+pub(crate) fn leads_to_pool(service: &ServiceSnapshot, topology: &Topology, instance: &str) -> bool {
+    let is_it = |fpm: &ServiceSnapshot, pool: &str| {
+        instance == pool || instance.strip_prefix(pool) == Some(&format!("@{}", fpm.pid))
+    };
+    let all = topology.backends.iter().filter(|backend| backend.service == "php_fpm");
+    let mut pools = all.flat_map(|fpm| fpm.endpoints.iter().map(move |pool| (fpm, pool)));
+    let Some((fpm, pool)) = pools.find(|(fpm, pool)| is_it(fpm, &pool.name)) else { return true };
+    let is_met = |pool: &Endpoint| is_behind(service, Some(topology), &pool.address);
+    let is_linked = || topology.links.iter().any(|link| link.to_pid == Some(fpm.pid));
+    is_met(pool) || (is_linked() && !fpm.endpoints.iter().any(is_met))
 }
 
 /// Settings that hand requests over.
@@ -95,5 +109,43 @@ mod tests {
         let link = Link { by: "127.0.0.1:3306".into(), ..Link::default() };
         let topology = Topology { links: vec![link], ..Topology::default() };
         assert!(is_behind(&service("http://a/"), Some(&topology), "127.0.0.1:3306"));
+    }
+
+    #[test]
+    fn a_pool_is_one_of_the_chain_by_its_socket() {
+        let pool =
+            |name: &str| Endpoint { name: name.into(), address: format!("unix:/run/{name}"), path: None };
+        let fpm = |pid, pools: &[&str]| ServiceSnapshot {
+            service: "php_fpm".into(),
+            pid,
+            endpoints: pools.iter().map(|name| pool(name)).collect(),
+            ..ServiceSnapshot::default()
+        };
+        let link = |(to, by): &(u32, &str)| Link { to_pid: Some(*to), by: (*by).into(), ..Link::default() };
+        for (links, pool, leads) in [
+            (&[(7, "unix:/run/a")][..], "a", true),
+            (&[(7, "unix:/run/a")], "b", false),
+            // Another FPM of the machine, and one of the same name.
+            (&[(7, "unix:/run/a")], "c", false),
+            (&[(7, "unix:/run/a")], "a@7", true),
+            (&[(7, "unix:/run/a")], "b@7", false),
+            // By a name of the socket that is not the pool's own.
+            (&[(7, "unix:/run/alias")], "b", true),
+            (&[(7, "unix:/run/alias")], "c", false),
+            (&[], "a", false),
+            // Nobody read which pools there are.
+            (&[(7, "unix:/run/a")], "d", true),
+        ] {
+            let topology = Topology {
+                backends: vec![fpm(7, &["a", "b"]), fpm(8, &["c"])],
+                links: links.iter().map(link).collect(),
+                ..Topology::default()
+            };
+            assert_eq!(
+                leads_to_pool(&ServiceSnapshot::default(), &topology, pool),
+                leads,
+                "{links:?} {pool}"
+            );
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Connections may be short (a page that asks a database has one open for a millisecond), so the sockets are looked at
 //! several times within a second. What is still open is told by who holds it; what ended before that could be seen, by the
-//! user of the socket; what is closed by then, by the addresses in TIME_WAIT, which have no user any more.
+//! user of the socket where no other program acts as him. What is closed by then (TIME_WAIT) may have been anybody's, and
+//! proves nothing.
 
 use super::diag;
 use super::links::{Contact, Party, Space, View, addresses};
@@ -42,10 +43,6 @@ const SAMPLE_PAUSE: Duration = Duration::from_millis(15);
 /// How often the processes are looked at again, for connections that nobody was seen to hold.
 const PROCESS_SAMPLES_COUNT_MAX: usize = 3;
 
-/// Ports of databases and caches as IANA registered them, and of FPM: closed connections count only to known programs and
-/// to these.
-const BACKEND_PORTS: [u16; 6] = [3306, 5432, 6379, 9000, 11_211, 27_017];
-
 /// How much a survey may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SurveyBudget {
@@ -53,25 +50,20 @@ pub struct SurveyBudget {
     pub time: Duration,
     /// How much of that time may go into looking itself.
     pub busy: Duration,
-    /// Whether closed connections count: not once we have opened some ourselves.
-    pub closed: bool,
 }
 
 impl SurveyBudget {
     /// For the first look.
-    pub const FIRST: Self =
-        Self { time: Duration::from_secs(1), busy: Duration::from_millis(150), closed: true };
+    pub const FIRST: Self = Self { time: Duration::from_secs(1), busy: Duration::from_millis(150) };
 
     /// For a glance.
-    pub const ONCE: Self = Self { time: Duration::ZERO, busy: Duration::ZERO, closed: true };
+    pub const ONCE: Self = Self { time: Duration::ZERO, busy: Duration::ZERO };
 
     /// For the looks right after that, when a load begins: connections are short, and there may be few.
-    pub const BEGINNING: Self =
-        Self { time: Duration::from_millis(500), busy: Duration::from_millis(60), closed: false };
+    pub const BEGINNING: Self = Self { time: Duration::from_millis(500), busy: Duration::from_millis(60) };
 
     /// For the looks while a service is observed.
-    pub const AGAIN: Self =
-        Self { time: Duration::from_millis(500), busy: Duration::from_millis(15), closed: false };
+    pub const AGAIN: Self = Self { time: Duration::from_millis(500), busy: Duration::from_millis(15) };
 }
 
 /// With more sockets than these, one look is enough while a service is observed: each costs tens of milliseconds, and the
@@ -128,7 +120,7 @@ pub fn survey(
         links: BTreeMap::new(),
         missing: vec![],
     };
-    survey.spaces = Rc::new(survey.read_spaces(None, effort.closed));
+    survey.spaces = Rc::new(survey.read_spaces(None));
     let spaces = Rc::clone(&survey.spaces);
     let view = View::of(&spaces);
     let front_pid = front.as_ref().map(|front| front.pid);
@@ -137,9 +129,6 @@ pub fn survey(
         None => survey.start_with_all(&view),
     }
     survey.sample_repeatedly(effort);
-    if effort.closed {
-        survey.count_closed(&view);
-    }
     survey.into_topology(front_pid)
 }
 
@@ -216,35 +205,19 @@ impl Survey<'_> {
         party
     }
 
-    /// The users that the processes of a service act as and its main process does not: whom that gave up its rights for has no
-    /// other programs, and any other user may. Where a second service of the same program acts as such a user (another Apache
-    /// as `www-data`), a connection of his may be of either, and is taken for none's.
-    fn users_of(&self, pid: u32) -> BTreeSet<u32> {
+    /// The users that the processes of a service act as, its main process does not, and nobody else does: whom that gave up
+    /// its rights for. Where another program acts as such a user (nginx or a second Apache as `www-data`), a connection of
+    /// his may be of either, and is taken for none's.
+    fn users_of(&self, pid: u32, others: &BTreeSet<u32>) -> BTreeSet<u32> {
         let common = [Some(0), user_of(pid)];
-        let tree = self.processes.tree(pid);
-        let users = tree.iter().copied().filter_map(user_of).filter(|user| !common.contains(&Some(*user)));
-        let mut users: BTreeSet<u32> = users.collect();
-        if users.is_empty() {
-            return users;
-        }
-        for twin in self.same_programs(pid).filter(|other| !tree.contains(other)) {
-            user_of(twin).map(|user| users.remove(&user));
-        }
-        users
+        let users = self.processes.tree(pid).into_iter().filter_map(user_of);
+        users.filter(|user| !common.contains(&Some(*user)) && !others.contains(user)).collect()
     }
 
-    /// The processes that run the program of this one.
-    fn same_programs(&self, pid: u32) -> impl Iterator<Item = u32> {
-        let name = |pid| procfs::stat(pid).ok().map(|stat| stat.name);
-        let file = |pid| procfs::executable(pid).ok().map(|(file, _)| file);
-        let ours = name(pid).map(|name| (name, file(pid)));
-        // By name first, which is cheap: most processes have another one.
-        let is_same = move |other: &u32| {
-            ours.as_ref().is_some_and(|(own, own_file)| {
-                name(*other).as_ref() == Some(own) && file(*other) == *own_file
-            })
-        };
-        self.processes.iter().map(|(other, _)| other).filter(is_same)
+    /// The users of all processes that are none of what was found, those that started just now included.
+    fn users_of_others(&self) -> BTreeSet<u32> {
+        let ours: HashSet<u32> = self.order.iter().flat_map(|pid| self.processes.tree(*pid)).collect();
+        procfs::pids().into_iter().filter(|pid| !ours.contains(pid)).filter_map(user_of).collect()
     }
 
     /// Notes that a service talks to somebody, who is looked at in turn when he is new.
@@ -282,11 +255,12 @@ impl Survey<'_> {
         };
         let space = self.processes.get(pid).and_then(|seen| seen.space).or(self.own_space).unwrap_or(0);
         for by in service.configured_backends(&known.snapshot).into_iter().take(LINKS_COUNT_MAX) {
-            let file = by.strip_prefix("unix:").and_then(|path| {
-                let file = in_root(&root_of(pid), Path::new(path));
-                std::fs::metadata(file).ok().map(|found| found.ino())
-            });
-            let server = view.listening_as(space, &by, file);
+            let file = by.strip_prefix("unix:").filter(|path| path.starts_with('/'));
+            let file = file.map(|path| std::fs::metadata(in_root(&root_of(pid), Path::new(path))));
+            let is_absent = matches!(&file, Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound);
+            let file = file.and_then(std::io::Result::ok).map(|found| found.ino());
+            // Who listens at that path in another mount namespace is not meant.
+            let server = if is_absent { vec![] } else { view.listening_as(space, &by, file) };
             let remote = addresses(&by).into_iter().find(|one| !machine::owns(one.ip()));
             let elsewhere = remote.filter(|_| server.is_empty() && Some(space) == self.own_space);
             let is_nowhere = server.is_empty() && elsewhere.is_none();
@@ -306,7 +280,7 @@ impl Survey<'_> {
     /// Looks at the sockets again and again, for connections that are short.
     fn sample_repeatedly(&mut self, effort: SurveyBudget) {
         let sockets_count: usize = self.spaces.iter().map(|space| space.tcp.len()).sum();
-        if !effort.closed && sockets_count > SOCKETS_COUNT_AGAIN_MAX {
+        if effort != SurveyBudget::FIRST && sockets_count > SOCKETS_COUNT_AGAIN_MAX {
             return;
         }
         let begin = Instant::now();
@@ -315,16 +289,18 @@ impl Survey<'_> {
         while begin.elapsed() + SAMPLE_PAUSE < effort.time && busy < effort.busy {
             std::thread::sleep(SAMPLE_PAUSE);
             let look = Instant::now();
-            let mut spaces = self.read_spaces(Some(&self.places()), false);
+            let mut spaces = self.read_spaces(Some(&self.places()));
             // Namespaces that are not read again keep what listens there.
             let is_new = |space: &&Space| !spaces.iter().any(|read| read.id == space.id);
             let former: Vec<Space> = self.spaces.iter().filter(is_new).cloned().collect();
             spaces.extend(former);
             let view = View::of(&spaces);
             self.order.iter().for_each(|pid| self.processes.refresh(*pid));
+            let others = self.users_of_others();
             for pid in self.order.clone() {
                 let party = self.party_of(pid);
-                let by_user = Party { sockets: HashSet::new(), users: self.users_of(pid), ..party.clone() };
+                let users = self.users_of(pid, &others);
+                let by_user = Party { sockets: HashSet::new(), users, ..party.clone() };
                 lost.extend(view.contacts(&by_user, &self.processes).into_keys());
                 for (contact, count) in view.contacts(&party, &self.processes) {
                     let is_lost =
@@ -364,37 +340,6 @@ impl Survey<'_> {
     /// The network namespaces of what was found.
     fn places(&self) -> BTreeSet<u64> {
         self.order.iter().filter_map(|pid| self.processes.get(*pid)?.space).collect()
-    }
-
-    /// Connections in TIME_WAIT have no user any more: those to a database, PHP or a cache are taken for the site's, as long
-    /// as it is not seen to talk to another one.
-    fn count_closed(&mut self, view: &View<'_>) {
-        for space in self.places() {
-            for address in view.closed(space).into_keys() {
-                let server = view.listening_at(space, address);
-                let Some(to) = self.processes.main_of(&server) else { continue };
-                let is_linked = self.links.keys().any(|(_, _, linked)| *linked == Some(to));
-                let (false, false, Some(from)) =
-                    (is_linked, self.order.first() == Some(&to), self.site_program(to))
-                else {
-                    continue;
-                };
-                if self.is_lacking_backend(to, address.port(), view) {
-                    let contact = Contact { by: address.to_string(), server, remote: None };
-                    self.link(from, &contact, Some(0), view);
-                }
-            }
-        }
-    }
-
-    /// Whether a service is one that sites have behind them, and of a kind that was not found yet.
-    fn is_lacking_backend(&mut self, pid: u32, port: u16, view: &View<'_>) -> bool {
-        if self.program(pid).1.is_none() {
-            return BACKEND_PORTS.contains(&port);
-        }
-        let Some(role) = self.snapshot(pid, view).and_then(|snapshot| snapshot.role) else { return false };
-        let is_there = self.found.values().any(|known| known.snapshot.role.as_ref() == Some(&role));
-        ["db", "php"].contains(&role.as_str()) && !is_there
     }
 
     /// The service that runs the site's programs: PHP where it has a process of its own, else the front.
@@ -472,13 +417,13 @@ impl Survey<'_> {
     }
 
     /// The sockets of these network namespaces; of all when none are named.
-    fn read_spaces(&self, only: Option<&BTreeSet<u64>>, with_closed: bool) -> Vec<Space> {
+    fn read_spaces(&self, only: Option<&BTreeSet<u64>>) -> Vec<Space> {
         let mut spaces = self.processes.spaces();
         if let Some(own) = self.own_space {
             spaces.insert(own, std::process::id());
         }
         let wanted = spaces.into_iter().filter(|(id, _)| only.is_none_or(|only| only.contains(id)));
-        wanted.take(SPACES_COUNT_MAX).map(|(id, pid)| read_space(id, pid, with_closed)).collect()
+        wanted.take(SPACES_COUNT_MAX).map(|(id, pid)| read_space(id, pid)).collect()
     }
 
     fn lack(&mut self, signal: &str, why: &str, how: &str) {
@@ -555,19 +500,17 @@ fn unknown(pid: u32, port: u16, program: String) -> ServiceSnapshot {
 }
 
 /// The sockets of a network namespace, by netlink or else from the files of a process in it.
-fn read_space(id: u64, pid: u32, with_closed: bool) -> Space {
-    let by_netlink = || (diag::tcp(with_closed).ok(), diag::unix().ok());
+fn read_space(id: u64, pid: u32) -> Space {
+    let by_netlink = || (diag::tcp().ok(), diag::unix().ok());
     let (tcp, unix) = match space_of(std::process::id()) == Some(id) {
         true => by_netlink(),
         false => network_namespace::on_own_thread(pid, by_netlink).unwrap_or_default(),
     };
     let net = format!("/proc/{pid}/net");
     let net = Path::new(&net);
-    let closed = |socket: &diag::Tcp| with_closed || socket.state != diag::TcpState::TimeWait;
-    let tcp = tcp.unwrap_or_else(|| diag::tcp_of_files(net).unwrap_or_default());
     Space {
         id,
-        tcp: tcp.into_iter().filter(closed).collect(),
+        tcp: tcp.unwrap_or_else(|| diag::tcp_of_files(net).unwrap_or_default()),
         unix: unix.unwrap_or_else(|| diag::unix_of_files(net).unwrap_or_default()),
     }
 }

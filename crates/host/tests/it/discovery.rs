@@ -7,7 +7,7 @@ mod foreign_namespace;
 mod reading;
 mod stack;
 
-use crate::apache::server::apache_is_installed;
+use crate::apache::server::{Server, apache_is_installed};
 use crate::skip::skip;
 use stack::{Stack, get, until};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,23 +124,23 @@ fn whom_a_site_talks_to_is_found() {
     let opened = seen.links.iter().filter(|link| link.to_pid == Some(db));
     assert!(opened.clone().all(|link| link.connections_count > Some(0)), "{:?}", opened.collect::<Vec<_>>());
 
-    a_look_at_a_quiet_site(&stack);
+    a_server_without_backends_has_none(&stack);
     all_services_of_the_machine(&stack);
     reading::with_everything_read_only(port);
     reading::with_every_file_traced(port);
     reading::without_rights(port);
 }
 
-/// Nothing is open any more: what is closed tells of the database, by TCP alone.
-fn a_look_at_a_quiet_site(stack: &Stack) {
+/// Beside each other: what is closed (TIME_WAIT), and what another program of the same user opens, is none of a server's that
+/// talks to nobody.
+fn a_server_without_backends_has_none(stack: &Stack) {
+    let alone = Server::debian("event", "");
+    alone.start();
     for _ in 0..5 {
-        stack.get("/a/tcp.php?0");
+        stack.get("/b/tcp.php?0");
     }
-    let quiet = topology(stack.apache.port);
-    let link = quiet.links.iter().find(|link| link.to_pid == Some(stack.db.pid()));
-    let link = link.unwrap_or_else(|| panic!("{quiet:#?}"));
-    assert_eq!(link.by, format!("127.0.0.1:{}", stack.db_port));
-    assert!(quiet.backends.iter().any(|service| service.pid == stack.db.pid()));
+    let seen = under(stack.apache.port, &["/b/tcp.php?1000", "/a/unix.php?1000"], || topology(alone.port));
+    assert_eq!((seen.backends.len(), seen.links.len()), (0, 0), "{seen:#?}");
 }
 
 fn all_services_of_the_machine(stack: &Stack) {

@@ -1,12 +1,15 @@
 //! Plans as files, for people who take a change over by hand or through what manages their server: each file as it
-//! should be, a diff for patch(1), scripts that make and take back the change, and pages that say what it is.
+//! should be, a diff for patch(1), scripts that make and take back the change, and pages that say what it is. What only a
+//! person decides lies beside them as proposals.
 //!
 //! The diff is the `-p1` form of patch(1): names begin with `a/` and `b/`, a new file comes from /dev/null. It is made
 //! from whole texts and must fit them to the byte, so nothing in it is replaced as in the diff of the report; only its
 //! owner may read it.
 
+mod proposals;
 mod scripts;
 
+use proposals::Proposal;
 use similar::TextDiff;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -14,6 +17,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, ManagedFile, RenderedPlan};
+use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::error::io_error;
 use webdyno_model::tune::Round;
 use webdyno_model::{Result, UserError};
@@ -28,6 +32,7 @@ const README: &str = "README.txt";
 pub struct Export {
     directory: PathBuf,
     sets: Vec<CompatiblePlans>,
+    proposals: Vec<Proposal>,
 }
 
 /// Plans that fit together.
@@ -61,7 +66,7 @@ impl Export {
         let probe = directory.join(README);
         let tried = create(&probe, "").and_then(|()| fs::remove_file(&probe));
         tried.map_err(|error| wrong(format!("cannot write to {displayed}: {error}")))?;
-        Ok(Self { directory: directory.to_owned(), sets: vec![] })
+        Ok(Self { directory: directory.to_owned(), sets: vec![], proposals: vec![] })
     }
 
     /// The directory.
@@ -95,15 +100,47 @@ impl Export {
         set.rounds.push(round.clone());
     }
 
+    /// Adds what only a person decides, where there is a file for it: a quota of the group of the service that this unit runs.
+    /// The last word on a quota counts.
+    pub fn propose(&mut self, finding: &Finding, remedy: &Remedy, unit: Option<&str>) {
+        let Some(proposal) = Proposal::of(finding, remedy, unit) else { return };
+        self.proposals.retain(|known| !proposal.replaces(known));
+        self.proposals.push(proposal);
+    }
+
     /// Writes everything.
     pub fn write(&self) -> Result<()> {
         for (index, set) in self.sets.iter().enumerate() {
-            let place = if index == 0 { self.directory.clone() } else { self.directory.join(set.name()) };
-            set.write(&place)?;
+            let (place, proposed) = match index {
+                0 => (self.directory.clone(), &self.proposals[..]),
+                _ => (self.directory.join(set.name()), &[][..]),
+            };
+            set.write(&place, proposed)?;
         }
-        let readme = readme(self.sets.first(), self.sets.get(1..).unwrap_or_default());
-        let path = self.directory.join(README);
-        create(&path, &readme).map_err(|error| io_error("write", path.display(), &error))
+        let mut files: Vec<(String, String)> =
+            self.proposals.iter().map(|proposal| (proposal.path(), proposal.text())).collect();
+        if self.sets.is_empty() && !self.proposals.is_empty() {
+            files.push((scripts::TICKET.to_owned(), scripts::ticket(&[], &self.proposals)));
+        }
+        files.push((README.to_owned(), self.readme()));
+        for (name, text) in files {
+            let path = self.directory.join(name);
+            create(&path, &text).map_err(|error| io_error("write", path.display(), &error))?;
+        }
+        Ok(())
+    }
+
+    fn readme(&self) -> String {
+        let mut page = readme(self.sets.first(), self.sets.get(1..).unwrap_or_default());
+        for proposal in &self.proposals {
+            let _ = writeln!(
+                page,
+                "\nProposed, and not carried out by the scripts: {}, as {}",
+                proposal.property,
+                proposal.path()
+            );
+        }
+        page
     }
 }
 
@@ -119,7 +156,7 @@ impl CompatiblePlans {
         format!("{on}round-{}", self.rounds.first().map_or(0, |round| round.n))
     }
 
-    fn write(&self, place: &Path) -> Result<()> {
+    fn write(&self, place: &Path, proposed: &[Proposal]) -> Result<()> {
         for edit in &self.files {
             let path = place.join(relative(&edit.path)?);
             create(&path, &edit.after).map_err(|error| io_error("write", path.display(), &error))?;
@@ -131,7 +168,7 @@ impl CompatiblePlans {
             (scripts::APPLY, script(false)),
             (scripts::UNDO, script(true)),
             (scripts::ANSIBLE, scripts::ansible(&self.rounds, &paths)),
-            (scripts::TICKET, scripts::ticket(&self.rounds)),
+            (scripts::TICKET, scripts::ticket(&self.rounds, proposed)),
         ] {
             let path = place.join(name);
             create(&path, &text).map_err(|error| io_error("write", path.display(), &error))?;
@@ -166,7 +203,8 @@ fn relative(path: &str) -> Result<&Path> {
     let plain = |path: &&Path| {
         path.file_name().is_some() && path.components().all(|part| matches!(part, Component::Normal(_)))
     };
-    let own = [DIFF, README, scripts::APPLY, scripts::UNDO, scripts::ANSIBLE, scripts::TICKET];
+    let own =
+        [DIFF, README, scripts::APPLY, scripts::UNDO, scripts::ANSIBLE, scripts::TICKET, proposals::FOLDER];
     let named = |path: &&Path| !own.iter().any(|own| path.starts_with(own));
     below.filter(plain).filter(named).ok_or_else(|| {
         UserError::cannot_run(format!("`{path}` cannot be exported: it is no plain absolute path"))
@@ -461,6 +499,75 @@ mod tests {
         assert_eq!(read(&folder, "b").as_deref(), Some("b\n"));
     }
 
+    /// A quota that a group has used up, raised from so much to that.
+    fn propose(export: &mut Export, limit: &str, (name, from, to): (&str, f64, f64), unit: Option<&str>) {
+        let remedy = Remedy {
+            setting: SettingId::hardware(name),
+            from: Some(SettingValue::parse(&from.to_string())),
+            to: Some(SettingValue::parse(&to.to_string())),
+            class: ApplyClass::Manual,
+            risk: "others have less".into(),
+            why: "it is used up".into(),
+            predicted: None,
+            together_with: vec![],
+        };
+        let finding = Finding {
+            id: limit.into(),
+            summary: "The service is\nthrottled.".into(),
+            confidence: 0.9,
+            explains_fraction: None,
+            facts: vec![],
+            remedies: vec![],
+        };
+        export.propose(&finding, &remedy, unit);
+    }
+
+    #[test]
+    fn quotas_are_proposed_beside_what_the_scripts_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut export = Export::begin(&folder.path().join("x/y")).unwrap();
+        export.add(&plan(&[("/a", None, "1\n")]), &round(1));
+        propose(&mut export, "cpu-throttled", ("cpus", 0.1, 0.2), Some("apache2.service"));
+        propose(&mut export, "cpu-throttled", ("cpus", 0.1, 0.275), Some("apache2.service"));
+        propose(&mut export, "memory-exhausted", ("memory", 4e8, 536_870_912.0), Some("../../x.service"));
+        // Of the machine's memory no quota speaks.
+        propose(&mut export, "working-set-exceeds-memory", ("memory", 4e8, 6e8), None);
+        export.write().unwrap();
+        let cpus =
+            read(&folder, "proposals/etc/systemd/system/apache2.service.d/zzz-webdyno-cpus.conf").unwrap();
+        assert!(cpus.ends_with("\n[Service]\nCPUQuota=28%\n"), "{cpus}");
+        let is_comment = |line: &str| line.starts_with('#');
+        assert_eq!(cpus.lines().filter(|line| !is_comment(line)).count(), 2, "{cpus}");
+        assert!(cpus.contains("echo '27500 100000' > /sys/fs/cgroup/GROUP/cpu.max"), "{cpus}");
+        let memory =
+            read(&folder, "proposals/etc/systemd/system/UNIT.service.d/zzz-webdyno-memory.conf").unwrap();
+        assert!(memory.ends_with("\nMemoryMax=536870912\n"), "{memory}");
+        for name in ["ticket.md", README] {
+            let page = read(&folder, name).unwrap();
+            for part in [
+                "not carried out by the scripts: CPUQuota=28%",
+                "zzz-webdyno-cpus.conf",
+                "MemoryMax=536870912",
+            ] {
+                assert!(page.contains(part), "no `{part}` in {name}:\n{page}");
+            }
+        }
+        for name in ["apply.sh", "undo.sh", "ansible.yml", DIFF] {
+            assert!(!read(&folder, name).unwrap().contains("zzz-webdyno"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_proposal_alone_has_a_ticket_and_no_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut export = Export::begin(&folder.path().join("x/y")).unwrap();
+        propose(&mut export, "cpu-throttled", ("cpus", 0.1, 0.2), None);
+        export.write().unwrap();
+        let ticket = read(&folder, "ticket.md").unwrap();
+        assert!(ticket.starts_with("# Change: none; proposed: CPUQuota=20%\n"), "{ticket}");
+        assert!(!ticket.contains("apply.sh") && read(&folder, "apply.sh").is_none(), "{ticket}");
+    }
+
     #[test]
     fn whose_a_file_is_stands_on_the_page() {
         let managed =
@@ -494,7 +601,9 @@ mod tests {
 
     #[test]
     fn nothing_is_written_outside_of_the_directory() {
-        for path in ["../x", "/../x", "/etc/../../x", "x", "/", "/change.diff", "/README.txt/x"] {
+        for path in
+            ["../x", "/../x", "/etc/../../x", "x", "/", "/change.diff", "/README.txt/x", "/proposals/x"]
+        {
             let folder = tempfile::tempdir().unwrap();
             let mut export = Export::begin(&folder.path().join("d")).unwrap();
             export.add(&plan(&[(path, None, "x")]), &round(1));

@@ -3,6 +3,7 @@
 //!
 //! Values come from the server that was tuned: in scripts they stand within quotes, and what no setting can be is refused.
 
+use super::proposals::Proposal;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -201,11 +202,14 @@ pub fn ansible(rounds: &[Round], files: &[&str]) -> String {
 }
 
 /// The page for those who approve changes.
-pub fn ticket(rounds: &[Round]) -> String {
+pub fn ticket(rounds: &[Round], proposed: &[Proposal]) -> String {
     let changes = merged(rounds);
-    let title: Vec<String> =
-        changes.iter().map(|change| format!("{} {}", change.setting.full_name(), change.to)).collect();
-    let mut out = format!("# Change: {}\n", title.join(", "));
+    let title: Vec<String> = match rounds {
+        [] => proposed.iter().map(|proposal| proposal.property.clone()).collect(),
+        _ => changes.iter().map(|change| format!("{} {}", change.setting.full_name(), change.to)).collect(),
+    };
+    let none = if rounds.is_empty() { "none; proposed: " } else { "" };
+    let mut out = format!("# Change: {none}{}\n", title.join(", "));
     for round in rounds {
         let _ = write!(out, "\n## Reason ({})\n{}\n\n## Change\n", round.finding, round.summary);
         for change in &round.changes {
@@ -226,6 +230,10 @@ pub fn ticket(rounds: &[Round]) -> String {
             (_, None) => "a moment (restart)".to_owned(),
         };
         let _ = writeln!(out, "\n## Risk\n{risk}\n\n## Downtime\n{outage}");
+    }
+    proposed.iter().for_each(|proposal| out.push_str(&proposal.ticket()));
+    if rounds.is_empty() {
+        return out;
     }
     let _ = write!(
         out,

@@ -50,6 +50,7 @@ fn note_by_hand(target: &mut dyn TuningTarget, finding: &Finding) -> Result<()> 
         let text =
             format!("by hand: {}{to}: {}; risk: {}", remedy.setting.full_name(), remedy.why, remedy.risk);
         target.record(EventBody::Note { text })?;
+        target.propose(finding, remedy);
     }
     Ok(())
 }

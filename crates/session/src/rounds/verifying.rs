@@ -121,7 +121,10 @@ impl Tuning {
         before: &Measurement,
         can_switch: bool,
     ) -> Result<(LoadMeasurement, Comparison)> {
-        let look = |target: &mut dyn TuningTarget| {
+        let look = |target: &mut dyn TuningTarget, last: &Measurement| {
+            if last.harm_guard_trip.as_ref().is_some_and(|trip| trip.cause.is_memory()) {
+                target.warm_up()?;
+            }
             let after = target.verify(before)?;
             let comparison = judge(before, &after.measurement)?;
             if let Some(text) = live_traffic_policy::stop_loss_reason(before, &after.measurement) {
@@ -132,7 +135,7 @@ impl Tuning {
             }
             Ok((after, comparison))
         };
-        let mut seen = look(target)?;
+        let mut seen = look(target, before)?;
         let mut is_second_chance = !can_switch || seen.0.measurement.harm_guard_trip.is_some();
         for _ in 1..LOOKS_MAX {
             let end = seen.0.measurement.end.as_ref().map(|end| end.reason);
@@ -148,7 +151,7 @@ impl Tuning {
                 break;
             }
             is_second_chance = is_settling && is_second_chance;
-            seen = look(target)?;
+            seen = look(target, &seen.0.measurement)?;
         }
         Ok(seen)
     }

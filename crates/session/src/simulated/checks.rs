@@ -155,7 +155,12 @@ fn check_is_better(
     model: &LoadModel,
     wrong: &mut Vec<String>,
 ) {
-    let rate_of = |wanted| parse_configuration(state, wanted).map(|settings| model.rate(settings));
+    let rate_of = |wanted: &Configuration| {
+        let mut model = model.clone();
+        let is_set = |file: &OldFile| String::from_utf8_lossy(&file.content).contains("nf_conntrack_max");
+        model.widen_table(wanted.values().any(is_set));
+        parse_configuration(state, wanted).map(|settings| model.rate(settings))
+    };
     let (rate_before, rate_kept) = (rate_of(before), rate_of(kept));
     if parse_configuration(state, kept).and_then(|settings| model.harm_guard_trip(settings)).is_some() {
         wrong.push("kept, and it does harm".into());

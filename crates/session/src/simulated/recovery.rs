@@ -5,6 +5,7 @@ use crate::simulated::machine::{Machine, Process};
 use crate::simulated::target::{error_text, live, tools};
 use std::path::Path;
 use webdyno_host::change::Tools;
+use webdyno_host::change::journal::lock;
 use webdyno_host::change::seams::helper::RollbackOutcome;
 use webdyno_host::change::undo::rollback::{notice_with, pending_with, rollback_with, undo_interrupted_with};
 use webdyno_host::os::process::ProcessName;
@@ -111,7 +112,7 @@ fn has_boot_unit(machine: &Machine) -> bool {
 }
 
 /// The operator makes room on his disks, mends his own files, and ends what stands still; not the agent, if a rollback
-/// has to do that.
+/// has to do that: one that the lock does not name, as its disk failed just then, is ended by nobody but him.
 fn repair_machine(machine: &Machine, agent: Option<ProcessName>) {
     {
         let mut state = machine.state();
@@ -121,10 +122,12 @@ fn repair_machine(machine: &Machine, agent: Option<ProcessName>) {
         state.repair_config();
     }
     let look = machine.start();
-    let is_pending = pending_with(&tools(&look)).is_ok_and(|all| all.iter().any(|journal| !journal.kept));
+    let tools = tools(&look);
+    let is_pending = pending_with(&tools).is_ok_and(|all| all.iter().any(|journal| !journal.kept));
+    let named = lock::holder(&tools).map(|holder| holder.process).filter(|_| is_pending);
     let mut state = machine.state();
     state.end(look.name);
-    state.end_hanging(agent.filter(|_| is_pending));
+    state.end_hanging(agent.filter(|agent| named == Some(*agent)));
 }
 
 /// The next tuning begins: it puts back what was cut off. Whether it could go on.

@@ -1,8 +1,8 @@
 //! All stream sockets of the calling thread's network namespace, with who is at the other end: TCP and unix sockets.
 //!
 //! Facts: sock_diag(7), netlink(7), net/unix/diag.c (a connected socket is told with the inode of its peer, a listening one
-//! with those of who waits to be accepted; an accepted one has the name of the one that listens), net/ipv4/inet_diag.c (a
-//! socket in TIME_WAIT has no inode and no user), Documentation/networking/proc_net_tcp.rst. No rights are needed. Where
+//! with those of who waits to be accepted; an accepted one has the name of the one that listens), net/ipv4/inet_diag.c,
+//! Documentation/networking/proc_net_tcp.rst. A closed one (TIME_WAIT) has no inode and no user, and is left out. No rights are needed. Where
 //! netlink is refused, `/proc/net/tcp` and `/proc/net/unix` tell the same, without the peers of unix sockets.
 
 use crate::os::procfs;
@@ -41,9 +41,9 @@ pub struct Tcp {
     pub own: SocketAddr,
     /// The other side's; of a listening socket without meaning.
     pub peer: SocketAddr,
-    /// Its inode; 0 when no process has it: it waits to be accepted, or is closed.
+    /// Its inode; 0 when no process has it: it waits to be accepted.
     pub inode: u64,
-    /// The user who opened it; of closed ones without meaning.
+    /// The user who opened it.
     pub uid: u32,
 }
 
@@ -54,8 +54,6 @@ pub enum TcpState {
     Listening,
     /// A connection, whole or half open.
     Connected,
-    /// Closed, and kept for a minute: it shows that there was a connection.
-    TimeWait,
 }
 
 /// A unix stream socket.
@@ -77,12 +75,11 @@ pub struct Unix {
     pub file: Option<u64>,
 }
 
-/// The TCP sockets of this network namespace; closed ones only when asked for.
-pub fn tcp(with_closed: bool) -> io::Result<Vec<Tcp>> {
+/// The TCP sockets of this network namespace.
+pub fn tcp() -> io::Result<Vec<Tcp>> {
     let socket = connect()?;
     let half_open = StateFlags::SYN_SENT | StateFlags::CLOSE_WAIT | StateFlags::FIN_WAIT1;
-    let open = StateFlags::ESTABLISHED | StateFlags::LISTEN | half_open;
-    let states = if with_closed { open | StateFlags::TIME_WAIT } else { open };
+    let states = StateFlags::ESTABLISHED | StateFlags::LISTEN | half_open;
     let request = |family, socket_id| {
         SockDiagMessage::InetRequest(InetRequest {
             family,
@@ -93,7 +90,7 @@ pub fn tcp(with_closed: bool) -> io::Result<Vec<Tcp>> {
         })
     };
     let read = |message| match message {
-        SockDiagMessage::InetResponse(answer) => Some(of_inet(&answer)),
+        SockDiagMessage::InetResponse(answer) => of_inet(&answer),
         _ => None,
     };
     let mut found = query(&socket, request(AF_INET, SocketId::new_v4()), &read)?;
@@ -173,22 +170,22 @@ fn parse<T>(
     Ok(false)
 }
 
-fn of_inet(answer: &InetResponse) -> Tcp {
+fn of_inet(answer: &InetResponse) -> Option<Tcp> {
     let (header, id) = (&answer.header, &answer.header.socket_id);
-    Tcp {
-        state: state(header.state),
+    Some(Tcp {
+        state: state(header.state)?,
         own: SocketAddr::new(id.source_address.to_canonical(), id.source_port),
         peer: SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
         inode: u64::from(header.inode),
         uid: header.uid,
-    }
+    })
 }
 
-fn state(number: u8) -> TcpState {
+fn state(number: u8) -> Option<TcpState> {
     match number {
-        LISTEN => TcpState::Listening,
-        TIME_WAIT => TcpState::TimeWait,
-        _ => TcpState::Connected,
+        LISTEN => Some(TcpState::Listening),
+        TIME_WAIT => None,
+        _ => Some(TcpState::Connected),
     }
 }
 
@@ -242,7 +239,7 @@ pub fn unix_of_files(net: &Path) -> io::Result<Vec<Unix>> {
 /// A line `sl local remote state tx:rx timer retransmits uid timeout inode ...`.
 fn parse_tcp(line: &str) -> Option<Tcp> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let state = state(u8::from_str_radix(fields.get(3)?, 16).ok()?);
+    let state = state(u8::from_str_radix(fields.get(3)?, 16).ok()?)?;
     Some(Tcp {
         state,
         own: parse_address(fields.get(1)?)?,

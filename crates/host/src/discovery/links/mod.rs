@@ -77,7 +77,6 @@ impl<'a> View<'a> {
                         listening.push((socket.own.ip(), socket.inode));
                     }
                     TcpState::Connected => view.ends.push((place, at)),
-                    TcpState::TimeWait => {}
                 }
             }
             for socket in &space.unix {
@@ -137,11 +136,13 @@ impl<'a> View<'a> {
             .unwrap_or_default()
     }
 
+    /// Another file of the same path is another server, in a mount namespace of its own.
     fn listening_at_path(&self, path: &str, file: Option<u64>) -> Vec<u64> {
         let found = self.names.get(path).cloned().unwrap_or_default();
         let is_it = |inode: &u64| self.unix.get(inode).is_some_and(|socket| socket.file == file);
         let exact: Vec<u64> = found.iter().copied().filter(is_it).collect();
-        if file.is_some() && !exact.is_empty() { exact } else { found }
+        // A file of an overlay has two numbers: where there is just one of that path, that is it.
+        if file.is_some() && (!exact.is_empty() || found.len() > 1) { exact } else { found }
     }
 
     /// The addresses on which these sockets listen, in the form of [`Contact::by`].
@@ -224,25 +225,6 @@ impl<'a> View<'a> {
             server.extend(end);
         }
         Some(Contact { by: format!("unix:{name}"), server, remote: None })
-    }
-
-    /// The addresses on this machine to which connections went that are closed now, with their number: who had them is not
-    /// told any more.
-    pub fn closed(&self, space: u64) -> BTreeMap<SocketAddr, u64> {
-        let mut found = BTreeMap::new();
-        let of_space = self.spaces.iter().filter(|candidate| candidate.id == space);
-        let closed =
-            of_space.flat_map(|space| &space.tcp).filter(|socket| socket.state == TcpState::TimeWait);
-        for socket in closed {
-            let is_here = socket.own.ip() == socket.peer.ip()
-                || (socket.own.ip().is_loopback() && socket.peer.ip().is_loopback());
-            // Either side may be the one that waits.
-            let servers = [socket.peer, socket.own].into_iter().filter(|_| is_here);
-            if let Some(server) = servers.into_iter().find(|at| !self.listening_at(space, *at).is_empty()) {
-                *found.entry(server).or_default() += 1;
-            }
-        }
-        found
     }
 }
 
