@@ -1,0 +1,27 @@
+// Tables that scroll sideways in their own frame.
+import { add, el, type Child } from "./dom";
+
+/** How a column is set. */
+export type Align = "words" | "number" | "code";
+
+export interface Column {
+    title: string;
+    align: Align;
+}
+
+/** A table in a frame that can be scrolled, also by keyboard. */
+export function table(label: string, columns: Column[], rows: Child[][]): HTMLElement {
+    const head = el("tr", {}, ...columns.map((column) => el("th", { scope: "col", class: column.align }, column.title)));
+    const body = el("tbody");
+    for (const row of rows) {
+        const cells = columns.map((column, index) => cell(column.align, row[index]));
+        add(body, el("tr", {}, ...cells));
+    }
+    const frame = { class: "scroll", role: "region", tabindex: 0, "aria-label": label };
+    return el("div", frame, el("table", {}, el("thead", {}, head), body));
+}
+
+function cell(align: Align, child: Child): HTMLElement {
+    const isCode = align === "code" && typeof child === "string" && child !== "";
+    return el("td", { class: align }, isCode ? el("code", {}, child) : child);
+}
