@@ -34,6 +34,8 @@ export interface Answer {
 
 export interface BarGroup {
     title: string;
+    /** The end of the bars' axis; `null`: the largest of them. */
+    most: number | null;
     rows: Bar[];
 }
 

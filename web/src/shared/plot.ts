@@ -68,7 +68,7 @@ const LABELS_PX = 66;
 /** Plots that are zoomed, and pointed at, together. */
 export class PlotGroup {
     private plots: Plot[] = [];
-    private isSetting = false;
+    private range: [number, number] | null = null;
     readonly sync: uPlot.SyncPubSub;
 
     constructor(key: string) {
@@ -81,10 +81,10 @@ export class PlotGroup {
 
     /** Shows the same range in all plots. */
     setRange(min: number, max: number): void {
-        if (this.isSetting) return;
-        this.isSetting = true;
+        // Each plot reports its new range too.
+        if (this.range?.[0] === min && this.range[1] === max) return;
+        this.range = [min, max];
         for (const plot of this.plots) plot.canvas.setScale("x", { min, max });
-        this.isSetting = false;
     }
 
     /** By how much to zoom (below 1: closer) and to move, as a share of what is shown; without either all is shown. */
@@ -124,9 +124,11 @@ export class Plot {
     private readonly spoken = el("span", { class: "hidden", "aria-live": "polite" });
     private readonly figures: HTMLElement[] = [];
     private readonly group: PlotGroup;
+    private shown: [number, number];
 
     constructor(private readonly spec: PlotSpec) {
         this.group = spec.group ?? new PlotGroup(spec.id);
+        this.shown = this.extent();
         const keys = "Arrow keys move the pointer, plus and minus zoom, 0 shows all.";
         const label = `${spec.title}. ${this.description()} ${keys}`;
         this.frame = el("div", { class: "plot", id: spec.id, tabindex: 0, role: "group", "aria-label": label });
@@ -144,9 +146,13 @@ export class Plot {
         return this.spec.axis.range?.() ?? [this.spec.at[0] ?? 0, this.spec.at[this.spec.at.length - 1] ?? 1];
     }
 
-    /** Shows what was added to the arrays that it was made of. */
+    /** Shows what was added to the arrays that it was made of; who has zoomed in stays there. */
     refresh(): void {
-        this.canvas.setData(this.data(), true);
+        const { min, max } = this.canvas.scales.x ?? {};
+        const isWhole = (min ?? 0) <= this.shown[0] && (max ?? 0) >= this.shown[1];
+        this.canvas.setData(this.data(), isWhole);
+        this.shown = this.extent();
+        if (!isWhole) this.canvas.redraw();
     }
 
     private data(): uPlot.AlignedData {
@@ -185,8 +191,8 @@ export class Plot {
     private placeScale(): uPlot.Scale {
         const { axis } = this.spec;
         // After a double click all is shown, which may be more than the lines reach.
-        const all = (_: uPlot, min: number, max: number): [number, number] =>
-            min === this.spec.at[0] && max === this.spec.at[this.spec.at.length - 1] ? this.extent() : [min, max];
+        const all = (_: uPlot, min: number | null, max: number | null): [number, number] =>
+            min === null || max === null || min === this.spec.at[0] && max === this.spec.at[this.spec.at.length - 1] ? this.extent() : [min, max];
         return { time: false, distr: axis.isLogarithmic ? 3 : 1, range: all };
     }
 

@@ -1,8 +1,8 @@
 // Tables that scroll sideways in their own frame.
-import { add, el, type Child } from "./dom";
+import { add, copyButton, el, type Child } from "./dom";
 
-/** How a column is set. */
-export type Align = "words" | "number" | "code";
+/** How a column is set; a command has a button that copies it. */
+export type Align = "words" | "number" | "code" | "command";
 
 export interface Column {
     title: string;
@@ -22,6 +22,7 @@ export function table(label: string, columns: Column[], rows: Child[][]): HTMLEl
 }
 
 function cell(align: Align, child: Child): HTMLElement {
-    const isCode = align === "code" && typeof child === "string" && child !== "";
-    return el("td", { class: align }, isCode ? el("code", {}, child) : child);
+    if (align === "words" || align === "number" || typeof child !== "string" || child === "") return el("td", { class: align }, child);
+    const copy = align === "command" && copyButton(() => child, child);
+    return el("td", { class: "code" }, el("code", {}, child), copy && " ", copy);
 }
