@@ -23,8 +23,10 @@ export interface Answer {
     status: string;
     headline: string;
     /** What limited, what was changed, how much better, how sure. */
-    points: { label: string; text: string; note?: string }[];
-    /** Before and after, or what was measured. */
+    points: { label: string; text: string; note: string }[];
+    /** The few figures that matter most, where no bars have them: what, and how much. */
+    figures: [string, string][];
+    /** Before and after. */
     bars: BarGroup[];
     /** The changes as a diff. */
     diff: string;
@@ -74,8 +76,10 @@ export interface TimeAxis {
 export interface TimePlot {
     id: string;
     title: string;
-    note?: string;
+    note: string;
     unit: string;
+    /** Whether a line goes on where a moment has no value of it. */
+    is_joined: boolean;
     /** Seconds since the session began. */
     t_s: number[];
     /** `key` is what live readings are named by. */

@@ -23,6 +23,7 @@ function answer(data: PageData): HTMLElement {
         el("div", {}, el("dt", {}, label), el("dd", {}, text, note && el("span", { class: "quiet" }, note)));
     const command = ({ label, command }: Answer["commands"][number]) =>
         el("p", { class: "command" }, el("span", { class: "quiet" }, label), " ", el("code", {}, command), " ", copyButton(() => command, command));
+    const figure = ([what, text]: [string, string]) => el("div", {}, el("dt", {}, what), el("dd", {}, text));
     return el(
         "header",
         {},
@@ -30,6 +31,7 @@ function answer(data: PageData): HTMLElement {
         ...data.banners.map((text) => el("p", { class: "banner" }, text)),
         el("p", {}, el("span", { class: `pill ${of.tone}` }, of.status)),
         el("h1", {}, of.headline),
+        of.figures.length > 0 && el("dl", { class: "figures" }, ...of.figures.map(figure)),
         of.bars.length > 0 && bars(of.bars, true),
         of.points.length > 0 && el("dl", { class: "points" }, ...of.points.map(point)),
         of.diff !== "" && code(of.diff, "Changes as a diff", true),
@@ -88,13 +90,25 @@ function text({ text, style }: Extract<Block, { kind: "text" }>): HTMLElement {
 function fold(block: Extract<Block, { kind: "fold" }>, plots: TimePlots): HTMLElement {
     const body = el("div");
     const element = el("details", { open: block.is_open }, el("summary", {}, block.title), body);
-    const make = () => body.firstChild ?? add(body, ...block.blocks.map((inner) => shown(inner, plots)));
+    const make = () => {
+        if (!body.firstChild) add(body, ...block.blocks.map((inner) => shown(inner, plots)));
+    };
     if (block.is_open) make();
     element.addEventListener("toggle", make);
-    // Also what is folded is printed, and found.
-    addEventListener("beforeprint", () => (make(), (element.open = true)));
+    folds.set(element, make);
     return element;
 }
+
+/** What makes the contents of a fold. */
+const folds = new WeakMap<Element, () => void>();
+
+/** What is folded is printed too, apart from the figures of plots. */
+addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll("details")) {
+        folds.get(fold)?.();
+        fold.open ||= folds.has(fold);
+    }
+});
 
 /** Text to copy; of a diff, what is added and what goes stands out. */
 function code(text: string, label: string, isDiff: boolean): HTMLElement {

@@ -27,7 +27,7 @@ export class TimePlots {
             unit: of.unit,
             axis: this.axis(),
             at: of.t_s,
-            lines: of.lines,
+            lines: of.lines.map((line) => ({ ...line, isJoined: of.is_joined })),
             isLogarithmic: of.unit === "us" && isSpread(of),
             upTo: of.unit === "fraction" ? 1 : 0,
             height: of.id === "rate" ? 260 : 180,

@@ -18,6 +18,8 @@ export interface Line {
     /** Of this line; by default the plot's. */
     unit?: string;
     isDashed?: boolean;
+    /** Whether it goes on where a value is missing. */
+    isJoined?: boolean;
 }
 
 /** What lies along the bottom. */
@@ -340,6 +342,7 @@ function series(line: Line): uPlot.Series {
         label: line.name,
         stroke: () => colour(line.colour),
         width: 1.75,
+        spanGaps: line.isJoined ?? false,
         points: { show: (_, __, first, last) => last - first < 40, size: 4 },
         ...(line.isDashed ? { dash: [5, 4] } : {}),
     };

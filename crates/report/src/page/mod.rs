@@ -15,7 +15,7 @@ mod tune;
 
 use crate::phrases;
 use answer::Answer;
-use blocks::{Align, Blocks, Section};
+use blocks::{Blocks, Section};
 use plots::TimeAxis;
 use serde::Serialize;
 pub use shell::{html, live_page};
