@@ -9,7 +9,7 @@ mod sample;
 
 use invented::{Leaves, replaced};
 use std::path::PathBuf;
-use webdyno_report::{ResultPaths, html, text};
+use webdyno_report::{ResultPaths, html, live_page, page_data, text};
 
 /// What would run, load or break out, were a string of a recording markup.
 const ATTACK: &str = "</script><img src=x onerror=\"document.title='broken'\"><b>bold</b> &lt; ' \" ]]> -->";
@@ -31,6 +31,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::write(directory.join(format!("{name}.txt")), text)?;
         std::fs::write(directory.join(format!("{name}.html")), html(&view))?;
     }
+    // A session that runs, and what its server gives for it.
+    std::fs::write(directory.join("live.html"), live_page("session"))?;
+    let data = serde_json::to_string(&page_data(&sample::tune_kept()))?;
+    std::fs::write(directory.join("live.json"), data)?;
     println!("written to {}", directory.display());
     Ok(())
 }

@@ -71,7 +71,7 @@ function shown(block: Block, plots: TimePlots): Child {
         case "bars":
             return el("div", { role: "group", "aria-label": block.label }, bars(block.groups, false));
         case "plots":
-            return el("div", {}, plots.group.buttons(), ...block.plots.map((plot) => plots.lines(plot)));
+            return el("div", {}, plots.group.buttons(), el("div", { class: "plots" }, ...block.plots.map((plot) => plots.lines(plot))));
         case "heat_map":
             return plots.heatMap(block.heat_map);
         case "percentiles":
@@ -113,9 +113,9 @@ addEventListener("beforeprint", () => {
 /** Text to copy; of a diff, what is added and what goes stands out. */
 function code(text: string, label: string, isDiff: boolean): HTMLElement {
     const pre = el("pre", { tabindex: 0, "aria-label": label });
-    const kinds: Record<string, string> = { "+": "added", "-": "removed", "@": "hunk" };
+    const kind = (line: string) => (/^(@@|\+\+\+ |--- )/.test(line) ? "hunk" : { "+": "added", "-": "removed" }[line[0] ?? ""]);
     for (const line of text.replace(/\n$/, "").split("\n")) {
-        add(pre, el("span", { class: (isDiff && kinds[line[0] ?? ""]) || "line" }, `${line}\n`));
+        add(pre, el("span", { class: isDiff && kind(line) }, `${line}\n`));
     }
     return el("div", { class: "code-block" }, copyButton(() => text, label), pre);
 }

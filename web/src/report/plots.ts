@@ -30,10 +30,10 @@ export class TimePlots {
             lines: of.lines.map((line) => ({ ...line, isJoined: of.is_joined })),
             isLogarithmic: of.unit === "us" && isSpread(of),
             upTo: of.unit === "fraction" ? 1 : 0,
-            height: of.id === "rate" ? 260 : 180,
+            height: of.id === "rate" ? 240 : of.is_joined ? 130 : 170,
             group: this.group,
             below: (canvas) => this.shade(canvas),
-            above: (canvas) => this.mark(canvas),
+            above: (canvas) => this.mark(canvas, !of.is_joined),
         });
         this.plots.set(of.id, { plot, of });
         return plot.element;
@@ -54,8 +54,10 @@ export class TimePlots {
             isLogarithmic: true,
             valueRange: [of.edges_us[0] ?? 1, of.edges_us[of.edges_us.length - 1] ?? 10],
             group: this.group,
-            below: (canvas) => paint(canvas, of, largest),
-            above: (canvas) => this.mark(canvas),
+            above: (canvas) => {
+                paint(canvas, of, largest);
+                this.mark(canvas, true);
+            },
             describePlace: (canvas) => place(canvas, of),
             rows: () => heatRows(of, this.time.ends_s),
         });
@@ -96,26 +98,33 @@ export class TimePlots {
         }
     }
 
-    /** Where loads begin, with their names as far as there is room. */
-    private mark(canvas: uPlot): void {
+    /** Where loads begin, and their names as far as there is room. */
+    private mark(canvas: uPlot, hasNames: boolean): void {
         const { ctx, bbox } = canvas;
         const scale = devicePixelRatio;
         ctx.save();
         ctx.font = `${11 * scale}px system-ui, sans-serif`;
+        ctx.textAlign = "left";
+        ctx.textBaseline = "alphabetic";
         ctx.fillStyle = colour("text");
-        ctx.strokeStyle = colour("quiet");
-        ctx.lineWidth = scale;
-        ctx.setLineDash([3 * scale, 3 * scale]);
         let free = -Infinity;
         for (const load of this.time.loads) {
             const x = canvas.valToPos(load.begins_s, "x", true);
             if (x < bbox.left - 1 || x > bbox.left + bbox.width) continue;
+            ctx.strokeStyle = colour("quiet");
+            ctx.lineWidth = scale;
+            ctx.setLineDash([3 * scale, 3 * scale]);
             ctx.beginPath();
             ctx.moveTo(x, bbox.top);
             ctx.lineTo(x, bbox.top + bbox.height);
             ctx.stroke();
             const width = ctx.measureText(load.label).width;
-            if (x < free || x + width + 4 * scale > bbox.left + bbox.width) continue;
+            if (!hasNames || x < free || x + width + 4 * scale > bbox.left + bbox.width) continue;
+            // Readable on whatever is below.
+            ctx.strokeStyle = colour("page");
+            ctx.lineWidth = 3 * scale;
+            ctx.setLineDash([]);
+            ctx.strokeText(load.label, x + 4 * scale, bbox.top + 11 * scale);
             ctx.fillText(load.label, x + 4 * scale, bbox.top + 11 * scale);
             free = x + width + 12 * scale;
         }
@@ -148,13 +157,13 @@ function paint(canvas: uPlot, of: HeatMap, largest: number): void {
     ctx.fillStyle = colour("accent");
     const rows = of.edges_us.map((edge) => Math.round(canvas.valToPos(edge, "y", true)));
     of.counts.forEach((counts, column) => {
-        const left = Math.floor(canvas.valToPos(of.from_s + column * of.step_s, "x", true));
-        const right = Math.ceil(canvas.valToPos(of.from_s + (column + 1) * of.step_s, "x", true));
+        const left = Math.round(canvas.valToPos(of.from_s + column * of.step_s, "x", true));
+        const right = Math.round(canvas.valToPos(of.from_s + (column + 1) * of.step_s, "x", true));
         if (right < bbox.left || left > bbox.left + bbox.width) return;
         counts.forEach((count, row) => {
             const [bottom, top] = [rows[row] ?? 0, rows[row + 1] ?? 0];
             ctx.globalAlpha = 0.1 + (0.9 * Math.log1p(count)) / Math.log1p(largest);
-            if (count > 0) ctx.fillRect(left, top, Math.max(1, right - left), Math.max(1, bottom - top));
+            if (count > 0) ctx.fillRect(left, top, right - left || 1, bottom - top || 1);
         });
     });
     ctx.restore();

@@ -67,6 +67,7 @@ export function quantity(value: number | null | undefined, unit: string): string
 
 /** The same without the words of the unit, which the title has, for ticks of an axis. */
 export function tick(value: number, unit: string): string {
+    if (value === 0) return "0";
     const short = ["us", "s", "bytes", "bytes/s", "fraction"].includes(unit);
     return short ? quantity(value, unit) : number(value);
 }

@@ -167,7 +167,7 @@ export class Plot {
             width: this.width(),
             height: spec.height ?? 200,
             legend: { show: false },
-            padding: [8, 12, 0, 0],
+            padding: [8, 20, 0, 0],
             cursor: {
                 drag: { x: true, y: false, dist: 6 },
                 points: { size: 7 },
@@ -219,7 +219,8 @@ export class Plot {
     private valueAxis(): uPlot.Axis {
         const { spec } = this;
         const values = (_: uPlot, places: (number | null)[]) => places.map((v) => (v === null ? "" : tick(v, spec.unit)));
-        return { ...look(), size: LABELS_PX, space: 34, values };
+        const axis: uPlot.Axis = { ...look(), size: LABELS_PX, space: 34, values };
+        return spec.isLogarithmic ? { ...axis, splits: (_, __, min, max) => decades(min, max), filter: (_, places) => places } : axis;
     }
 
     private width(): number {
@@ -235,6 +236,8 @@ export class Plot {
         this.spec.lines.forEach((line, index) => {
             const figure = el("span", { class: "figure" });
             this.figures.push(figure);
+            // The title of a plot names its only line.
+            if (this.spec.lines.length === 1) return add(list, el("li", {}, el("span", { class: "hidden" }, line.name), figure));
             const swatch = el("i", { class: `swatch ${line.colour}${line.isDashed ? " dashed" : ""}` });
             const toggle = el("button", { type: "button", "aria-pressed": "true" }, swatch, line.name, " ", figure);
             toggle.addEventListener("click", () => {
@@ -304,7 +307,7 @@ export class Plot {
     /** The figures as a table, made when it is opened: of what is shown, thinned; the button copies all. */
     private tableFold(): HTMLElement {
         const body = el("div");
-        const fold = el("details", { class: "data" }, el("summary", {}, `Figures of “${this.spec.title}”`), body);
+        const fold = el("details", { class: "data" }, el("summary", {}, "Table", el("span", { class: "hidden" }, ` of ${this.spec.title}`)), body);
         fold.addEventListener("toggle", () => {
             if (fold.open) body.replaceChildren(...this.tableOf());
         });
@@ -346,6 +349,15 @@ function series(line: Line): uPlot.Series {
         points: { show: (_, __, first, last) => last - first < 40, size: 4 },
         ...(line.isDashed ? { dash: [5, 4] } : {}),
     };
+}
+
+/** 1, 2, 5 of each decade, or its beginning alone where there are many. */
+function decades(min: number, max: number): number[] {
+    const [first, last] = [Math.floor(Math.log10(min)), Math.ceil(Math.log10(max))];
+    const of = last - first > 3 ? [1] : last - first > 1 ? [1, 3] : [1, 2, 5];
+    const places: number[] = [];
+    for (let decade = first; decade <= last; decade++) places.push(...of.map((digit) => digit * 10 ** decade));
+    return places.filter((place) => place >= min && place <= max);
 }
 
 function look(): uPlot.Axis {

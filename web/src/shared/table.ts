@@ -11,14 +11,18 @@ export interface Column {
 
 /** A table in a frame that can be scrolled, also by keyboard. */
 export function table(label: string, columns: Column[], rows: Child[][]): HTMLElement {
-    const head = el("tr", {}, ...columns.map((column) => el("th", { scope: "col", class: column.align }, column.title)));
+    const head = el("tr", {}, ...columns.map(header));
     const body = el("tbody");
     for (const row of rows) {
         const cells = columns.map((column, index) => cell(column.align, row[index]));
         add(body, el("tr", {}, ...cells));
     }
-    const frame = { class: "scroll", role: "region", tabindex: 0, "aria-label": label };
+    const frame = { class: "scroll", role: "group", tabindex: 0, "aria-label": label };
     return el("div", frame, el("table", {}, el("thead", {}, head), body));
+}
+
+function header({ title, align }: Column): HTMLElement {
+    return title === "" ? el("td") : el("th", { scope: "col", class: align }, title);
 }
 
 function cell(align: Align, child: Child): HTMLElement {

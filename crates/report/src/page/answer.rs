@@ -108,7 +108,6 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-
 fn of_run(run: &RunReport) -> Answer {
     let missed = run.objectives.iter().any(|objective| !objective.met);
     let (tone, status) = match (run.client.valid, missed, run.objectives.is_empty()) {
@@ -207,11 +206,15 @@ fn of_tune(tune: &TuneReport) -> Answer {
         let changes: Vec<_> = round.changes.iter().map(phrases::change).collect();
         points.push(point(changed_label(tune, round), &changes.join(", "), &how_applied(tune, round)));
     }
-    if tune.state == TuneState::Applied {
-        points.push(point("How much better", &phrases::gain_text(tune), ""));
-    }
-    let judged = shown.iter().filter_map(|round| phrases::judged_text(round));
-    points.push(point("How sure", &phrases::generator(&tune.best), &judged.last().unwrap_or_default()));
+    let generator = phrases::generator(&tune.best);
+    points.push(match tune.state {
+        TuneState::Applied => {
+            let judged = shown.iter().filter_map(|round| phrases::judged_text(round)).last();
+            let why: Vec<String> = judged.into_iter().chain([generator]).collect();
+            point("How sure", &phrases::gain_text(tune), &why.join(". "))
+        }
+        _ => point("How sure", &generator, ""),
+    });
     let (figures, bars) = match tune.state {
         TuneState::Applied => (vec![], before_and_after(tune)),
         _ => (figures(&tune.baseline), vec![]),

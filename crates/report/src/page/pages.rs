@@ -74,12 +74,15 @@ fn visitors(b: &mut Blocks, run: &RunReport) {
 
 /// How the two pages went of which the report has the parts.
 pub(super) fn waterfalls(b: &mut Blocks, run: &RunReport) {
-    for (title, trace) in run.pages.iter().flat_map(phrases::traces) {
+    for (index, (title, trace)) in run.pages.iter().flat_map(phrases::traces).enumerate() {
         let (parts, rest) = phrases::parts_shown(trace, PARTS_MAX);
         let parts = parts.into_iter().map(part).chain(rest.iter().map(remaining_parts)).collect();
         let title = format!("{title}: {}: {}", trace.name, phrases::trace_summary(trace));
-        b.add(Block::Waterfall { title, time_us: trace.time_us, parts });
-        b.list(&failures(trace));
+        let write = |b: &mut Blocks| {
+            b.add(Block::Waterfall { title: title.clone(), time_us: trace.time_us, parts });
+            b.list(&failures(trace));
+        };
+        if index == 0 { write(b) } else { b.fold(&title, false, write) }
     }
 }
 

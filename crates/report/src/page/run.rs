@@ -12,11 +12,11 @@ pub(super) fn sections(run: &RunReport, section: &mut AddSection<'_>) {
     section("failures", "What failed", &|b| failures(b, run));
     section("repeats", "Repeats", &|b| repeats(b, run));
     section("ablation", "With and without", &|b| ablation(b, run));
-    section("waterfall", "How a page goes", &|b| pages::waterfalls(b, run));
 }
 
 /// What stands behind them.
 pub(super) fn details(run: &RunReport, section: &mut AddSection<'_>) {
+    section("waterfall", "How a page goes", &|b| pages::waterfalls(b, run));
     section("load", "The load", &|b| write_details(b, run));
 }
 
