@@ -11,8 +11,9 @@ use invented::{Leaves, replaced};
 use std::path::PathBuf;
 use webdyno_report::{ResultPaths, html, live_page, page_data, text};
 
-/// What would run, load or break out, were a string of a recording markup.
-const ATTACK: &str = "</script><img src=x onerror=\"document.title='broken'\"><b>bold</b> &lt; ' \" ]]> -->";
+/// What would run, load or break out, were a string of a recording markup; and what no line of a narrow screen holds.
+const ATTACK: &str = "/a/path/that/is/longer/than/any/line/of/a/narrow/screen/and/has/no/place/to/break/at/all/but/slashes?id=\
+                      0123456789012345678901234567890123456789012345678901234567890123456789 </script><img src=x onerror=\"document.title='broken'\"><b>bold</b> &lt; ' \" ]]> -->";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
