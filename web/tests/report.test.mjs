@@ -26,6 +26,14 @@ const openFolds = (page) =>
         }
     });
 
+/** Waits until something is so. */
+async function until(is) {
+    for (let waited = 0; !(await is()); waited++) {
+        assert.ok(waited < 200, `never: ${is}`);
+        await new Promise((done) => setTimeout(done, 50));
+    }
+}
+
 test("every report shows an answer, asks for nothing, and fits the screens there are", async () => {
     assert.ok(names.length > 20, names.join());
     for (const name of names) {
@@ -238,7 +246,7 @@ test("a session that runs is followed, and only its own source is asked", async 
     page.on("pageerror", (error) => troubles.push(String(error)));
     await page.goto(`http://127.0.0.1:${server.address().port}/token/`);
     await page.waitForSelector("#rate");
-    for (let waited = 0; streams.length === 0 && waited < 100; waited++) await page.waitForTimeout(50);
+    await until(() => streams.length > 0);
     const send = (event, body) => streams[0].write(`event: ${event}\ndata: ${JSON.stringify(body)}\n\n`);
     send("second", { load: 4, t_s: 60.5, rate: 1234, p50_us: 7000, p99_us: null, failed: 3, in_flight: 9, signals: { "CPU: busy": 0.5 } });
     const last = (id) => page.evaluate((id) => {
@@ -249,7 +257,7 @@ test("a session that runs is followed, and only its own source is asked", async 
             setTimeout(() => done([...fold.querySelectorAll("tbody tr:last-child td")].map((cell) => cell.textContent)), 60);
         }, 60));
     }, id);
-    await page.waitForTimeout(200);
+    await until(async () => (await last("rate"))[0] === "60.5 s");
     assert.deepEqual(await last("rate"), ["60.5 s", "1,234/s", "3/s"]);
     assert.deepEqual(await last("latency"), ["60.5 s", "7 ms", "unknown"]);
     data.answer.headline = "It ended well";
@@ -257,8 +265,7 @@ test("a session that runs is followed, and only its own source is asked", async 
     await page.waitForFunction(() => document.querySelector("h1").textContent === "It ended well");
     assert.equal(await page.evaluate(() => document.querySelector("figure:has(#rate) details.data").open), true, "what was open stays open");
     send("end", {});
-    await page.waitForTimeout(300);
-    assert.equal(asked.filter((url) => url === "/token/session").length, 3);
+    await until(() => asked.filter((url) => url === "/token/session").length === 3);
     assert.deepEqual(asked.filter((url) => !["/token/", "/token/session", "/token/session/events", "/favicon.ico"].includes(url)), []);
     assert.deepEqual(troubles, []);
     await page.close();
@@ -267,8 +274,7 @@ test("a session that runs is followed, and only its own source is asked", async 
     server.close();
 });
 
-test("pictures for the documentation", { skip: process.env.WEBDYNO_SCREENSHOTS ? false : "WEBDYNO_SCREENSHOTS names no folder" }, async () => {
-    const folder = process.env.WEBDYNO_SCREENSHOTS;
+async function takePictures(folder) {
     mkdirSync(folder, { recursive: true });
     for (const [file, name, selector, scheme] of [
         ["report-answer", "tune_kept", null, "light"],
@@ -283,4 +289,7 @@ test("pictures for the documentation", { skip: process.env.WEBDYNO_SCREENSHOTS ?
         assert.ok(statSync(path).size < 300_000, path);
         await page.close();
     }
-});
+}
+
+const pictures = process.env.WEBDYNO_SCREENSHOTS;
+if (pictures) test("pictures for the documentation", () => takePictures(pictures));
