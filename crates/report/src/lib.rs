@@ -2,14 +2,14 @@
 //! pure renderings of one [`View`], or of the recording that it was made from.
 //!
 //! Nothing here reads a file, a clock or the environment, so the same recording gives the same bytes. The words that
-//! text and HTML share are in `say` and `words`, the way numbers are written in `model::number::human`. The JSON is the schema of
+//! text and HTML share are in `phrases` and `wording`, the way numbers are written in `model::number::human`. The JSON is the schema of
 //! docs/contract.md.
 
 mod change_record;
 mod chapters;
 mod exports;
-mod html;
 mod json;
+mod page;
 mod phrases;
 mod plain;
 mod text;
@@ -17,7 +17,7 @@ mod wording;
 
 pub use chapters::CHAPTERS;
 pub use exports::{HdrFormat, csv, hdr, junit};
-pub use html::html;
+pub use page::{PageData, html, live_page, page_data};
 
 pub use change_record::record;
 pub use json::json;

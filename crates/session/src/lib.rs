@@ -2,6 +2,7 @@
 //! and the simulated server that tests the rounds.
 
 pub mod export;
+pub mod heat_map;
 pub mod history;
 pub mod live;
 mod live_traffic_policy;

@@ -21,7 +21,7 @@ use webdyno_model::topology::Topology;
 /// A reading over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// `busy workers`, `accept queue`, `CPU of the server`.
+    /// What it belongs to and what it is, behind the host's role where there are several: `CPU: busy`, `db: CPU: busy`.
     pub name: String,
     /// `workers`, `connections`, `fraction`.
     pub unit: String,
@@ -69,9 +69,8 @@ pub fn observation(recording: &Recording) -> Option<Observation> {
     })
 }
 
-/// The main levels of all hosts since the first reading, as far as they were read.
-pub fn levels(recording: &Recording) -> Vec<Series> {
-    let Some((first_us, _)) = recording.extent_us() else { return vec![] };
+/// The main levels of all hosts since a moment of the session, as far as they were read.
+pub fn levels(recording: &Recording, first_us: u64) -> Vec<Series> {
     let others = recording.hosts.iter().map(|(role, host)| (Some(role), &host.collectors, &host.samples));
     let all = std::iter::once((None, &recording.collectors, &recording.samples)).chain(others);
     all.flat_map(|(role, collectors, samples)| levels_of(role, first_us, (collectors, samples))).collect()

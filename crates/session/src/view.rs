@@ -1,5 +1,6 @@
 //! What a session amounts to: the value that text, JSON and HTML are made from. A pure function of the recording.
 
+use crate::heat_map::{HeatMap, heat_map};
 pub use crate::observation::Series;
 use crate::observation::{levels, observation};
 use crate::recording::{LoadRecord, PlanAttempt, Recording, TuneEnd};
@@ -8,7 +9,6 @@ use webdyno_analysis::diagnosis::check::check;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::diagnosis::documents_only::ablation;
 use webdyno_analysis::measurement::Measurement;
-use webdyno_analysis::measurement::series::SeriesSet;
 use webdyno_analysis::run_report::pages::times as page_times;
 use webdyno_analysis::run_report::repeats::repeats;
 use webdyno_analysis::run_report::{interval_report, response_times, run_report};
@@ -17,6 +17,7 @@ use webdyno_model::Result;
 use webdyno_model::change::{ChangedHost, JournalPlace};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;
+use webdyno_model::histogram::EncodedHistogram;
 use webdyno_model::interval::EndReason;
 use webdyno_model::number::significant;
 use webdyno_model::observation::Observation;
@@ -50,6 +51,8 @@ pub struct View {
     pub other_journals: BTreeMap<ChangedHost, Option<JournalPlace>>,
     /// Every load, in order.
     pub loads: Vec<LoadView>,
+    /// Latency over the session; `None` where no response was timed.
+    pub heat_map: Option<HeatMap>,
     /// Readings of the server over the session, for plots.
     pub series: Vec<Series>,
     /// The service as it was last read.
@@ -112,13 +115,6 @@ pub struct LoadView {
     pub report: RunReport,
 }
 
-/// Metrics that are plotted over the session: `(metric, name, unit)`.
-const PLOTTED: [(&str, &str, &str); 3] = [
-    ("apache.workers_busy_count", "busy workers", "workers"),
-    ("apache.slots_count", "worker slots", "workers"),
-    ("sockets.accept_queue_count", "accept queue", "connections"),
-];
-
 impl View {
     /// The load that the report of a run is of: the chosen one of several, else the last one with answers.
     pub fn reported_load(&self) -> Option<&LoadView> {
@@ -145,6 +141,7 @@ impl View {
             journal: recording.journal.clone(),
             other_journals: recording.other_journals.clone(),
             loads: recording.loads.iter().map(|load| load_view(recording, load)).collect::<Result<_>>()?,
+            heat_map: heat_map(&timed_seconds(recording))?,
             series: series(recording),
             service: recording.services.last().map(|(_, snapshot)| snapshot.clone()),
             server: recording.server.clone(),
@@ -279,34 +276,15 @@ fn complete_intervals(record: &LoadRecord) -> impl Iterator<Item = &webdyno_mode
     record.intervals.iter().filter(|interval| interval.length_us >= 500_000)
 }
 
-fn series(recording: &Recording) -> Vec<Series> {
-    if recording.command == "observe" {
-        return levels(recording);
-    }
-    let ends_us = recording.samples.last().map_or(0, |(t_us, _)| *t_us);
-    let measurement = recording.passive_measurement((0, ends_us));
-    let set = SeriesSet::of(&measurement);
-    let plotted = PLOTTED.iter().map(|(metric, name, unit)| Series {
-        name: (*name).into(),
-        unit: (*unit).into(),
-        points: set.all(metric).to_vec(),
-    });
-    plotted.chain(std::iter::once(cpu_series(&set))).filter(|series| !series.points.is_empty()).collect()
+/// The seconds of all loads in which a response was timed, with their starts since the session began.
+fn timed_seconds(recording: &Recording) -> Vec<(f64, &EncodedHistogram)> {
+    let of = |load: &'_ LoadRecord| load.begins_us as f64 / 1e6;
+    let seconds = recording.loads.iter().flat_map(|load| load.intervals.iter().map(move |second| (of(load) + second.t_s, second)));
+    seconds.filter_map(|(start_s, second)| Some((start_s, second.response_time.as_ref()?))).collect()
 }
 
-/// The share of busy processor time between consecutive readings.
-fn cpu_series(set: &SeriesSet) -> Series {
-    let kinds = ["user", "nice", "system", "irq", "softirq", "steal"].map(|kind| format!("cpu.{kind}_s"));
-    let total = |index: usize, names: &[String]| -> Option<f64> {
-        names.iter().map(|name| set.all(name).get(index).map(|(_, value)| *value)).sum()
-    };
-    let idle = ["cpu.idle_s".to_owned(), "cpu.iowait_s".to_owned()];
-    let times: Vec<f64> = set.all("cpu.idle_s").iter().map(|(t_s, _)| *t_s).collect();
-    let share = |index: usize| {
-        let busy = total(index, &kinds)? - total(index - 1, &kinds)?;
-        let rest = total(index, &idle)? - total(index - 1, &idle)?;
-        (busy + rest > 0.0).then(|| (times[index], (busy / (busy + rest)).clamp(0.0, 1.0)))
-    };
-    let points = (1..times.len()).filter_map(share).collect();
-    Series { name: "busy processors".into(), unit: "fraction".into(), points }
+/// Readings since the session began; of an observation since its first reading.
+fn series(recording: &Recording) -> Vec<Series> {
+    let first_us = recording.extent_us().filter(|_| recording.command == "observe").map_or(0, |(first_us, _)| first_us);
+    levels(recording, first_us)
 }

@@ -24,7 +24,7 @@ fn the_main_job(place: &Place) {
     assert!(ended.stderr.contains("s left"), "no progress with time left:\n{}", ended.stderr);
     assert!(ended.stdout.contains("report.html"), "{}", ended.stdout);
     let html = std::fs::read_to_string(place.path("q/report.html")).unwrap();
-    assert!(html.contains("<svg") && html.contains("MaxRequestWorkers"));
+    assert!(html.contains("\"kind\":\"plots\"") && html.contains("MaxRequestWorkers"));
     assert!(!place.path("q/apache/run/apache2.pid").exists(), "the private Apache still runs");
     let again: Vec<_> = (0..2)
         .map(|_| run(place.webdyno().args(["report", "q", "--json", "-"])).with_code(0).stdout)

@@ -1,6 +1,7 @@
 //! Views made by hand: small ones for snapshots, one as large as a real session for a look at the HTML.
 #![allow(dead_code)] // shared by the tests and the example
 
+pub mod long;
 pub mod pages;
 mod server;
 pub mod tuned;
@@ -34,6 +35,7 @@ pub fn view(command: &str, outcome: Outcome) -> View {
         journal: None,
         other_journals: Default::default(),
         loads: vec![],
+        heat_map: None,
         series: vec![],
         service: None,
         server: None,
@@ -166,6 +168,7 @@ pub fn run_with_errors() -> View {
     ];
     let mut view = view("run", Outcome::Run(run.clone()));
     view.loads = vec![load(1, Purpose::Run, None, 0.0, run)];
+    view.heat_map = long::heat_map(&view.loads);
     view.end = SessionEnd::Done(3);
     view
 }

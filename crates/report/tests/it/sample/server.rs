@@ -132,6 +132,8 @@ pub fn diagnosis_exhausted() -> View {
     view.service = Some(service());
     view.server = Some(machine());
     view.loads = vec![load(1, Purpose::Diagnose, None, 1.0, run)];
+    view.heat_map = super::long::heat_map(&view.loads);
+    view.series = super::long::series(14.0);
     view
 }
 

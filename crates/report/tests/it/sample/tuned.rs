@@ -10,7 +10,7 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
 use webdyno_session::recording::{AppliedPlan, PlanAttempt, Reverted};
-use webdyno_session::view::{Outcome, Series, SessionEnd, View};
+use webdyno_session::view::{Outcome, SessionEnd, View};
 
 pub fn change(setting: &str, from: i64, to: i64, class: ApplyClass) -> Change {
     Change {
@@ -88,7 +88,8 @@ pub fn tune_applied() -> View {
         load(2, Purpose::Verify, Some(1), 16.5, report.best.clone()),
         load(3, Purpose::Verify, Some(2), 31.0, run(2185.0, 22_100.0)),
     ];
-    view.series = series();
+    view.heat_map = super::long::heat_map(&view.loads);
+    view.series = super::long::series(44.0);
     view.service = Some(service());
     view.server = Some(machine());
     view.notes =
@@ -146,41 +147,6 @@ pub fn interrupted() -> View {
         end: SessionEnd::Failed(130, "interrupted".into()),
         ..view("tune", Outcome::Tune(report))
     }
-}
-
-fn series() -> Vec<Series> {
-    let wave = |name: &str, unit: &str, level: fn(f64) -> f64| Series {
-        name: name.into(),
-        unit: unit.into(),
-        points: (0..220).map(|step| f64::from(step) * 0.2).map(|t| (t, level(t))).collect(),
-    };
-    vec![
-        wave("busy workers", "workers", |t| {
-            if t < 1.0 {
-                1.0
-            } else if t < 13.0 {
-                20.0
-            } else if t < 16.5 {
-                1.0
-            } else {
-                46.0 + 4.0 * (t * 3.0).sin()
-            }
-        }),
-        wave("accept queue", "connections", |t| {
-            if (1.0..13.0).contains(&t) { 28.0 + 3.0 * (t * 2.0).sin() } else { 0.0 }
-        }),
-        wave("CPU of the server", "fraction", |t| {
-            if t < 1.0 {
-                0.02
-            } else if t < 13.0 {
-                0.34 + 0.02 * t.sin()
-            } else if t < 16.5 {
-                0.05
-            } else {
-                0.97 + 0.02 * (t * 5.0).sin()
-            }
-        }),
-    ]
 }
 
 pub fn tune_planned() -> View {

@@ -1,0 +1,121 @@
+// Lays a session out: the answer, contents, sections of blocks. What is said was made by the program.
+import { add, copyButton, el, type Child } from "../shared/dom";
+import { table } from "../shared/table";
+import { bars, waterfall } from "./bars";
+import type { Answer, Block, PageData, Section } from "./data";
+import { percentiles, TimePlots } from "./plots";
+
+/** Shows a session in place of what is there, and gives its plots over time, to which live readings are added. */
+export function show(main: HTMLElement, data: PageData): TimePlots {
+    const plots = new TimePlots(data.time);
+    document.title = data.title;
+    main.replaceChildren(
+        answer(data),
+        contents(data.sections),
+        el("div", { class: "sections" }, ...data.sections.map((of) => section(of, plots)), footer()),
+    );
+    return plots;
+}
+
+function answer(data: PageData): HTMLElement {
+    const of: Answer = data.answer;
+    const point = ({ label, text, note }: Answer["points"][number]) =>
+        el("div", {}, el("dt", {}, label), el("dd", {}, text, note && el("span", { class: "quiet" }, note)));
+    const command = ({ label, command }: Answer["commands"][number]) =>
+        el("p", { class: "command" }, el("span", { class: "quiet" }, label), " ", el("code", {}, command), " ", copyButton(() => command, command));
+    const figure = ([what, text]: [string, string]) => el("div", {}, el("dt", {}, what), el("dd", {}, text));
+    return el(
+        "header",
+        {},
+        el("p", { class: "quiet meta" }, data.meta.join(" · ")),
+        ...data.banners.map((text) => el("p", { class: "banner" }, text)),
+        el("p", {}, el("span", { class: `pill ${of.tone}` }, of.status)),
+        el("h1", {}, of.headline),
+        of.figures.length > 0 && el("dl", { class: "figures" }, ...of.figures.map(figure)),
+        of.bars.length > 0 && bars(of.bars, true),
+        of.points.length > 0 && el("dl", { class: "points" }, ...of.points.map(point)),
+        of.diff !== "" && code(of.diff, "Changes as a diff", true),
+        ...of.commands.map(command),
+    );
+}
+
+function contents(sections: Section[]): HTMLElement {
+    const items = sections.map((of) => el("li", {}, el("a", { href: `#${of.id}` }, of.title)));
+    return el("nav", { "aria-label": "Contents" }, el("ul", {}, ...items));
+}
+
+function section(of: Section, plots: TimePlots): HTMLElement {
+    const title = el("h2", { id: `${of.id}-title` }, of.title);
+    const element = el("section", { id: of.id, "aria-labelledby": `${of.id}-title` }, title);
+    add(element, ...of.blocks.map((block) => shown(block, plots)));
+    return element;
+}
+
+function footer(): HTMLElement {
+    const text = "Every figure comes from the recording; webdyno report DIRECTORY makes this page again from it.";
+    return el("footer", {}, el("p", { class: "quiet" }, text));
+}
+
+function shown(block: Block, plots: TimePlots): Child {
+    switch (block.kind) {
+        case "text":
+            return text(block);
+        case "list":
+            return el("ul", {}, ...block.items.map((item) => el("li", {}, item)));
+        case "table":
+            return table(block.label, block.columns, block.rows);
+        case "code":
+            return code(block.text, block.label, block.is_diff);
+        case "fold":
+            return fold(block, plots);
+        case "bars":
+            return el("div", { role: "group", "aria-label": block.label }, bars(block.groups, false));
+        case "plots":
+            return el("div", {}, plots.group.buttons(), el("div", { class: "plots" }, ...block.plots.map((plot) => plots.lines(plot))));
+        case "heat_map":
+            return plots.heatMap(block.heat_map);
+        case "percentiles":
+            return percentiles(block);
+        case "waterfall":
+            return waterfall(block);
+    }
+}
+
+function text({ text, style }: Extract<Block, { kind: "text" }>): HTMLElement {
+    if (style === "heading") return el("h3", {}, text);
+    return el("p", style === "quiet" ? { class: "quiet" } : {}, style === "strong" ? el("strong", {}, text) : text);
+}
+
+/** What is folded is made when it is first opened: hundreds of tables would delay the answer. */
+function fold(block: Extract<Block, { kind: "fold" }>, plots: TimePlots): HTMLElement {
+    const body = el("div");
+    const element = el("details", { open: block.is_open }, el("summary", {}, block.title), body);
+    const make = () => {
+        if (!body.firstChild) add(body, ...block.blocks.map((inner) => shown(inner, plots)));
+    };
+    if (block.is_open) make();
+    element.addEventListener("toggle", make);
+    folds.set(element, make);
+    return element;
+}
+
+/** What makes the contents of a fold. */
+const folds = new WeakMap<Element, () => void>();
+
+/** What is folded is printed too, apart from the figures of plots. */
+addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll("details")) {
+        folds.get(fold)?.();
+        fold.open ||= folds.has(fold);
+    }
+});
+
+/** Text to copy; of a diff, what is added and what goes stands out. */
+function code(text: string, label: string, isDiff: boolean): HTMLElement {
+    const pre = el("pre", { tabindex: 0, "aria-label": label });
+    const kind = (line: string) => (/^(@@|\+\+\+ |--- )/.test(line) ? "hunk" : { "+": "added", "-": "removed" }[line[0] ?? ""]);
+    for (const line of text.replace(/\n$/, "").split("\n")) {
+        add(pre, el("span", { class: isDiff && kind(line) }, `${line}\n`));
+    }
+    return el("div", { class: "code-block" }, copyButton(() => text, label), pre);
+}
