@@ -53,7 +53,8 @@ pub fn heat_map(seconds: &[(f64, &EncodedHistogram)]) -> Result<Option<HeatMap>>
 fn edges(least_us: u64, most_us: u64) -> Vec<u64> {
     let (low, high) = ((least_us.max(1) as f64).log10(), (most_us.max(1) as f64 + 1.0).log10());
     let per_decade = (ROWS_MAX / (high - low)).floor().clamp(1.0, ROWS_PER_DECADE_MAX);
-    let (first, last) = ((low * per_decade).floor(), (high * per_decade).ceil().max((low * per_decade).floor() + 1.0));
+    let (first, last) =
+        ((low * per_decade).floor(), (high * per_decade).ceil().max((low * per_decade).floor() + 1.0));
     let bound = |step: u64| 10f64.powf((first + step as f64) / per_decade).round() as u64;
     let mut edges: Vec<u64> = (0..=(last - first) as u64).map(bound).collect();
     edges.dedup();
@@ -78,7 +79,9 @@ mod tests {
         let mut found = vec![];
         for (column, rows) in map.counts.iter().enumerate() {
             let counted = rows.iter().enumerate().filter(|(_, count)| **count > 0);
-            found.extend(counted.map(|(row, count)| (column, map.edges_us[row], map.edges_us[row + 1], *count)));
+            found.extend(
+                counted.map(|(row, count)| (column, map.edges_us[row], map.edges_us[row + 1], *count)),
+            );
         }
         assert_eq!(found.len(), 3, "{found:?}");
         for ((column, from_us, to_us, count), (expected, us, requests)) in
@@ -92,12 +95,18 @@ mod tests {
 
     #[test]
     fn it_is_bounded_whatever_was_measured() {
-        for (seconds, times) in [(4_000, vec![1, 3_600_000_000]), (1, vec![0]), (1, vec![7]), (20, vec![999, 1_000])] {
+        for (seconds, times) in
+            [(4_000, vec![1, 3_600_000_000]), (1, vec![0]), (1, vec![7]), (20, vec![999, 1_000])]
+        {
             let histogram = second(&times);
             let all: Vec<_> = (0..seconds).map(|t| (f64::from(t), &histogram)).collect();
             let map = heat_map(&all).unwrap().unwrap();
             let edges = &map.edges_us;
-            assert!(map.counts.len() <= 300 && (2..=44).contains(&edges.len()), "{} {edges:?}", map.counts.len());
+            assert!(
+                map.counts.len() <= 300 && (2..=44).contains(&edges.len()),
+                "{} {edges:?}",
+                map.counts.len()
+            );
             assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "{edges:?}");
             let total: u64 = map.counts.iter().flatten().sum();
             assert_eq!(total, seconds as u64 * times.len() as u64, "{times:?}");
