@@ -29,7 +29,7 @@ pub fn heat_map(seconds: &[(f64, &EncodedHistogram)]) -> Result<Option<HeatMap>>
     let least_us = seconds.iter().map(|(_, times)| times.min_us).min();
     let most_us = seconds.iter().map(|(_, times)| times.max_us).max();
     let Some((least_us, most_us)) = least_us.zip(most_us) else { return Ok(None) };
-    let starts = || seconds.iter().map(|(start_s, _)| start_s.floor());
+    let starts = || seconds.iter().map(|(start_s, _)| *start_s);
     let from_s = starts().fold(f64::INFINITY, f64::min);
     let to_s = starts().fold(from_s, f64::max) + 1.0;
     let step_s = ((to_s - from_s) / COLUMNS_MAX).ceil().max(1.0);
@@ -37,7 +37,8 @@ pub fn heat_map(seconds: &[(f64, &EncodedHistogram)]) -> Result<Option<HeatMap>>
     let mut counts = vec![vec![0; edges_us.len() - 1]; ((to_s - from_s) / step_s).ceil() as usize];
     let mut histogram = TimeHistogram::new();
     for (start_s, times) in seconds {
-        let column = ((start_s - from_s) / step_s) as usize;
+        // Seconds of one load lie a second apart but for rounding.
+        let column = ((start_s - from_s + 1e-6) / step_s) as usize;
         histogram.clear();
         histogram.merge_encoded(times)?;
         for step in histogram.buckets().iter_recorded() {
@@ -75,7 +76,7 @@ mod tests {
     fn each_request_is_in_the_cell_of_its_second_and_its_latency() {
         let (first, last) = (second(&[90, 5_000, 5_000]), second(&[70_000]));
         let map = heat_map(&[(1.2, &first), (9.5, &last)]).unwrap().unwrap();
-        assert_eq!((map.from_s, map.step_s, map.counts.len()), (1.0, 1.0, 9));
+        assert_eq!((map.from_s, map.step_s, map.counts.len()), (1.2, 1.0, 10));
         let mut found = vec![];
         for (column, rows) in map.counts.iter().enumerate() {
             let counted = rows.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -118,16 +118,14 @@ fn of_run(run: &RunReport) -> Summary {
         point("Objective", &format!("{} {met}", objective.slo), &measured)
     });
     let mut points: Vec<Point> = objectives.collect();
-    points.push(point("Load", &conditions(run), &phrases::measured(run)));
+    let mut load = run.workload.as_ref().map(phrases::load).unwrap_or_default();
+    load.push(phrases::measured(run));
+    points.push(point("Load", &load[0], &load[1..].join("; ")));
     let repeats = run.repeats.as_ref().map(|repeats| {
         format!("{}: {}", phrases::repeats_headline(repeats), phrases::repeats_spread(repeats))
     });
     points.push(point("How sure", &phrases::generator(run), &repeats.unwrap_or_default()));
     Summary { points, figures: figures(run), ..empty(tone, status) }
-}
-
-fn conditions(run: &RunReport) -> String {
-    run.workload.as_ref().map(phrases::load).unwrap_or_default().join("; ")
 }
 
 /// The figures of a load that matter most.
