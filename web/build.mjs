@@ -14,12 +14,15 @@ for (const name of ["report", "sessions"].filter((name) => existsSync(resolve(ro
         root,
         publicDir: false,
         logLevel: "warn",
+        esbuild: { legalComments: "inline" },
         build: {
             outDir,
             emptyOutDir: false,
             target: "es2020",
             minify: "esbuild",
             reportCompressedSize: false,
+            // MIT asks that the notice goes with the copy.
+            rollupOptions: { output: { banner: `/*! With uPlot: Copyright (c) 2022 Leon Sorokin, MIT License (https://github.com/leeoniya/uPlot) */` } },
             lib: {
                 entry: resolve(root, "src", name, "main.ts"),
                 formats: ["iife"],

@@ -18,13 +18,13 @@ before(async () => ({ context, close } = await start()));
 after(() => close());
 
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-const openFolds = (page) =>
-    page.evaluate(async () => {
-        for (let closed; (closed = document.querySelectorAll("details:not([open])")).length > 0; ) {
+const openFolds = (page, which = "details") =>
+    page.evaluate(async (which) => {
+        for (let closed; (closed = document.querySelectorAll(`${which}:not([open])`)).length > 0; ) {
             for (const fold of closed) fold.open = true;
             await new Promise((done) => setTimeout(done, 50));
         }
-    });
+    }, which);
 
 /** Waits until something is so. */
 async function until(is) {
@@ -35,8 +35,9 @@ async function until(is) {
 }
 
 test("every report shows an answer, asks for nothing, and fits the screens there are", async () => {
-    assert.ok(names.length > 20, names.join());
-    for (const name of names) {
+    const plain = names.filter((name) => !name.startsWith("markup_in_"));
+    assert.ok(plain.length > 15, plain.join());
+    for (const name of plain) {
         const { page, troubles, requests } = await open(context, name);
         for (const width of [1400, 400, 320]) {
             await page.setViewportSize({ width, height: 900 });
@@ -51,15 +52,18 @@ test("every report shows an answer, asks for nothing, and fits the screens there
 
 test("with all folds open, in the dark and on paper nothing is wider than the screen either", async () => {
     for (const name of KINDS) {
-        for (const [media, width] of [["screen", 320], ["screen", 400], ["screen", 1400], ["print", 700]]) {
-            const { page, troubles } = await open(context, name, { width, scheme: "dark" });
+        const { page, troubles } = await open(context, name, { scheme: "dark" });
+        await openFolds(page);
+        for (const [media, width] of [["screen", 1400], ["screen", 400], ["screen", 320], ["print", 700]]) {
             await page.emulateMedia({ media, colorScheme: "dark" });
-            await openFolds(page);
+            await page.setViewportSize({ width, height: 900 });
             await settled(page);
             assert.equal(await overflow(page), 0, `${name} ${media} at ${width}`);
-            assert.deepEqual(troubles, [], name);
-            await page.close();
         }
+        const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        assert.equal(ground, "rgb(255, 255, 255)", "paper is white, whatever the reader's system is");
+        assert.deepEqual(troubles, [], name);
+        await page.close();
     }
 });
 
@@ -141,9 +145,11 @@ test("pointer and zoom are shared, by mouse, buttons and keys", async () => {
 
 test("axe finds nothing serious", async (t) => {
     for (const name of KINDS) {
-        for (const scheme of ["light", "dark"]) {
+        for (const scheme of name === "tune_kept" ? ["light", "dark"] : ["light"]) {
             const { page } = await open(context, name, { scheme });
-            await openFolds(page);
+            // The tables behind plots are alike: one is enough.
+            await openFolds(page, "details:not(.data)");
+            await openFolds(page, "figure:has(#rate) details");
             await page.addScriptTag({ path: axe });
             // In the dark only colours differ.
             const only = scheme === "dark" ? { runOnly: ["color-contrast"] } : {};
@@ -161,8 +167,9 @@ test("markup in any string of a recording is text", async () => {
     const attacked = names.filter((name) => name.startsWith("markup_in_"));
     assert.ok(attacked.length > 10);
     for (const name of attacked) {
-        const { page, troubles, requests } = await open(context, name);
+        const { page, troubles, requests } = await open(context, name, { width: 320 });
         await openFolds(page);
+        assert.equal(await overflow(page), 0, name);
         const found = await page.evaluate(() => ({
             broken: document.title === "broken",
             elements: document.querySelectorAll("img, b, iframe, script:nth-of-type(n + 3)").length,
@@ -260,7 +267,7 @@ test("a session that runs is followed, and only its own source is asked", async 
     await until(async () => (await last("rate"))[0] === "60.5 s");
     assert.deepEqual(await last("rate"), ["60.5 s", "1,234/s", "3/s"]);
     assert.deepEqual(await last("latency"), ["60.5 s", "7 ms", "unknown"]);
-    data.answer.headline = "It ended well";
+    data.summary.headline = "It ended well";
     send("changed", {});
     await page.waitForFunction(() => document.querySelector("h1").textContent === "It ended well");
     assert.equal(await page.evaluate(() => document.querySelector("figure:has(#rate) details.data").open), true, "what was open stays open");

@@ -19,10 +19,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     std::fs::create_dir_all(&directory)?;
     let attack = Leaves { text: Some(ATTACK), whole: &[], decimals: &[] };
-    let mut views: Vec<(String, _)> = vec![
-        ("ten_minutes".into(), sample::long::long(600)),
-        ("an_hour".into(), sample::long::long(3600)),
-    ];
+    let mut views: Vec<(String, _)> =
+        vec![("ten_minutes".into(), sample::long::long(600)), ("an_hour".into(), sample::long::long(3600))];
     for (name, view) in sample::all() {
         views.push((format!("markup_in_{name}"), replaced(&view, &attack)?));
         views.push((name.into(), view));

@@ -29,7 +29,7 @@ pub fn heat_map(seconds: &[(f64, &EncodedHistogram)]) -> Result<Option<HeatMap>>
     let least_us = seconds.iter().map(|(_, times)| times.min_us).min();
     let most_us = seconds.iter().map(|(_, times)| times.max_us).max();
     let Some((least_us, most_us)) = least_us.zip(most_us) else { return Ok(None) };
-    let starts = || seconds.iter().map(|(start_s, _)| start_s.floor());
+    let starts = || seconds.iter().map(|(start_s, _)| *start_s);
     let from_s = starts().fold(f64::INFINITY, f64::min);
     let to_s = starts().fold(from_s, f64::max) + 1.0;
     let step_s = ((to_s - from_s) / COLUMNS_MAX).ceil().max(1.0);
@@ -37,7 +37,8 @@ pub fn heat_map(seconds: &[(f64, &EncodedHistogram)]) -> Result<Option<HeatMap>>
     let mut counts = vec![vec![0; edges_us.len() - 1]; ((to_s - from_s) / step_s).ceil() as usize];
     let mut histogram = TimeHistogram::new();
     for (start_s, times) in seconds {
-        let column = ((start_s - from_s) / step_s) as usize;
+        // Seconds of one load lie a second apart but for rounding.
+        let column = ((start_s - from_s + 1e-6) / step_s) as usize;
         histogram.clear();
         histogram.merge_encoded(times)?;
         for step in histogram.buckets().iter_recorded() {
@@ -53,7 +54,8 @@ pub fn heat_map(seconds: &[(f64, &EncodedHistogram)]) -> Result<Option<HeatMap>>
 fn edges(least_us: u64, most_us: u64) -> Vec<u64> {
     let (low, high) = ((least_us.max(1) as f64).log10(), (most_us.max(1) as f64 + 1.0).log10());
     let per_decade = (ROWS_MAX / (high - low)).floor().clamp(1.0, ROWS_PER_DECADE_MAX);
-    let (first, last) = ((low * per_decade).floor(), (high * per_decade).ceil().max((low * per_decade).floor() + 1.0));
+    let (first, last) =
+        ((low * per_decade).floor(), (high * per_decade).ceil().max((low * per_decade).floor() + 1.0));
     let bound = |step: u64| 10f64.powf((first + step as f64) / per_decade).round() as u64;
     let mut edges: Vec<u64> = (0..=(last - first) as u64).map(bound).collect();
     edges.dedup();
@@ -74,11 +76,13 @@ mod tests {
     fn each_request_is_in_the_cell_of_its_second_and_its_latency() {
         let (first, last) = (second(&[90, 5_000, 5_000]), second(&[70_000]));
         let map = heat_map(&[(1.2, &first), (9.5, &last)]).unwrap().unwrap();
-        assert_eq!((map.from_s, map.step_s, map.counts.len()), (1.0, 1.0, 9));
+        assert_eq!((map.from_s, map.step_s, map.counts.len()), (1.2, 1.0, 10));
         let mut found = vec![];
         for (column, rows) in map.counts.iter().enumerate() {
             let counted = rows.iter().enumerate().filter(|(_, count)| **count > 0);
-            found.extend(counted.map(|(row, count)| (column, map.edges_us[row], map.edges_us[row + 1], *count)));
+            found.extend(
+                counted.map(|(row, count)| (column, map.edges_us[row], map.edges_us[row + 1], *count)),
+            );
         }
         assert_eq!(found.len(), 3, "{found:?}");
         for ((column, from_us, to_us, count), (expected, us, requests)) in
@@ -92,12 +96,18 @@ mod tests {
 
     #[test]
     fn it_is_bounded_whatever_was_measured() {
-        for (seconds, times) in [(4_000, vec![1, 3_600_000_000]), (1, vec![0]), (1, vec![7]), (20, vec![999, 1_000])] {
+        for (seconds, times) in
+            [(4_000, vec![1, 3_600_000_000]), (1, vec![0]), (1, vec![7]), (20, vec![999, 1_000])]
+        {
             let histogram = second(&times);
             let all: Vec<_> = (0..seconds).map(|t| (f64::from(t), &histogram)).collect();
             let map = heat_map(&all).unwrap().unwrap();
             let edges = &map.edges_us;
-            assert!(map.counts.len() <= 300 && (2..=44).contains(&edges.len()), "{} {edges:?}", map.counts.len());
+            assert!(
+                map.counts.len() <= 300 && (2..=44).contains(&edges.len()),
+                "{} {edges:?}",
+                map.counts.len()
+            );
             assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "{edges:?}");
             let total: u64 = map.counts.iter().flatten().sum();
             assert_eq!(total, seconds as u64 * times.len() as u64, "{times:?}");

@@ -279,12 +279,16 @@ fn complete_intervals(record: &LoadRecord) -> impl Iterator<Item = &webdyno_mode
 /// The seconds of all loads in which a response was timed, with their starts since the session began.
 fn timed_seconds(recording: &Recording) -> Vec<(f64, &EncodedHistogram)> {
     let of = |load: &'_ LoadRecord| load.begins_us as f64 / 1e6;
-    let seconds = recording.loads.iter().flat_map(|load| load.intervals.iter().map(move |second| (of(load) + second.t_s, second)));
+    let seconds = recording
+        .loads
+        .iter()
+        .flat_map(|load| load.intervals.iter().map(move |second| (of(load) + second.t_s, second)));
     seconds.filter_map(|(start_s, second)| Some((start_s, second.response_time.as_ref()?))).collect()
 }
 
 /// Readings since the session began; of an observation since its first reading.
 fn series(recording: &Recording) -> Vec<Series> {
-    let first_us = recording.extent_us().filter(|_| recording.command == "observe").map_or(0, |(first_us, _)| first_us);
+    let first_us =
+        recording.extent_us().filter(|_| recording.command == "observe").map_or(0, |(first_us, _)| first_us);
     levels(recording, first_us)
 }

@@ -10,14 +10,14 @@ export interface PageData {
     meta: string[];
     /** What spoils the figures. */
     banners: string[];
-    answer: Answer;
+    summary: Summary;
     sections: Section[];
     /** The common axis of all plots over time. */
     time: TimeAxis;
 }
 
 /** What is read in ten seconds. */
-export interface Answer {
+export interface Summary {
     tone: Tone;
     /** `Goal met`, `Limit found`. */
     status: string;

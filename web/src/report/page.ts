@@ -2,7 +2,7 @@
 import { add, copyButton, el, type Child } from "../shared/dom";
 import { table } from "../shared/table";
 import { bars, waterfall } from "./bars";
-import type { Answer, Block, PageData, Section } from "./data";
+import type { Block, PageData, Section, Summary } from "./data";
 import { percentiles, TimePlots } from "./plots";
 
 /** Shows a session in place of what is there, and gives its plots over time, to which live readings are added. */
@@ -10,18 +10,18 @@ export function show(main: HTMLElement, data: PageData): TimePlots {
     const plots = new TimePlots(data.time);
     document.title = data.title;
     main.replaceChildren(
-        answer(data),
+        summary(data),
         contents(data.sections),
         el("div", { class: "sections" }, ...data.sections.map((of) => section(of, plots)), footer()),
     );
     return plots;
 }
 
-function answer(data: PageData): HTMLElement {
-    const of: Answer = data.answer;
-    const point = ({ label, text, note }: Answer["points"][number]) =>
+function summary(data: PageData): HTMLElement {
+    const of: Summary = data.summary;
+    const point = ({ label, text, note }: Summary["points"][number]) =>
         el("div", {}, el("dt", {}, label), el("dd", {}, text, note && el("span", { class: "quiet" }, note)));
-    const command = ({ label, command }: Answer["commands"][number]) =>
+    const command = ({ label, command }: Summary["commands"][number]) =>
         el("p", { class: "command" }, el("span", { class: "quiet" }, label), " ", el("code", {}, command), " ", copyButton(() => command, command));
     const figure = ([what, text]: [string, string]) => el("div", {}, el("dt", {}, what), el("dd", {}, text));
     return el(

@@ -1,6 +1,5 @@
 //! What sections of a page are made of: sentences, lists, tables, code, bars and plots, as data.
 
-use super::plots::{HeatMapData, PercentileLine, TimePlot};
 use super::with_unicode_arrows;
 use serde::Serialize;
 use webdyno_model::number::{Number, significant};
@@ -121,6 +120,46 @@ pub(super) enum PartTone {
     Failed,
     /// Several, summed up.
     Rest,
+}
+
+/// A plot over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct TimePlot {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) note: String,
+    pub(super) unit: String,
+    /// Whether a line goes on where a moment has no value of it: readings of several sources have moments of their own.
+    pub(super) is_joined: bool,
+    pub(super) t_s: Vec<Option<Number>>,
+    pub(super) lines: Vec<Line>,
+}
+
+/// A line, a value for each moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Line {
+    /// What live readings are named by.
+    pub(super) key: String,
+    pub(super) name: String,
+    pub(super) colour: &'static str,
+    pub(super) values: Vec<Option<Number>>,
+}
+
+/// Requests by moment and latency.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct HeatMapData {
+    pub(super) from_s: f64,
+    pub(super) step_s: f64,
+    pub(super) edges_us: Vec<u64>,
+    pub(super) counts: Vec<Vec<u64>>,
+}
+
+/// Latency by percentile, of one load.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct PercentileLine {
+    pub(super) name: String,
+    pub(super) colour: &'static str,
+    pub(super) values: Vec<Option<u64>>,
 }
 
 /// Parts of a section as they are written.

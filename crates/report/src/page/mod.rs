@@ -2,7 +2,6 @@
 //! built from `web/` and committed there. All sentences are made here, by the phrases that the terminal's text has too; the bundle
 //! lays them out as text, so that no string of a recording becomes markup.
 
-mod answer;
 mod blocks;
 mod diagnosis;
 mod observation;
@@ -11,14 +10,15 @@ mod parts;
 mod plots;
 mod run;
 mod shell;
+mod summary;
 mod tune;
 
 use crate::phrases;
-use answer::Answer;
 use blocks::{Blocks, Section};
 use plots::TimeAxis;
 use serde::Serialize;
 pub use shell::{html, live_page};
+use summary::Summary;
 use webdyno_model::diagnosis::CHECK_SCHEMA;
 use webdyno_model::run::RunReport;
 use webdyno_session::view::{Outcome, SessionEnd, View};
@@ -33,7 +33,7 @@ pub struct PageData {
     /// What spoils the figures.
     banners: Vec<String>,
     /// What is read in ten seconds.
-    answer: Answer,
+    summary: Summary,
     /// Everything else, in order.
     sections: Vec<Section>,
     /// The common axis of all plots over time.
@@ -44,13 +44,13 @@ pub struct PageData {
 pub fn page_data(view: &View) -> PageData {
     let made = format!("webdyno {} {}", view.webdyno_version, view.command);
     let host = view.server.as_ref().and_then(|server| server.hostname.clone());
-    let answer = answer::answer(view);
+    let summary = summary::summary(view);
     PageData {
-        title: format!("webdyno {}: {}", view.command, answer.headline()),
+        title: format!("webdyno {}: {}", view.command, summary.headline),
         meta: [Some(made), Some(view.started_at.clone()), host].into_iter().flatten().collect(),
         banners: banners(view),
         sections: sections(view),
-        answer,
+        summary,
         time: plots::time_axis(view),
     }
 }

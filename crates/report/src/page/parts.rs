@@ -64,11 +64,10 @@ pub(super) fn breakdown(b: &mut Blocks, time: &TimeBreakdown) {
         tone: BarTone::Plain,
     };
     let title = format!("Mean response time: {}", time_us(total));
-    b.bars("Where the time goes", vec![BarGroup {
-        title,
-        most: figure(Some(total)),
-        rows: known.iter().map(bar).collect(),
-    }]);
+    b.bars(
+        "Where the time goes",
+        vec![BarGroup { title, most: figure(Some(total)), rows: known.iter().map(bar).collect() }],
+    );
     let unknown: Vec<_> = parts.iter().filter(|(_, us)| us.is_none()).map(|(name, _)| *name).collect();
     if !unknown.is_empty() {
         b.quiet(&format!("unknown: {}", unknown.join(", ")));
@@ -81,7 +80,8 @@ pub(super) fn ceilings(b: &mut Blocks, ceilings: &[Ceiling]) {
         return;
     }
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), number);
-    let used = |ceiling: &Ceiling| ceiling.now.zip(ceiling.max.filter(|max| *max > 0.0)).map(|(now, max)| now / max);
+    let used =
+        |ceiling: &Ceiling| ceiling.now.zip(ceiling.max.filter(|max| *max > 0.0)).map(|(now, max)| now / max);
     let mut order: Vec<&Ceiling> = ceilings.iter().collect();
     order.sort_by(|a, b| used(b).unwrap_or(-1.0).total_cmp(&used(a).unwrap_or(-1.0)));
     let bar = |ceiling: &&Ceiling| Bar {
@@ -92,7 +92,10 @@ pub(super) fn ceilings(b: &mut Blocks, ceilings: &[Ceiling]) {
         tone: if used(ceiling).is_some_and(|used| used >= 0.95) { BarTone::Bad } else { BarTone::Plain },
     };
     let rows = order.iter().map(bar).collect();
-    b.bars("Limits ahead", vec![BarGroup { title: "In use now, of the limit".into(), most: figure(Some(1.0)), rows }]);
+    b.bars(
+        "Limits ahead",
+        vec![BarGroup { title: "In use now, of the limit".into(), most: figure(Some(1.0)), rows }],
+    );
     use Align::{Number, Words};
     let columns = [
         ("limit", Words),

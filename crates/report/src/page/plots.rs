@@ -1,7 +1,7 @@
 //! The figures behind the plots: seconds of all loads and readings of the server on one axis, the heat map of latency, percentiles.
 
 use super::AddSection;
-use super::blocks::{Block, figure};
+use super::blocks::{Block, HeatMapData, Line, PercentileLine, TimePlot, figure};
 use crate::phrases;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -32,46 +32,6 @@ struct LoadMark {
     ends_s: Option<Number>,
     /// What counts of it.
     measured_s: [Option<Number>; 2],
-}
-
-/// A plot over time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct TimePlot {
-    id: String,
-    title: String,
-    note: String,
-    unit: String,
-    /// Whether a line goes on where a moment has no value of it: readings of several sources have moments of their own.
-    is_joined: bool,
-    t_s: Vec<Option<Number>>,
-    lines: Vec<Line>,
-}
-
-/// A line, a value for each moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct Line {
-    /// What live readings are named by.
-    key: String,
-    name: String,
-    colour: &'static str,
-    values: Vec<Option<Number>>,
-}
-
-/// Requests by moment and latency.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct HeatMapData {
-    from_s: f64,
-    step_s: f64,
-    edges_us: Vec<u64>,
-    counts: Vec<Vec<u64>>,
-}
-
-/// Latency by percentile, of one load.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct PercentileLine {
-    name: String,
-    colour: &'static str,
-    values: Vec<Option<u64>>,
 }
 
 /// All plots that the session has figures for.
@@ -161,7 +121,12 @@ const fn of_second(
 
 /// What is plotted of each second of a load.
 const SECOND_PLOTS: [SecondPlot; 4] = [
-    SecondPlot("page-rate", "Complete pages/s", "pages/s", &[of_second("page_rate", "pages", "accent", |s| s.page_rate)]),
+    SecondPlot(
+        "page-rate",
+        "Complete pages/s",
+        "pages/s",
+        &[of_second("page_rate", "pages", "accent", |s| s.page_rate)],
+    ),
     SecondPlot(
         "rate",
         "Successful and failed req/s",
@@ -196,7 +161,10 @@ fn of_loads(view: &View) -> impl Iterator<Item = TimePlot> {
             for second in &load.intervals {
                 // A load's second counts in the middle of its second.
                 t_s.push(figure_of_time(load.begins_s + second.t_s + 0.5));
-                plot.3.iter().zip(&mut values).for_each(|(figure, line)| line.push(self::figure((figure.of)(second))));
+                plot.3
+                    .iter()
+                    .zip(&mut values)
+                    .for_each(|(figure, line)| line.push(self::figure((figure.of)(second))));
             }
             // Between loads there is nothing to connect.
             t_s.push(figure_of_time(load_end_s(load)));
@@ -305,7 +273,12 @@ impl TimeSpread {
     fn compared<'a>(&self, view: &'a View) -> Vec<(&'static str, &'static str, &'a LoadView)> {
         let has = |load: &&LoadView| !(self.cumulative)(load).is_empty();
         let Outcome::Tune(tune) = &view.outcome else {
-            return view.reported_load().filter(has).map(|load| ("accent", "measured", load)).into_iter().collect();
+            return view
+                .reported_load()
+                .filter(has)
+                .map(|load| ("accent", "measured", load))
+                .into_iter()
+                .collect();
         };
         let find = |report: &webdyno_model::run::RunReport| {
             view.loads.iter().filter(has).find(|load| load.report == *report)

@@ -140,7 +140,8 @@ fn requests_by_name(b: &mut Blocks, run: &RunReport) {
 
 fn responses(b: &mut Blocks, run: &RunReport) {
     let total: u64 = run.status.values().sum();
-    let status = |(code, number): (&String, &u64)| format!("{code}: {} ({})", count(*number), share(*number, total));
+    let status =
+        |(code, number): (&String, &u64)| format!("{code}: {} ({})", count(*number), share(*number, total));
     let connections = &run.connections;
     let mut items = vec![];
     if total > 0 {

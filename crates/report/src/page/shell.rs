@@ -1,4 +1,4 @@
-//! The document around a page: the bundle of `web/dist`, the data that it shows, and the answer for readers without scripts,
+//! The document around a page: the bundle of `web/dist`, the data that it shows, and the summary for readers without scripts,
 //! previews of mails among them.
 
 use super::{PageData, page_data};
@@ -8,7 +8,8 @@ use webdyno_session::view::View;
 const SCRIPT: &str = include_str!("../../../../web/dist/report.js");
 const STYLE: &str = include_str!("../../../../web/dist/report.css");
 /// A file asks nobody for anything, whatever is in it (CSP 3).
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
 /// The session as one self-contained HTML document.
 pub fn html(view: &View) -> String {
@@ -17,7 +18,7 @@ pub fn html(view: &View) -> String {
     // No string ends the element: in JSON `<` is only in strings.
     let json = serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c");
     let held = format!("<script type=\"application/json\" id=\"page-data\">{json}</script>\n");
-    document(&data.title, &policy, &format!("<main>\n{}</main>\n{held}", summary(&data)))
+    document(&data.title, &policy, &format!("<main>\n{}</main>\n{held}", plain_summary(&data)))
 }
 
 /// The page of a session that runs: it asks `source` for its data, and `source/events` for what comes.
@@ -35,15 +36,15 @@ fn document(title: &str, head: &str, body: &str) -> String {
     )
 }
 
-/// The answer as plain elements, which the script replaces.
-fn summary(data: &PageData) -> String {
-    let answer = &data.answer;
+/// The summary as plain elements, which the script replaces.
+fn plain_summary(data: &PageData) -> String {
+    let summary = &data.summary;
     let mut out = format!("<p>{}</p>\n", escaped(&data.meta.join(" · ")));
     for banner in &data.banners {
         let _ = writeln!(out, "<p class=\"banner\">{}</p>", escaped(banner));
     }
-    let _ = writeln!(out, "<h1>{}</h1>\n<dl>", escaped(&answer.headline));
-    for point in &answer.points {
+    let _ = writeln!(out, "<h1>{}</h1>\n<dl>", escaped(&summary.headline));
+    for point in &summary.points {
         let _ = writeln!(
             out,
             "<dt>{}</dt>\n<dd>{}<br>{}</dd>",
@@ -53,8 +54,8 @@ fn summary(data: &PageData) -> String {
         );
     }
     out.push_str("</dl>\n");
-    if !answer.diff.is_empty() {
-        let _ = writeln!(out, "<pre>{}</pre>", escaped(&answer.diff));
+    if !summary.diff.is_empty() {
+        let _ = writeln!(out, "<pre>{}</pre>", escaped(&summary.diff));
     }
     out.push_str("<noscript><p>Plots, tables and evidence need JavaScript.</p></noscript>\n");
     out

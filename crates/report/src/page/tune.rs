@@ -89,9 +89,10 @@ fn write_rounds(b: &mut Blocks, tune: &TuneReport) {
 /// The ratio of each round with its interval: what lies above one is a gain.
 fn gains(tune: &TuneReport) -> BarGroup {
     let bar = |round: &Round| {
-        let told = round.ratio.zip(round.ci95).map(|(ratio, ci95)| {
-            format!("{} ({})", times(ratio), times_interval(ratio, ci95))
-        });
+        let told = round
+            .ratio
+            .zip(round.ci95)
+            .map(|(ratio, ci95)| format!("{} ({})", times(ratio), times_interval(ratio, ci95)));
         Bar {
             label: format!("round {}", round.n),
             value: figure(round.ratio),
@@ -101,7 +102,11 @@ fn gains(tune: &TuneReport) -> BarGroup {
         }
     };
     let rows: Vec<Bar> = tune.rounds.iter().filter(|round| round.ratio.is_some()).map(bar).collect();
-    BarGroup { title: "req/s after, as a multiple of before; the line is the 95% interval".into(), most: None, rows }
+    BarGroup {
+        title: "req/s after, as a multiple of before; the line is the 95% interval".into(),
+        most: None,
+        rows,
+    }
 }
 
 fn rounds_table(b: &mut Blocks, tune: &TuneReport) {
@@ -136,8 +141,9 @@ fn write_round(b: &mut Blocks, tune: &TuneReport, round: &Round) {
     let planned = tune.state == TuneState::Planned || phrases::is_proposal(round);
     let how = if planned { phrases::will_apply_text(round).to_owned() } else { phrases::applied_text(round) };
     let changes = round.changes.iter();
-    let mut items: Vec<_> =
-        changes.map(|change| format!("{} {}", change.setting.target.name(), phrases::change(change))).collect();
+    let mut items: Vec<_> = changes
+        .map(|change| format!("{} {}", change.setting.target.name(), phrases::change(change)))
+        .collect();
     items.extend(phrases::files(round).iter().map(|file| format!("in {file}")));
     items.push(how);
     items.extend(phrases::guard_stop_text(round));

@@ -65,7 +65,10 @@ fn no_string_gets_into_the_page_unescaped() {
     for (name, view) in sample::all() {
         let page = html(&replaced(&view, &leaves).unwrap());
         let (answer, data) = parts(&page);
-        assert!(!answer.contains("<script") && answer.chars().all(|c| c == '\n' || !c.is_control()), "{name}");
+        assert!(
+            !answer.contains("<script") && answer.chars().all(|c| c == '\n' || !c.is_control()),
+            "{name}"
+        );
         assert!(answer.contains("&lt;script&gt;"), "{name}: the string is shown, escaped");
         assert!(data.to_string().contains("<script>alert"), "{name}: the string is in the data as it is");
         assert!(page.matches("<script").count() == 2 && page.matches("</script").count() == 2, "{name}");

@@ -65,7 +65,8 @@ pub fn series(until_s: f64) -> Vec<Series> {
 
 /// Latency by moment, each second spread around its median as [`quantile_us`] spreads.
 pub fn heat_map(loads: &[LoadView]) -> Option<HeatMap> {
-    let seconds = || loads.iter().flat_map(|load| load.intervals.iter().map(move |one| (load.begins_s + one.t_s, one)));
+    let seconds =
+        || loads.iter().flat_map(|load| load.intervals.iter().map(move |one| (load.begins_s + one.t_s, one)));
     let from_s = seconds().next()?.0.floor();
     let to_s = seconds().last()?.0.floor() + 1.0;
     let step_s = ((to_s - from_s) / 300.0).ceil();

@@ -12,7 +12,7 @@ use webdyno_session::view::{Outcome, View};
 
 /// The top of a page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Answer {
+pub(super) struct Summary {
     tone: Tone,
     /// `Goal met`, `Limit found`.
     status: String,
@@ -27,14 +27,7 @@ pub(super) struct Answer {
     commands: Vec<Command>,
 }
 
-impl Answer {
-    /// For the title of a window.
-    pub(super) fn headline(&self) -> &str {
-        &self.headline
-    }
-}
-
-/// How the answer is meant.
+/// How the verdict is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Tone {
@@ -59,35 +52,36 @@ struct Command {
     command: String,
 }
 
-/// The answer of a session.
-pub(super) fn answer(view: &View) -> Answer {
-    let mut answer = match &view.outcome {
+/// The summary of a session.
+pub(super) fn summary(view: &View) -> Summary {
+    let mut summary = match &view.outcome {
         Outcome::Run(run) => of_run(run),
         Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => of_check(check),
         Outcome::Diagnosis(diagnosis) => of_diagnosis(diagnosis),
         Outcome::Tune(tune) => of_tune(tune),
         Outcome::Observation(seen) => {
-            let went_wrong = seen.incidents.iter().map(|one| point("What went wrong", &phrases::incident(one), ""));
+            let went_wrong =
+                seen.incidents.iter().map(|one| point("What went wrong", &phrases::incident(one), ""));
             let (tone, status) = match seen.incidents.is_empty() {
                 true => (Tone::Plain, "Observed"),
                 false => (Tone::Bad, "Incidents"),
             };
-            Answer { points: went_wrong.take(3).collect(), ..empty(tone, status) }
+            Summary { points: went_wrong.take(3).collect(), ..empty(tone, status) }
         }
         Outcome::Nothing => empty(Tone::Warning, "No result"),
     };
-    answer.headline = capitalised(&with_unicode_arrows(&headline(view)));
+    summary.headline = capitalised(&with_unicode_arrows(&headline(view)));
     let undo = crate::rollback(view).map(|command| Command { label: "Undo:", command });
-    let details = view.directory.as_ref().map(|directory| Command {
-        label: "Show it again:",
-        command: format!("webdyno report {directory}"),
-    });
-    answer.commands.extend(undo.into_iter().chain(details));
-    answer
+    let details = view
+        .directory
+        .as_ref()
+        .map(|directory| Command { label: "Show it again:", command: format!("webdyno report {directory}") });
+    summary.commands.extend(undo.into_iter().chain(details));
+    summary
 }
 
-fn empty(tone: Tone, status: &str) -> Answer {
-    Answer {
+fn empty(tone: Tone, status: &str) -> Summary {
+    Summary {
         tone,
         status: status.into(),
         headline: String::new(),
@@ -108,7 +102,7 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn of_run(run: &RunReport) -> Answer {
+fn of_run(run: &RunReport) -> Summary {
     let missed = run.objectives.iter().any(|objective| !objective.met);
     let (tone, status) = match (run.client.valid, missed, run.objectives.is_empty()) {
         (false, ..) => (Tone::Warning, "Not valid"),
@@ -124,16 +118,14 @@ fn of_run(run: &RunReport) -> Answer {
         point("Objective", &format!("{} {met}", objective.slo), &measured)
     });
     let mut points: Vec<Point> = objectives.collect();
-    points.push(point("Load", &conditions(run), &phrases::measured(run)));
+    let mut load = run.workload.as_ref().map(phrases::load).unwrap_or_default();
+    load.push(phrases::measured(run));
+    points.push(point("Load", &load[0], &load[1..].join("; ")));
     let repeats = run.repeats.as_ref().map(|repeats| {
         format!("{}: {}", phrases::repeats_headline(repeats), phrases::repeats_spread(repeats))
     });
     points.push(point("How sure", &phrases::generator(run), &repeats.unwrap_or_default()));
-    Answer { points, figures: figures(run), ..empty(tone, status) }
-}
-
-fn conditions(run: &RunReport) -> String {
-    run.workload.as_ref().map(phrases::load).unwrap_or_default().join("; ")
+    Summary { points, figures: figures(run), ..empty(tone, status) }
 }
 
 /// The figures of a load that matter most.
@@ -160,38 +152,43 @@ fn verdict(id: &str) -> (Tone, &'static str) {
     }
 }
 
-fn of_diagnosis(diagnosis: &Diagnosis) -> Answer {
+fn of_diagnosis(diagnosis: &Diagnosis) -> Summary {
     let (tone, status) = verdict(&diagnosis.bottleneck);
     let figures = diagnosis.run.as_ref().map(figures).unwrap_or_default();
     let Some(first) = diagnosis.findings.first() else {
         let nothing = point("What limits", "No rule applies to this recording.", "");
-        return Answer { points: vec![nothing], figures, ..empty(tone, status) };
+        return Summary { points: vec![nothing], figures, ..empty(tone, status) };
     };
     let mut points = vec![point("What limits", &first.summary, &first.id)];
     match first.remedies.first() {
         Some(best) => {
-            points.push(point("What to change", &phrases::remedy(best), phrases::apply_class_phrase(best.class)));
+            points.push(point(
+                "What to change",
+                &phrases::remedy(best),
+                phrases::apply_class_phrase(best.class),
+            ));
             let expected = best.predicted.as_ref().map_or_else(|| UNKNOWN.into(), phrases::predicted);
             points.push(point("How much better", &expected, &best.risk));
         }
         None => points.push(point("What to do", &wording::limit_meaning(&first.id), "")),
     }
     points.push(point("How sure", &phrases::confidence_text(first.confidence, first.explains_fraction), ""));
-    Answer { points, figures, ..empty(tone, status) }
+    Summary { points, figures, ..empty(tone, status) }
 }
 
-fn of_check(check: &Diagnosis) -> Answer {
+fn of_check(check: &Diagnosis) -> Summary {
     let worst = check.findings.iter().filter(|finding| finding.id != "healthy").take(3);
     let of = |finding: &webdyno_model::diagnosis::Finding| {
         let change = finding.remedies.first().map(phrases::remedy).unwrap_or_default();
         point("Contradiction", &finding.summary, &change)
     };
     let points: Vec<Point> = worst.map(of).collect();
-    let (tone, status) = if points.is_empty() { (Tone::Good, "No contradiction") } else { (Tone::Bad, "Check") };
-    Answer { points, ..empty(tone, status) }
+    let (tone, status) =
+        if points.is_empty() { (Tone::Good, "No contradiction") } else { (Tone::Bad, "Check") };
+    Summary { points, ..empty(tone, status) }
 }
 
-fn of_tune(tune: &TuneReport) -> Answer {
+fn of_tune(tune: &TuneReport) -> Summary {
     let (tone, status) = match (tune.state, tune.goal, tune.goal_met) {
         (TuneState::Planned, ..) => (Tone::Plain, "Plan only: nothing was written on the server"),
         (TuneState::Applied, Goal::Max, _) => (Tone::Good, "Improved"),
@@ -199,8 +196,12 @@ fn of_tune(tune: &TuneReport) -> Answer {
         (_, _, true) => (Tone::Good, "Goal met"),
         (_, _, false) => (Tone::Bad, "Goal not met"),
     };
-    let shown: Vec<&Round> = tune.rounds.iter().filter(|round| is_in_answer(tune, round)).collect();
-    let mut points = vec![point("Goal", &phrases::goal(tune), if tune.state == TuneState::Reverted { phrases::reverted(tune) } else { "" })];
+    let shown: Vec<&Round> = tune.rounds.iter().filter(|round| is_in_summary(tune, round)).collect();
+    let mut points = vec![point(
+        "Goal",
+        &phrases::goal(tune),
+        if tune.state == TuneState::Reverted { phrases::reverted(tune) } else { "" },
+    )];
     for round in &shown {
         points.push(point("What limited", &phrases::limit_title(&round.finding), &round.summary));
         let changes: Vec<_> = round.changes.iter().map(phrases::change).collect();
@@ -209,7 +210,7 @@ fn of_tune(tune: &TuneReport) -> Answer {
     let generator = phrases::generator(&tune.best);
     points.push(match tune.state {
         TuneState::Applied => {
-            let judged = shown.iter().filter_map(|round| phrases::judged_text(round)).last();
+            let judged = shown.iter().filter_map(|round| phrases::judged_text(round)).next_back();
             let why: Vec<String> = judged.into_iter().chain([generator]).collect();
             point("How sure", &phrases::gain_text(tune), &why.join(". "))
         }
@@ -220,12 +221,14 @@ fn of_tune(tune: &TuneReport) -> Answer {
         _ => (figures(&tune.baseline), vec![]),
     };
     let diff: Vec<&str> = shown.iter().map(|round| round.diff.as_str()).collect();
-    Answer { points, figures, bars, diff: diff.concat(), ..empty(tone, status) }
+    Summary { points, figures, bars, diff: diff.concat(), ..empty(tone, status) }
 }
 
 /// What stayed, is planned, or is proposed.
-fn is_in_answer(tune: &TuneReport, round: &Round) -> bool {
-    tune.state == TuneState::Planned || (tune.state == TuneState::Applied && round.kept) || phrases::is_proposal(round)
+fn is_in_summary(tune: &TuneReport, round: &Round) -> bool {
+    tune.state == TuneState::Planned
+        || (tune.state == TuneState::Applied && round.kept)
+        || phrases::is_proposal(round)
 }
 
 fn changed_label(tune: &TuneReport, round: &Round) -> &'static str {
@@ -255,12 +258,14 @@ fn before_and_after(tune: &TuneReport) -> Vec<BarGroup> {
         tone,
     };
     let p99 = |run: &RunReport| run.response_time_us.p99;
-    let of_time = |label: &str, tone, us: Option<u64>| bar(label, tone, us.map(|us| us as f64), time(us), None);
+    let of_time =
+        |label: &str, tone, us: Option<u64>| bar(label, tone, us.map(|us| us as f64), time(us), None);
     let rates = vec![
         bar("before", BarTone::Before, before.rate, rate_or_unknown(before.rate), None),
         bar("after", BarTone::After, after.rate, rate_or_unknown(after.rate), gain),
     ];
-    let times = vec![of_time("before", BarTone::Before, p99(before)), of_time("after", BarTone::After, p99(after))];
+    let times =
+        vec![of_time("before", BarTone::Before, p99(before)), of_time("after", BarTone::After, p99(after))];
     let group = |title: String, rows| BarGroup { title, most: None, rows };
     vec![
         group(format!("Successful req/s, 95% interval of the gain{with_interval}"), rates),
