@@ -2,9 +2,14 @@
 //! stays while the code changes, and a hash of the program would cost every start some milliseconds. How it was built goes
 //! along, for `--version`.
 //!
+//! Also deflates the JSON Schemas of the outputs, of which a sixth remains.
+//!
 //! Facts: https://doc.rust-lang.org/cargo/reference/environment-variables.html (of build scripts),
 //! git-describe(1), git-rev-parse(1). FNV-1a, 64 bits (draft-eastlake-fnv): it tells builds apart, and protects from nobody.
 
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
@@ -39,7 +44,22 @@ fn main() -> io::Result<()> {
     }
     println!("cargo::rustc-env=WEBDYNO_BUILD={}-{:016x}", env!("CARGO_PKG_VERSION"), hash.0);
     describe(&workspace);
-    Ok(())
+    deflate_schemas(&workspace.join("docs/schemas"))
+}
+
+/// What `webdyno schema` prints: of each file its name and its text, with a NUL behind either.
+fn deflate_schemas(folder: &Path) -> io::Result<()> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut files = vec![];
+    gather(folder, &mut files)?;
+    files.sort();
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("schemas");
+    let mut deflated = DeflateEncoder::new(fs::File::create(out)?, Compression::best());
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        write!(deflated, "{}\0{}\0", name.trim_end_matches(".schema.json"), fs::read_to_string(&file)?)?;
+    }
+    deflated.finish().map(drop)
 }
 
 /// What `--version` says beside the build.

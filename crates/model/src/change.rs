@@ -15,7 +15,7 @@ pub enum ApplyClass {
     Reload,
     /// By a stop and a start: there is an outage.
     Restart,
-    /// Only a person can do it.
+    /// By the operator alone: a manual change.
     Manual,
 }
 

@@ -25,10 +25,34 @@ pub struct CompareReport {
     pub differences: Vec<Difference>,
     /// The figures; the first one is the rate.
     pub metrics: Vec<ComparedMetric>,
-    /// By how much a figure may be worse, as a share; `None` where nobody said.
+    /// How many valid runs of A's load the figures are of: of `run --repeat N` their means, where the intervals rest on runs.
+    #[serde(default = "one")]
+    pub a_runs: u32,
+    /// The same of B.
+    #[serde(default = "one")]
+    pub b_runs: u32,
+    /// What the intervals rest on.
+    #[serde(default)]
+    pub intervals_from: IntervalBasis,
+    /// By how much a figure may be worse, as a share; `None` without `--max-regression`.
     pub max_regression: Option<f64>,
     /// The names of the figures that are worse by more than that, with their whole interval.
     pub regressions: Vec<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What intervals rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalBasis {
+    /// How the seconds of one run differ on either side: what changes from run to run is not in them.
+    #[default]
+    Seconds,
+    /// How the runs of either side differ, three or more valid ones of each.
+    Runs,
 }
 
 /// Something in which two loads differ besides the server.

@@ -43,7 +43,7 @@ pub struct Remedy {
     pub setting: SettingId,
     /// The value in force.
     pub from: Option<SettingValue>,
-    /// The proposed value; `None` when only a person can choose it.
+    /// The proposed value; `None` where the value has to be chosen by the operator.
     pub to: Option<SettingValue>,
     /// How it takes effect.
     pub class: ApplyClass,
@@ -76,22 +76,23 @@ impl Remedy {
 /// A prediction with its 95% interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
-    /// Good answers per second.
+    /// Successful requests per second.
     pub rate: f64,
     /// 95% interval.
     pub ci95: [f64; 2],
 }
 
-/// A limit and the rate at which it will bind.
+/// A limit and the rate at which it saturates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
     /// `apache workers`.
     pub limit: String,
-    /// Today's use.
+    /// Use now, in the unit of `max`.
     pub now: Option<f64>,
-    /// The most there can be.
+    /// The limit: connections, workers, cores, bits per second.
     pub max: Option<f64>,
-    /// Good answers per second at which it binds.
+    /// Rate of successful requests at which it saturates; `None` where use does not grow with the rate, where too little is used to say
+    /// how, and without traffic.
     pub binds_at_rate: Option<f64>,
     /// 95% interval of that rate, where the readings tell one.
     #[serde(default)]
@@ -127,7 +128,7 @@ pub struct TimeBreakdown {
 pub struct NextLimit {
     /// Id of the finding it would be.
     pub id: String,
-    /// The rate at which it binds.
+    /// The rate of successful requests at which it saturates.
     pub rate: Option<f64>,
 }
 
@@ -167,10 +168,10 @@ pub struct Diagnosis {
     pub bottleneck: String,
     /// Ranked; never empty (`healthy` and `unknown` are findings too).
     pub findings: Vec<Finding>,
-    /// What was tried to tell explanations apart, in order.
+    /// What was tried to tell explanations apart, in order (`--disambiguate`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub experiments: Vec<Experiment>,
-    /// What would bind next.
+    /// The lowest ceiling that is left when the first finding is lifted.
     pub next_limit: Option<NextLimit>,
     /// Limits before they are hit.
     pub ceilings: Vec<Ceiling>,

@@ -24,7 +24,7 @@ pub const VERSION: u32 = 1;
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// [`VERSION`].
+    /// The version of the format.
     pub v: u32,
     /// From 0, without gaps.
     pub seq: u64,

@@ -14,9 +14,9 @@ pub struct Interval {
     pub length_us: u64,
     /// Requests whose intended start fell into it.
     pub started: u64,
-    /// Good answers.
+    /// Successful requests.
     pub completed: u64,
-    /// Everything that was not a good answer.
+    /// Everything that was not successful.
     pub failed: u64,
     /// Requests started and not ended, at its end.
     pub in_flight: u64,
@@ -35,7 +35,7 @@ pub struct Interval {
     /// What happened to connections.
     #[serde(default)]
     pub connections: ConnectionCounts,
-    /// From the intended start to the last byte: good answers, and timeouts at their bound.
+    /// From the intended start to the last byte: successful requests, and timeouts at their bound.
     pub response_time: Option<EncodedHistogram>,
     /// From the actual send to the last byte, of the same requests.
     pub service_time: Option<EncodedHistogram>,
@@ -86,7 +86,7 @@ pub struct Interval {
 /// One request's share of an interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NamedInterval {
-    /// Good answers.
+    /// Successful requests.
     pub completed: u64,
     /// Everything that was not.
     pub failed: u64,
@@ -183,7 +183,7 @@ pub struct ConnectionCounts {
     pub reused: u64,
     /// Most open at once (within the interval; in reports, within the run).
     pub peak: u64,
-    /// Kept connections that the server closed between requests: normal, not a failure.
+    /// Kept connections that the server closed between requests, also with a 408 as its last word: normal, not a failure.
     pub quiet_closes: u64,
     /// Requests that were sent again on a fresh connection, as such a close had crossed them.
     pub resent: u64,

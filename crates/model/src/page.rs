@@ -84,7 +84,7 @@ pub struct PartTrace {
     pub bytes: u64,
     /// How it was fetched.
     pub by: FetchedBy,
-    /// Class of its failure, as in the errors of a run; `None` for a good answer.
+    /// Class of its failure, as in the errors of a run; `None` for a successful request.
     pub failure: Option<String>,
 }
 

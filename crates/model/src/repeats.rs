@@ -10,7 +10,7 @@ pub struct Repeats {
     pub chosen: u32,
     /// Each run that came to its end, in order.
     pub runs: Vec<RepeatedRun>,
-    /// Of the good answers per second.
+    /// Of the successful requests per second.
     pub rate: Option<Spread>,
     /// Of the median response times.
     pub p50_us: Option<Spread>,
@@ -32,7 +32,7 @@ pub struct Repeats {
 pub struct RepeatedRun {
     /// Its number, from 1.
     pub run: u32,
-    /// Good answers per second.
+    /// Successful requests per second.
     pub rate: Option<f64>,
     /// Median response time.
     pub p50_us: Option<u64>,

@@ -44,9 +44,9 @@ pub struct RunReport {
     /// The same load without something; `None` when it was not made.
     #[serde(default)]
     pub ablation: Option<Ablation>,
-    /// Good answers per second.
+    /// Successful requests per second.
     pub rate: Option<f64>,
-    /// Bytes on the wire.
+    /// Bytes of HTTP, before encryption.
     pub bytes: ByteCounts,
     /// Answers by status.
     pub status: BTreeMap<String, u64>,
@@ -54,7 +54,7 @@ pub struct RunReport {
     pub errors: ErrorCounts,
     /// Connections.
     pub connections: ConnectionCounts,
-    /// From the intended start: good answers, and timeouts at their bound.
+    /// From the intended start: successful requests, and timeouts at their bound.
     pub response_time_us: Dist,
     /// Percentiles of the response time that the run is too short for, by name (`p999`); their values stay.
     #[serde(default)]
@@ -62,18 +62,18 @@ pub struct RunReport {
     /// What each of those takes.
     #[serde(default)]
     pub percentiles_need: BTreeMap<String, PercentileNeed>,
-    /// From the actual send, of the same requests.
+    /// From the first byte sent, of the same requests; one of which nothing was sent has none.
     pub service_time_us: Dist,
-    /// Of connections.
+    /// From the start of a connection until it can carry TLS or a request.
     pub connect_time_us: Dist,
     /// Of these connections, those that took as long as lost SYNs cost.
     #[serde(default)]
     pub connect_peaks: Vec<ConnectPeak>,
-    /// From the actual send.
+    /// From the first byte sent to the first read of the answer.
     pub first_byte_us: Dist,
-    /// Added by the generator.
+    /// Added by the generator before it sent: from when it could have until it did.
     pub client_delay_us: Dist,
-    /// TLS handshakes.
+    /// TLS handshakes, from when the connection could carry them until the request could be sent.
     #[serde(default)]
     pub tls_handshake_us: Dist,
     /// How long the last bytes of answers lay in the kernel before the engine read them, on stamped connections.
@@ -82,7 +82,7 @@ pub struct RunReport {
     /// Whose clock ended the times.
     #[serde(default)]
     pub clock: ClockReport,
-    /// Smoothed round trips of sampled connections.
+    /// Smoothed round trips of sampled connections; up to 40 ms of them may be a delayed acknowledgement.
     #[serde(default)]
     pub round_trip_us: Dist,
     /// What TCP did on the sampled connections.
@@ -137,7 +137,7 @@ fn is_zero(count: &u64) -> bool {
 pub struct RequestCounts {
     /// Intended starts.
     pub started: u64,
-    /// Good answers.
+    /// Successful requests.
     pub completed: u64,
     /// Everything else that ended.
     pub failed: u64,
@@ -145,7 +145,7 @@ pub struct RequestCounts {
     pub in_flight_at_end: u64,
 }
 
-/// Bytes on the wire.
+/// Bytes of HTTP, before encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ByteCounts {
     /// Answers, headers included.
@@ -172,7 +172,7 @@ pub struct ClockReport {
 pub struct TcpReport {
     /// Readings of a connection.
     pub readings: u64,
-    /// Segments sent, acknowledgements left out.
+    /// Segments sent (SYNs and data), acknowledgements left out.
     pub segments_sent: Option<u64>,
     /// Of these, those that were sent again.
     pub segments_retransmitted: Option<u64>,
@@ -196,7 +196,7 @@ pub struct ConnectPeak {
 /// One request's figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NamedReport {
-    /// Good answers.
+    /// Successful requests.
     pub completed: u64,
     /// The others.
     pub failed: u64,
@@ -209,7 +209,7 @@ pub struct NamedReport {
 pub struct IntervalReport {
     /// Start, seconds since the load began.
     pub t_s: f64,
-    /// Good answers per second.
+    /// Successful requests per second.
     pub rate: f64,
     /// Completed pages per second; `None` when the workload has no pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]

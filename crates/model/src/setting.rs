@@ -61,10 +61,15 @@ pub struct SettingId {
 /// A setting as outputs and logs write it.
 #[derive(Serialize, Deserialize)]
 struct SettingText {
+    /// What it belongs to: `apache`, `mariadb`, `sysctl`, `hardware`, ...
     service: String,
+    /// `MaxRequestWorkers`, `net.core.somaxconn`, `memory`.
     setting: String,
+    /// The pool of PHP-FPM, or the upstream of nginx, whose value it is; `None` for what holds for the whole service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
+    /// The part of a site whose value it is: host, and path of its root (`example.org/shop/`); `None` for what holds for the whole
+    /// service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<String>,
 }

@@ -38,7 +38,7 @@ pub struct SiteUrl {
     pub share_fraction: Option<f64>,
     /// How its answer comes about.
     pub kind: Option<SiteKind>,
-    /// How that was told, in words; why not, where it was not.
+    /// How that was recognised, in words; why not, where it was not.
     pub how: String,
 }
 

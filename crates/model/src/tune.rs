@@ -19,7 +19,7 @@ pub const SCHEMA: &str = "webdyno/tune/v1";
 pub enum Goal {
     /// As fast as this hardware can.
     Max,
-    /// Good answers per second.
+    /// Successful requests per second.
     Rate(f64),
     /// That all objectives are met.
     Objectives,
@@ -36,7 +36,7 @@ impl Goal {
         }
     }
 
-    /// Whether a rate of good answers meets it, objectives apart. `max` is never met by a figure: tuning goes on until
+    /// Whether a rate of successful requests meets it, objectives apart. `max` is never met by a figure: tuning goes on until
     /// nothing helps.
     pub fn is_met_by(self, rate: f64) -> bool {
         match self {
@@ -182,7 +182,7 @@ pub struct Round {
     pub risk: Option<String>,
     /// What was expected.
     pub predicted: Option<Predicted>,
-    /// Good answers per second before.
+    /// Successful requests per second before.
     pub before: Option<f64>,
     /// After; `None` when it was only planned.
     pub after: Option<f64>,
@@ -228,7 +228,7 @@ pub struct Round {
 pub struct SearchPoint {
     /// Of the setting.
     pub value: i64,
-    /// Good answers per second.
+    /// Successful requests per second.
     pub rate: Option<f64>,
     /// 99% answered within, in microseconds.
     pub p99_us: Option<u64>,
@@ -242,7 +242,7 @@ pub enum TuneState {
     Planned,
     /// Changes that were verified better are in force.
     Applied,
-    /// Nothing was changed, or everything was put back.
+    /// Nothing was changed, or everything was reverted.
     Reverted,
 }
 
@@ -253,7 +253,7 @@ pub struct TuneReport {
     pub schema: String,
     /// As the user wrote it.
     pub goal: Goal,
-    /// For `max`: that nothing more helps or the hardware is the limit.
+    /// Whether it was met; of `max`: that nothing more helps or the hardware is the limit.
     pub goal_met: bool,
     /// What limits now; `None` when it ended before that was known.
     pub limit: Option<String>,

@@ -51,6 +51,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Report(arguments) => commands::report::report(&arguments),
         Command::Rollback(arguments) => commands::rollback::rollback(&arguments),
         Command::Explain(arguments) => commands::explain::explain(&arguments),
+        Command::Schema(arguments) => commands::schema::schema(&arguments),
         Command::Workload(arguments) => commands::workload::workload(&arguments),
         Command::Lab(arguments) => commands::lab::lab(&arguments),
         Command::Compare(arguments) => commands::compare::compare(&arguments),

@@ -1,11 +1,13 @@
 //! Two loads side by side, figure by figure: each with its ratio, 95% interval and verdict, and what differs besides the server.
 //!
 //! Rates and the processor time of a request are compared second by second ([`ratio_of_means`]), percentiles by a bootstrap of the
-//! seconds ([`percentiles`]), shares of failures by their counts (Katz et al., Biometrics 34, 1978). The verdicts are those of
+//! seconds ([`percentiles`]), shares of failures by their counts (Katz et al., Biometrics 34, 1978); loads that were made several times run
+//! by run ([`runs`]). The verdicts are those of
 //! [`crate::tuning::verdict`], made the same from either side: who swaps A and B gets the inverse ratio and the opposite verdict.
 
 mod differences;
 pub mod percentiles;
+pub mod runs;
 
 use crate::facts::{FactId, facts};
 use crate::measurement::Measurement;
@@ -13,12 +15,13 @@ use crate::measurement::series::SeriesSet;
 use crate::measurement::statistics::{Ratio, mean, ratio_of_means, ratio_with_errors};
 use crate::run_report::run_report;
 use crate::tuning::verdict::{
-    CONCLUSIVE_SPREAD, NOISE_FLOOR, P99_TOLERANCE, failed, fails_more, fraction, noise_floor, separation,
-    total_loss,
+    CONCLUSIVE_SPREAD, Failed, NOISE_FLOOR, P99_TOLERANCE, failed, fails_more, fraction, noise_floor,
+    separation, total_loss,
 };
 use percentiles::{QUANTILES, Spread, spreads};
+use runs::{RUNS_MIN, by_runs};
 use webdyno_model::Result;
-use webdyno_model::compare::{ComparedMetric, Difference};
+use webdyno_model::compare::{ComparedMetric, Difference, IntervalBasis};
 use webdyno_model::distribution::Dist;
 use webdyno_model::histogram::EncodedHistogram;
 use webdyno_model::interval::Interval;
@@ -49,9 +52,63 @@ impl Side<'_> {
     }
 }
 
+/// A load: the run that stands for it, and all its runs where it was made several times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComparedRuns {
+    /// The run that the report is of.
+    pub chosen: Measurement,
+    /// Those that came to their end, the chosen one among them; empty for a load that was made once.
+    pub runs: Vec<Measurement>,
+}
+
+/// What two loads come to beside each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadComparison {
+    /// What differs besides the server.
+    pub differences: Vec<Difference>,
+    /// The figures, the rate first.
+    pub metrics: Vec<ComparedMetric>,
+    /// The valid runs of each.
+    pub runs: [u32; 2],
+    /// What the intervals rest on.
+    pub intervals_from: IntervalBasis,
+}
+
+/// Compares two loads by their runs, where both have [`RUNS_MIN`] of them that are valid, else by the seconds of one run each. An error
+/// when a histogram is damaged.
+pub fn compare_runs(a: &ComparedRuns, b: &ComparedRuns) -> Result<LoadComparison> {
+    let (differences, mut metrics) = compare_loads(&a.chosen, &b.chosen)?;
+    let (a_runs, b_runs) = (valid_runs(&a.runs)?, valid_runs(&b.runs)?);
+    let mut intervals_from = IntervalBasis::Seconds;
+    if a_runs.len().min(b_runs.len()) >= RUNS_MIN {
+        (metrics, intervals_from) = (by_runs(metrics, &a_runs, &b_runs)?, IntervalBasis::Runs);
+        if a == b {
+            metrics.iter_mut().for_each(call_same);
+        }
+    }
+    let runs = [a_runs, b_runs].map(|runs| runs.len().max(1) as u32);
+    Ok(LoadComparison { differences, metrics, runs, intervals_from })
+}
+
+fn side(measurement: &Measurement) -> Result<Side<'_>> {
+    Ok(Side { measurement, run: run_report(measurement)? })
+}
+
+fn valid_runs(runs: &[Measurement]) -> Result<Vec<Side<'_>>> {
+    let mut sides = runs.iter().map(side).collect::<Result<Vec<_>>>()?;
+    sides.retain(|side| side.run.client.valid);
+    Ok(sides)
+}
+
+/// However unsteady a load was: it does not differ from itself.
+fn call_same(metric: &mut ComparedMetric) {
+    if metric.a.is_some() {
+        metric.verdict = Verdict::Same;
+    }
+}
+
 /// Compares two loads: what differs besides the server, and the figures, the rate first. An error when a histogram is damaged.
 pub fn compare_loads(a: &Measurement, b: &Measurement) -> Result<(Vec<Difference>, Vec<ComparedMetric>)> {
-    let side = |measurement| Ok(Side { measurement, run: run_report(measurement)? });
     let is_same_load = a == b;
     let (a, b): (Side, Side) = (side(a)?, side(b)?);
     let mut metrics = page_rate(&a, &b).into_iter().collect::<Vec<_>>();
@@ -59,14 +116,10 @@ pub fn compare_loads(a: &Measurement, b: &Measurement) -> Result<(Vec<Difference
     metrics.push(by_seconds("rate", rates, &a.measurement.measured_rates(), &b.measurement.measured_rates()));
     metrics.extend(response_times(&a, &b)?);
     metrics.extend(page_times(&a, &b)?);
-    metrics.push(failures(&a.run, &b.run));
+    metrics.push(failures(failed(&a.run), failed(&b.run)));
     metrics.extend(cpu_per_request(&a, &b)?);
     if is_same_load {
-        // However unsteady it was: it does not differ from itself.
-        metrics
-            .iter_mut()
-            .filter(|metric| metric.a.is_some())
-            .for_each(|metric| metric.verdict = Verdict::Same);
+        metrics.iter_mut().for_each(call_same);
     }
     Ok((differences::differences(&a, &b), metrics))
 }
@@ -105,14 +158,19 @@ fn by_interval([low, high]: [f64; 2], noise_floor: f64, is_lower_better: bool) -
 fn by_seconds(name: &str, values: (Option<f64>, Option<f64>), a: &[f64], b: &[f64]) -> ComparedMetric {
     let noise_floor = noise_floor(a).max(noise_floor(b));
     let ratio = ratio_of_means(a, b);
-    let compared = ComparedMetric { noise_floor, ..metric(name, values, ratio) };
+    judged(ComparedMetric { noise_floor, ..metric(name, values, ratio) }, ratio, (a, b))
+}
+
+/// With the verdict on a figure that there are several values of on either side.
+fn judged(compared: ComparedMetric, ratio: Option<Ratio>, (a, b): (&[f64], &[f64])) -> ComparedMetric {
+    let noise_floor = compared.noise_floor;
     // By their order alone, where the interval is too wide: of what is better when it falls, the other way round.
     let (low, high) = if compared.is_lower_better() { (b, a) } else { (a, b) };
-    let judged = |ratio: Ratio| {
+    let by_ratio = |ratio: Ratio| {
         let verdict = by_interval(ratio.ci95, noise_floor, compared.is_lower_better());
         verdict.unwrap_or_else(|| separation(low, high, noise_floor))
     };
-    let verdict = total_loss(low, high).or(ratio.map(judged)).unwrap_or(Verdict::Inconclusive);
+    let verdict = total_loss(low, high).or(ratio.map(by_ratio)).unwrap_or(Verdict::Inconclusive);
     ComparedMetric { verdict, ..compared }
 }
 
@@ -185,8 +243,7 @@ fn compared_times(prefix: &str, a: &Times, b: &Times) -> Vec<ComparedMetric> {
 }
 
 /// The share of the requests that failed: worse or better beyond what is tolerated and what chance does.
-fn failures(a: &RunReport, b: &RunReport) -> ComparedMetric {
-    let (from, to) = (failed(a), failed(b));
+fn failures(from: Failed, to: Failed) -> ComparedMetric {
     let share = |of: (u64, u64)| (of.1 > 0).then(|| fraction(of));
     let error = |(failed, ended): (u64, u64)| (1.0 / failed as f64 - 1.0 / ended as f64, MANY);
     let has_ratio = from.0 > 0 && to.0 > 0;
@@ -224,5 +281,7 @@ fn cpu_us(of: &Side) -> Result<Option<(f64, Vec<f64>)>> {
     Ok(scale.map(|scale| (value, cores.iter().map(|cores| cores * scale).collect())))
 }
 
+#[cfg(test)]
+mod runs_tests;
 #[cfg(test)]
 mod tests;

@@ -97,10 +97,10 @@ fn drawn_quantiles(entries: &[Entry], drawn: &[u64], total: u64) -> [u64; 3] {
 }
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-struct SplitMix(u64);
+pub(super) struct SplitMix(pub(super) u64);
 
 impl SplitMix {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

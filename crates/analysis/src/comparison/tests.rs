@@ -38,7 +38,7 @@ fn load(seconds: &[(u64, u64, u64)]) -> Measurement {
 }
 
 /// Eight seconds that are nearly alike.
-fn steady(rate: u64, failed: u64, time_us: u64) -> Measurement {
+pub(super) fn steady(rate: u64, failed: u64, time_us: u64) -> Measurement {
     load(&std::array::from_fn::<_, 8, _>(|at| {
         (rate + rate * (at as u64 % 3) / 200, failed, time_us + at as u64 % 2)
     }))

@@ -1,5 +1,6 @@
-//! The generated pages of the guide: the list of scenarios with the schema and a page for each, the metrics, and the manual.
+//! The generated pages of the guide: the list of scenarios with the schema and a page for each, the metrics, the manual, and the schemas.
 
+use crate::{cell, schemas};
 use std::fmt::Write as _;
 use webdyno_analysis::limits;
 use webdyno_lab::figures;
@@ -49,6 +50,7 @@ pub fn guide(catalogue: &Catalogue) -> Result<Vec<(String, String)>> {
         ("metrics.md".to_owned(), metrics()),
         ("manual.md".to_owned(), manual()),
     ];
+    pages.extend(schemas::pages()?);
     for folder in &folders {
         pages.push((format!("scenarios/{}.md", folder.name), format!("{MADE}\n{}", page(folder)?)));
     }
@@ -106,11 +108,6 @@ fn manual() -> String {
         }
     }
     text
-}
-
-/// Text within a table.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
 }
 
 #[cfg(test)]

@@ -2,4 +2,6 @@
 
 mod corpus;
 mod rivals;
+mod schemas;
 mod screens;
+mod valid;

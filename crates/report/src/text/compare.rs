@@ -2,7 +2,7 @@
 
 use super::page::{ColumnAlign, TextPage};
 use crate::human::{UNKNOWN, percent, quantity, rate, times, times_interval};
-use webdyno_model::compare::{CompareReport, ComparedMetric, Difference};
+use webdyno_model::compare::{CompareReport, ComparedMetric, Difference, IntervalBasis};
 use webdyno_model::tune::Verdict;
 
 /// An interval that goes up to this multiple of its ratio is not worth a line.
@@ -30,9 +30,31 @@ pub fn compare(report: &CompareReport) -> String {
     page.table(&[ColumnAlign::Words, number, number, number, number, ColumnAlign::Words], &rows);
     page.gap();
     page.paragraph(VERDICTS_MEAN);
+    if let Some(text) = basis(report) {
+        page.gap();
+        page.paragraph(&text);
+    }
     // In one line each, however wide: what is read first, also by scripts.
     let regressions = report.max_regression.map(|max| regressions(report, max) + "\n");
     format!("{}\n{}{}", headline(report), regressions.unwrap_or_default(), page.finish())
+}
+
+/// What the intervals rest on, where one of the loads was made several times.
+fn basis(report: &CompareReport) -> Option<String> {
+    let times = |runs: u32| if runs == 1 { "once".to_owned() } else { format!("{runs} times") };
+    let (a, b) = (report.a_runs, report.b_runs);
+    match report.intervals_from {
+        IntervalBasis::Runs => Some(format!(
+            "Figures are means over runs (A {a}, B {b}), intervals are from the spread between them."
+        )),
+        IntervalBasis::Seconds if a.max(b) > 1 => Some(format!(
+            "A ran {}, B {}: intervals are from the seconds of one run each, without the spread between runs. It is in them where \
+             both have 3 or more valid runs (`webdyno run --repeat 5`).",
+            times(a),
+            times(b)
+        )),
+        IntervalBasis::Seconds => None,
+    }
 }
 
 /// `, load 3, the best`: of one session that is compared with itself.

@@ -1,6 +1,6 @@
 //! The text of `webdyno compare`, as an operator reads it.
 
-use webdyno_model::compare::{CompareReport, ComparedMetric, Difference, SCHEMA};
+use webdyno_model::compare::{CompareReport, ComparedMetric, Difference, IntervalBasis, SCHEMA};
 use webdyno_model::tune::Verdict;
 use webdyno_report::compare;
 
@@ -22,6 +22,9 @@ fn report(figures: &[Figure]) -> CompareReport {
         b: "webdyno-runs/after".into(),
         a_load: 1,
         b_load: 1,
+        a_runs: 1,
+        b_runs: 1,
+        intervals_from: IntervalBasis::Seconds,
         comparable: true,
         differences: vec![],
         metrics: figures.iter().map(metric).collect(),
@@ -146,4 +149,23 @@ fn a_tuning_is_compared_with_itself() {
     let text = compare(&tuning);
     assert!(text.contains("A  webdyno-runs/before, load 1, the baseline"), "{text}");
     assert!(text.contains("B  webdyno-runs/before, load 3, the best"), "{text}");
+}
+
+#[test]
+fn what_the_intervals_rest_on_is_named_where_a_load_was_made_several_times() {
+    for (a_runs, b_runs, intervals_from, expected) in [
+        (1, 1, IntervalBasis::Seconds, None),
+        (5, 3, IntervalBasis::Runs, Some("Figures are means over runs (A 5, B 3)")),
+        (
+            5,
+            1,
+            IntervalBasis::Seconds,
+            Some("A ran 5 times, B once: intervals are from the seconds of one run"),
+        ),
+    ] {
+        let text = compare(&CompareReport { a_runs, b_runs, intervals_from, ..report(&FASTER) });
+        let found = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(expected.is_none_or(|expected| found.contains(expected)), "{text}");
+        assert_eq!(found.contains("intervals are from"), expected.is_some(), "{text}");
+    }
 }

@@ -23,6 +23,20 @@ const INTERRUPTED: u8 = 130;
 /// The exit code of one whose goal or objectives were not met.
 const NOT_MET: u8 = 3;
 
+/// The schema of [`HistoryReport`].
+pub const SCHEMA: &str = "webdyno/history/v1";
+
+/// The sessions below a directory.
+#[derive(Debug, Serialize)]
+pub struct HistoryReport<'a> {
+    /// [`SCHEMA`].
+    pub schema: &'a str,
+    /// The directory.
+    pub directory: &'a str,
+    /// The newest first; what cannot be read last.
+    pub sessions: &'a [SessionSummary],
+}
+
 /// What a session came to.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SessionSummary {
@@ -37,7 +51,7 @@ pub struct SessionSummary {
     /// `done`, `not met`, `invalid`, `planned`, `applied`, `reverted`, `failed`, `interrupted`, `unfinished` (it was killed, or it still
     /// runs), `damaged`.
     pub state: String,
-    /// Good answers per second, of a tuning those of the best load.
+    /// Successful requests per second, of a tuning those of the best load.
     pub rate: Option<f64>,
     /// Their 99th percentile.
     pub p99_us: Option<u64>,

@@ -11,6 +11,8 @@ pub struct CompareArgs {
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// Run directory to compare with it
+    ///
+    /// Two loads of run --repeat 3 or more are compared by the spread between their runs, others by their seconds
     #[arg(value_name = "B")]
     pub b: Option<PathBuf>,
     /// Exit with 3 where B is worse by more, as 5%

@@ -154,10 +154,16 @@ const COMMANDS: &[CommandHelp] = &[
             "webdyno explain slow database",
         ],
     },
+    CommandHelp {
+        path: "webdyno schema",
+        short: "name",
+        refused: "",
+        examples: ["webdyno schema", "webdyno schema run", "webdyno schema webdyno/diagnosis/v1"],
+    },
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 2] = ["workload", "lab"];
+const RARE: [&str; 3] = ["schema", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {
@@ -226,7 +232,7 @@ mod tests {
             assert!(examples.iter().all(|one| lines.contains(&format!("  {one}").as_str())), "{text}");
             let shown = lines.iter().filter(|line| line.starts_with("  -") || line.starts_with("      --"));
             let positional =
-                short.split(' ').filter(|id| ["words", "directory", "a", "b"].contains(id)).count();
+                short.split(' ').filter(|id| ["words", "directory", "a", "b", "name"].contains(id)).count();
             let ids = short.split(' ').filter(|id| !id.is_empty()).count();
             assert_eq!(
                 shown.count() + positional,

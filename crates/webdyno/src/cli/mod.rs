@@ -119,6 +119,8 @@ pub enum Command {
     Rollback(RollbackArgs),
     /// Explain a finding, or a word of the reports
     Explain(ExplainArgs),
+    /// Print the JSON Schema of an output
+    Schema(SchemaArgs),
     /// Check workload files, or make them
     Workload(WorkloadArgs),
     /// What the program starts of itself
@@ -164,6 +166,7 @@ impl Command {
             Self::Report(_)
             | Self::Rollback(_)
             | Self::Explain(_)
+            | Self::Schema(_)
             | Self::Workload(_)
             | Self::Helper(_)
             | Self::Lab(_)
@@ -346,6 +349,14 @@ pub struct ExplainArgs {
     /// Id of a finding, or words to search for; all ids without it
     #[arg(value_name = "WORD")]
     pub words: Vec<String>,
+}
+
+/// `webdyno schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Such as run, diagnosis, compare; all names without it
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
 }
 
 /// `webdyno agent`.

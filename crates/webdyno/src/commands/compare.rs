@@ -3,18 +3,19 @@
 use crate::cli::compare::CompareArgs;
 use crate::finish;
 use std::path::Path;
-use webdyno_analysis::comparison::compare_loads;
-use webdyno_analysis::measurement::Measurement;
+use webdyno_analysis::comparison::{ComparedRuns, LoadComparison, compare_runs};
 use webdyno_model::compare::{CompareReport, SCHEMA};
+use webdyno_model::interval::EndReason;
+use webdyno_model::purpose::Purpose;
 use webdyno_model::{Result, UserError};
-use webdyno_session::recording::Recording;
+use webdyno_session::recording::{LoadRecord, Recording};
 use webdyno_session::view::{Outcome, View};
 
 /// One of the two loads, and where it was recorded.
 struct ComparedLoad {
     directory: String,
     load: u32,
-    measurement: Measurement,
+    runs: ComparedRuns,
 }
 
 /// Compares, and tells by the exit code whether anything has become worse by more than is permitted.
@@ -23,7 +24,8 @@ pub fn compare(arguments: &CompareArgs) -> Result<u8> {
         Some(b) => (reported_load(&arguments.a)?, reported_load(b)?),
         None => tuned_loads(&arguments.a)?,
     };
-    let (differences, metrics) = compare_loads(&a.measurement, &b.measurement)?;
+    let LoadComparison { differences, metrics, runs: [a_runs, b_runs], intervals_from } =
+        compare_runs(&a.runs, &b.runs)?;
     let max_regression = arguments.max_regression;
     let is_regression = |max: f64| metrics.iter().filter(move |metric| metric.is_regression(max));
     let regressions =
@@ -34,6 +36,9 @@ pub fn compare(arguments: &CompareArgs) -> Result<u8> {
         b: b.directory,
         a_load: a.load,
         b_load: b.load,
+        a_runs,
+        b_runs,
+        intervals_from,
         comparable: differences.is_empty(),
         differences,
         regressions: regressions.unwrap_or_default(),
@@ -72,6 +77,15 @@ fn tuned_loads(directory: &Path) -> Result<(ComparedLoad, ComparedLoad)> {
 }
 
 fn load_of(recording: &Recording, directory: &Path, load: u32) -> Option<ComparedLoad> {
-    let measurement = recording.measurement(recording.load(load)?);
-    Some(ComparedLoad { directory: directory.display().to_string(), load, measurement })
+    let chosen = recording.measurement(recording.load(load)?);
+    // One that was cut short is the answer by itself, whatever the others were like.
+    let is_whole = |record: &&LoadRecord| {
+        let reason = record.end.as_ref().map(|(end, _)| end.reason);
+        record.purpose == Purpose::Run && matches!(reason, Some(EndReason::Duration | EndReason::Requests))
+    };
+    let whole: Vec<&LoadRecord> = recording.loads.iter().filter(is_whole).collect();
+    let stands_for_all = whole.iter().any(|record| record.load == load);
+    let runs = whole.into_iter().filter(|_| stands_for_all).map(|record| recording.measurement(record));
+    let runs = ComparedRuns { chosen, runs: runs.collect() };
+    Some(ComparedLoad { directory: directory.display().to_string(), load, runs })
 }

@@ -3,7 +3,7 @@
 use crate::cli::history::HistoryArgs;
 use crate::{finish, terminal};
 use webdyno_model::Result;
-use webdyno_session::history::history as read_history;
+use webdyno_session::history::{HistoryReport, SCHEMA, history as read_history};
 
 /// Reading more recordings than this may take a while.
 const UNANNOUNCED_MAX: usize = 50;
@@ -19,11 +19,7 @@ pub fn history(arguments: &HistoryArgs) -> Result<u8> {
         terminal::print_status(&format!("webdyno: {error}; every list reads all recordings again"));
     }
     let directory = arguments.directory.display().to_string();
-    let json = serde_json::json!({
-        "schema": "webdyno/history/v1",
-        "directory": directory,
-        "sessions": history.sessions,
-    });
+    let json = HistoryReport { schema: SCHEMA, directory: &directory, sessions: &history.sessions };
     let text = webdyno_report::history(&directory, &history.sessions);
     finish::show(arguments.json.as_deref(), serde_json::to_string_pretty(&json), &text)?;
     Ok(0)

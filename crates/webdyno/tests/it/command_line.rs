@@ -1,6 +1,6 @@
 //! Wrong input of every kind: one clear line, a hint, the right exit code, nothing left behind.
 
-use crate::support::{Place, Server, can_mount, run, skip};
+use crate::support::{Place, Server, can_mount, read_json, run, skip};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -97,8 +97,7 @@ fn a_warmup_that_leaves_nothing_is_told_before_the_load() {
         ["run", &server.url(), "-n", "20", "-c", "2", "--warmup", "1h", "--out", "r", "--json", "r.json"];
     let ended = run(place.webdyno().args(load)).with_code_in(&[0, 3]);
     assert!(ended.stderr.contains("ended within its warm-up of 3600 s"), "{}", ended.stderr);
-    let text = std::fs::read_to_string(place.path("r.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let json = read_json(place.path("r.json"));
     assert_eq!((json["requests"]["completed"].as_u64(), json["warmup_s"].as_f64()), (Some(20), Some(0.0)));
 }
 

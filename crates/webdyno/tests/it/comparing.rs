@@ -1,6 +1,6 @@
 //! `webdyno compare` and `webdyno history` on recordings of the program's own.
 
-use crate::support::{Ended, Place, Server, run, shared_turn};
+use crate::support::{Ended, Place, Server, read_json, run, shared_turn};
 use std::path::Path;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -49,8 +49,7 @@ fn recordings_are_compared_and_listed() {
         "a file leaves the text where it is: {}",
         json.stdout
     );
-    let json: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(place.path("c.json")).unwrap()).unwrap();
+    let json = read_json(place.path("c.json"));
     assert_eq!((&json["comparable"], &json["regressions"]), (&false.into(), &serde_json::json!([])));
     assert_eq!(verdict(&json, "failed_fraction")["b"], 1.0, "{json:#}");
 

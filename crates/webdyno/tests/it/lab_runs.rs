@@ -1,7 +1,7 @@
 //! Scenarios are run: an Apache of Debian's is built, loaded, mended by hand and judged; and what is wrong is told before
 //! anything is built.
 
-use crate::support::{Place, can_mount, run, shared_turn, skip};
+use crate::support::{Place, can_mount, read_json, run, shared_turn, skip};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -109,9 +109,9 @@ fn what_is_not_proved_is_told_and_the_others_go_on() {
         run(&mut lab(&place, &["run", "all", "--json", "out.jsonl", "-q", "--rounds", "2"])).with_code(1);
     assert!(ended.stderr.contains("no luck"), "{}", ended.stderr);
     // What docs/lab.md is made of.
-    let lines = std::fs::read_to_string(place.path("out.jsonl")).unwrap();
-    let outcome: webdyno_lab::run::outcome::ScenarioOutcome = serde_json::from_str(&lines).unwrap();
-    assert_eq!((outcome.scenario.as_str(), outcome.proved, lines.lines().count()), (name.as_str(), false, 1));
+    let only = read_json(place.path("out.jsonl"));
+    let outcome: webdyno_lab::run::outcome::ScenarioOutcome = serde_json::from_value(only).unwrap();
+    assert_eq!((outcome.scenario.as_str(), outcome.proved), (name.as_str(), false));
 }
 
 #[test]

@@ -52,6 +52,8 @@ mod tidy;
 mod traced;
 mod transport;
 mod users;
+#[path = "../../../evaluation/tests/it/valid.rs"]
+mod valid;
 mod verdict;
 mod visitors;
 mod words;

@@ -1,7 +1,7 @@
 //! The main job: `webdyno quickstart` from start to end.
 
 use crate::disturbance::{measured, measured_unshielded};
-use crate::support::{Place, run, shared_turn, turn};
+use crate::support::{Place, read_json, run, shared_turn, turn};
 
 #[test]
 fn the_main_job_finds_lifts_and_proves() {
@@ -14,8 +14,7 @@ fn the_main_job(place: &Place) {
     let began = std::time::Instant::now();
     let ended = run(place.webdyno().args(["quickstart", "--out", "q", "--json", "q.json"])).with_code(0);
     assert!(began.elapsed().as_secs() < 90, "it is promised to be over within 90 s: {:?}", began.elapsed());
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(place.path("q.json")).unwrap()).unwrap();
+    let json = read_json(place.path("q.json"));
     assert_eq!(json["schema"], "webdyno/tune/v1");
     assert_eq!(json["rounds"][0]["finding"], "apache-workers-exhausted", "{json:#}");
     assert_eq!(json["rounds"][0]["kept"], true);

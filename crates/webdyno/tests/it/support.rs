@@ -182,11 +182,23 @@ pub fn run(command: &mut Command) -> Ended {
     }
 }
 
+/// JSON that the program wrote, valid under its schema.
+fn parsed(text: &[u8], reported: impl Fn() -> String) -> serde_json::Value {
+    let json = serde_json::from_slice(text).unwrap_or_else(|error| panic!("{error}:\n{}", reported()));
+    crate::valid::assert_valid(&json);
+    json
+}
+
+/// The JSON in a file.
+pub fn read_json(path: std::path::PathBuf) -> serde_json::Value {
+    parsed(&std::fs::read(&path).unwrap(), || path.display().to_string())
+}
+
 /// Runs to the end; the JSON on its stdout.
 pub fn run_json(command: &mut std::process::Command) -> serde_json::Value {
     let output = command.output().unwrap();
-    let reported = || String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", reported()))
+    let both = [output.stdout.as_slice(), &output.stderr].concat();
+    parsed(&output.stdout, || String::from_utf8_lossy(&both).into_owned())
 }
 
 impl Ended {
@@ -211,7 +223,7 @@ impl Ended {
 
     /// The JSON on stdout.
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", self.stdout))
+        parsed(self.stdout.as_bytes(), || self.stdout.clone())
     }
 }
 

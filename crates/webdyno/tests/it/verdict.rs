@@ -1,6 +1,6 @@
 //! What a run says of itself: tables of this machine that it fills, before and after it; and the same load several times.
 
-use crate::support::{Place, Server, run, skip, turn};
+use crate::support::{Place, Server, read_json, run, skip, turn};
 use std::process::Command;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello";
@@ -59,8 +59,7 @@ fn a_run_that_fills_the_local_ports_has_measured_them() {
     // After: the load stops where the ports end.
     let ended = webdyno(&["-c", "4", "-d", "4s", "--no-keepalive", "--out", "run", "--json", "run.json"])
         .with_code(3);
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(place.path("run.json")).unwrap()).unwrap();
+    let json = read_json(place.path("run.json"));
     let client = &json["client"];
     assert_eq!(client["valid"], false);
     assert_eq!(client["kernel_limit_total"]["limit"], "net.ipv4.ip_local_port_range");
@@ -99,20 +98,23 @@ fn a_load_made_several_times_tells_how_far_the_runs_lie_apart() {
     let load = ["run", &server.url(), "-r", "50", "-n", "50", "-c", "2", "-t", "1", "-q", "--repeat", "3"];
     let ended = run(place.webdyno().args(load).args(["--out", "run", "--json", "run.json"]));
     ended.with_code_in(&[0, 3]);
-    let text = std::fs::read_to_string(place.path("run.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let json = read_json(place.path("run.json"));
     let runs = json["repeats"]["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 3);
     let rates: Vec<f64> = runs.iter().map(|run| run["rate"].as_f64().unwrap()).collect();
     let rate = &json["repeats"]["rate"];
     assert_eq!(rate["max"].as_f64(), rates.iter().copied().reduce(f64::max));
     assert!(rate["ci95"][0].as_f64().unwrap() <= rate["mean"].as_f64().unwrap());
+    let compared = run(place.webdyno().args(["compare", "run", "run", "--json", "-"])).with_code(0).json();
+    let valid = runs.iter().filter(|run| run["valid"] == true).count();
+    assert_eq!(compared["a_runs"], valid.max(1));
+    assert_eq!(compared["intervals_from"], if valid >= 3 { "runs" } else { "seconds" }, "{compared:#}");
     // The report is of one of them, as it was.
     let chosen = json["repeats"]["chosen"].as_u64().unwrap() as usize;
     assert_eq!(json["rate"].as_f64(), Some(rates[chosen - 1]));
     assert_eq!(json["requests"]["completed"], 50);
     let again = run(place.webdyno().args(["report", "run", "--json", "-"])).with_code(0);
-    assert_eq!(again.stdout, text);
+    assert_eq!(again.stdout, std::fs::read_to_string(place.path("run.json")).unwrap());
     let once = run(place.webdyno().args(["run", &server.url(), "-n", "5", "-q", "--json", "-"]));
     assert_eq!(once.with_code_in(&[0, 3]).json()["repeats"], serde_json::Value::Null);
     run(place.webdyno().args(["run", &server.url(), "--repeat", "0"])).with_code(2);

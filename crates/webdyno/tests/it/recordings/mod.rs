@@ -20,6 +20,7 @@ fn every_released_recording_gives_its_report() {
         if std::env::var_os("WEBDYNO_UPDATE_GOLDEN").is_some() {
             std::fs::write(&expected, &ended.stdout).unwrap();
         }
+        ended.json();
         assert_eq!(ended.stdout, std::fs::read_to_string(&expected).unwrap(), "{}", expected.display());
     }
 }
