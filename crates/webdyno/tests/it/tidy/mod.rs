@@ -261,6 +261,7 @@ pub fn helps() -> String {
         "tune",
         "quickstart",
         "report",
+        "export",
         "compare",
         "history",
         "rollback",
