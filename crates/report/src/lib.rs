@@ -1,4 +1,4 @@
-//! A session as text for people, JSON for programs and HTML to keep, and as CSV, HdrHistogram and JUnit for other tools:
+//! A session as text for people, JSON for programs and HTML to keep, and as CSV, Parquet, HdrHistogram and JUnit for other tools:
 //! pure renderings of one [`View`], or of the recording that it was made from.
 //!
 //! Nothing here reads a file, a clock or the environment, so the same recording gives the same bytes. The words that
@@ -16,7 +16,7 @@ mod text;
 mod wording;
 
 pub use chapters::CHAPTERS;
-pub use exports::{HdrFormat, csv, hdr, junit};
+pub use exports::{HdrFormat, Table, csv, hdr, junit, parquet};
 pub use page::{PageData, html, live_page, page_data};
 
 pub use change_record::record;

@@ -5,6 +5,7 @@ mod commands;
 mod exports;
 mod finish;
 mod helpers;
+mod live_metrics;
 mod live_view;
 mod measuring;
 mod observe_view;
@@ -49,6 +50,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Observe(arguments) => commands::observe::observe(&arguments),
         Command::Tune(arguments) => commands::tune::tune(&arguments),
         Command::Report(arguments) => commands::report::report(&arguments),
+        Command::Export(arguments) => commands::export::export(&arguments),
         Command::Rollback(arguments) => commands::rollback::rollback(&arguments),
         Command::Explain(arguments) => commands::explain::explain(&arguments),
         Command::Schema(arguments) => commands::schema::schema(&arguments),

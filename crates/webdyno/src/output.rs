@@ -21,6 +21,7 @@ pub fn check(command: &Command) -> Result<()> {
         Command::Report(report) => {
             check_files(&report.exports, report.html.as_deref(), Some(&report.directory))
         }
+        Command::Export(export) => check_files(&export.exports, None, Some(&export.directory)),
         Command::Compare(CompareArgs { json, .. }) | Command::History(HistoryArgs { json, .. }) => {
             check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
         }

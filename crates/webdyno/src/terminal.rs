@@ -10,9 +10,14 @@ use webdyno_report::TextStyle;
 
 /// Writes to stdout. A reader that went away is no error; a full disk is.
 pub fn print(text: &str) -> webdyno_model::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same of what may be no text.
+pub fn print_bytes(bytes: &[u8]) -> webdyno_model::Result<()> {
     live_view::leave();
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(io_error("write to", "stdout", &error))
         }

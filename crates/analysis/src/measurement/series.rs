@@ -77,6 +77,11 @@ impl<'a> SeriesSet<'a> {
         (self.from_s, self.to_s)
     }
 
+    /// The names of all that there are readings of, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.points.keys().copied()
+    }
+
     /// Whether there are readings of a metric whose name begins so.
     pub fn has(&self, beginning: &str) -> bool {
         self.points.range(beginning..).next().is_some_and(|(name, _)| name.starts_with(beginning))

@@ -1,17 +1,63 @@
-//! A recording for other programs: seconds as CSV, times as HdrHistogram text or log, verdicts as JUnit XML.
+//! A recording for other programs: tables as CSV and Parquet, times as HdrHistogram text or log, verdicts as JUnit XML.
 //!
 //! Like all views they are functions of the recording alone, so that they can be made again from it.
 
 mod csv;
 mod hdr;
 mod junit;
+mod parquet;
+mod samples;
+mod seconds;
+mod table;
 
 pub use csv::csv;
 pub use hdr::{HdrFormat, hdr};
 pub use junit::junit;
+pub use parquet::parquet;
 
+use table::{Column, RowSink};
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
+
+/// Which table of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// Each second of each load.
+    Seconds,
+    /// Each reading of each metric of the observed hosts.
+    Samples,
+}
+
+impl Table {
+    /// The one that a recording has, the first of them when it has both.
+    pub fn of(recording: &Recording) -> Self {
+        if recording.loads.is_empty() { Self::Samples } else { Self::Seconds }
+    }
+
+    /// `seconds`, `samples`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "seconds",
+            Self::Samples => "samples",
+        }
+    }
+
+    fn columns(self) -> Vec<Column> {
+        match self {
+            Self::Seconds => seconds::columns(),
+            Self::Samples => samples::columns(),
+        }
+    }
+
+    /// Gives every row to `sink`. An error when there are none, for what they are `wanted`.
+    fn rows(self, recording: &Recording, wanted: &str, sink: RowSink<'_>) -> Result<()> {
+        match self {
+            Self::Seconds if recording.loads.is_empty() => Err(no_load_error(wanted, recording)),
+            Self::Seconds => seconds::rows(recording, sink),
+            Self::Samples => samples::rows(recording, wanted, sink),
+        }
+    }
+}
 
 /// What cannot be told of a session without any load.
 fn no_load_error(what: &str, recording: &Recording) -> UserError {

@@ -4,7 +4,7 @@ use crate::exports::{load, recording, second};
 use webdyno_model::interval::{EndReason, Interval};
 use webdyno_model::page::PageInterval;
 use webdyno_model::purpose::Purpose;
-use webdyno_report::{ResultPaths, csv, html, json, text};
+use webdyno_report::{ResultPaths, Table, csv, html, json, text};
 use webdyno_session::recording::LoadRecord;
 use webdyno_session::view::{Outcome, View};
 
@@ -71,6 +71,6 @@ fn both_loads_stand_side_by_side() {
     );
     let json = json(&view).unwrap();
     assert!(json.contains("\"without\": \"resources\"") && json.contains("\"means\":"), "{json}");
-    let seconds = csv(&recording).unwrap();
+    let seconds = csv(&recording, Table::Seconds).unwrap();
     assert_eq!(seconds.matches(",without_resources,").count(), 7, "{seconds}");
 }

@@ -1,4 +1,4 @@
-//! What other programs read: CSV, HdrHistogram, JUnit.
+//! What other programs read: CSV, Parquet, HdrHistogram, JUnit.
 
 use crate::sample;
 use base64::Engine as _;
@@ -6,6 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use std::collections::BTreeMap;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, ErrorCounts, Interval, LoadEnd, NamedInterval};
@@ -14,8 +16,9 @@ use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::Workload;
 use webdyno_model::workload::stage::{Shape, Stage};
 use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec, Visits};
-use webdyno_report::{HdrFormat, csv as seconds_as_csv, hdr, junit};
-use webdyno_session::recording::{LoadRecord, Recording};
+use webdyno_model::{Result, sample as model_sample};
+use webdyno_report::{HdrFormat, Table, csv, hdr, junit, parquet as as_parquet};
+use webdyno_session::recording::{HostRecord, LoadRecord, Recording};
 use webdyno_session::view::{Outcome, View};
 
 fn times(times_us: &[u64]) -> TimeHistogram {
@@ -81,8 +84,87 @@ fn two_loads() -> Recording {
 }
 
 fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
-    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     reader.deserialize().map(|row| row.unwrap()).collect()
+}
+
+fn seconds_as_csv(recording: &Recording) -> Result<String> {
+    csv(recording, Table::Seconds)
+}
+
+/// A row as CSV would have it, with its titles.
+fn as_text(row: parquet::record::Row) -> BTreeMap<String, String> {
+    let text = |field: &Field| match field {
+        Field::Null => String::new(),
+        Field::Str(text) => text.clone(),
+        Field::Long(count) => count.to_string(),
+        Field::Double(value) => value.to_string(),
+        other => panic!("{other:?}"),
+    };
+    row.get_column_iter().map(|(name, field)| (name.clone(), text(field))).collect()
+}
+
+/// A host of which a metric is read each second, another one only when it changes.
+fn observed() -> Recording {
+    use model_sample::{CollectorInfo, Metric, MetricKind, Sample};
+    let metric = |name: &str, on_change| Metric {
+        name: name.into(),
+        unit: "count".into(),
+        kind: MetricKind::Gauge,
+        source: String::new(),
+        reproduce: String::new(),
+        on_change,
+    };
+    let reading = |t_us: u64, values: &[(&str, f64)]| {
+        let values =
+            values.iter().map(|(name, value)| ((*name).to_owned(), webdyno_model::number::Number(*value)));
+        (t_us, Sample { source: "q".into(), values: values.collect(), ..Sample::default() })
+    };
+    let samples = vec![
+        reading(1_000_000, &[("q.a_count", 1.5), ("q.b_count", 7.0)]),
+        reading(2_000_000, &[("q.a_count", 2.5)]),
+    ];
+    let collectors = vec![CollectorInfo {
+        name: "q".into(),
+        metrics: vec![metric("q.a_count", false), metric("q.b_count", true)],
+    }];
+    let other = HostRecord { samples: samples[1..].to_vec(), ..HostRecord::default() };
+    Recording { samples, collectors, hosts: [("db".to_owned(), other)].into(), ..recording(vec![]) }
+}
+
+#[test]
+fn parquet_has_the_cells_of_csv() {
+    for (recording, table, row_count, target) in [
+        (two_loads(), Table::Seconds, 6, Some(sample::workload().requests[0].url.clone())),
+        (observed(), Table::Samples, 5, None),
+    ] {
+        let bytes = as_parquet(&recording, table).unwrap();
+        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+        let facts = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        let fact = |key: &str| facts.iter().find(|fact| fact.key == key).unwrap().value.clone();
+        assert_eq!((fact("webdyno.command"), fact("webdyno.target")), (Some("run".into()), target));
+        assert_eq!(fact("webdyno.started_at"), Some(recording.started_at.clone()));
+        let stored: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| as_text(row.unwrap())).collect();
+        assert_eq!(stored, rows(&csv(&recording, table).unwrap()), "{table:?}");
+        assert_eq!(stored.len(), row_count, "{table:?}");
+    }
+    assert_eq!(Table::of(&two_loads()), Table::Seconds);
+    assert_eq!(Table::of(&observed()), Table::Samples);
+}
+
+#[test]
+fn readings_are_rows_and_what_did_not_change_is_one() {
+    let text = csv(&observed(), Table::Samples).unwrap();
+    let expected = [
+        "host,metric,unit,kind,t_s,value",
+        ",q.a_count,count,gauge,1,1.5",
+        ",q.a_count,count,gauge,2,2.5",
+        ",q.b_count,count,gauge,1,7",
+        ",q.b_count,count,gauge,2,7",
+        "db,q.a_count,,,2,2.5",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(csv(&two_loads(), Table::Samples).unwrap_err().exit_code(), 1);
 }
 
 #[test]

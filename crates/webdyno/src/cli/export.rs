@@ -1,7 +1,8 @@
-//! The flags that write results for other programs.
+//! The flags that write results for other programs, and the command that only does that.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use webdyno_report::Table;
 
 /// What is written for other programs, and where.
 #[derive(Debug, Clone, Default, Args)]
@@ -14,6 +15,11 @@ pub struct ExportArgs {
     /// Write each second as CSV to FILE (- for stdout)
     #[arg(long, value_name = "FILE|-")]
     pub csv: Option<PathBuf>,
+    /// Write each second as Parquet to FILE (- for stdout)
+    ///
+    /// The columns of --csv with their types, null for unknown
+    #[arg(long, value_name = "FILE|-")]
+    pub parquet: Option<PathBuf>,
     /// Write an HdrHistogram to FILE (- for stdout)
     ///
     /// Of the response times: percentiles as text, or with the suffix .hlog an interval log by name of request
@@ -27,14 +33,53 @@ pub struct ExportArgs {
 impl ExportArgs {
     /// Those that were given, with their flags.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let all =
-            [("--json", &self.json), ("--csv", &self.csv), ("--hdr", &self.hdr), ("--junit", &self.junit)];
+        let all = [
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--parquet", &self.parquet),
+            ("--hdr", &self.hdr),
+            ("--junit", &self.junit),
+        ];
         all.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
     /// Whether one of them is stdout, which then holds nothing else.
     pub fn takes_stdout(&self) -> bool {
         self.given().any(|(_, path)| is_stdout(path))
+    }
+}
+
+/// `webdyno export`.
+#[derive(Debug, Args)]
+pub struct ExportCommandArgs {
+    /// Run directory of the session
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    #[command(flatten)]
+    pub exports: ExportArgs,
+    /// What --csv and --parquet hold: seconds or samples
+    ///
+    /// Each second of each load (the default), or each reading of the observed hosts (docs/metrics.md), as by default of a
+    /// session without load
+    #[arg(long, value_name = "TABLE", hide_possible_values = true)]
+    pub table: Option<TableChoice>,
+}
+
+/// The tables of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableChoice {
+    /// Of the loads.
+    Seconds,
+    /// Of the observed hosts.
+    Samples,
+}
+
+impl From<TableChoice> for Table {
+    fn from(choice: TableChoice) -> Self {
+        match choice {
+            TableChoice::Seconds => Self::Seconds,
+            TableChoice::Samples => Self::Samples,
+        }
     }
 }
 

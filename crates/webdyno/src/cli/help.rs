@@ -28,7 +28,10 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     ("Lab", "scenarios rounds keep all sees_processes directory place"),
     ("Comparison", "max_regression"),
-    ("Output", "json csv hdr junit html out quiet verbose color no_tui help version"),
+    (
+        "Output",
+        "json csv parquet hdr junit table html prometheus otlp out quiet verbose color no_tui help version",
+    ),
 ];
 
 /// What is particular to the help of a command.
@@ -75,7 +78,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno check",
         short: "servers sudo db_option_file port url fail_on_fault json out",
-        refused: "csv hdr junit",
+        refused: "csv parquet hdr junit prometheus otlp",
         examples: ["webdyno check", "webdyno check --port 8080", "webdyno check --server ssh://web1 --sudo"],
     },
     CommandHelp {
@@ -91,7 +94,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno observe",
         short: "servers sudo port url observe_for once ring json out",
-        refused: "csv hdr junit",
+        refused: "csv parquet hdr junit",
         examples: [
             "webdyno observe --once",
             "webdyno observe --port 80 --for 10m",
@@ -116,6 +119,16 @@ const COMMANDS: &[CommandHelp] = &[
             "webdyno report webdyno-runs/20261121T204510Z-run",
             "webdyno report webdyno-runs/20261121T204510Z-run --html report.html",
             "webdyno report webdyno-runs/20261121T204510Z-run --csv - | head",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno export",
+        short: "directory json csv parquet hdr junit table",
+        refused: "",
+        examples: [
+            "webdyno export webdyno-runs/20261121T204510Z-run --parquet seconds.parquet",
+            "webdyno export DIR --table samples --csv samples.csv",
+            "webdyno export DIR --csv - | head",
         ],
     },
     CommandHelp {
@@ -163,7 +176,7 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 3] = ["schema", "workload", "lab"];
+const RARE: [&str; 4] = ["schema", "export", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {

@@ -8,6 +8,7 @@ pub mod help;
 pub mod lab;
 pub mod lab_run;
 pub mod list;
+pub mod live_metrics;
 pub mod load;
 pub mod observe;
 mod other_tools;
@@ -27,10 +28,11 @@ pub use check::CheckArgs;
 use clap::error::ErrorKind;
 use clap::{Args, ColorChoice, FromArgMatches, Parser, Subcommand};
 use compare::CompareArgs;
-use export::ExportArgs;
+use export::{ExportArgs, ExportCommandArgs};
 use history::HistoryArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
+use live_metrics::LiveMetricsArgs;
 use load::LoadArgs;
 pub use load::open_file_connections_max;
 pub use observe::ObserveArgs;
@@ -111,6 +113,8 @@ pub enum Command {
     Tune(TuneArgs),
     /// Report a recorded session again: text, HTML, JSON, CSV
     Report(ReportArgs),
+    /// Write a recorded session for other programs: CSV, Parquet, HdrHistogram
+    Export(ExportCommandArgs),
     /// Compare two recordings: ratio, 95% interval, verdict
     Compare(CompareArgs),
     /// List the sessions below a directory, newest first
@@ -164,6 +168,7 @@ impl Command {
             Self::Observe(arguments) => Some(&arguments.output),
             Self::Check(arguments) => Some(&arguments.output),
             Self::Report(_)
+            | Self::Export(_)
             | Self::Rollback(_)
             | Self::Explain(_)
             | Self::Schema(_)
@@ -181,6 +186,8 @@ impl Command {
 pub struct OutputArgs {
     #[command(flatten)]
     pub exports: ExportArgs,
+    #[command(flatten)]
+    pub live: LiveMetricsArgs,
     /// Run directory [default: webdyno-runs/TIME-COMMAND]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -245,7 +252,7 @@ pub struct DiagnoseArgs {
     #[command(flatten)]
     pub server: ServerArgs,
     /// Diagnose the recording in DIR, without load
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for", "prometheus", "otlp"])]
     pub from: Option<PathBuf>,
     /// Moment in the recording of --from: 03:12, or RFC 3339
     #[arg(long, value_name = "TIME", requires = "from")]

@@ -53,6 +53,10 @@ fn refuse_load_flags(arguments: &CheckArgs) -> Result<()> {
         };
         return Err(UserError::usage(format!("check makes no load, and takes no `{word}`")).hint(hint));
     }
+    if let Some(flag) = arguments.output.live.given() {
+        return Err(UserError::usage(format!("{flag} is of what goes on, and check is one look"))
+            .hint("`webdyno observe` has the same flag, and watches the server until Ctrl-C"));
+    }
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
         Err(UserError::usage(format!("{flag} is of a load, and check makes none"))

@@ -3,7 +3,7 @@
 use crate::cli::DiagnoseArgs;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, experiments, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, progress, run_directory, terminal, time_window};
+use crate::{exports, finish, live_metrics, progress, run_directory, terminal, time_window};
 use jiff::tz::TimeZone;
 use std::path::Path;
 use webdyno_analysis::diagnosis;
@@ -57,7 +57,7 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
         &run_directory::run_directory(&arguments.output, "diagnose"),
         measuring::session_info("diagnose", None, &draft.objectives),
         interrupted,
-        progress::observer(&arguments.output, pace),
+        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
     let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         session.load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers)).and_then(
@@ -91,7 +91,7 @@ fn diagnose_window(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
         &run_directory::run_directory(&arguments.output, "diagnose"),
         measuring::session_info("diagnose", None, &[]),
         interrupted,
-        progress::observer(&arguments.output, pace),
+        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
     let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S)
         .and_then(|()| session.observe_for(seconds, &mut servers))

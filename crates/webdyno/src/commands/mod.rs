@@ -5,6 +5,7 @@ pub mod check;
 pub mod compare;
 pub mod diagnose;
 pub mod explain;
+pub mod export;
 pub mod history;
 pub mod lab;
 pub mod observe;

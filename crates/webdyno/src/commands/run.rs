@@ -3,7 +3,7 @@
 use crate::cli::RunArgs;
 use crate::measuring::{self, objectives};
 use crate::process::interrupt_flag;
-use crate::{finish, progress, run_directory};
+use crate::{finish, live_metrics, progress, run_directory};
 use webdyno_load::Prepared;
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
@@ -34,7 +34,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
         &run_directory::run_directory(&arguments.output, "run"),
         measuring::session_info("run", None, &draft.objectives),
         interrupted,
-        progress::observer(&arguments.output, pace),
+        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
     if !arguments.no_early_stop {
         session.enable_slo_abort();

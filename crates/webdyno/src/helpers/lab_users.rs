@@ -72,6 +72,7 @@ fn run_arguments(arguments: &LabUsersArgs, out: Option<PathBuf>) -> RunArgs {
         compare_documents_only: false,
         output: OutputArgs {
             exports: arguments.output.exports.clone(),
+            live: arguments.output.live.clone(),
             out,
             quiet: true,
             verbose: false,

@@ -29,6 +29,29 @@ fn the_recording_gives_the_same_results_again() {
 }
 
 #[test]
+fn a_recording_is_exported_as_tables() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let load = ["run", &server.url(), "-n", "50", "-t", "1", "-q", "--out", "a", "--parquet", "s.parquet"];
+    run(place.webdyno().args(load)).with_code_in(&[0, 3]);
+    let export = |words: &[&str]| run(place.webdyno().arg("export").args(words));
+    export(&["a", "--parquet", "again.parquet", "--csv", "s.csv", "--json", "r.json"]).with_code(0);
+    let parquet = std::fs::read(place.path("s.parquet")).unwrap();
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    assert_eq!(std::fs::read(place.path("again.parquet")).unwrap(), parquet);
+    let csv = export(&["a", "--csv", "-"]).with_code(0).stdout;
+    assert_eq!(std::fs::read_to_string(place.path("s.csv")).unwrap(), csv);
+    export(&["a"]).with_code(2).assert_error("what to write", "--parquet");
+    export(&["a", "--table", "samples", "--csv", "-"]).with_code(1).assert_error("observed no host", "hint:");
+    export(&["missing", "--csv", "-"]).with_code(1).assert_error("missing", "");
+    let tuned = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/recordings/v0.1.0-tune");
+    let samples = export(&[tuned, "--table", "samples", "--csv", "-"]).with_code(0).stdout;
+    assert!(samples.starts_with("host,metric,unit,kind,t_s,value\r\n"), "{}", &samples[..99]);
+    assert!(samples.contains("\n,cpu.user_s,s,counter,"), "{}", &samples[..999]);
+}
+
+#[test]
 fn results_in_each_others_way_are_told_before_anything_starts() {
     let place = Place::new();
     let server = Server::answering(OK);

@@ -23,6 +23,7 @@ mod lab_hosts;
 mod lab_runs;
 mod lab_scenarios;
 mod lists;
+mod live_metrics;
 mod live_traffic;
 mod live_view;
 mod loading;

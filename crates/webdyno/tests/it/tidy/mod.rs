@@ -262,6 +262,7 @@ pub fn helps() -> String {
         "tune",
         "quickstart",
         "report",
+        "export",
         "compare",
         "history",
         "rollback",

@@ -1,0 +1,25 @@
+//! `webdyno export DIR`: what other programs read of a recorded session, and nothing else.
+
+use crate::cli::export::ExportCommandArgs;
+use crate::{exports, finish};
+use webdyno_model::{Result, UserError};
+use webdyno_report::Table;
+use webdyno_session::recording::Recording;
+use webdyno_session::view::{Outcome, View};
+
+/// Writes what the flags ask for.
+pub fn export(arguments: &ExportCommandArgs) -> Result<u8> {
+    if arguments.exports.given().next().is_none() {
+        return Err(UserError::usage("export wants to know what to write").hint(
+            "give a file or - for stdout, as --parquet seconds.parquet, or --csv, --hdr, --json, --junit",
+        ));
+    }
+    let recording = Recording::read(&arguments.directory)?;
+    let view = View::of(&recording)?;
+    if view.outcome == Outcome::Nothing {
+        return Err(finish::no_result_error(&arguments.directory));
+    }
+    let table = arguments.table.map_or_else(|| Table::of(&recording), Table::from);
+    exports::write_table(&arguments.exports, &recording, &view, table)?;
+    Ok(0)
+}
