@@ -28,6 +28,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     ("Lab", "scenarios rounds keep all sees_processes directory place"),
     ("Comparison", "max_regression"),
+    ("Browser", "listen allow_remote control saved_workloads web"),
     ("Output", "json csv hdr junit html out quiet verbose color no_tui help version"),
 ];
 
@@ -75,7 +76,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno check",
         short: "servers sudo db_option_file port url fail_on_fault json out",
-        refused: "csv hdr junit",
+        refused: "csv hdr junit web",
         examples: ["webdyno check", "webdyno check --port 8080", "webdyno check --server ssh://web1 --sudo"],
     },
     CommandHelp {
@@ -135,6 +136,16 @@ const COMMANDS: &[CommandHelp] = &[
         examples: ["webdyno history", "webdyno history runs --json -", "webdyno history | head"],
     },
     CommandHelp {
+        path: "webdyno serve",
+        short: "directory listen allow_remote control saved_workloads",
+        refused: "",
+        examples: [
+            "webdyno serve",
+            "webdyno serve runs --listen 127.0.0.1:8090",
+            "webdyno serve --control --workload shop.toml",
+        ],
+    },
+    CommandHelp {
         path: "webdyno rollback",
         short: "servers sudo interrupted",
         refused: "db_option_file",
@@ -161,7 +172,8 @@ const RARE: [&str; 2] = ["workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {
-    arranged(Cli::command(), "webdyno", is_long)
+    // A command line with `help` in it is read by the long one.
+    arranged(Cli::command().disable_help_subcommand(!is_long), "webdyno", is_long)
 }
 
 /// Examples of a command; none where there are none.

@@ -12,5 +12,6 @@ pub mod quickstart;
 pub mod report;
 pub mod rollback;
 pub mod run;
+pub mod serve;
 pub mod tune;
 pub mod workload;

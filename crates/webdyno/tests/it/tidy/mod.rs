@@ -263,6 +263,7 @@ pub fn helps() -> String {
         "report",
         "compare",
         "history",
+        "serve",
         "rollback",
         "lab run",
         "lab list",
