@@ -23,7 +23,7 @@ pub use change_record::record;
 pub use json::json;
 pub use phrases::level;
 pub use plain::{ascii, sanitize};
-pub use text::compare::compare;
+pub use text::compare::{compare, compare_data};
 pub use text::history::history;
 pub use text::text;
 use webdyno_model::number::human;

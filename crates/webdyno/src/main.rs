@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod comparing;
 mod exports;
 mod finish;
 mod helpers;
@@ -16,6 +17,7 @@ mod recent_levels;
 mod run_directory;
 mod terminal;
 mod time_window;
+mod web;
 
 use cli::Command;
 use std::process::ExitCode;
@@ -58,6 +60,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Lab(arguments) => commands::lab::lab(&arguments),
         Command::Compare(arguments) => commands::compare::compare(&arguments),
         Command::History(arguments) => commands::history::history(&arguments),
+        Command::Serve(arguments) => commands::serve::serve(&arguments),
         Command::Helper(helper) => helpers::run(helper),
     }
 }

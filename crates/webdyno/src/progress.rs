@@ -34,7 +34,8 @@ pub struct ProgressPlan {
 
 /// A watcher that shows progress, as the output flags ask for it: the live view where the terminal can show it, else lines.
 pub fn observer(output: &OutputArgs, pace: ProgressPlan) -> EventObserver {
-    if output.quiet || !rewrites(output) || !live_view::is_possible() {
+    // In a browser the session is shown already, and its URL has to stay.
+    if output.quiet || output.web.is_some() || !rewrites(output) || !live_view::is_possible() {
         return lines(output, pace);
     }
     let mut progress = Progress::new(pace);

@@ -13,7 +13,8 @@ pub fn new_run_directory(command: &str) -> PathBuf {
     new_directory_in(Path::new("webdyno-runs"), &jiff::Timestamp::now().to_string(), command)
 }
 
-fn new_directory_in(parent: &Path, now: &str, command: &str) -> PathBuf {
+/// A new directory in `parent`, named by time and command.
+pub fn new_directory_in(parent: &Path, now: &str, command: &str) -> PathBuf {
     // 2026-11-21T20:45:10.123Z becomes 20261121T204510Z: sorts by time, needs no quotes.
     let time: String =
         now.split('.').next().unwrap_or(now).chars().filter(|c| c.is_ascii_alphanumeric()).collect();

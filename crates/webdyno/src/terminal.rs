@@ -8,6 +8,9 @@ use webdyno_model::UserError;
 use webdyno_model::error::io_error;
 use webdyno_report::TextStyle;
 
+/// Reading more recordings than this may take a while.
+const UNANNOUNCED_MAX: usize = 50;
+
 /// Writes to stdout. A reader that went away is no error; a full disk is.
 pub fn print(text: &str) -> webdyno_model::Result<()> {
     print_bytes(text.as_bytes())
@@ -74,6 +77,13 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 pub fn print_status(line: &str) {
     live_view::leave();
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Says that a list takes its time, where it does: so many recordings are read for the index.
+pub fn print_reading(count: usize) {
+    if count > UNANNOUNCED_MAX {
+        print_status(&format!("webdyno: reading {count} recordings for the index"));
+    }
 }
 
 /// An error in one line, and its hint in the next.

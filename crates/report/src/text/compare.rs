@@ -12,6 +12,20 @@ const WIDE: f64 = 100.0;
 const VERDICTS_MEAN: &str = "better, worse: the whole interval lies beyond the noise floor, by how much such figures differ from run to \
      run (3% to 10%). same: within it. inconclusive: the interval is too wide, or there are too few samples for one.";
 
+const COLUMNS: [&str; 6] = ["", "A", "B", "B/A", "95% interval", "verdict"];
+
+/// The comparison for a page: its sentences and cells as the text has them, and the figures.
+pub fn compare_data(report: &CompareReport) -> serde_json::Value {
+    serde_json::json!({
+        "headline": headline(report),
+        "differences": report.differences.iter().map(difference_text).collect::<Vec<_>>(),
+        "columns": COLUMNS,
+        "rows": report.metrics.iter().map(row).collect::<Vec<_>>(),
+        "verdicts_mean": VERDICTS_MEAN,
+        "report": report,
+    })
+}
+
 /// The comparison as text, with a final newline.
 pub fn compare(report: &CompareReport) -> String {
     let mut page = TextPage::default();
@@ -24,7 +38,7 @@ pub fn compare(report: &CompareReport) -> String {
         report.differences.iter().for_each(|difference| page.item("-", &difference_text(difference)));
     }
     page.gap();
-    let rows = std::iter::once(["", "A", "B", "B/A", "95% interval", "verdict"].map(str::to_owned).to_vec());
+    let rows = std::iter::once(COLUMNS.map(str::to_owned).to_vec());
     let rows: Vec<Vec<String>> = rows.chain(report.metrics.iter().map(row)).collect();
     let number = ColumnAlign::Number;
     page.table(&[ColumnAlign::Words, number, number, number, number, ColumnAlign::Words], &rows);

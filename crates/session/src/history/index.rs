@@ -21,7 +21,7 @@ const TABLE: &str = "PRAGMA synchronous = OFF;
 
 /// By what it is known that an event log has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LogStamp {
+pub struct LogStamp {
     size_bytes: i64,
     modified_us: i64,
 }

@@ -7,7 +7,8 @@ mod index;
 use crate::log::{FILE_NAME, ring};
 use crate::recording::Recording;
 use crate::view::{Outcome, SessionEnd, View};
-use index::{IndexEntry, LogStamp};
+use index::IndexEntry;
+pub use index::LogStamp;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use webdyno_analysis::limits;
@@ -101,6 +102,14 @@ pub fn history(directory: &Path, before_reading: impl FnOnce(usize)) -> Result<H
     Ok(History { sessions, index_error })
 }
 
+/// The run directory of this name below a directory. A name that is none of those that are found leads nowhere.
+pub fn directory_of(root: &Path, name: &str) -> Result<Option<PathBuf>> {
+    Ok(session_directories(root)?
+        .into_iter()
+        .find(|(found, _)| found == name)
+        .map(|(found, _)| root.join(found)))
+}
+
 /// The directories of sessions by their names below this one. A link is not followed, and what cannot be read is left out.
 fn session_directories(root: &Path) -> Result<Vec<(String, LogStamp)>> {
     let listed = |folder: &Path| -> std::io::Result<Vec<PathBuf>> {
@@ -126,7 +135,7 @@ fn session_directories(root: &Path) -> Result<Vec<(String, LogStamp)>> {
 }
 
 /// Size and time of the event log in a directory, of a ring those of all its segments; `None` where there is none.
-fn log_stamp(directory: &Path) -> Option<LogStamp> {
+pub fn log_stamp(directory: &Path) -> Option<LogStamp> {
     let log = directory.join(FILE_NAME);
     if log.exists() {
         return LogStamp::of(&[log]);

@@ -48,7 +48,8 @@ pub fn parse(text: &[u8]) -> std::result::Result<Vec<Event>, (usize, String)> {
     Ok(events)
 }
 
-fn parse_line(line: &[u8]) -> std::result::Result<Option<Event>, String> {
+/// One line; `None` for a kind that is not known.
+pub(super) fn parse_line(line: &[u8]) -> std::result::Result<Option<Event>, String> {
     match serde_json::from_slice::<Event>(line) {
         Ok(event) if event.v <= VERSION => Ok(Some(event)),
         Ok(event) => Err(format!("it has version {}, this program reads up to {VERSION}", event.v)),

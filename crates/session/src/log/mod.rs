@@ -1,6 +1,7 @@
-//! The event log: append-only JSON lines in the run directory. Writer and reader, and the ring that keeps the last while.
+//! The event log: append-only JSON lines in the run directory. Writer, reader and follower, and the ring that keeps the last while.
 
 mod context;
+mod follow;
 mod freeze;
 mod lines;
 mod merge;
@@ -8,6 +9,7 @@ pub mod reader;
 pub mod ring;
 pub mod writer;
 
+pub use follow::LogFollower;
 pub use freeze::{
     AFTER_US as FROZEN_AFTER_US, FOLDER as INCIDENTS, FrozenIncident, INCIDENT_AFTER_US, INCIDENT_BEFORE_US,
     freeze,

@@ -28,6 +28,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     ("Lab", "scenarios rounds keep all sees_processes directory place"),
     ("Comparison", "max_regression"),
+    ("Browser", "listen allow_remote control saved_workloads web"),
     (
         "Output",
         "json csv parquet hdr junit table html prometheus otlp out quiet verbose color no_tui help version",
@@ -78,7 +79,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno check",
         short: "servers sudo db_option_file port url fail_on_fault json out",
-        refused: "csv parquet hdr junit prometheus otlp",
+        refused: "csv parquet hdr junit prometheus otlp web",
         examples: ["webdyno check", "webdyno check --port 8080", "webdyno check --server ssh://web1 --sudo"],
     },
     CommandHelp {
@@ -148,6 +149,16 @@ const COMMANDS: &[CommandHelp] = &[
         examples: ["webdyno history", "webdyno history runs --json -", "webdyno history | head"],
     },
     CommandHelp {
+        path: "webdyno serve",
+        short: "directory listen allow_remote control saved_workloads",
+        refused: "",
+        examples: [
+            "webdyno serve",
+            "webdyno serve runs --listen 127.0.0.1:8090",
+            "webdyno serve --control --workload shop.toml",
+        ],
+    },
+    CommandHelp {
         path: "webdyno rollback",
         short: "servers sudo interrupted",
         refused: "db_option_file",
@@ -180,7 +191,8 @@ const RARE: [&str; 4] = ["schema", "export", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {
-    arranged(Cli::command(), "webdyno", is_long)
+    // A command line with `help` in it is read by the long one.
+    arranged(Cli::command().disable_help_subcommand(!is_long), "webdyno", is_long)
 }
 
 /// Examples of a command; none where there are none.

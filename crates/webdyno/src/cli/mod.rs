@@ -23,6 +23,7 @@ pub mod workload;
 
 pub mod compare;
 pub mod history;
+pub mod serve;
 
 pub use check::CheckArgs;
 use clap::error::ErrorKind;
@@ -36,10 +37,12 @@ use live_metrics::LiveMetricsArgs;
 use load::LoadArgs;
 pub use load::open_file_connections_max;
 pub use observe::ObserveArgs;
+use serve::ServeArgs;
 pub use server::ServerArgs;
 use stages::StageArgs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use values::{ParseResult, duration_us, port, whole};
+use values::{ParseResult, duration_us, loopback_address, port, whole};
 use webdyno_load::workload::file::Draft;
 use webdyno_model::tune::{Goal, GoalRequest};
 use workload::WorkloadArgs;
@@ -119,6 +122,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// List the sessions below a directory, newest first
     History(HistoryArgs),
+    /// Show the sessions below a directory in a browser
+    Serve(ServeArgs),
     /// Restore the original configuration
     Rollback(RollbackArgs),
     /// Explain a finding, or a word of the reports
@@ -176,7 +181,8 @@ impl Command {
             | Self::Helper(_)
             | Self::Lab(_)
             | Self::Compare(_)
-            | Self::History(_) => None,
+            | Self::History(_)
+            | Self::Serve(_) => None,
         }
     }
 }
@@ -203,6 +209,12 @@ pub struct OutputArgs {
     /// Plain lines of progress instead of a live view
     #[arg(long)]
     pub no_tui: bool,
+    /// Show the session live in a browser; the URL is printed
+    ///
+    /// Listens on loopback, on a free port without an address, until the session ends; pages that are open then have up to 5 s
+    /// to read its report, which remains as report.html. From elsewhere: ssh -L
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0", value_parser = loopback_address)]
+    pub web: Option<SocketAddr>,
 }
 
 /// `webdyno quickstart`.

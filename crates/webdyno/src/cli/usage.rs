@@ -25,7 +25,9 @@ pub fn usage_error(error: &Error, words: &[String]) -> UserError {
     };
     let flag = context(ContextKind::InvalidArg).join(", ");
     let prior = context(ContextKind::PriorArg).join(", ");
-    let name = |flag: &str| flag.split(" <").next().unwrap_or_default().to_owned();
+    // Behind it may stand `<VALUE>`, or `[=<VALUE>]`.
+    let name =
+        |flag: &str| flag.split(" <").flat_map(|part| part.split("[=")).next().unwrap_or_default().to_owned();
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             place.unknown_command(&context(ContextKind::InvalidSubcommand).concat())

@@ -1,6 +1,7 @@
 //! The values of flags. A parser's error says what the flag wants, with an example; `usage` puts the flag before it and the
 //! wrong value behind it. Errors of the model, which have a hint of their own, are passed on as they are.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use webdyno_model::duration::parse_duration_us;
 
@@ -24,6 +25,17 @@ pub fn whole<T: TryFrom<u64>>(
 /// A port.
 pub fn port(text: &str) -> ParseResult<u16> {
     whole(1..=65535, "8080")(text)
+}
+
+/// An address with its port.
+pub fn address(text: &str) -> ParseResult<SocketAddr> {
+    text.parse().map_err(|_| "an IP address with its port, as 127.0.0.1:8080 or [::1]:8080".into())
+}
+
+/// An address of this machine that no other reaches, with its port.
+pub fn loopback_address(text: &str) -> ParseResult<SocketAddr> {
+    let loopback = address(text).ok().filter(|address| address.ip().is_loopback());
+    loopback.ok_or_else(|| "a loopback address with its port, as 127.0.0.1:8080".into())
 }
 
 /// A time with its unit, in microseconds.

@@ -57,6 +57,10 @@ fn refuse_load_flags(arguments: &CheckArgs) -> Result<()> {
         return Err(UserError::usage(format!("{flag} is of what goes on, and check is one look"))
             .hint("`webdyno observe` has the same flag, and watches the server until Ctrl-C"));
     }
+    if arguments.output.web.is_some() {
+        return Err(UserError::usage("--web shows a session under way, and check is over in seconds")
+            .hint("`webdyno serve` shows its report"));
+    }
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
         Err(UserError::usage(format!("{flag} is of a load, and check makes none"))

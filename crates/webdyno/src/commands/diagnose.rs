@@ -3,7 +3,7 @@
 use crate::cli::DiagnoseArgs;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, experiments, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, live_metrics, progress, run_directory, terminal, time_window};
+use crate::{exports, finish, live_metrics, progress, run_directory, terminal, time_window, web};
 use jiff::tz::TimeZone;
 use std::path::Path;
 use webdyno_analysis::diagnosis;
@@ -53,8 +53,10 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
+    let directory = run_directory::run_directory(&arguments.output, "diagnose");
+    let _followed = web::follow(&arguments.output, &directory)?;
     let mut session = LiveSession::begin(
-        &run_directory::run_directory(&arguments.output, "diagnose"),
+        &directory,
         measuring::session_info("diagnose", None, &draft.objectives),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
@@ -87,8 +89,10 @@ fn diagnose_window(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
     measuring::observe(&mut servers, port, &arguments.server.access())?;
     let seconds = window_us as f64 / 1e6;
     let pace = progress::ProgressPlan { measure_s: seconds, settles: false, changes: false };
+    let directory = run_directory::run_directory(&arguments.output, "diagnose");
+    let _followed = web::follow(&arguments.output, &directory)?;
     let mut session = LiveSession::begin(
-        &run_directory::run_directory(&arguments.output, "diagnose"),
+        &directory,
         measuring::session_info("diagnose", None, &[]),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
@@ -105,6 +109,10 @@ fn refuse_flag_conflicts(arguments: &DiagnoseArgs) -> Result<()> {
     if arguments.disambiguate && (arguments.from.is_some() || arguments.watch_for.is_some()) {
         return Err(UserError::usage("--disambiguate makes loads, and --for and --from make none")
             .hint("give a URL instead; `webdyno diagnose --help` says which flags go together"));
+    }
+    if arguments.output.web.is_some() && arguments.from.is_some() {
+        return Err(UserError::usage("--web shows a session under way, and --from makes none")
+            .hint("`webdyno serve DIR` shows the sessions below DIR"));
     }
     let wrong = |flag: &str, with: &str| {
         let text = format!("{flag} goes with {with}, which is not given");

@@ -5,16 +5,9 @@ use crate::{finish, terminal};
 use webdyno_model::Result;
 use webdyno_session::history::{HistoryReport, SCHEMA, history as read_history};
 
-/// Reading more recordings than this may take a while.
-const UNANNOUNCED_MAX: usize = 50;
-
 /// Lists the sessions.
 pub fn history(arguments: &HistoryArgs) -> Result<u8> {
-    let history = read_history(&arguments.directory, |count| {
-        if count > UNANNOUNCED_MAX {
-            terminal::print_status(&format!("webdyno: reading {count} recordings for the index"));
-        }
-    })?;
+    let history = read_history(&arguments.directory, terminal::print_reading)?;
     if let Some(error) = &history.index_error {
         terminal::print_status(&format!("webdyno: {error}; every list reads all recordings again"));
     }

@@ -14,5 +14,6 @@ pub mod report;
 pub mod rollback;
 pub mod run;
 pub mod schema;
+pub mod serve;
 pub mod tune;
 pub mod workload;

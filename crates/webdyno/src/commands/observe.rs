@@ -3,7 +3,7 @@
 use crate::cli::ObserveArgs;
 use crate::measuring::{self, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, live_metrics, observe_view, run_directory, terminal};
+use crate::{exports, finish, live_metrics, observe_view, run_directory, terminal, web};
 use std::path::Path;
 use webdyno_host::agent::Start;
 use webdyno_model::{ErrorKind, Result, UserError};
@@ -41,6 +41,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     let watcher = observe_view::observer(&arguments.output, arguments.once);
     let watcher = live_metrics::exporting(&arguments.output, watcher)?;
     let about = measuring::session_info("observe", None, &[]);
+    let _followed = web::follow(&arguments.output, &directory)?;
     let mut session = LiveSession::observe(&directory, about, interrupted, watcher, arguments.ring)?;
     let quiet = arguments.output.quiet;
     let mut frozen = |frozen: Result<FrozenIncident>| print_incident(frozen, arguments.ring.is_some(), quiet);

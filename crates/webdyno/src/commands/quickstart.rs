@@ -3,7 +3,7 @@
 use crate::cli::QuickstartArgs;
 use crate::measuring::{self, BEFORE_S, record_servers};
 use crate::process::{interrupt_flag, own_executable};
-use crate::{finish, live_metrics, progress, run_directory, terminal};
+use crate::{finish, live_metrics, progress, run_directory, terminal, web};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use webdyno_analysis::measurement::Measurement;
@@ -36,6 +36,7 @@ pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let pace = progress::ProgressPlan { measure_s: f64::from(MEASURE_S), settles: true, changes: true };
     let about = measuring::session_info("quickstart", Some(arguments.goal), &[]);
+    let _followed = web::follow(&arguments.output, &directory)?;
     let watcher = live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?;
     let mut session = LiveSession::begin(&directory, about, interrupted, watcher)?;
     let result = with_private_apache(&mut session, &directory, arguments);

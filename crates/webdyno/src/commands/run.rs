@@ -3,7 +3,7 @@
 use crate::cli::RunArgs;
 use crate::measuring::{self, objectives};
 use crate::process::interrupt_flag;
-use crate::{finish, live_metrics, progress, run_directory};
+use crate::{finish, live_metrics, progress, run_directory, web};
 use webdyno_load::Prepared;
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
@@ -30,8 +30,10 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     made.extend(without.transpose()?);
     let measure_s = made[0].workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
     let pace = progress::ProgressPlan { measure_s, settles: false, changes: false };
+    let directory = run_directory::run_directory(&arguments.output, "run");
+    let _followed = web::follow(&arguments.output, &directory)?;
     let mut session = LiveSession::begin(
-        &run_directory::run_directory(&arguments.output, "run"),
+        &directory,
         measuring::session_info("run", None, &draft.objectives),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,

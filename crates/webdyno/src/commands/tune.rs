@@ -3,7 +3,7 @@
 use crate::cli::TuneArgs;
 use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, record_servers};
 use crate::process::interrupt_flag;
-use crate::{finish, live_metrics, progress, run_directory, terminal};
+use crate::{finish, live_metrics, progress, run_directory, terminal, web};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let pace =
         progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
     let about = measuring::session_info("tune", Some(arguments.goal.goal), &draft.objectives);
+    let _followed = web::follow(&arguments.output, &directory)?;
     let watcher = live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?;
     let mut session = LiveSession::begin(&directory, about, interrupted.clone(), watcher)?;
     let options = TuneOptions {

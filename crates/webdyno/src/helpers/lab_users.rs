@@ -78,6 +78,7 @@ fn run_arguments(arguments: &LabUsersArgs, out: Option<PathBuf>) -> RunArgs {
             verbose: false,
             color: clap::ColorChoice::Never,
             no_tui: true,
+            web: None,
         },
     }
 }

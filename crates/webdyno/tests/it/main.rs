@@ -40,6 +40,7 @@ mod proposals;
 mod quickstart;
 mod recordings;
 mod secrets;
+mod serving;
 mod several_hosts;
 #[path = "../../../host/tests/it/skip.rs"]
 mod skip;

@@ -265,6 +265,7 @@ pub fn helps() -> String {
         "export",
         "compare",
         "history",
+        "serve",
         "rollback",
         "schema",
         "lab run",
