@@ -17,7 +17,6 @@ export interface Line {
     colour: string;
     /** Of this line; by default the plot's. */
     unit?: string;
-    isDashed?: boolean;
     /** Whether it goes on where a value is missing. */
     isJoined?: boolean;
 }
@@ -238,7 +237,7 @@ export class Plot {
             this.figures.push(figure);
             // The title of a plot names its only line.
             if (this.spec.lines.length === 1) return add(list, el("li", {}, el("span", { class: "hidden" }, line.name), figure));
-            const swatch = el("i", { class: `swatch ${line.colour}${line.isDashed ? " dashed" : ""}` });
+            const swatch = el("i", { class: `swatch ${line.colour}` });
             const toggle = el("button", { type: "button", "aria-pressed": "true" }, swatch, line.name, " ", figure);
             toggle.addEventListener("click", () => {
                 const shown = toggle.getAttribute("aria-pressed") === "true";
@@ -347,7 +346,6 @@ function series(line: Line): uPlot.Series {
         width: 1.75,
         spanGaps: line.isJoined ?? false,
         points: { show: (_, __, first, last) => last - first < 40, size: 4 },
-        ...(line.isDashed ? { dash: [5, 4] } : {}),
     };
 }
 
