@@ -22,8 +22,6 @@ pub enum Purpose {
     Baseline,
     /// The measurement after a change.
     Verify,
-    /// Before that: one that rises, as an earlier load pushed pages out to swap.
-    WarmUp,
 }
 
 impl Purpose {
@@ -42,7 +40,6 @@ impl Purpose {
             Self::Diagnose => "diagnose",
             Self::Baseline => "baseline",
             Self::Verify => "verify",
-            Self::WarmUp => "warm_up",
         }
     }
 }

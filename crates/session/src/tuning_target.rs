@@ -41,11 +41,6 @@ pub trait TuningTarget {
         let _ = best;
         self.measure(Purpose::Verify)
     }
-    /// After a load that was stopped for memory, before the next: what went out to swap comes back at a load that rises. All at
-    /// once it would look as if the next load did harm.
-    fn warm_up(&mut self) -> Result<()> {
-        Ok(())
-    }
     /// Whether others use the server, as far as it is known; true also when that cannot be told.
     fn has_live_traffic(&self) -> bool {
         false

@@ -25,6 +25,7 @@ use webdyno_model::Result;
 
 fn main() -> ExitCode {
     webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
+    webdyno_host::agent::show_lines_by(live_view::hold_line);
     let code = cli::parse().and_then(execute).unwrap_or_else(|error| {
         terminal::print_error(&error);
         error.exit_code()

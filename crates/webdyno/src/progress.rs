@@ -181,7 +181,6 @@ impl Progress {
             Purpose::Baseline => {
                 ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })
             }
-            Purpose::WarmUp => ("warming up after swapping".into(), verify),
             Purpose::Verify => ("measuring after the change".into(), verify - CHANGE_S),
         }
     }

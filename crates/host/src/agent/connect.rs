@@ -12,7 +12,7 @@ use crate::agent::this_build;
 use crate::os::process::wait_until;
 use crate::os::timeouts;
 use rustix::process::{Signal, kill_process_group};
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::path::PathBuf;
@@ -97,6 +97,7 @@ pub fn only_starts_an_agent(address: &ServerAddress) -> bool {
 pub fn run_on_server(start: &Start, words: &str, mut output: impl Write) -> Result<u8> {
     let Connection { mut child, stdin, mut stdout, stderr: stderr_capture } = start_on_server(start, words)?;
     drop(stdin);
+    stderr_capture.iter().for_each(StderrCapture::connected);
     let message = io::copy(&mut stdout, &mut output).and_then(|_| output.flush());
     let status = child.wait().map_err(|error| io_error("wait for", &start.address, &error))?;
     // What it complained of is told by then.
@@ -189,8 +190,9 @@ fn program(own: &Path) -> Result<Program> {
 }
 
 fn spawn(mut command: Command, start: &Start, sends: bool) -> Result<Connection> {
-    // An agent's own words are for the terminal; those of what carries it say why there is none.
-    let hears = sends || start.sudo;
+    // What carries it says why there is no agent. A terminal may be drawn on: what an agent says of its own is shown then by
+    // who draws; elsewhere it speaks for itself, also when its tool is gone.
+    let hears = sends || start.sudo || io::stderr().is_terminal();
     let stderr = if hears { Stdio::piped() } else { Stdio::inherit() };
     // A group of its own: Ctrl-C is for the tool, which then tells the agent what to do.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr).process_group(0);

@@ -26,6 +26,7 @@ pub use connect::Start;
 pub use connect::{only_starts_an_agent, run_on_server};
 pub use entering::tools_that_enter;
 pub use server::{serve, serve_stdio};
+pub use stderr_capture::show_lines_by;
 pub use worker::Options;
 
 use std::sync::OnceLock;

@@ -6,7 +6,7 @@
 use crate::agent::address::ServerAddress;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use webdyno_model::UserError;
 
 /// The most lines that are kept.
@@ -82,9 +82,20 @@ impl StderrCapture {
     }
 }
 
+/// What shows the lines of agents, where that is not stderr at once.
+static OUTLET: OnceLock<fn(&str)> = OnceLock::new();
+
+/// From now on this shows what agents say on stderr: a terminal that is drawn on shows it later. The first one stays.
+pub fn show_lines_by(outlet: fn(&str)) {
+    let _ = OUTLET.set(outlet);
+}
+
 /// Stderr may be closed.
 fn print_line(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    match OUTLET.get() {
+        Some(outlet) => outlet(line),
+        None => drop(writeln!(std::io::stderr(), "{line}")),
+    }
 }
 
 /// What a text means: what is told, and what helps; `@` stands for the server, and `@@` for the host alone.

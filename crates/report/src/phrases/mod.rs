@@ -318,7 +318,6 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
         (Purpose::Baseline, _) => "before".into(),
         (Purpose::Verify, Some(round)) => format!("round {round}"),
         (Purpose::Verify, None) => "verification".into(),
-        (Purpose::WarmUp, _) => "warm-up".into(),
     }
 }
 

@@ -121,3 +121,81 @@ impl Proposal {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{plan, read, round};
+    use super::super::{DIFF, Export, README};
+    use super::*;
+    use webdyno_model::change::ApplyClass;
+    use webdyno_model::setting::SettingId;
+
+    /// A quota that a group has used up, raised from so much to that.
+    fn propose(export: &mut Export, limit: &str, (name, from, to): (&str, f64, f64), unit: Option<&str>) {
+        let remedy = Remedy {
+            setting: SettingId::hardware(name),
+            from: Some(SettingValue::parse(&from.to_string())),
+            to: Some(SettingValue::parse(&to.to_string())),
+            class: ApplyClass::Manual,
+            risk: "others have less".into(),
+            why: "it is used up".into(),
+            predicted: None,
+            together_with: vec![],
+        };
+        let finding = Finding {
+            id: limit.into(),
+            summary: "The service is\nthrottled.".into(),
+            confidence: 0.9,
+            explains_fraction: None,
+            facts: vec![],
+            remedies: vec![],
+        };
+        export.propose(&finding, &remedy, unit);
+    }
+
+    #[test]
+    fn quotas_are_proposed_beside_what_the_scripts_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut export = Export::begin(&folder.path().join("x/y")).unwrap();
+        export.add(&plan(&[("/a", None, "1\n")]), &round(1));
+        propose(&mut export, "cpu-throttled", ("cpus", 0.1, 0.2), Some("apache2.service"));
+        propose(&mut export, "cpu-throttled", ("cpus", 0.1, 0.275), Some("apache2.service"));
+        propose(&mut export, "memory-exhausted", ("memory", 4e8, 536_870_912.0), Some("../../x.service"));
+        // Of the machine's memory no quota speaks.
+        propose(&mut export, "working-set-exceeds-memory", ("memory", 4e8, 6e8), None);
+        export.write().unwrap();
+        let cpus =
+            read(&folder, "proposals/etc/systemd/system/apache2.service.d/zzz-webdyno-cpus.conf").unwrap();
+        assert!(cpus.ends_with("\n[Service]\nCPUQuota=28%\n"), "{cpus}");
+        let is_comment = |line: &str| line.starts_with('#');
+        assert_eq!(cpus.lines().filter(|line| !is_comment(line)).count(), 2, "{cpus}");
+        assert!(cpus.contains("echo '27500 100000' > /sys/fs/cgroup/GROUP/cpu.max"), "{cpus}");
+        let memory =
+            read(&folder, "proposals/etc/systemd/system/UNIT.service.d/zzz-webdyno-memory.conf").unwrap();
+        assert!(memory.ends_with("\nMemoryMax=536870912\n"), "{memory}");
+        for name in ["ticket.md", README] {
+            let page = read(&folder, name).unwrap();
+            for part in [
+                "not carried out by the scripts: CPUQuota=28%",
+                "zzz-webdyno-cpus.conf",
+                "MemoryMax=536870912",
+            ] {
+                assert!(page.contains(part), "no `{part}` in {name}:\n{page}");
+            }
+        }
+        for name in ["apply.sh", "undo.sh", "ansible.yml", DIFF] {
+            assert!(!read(&folder, name).unwrap().contains("zzz-webdyno"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_proposal_alone_has_a_ticket_and_no_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut export = Export::begin(&folder.path().join("x/y")).unwrap();
+        propose(&mut export, "cpu-throttled", ("cpus", 0.1, 0.2), None);
+        export.write().unwrap();
+        let ticket = read(&folder, "ticket.md").unwrap();
+        assert!(ticket.starts_with("# Change: none; proposed: CPUQuota=20%\n"), "{ticket}");
+        assert!(!ticket.contains("apply.sh") && read(&folder, "apply.sh").is_none(), "{ticket}");
+    }
+}

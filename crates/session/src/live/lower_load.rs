@@ -4,7 +4,6 @@ use super::LoadLength;
 use webdyno_model::UserError;
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::number::significant;
-use webdyno_model::workload::stage::{Shape, Stage};
 use webdyno_model::workload::{Arrival, Workload};
 
 /// A load is halved so often at most: a sixteenth is another load, and what is measured at it is no answer.
@@ -16,24 +15,6 @@ pub const QUIET_WAIT_US: u64 = 60_000_000;
 
 /// How often it is asked whether it is.
 pub const CHECK_EVERY_S: f64 = 0.5;
-
-/// How long a load rises before one that follows harm: some 15,000 pages came back at once in a second of 122 ms of stalls,
-/// which is harm; spread over so many seconds they are a tenth of it.
-const WARM_UP_S: u32 = 8;
-/// The same as the length of a load.
-pub const WARM_UP: LoadLength = LoadLength::Settled { measure_s: WARM_UP_S, at_most_s: WARM_UP_S };
-
-/// The same load, rising from one user, or one request a second, to all of it; `None` where it changes by itself.
-pub fn rising_load(workload: &Workload) -> Option<Workload> {
-    let level = match (&workload.arrival, &workload.visits) {
-        (Arrival::Open { rate_per_s, .. }, _) => *rate_per_s,
-        (Arrival::Closed, Some(visits)) => f64::from(visits.users),
-        (Arrival::Closed, None) => f64::from(workload.connections),
-    };
-    let shape = Shape::Ramp { from: level.min(1.0), to: level };
-    let stage = Stage { duration_us: u64::from(WARM_UP_S) * 1_000_000, shape, measured: true };
-    workload.stages.is_empty().then(|| Workload { stages: vec![stage], ..workload.clone() })
-}
 
 /// Half of a load; `None` when there is no less of it. At a given rate the connections stay: they are only its bound.
 pub fn half_load(workload: &Workload) -> Option<Workload> {
@@ -54,13 +35,10 @@ pub fn half_load(workload: &Workload) -> Option<Workload> {
 
 /// What the log says of it.
 pub fn lower_load_note(before: &Workload, half: &Workload, trip: &HarmGuardTrip) -> String {
-    let amount = |workload: &Workload| match workload.arrival {
-        Arrival::Closed => {
-            workload.visits.as_ref().map_or((f64::from(workload.connections), "connections"), |visits| {
-                (f64::from(visits.users), "users")
-            })
-        }
-        Arrival::Open { rate_per_s, .. } => (rate_per_s, "req/s"),
+    let amount = |workload: &Workload| match (&workload.arrival, &workload.visits) {
+        (Arrival::Closed, None) => (f64::from(workload.connections), "connections"),
+        (Arrival::Closed, Some(visits)) => (f64::from(visits.users), "users"),
+        (Arrival::Open { rate_per_s, .. }, _) => (*rate_per_s, "req/s"),
     };
     let ((from, what), (to, _)) = (amount(before), amount(half));
     format!("the load was halved from {from} to {to} {what}: {}: {}", trip.cause.name(), trip.text)
@@ -99,6 +77,16 @@ mod tests {
         Workload { arrival, connections, timeout_us: 1, ..Workload::default() }
     }
 
+    fn trip() -> HarmGuardTrip {
+        HarmGuardTrip {
+            cause: HarmCause::Swapping,
+            metric: String::new(),
+            value: Number(1.0),
+            limit: Number(1.0),
+            text: "memory is being swapped".into(),
+        }
+    }
+
     #[test]
     fn a_load_is_halved_down_to_one_connection() {
         let mut load = workload(Arrival::Closed, 450);
@@ -112,45 +100,22 @@ mod tests {
         let of_users =
             |users| Workload { visits: Some(Box::new(visits(users))), ..workload(Arrival::Closed, 90) };
         assert_eq!(half_load(&of_users(45)), Some(of_users(22)));
+        assert!(lower_load_note(&of_users(45), &of_users(22), &trip()).contains("from 45 to 22 users"));
         let open = |rate_per_s| workload(Arrival::Open { rate_per_s, poisson: true }, 200);
         assert_eq!(half_load(&open(75.0)), Some(open(37.5)));
     }
 
     #[test]
-    fn a_load_rises_to_all_of_it() {
-        let open = Arrival::Open { rate_per_s: 75.0, poisson: false };
-        let visits = Visits { users: 45, ..Default::default() };
-        let of_users = Workload { visits: Some(Box::new(visits)), ..workload(Arrival::Closed, 90) };
-        for (load, from, to) in [
-            (workload(Arrival::Closed, 450), 1.0, 450.0),
-            (of_users, 1.0, 45.0),
-            (workload(open, 200), 1.0, 75.0),
-            (workload(Arrival::Open { rate_per_s: 0.5, poisson: false }, 200), 0.5, 0.5),
-        ] {
-            let rising = rising_load(&load).unwrap();
-            assert_eq!(rising.stages[0].shape, Shape::Ramp { from, to });
-            assert_eq!(rising_load(&rising), None, "one that rises already");
-            // Nothing else of it is another.
-            assert_eq!(Workload { stages: vec![], ..rising }, load);
-        }
-    }
-
-    #[test]
     fn the_note_names_both_loads_and_the_reason() {
-        let trip = HarmGuardTrip {
-            cause: HarmCause::Swapping,
-            metric: String::new(),
-            value: Number(1.0),
-            limit: Number(1.0),
-            text: "memory is being swapped".into(),
-        };
         let load = workload(Arrival::Closed, 450);
         assert_eq!(
-            lower_load_note(&load, &half_load(&load).unwrap(), &trip),
+            lower_load_note(&load, &half_load(&load).unwrap(), &trip()),
             "the load was halved from 450 to 225 connections: swapping: memory is being swapped"
         );
         let load = workload(Arrival::Open { rate_per_s: 75.0, poisson: false }, 200);
-        assert!(lower_load_note(&load, &half_load(&load).unwrap(), &trip).contains("from 75 to 37.5 req/s"));
+        assert!(
+            lower_load_note(&load, &half_load(&load).unwrap(), &trip()).contains("from 75 to 37.5 req/s")
+        );
     }
 
     #[test]

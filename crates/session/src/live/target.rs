@@ -104,14 +104,6 @@ impl LiveTarget<'_> {
         }
     }
 
-    /// After a load that did harm, waits until the server is quiet again; an error where it is not.
-    fn rest_after_harm(&mut self) -> Result<()> {
-        let is_harmed =
-            self.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some());
-        let unrest = if is_harmed { self.wait_until_recovered()? } else { None };
-        unrest.map_or(Ok(()), |why| Err(lower_load::not_recovered_error(&why)))
-    }
-
     /// Sees whether others use the server; once they do, the session treats it so to its end. Before a change `must_know`
     /// holds: what cannot be told then counts as if they did.
     fn detect_live_traffic(&mut self, must_know: bool) -> Result<()> {
@@ -137,24 +129,12 @@ impl TuningTarget for LiveTarget<'_> {
     /// After a load that did harm, the next one begins when the server is quiet again.
     fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.stop_if_interrupted()?;
-        self.rest_after_harm()?;
+        if self.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some())
+            && let Some(why) = self.wait_until_recovered()?
+        {
+            return Err(lower_load::not_recovered_error(&why));
+        }
         self.load_once(purpose, self.length)
-    }
-
-    /// The harm guard watches as ever. Where it stops this load, too, the next one begins when the server is quiet again.
-    fn warm_up(&mut self) -> Result<()> {
-        self.stop_if_interrupted()?;
-        let Some(rising) = lower_load::rising_load(&self.workload) else { return Ok(()) };
-        self.rest_after_harm()?;
-        self.prepared.lower_to(&rising);
-        let whole = std::mem::replace(&mut self.workload, rising);
-        // That it begins low is no loss.
-        let stop_loss = self.session.stop_loss.take();
-        let warmed = self.load_once(Purpose::WarmUp, lower_load::WARM_UP);
-        self.session.stop_loss = stop_loss;
-        self.prepared.lower_to(&whole);
-        self.workload = whole;
-        warmed.map(drop)
     }
 
     fn measure_lower(&mut self, stopped: LoadMeasurement) -> Result<LoadMeasurement> {

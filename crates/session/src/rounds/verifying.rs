@@ -121,10 +121,7 @@ impl Tuning {
         before: &Measurement,
         can_switch: bool,
     ) -> Result<(LoadMeasurement, Comparison)> {
-        let look = |target: &mut dyn TuningTarget, last: &Measurement| {
-            if last.harm_guard_trip.as_ref().is_some_and(|trip| trip.cause.is_memory()) {
-                target.warm_up()?;
-            }
+        let look = |target: &mut dyn TuningTarget| {
             let after = target.verify(before)?;
             let comparison = judge(before, &after.measurement)?;
             if let Some(text) = live_traffic_policy::stop_loss_reason(before, &after.measurement) {
@@ -135,7 +132,7 @@ impl Tuning {
             }
             Ok((after, comparison))
         };
-        let mut seen = look(target, before)?;
+        let mut seen = look(target)?;
         let mut is_second_chance = !can_switch || seen.0.measurement.harm_guard_trip.is_some();
         for _ in 1..LOOKS_MAX {
             let end = seen.0.measurement.end.as_ref().map(|end| end.reason);
@@ -151,7 +148,7 @@ impl Tuning {
                 break;
             }
             is_second_chance = is_settling && is_second_chance;
-            seen = look(target, &seen.0.measurement)?;
+            seen = look(target)?;
         }
         Ok(seen)
     }

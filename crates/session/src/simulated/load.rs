@@ -30,8 +30,6 @@ pub struct LoadModel {
     pub harm_guard_workers: f64,
     /// Whether the memory is shown of which there is so much.
     pub shows_memory: bool,
-    /// Whether a load that is stopped pushes pages out to swap, whose return at once stops the next one as well.
-    pub pushes_out: bool,
     /// The load that is stopped as another program fills the machine, from 1; 0 for none.
     pub stopped_by_others: u32,
     /// By so much of itself each worker in use makes a request more expensive, where they share the processors.
@@ -59,7 +57,6 @@ pub const PLENTY: LoadModel = LoadModel {
     cliff_workers: 1e9,
     harm_guard_workers: 1e9,
     shows_memory: false,
-    pushes_out: false,
     stopped_by_others: 0,
     crosstalk: 0.0,
     wobble: 0.0,
@@ -83,7 +80,6 @@ impl LoadModel {
             cliff_workers: if cliff { 151.0 + random.below(300) as f64 } else { 1e9 },
             harm_guard_workers: if trip { 100.0 + random.below(300) as f64 } else { 1e9 },
             shows_memory: false,
-            pushes_out: false,
             stopped_by_others: 0,
             crosstalk: if random.one_in(4) { 0.005 } else { 0.0 },
             wobble: if random.one_in(4) { 0.3 } else { 0.0 },
@@ -281,18 +277,13 @@ impl LoadModel {
     /// Why the load is stopped with these settings, if it is.
     pub fn harm_guard_trip(&self, settings: EffectiveSettings) -> Option<HarmGuardTrip> {
         let in_use = (settings.workers as f64).min(self.users);
-        (in_use > self.harm_guard_workers).then(Self::for_memory)
-    }
-
-    /// Why a load is stopped that is short of memory.
-    pub fn for_memory() -> HarmGuardTrip {
-        HarmGuardTrip {
+        (in_use > self.harm_guard_workers).then(|| HarmGuardTrip {
             cause: HarmCause::OutOfMemory,
             metric: "memory.oom_kills_count".into(),
             value: Number(1.0),
             limit: Number(1.0),
             text: "the kernel killed 1 process for want of memory".into(),
-        }
+        })
     }
 
     /// What is sent.

@@ -55,10 +55,6 @@ pub struct SimulatedTarget {
     model: LoadModel,
     random: Random,
     loads: u32,
-    /// Whether pages are out in swap.
-    is_swapped: bool,
-    /// How many loads rose before others.
-    pub warm_ups: u32,
     /// How many changes were ordered.
     pub applies: u32,
     /// The load that fails, if any.
@@ -122,8 +118,6 @@ impl SimulatedTarget {
             model,
             random: Random::new(seed, 3),
             loads: 0,
-            is_swapped: false,
-            warm_ups: 0,
             applies: 0,
             fail_measure_at: None,
             recording: Recording::default(),
@@ -228,10 +222,7 @@ impl TuningTarget for SimulatedTarget {
             self.add(end_us, EventBody::Sample { host: None, sample });
             trip
         });
-        let returning = (self.is_swapped && model.pushes_out).then(LoadModel::for_memory);
-        let trip = others.or_else(|| model.harm_guard_trip(settings)).or(returning);
-        self.is_swapped = trip.is_some();
-        if let Some(trip) = trip {
+        if let Some(trip) = others.or_else(|| model.harm_guard_trip(settings)) {
             self.add(end_us, EventBody::Brake { load, brake: trip });
         }
         self.add(
@@ -253,12 +244,6 @@ impl TuningTarget for SimulatedTarget {
         );
         let record = self.recording.load(load).ok_or_else(|| UserError::cannot_run("no load"))?;
         Ok(LoadMeasurement { load, measurement: self.recording.measurement(record) })
-    }
-
-    fn warm_up(&mut self) -> Result<()> {
-        self.warm_ups += 1;
-        self.is_swapped = false;
-        Ok(())
     }
 
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {

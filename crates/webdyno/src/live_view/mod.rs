@@ -3,7 +3,7 @@
 //!
 //! The terminal is read key by key without echo (termios(3)), but Ctrl-C stays a signal: it ends the session also while no
 //! event comes. Ctrl-Z and Ctrl-\ are off, as they would leave the terminal as it is. The alternate screen is left before
-//! anything else is printed, when the view is dropped, and on a panic.
+//! anything else is printed, when the view is dropped, and on a panic. What agents say on stderr meanwhile is held, and read then.
 
 mod draw;
 mod state;
@@ -67,7 +67,9 @@ fn area() -> Option<Rect> {
 
 /// Gives the terminal back, if the view has it: what is printed from now on stays. The view comes back with the next load.
 pub fn leave() {
-    let Some(left) = screen().take() else { return };
+    // Held until the terminal is back: who adds a line meanwhile waits.
+    let mut screen = screen();
+    let Some(left) = screen.take() else { return };
     let mut stderr = stderr().lock();
     // A terminal that is gone needs nothing back.
     let _ = stderr.write_all(LEAVE.as_bytes()).and_then(|()| stderr.flush());
@@ -95,8 +97,23 @@ fn enter() -> std::io::Result<()> {
     own.special_codes[SpecialCodeIndex::VMIN] = 1;
     own.special_codes[SpecialCodeIndex::VTIME] = 0;
     tcsetattr(stderr(), OptionalActions::Now, &own)?;
-    *screen() = Some(Screen { modes, lines: vec![] });
+    let mut screen = screen();
+    *screen = Some(Screen { modes, lines: vec![] });
     stderr().write_all(ENTER.as_bytes())
+}
+
+/// A line that is read when the view is gone; at once where it is not shown. Also for what others would write into it.
+pub fn hold_line(line: &str) {
+    let line = webdyno_report::sanitize(line);
+    let mut screen = screen();
+    let Some(screen) = screen.as_mut() else {
+        let _ = writeln!(stderr(), "{line}");
+        return;
+    };
+    if screen.lines.len() == KEPT_LINES_MAX {
+        screen.lines.remove(0);
+    }
+    screen.lines.push(line);
 }
 
 /// Draws what it is shown.
@@ -122,7 +139,7 @@ impl LiveView {
             self.terminal = enter().ok().and_then(|()| self.begin());
         }
         if let Some(line) = headline.line {
-            self.keep_line(line);
+            hold_line(line);
         }
         if screen().is_none() {
             return;
@@ -144,20 +161,6 @@ impl LiveView {
             leave();
         }
         terminal
-    }
-
-    /// A line that is read when the view is gone; at once where it is not shown.
-    fn keep_line(&self, line: &str) {
-        let line = webdyno_report::sanitize(line);
-        let mut screen = screen();
-        let Some(screen) = screen.as_mut() else {
-            let _ = writeln!(stderr(), "{line}");
-            return;
-        };
-        if screen.lines.len() == KEPT_LINES_MAX {
-            screen.lines.remove(0);
-        }
-        screen.lines.push(line);
     }
 
     /// Reads the keys that were pressed. Gives whether the terminal takes anything: drawing must not wait for one that is slow.

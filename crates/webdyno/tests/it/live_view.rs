@@ -10,7 +10,7 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// A terminal on which `webdyno run` loads a server, between two lines with the modes of the terminal.
+/// A terminal on which `webdyno` loads a server, between two lines with the modes of the terminal.
 struct TerminalRun {
     script: Child,
     keys: ChildStdin,
@@ -22,7 +22,7 @@ impl TerminalRun {
     fn begin(place: &Place, arguments: &str, term: &str) -> Option<Self> {
         let program = assert_cmd::cargo::cargo_bin("webdyno").display().to_string();
         let line = format!(
-            "trap : INT; stty cols 80 rows 24; stty -g; {program} run {arguments}; code=$?; echo; stty -g; exit $code"
+            "trap : INT; stty cols 80 rows 24; stty -g; {program} {arguments}; code=$?; echo; stty -g; exit $code"
         );
         let script = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
@@ -52,14 +52,18 @@ impl TerminalRun {
         String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
     }
 
-    /// Types a key once the view has drawn a few seconds. Gives exit code and output. What is drawn has no blanks: the cursor
-    /// moves over them.
-    fn end_with(mut self, key: &[u8]) -> (Option<i32>, String) {
+    /// Waits until the view has drawn. What is drawn has no blanks: the cursor moves over them.
+    fn wait_until_drawn(&self) {
         let is_drawn = wait_until(Duration::from_secs(30), || {
             let output = self.output();
             ["p99", "flight", "successful", "Latency,", "req/s"].iter().all(|word| output.contains(word))
         });
         assert!(is_drawn, "{}", self.output());
+    }
+
+    /// Types a key once the view has drawn a few seconds. Gives exit code and output.
+    fn end_with(mut self, key: &[u8]) -> (Option<i32>, String) {
+        self.wait_until_drawn();
         std::thread::sleep(Duration::from_millis(2500));
         self.keys.write_all(key).unwrap();
         self.end()
@@ -97,7 +101,7 @@ fn q_and_ctrl_c_end_the_view_with_the_report_and_the_terminal_as_before() {
     let server = Server::answering(ANSWER);
     for (key, out) in [(b"q", "q"), (b"\x03", "c")] {
         let place = Place::new();
-        let arguments = format!("{} -r 100 -d 60s --out {out}", server.url());
+        let arguments = format!("run {} -r 100 -d 60s --out {out}", server.url());
         let Some(run) = TerminalRun::begin(&place, &arguments, "xterm-256color") else { return };
         let (code, output) = run.end_with(key);
         assert_eq!(code, Some(130), "{output}");
@@ -114,12 +118,30 @@ fn q_and_ctrl_c_end_the_view_with_the_report_and_the_terminal_as_before() {
 }
 
 #[test]
+fn what_an_agent_says_is_read_when_the_view_is_gone() {
+    let _turn = shared_turn();
+    let (place, server) = (Place::new(), Server::answering(ANSWER));
+    let program = assert_cmd::cargo::cargo_bin("webdyno").display().to_string();
+    let says = "(until [ -e go ]; do sleep 0.1; done; echo said-meanwhile >&2) > /dev/null &";
+    let arguments = format!(
+        "diagnose {} -r 100 -d 60s --out o --server \"exec:{says} exec {program} agent\"",
+        server.url()
+    );
+    let Some(run) = TerminalRun::begin(&place, &arguments, "xterm") else { return };
+    run.wait_until_drawn();
+    std::fs::write(place.path("go"), "").unwrap();
+    let (_, output) = run.end_with(b"q");
+    let (view, after) = output.split_once(LEAVE).unwrap();
+    assert!(!view.contains("said-meanwhile") && after.contains("said-meanwhile"), "{output}");
+}
+
+#[test]
 fn other_terminals_have_lines_and_the_last_is_cleared() {
     let _turn = shared_turn();
     let server = Server::answering(ANSWER);
     for (flag, term, end) in [("--no-tui", "xterm", " left\r\n"), ("-c 2", "dumb", "\r\x1b[K")] {
         let place = Place::new();
-        let arguments = format!("{} -r 100 -d 3s --warmup 0s --color never --out o {flag}", server.url());
+        let arguments = format!("run {} -r 100 -d 3s --warmup 0s --color never --out o {flag}", server.url());
         let Some(run) = TerminalRun::begin(&place, &arguments, term) else { return };
         let (code, output) = run.end();
         // On a busy machine the run may be invalid.
