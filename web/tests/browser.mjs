@@ -43,7 +43,7 @@ export async function open(context, name, { width = 1400, height = 1000, scheme 
     await page.setViewportSize({ width, height });
     await page.emulateMedia({ colorScheme: scheme });
     await page.goto(url);
-    await page.waitForSelector("h1");
+    await page.waitForSelector("main[data-ready]");
     return { page, troubles, requests };
 }
 

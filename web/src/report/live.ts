@@ -27,7 +27,9 @@ export async function follow(main: HTMLElement, source: string): Promise<void> {
         const response = await fetch(source);
         if (!response.ok) throw new Error(`${source}: status ${response.status}`);
         const open = openFolds(main);
-        plots = show(main, (await response.json()) as PageData);
+        const page = show(main, (await response.json()) as PageData);
+        page.draw();
+        plots = page.plots;
         main.classList.add("live");
         reopen(main, open);
     };

@@ -10,7 +10,9 @@ const main = document.querySelector("main");
 const held = document.getElementById("page-data")?.textContent;
 const source = main?.dataset["source"];
 if (main && held) {
-    show(main, JSON.parse(held) as PageData);
+    void show(main, JSON.parse(held) as PageData)
+        .drawByFrame()
+        .then(() => (main.dataset["ready"] = ""));
 } else if (main && source) {
     void follow(main, source).catch((error: unknown) => {
         main.replaceChildren(el("p", { class: "banner" }, `The session cannot be read: ${String(error)}`));

@@ -5,16 +5,47 @@ import { bars, waterfall } from "./bars";
 import type { Block, PageData, Section, Summary } from "./data";
 import { percentiles, TimePlots } from "./plots";
 
-/** Shows a session in place of what is there, and gives its plots over time, to which live readings are added. */
-export function show(main: HTMLElement, data: PageData): TimePlots {
-    const plots = new TimePlots(data.time);
+/** A page that is shown: its plots over time, to which live readings are added, and what is still to be drawn. */
+export class Shown {
+    readonly plots: TimePlots;
+    private readonly waiting: (() => void)[] = [];
+
+    constructor(data: PageData) {
+        this.plots = new TimePlots(data.time);
+    }
+
+    /** A place for what takes time to draw: the verdict does not wait for it. */
+    later(make: () => Node): HTMLElement {
+        const place = el("div");
+        this.waiting.push(() => place.replaceWith(make()));
+        return place;
+    }
+
+    /** Draws what waits. */
+    draw(): void {
+        for (const draw of this.waiting.splice(0)) draw();
+    }
+
+    /** Draws what waits, a plot a frame, from the top. */
+    async drawByFrame(): Promise<void> {
+        while (this.waiting.length > 0) {
+            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+            this.waiting.shift()?.();
+        }
+    }
+}
+
+/** Shows a session in place of what is there. */
+export function show(main: HTMLElement, data: PageData): Shown {
+    const page = new Shown(data);
     document.title = data.title;
     main.replaceChildren(
         summary(data),
         contents(data.sections),
-        el("div", { class: "sections" }, ...data.sections.map((of) => section(of, plots)), footer()),
+        el("div", { class: "sections" }, ...data.sections.map((of) => section(of, page)), footer()),
     );
-    return plots;
+    addEventListener("beforeprint", () => page.draw());
+    return page;
 }
 
 function summary(data: PageData): HTMLElement {
@@ -44,10 +75,10 @@ function contents(sections: Section[]): HTMLElement {
     return el("nav", { "aria-label": "Contents" }, el("ul", {}, ...items));
 }
 
-function section(of: Section, plots: TimePlots): HTMLElement {
+function section(of: Section, page: Shown): HTMLElement {
     const title = el("h2", { id: `${of.id}-title` }, of.title);
     const element = el("section", { id: of.id, "aria-labelledby": `${of.id}-title` }, title);
-    add(element, ...of.blocks.map((block) => shown(block, plots)));
+    add(element, ...of.blocks.map((block) => shown(block, page)));
     return element;
 }
 
@@ -56,7 +87,7 @@ function footer(): HTMLElement {
     return el("footer", {}, el("p", { class: "quiet" }, text));
 }
 
-function shown(block: Block, plots: TimePlots): Child {
+function shown(block: Block, page: Shown): Child {
     switch (block.kind) {
         case "text":
             return text(block);
@@ -67,15 +98,17 @@ function shown(block: Block, plots: TimePlots): Child {
         case "code":
             return code(block.text, block.label, block.is_diff);
         case "fold":
-            return fold(block, plots);
+            return fold(block, page);
         case "bars":
             return el("div", { role: "group", "aria-label": block.label }, bars(block.groups, false));
-        case "plots":
-            return el("div", {}, plots.group.buttons(), el("div", { class: "plots" }, ...block.plots.map((plot) => plots.lines(plot))));
+        case "plots": {
+            const drawn = block.plots.map((plot) => page.later(() => page.plots.lines(plot)));
+            return el("div", {}, page.plots.group.buttons(), el("div", { class: "plots" }, ...drawn));
+        }
         case "heat_map":
-            return plots.heatMap(block.heat_map);
+            return page.later(() => page.plots.heatMap(block.heat_map));
         case "percentiles":
-            return percentiles(block);
+            return page.later(() => percentiles(block));
         case "waterfall":
             return waterfall(block);
     }
@@ -87,11 +120,11 @@ function text({ text, style }: Extract<Block, { kind: "text" }>): HTMLElement {
 }
 
 /** What is folded is made when it is first opened: hundreds of tables would delay the answer. */
-function fold(block: Extract<Block, { kind: "fold" }>, plots: TimePlots): HTMLElement {
+function fold(block: Extract<Block, { kind: "fold" }>, page: Shown): HTMLElement {
     const body = el("div");
     const element = el("details", { open: block.is_open }, el("summary", {}, block.title), body);
     const make = () => {
-        if (!body.firstChild) add(body, ...block.blocks.map((inner) => shown(inner, plots)));
+        if (!body.firstChild) add(body, ...block.blocks.map((inner) => shown(inner, page)));
     };
     if (block.is_open) make();
     element.addEventListener("toggle", make);
