@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::cpu_saturated::{deflate, gzip};
+use crate::limits::cpu_saturated::{deflate, gzip, revalidation};
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
 use crate::resources::{concurrency, memory_evidence, processors, workers};
@@ -65,7 +65,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: explained_share(facts),
         facts: facts
             .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat()),
-        remedies: deflate::remedy(facts).into_iter().chain(gzip::remedy(facts)).chain([remedy(facts, shortage)]).collect(),
+        remedies: deflate::remedy(facts)
+            .into_iter()
+            .chain(gzip::remedy(facts))
+            .chain(revalidation::remedies(facts))
+            .chain([remedy(facts, shortage)])
+            .collect(),
     })
 }
 

@@ -19,7 +19,9 @@
 //! ## What to do
 //! If Apache compresses files at a high `DeflateCompressionLevel`, and spends most of its time in user space and not on
 //! sending, a lower level costs a few percent of size; nginx that compresses files for each request does it in a third of the
-//! time with `gzip_comp_level 1`. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
+//! time with `gzip_comp_level 1`. If OPcache looks for changes of each script at each request (`opcache.revalidate_freq` 0) and
+//! that is a twentieth of what PHP computes, PHP's own value of 2 s takes it away; `opcache.validate_timestamps` 0 is for a person
+//! to decide. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
 //! scans in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. If the generator
 //! runs on the same machine, measure from another one.
 //!
@@ -35,6 +37,7 @@ pub(crate) mod ceiling;
 mod deflate;
 pub(crate) mod finding;
 mod gzip;
+mod revalidation;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
@@ -47,8 +50,8 @@ pub const LIMIT: Limit = Limit {
             ahead_backend_cpu_cores, ahead_database_scanned_rows_per_s, ahead_database_selects_per_s,
             ahead_group_cores, ahead_group_cpu_cores, ahead_group_quota_cores, answer_bytes_mean, backend_cpu_cores,
             client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us, cpu_steal_fraction,
-            db_statements_per_s, fpm_queue_mean, offered_rate, opcache_enabled, rate, rate_ci95_fraction,
-            response_time_mean_us,
+            db_statements_per_s, fpm_queue_mean, offered_rate, opcache_enabled, opcache_hits_per_s, rate,
+            rate_ci95_fraction, response_time_mean_us,
         },
         &crate::resources::processors::FACTS,
     ],

@@ -20,6 +20,9 @@ const FAILED_FRACTION_MIN: f64 = 0.005;
 /// All unprivileged ports: what a range can be at most.
 const WIDEST: &str = "1024 65535";
 const RANGE: &str = "net.ipv4.ip_local_port_range";
+const REUSE: &str = "net.ipv4.tcp_tw_reuse";
+/// So much of what is in use waits for the end of its minute.
+const WAITING_FRACTION_MIN: f64 = 0.5;
 
 /// Fires when connections to a backend fail for lack of ports.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -106,6 +109,7 @@ fn remedies(facts: &Facts, available: Option<f64>, to: Option<&str>) -> Vec<Reme
             )
         });
     }
+    all.extend(to.and_then(|to| ports_used_again(facts, to)));
     let service = if facts.is_service(upstream::NGINX) { upstream::NGINX } else { "apache" };
     all.push(manual(
         SettingId::of_service(service, "unix socket"),
@@ -113,6 +117,27 @@ fn remedies(facts: &Facts, available: Option<f64>, to: Option<&str>) -> Vec<Reme
         "a unix socket needs no ports",
     ));
     all
+}
+
+/// Ports in TIME_WAIT that are used again after a second (ip-sysctl.rst: 2, the kernel's own value, does so over loopback only).
+fn ports_used_again(facts: &Facts, to: &str) -> Option<Remedy> {
+    let mode = facts.value(FactId::ahead_ports_reuse_mode)?;
+    let is_own = to.starts_with("127.") || to.starts_with("[::1]");
+    let waiting = facts.value_of(FactId::ports_time_wait_max, to)?;
+    let is_waiting = waiting >= WAITING_FRACTION_MIN * facts.value_of(FactId::ports_used_max, to)?;
+    let is_off = mode == 0.0 || (mode == 2.0 && !is_own);
+    (is_waiting && is_off).then(|| Remedy {
+        from: Some(SettingValue::Integer(mode as i64)),
+        to: Some(SettingValue::Integer(1)),
+        ..manual(
+            SettingId::sysctl(REUSE),
+            "the backend must use TCP timestamps, as nearly all do; applied live",
+            format!(
+                "{} of the ports in use are in TIME_WAIT: they are used again after a second",
+                format_number(waiting)
+            ),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -144,6 +169,26 @@ mod tests {
         ] {
             let finding = check(&observed(messages, used, failed));
             assert_eq!(finding.map(|one| one.confidence), confidence, "{messages} {used} {failed}");
+        }
+    }
+
+    #[test]
+    fn ports_that_wait_are_used_again_where_the_kernel_does_not_do_so() {
+        for (to, waiting, mode, expected) in [
+            ("10.0.0.2:80", 390.0, 2.0, true),
+            ("10.0.0.2:80", 390.0, 1.0, false),
+            ("10.0.0.2:80", 100.0, 2.0, false),
+            ("10.0.0.2:80", 390.0, f64::NAN, false),
+            ("127.0.0.1:80", 390.0, 2.0, false),
+            ("127.0.0.1:80", 390.0, 0.0, true),
+        ] {
+            let mode = (FactId::ahead_ports_reuse_mode, mode);
+            let known = [(FactId::ports_available, 400.0), (FactId::no_port_messages, 900.0), mode];
+            let known: Vec<_> = known.into_iter().filter(|(_, value)| value.is_finite()).collect();
+            let used = [(FactId::ports_used_max, to, 400.0), (FactId::ports_time_wait_max, to, waiting)];
+            let remedies = check(&facts_of_several(&known, &used)).unwrap().remedies;
+            let found = remedies.iter().find(|one| one.setting.name == REUSE).map(|one| one.to.clone());
+            assert_eq!(found, expected.then_some(Some(SettingValue::Integer(1))), "{to} {waiting}");
         }
     }
 

@@ -12,8 +12,10 @@
 //! ## What to do
 //! Keep connections to the backend open: no `disablereuse=on`, `keepalive` in the backend, in nginx `keepalive` in the upstream
 //! with `proxy_http_version 1.1` and an empty `Connection`, persistent connections to a database; a few then carry all
-//! requests. On one machine a unix socket needs no ports. Otherwise a wider range (`net.ipv4.ip_local_port_range`, applied
-//! live) helps, and `net.ipv4.tcp_tw_reuse=1` lets outgoing connections reuse ports in TIME_WAIT.
+//! requests. To PHP-FPM it takes `fastcgi_keep_conn`, and each kept connection holds a child: no more than are free. On one
+//! machine a unix socket needs no ports. Otherwise a wider range (`net.ipv4.ip_local_port_range`, applied live) helps, and
+//! `net.ipv4.tcp_tw_reuse=1` lets outgoing connections reuse ports in TIME_WAIT after a second (over loopback the kernel does so
+//! by itself).
 //!
 //! ## By hand
 //! `ss -tan state time-wait dst ADDRESS:PORT | wc -l`; `sysctl net.ipv4.ip_local_port_range`;

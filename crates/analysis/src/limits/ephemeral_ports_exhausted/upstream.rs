@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
+use crate::resources::setting_source;
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
@@ -24,7 +25,10 @@ const WHY: &str = "persistent backend connections carry many requests each";
 pub(super) fn kept_connections(facts: &Facts, to: Option<&str>, range: Option<SettingChange>) -> Remedy {
     let setting = SettingId::of_service(NGINX, "keepalive");
     let Some(service) = facts.service.as_ref() else { return manual(setting, RISK, WHY) };
-    let meant = match &http_upstreams(service)[..] {
+    if let Some(kept) = to.and_then(|to| kept_children(facts, service, to)) {
+        return Remedy { together_with: range.into_iter().collect(), ..kept };
+    }
+    let meant = match &upstreams(service, "proxy_pass")[..] {
         [_] => Some(setting.clone()),
         several => {
             let has =
@@ -47,6 +51,27 @@ pub(super) fn kept_connections(facts: &Facts, to: Option<&str>, range: Option<Se
     }
 }
 
+/// To PHP-FPM by an upstream: each kept connection holds one of the children of its pool, so that no more are kept than are free.
+/// `None` where that is not known, or none is.
+fn kept_children(facts: &Facts, service: &ServiceSnapshot, to: &str) -> Option<Remedy> {
+    let upstreams = upstreams(service, "fastcgi_pass");
+    let upstream = upstreams.iter().find(|upstream| members(service, upstream).any(|one| one == to))?;
+    let pool = setting_source::pool_at(facts, to)?;
+    let children = setting_source::pool_setting_source(facts, &pool, "pm.max_children")?.number()?;
+    let in_use = facts.value(FactId::in_flight_mean)?.ceil();
+    let kept = ((children - in_use) / workers(facts)).floor().min(KEPT_MAX);
+    let setting = SettingId::of_service(NGINX, "keepalive").of_pool(upstream);
+    (kept >= 1.0).then(|| Remedy {
+        to: Some(SettingValue::Integer(kept as i64)),
+        class: ApplyClass::Reload,
+        ..manual(
+            setting,
+            "each kept connection holds a child of PHP-FPM also while it is idle: a larger load needs more children",
+            format!("{WHY}; also sets fastcgi_keep_conn; no more than children of pool {pool} are free"),
+        )
+    })
+}
+
 fn workers(facts: &Facts) -> f64 {
     let configured = facts.setting("worker_processes").or(facts.value(FactId::cores));
     configured.filter(|count| *count >= 1.0).unwrap_or(1.0)
@@ -67,9 +92,9 @@ fn members<'a>(service: &'a ServiceSnapshot, upstream: &'a str) -> impl Iterator
     })
 }
 
-/// The upstreams that HTTP requests are passed to; the snapshot tells the address of such a pass with a port.
-fn http_upstreams(service: &ServiceSnapshot) -> Vec<String> {
-    let passes = || service.scoped.iter().filter(|one| one.setting == "proxy_pass");
+/// The upstreams that requests are passed to by this directive; the snapshot tells the address of such a pass with a port.
+fn upstreams(service: &ServiceSnapshot, by: &str) -> Vec<String> {
+    let passes = || service.scoped.iter().filter(|one| one.setting == by);
     let mut all: Vec<String> = service.scoped.iter().filter_map(upstream_of).collect();
     all.dedup();
     all.retain(|name| {
@@ -82,6 +107,7 @@ fn http_upstreams(service: &ServiceSnapshot) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
+    use crate::resources::php_fpm::tests::add_fpm_backend;
 
     fn scoped(setting: &str, value: &str, scope: &str) -> ScopedSetting {
         ScopedSetting {
@@ -122,5 +148,25 @@ mod tests {
             let expected = expected.map(|(name, to)| (name.to_owned(), SettingValue::Integer(to)));
             assert_eq!(first, expected, "{scopes:?}");
         }
+    }
+
+    #[test]
+    fn no_more_children_are_held_than_are_free() {
+        let kept = |children: &str, in_flight: f64| {
+            let scopes =
+                [("server", "127.0.0.1:9000", "upstream php"), ("fastcgi_pass", "php:80", "location /")];
+            let mut facts = facts(&[(FactId::in_flight_mean, in_flight)], &[("worker_processes", 2)]);
+            add_fpm_backend(&mut facts, &[], &[("www", "pm.max_children", children)]);
+            for pool in facts.topology.iter_mut().flat_map(|topology| &mut topology.backends) {
+                pool.endpoints[0].address = "127.0.0.1:9000".into();
+            }
+            let service = facts.service.as_mut().unwrap();
+            service.service = NGINX.into();
+            service.scoped = scopes.map(|(setting, value, scope)| scoped(setting, value, scope)).into();
+            let changes = kept_connections(&facts, Some("127.0.0.1:9000"), None).setting_changes();
+            changes.first().map(|change| (change.setting.full_name(), change.to.number().unwrap()))
+        };
+        assert_eq!(kept("20", 3.5), Some(("nginx keepalive of pool php".into(), 8.0)));
+        assert_eq!(kept("5", 3.5), None, "not one for each worker");
     }
 }

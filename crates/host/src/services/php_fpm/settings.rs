@@ -31,7 +31,7 @@ pub struct Setting {
 
 /// All of them.
 #[rustfmt::skip] // a table, one setting a line
-pub const SETTINGS: [Setting; 14] = [
+pub const SETTINGS: [Setting; 15] = [
     Setting { name: "pm",                              place: Place::Pool,   shape: Shape::Word(&["static", "dynamic", "ondemand"]) },
     Setting { name: "pm.max_children",                 place: Place::Pool,   shape: Shape::Integer(1, 65_535) },
     Setting { name: "pm.start_servers",                place: Place::Pool,   shape: Shape::Integer(1, 65_535) },
@@ -44,6 +44,7 @@ pub const SETTINGS: [Setting; 14] = [
     Setting { name: "opcache.memory_consumption",      place: Place::Ini,    shape: Shape::Integer(8, 65_536) },
     Setting { name: "opcache.interned_strings_buffer", place: Place::Ini,    shape: Shape::Integer(1, 4_096) },
     Setting { name: "opcache.max_accelerated_files",   place: Place::Ini,    shape: Shape::Integer(200, 1_000_000) },
+    Setting { name: "opcache.revalidate_freq",         place: Place::Ini,    shape: Shape::Integer(0, 3_600) },
     Setting { name: "realpath_cache_size",             place: Place::Ini,    shape: Shape::Integer(0, 1 << 30) },
     Setting { name: "realpath_cache_ttl",              place: Place::Ini,    shape: Shape::Integer(0, 86_400) },
 ];
