@@ -52,7 +52,7 @@ const BACKGROUND_NICENESS: i32 = 10;
 /// After the end of a session, pages that follow it have so long to show its report,
 const LINGER_MAX: Duration = Duration::from_secs(5);
 /// and are done when they want nothing more for so long.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET: Duration = Duration::from_millis(1500);
 
 /// A server on a thread of its own, which ends with the program.
 pub struct WebServer {
