@@ -40,6 +40,16 @@ pub struct PageData {
     time: TimeAxis,
 }
 
+impl PageData {
+    /// The same of a session that goes on: that it has no end yet spoils nothing.
+    #[must_use]
+    pub fn under_way(mut self) -> Self {
+        self.banners.clear();
+        self.meta.push("under way".into());
+        self
+    }
+}
+
 /// What a session's page shows.
 pub fn page_data(view: &View) -> PageData {
     let made = format!("webdyno {} {}", view.webdyno_version, view.command);

@@ -6,10 +6,15 @@ use axum::body::Bytes;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use webdyno_model::{Result, UserError};
 use webdyno_session::history::{LogStamp, directory_of, history, log_stamp};
+use webdyno_session::log::FILE_NAME;
 use webdyno_session::recording::Recording;
-use webdyno_session::view::View;
+use webdyno_session::view::{SessionEnd, View};
+
+/// A session under way writes each second: one that wrote nothing for so long was killed.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(10);
 
 /// Which sessions are served.
 #[derive(Debug)]
@@ -82,10 +87,14 @@ impl Sessions {
             return Ok(known.data.clone());
         }
         let view = View::of(&Recording::read(&directory)?)?;
-        let data = serde_json::to_vec(&webdyno_report::page_data(&view)).map(Bytes::from);
+        let is_under_way = view.end == SessionEnd::Torn && is_written(&directory);
+        let page = webdyno_report::page_data(&view);
+        let page = if is_under_way { page.under_way() } else { page };
+        let data = serde_json::to_vec(&page).map(Bytes::from);
         let data =
             data.map_err(|error| UserError::cannot_run(format!("cannot write it as json: {error}")))?;
-        *made = Some(MadePage { directory, stamp, data: data.clone() });
+        // Whether one goes on is another thing a moment later.
+        *made = (!is_under_way).then(|| MadePage { directory, stamp, data: data.clone() });
         Ok(data)
     }
 
@@ -95,6 +104,12 @@ impl Sessions {
         let report = comparing::compare(&self.directory(a)?, b.as_deref(), None)?;
         Ok(webdyno_report::compare_data(&report))
     }
+}
+
+/// Whether the log of a session grew just now.
+fn is_written(directory: &Path) -> bool {
+    let written = std::fs::metadata(directory.join(FILE_NAME)).and_then(|log| log.modified());
+    written.is_ok_and(|at| at.elapsed().is_ok_and(|ago| ago < UNDER_WAY_MAX))
 }
 
 /// The name of a run directory that is served alone.

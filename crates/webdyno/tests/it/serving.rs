@@ -277,7 +277,14 @@ fn a_session_under_way_is_shown_until_its_end() {
     assert!(status == 303 && head.contains(&format!("location: {}sessions/r", session.base)), "{head}");
     assert_eq!(session.get("sessions/s").0, 404);
     let mut events = session.events("r");
-    let lines = lines_until(&mut events, "event: end");
+    let mut lines = lines_until(&mut events, "event: second");
+    // That it has no end yet spoils nothing.
+    let page = session.json("api/sessions/r");
+    assert!(
+        page["banners"] == serde_json::json!([]) && page["meta"].to_string().contains("under way"),
+        "{page}"
+    );
+    lines.extend(lines_until(&mut events, "event: end"));
     let seconds = lines.iter().filter(|line| **line == "event: second").count();
     assert!(seconds >= 2, "{lines:#?}");
     // The page that followed it still has its report.
