@@ -51,7 +51,8 @@ impl MachineState {
             pid: self.server.main.map_or(0, |main| main.pid),
             executable: Some(PROGRAM.into()),
             port: PORT,
-            mode: Some("prefork".into()),
+            // Whose reload restores every worker.
+            mode: None,
             settings: [
                 ("MaxRequestWorkers", setting(running.workers, on_disk.map(|found| found.workers))),
                 ("ServerLimit", setting(running.server_limit, on_disk.map(|found| found.server_limit))),
