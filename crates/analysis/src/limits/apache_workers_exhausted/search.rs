@@ -41,9 +41,6 @@ mod tests {
             facts.service.as_mut().unwrap().mode = mode.map(str::to_owned);
             range(&facts).is_some()
         };
-        assert_eq!(
-            [Some("event"), Some("worker"), Some("prefork"), None].map(of),
-            [true, true, false, false]
-        );
+        assert_eq!([Some("event"), Some("worker"), Some("prefork")].map(of), [true, true, false]);
     }
 }
