@@ -191,8 +191,8 @@ fn classify(
     let beyond = needs_restart(before.as_ref(), limits(&after, mpm).as_ref(), running);
     let supervised = control.supervised;
     Ok(move |setting: &Setting| {
-        let grows = setting.name == "MaxRequestWorkers" && beyond;
-        match if grows { ApplyClass::Restart } else { setting.class } {
+        let is_beyond = setting.name == "MaxRequestWorkers" && beyond;
+        match if is_beyond { ApplyClass::Restart } else { setting.class } {
             ApplyClass::Restart if supervised => ApplyClass::Manual,
             class => class,
         }
@@ -219,14 +219,18 @@ fn fits(limits: &Limits) -> Result<()> {
     Err(UserError::cannot_run(format!("Apache would not take it: {}", why.join("; "))).hint(hint))
 }
 
-/// Whether the wanted workers are more than the running ServerLimit allows. That limit is not shown by any status
-/// page: it is the one on disk, unless what runs proves that the disk is ahead; then only what runs is sure.
+/// Whether the wanted workers are more than the running ServerLimit allows, or fewer than prefork's are: by a reload it ends the
+/// others and does not free their places (AH00167), so that no undo by a reload would bring them back. That limit is not shown by
+/// any status page: it is the one on disk, unless what runs proves that the disk is ahead; then only what runs is sure.
 fn needs_restart(before: Option<&Limits>, after: Option<&Limits>, running: Option<f64>) -> bool {
     let (Some(before), Some(after)) = (before, after) else {
         return true;
     };
     let most = before.server_limit.saturating_mul(before.thread_limit);
     let on_disk = before.effective().0 as f64;
+    if before.mpm == Mpm::Prefork && (after.workers as f64) < running.unwrap_or(on_disk) {
+        return true;
+    }
     match running.filter(|&running| running != on_disk) {
         Some(running) => after.workers as f64 > running,
         None if before.mpm == Mpm::Prefork => after.workers > before.server_limit,
