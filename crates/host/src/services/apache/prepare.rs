@@ -255,3 +255,44 @@ fn proved(control: Control, wanted: &[Wanted], overlay: BTreeMap<PathBuf, String
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reload_cannot_do_or_undo_is_a_restart() {
+        let prefork = |workers| Limits {
+            mpm: Mpm::Prefork,
+            workers,
+            server_limit: 256,
+            threads_per_child: 1,
+            thread_limit: 1,
+        };
+        let event = |workers| Limits {
+            mpm: Mpm::Event,
+            workers,
+            server_limit: 16,
+            threads_per_child: 25,
+            thread_limit: 64,
+        };
+        for (before, after, running, restarts) in [
+            (prefork(150), prefork(200), None, false),
+            (prefork(150), prefork(300), None, true),
+            // Places of prefork's workers that a reload ends are not free again.
+            (prefork(150), prefork(100), None, true),
+            (prefork(150), prefork(100), Some(50.0), true),
+            (prefork(150), prefork(50), Some(50.0), false),
+            (event(150), event(400), None, false),
+            (event(150), event(425), None, true),
+            (event(150), event(100), None, false),
+        ] {
+            assert_eq!(
+                needs_restart(Some(&before), Some(&after), running),
+                restarts,
+                "{before:?} {after:?} {running:?}"
+            );
+        }
+        assert!(needs_restart(None, Some(&event(1)), None), "what is not known");
+    }
+}
