@@ -15,7 +15,9 @@ use std::process::Command;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Asked when it runs: a checkout that was moved keeps this program, compiled elsewhere.
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let workspace = Path::new(&manifest).join("../..");
     let mut files = vec![workspace.join("Cargo.toml"), workspace.join("Cargo.lock")];
     for entry in fs::read_dir(workspace.join("crates"))? {
         let folder = entry?.path();
