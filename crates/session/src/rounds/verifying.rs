@@ -15,7 +15,7 @@ use webdyno_analysis::tuning::verdict::{
     Comparison, is_settling, is_starting_workers, judge, stopped_for_others,
 };
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
 use webdyno_model::number::significant;
@@ -118,11 +118,10 @@ impl Tuning {
     fn is_restored_by_reload(&self, choice: &RemedyChoice) -> bool {
         let measured = &self.best.measurement;
         let changes = choice.remedy.setting_changes();
-        let is_restored = |change: &SettingChange| {
-            change.setting.full_name() != "apache MaxRequestWorkers"
-                || workers::reload_frees_places(measured.service.as_ref())
-        };
-        measured.harm_guard_trip.is_none() && changes.iter().all(is_restored)
+        let has_workers =
+            changes.iter().any(|change| change.setting.full_name() == "apache MaxRequestWorkers");
+        measured.harm_guard_trip.is_none()
+            && !(has_workers && !workers::reload_frees_places(measured.service.as_ref()))
     }
 
     /// Measures what is in force now against what was there before, again as long as the server gets faster from second to second, and
