@@ -17,4 +17,4 @@ pub mod time_breakdown;
 pub(crate) mod utilisation;
 pub(crate) mod worker_remedies;
 pub(crate) mod worker_waits;
-pub mod workers;
+pub(crate) mod workers;

@@ -6,7 +6,6 @@ use crate::resources::time_breakdown::accept_queue_wait_us;
 use crate::resources::utilisation::{beyond_in_flight, rate};
 use crate::wording::format_number;
 use webdyno_model::number::significant;
-use webdyno_model::service::ServiceSnapshot;
 
 /// Room above the measured demand.
 pub(crate) const HEADROOM: f64 = 1.3;
@@ -79,12 +78,6 @@ pub(crate) fn accept_queue_share(facts: &Facts, queue: f64) -> Option<f64> {
 /// even if more of them would not help.
 pub(crate) fn is_limit_reached(facts: &Facts) -> bool {
     limit_proof(facts).is_some()
-}
-
-/// Whether a reload that lowers the number of Apache's workers gives their places back once it is reverted. Prefork's does not
-/// (AH00167): fewer workers than before can start then, until a restart.
-pub fn reload_frees_places(service: Option<&ServiceSnapshot>) -> bool {
-    service.and_then(|service| service.mode.as_deref()) != Some("prefork")
 }
 
 /// How it is known that all workers are taken, and how many there are.

@@ -9,7 +9,6 @@ use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits::LimitId;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::statistics::mean;
-use webdyno_analysis::resources::workers;
 use webdyno_analysis::tuning::planner::RemedyChoice;
 use webdyno_analysis::tuning::verdict::{
     Comparison, is_settling, is_starting_workers, judge, stopped_for_others,
@@ -46,9 +45,9 @@ impl Tuning {
             }
             None => choice,
         };
-        let can_switch = plan.class <= ApplyClass::Reload
-            && !target.has_live_traffic()
-            && self.is_restored_by_reload(&choice);
+        // Nothing is switched back to what did harm.
+        let was_harmed = self.best.measurement.harm_guard_trip.is_some();
+        let can_switch = plan.class <= ApplyClass::Reload && !target.has_live_traffic() && !was_harmed;
         let began_us = target.elapsed_us();
         let (after, comparison) = self.verify(target, &self.best.measurement, can_switch)?;
         self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
@@ -112,16 +111,6 @@ impl Tuning {
                 }))
             }
         }
-    }
-
-    /// Whether a change can be switched off and on again: not back to what did harm, nor where the second time is another one.
-    fn is_restored_by_reload(&self, choice: &RemedyChoice) -> bool {
-        let measured = &self.best.measurement;
-        let changes = choice.remedy.setting_changes();
-        let has_workers =
-            changes.iter().any(|change| change.setting.full_name() == "apache MaxRequestWorkers");
-        measured.harm_guard_trip.is_none()
-            && !(has_workers && !workers::reload_frees_places(measured.service.as_ref()))
     }
 
     /// Measures what is in force now against what was there before, again as long as the server gets faster from second to second, and

@@ -1,5 +1,6 @@
-//! `MaxRequestWorkers` as a search may vary it: while all workers are taken, and these do the work. Not where
-//! a reload does not give back what it took.
+//! `MaxRequestWorkers` as a search may vary it: while all workers are taken, and these do the work. Not under prefork: a reload that
+//! lowers it leaves places in the scoreboard taken (AH00167), so that fewer workers than before can start once it is reverted, until a
+//! restart.
 
 use crate::facts::{FactId, Facts};
 use crate::limits::search_range::SearchRange;
@@ -7,7 +8,7 @@ use crate::resources::{memory_pressure, workers};
 use webdyno_model::setting::SettingId;
 
 pub(crate) fn range(facts: &Facts) -> Option<SearchRange> {
-    if !workers::reload_frees_places(facts.service.as_ref()) {
+    if facts.service.as_ref()?.mode.as_deref() == Some("prefork") {
         return None;
     }
     let now = workers::limit_proof(facts)?.workers;
