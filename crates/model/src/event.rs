@@ -3,6 +3,7 @@
 //! One JSON object a line: `{"v":1,"seq":,"t_us":,"kind":,...}`. Readers skip kinds that they do not know, so new
 //! kinds and new optional fields may be added within a version.
 
+use crate::capacity::CapacityReport;
 use crate::change::{Change, ChangedHost, JournalPlace};
 use crate::client::ClientTables;
 use crate::diagnosis::Finding;
@@ -13,6 +14,7 @@ use crate::objective::Objective;
 use crate::purpose::Purpose;
 use crate::sample::{CollectorInfo, MissingSignal, Sample};
 use crate::service::ServiceSnapshot;
+use crate::sweep::{KnobValue, SweepReport};
 use crate::topology::Topology;
 use crate::tune::{Goal, Round, TuneState};
 use crate::workload::Workload;
@@ -191,6 +193,23 @@ pub enum EventBody {
         /// What became of the server.
         state: TuneState,
     },
+    /// The next loads measure this point of a sweep.
+    SweepPointStart {
+        /// A value of each knob.
+        values: Vec<KnobValue>,
+        /// Which repeat, from 1.
+        repeat: u32,
+    },
+    /// A sweep is over, or was interrupted: what its points say.
+    SweepEnd {
+        /// The curve.
+        report: Box<SweepReport>,
+    },
+    /// A search for the capacity is over.
+    CapacityEnd {
+        /// What it found.
+        report: Box<CapacityReport>,
+    },
     /// A load was stopped because it began to do harm; its end follows.
     Brake {
         /// Which load.
@@ -237,7 +256,7 @@ pub enum EventBody {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 21] = [
+    pub const KINDS: [&str; 24] = [
         "session_start",
         "server",
         "service",
@@ -253,6 +272,9 @@ impl EventBody {
         "reverted",
         "round_end",
         "tune_end",
+        "sweep_point_start",
+        "sweep_end",
+        "capacity_end",
         "brake",
         "unwatched",
         "clock",

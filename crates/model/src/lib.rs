@@ -4,6 +4,7 @@
 //! reports are the ones that scripts depend on (see docs/contract.md). Numbers carry their unit in their name;
 //! what is unknown is `None` and becomes `null`, never zero.
 
+pub mod capacity;
 pub mod change;
 pub mod client;
 pub mod compare;
@@ -22,6 +23,7 @@ pub mod number;
 pub mod objective;
 pub mod observation;
 pub mod page;
+pub mod prediction;
 pub mod purpose;
 pub mod repeats;
 pub mod run;
@@ -29,6 +31,7 @@ pub mod sample;
 pub mod service;
 pub mod setting;
 pub mod site;
+pub mod sweep;
 pub mod topology;
 pub mod transport;
 pub mod tune;

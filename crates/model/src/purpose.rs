@@ -22,6 +22,10 @@ pub enum Purpose {
     Baseline,
     /// The measurement after a change.
     Verify,
+    /// A point of a sweep.
+    Sweep,
+    /// A step of a search for the capacity.
+    Capacity,
 }
 
 impl Purpose {
@@ -40,6 +44,8 @@ impl Purpose {
             Self::Diagnose => "diagnose",
             Self::Baseline => "baseline",
             Self::Verify => "verify",
+            Self::Sweep => "sweep",
+            Self::Capacity => "capacity",
         }
     }
 }

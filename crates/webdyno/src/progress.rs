@@ -182,6 +182,8 @@ impl Progress {
                 ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })
             }
             Purpose::Verify => ("measuring after the change".into(), verify - CHANGE_S),
+            Purpose::Sweep => ("measuring a point".into(), first),
+            Purpose::Capacity => ("measuring a step".into(), first),
         }
     }
 

@@ -318,6 +318,8 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
         (Purpose::Baseline, _) => "before".into(),
         (Purpose::Verify, Some(round)) => format!("round {round}"),
         (Purpose::Verify, None) => "verification".into(),
+        (Purpose::Sweep, _) => "point".into(),
+        (Purpose::Capacity, _) => "step".into(),
     }
 }
 

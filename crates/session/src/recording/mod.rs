@@ -10,6 +10,7 @@ use webdyno_analysis::diagnosis::diagnose_with;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::resources::live_traffic;
 use webdyno_model::Result;
+use webdyno_model::capacity::CapacityReport;
 use webdyno_model::change::{Change, ChangedHost, JournalPlace};
 use webdyno_model::client::ClientTables;
 use webdyno_model::diagnosis::{Diagnosis, Finding};
@@ -21,6 +22,7 @@ use webdyno_model::objective::Objective;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::sweep::{KnobValue, SweepReport};
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
 use webdyno_model::workload::Workload;
@@ -82,10 +84,27 @@ pub struct Recording {
     pub other_journals: BTreeMap<ChangedHost, Option<JournalPlace>>,
     /// How tuning ended.
     pub tune_end: Option<TuneEnd>,
+    /// The points of a sweep, each time one was measured.
+    pub sweep_points: Vec<SweepPointRecord>,
+    /// What a sweep came to.
+    pub sweep: Option<SweepReport>,
+    /// What a search for the capacity came to.
+    pub capacity: Option<CapacityReport>,
     /// What a reader should know.
     pub notes: Vec<String>,
     /// Exit code and error, when the session ended in order.
     pub end: Option<(u8, Option<String>)>,
+}
+
+/// A point of a sweep that was measured, once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepPointRecord {
+    /// A value of each knob.
+    pub values: Vec<KnobValue>,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// The loads that were made there.
+    pub loads: Vec<u32>,
 }
 
 /// One load of a session.
@@ -239,6 +258,9 @@ impl Recording {
             }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::LoadStart { load, purpose, workload, alone_us } => {
+                if let Some(point) = self.sweep_points.last_mut().filter(|_| purpose == Purpose::Sweep) {
+                    point.loads.push(load);
+                }
                 self.loads.push(LoadRecord::started((load, purpose), t_us, workload, alone_us));
             }
             EventBody::Interval { load, interval } => {
@@ -277,6 +299,11 @@ impl Recording {
             EventBody::Unwatched { load, missing } => {
                 self.update_load(load, |record| record.unwatched = missing)
             }
+            EventBody::SweepPointStart { values, repeat } => {
+                self.sweep_points.push(SweepPointRecord { values, repeat, loads: vec![] });
+            }
+            EventBody::SweepEnd { report } => self.sweep = Some(*report),
+            EventBody::CapacityEnd { report } => self.capacity = Some(*report),
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
