@@ -291,6 +291,20 @@ mod tests {
         }
     }
 
+    /// Forty users who pause 250 ms each, all answered at the same time (recorded with OPcache off).
+    #[test]
+    fn bursts_fill_the_processors_at_times() {
+        let bursts = [
+            (FactId::cpu_busy_fraction, 0.83),
+            (FactId::pressure_cpu_some_fraction, 0.85),
+            (FactId::run_queue_mean, 20.0),
+        ];
+        assert!(check_with(&bursts).is_some());
+        // Chance does not: two wait in half of the time.
+        assert!(check_with(&[bursts[0], (FactId::pressure_cpu_some_fraction, 0.55), bursts[2]]).is_none());
+        assert!(check_with(&[bursts[0], bursts[1], (FactId::run_queue_mean, 4.0)]).is_none());
+    }
+
     #[test]
     fn it_explains_all_that_is_not_work() {
         // 14 ms of a core each, and responses after 140 ms.
