@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::cpu_saturated::{deflate, gzip, revalidation};
+use crate::limits::cpu_saturated::{child_turnover, deflate, gzip, revalidation, table_cache};
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
 use crate::resources::{concurrency, memory_evidence, processors, workers};
@@ -69,6 +69,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             .into_iter()
             .chain(gzip::remedy(facts))
             .chain(revalidation::remedies(facts))
+            .chain(child_turnover::remedy(facts))
+            .chain(table_cache::remedy(facts))
             .chain([remedy(facts, shortage)])
             .collect(),
     })
