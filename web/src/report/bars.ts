@@ -21,7 +21,9 @@ function bar(row: Bar, most: number): HTMLElement {
     const share = (value: number) => (most > 0 ? Math.max(0, Math.min(1, value / most)) : 0);
     if (row.value !== null) add(track, span(`fill ${row.tone}`, 0, share(row.value)));
     if (row.interval) add(track, span("interval", share(row.interval[0]), share(row.interval[1])));
-    return el("li", {}, el("span", { class: "label" }, row.label), track, el("span", { class: "value" }, row.text));
+    const [, value, interval] = /^(.*?)( \(.*\))?$/.exec(row.text) ?? [];
+    const words = el("span", { class: "value" }, value, interval && el("small", {}, interval));
+    return el("li", {}, el("span", { class: "label" }, row.label), track, words);
 }
 
 /** A piece of a track between two shares of its width. */

@@ -9,7 +9,9 @@ export async function showComparison(main: HTMLElement, base: string): Promise<v
     const query = new URLSearchParams(location.search);
     const [a, b] = [query.get("a") ?? "", query.get("b")];
     main.append(el("nav", {}, el("a", { href: base }, "All sessions")), el("h1", {}, "Comparison"));
-    const compared = await fetchJson<Comparison>(`${base}api/compare?${query.toString()}`);
+    const waiting = el("p", { class: "quiet", role: "status" }, "Reading both recordings ...");
+    main.append(waiting);
+    const compared = await fetchJson<Comparison>(`${base}api/compare?${query.toString()}`).finally(() => waiting.remove());
     const { report } = compared;
     const swapped = b === null ? null : `${base}compare?${new URLSearchParams({ a: b, b: a }).toString()}`;
     const named = (label: string, id: string, note: string) =>

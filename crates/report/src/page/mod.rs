@@ -50,6 +50,12 @@ impl PageData {
     }
 }
 
+/// `2026-11-24 20:08 UTC`.
+fn began(at: &str) -> String {
+    let time = at.parse::<jiff::Timestamp>();
+    time.map_or_else(|_| at.to_owned(), |time| time.strftime("%F %R UTC").to_string())
+}
+
 /// What a session's page shows.
 pub fn page_data(view: &View) -> PageData {
     let made = format!("webdyno {} {}", view.webdyno_version, view.command);
@@ -57,7 +63,7 @@ pub fn page_data(view: &View) -> PageData {
     let summary = summary::summary(view);
     PageData {
         title: format!("webdyno {}: {}", view.command, summary.headline),
-        meta: [Some(made), Some(view.started_at.clone()), host].into_iter().flatten().collect(),
+        meta: [Some(made), Some(began(&view.started_at)), host].into_iter().flatten().collect(),
         banners: banners(view),
         sections: sections(view),
         summary,

@@ -41,7 +41,7 @@ enum Tone {
 /// `What limited`: a sentence, and what belongs to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Point {
-    pub(super) label: &'static str,
+    pub(super) label: String,
     pub(super) text: String,
     pub(super) note: String,
 }
@@ -94,8 +94,8 @@ fn empty(tone: Tone, status: &str) -> Summary {
     }
 }
 
-fn point(label: &'static str, text: &str, note: &str) -> Point {
-    Point { label, text: with_unicode_arrows(text), note: with_unicode_arrows(note) }
+fn point(label: impl Into<String>, text: &str, note: &str) -> Point {
+    Point { label: label.into(), text: with_unicode_arrows(text), note: with_unicode_arrows(note) }
 }
 
 fn capitalised(text: &str) -> String {
@@ -204,14 +204,22 @@ fn of_tune(tune: &TuneReport) -> Summary {
         if tune.state == TuneState::Reverted { phrases::reverted(tune) } else { "" },
     )];
     for round in &shown {
-        points.push(point("What limited", &phrases::limit_title(&round.finding), &round.summary));
+        let of = |what: &str| match shown.len() {
+            1 => what.to_owned(),
+            _ => format!("{what}, round {}", round.n),
+        };
+        points.push(point(of("What limited"), &phrases::limit_title(&round.finding), &round.summary));
         let changes: Vec<_> = round.changes.iter().map(phrases::change).collect();
-        points.push(point(changed_label(tune, round), &changes.join(", "), &how_applied(tune, round)));
+        points.push(point(of(changed_label(tune, round)), &changes.join(", "), &how_applied(tune, round)));
     }
     let generator = phrases::generator(&tune.best);
     points.push(match tune.state {
         TuneState::Applied => {
-            let judged = shown.iter().filter_map(|round| phrases::judged_text(round)).next_back();
+            let judged = shown
+                .iter()
+                .filter_map(|round| phrases::judged_text(round))
+                .next_back()
+                .map(|why| capitalised(&why));
             let why: Vec<String> = judged.into_iter().chain([generator]).collect();
             point("How sure", &phrases::gain_text(tune), &why.join(". "))
         }

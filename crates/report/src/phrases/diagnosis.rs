@@ -152,6 +152,11 @@ const RETRANSMIT_US_MIN: u64 = 900_000;
 pub(crate) fn slow_tail(run: &RunReport, diagnosis: &Diagnosis) -> Option<String> {
     let p99 = run.response_time_us.p99.filter(|us| *us >= RETRANSMIT_US_MIN)?;
     let waited = super::connect_peaks(run).into_iter().next()?;
+    // What waited much shorter does not account for it.
+    let longest_s = run.connect_peaks.iter().map(|peak| peak.after_s).max()?;
+    if 2_000_000 * longest_s < p99 {
+        return None;
+    }
     if DROPS_SYNS.iter().any(|id| diagnosis.bottleneck == *id) {
         return None;
     }

@@ -31,7 +31,9 @@ fn what_makes_the_slow_ones_slow_is_told_beside_what_limits_the_rate() {
     for text in shown(1_200_000, true, None) {
         assert!(text.contains("the first SYN was lost: see webdyno explain lost-syns"), "{text}");
     }
-    for text in shown(500_000, true, None).into_iter().chain(shown(1_200_000, false, None)) {
+    // A second of connecting is no cause of nine.
+    let others = [shown(500_000, true, None), shown(1_200_000, false, None), shown(9_000_000, true, None)];
+    for text in others.into_iter().flatten() {
         assert!(!text.contains("Slow tail"), "{text}");
     }
 }

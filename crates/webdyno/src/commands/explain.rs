@@ -11,6 +11,14 @@ use webdyno_report::CHAPTERS;
 /// At most this many are listed for a word.
 const MATCHES_MAX: usize = 8;
 
+/// Units that belong to the number before them.
+const TIME_UNITS: [&str; 3] = ["s", "ms", "us"];
+/// Words that say nothing of what somebody looks for.
+const COMMON_WORDS: [&str; 17] = [
+    "an", "and", "are", "at", "exactly", "in", "is", "it", "my", "no", "not", "of", "or", "than", "the",
+    "to", "why",
+];
+
 /// A chapter of the manual.
 struct Topic {
     id: &'static str,
@@ -89,10 +97,19 @@ fn list() -> String {
     format!("{}\n{}", lines(findings()), lines(report_words()))
 }
 
-/// The words of a text in lower case, without single letters.
+/// The words of a text in lower case: without single letters and those that every text has, a number with its unit of time.
 fn words_of(text: &str) -> Vec<String> {
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 1);
-    words.map(str::to_lowercase).collect()
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let follows = |at: usize, number: &str| {
+        is_number(number) && words.get(at + 1).is_some_and(|unit| TIME_UNITS.contains(unit))
+    };
+    let with_unit = |(at, word): (usize, &&str)| match follows(at, word) {
+        true => format!("{word}{}", words[at + 1]),
+        false => word.to_lowercase(),
+    };
+    let all = words.iter().enumerate().map(with_unit);
+    all.filter(|word| word.len() > 1 && !COMMON_WORDS.contains(&word.as_str())).collect()
 }
 
 /// The chapters that are most about these words, the best first.
@@ -135,6 +152,7 @@ mod tests {
             ("nf_conntrack", "conntrack-full"),
             ("memory", "memory-exhausted"),
             ("waterfall chart", "waterfall"),
+            ("my p99 is exactly 1 s", "accept-queue-overflow"),
         ] {
             let found: Vec<&str> = about(words, &topics).iter().map(|topic| topic.id).collect();
             assert!(found.contains(&id) && found.len() <= MATCHES_MAX, "{words}: {found:?}");

@@ -2,7 +2,7 @@
 //!
 //! The kernel keeps established connections in a queue until the server accepts them. Its length is the smaller of the server's
 //! `ListenBacklog` (511 by default) and `net.core.somaxconn`. When it is full, new connections are dropped, and clients retry
-//! after 1, 3 and 7 seconds: tail latency shows it long before the rate does.
+//! after 1, 3 and 7 seconds: tail latency (a p99 of exactly 1 s or 3 s) shows it long before the rate does.
 //!
 //! ## How it is recognised
 //! `ListenOverflows` rises under load although workers are free at times: arrivals are bursty. A burst lasts milliseconds, so

@@ -33,7 +33,8 @@ pub(super) fn write_tune(page: &mut TextPage, view: &View, tune: &TuneReport, ro
     }
     changes(page, tune, room);
     if tune.state == TuneState::Applied {
-        page.heading(&format!("Gain: {}", phrases::ratio(&tune.improvement)));
+        let gain = phrases::ratio(&tune.improvement);
+        page.heading(&format!("Gain: {}", gain.trim_start_matches("gain ")));
         comparison(page, tune);
         page.short_item("", &phrases::goal(tune), 2);
     } else {
