@@ -279,6 +279,21 @@ impl Recording {
             | EventBody::Topology { .. }
             | EventBody::Clock { .. }
             | EventBody::Incident { .. }) => self.add_host_event(t_us, body),
+            EventBody::Brake { load, brake: trip } => {
+                self.update_load(load, |record| record.harm_guard_trip = Some(trip))
+            }
+            EventBody::Unwatched { load, missing } => {
+                self.update_load(load, |record| record.unwatched = missing)
+            }
+            EventBody::Note { text } => self.notes.push(text),
+            EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
+            body => self.add_result(body),
+        }
+    }
+
+    /// Adds what a tuning, a sweep or a capacity run has done or found.
+    fn add_result(&mut self, body: EventBody) {
+        match body {
             EventBody::Planned { n, finding, changes, diff } => {
                 let finding = *finding;
                 self.attempts.push(PlanAttempt { n, finding, changes, diff, applied: None, put_back: None });
@@ -293,19 +308,12 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
-            EventBody::Brake { load, brake: trip } => {
-                self.update_load(load, |record| record.harm_guard_trip = Some(trip))
-            }
-            EventBody::Unwatched { load, missing } => {
-                self.update_load(load, |record| record.unwatched = missing)
-            }
             EventBody::SweepPointStart { values, repeat } => {
                 self.sweep_points.push(SweepPointRecord { values, repeat, loads: vec![] });
             }
             EventBody::SweepEnd { report } => self.sweep = Some(*report),
             EventBody::CapacityEnd { report } => self.capacity = Some(*report),
-            EventBody::Note { text } => self.notes.push(text),
-            EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
+            _ => {}
         }
     }
 
