@@ -55,6 +55,7 @@ pub fn replaced(view: &View, leaves: &Leaves<'_>) -> serde_json::Result<View> {
         Outcome::Diagnosis(diagnosis) => Outcome::Diagnosis(other(diagnosis, leaves, &mut turn)?),
         Outcome::Tune(tune) => Outcome::Tune(other(tune, leaves, &mut turn)?),
         Outcome::Observation(observation) => Outcome::Observation(other(observation, leaves, &mut turn)?),
+        Outcome::Sweep(sweep) => Outcome::Sweep(other(sweep, leaves, &mut turn)?),
         Outcome::Nothing => Outcome::Nothing,
     };
     for load in &mut view.loads {
