@@ -44,11 +44,10 @@ fn row(point: &SweepPoint, sink: RowSink<'_>) -> Result<()> {
     };
     let first = point.values.first().map(text).or_else(|| point.value.map(|value| value.to_string()));
     let second = point.values.get(1).map(text);
-    let optional = |text: &'_ Option<String>| text.as_deref().map_or(Cell::Unknown, Cell::Text);
     let [low, high] = point.ci95.map_or([None; 2], |ends| ends.map(Some));
     sink(&[
-        optional(&first),
-        optional(&second),
+        optional(first.as_deref()),
+        optional(second.as_deref()),
         Cell::real(point.rate),
         Cell::real(low),
         Cell::real(high),
@@ -58,6 +57,10 @@ fn row(point: &SweepPoint, sink: RowSink<'_>) -> Result<()> {
         Cell::integer(point.memory_bytes),
         Cell::real(point.cpu_fraction),
         Cell::Integer(point.loads.len() as u64),
-        optional(&point.failed),
+        optional(point.failed.as_deref()),
     ])
+}
+
+fn optional(text: Option<&str>) -> Cell<'_> {
+    text.map_or(Cell::Unknown, Cell::Text)
 }

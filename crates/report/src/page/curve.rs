@@ -2,7 +2,6 @@
 
 use super::AddSection;
 use super::blocks::{Align, Block, Blocks, CurvePlot, CurvePoint, figure, interval};
-use super::with_unicode_arrows;
 use crate::phrases::sweep::{other_notes, points_table};
 use webdyno_model::number::Number;
 use webdyno_model::sweep::{SweepPoint, SweepReport};
@@ -14,7 +13,7 @@ pub(super) fn sections(sweep: &SweepReport, section: &mut AddSection<'_>) {
             b.add(Block::Curve { plot: Box::new(plot(sweep)) });
         }
         points(b, sweep);
-        b.list(&other_notes(sweep).iter().map(|note| with_unicode_arrows(note)).collect::<Vec<_>>());
+        b.list(other_notes(sweep));
     });
 }
 
@@ -25,7 +24,11 @@ fn plot(sweep: &SweepReport) -> CurvePlot {
         Some(CurvePoint { at: figure(point.value)?, value: figure(point.rate)?, ci95: interval(point.ci95) })
     };
     let line = |point: &webdyno_model::sweep::LawPoint| {
-        Some(CurvePoint { at: figure(Some(point.value))?, value: figure(Some(point.rate))?, ci95: interval(point.ci95) })
+        Some(CurvePoint {
+            at: figure(Some(point.value))?,
+            value: figure(Some(point.rate))?,
+            ci95: interval(point.ci95),
+        })
     };
     CurvePlot {
         id: "curve-rate",

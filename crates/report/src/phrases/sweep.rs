@@ -29,11 +29,19 @@ pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
             true => format!("only at {}", value_label(sweep, low)),
             false => format!("from {} to {}", ends_label(sweep, low), ends_label(sweep, high)),
         };
-        let smallest = if low == high { "" } else { "; the smallest of these values takes least memory for the same rate" };
+        let smallest = if low == high {
+            ""
+        } else {
+            "; the smallest of these values takes least memory for the same rate"
+        };
         format!("Within 1% of the peak {from_to} (the plateau){smallest}.")
     });
     let law = sweep.usl.as_ref().map(|law| law_sentence(sweep, law));
-    plateau.into_iter().chain(law).chain(sweep.notes.first().filter(|_| sweep.usl.is_none()).cloned()).collect()
+    plateau
+        .into_iter()
+        .chain(law)
+        .chain(sweep.notes.first().filter(|_| sweep.usl.is_none()).cloned())
+        .collect()
 }
 
 /// The notes that [`why`] has not told.
@@ -51,7 +59,11 @@ fn law_sentence(sweep: &SweepReport, law: &ScalingLaw) -> String {
         "Peak {peak}{} at {place}{}, by the universal scalability law: contention {}, coherency {}; the points lie {} off it \
          (standard deviation). It holds up to {}.",
         interval(law.peak_rate_ci95, &rate_interval),
-        interval(law.n_star_ci95, &|ends| format!("{} to {}", ends_label(sweep, ends[0]), ends_label(sweep, ends[1]))),
+        interval(law.n_star_ci95, &|ends| format!(
+            "{} to {}",
+            ends_label(sweep, ends[0]),
+            ends_label(sweep, ends[1])
+        )),
         number(law.sigma),
         number(law.kappa),
         percent(law.residual_sd / law.peak_rate.unwrap_or(f64::NAN)),

@@ -75,7 +75,8 @@ impl Scale {
 
 /// The plot with its axes; nothing where the points do not span an area.
 pub(super) fn write_curve(page: &mut TextPage, plot: &CurvePlot<'_>) {
-    let heights = plot.points.iter().flat_map(|point| [point.y].into_iter().chain(point.ci95.into_iter().flatten()));
+    let heights =
+        plot.points.iter().flat_map(|point| [point.y].into_iter().chain(point.ci95.into_iter().flatten()));
     let heights = heights.chain(plot.line.iter().map(|(_, y)| *y)).chain(plot.bound);
     let Some(y) = Scale::of(heights, ROWS, false) else { return };
     let label = |row: usize| match row % LABEL_EVERY {
@@ -158,6 +159,7 @@ fn legend(plot: &CurvePlot<'_>) -> String {
         (plot.span.is_some(), "= plateau"),
         (plot.mark.is_some(), "^ choice"),
     ];
-    let drawn: Vec<&str> = drawn.into_iter().filter(|(is_drawn, _)| *is_drawn).map(|(_, text)| text).collect();
+    let drawn: Vec<&str> =
+        drawn.into_iter().filter(|(is_drawn, _)| *is_drawn).map(|(_, text)| text).collect();
     format!("{}: {}", plot.axes[0], drawn.join(", "))
 }

@@ -7,7 +7,7 @@ use crate::phrases::sweep::{headline, other_notes, points_table, value_label, wh
 use webdyno_model::sweep::{SweepPoint, SweepReport};
 
 /// More points are thinned on one screen.
-const ROWS_MAX: usize = 10;
+const ROWS_MAX: usize = 7;
 
 /// A curve that is no session, as text with a final newline.
 pub fn sweep(sweep: &SweepReport) -> String {
@@ -58,10 +58,13 @@ fn points(page: &mut TextPage, sweep: &SweepReport, rows_max: usize) {
     let every = sweep.points.len().div_ceil(rows_max.max(1)).max(1);
     let is_kept = |at: usize| {
         let point = &sweep.points[at];
-        at % every == 0 || point.value.is_some() && point.value == sweep.choice || at + 1 == sweep.points.len()
+        at % every == 0
+            || point.value.is_some() && point.value == sweep.choice
+            || at + 1 == sweep.points.len()
     };
     let rows = points_table(sweep).into_iter().enumerate();
-    let rows: Vec<Vec<String>> = rows.filter(|(at, _)| *at == 0 || is_kept(at - 1)).map(|(_, row)| row).collect();
+    let rows: Vec<Vec<String>> =
+        rows.filter(|(at, _)| *at == 0 || is_kept(at - 1)).map(|(_, row)| row).collect();
     let mut aligned = vec![ColumnAlign::Number; rows[0].len()];
     aligned.last_mut().into_iter().for_each(|last| *last = ColumnAlign::Words);
     page.table(&aligned, &rows);

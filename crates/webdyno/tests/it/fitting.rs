@@ -28,7 +28,10 @@ fn a_curve_that_cannot_tell_says_so_first() {
     let place = Place::new();
     std::fs::write(place.path("few.csv"), "1,100\n2,190\n4,350\n").unwrap();
     let shown = fit(&place, &["few.csv"]).with_code(0).stdout;
-    assert!(shown.starts_with("value: no choice, the points cannot tell\n  No scaling law: 6 values are needed"), "{shown}");
+    assert!(
+        shown.starts_with("value: no choice, the points cannot tell\n  No scaling law: 6 values are needed"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -46,6 +49,10 @@ fn what_is_no_curve_is_refused_with_a_hint() {
         ("empty", 1, "empty holds no sweep"),
     ] {
         let ended = fit(&place, &[source]).with_code(code);
-        assert!(ended.stderr.contains(message) && ended.stderr.contains("hint: "), "{source}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(message) && ended.stderr.contains("hint: "),
+            "{source}: {}",
+            ended.stderr
+        );
     }
 }

@@ -234,7 +234,15 @@ pub fn torn() -> View {
 /// The published sweep of MaxClients, with intervals.
 pub fn sweep() -> View {
     use webdyno_model::sweep::{Knob, SCHEMA, SweepPoint, SweepReport};
-    let measured = [(100.0, 755.0), (125.0, 780.0), (150.0, 791.0), (175.0, 783.0), (200.0, 785.0), (225.0, 760.0), (250.0, 741.0)];
+    let measured = [
+        (100.0, 755.0),
+        (125.0, 780.0),
+        (150.0, 791.0),
+        (175.0, 783.0),
+        (200.0, 785.0),
+        (225.0, 760.0),
+        (250.0, 741.0),
+    ];
     let point = |(value, rate): (f64, f64)| SweepPoint {
         value: Some(value),
         values: vec![webdyno_model::sweep::KnobValue::Number(value)],

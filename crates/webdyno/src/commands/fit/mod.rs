@@ -20,15 +20,19 @@ const BYTES_MAX: u64 = 16 << 20;
 /// Fits, and shows what it comes to: also that the points cannot tell.
 pub fn fit(arguments: &FitArgs) -> Result<u8> {
     let source = &arguments.source;
-    let measured = if !is_stdout(source) && source.is_dir() { sweeps::read(source)? } else { of_table(source)? };
+    let measured =
+        if !is_stdout(source) && source.is_dir() { sweeps::read(source)? } else { of_table(source)? };
     let known = measured.points.iter().filter(|point| point.value.is_some() && point.rate.is_some());
     let mut values: Vec<f64> = known.filter_map(|point| point.value).collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
     if values.len() < 2 {
         let what = if values.is_empty() { "no value" } else { "one value only" };
-        return Err(UserError::usage(format!("{} holds {what} with a rate, which is no curve", source.display()))
-            .hint("measure at six values or more: `webdyno sweep`, or `webdyno run -c 1`, `-c 2`, `-c 4`, ..."));
+        return Err(UserError::usage(format!(
+            "{} holds {what} with a rate, which is no curve",
+            source.display()
+        ))
+        .hint("measure at six values or more: `webdyno sweep`, or `webdyno run -c 1`, `-c 2`, `-c 4`, ..."));
     }
     let analysed = curve(&measured.points);
     let report = SweepReport {

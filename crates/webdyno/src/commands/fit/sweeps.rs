@@ -10,7 +10,9 @@ use webdyno_session::recording::Recording;
 /// The points of the sweeps there, which must be of the same knobs.
 pub fn read(directory: &Path) -> Result<SweepReport> {
     if directory.join(FILE_NAME).exists() {
-        return Recording::read(directory)?.sweep.ok_or_else(|| no_sweep(directory, "is no sweep that came to its end"));
+        return Recording::read(directory)?
+            .sweep
+            .ok_or_else(|| no_sweep(directory, "is no sweep that came to its end"));
     }
     let mut sweeps = Vec::new();
     for run in run_directories(directory)? {
@@ -20,14 +22,10 @@ pub fn read(directory: &Path) -> Result<SweepReport> {
     let (first, mut all) = sweeps.next().ok_or_else(|| no_sweep(directory, "holds no sweep"))?;
     for (run, sweep) in sweeps {
         if sweep.knobs != all.knobs || sweep.knob != all.knob {
-            let message = format!(
-                "{} varies {}, {} varies {}",
-                first.display(),
-                all.knob,
-                run.display(),
-                sweep.knob
-            );
-            return Err(UserError::usage(message).hint("put sweeps of the same knobs together, or fit each by itself"));
+            let message =
+                format!("{} varies {}, {} varies {}", first.display(), all.knob, run.display(), sweep.knob);
+            return Err(UserError::usage(message)
+                .hint("put sweeps of the same knobs together, or fit each by itself"));
         }
         all.points.extend(sweep.points);
     }
@@ -39,7 +37,10 @@ pub fn read(directory: &Path) -> Result<SweepReport> {
 fn run_directories(directory: &Path) -> Result<Vec<PathBuf>> {
     let wrong = |error: std::io::Error| io_error("read", directory.display(), &error);
     let entries = std::fs::read_dir(directory).map_err(wrong)?;
-    let paths: Vec<PathBuf> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(wrong)?;
+    let paths: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<_>>()
+        .map_err(wrong)?;
     let mut runs: Vec<PathBuf> = paths.into_iter().filter(|path| path.join(FILE_NAME).exists()).collect();
     runs.sort();
     Ok(runs)

@@ -7,7 +7,8 @@ use webdyno_model::{Result, UserError};
 
 /// Columns by name.
 const NAMES: [&str; 5] = ["value", "rate", "ci_low", "ci_high", "p99_us"];
-const HINT: &str = "a row is value,rate, as 150,791; a header may name the columns value, rate, ci_low, ci_high, p99_us";
+const HINT: &str =
+    "a row is value,rate, as 150,791; a header may name the columns value, rate, ci_low, ci_high, p99_us";
 
 /// A row: a value, its rate, and what else is known.
 struct Row {
@@ -20,8 +21,12 @@ struct Row {
 /// The points, one for each value, in order. `name` is what errors call it.
 pub fn points(name: &str, bytes: &[u8]) -> Result<Vec<SweepPoint>> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let mut reader =
-        ReaderBuilder::new().has_headers(false).flexible(true).trim(Trim::All).comment(Some(b'#')).from_reader(text);
+    let mut reader = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(Trim::All)
+        .comment(Some(b'#'))
+        .from_reader(text);
     let mut rows: Vec<Row> = Vec::new();
     let mut columns: Option<Columns> = None;
     for record in reader.records() {
@@ -88,24 +93,39 @@ impl Columns {
     }
 
     fn row(&self, name: &str, record: &StringRecord) -> Result<Row> {
-        let field = |at: usize| self.0[at].and_then(|column| record.get(column)).filter(|field| !field.is_empty());
+        let field =
+            |at: usize| self.0[at].and_then(|column| record.get(column)).filter(|field| !field.is_empty());
         let number = |at: usize| -> Result<Option<f64>> {
             let column = self.0[at].unwrap_or(at) + 1;
             let Some(field) = field(at) else { return Ok(None) };
             match field.parse::<f64>() {
                 Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-                Ok(_) => Err(wrong(name, line(record.position()), column, &format!("`{field}` is no {} of 0 or more", NAMES[at]))),
-                Err(_) => Err(wrong(name, line(record.position()), column, &format!("`{field}` is no number"))),
+                Ok(_) => Err(wrong(
+                    name,
+                    line(record.position()),
+                    column,
+                    &format!("`{field}` is no {} of 0 or more", NAMES[at]),
+                )),
+                Err(_) => {
+                    Err(wrong(name, line(record.position()), column, &format!("`{field}` is no number")))
+                }
             }
         };
         let needed = |at: usize| {
             let column = self.0[at].unwrap_or(at) + 1;
-            number(at)?.ok_or_else(|| wrong(name, line(record.position()), column, &format!("the {} is missing", NAMES[at])))
+            number(at)?.ok_or_else(|| {
+                wrong(name, line(record.position()), column, &format!("the {} is missing", NAMES[at]))
+            })
         };
         let ci95 = number(2)?.zip(number(3)?).map(|(low, high)| [low, high]);
         if let Some([low, high]) = ci95.filter(|[low, high]| low > high) {
             let column = self.0[3].unwrap_or(3) + 1;
-            return Err(wrong(name, line(record.position()), column, &format!("ci_high {high} is below ci_low {low}")));
+            return Err(wrong(
+                name,
+                line(record.position()),
+                column,
+                &format!("ci_high {high} is below ci_low {low}"),
+            ));
         }
         let p99_us = number(4)?.map(|us| us.round() as u64);
         Ok(Row { value: needed(0)?, rate: needed(1)?, ci95, p99_us })
