@@ -270,7 +270,7 @@ test("a session that runs is followed, and only its own source is asked", async 
     await page.waitForSelector("#rate");
     await until(() => streams.length > 0);
     const send = (event, body) => streams[0].write(`event: ${event}\ndata: ${JSON.stringify(body)}\n\n`);
-    send("second", { load: 4, t_s: 60.5, rate: 1234, p50_us: 7000, p99_us: null, failed: 3, in_flight: 9, signals: { "CPU: busy": 0.5 } });
+    send("second", { load: 4, t_s: 60.5, rate: 1234, p50_us: 7000, p99_us: null, failed: 3, in_flight: 9, latency: { edges_us: [7000, 8000, 30000000, 40000000], counts: [5, 0, 2] }, signals: { "CPU: busy": 0.5 } });
     const last = (id) => page.evaluate((id) => {
         const fold = document.querySelector(`figure:has(#${id}) details.data`);
         fold.open = false;
@@ -282,6 +282,10 @@ test("a session that runs is followed, and only its own source is asked", async 
     await until(async () => (await last("rate"))[0] === "60.5 s");
     assert.deepEqual(await last("rate"), ["60.5 s", "1,234/s", "3/s"]);
     assert.deepEqual(await last("latency"), ["60.5 s", "7 ms", "unknown"]);
+    const [, requests, fastest, , slowest] = await last("latency-heat-map");
+    assert.equal(requests, "7", "the map grows with each second");
+    assert.match(fastest, / ms$/);
+    assert.match(slowest, /^\d.* s to \d.* s$/, "also beyond its bounds");
     data.summary.headline = "It ended well";
     send("changed", {});
     await page.waitForFunction(() => document.querySelector("h1").textContent === "It ended well");

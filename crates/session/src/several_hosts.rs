@@ -48,6 +48,10 @@ pub(crate) struct HostMarks {
     asked: BTreeSet<usize>,
     /// Hosts that keep what they have.
     kept: BTreeSet<usize>,
+    /// Whether hosts were asked to keep what they have.
+    is_keeping: bool,
+    /// The first of the steps that are not in force any more although nobody asked for it: a host's agent was killed.
+    lost_from: Option<u64>,
     last_mark: u64,
 }
 
@@ -55,6 +59,25 @@ impl HostMarks {
     /// A host is about to be asked for a change.
     pub(crate) fn record_request(&mut self, host: usize) {
         self.asked.insert(host);
+    }
+
+    /// Whether what a host has changed can be put back without its agent: not once it may have kept it, nor where others hold
+    /// the lock of its journals.
+    pub(crate) fn can_lose(&self, host: usize) -> bool {
+        !self.is_keeping && (!self.asked.contains(&host) || self.asked.len() == 1)
+    }
+
+    /// All of a host was put back, as its agent was killed. What was in force with it goes back as well, when somebody asks.
+    pub(crate) fn lose(&mut self, host: usize) {
+        let first = self.steps.iter().find(|step| step.host == host).map(|step| step.mark);
+        self.lost_from = [self.lost_from, first].into_iter().flatten().min();
+        self.steps.retain(|step| step.host != host);
+        self.asked.remove(&host);
+    }
+
+    /// An error where a step that the session relies on was put back.
+    pub(crate) fn require_whole(&self) -> Result<()> {
+        self.lost_from.map_or(Ok(()), |_| Err(lost_error()))
     }
 
     /// A change is in force. Gives the session's mark of the state before it.
@@ -88,11 +111,16 @@ impl HostMarks {
             }
             outcome = both(outcome, reverted);
         }
-        outcome
+        if self.lost_from.is_some_and(|first| mark <= first) {
+            self.lost_from = None;
+        }
+        both(outcome, self.require_whole())
     }
 
     /// Has all hosts keep what is in force; `keep` has one of them do it. On an error [`HostMarks::revert`] has to follow.
     pub(crate) fn keep(&mut self, mut keep: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        self.require_whole()?;
+        self.is_keeping = true;
         for host in self.asked.iter().rev() {
             keep(*host)?;
             self.kept.insert(*host);
@@ -118,6 +146,12 @@ impl HostMarks {
         }
         calls
     }
+}
+
+fn lost_error() -> UserError {
+    UserError::cannot_run("the agent at the server was killed, and what it had changed was put back").hint(
+        "tune again with fewer connections (-c) or a lower rate (-r), so that the server keeps memory for it",
+    )
 }
 
 /// Two outcomes, where the first error says what the other one was as well.
@@ -184,6 +218,33 @@ mod tests {
         let error = marks.revert(0, failing).unwrap_err();
         assert_eq!(error.hint.as_deref(), Some("look there\nit is gone\nlook there"));
         assert_eq!(marks.applied(0, 12), 12);
+    }
+
+    #[test]
+    fn what_was_lost_with_an_agent_is_not_taken_for_being_in_force() {
+        let begun = || {
+            let mut marks = HostMarks::default();
+            marks.record_request(0);
+            (marks.applied(0, 1), marks.applied(0, 5));
+            assert!(marks.can_lose(0) && marks.can_lose(1));
+            marks.lose(0);
+            marks
+        };
+        let nothing = |_: usize, _: u64| panic!("nothing is left to be taken back");
+        // The last change was to go, and the one before was to stay.
+        let mut marks = begun();
+        assert!(marks.require_whole().is_err() && marks.keep(|_| Ok(())).is_err());
+        assert!(marks.revert(5, nothing).is_err() && marks.revert(5, nothing).is_err());
+        marks.revert(0, nothing).unwrap();
+        marks.require_whole().unwrap();
+        // Both of them were to go.
+        let mut marks = begun();
+        marks.revert(1, nothing).unwrap();
+        marks.require_whole().unwrap();
+        marks.record_request(0);
+        assert_eq!(marks.applied(0, 1), 6);
+        marks.keep(|_| Ok(())).unwrap();
+        assert!(!marks.can_lose(0), "it may have kept");
     }
 
     #[test]

@@ -30,7 +30,7 @@ export function curve(of: CurvePlot): HTMLElement {
         at,
         lines: of.line.length > 0 ? [measured, law] : [measured],
         height: 280,
-        valueRange: valueRange(of),
+        valueRange: () => valueRange(of),
         below: (canvas) => {
             if (of.span) fill(canvas, of.span);
             band(canvas, of.line);

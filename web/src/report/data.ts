@@ -96,6 +96,12 @@ export interface HeatMap {
     counts: number[][];
 }
 
+/** The responses of a second, by latency: bounds, one more than there are counts. */
+export interface Responses {
+    edges_us: number[];
+    counts: number[];
+}
+
 export interface PercentileLine {
     name: string;
     colour: string;

@@ -1,5 +1,5 @@
 // A session that still runs: its data, then each second as it comes. Nothing is requested but below the page's own source.
-import type { PageData } from "./data";
+import type { PageData, Responses } from "./data";
 import { show } from "./page";
 import type { TimePlots } from "./plots";
 
@@ -12,6 +12,7 @@ interface Second {
     p99_us?: number | null;
     failed?: number | null;
     in_flight?: number | null;
+    latency?: Responses | null;
     signals?: Record<string, number | null>;
 }
 
@@ -37,8 +38,9 @@ export async function follow(main: HTMLElement, source: string): Promise<void> {
     const events = new EventSource(`${source}/events`);
     const reload = () => void load().catch(() => undefined);
     events.addEventListener("second", (event) => {
-        const { load: _, t_s, signals, ...figures } = JSON.parse((event as MessageEvent<string>).data) as Second;
+        const { load: _, t_s, latency, signals, ...figures } = JSON.parse((event as MessageEvent<string>).data) as Second;
         const isShown = plots?.append({ ...figures, ...signals }, t_s) ?? false;
+        if (latency) plots?.appendResponses(latency, t_s);
         if (!isShown && Date.now() - loaded > RELOAD_MS_MIN) reload();
     });
     events.addEventListener("changed", reload);

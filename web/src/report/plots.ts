@@ -3,7 +3,7 @@ import type uPlot from "uplot";
 import { clock, number, time } from "../shared/format";
 import { Plot, PlotGroup, type Axis } from "../shared/plot";
 import { colour } from "../shared/theme";
-import type { Block, HeatMap, TimeAxis, TimePlot } from "./data";
+import type { Block, HeatMap, Responses, TimeAxis, TimePlot } from "./data";
 
 /** Rounds of minutes and hours, as clocks have them. */
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
@@ -14,6 +14,7 @@ const LOGARITHMIC_RATIO = 20;
 export class TimePlots {
     readonly group: PlotGroup;
     private readonly plots = new Map<string, { plot: Plot; of: TimePlot }>();
+    private heat: { plot: Plot; of: HeatMap; at: number[]; known_s: number } | null = null;
 
     constructor(private readonly time: TimeAxis) {
         this.group = new PlotGroup("time");
@@ -40,8 +41,7 @@ export class TimePlots {
     }
 
     heatMap(of: HeatMap): HTMLElement {
-        const at = of.counts.map((_, column) => of.from_s + (column + 0.5) * of.step_s);
-        const largest = Math.max(...of.counts.flat(), 1);
+        const at = of.counts.map((_, column) => middle(of, column));
         const plot = new Plot({
             id: "latency-heat-map",
             title: "Latency of all requests",
@@ -52,15 +52,16 @@ export class TimePlots {
             lines: [],
             height: 260,
             isLogarithmic: true,
-            valueRange: [of.edges_us[0] ?? 1, of.edges_us[of.edges_us.length - 1] ?? 10],
+            valueRange: () => [of.edges_us[0] ?? 1, of.edges_us[of.edges_us.length - 1] ?? 10],
             group: this.group,
             above: (canvas) => {
-                paint(canvas, of, largest);
+                paint(canvas, of);
                 this.mark(canvas, true);
             },
             describePlace: (canvas) => place(canvas, of),
             rows: () => heatRows(of, this.time.ends_s),
         });
+        this.heat = { plot, of, at, known_s: this.time.ends_s };
         return plot.element;
     }
 
@@ -77,6 +78,17 @@ export class TimePlots {
             plot.refresh();
         }
         return isKnown;
+    }
+
+    /** Adds the responses of a second to the heat map, if it is there. */
+    appendResponses(of: Responses, atS: number): void {
+        // The first seconds that come are those that the page may have missed: the map has most of them.
+        if (!this.heat || atS <= this.heat.known_s) return;
+        const { plot, of: map, at } = this.heat;
+        this.heat.known_s = atS;
+        addResponses(map, of, atS);
+        while (at.length < map.counts.length) at.push(middle(map, at.length));
+        plot.refresh();
     }
 
     private axis(): Axis {
@@ -148,8 +160,33 @@ function fill(canvas: uPlot, fromS: number, toS: number, style: string): void {
     ctx.fillRect(left, bbox.top, right - left, bbox.height);
 }
 
-function paint(canvas: uPlot, of: HeatMap, largest: number): void {
+/** Where a column lies. */
+function middle(of: HeatMap, column: number): number {
+    return of.from_s + (column + 0.5) * of.step_s;
+}
+
+/** Counts responses in the column of their second; the map grows for what lies beyond its bounds. */
+function addResponses(map: HeatMap, of: Responses, atS: number): void {
+    const column = Math.max(0, Math.floor((atS - map.from_s) / map.step_s));
+    const rows = () => map.edges_us.length - 1;
+    while (map.counts.length <= column) map.counts.push(new Array<number>(rows()).fill(0));
+    of.counts.forEach((count, index) => {
+        const us = of.edges_us[index] ?? 0;
+        if (count === 0) return;
+        while (us >= (map.edges_us[rows()] ?? Infinity)) {
+            const [below = 1, last = 10] = map.edges_us.slice(-2);
+            map.edges_us.push(Math.max(last + 1, Math.round((last * last) / below)));
+            for (const counts of map.counts) counts.push(0);
+        }
+        const row = Math.max(0, map.edges_us.findIndex((edge) => edge > us) - 1);
+        const counts = map.counts[column];
+        if (counts) counts[row] = (counts[row] ?? 0) + count;
+    });
+}
+
+function paint(canvas: uPlot, of: HeatMap): void {
     const { ctx, bbox } = canvas;
+    const largest = Math.max(...of.counts.flat(), 1);
     ctx.save();
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);

@@ -50,7 +50,7 @@ export interface PlotSpec {
     /** The least upper end of the values' axis. */
     upTo?: number;
     /** Range of the values' axis, where lines do not decide it. */
-    valueRange?: [number, number];
+    valueRange?: () => [number, number];
     group?: PlotGroup;
     /** Draws below the lines, and above them. */
     below?: (plot: uPlot) => void;

@@ -135,8 +135,7 @@ fn offered_rate(workload: &Workload, started_per_us: Option<f64>) -> Option<f64>
 /// Half the width of the 95% interval of a mean rate, as a share of it.
 pub(super) fn relative_ci95(rates: &[f64]) -> Option<f64> {
     let series = statistics::describe(rates).filter(|series| series.mean > 0.0)?;
-    let error = (series.variance / series.effective).sqrt();
-    Some(statistics::t_95(series.effective - 1.0) * error / series.mean)
+    Some(series.half_width_95() / series.mean)
 }
 
 /// How much longer answers took than they can.

@@ -71,10 +71,7 @@ impl FactBuilder<'_> {
         for (fact, metric) in WITH_INTERVAL {
             let levels = self.series.levels(metric);
             let series = statistics::describe(&levels).filter(|series| series.mean > 0.0);
-            let half = series.map(|series| {
-                let error = (series.variance / series.effective).sqrt();
-                significant(statistics::t_95(series.effective - 1.0) * error / series.mean, 4)
-            });
+            let half = series.map(|series| significant(series.half_width_95() / series.mean, 4));
             self.add_from(fact, half, (metric, Derivation::Mean));
         }
     }

@@ -14,6 +14,20 @@ pub struct Series {
     pub effective: f64,
 }
 
+impl Series {
+    /// Half the width of the 95% interval of the mean.
+    pub fn half_width_95(&self) -> f64 {
+        t_95(self.effective - 1.0) * (self.variance / self.effective).sqrt()
+    }
+}
+
+/// The 95% interval of a mean; `None` for fewer than two values.
+pub fn mean_ci95(values: &[f64]) -> Option<[f64; 2]> {
+    let series = describe(values)?;
+    let half = series.half_width_95();
+    Some([series.mean - half, series.mean + half])
+}
+
 /// Describes a series; `None` for fewer than two values.
 pub fn describe(values: &[f64]) -> Option<Series> {
     if values.len() < 2 {
@@ -151,6 +165,15 @@ pub fn pooled_ratio(pairs: &[(Vec<f64>, Vec<f64>)], tail: f64) -> Option<Ratio> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mean_has_an_interval_from_two_values_on() {
+        assert_eq!(mean_ci95(&[5.0]), None);
+        assert_eq!(mean_ci95(&[5.0; 4]), Some([5.0, 5.0]));
+        // 10 independent values of 100 and 110: 105 and 2.262 standard errors of 5.27 / sqrt(10).
+        let [low, high] = mean_ci95(&[100.0, 110.0].repeat(5)).unwrap();
+        assert!((low - 101.23).abs() < 0.02 && (high - 108.77).abs() < 0.02, "{low} {high}");
+    }
     use proptest::prelude::*;
 
     #[test]

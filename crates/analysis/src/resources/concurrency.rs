@@ -115,8 +115,28 @@ fn processors(facts: &Facts) -> Option<(f64, Option<f64>)> {
 
 /// The share of the busy processors that these cores are; `None` while the processors have room.
 pub(crate) fn share_of_full_processors(facts: &Facts, cores_used: f64, busy_min: f64) -> Option<f64> {
-    let (busy, cores) = processors(facts).filter(|(busy, _)| *busy >= busy_min)?;
+    let is_full = |busy: f64| busy >= busy_min || is_full_in_bursts(facts);
+    let (busy, cores) = processors(facts).filter(|(busy, _)| is_full(*busy))?;
     Some((cores_used / (busy * cores?)).min(1.0))
+}
+
+/// Of a mean in which processors that are full and processors that idle come to this, they are full most of the time.
+const BUSY_IN_BURSTS_FRACTION_MIN: f64 = 0.65;
+/// Somebody waits in so much of the time that it is busy, and so many at once, that no chance explains it (at random arrivals on
+/// two cores that are 80% busy: in half of it, and two).
+const WAIT_OF_BUSY_FRACTION_MIN: f64 = 0.9;
+const RUN_QUEUE_PER_CORE_MIN: f64 = 4.0;
+
+/// Whether the processors are full whenever there is work, and work comes in bursts: users who share them are answered at
+/// the same time, and then all pause together.
+pub(crate) fn is_full_in_bursts(facts: &Facts) -> bool {
+    let Some((busy, Some(cores))) = processors(facts) else { return false };
+    let wait = facts
+        .value(FactId::pressure_group_cpu_some_fraction)
+        .or(facts.value(FactId::pressure_cpu_some_fraction));
+    busy >= BUSY_IN_BURSTS_FRACTION_MIN
+        && wait.is_some_and(|wait| wait >= WAIT_OF_BUSY_FRACTION_MIN * busy)
+        && facts.value(FactId::run_queue_mean).is_some_and(|queue| queue >= RUN_QUEUE_PER_CORE_MIN * cores)
 }
 
 /// The threads of the database that execute statements, without the one that answers this program's own question.

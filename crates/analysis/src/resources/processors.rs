@@ -5,6 +5,7 @@
 //! control group (Documentation/accounting/psi.rst), or more of its processes that want to run than do.
 
 use crate::facts::{FactId, Facts, fact_ids};
+use crate::resources::concurrency::is_full_in_bursts;
 use crate::resources::time_breakdown::keeps_up;
 use crate::resources::utilisation::rate;
 use crate::wording::format_number;
@@ -45,7 +46,8 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let has_room = busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true);
-    if busy < BUSY_FRACTION_MIN || has_room || are_others_short(facts, usable) {
+    let is_full = busy >= BUSY_FRACTION_MIN || is_full_in_bursts(facts);
+    if !is_full || has_room || are_others_short(facts, usable) {
         return None;
     }
     // A program with a thread for each processor queues its work itself: nobody waits for a processor then.

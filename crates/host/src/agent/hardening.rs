@@ -30,8 +30,11 @@ pub fn detach(terminated: &Arc<AtomicBool>) -> Result<()> {
     handle_signals(terminated)?;
     lead_a_session();
     close_fds::set_fds_cloexec(3, &[]);
-    lock_memory();
     spawn::lower_oom_score(&OOM_SCORES);
+    // Locked pages count against whoever is not spared when memory runs out, and cannot be given back before that.
+    if spawn::own_oom_score().is_some_and(|score| score < 0) {
+        lock_memory();
+    }
     Ok(())
 }
 

@@ -128,7 +128,8 @@ fn turn() -> MutexGuard<'static, Option<i32>> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn own_oom_score() -> Option<i32> {
+/// The OOM score of this process.
+pub fn own_oom_score() -> Option<i32> {
     procfs::read_text(OOM_SCORE).ok()?.trim().parse().ok()
 }
 

@@ -30,7 +30,7 @@ pub fn format_time(us: f64) -> String {
     match us {
         us if us >= 1e6 => format!("{} s", format_number(us / 1e6)),
         us if us >= 1e3 => format!("{} ms", format_number(us / 1e3)),
-        us => format!("{} us", format_number(us)),
+        us => format!("{} µs", format_number(us)),
     }
 }
 

@@ -24,10 +24,8 @@ pub(super) fn facts(b: &mut Blocks, facts: &[Fact]) {
 pub(super) fn remedies(b: &mut Blocks, remedies: &[Remedy]) {
     for remedy in remedies {
         b.strong(&phrases::remedy(remedy));
-        let mut items = vec![
-            format!("how: {}", phrases::apply_class_phrase(remedy.class)),
-            format!("why: {}", remedy.why),
-        ];
+        let mut items: Vec<_> = phrases::how(remedy).map(|how| format!("how: {how}")).into_iter().collect();
+        items.push(format!("why: {}", remedy.why));
         if !remedy.risk.is_empty() {
             items.push(format!("risk: {}", remedy.risk));
         }

@@ -5,6 +5,7 @@ use super::{headline, pages, with_unicode_arrows};
 use crate::human::{UNKNOWN, rate_interval, rate_or_unknown, share, time};
 use crate::{phrases, wording};
 use serde::Serialize;
+use webdyno_analysis::measurement::statistics::mean_ci95;
 use webdyno_model::diagnosis::{CHECK_SCHEMA, Diagnosis};
 use webdyno_model::run::RunReport;
 use webdyno_model::sweep::SweepReport;
@@ -174,7 +175,7 @@ fn of_diagnosis(diagnosis: &Diagnosis) -> Summary {
             points.push(point(
                 "What to change",
                 &phrases::remedy(best),
-                phrases::apply_class_phrase(best.class),
+                phrases::how(best).unwrap_or(&best.why),
             ));
             let expected = best.predicted.as_ref().map_or_else(|| UNKNOWN.into(), phrases::predicted);
             points.push(point("How much better", &expected, &best.risk));
@@ -254,11 +255,9 @@ fn how_applied(tune: &TuneReport, round: &Round) -> String {
     format!("in {}; {how}", phrases::files(round).join(", "))
 }
 
-/// The rate with the interval of its gain, and what most clients waited.
+/// The rates with their intervals, and what most clients waited.
 fn before_and_after(tune: &TuneReport) -> Vec<BarGroup> {
     let (before, after) = (&tune.baseline, &tune.best);
-    let gain = tune.improvement.ci95.zip(before.rate).map(|(ci95, rate)| ci95.map(|bound| bound * rate));
-    let with_interval = gain.map_or_else(String::new, |gain| format!(" ({})", rate_interval(gain)));
     let bar = |label: &str, tone, value: Option<f64>, text: String, ends| Bar {
         label: label.into(),
         value: figure(value),
@@ -269,15 +268,18 @@ fn before_and_after(tune: &TuneReport) -> Vec<BarGroup> {
     let p99 = |run: &RunReport| run.response_time_us.p99;
     let of_time =
         |label: &str, tone, us: Option<u64>| bar(label, tone, us.map(|us| us as f64), time(us), None);
-    let rates = vec![
-        bar("before", BarTone::Before, before.rate, rate_or_unknown(before.rate), None),
-        bar("after", BarTone::After, after.rate, rate_or_unknown(after.rate), gain),
-    ];
+    let of_rate = |label: &str, tone, run: &RunReport| {
+        let rates: Vec<f64> = run.intervals.iter().map(|second| second.rate).collect();
+        let ci95 = mean_ci95(&rates);
+        let text = ci95.map_or_else(String::new, |ci95| format!(" ({})", rate_interval(ci95)));
+        bar(label, tone, run.rate, format!("{}{text}", rate_or_unknown(run.rate)), ci95)
+    };
+    let rates = vec![of_rate("before", BarTone::Before, before), of_rate("after", BarTone::After, after)];
     let times =
         vec![of_time("before", BarTone::Before, p99(before)), of_time("after", BarTone::After, p99(after))];
     let group = |title: String, rows| BarGroup { title, most: None, rows };
     vec![
-        group(format!("Successful req/s, 95% interval of the gain{with_interval}"), rates),
+        group("Successful req/s, with 95% intervals".into(), rates),
         group("p99 response time".into(), times),
     ]
 }

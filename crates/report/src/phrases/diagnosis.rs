@@ -76,6 +76,11 @@ fn size_change(remedy: &Remedy) -> Option<String> {
     Some(from.map_or_else(|| bytes(to), |from| format!("{} -> {}", bytes(from), bytes(to))))
 }
 
+/// How a remedy takes effect, where [`remedy`] does not say it.
+pub(crate) fn how(remedy: &Remedy) -> Option<&'static str> {
+    (remedy.from.is_some() || remedy.to.is_some()).then(|| apply_class_phrase(remedy.class))
+}
+
 /// How a change takes effect, as the end of a sentence.
 pub(crate) fn apply_class_phrase(class: ApplyClass) -> &'static str {
     match class {

@@ -20,7 +20,8 @@ pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
     apply_class_phrase, check_headline, confidence_percent, confidence_text, fact_name, fact_value,
-    fact_window, limit_title, machine, next_limit, parts, predicted, remedy, saturation_rate_text, slow_tail,
+    fact_window, how, limit_title, machine, next_limit, parts, predicted, remedy, saturation_rate_text,
+    slow_tail,
 };
 pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};

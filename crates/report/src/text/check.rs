@@ -36,7 +36,9 @@ fn write_config_finding(page: &mut TextPage, number: usize, finding: &Finding) {
     ));
     for remedy in &finding.remedies {
         page.indented_item("Change:", &phrases::remedy(remedy));
-        page.indented_item("How:", phrases::apply_class_phrase(remedy.class));
+        if let Some(how) = phrases::how(remedy) {
+            page.indented_item("How:", how);
+        }
         page.indented_item("Why:", &remedy.why);
         if !remedy.risk.is_empty() {
             page.indented_item("Risk:", &remedy.risk);

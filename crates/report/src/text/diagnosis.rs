@@ -126,7 +126,9 @@ fn remedies(page: &mut TextPage, remedies: &[Remedy]) {
     page.heading("What to change");
     for (index, remedy) in remedies.iter().enumerate() {
         page.item(&format!("{}.", index + 1), &phrases::remedy(remedy));
-        page.indented_item("How:", phrases::apply_class_phrase(remedy.class));
+        if let Some(how) = phrases::how(remedy) {
+            page.indented_item("How:", how);
+        }
         page.indented_item("Why:", &remedy.why);
         if !remedy.risk.is_empty() {
             page.indented_item("Risk:", &remedy.risk);

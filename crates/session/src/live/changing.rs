@@ -57,6 +57,7 @@ impl Servers {
         let host = host.ok_or_else(|| {
             UserError::cannot_run(format!("no host has the role {}", wanted.unwrap_or_default()))
         })?;
+        self.marks.require_whole()?;
         self.marks.record_request(host);
         // An agent knows nothing of roles, nor one behind of the site.
         let (plan, mut options) = (plan.clone().on(None), options.clone());

@@ -9,6 +9,7 @@ use webdyno_analysis::measurement::warmup;
 use webdyno_analysis::measurement::warmup::settled;
 use webdyno_analysis::run_report::slo_abort::{MissedObjective, SloAbort};
 use webdyno_load::{Control, Prepared};
+use webdyno_model::client::ClientTables;
 use webdyno_model::event::EventBody;
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
@@ -60,6 +61,8 @@ struct Part {
 struct SecondChecks<'a> {
     tables: &'a mut TableUsage,
     slo_abort: Option<SloAbort>,
+    /// Why the server is not watched any more: the load ends with that.
+    lost: &'a mut Option<UserError>,
 }
 
 /// What is noted of a load that ends as an objective is lost.
@@ -117,6 +120,7 @@ impl LiveSession {
         }
         let mut tables = TableUsage::begin(prepared, workload);
         let slo_abort = self.slo_abort(workload, purpose, length);
+        let mut lost = None;
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
         let end = thread::scope(|scope| {
@@ -129,7 +133,7 @@ impl LiveSession {
             });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let watches = SecondChecks { tables: &mut tables, slo_abort };
+            let watches = SecondChecks { tables: &mut tables, slo_abort, lost: &mut lost };
             let followed = self.follow((load, length), &control, &receiver, servers, watches);
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
@@ -139,10 +143,32 @@ impl LiveSession {
         // Also after an error: what goes on without a load is not its doing.
         let late = guarded.map_or(Ok(None), |all| all.front().stop_harm_guard());
         let end = end?;
-        let late = late?.filter(|_| end.reason != EndReason::Braked);
+        let late = match late {
+            Err(error) if servers.is_some_and(Servers::has_lost_agent) => {
+                lost.get_or_insert(error);
+                None
+            }
+            late => late?.filter(|_| end.reason != EndReason::Braked),
+        };
         if let Some(guard_trip) = late.filter(|trip| is_confirmed(trip, &self.whole_seconds(load))) {
             self.append(EventBody::Brake { load, brake: guard_trip })?;
         }
+        let interrupted = end.reason == EndReason::Interrupted;
+        self.append_end((load, purpose, length), end, tables)?;
+        match lost {
+            _ if interrupted => Err(UserError::interrupted()),
+            Some(lost) => Err(lost),
+            None => Ok(load),
+        }
+    }
+
+    /// That a load has ended, and what of it is measured.
+    fn append_end(
+        &mut self,
+        (load, purpose, length): (u32, Purpose, LoadLength),
+        end: LoadEnd,
+        tables: ClientTables,
+    ) -> Result<()> {
         let mut part = self.measured_part(load, length)?;
         let is_of_tuning = matches!(purpose, Purpose::Baseline | Purpose::Verify);
         if !is_of_tuning && self.ended_before_measuring(load, part.from_s) {
@@ -157,9 +183,7 @@ impl LiveSession {
         // A load that was ended before its ramp-down has none.
         let measured_to_s = part.to_s.filter(|to_s| end.elapsed_us as f64 / 1e6 > *to_s);
         let (measured_from_s, warmup_why) = (part.from_s, part.reason);
-        let interrupted = end.reason == EndReason::Interrupted;
-        self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s })?;
-        if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
+        self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s })
     }
 
     fn follow(
@@ -180,7 +204,15 @@ impl LiveSession {
                 control.stop(EndReason::Braked);
                 self.append(EventBody::Brake { load, brake: guard_trip })?;
             }
-            self.take_samples(servers)?;
+            if watches.lost.is_none()
+                && let Err(error) = self.take_samples(servers)
+            {
+                if !servers.is_some_and(Servers::has_lost_agent) {
+                    return Err(error);
+                }
+                control.stop(EndReason::Braked);
+                *watches.lost = Some(error);
+            }
             if self.is_interrupted() {
                 control.stop(EndReason::Interrupted);
             }
@@ -240,10 +272,10 @@ impl LiveSession {
     }
 
     /// Waits while samples go into the log; an error when interrupted. A session that only reads goes on after a lost
-    /// connection.
+    /// connection; one that changes something waits for the next agent.
     pub fn observe_for(&mut self, seconds: f64, servers: &mut Servers) -> Result<()> {
         let until_us = self.elapsed_us() + (seconds * 1e6) as u64;
-        while self.elapsed_us() < until_us {
+        while self.elapsed_us() < until_us || servers.is_reconnecting() {
             if self.is_interrupted() {
                 return Err(UserError::interrupted());
             }

@@ -1,6 +1,7 @@
 //! The live parts of a session: the clock, the log, real loads, and the target made of engine and agent.
 
 mod changing;
+mod killed;
 mod loading;
 mod lower_load;
 mod observing;

@@ -1,7 +1,8 @@
 //! The hosts of a session: the one in front, which is loaded, and those behind it by their roles; `changing` changes them. What is
 //! heard of them becomes events.
 //!
-//! In a session that only reads, a connection that was lost is made again, beside everything else: nothing waits for it.
+//! In a session that only reads, a connection that was lost is made again, beside everything else: nothing waits for it. In one
+//! that changes something the session waits, as all that the agent had changed is put back by the next one first.
 
 use super::{Server, monotonic_us};
 use crate::several_hosts::HostMarks;
@@ -16,6 +17,9 @@ use webdyno_model::{Result, UserError};
 
 /// The pauses before each try to connect again: a server that boots is back by then.
 const PAUSES_S: [u64; 10] = [1, 2, 4, 8, 15, 30, 30, 30, 30, 30];
+
+/// So many of them where the session waits for it.
+const TRIES_WAITED_FOR: usize = 7;
 
 /// The agents of a session.
 pub struct Servers {
@@ -59,6 +63,11 @@ impl Servers {
         std::iter::once(&self.front).chain(&self.others)
     }
 
+    /// Whether an agent is gone that was to be heard.
+    pub(super) fn has_lost_agent(&self) -> bool {
+        self.all().any(|server| server.agent.is_gone())
+    }
+
     /// Begins to observe the hosts behind the one in front: their machines and all known services.
     pub fn observe_others(&mut self, access: &Access) -> Result<()> {
         self.others.iter_mut().try_for_each(|server| server.observe_with(None, access.clone()))
@@ -84,10 +93,19 @@ impl Servers {
     /// meanwhile; an error when that was tried in vain.
     pub fn receive_events(&mut self) -> Result<Vec<(u64, EventBody)>> {
         let mut received = vec![];
-        for server in std::iter::once(&mut self.front).chain(&mut self.others) {
-            received.extend(server.receive_events()?);
+        for (host, server) in std::iter::once(&mut self.front).chain(&mut self.others).enumerate() {
+            let was_lost = server.lost.is_some();
+            received.extend(server.receive_events(self.marks.can_lose(host))?);
+            if was_lost && server.lost.is_none() && !server.start.reads_only {
+                self.marks.lose(host);
+            }
         }
         Ok(received)
+    }
+
+    /// Whether a session that changes something has to wait for an agent.
+    pub(super) fn is_reconnecting(&self) -> bool {
+        self.all().any(|server| server.lost.is_some() && !server.start.reads_only)
     }
 }
 
@@ -114,15 +132,19 @@ struct Reconnection {
     /// Who serves there now, where nobody discovered a service: else the agent tells it when it has looked.
     topology: Option<Topology>,
     samples: Receiver<(u64, Sample)>,
+    /// What of the lost agent was put back, one line each.
+    reverted: Vec<String>,
 }
 
 impl Server {
-    /// Samples, notes, and the way back to a lost agent.
-    fn receive_events(&mut self) -> Result<Vec<(u64, EventBody)>> {
+    /// Samples, notes, and the way back to a lost agent. `can_lose`: what it may have changed can be put back without it.
+    fn receive_events(&mut self, can_lose: bool) -> Result<Vec<(u64, EventBody)>> {
         if self.lost.is_some() {
             return Ok(self.continue_reconnect()?.into_iter().map(event_now).collect());
         }
-        let goes_on = self.start.reads_only && self.observed.is_some();
+        // Who is only silent may still be at work on a change.
+        let goes_on =
+            self.observed.is_some() && (self.start.reads_only || (can_lose && self.agent.is_gone()));
         match (self.new_samples(), self.agent.silent_for()) {
             // Its end of the connection may be open still, with nobody at work there.
             (Ok(_), Some(silence)) if goes_on => {
@@ -174,7 +196,8 @@ impl Server {
         let Some(lost) = &mut self.lost else { return Ok(()) };
         (lost.trying, lost.reason) = (None, error);
         lost.tries += 1;
-        match PAUSES_S.get(lost.tries) {
+        let tries_max = if self.start.reads_only { PAUSES_S.len() } else { TRIES_WAITED_FOR };
+        match PAUSES_S.get(lost.tries).filter(|_| lost.tries < tries_max) {
             Some(pause_s) => {
                 lost.next_try = Instant::now() + Duration::from_secs(*pause_s);
                 Ok(())
@@ -206,7 +229,10 @@ impl Server {
         self.snapshot = again.snapshot.or(self.snapshot.take());
         let service = self.service().filter(|_| changed);
         let observation = again.topology.map(|observation| self.topology(&observation));
-        std::iter::once(EventBody::Note { text }).chain(service).chain(observation).collect()
+        let reverted =
+            again.reverted.into_iter().map(|line| format!("put back after the agent was killed: {line}"));
+        let notes = std::iter::once(text).chain(reverted).map(|text| EventBody::Note { text });
+        notes.chain(service).chain(observation).collect()
     }
 
     /// Connects on a thread of its own.
@@ -218,17 +244,31 @@ impl Server {
         std::thread::spawn(move || {
             let connect = || {
                 let agent = AgentClient::start(&start)?;
+                let reverted = if start.reads_only { vec![] } else { revert_lost(&agent)? };
                 let snapshot = discovered.map(|port| agent.discover(port)).transpose()?;
                 let (port, access) = observed.unwrap_or_default();
                 let looks = discovered.is_none();
                 let topology = looks.then(|| agent.topology(port, &access)).transpose()?;
                 let samples = agent.observe(port, client_pid, access)?;
-                Ok(Reconnection { agent, snapshot, topology, samples })
+                Ok(Reconnection { agent, snapshot, topology, samples, reverted })
             };
             // Who asked may have ended meanwhile.
             let _ = sender.send(connect());
         });
         receiver
+    }
+}
+
+/// Puts back what an agent had changed that is gone. Nothing goes on where that is not certain.
+fn revert_lost(agent: &AgentClient) -> Result<Vec<String>> {
+    let done = agent.roll_back(None, true)?;
+    match done.problem {
+        Some(problem) => Err(problem),
+        None if done.unfinished => {
+            Err(UserError::cannot_run("what the agent had changed is still to be put back")
+                .hint("run `webdyno rollback` on the server"))
+        }
+        None => Ok(done.lines),
     }
 }
 

@@ -64,10 +64,17 @@ impl LiveTarget<'_> {
         self.servers.all().flat_map(Server::notes).try_for_each(|note| self.session.append(note))
     }
 
+    /// Connects again to agents that were killed, which puts back what they had changed.
+    fn reach_agents(&mut self) -> Result<()> {
+        let is_lost = self.servers.has_lost_agent() && !self.session.is_interrupted();
+        if is_lost { self.session.observe_for(lower_load::CHECK_EVERY_S, self.servers) } else { Ok(()) }
+    }
+
     /// Loads once, as it is set now.
     fn load_once(&mut self, purpose: Purpose, length: LoadLength) -> Result<LoadMeasurement> {
         self.detect_live_traffic(false)?;
-        let load = self.session.load(&self.prepared, &self.workload, purpose, length, Some(self.servers))?;
+        let load =
+            self.session.load_or_recover(&self.prepared, &self.workload, purpose, length, self.servers)?;
         self.detect_live_traffic(false)?;
         let is_stopped = |target: &Self| {
             target.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some())
@@ -171,6 +178,7 @@ impl TuningTarget for LiveTarget<'_> {
 
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
         self.stop_if_interrupted()?;
+        self.reach_agents()?;
         self.servers.prepare(changes)
     }
 
@@ -208,6 +216,7 @@ impl TuningTarget for LiveTarget<'_> {
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
+        self.reach_agents()?;
         let (done, outcome) = self.servers.revert(mark, self.options.live_traffic);
         // Where a host failed the log must not say that all is as before.
         outcome?;

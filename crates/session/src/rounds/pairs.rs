@@ -1,6 +1,6 @@
 //! A change of which one look does not tell whether it helps, on a server that nobody else uses: it is switched off and on again,
 //! and judged by pairs of loads without it and with it, until they tell it or enough of them were made. A pair between whose halves
-//! the machine changed is discarded.
+//! the machine changed is discarded. Where only a restart makes the change the same again, it is switched on by one.
 
 use super::Tuning;
 use super::verifying::VerifiedChange;

@@ -14,7 +14,7 @@ use webdyno_analysis::tuning::verdict::{
     Comparison, is_settling, is_starting_workers, judge, stopped_for_others,
 };
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, RenderedPlan};
+use webdyno_model::change::{ApplyClass, RenderedPlan, SettingChange};
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
 use webdyno_model::number::significant;
@@ -45,9 +45,9 @@ impl Tuning {
             }
             None => choice,
         };
-        // Nothing is switched back to what did harm.
-        let was_harmed = self.best.measurement.harm_guard_trip.is_some();
-        let can_switch = plan.class <= ApplyClass::Reload && !target.has_live_traffic() && !was_harmed;
+        let can_switch = plan.class <= ApplyClass::Reload
+            && !target.has_live_traffic()
+            && self.can_switch_again(&choice.remedy.setting_changes());
         let began_us = target.elapsed_us();
         let (after, comparison) = self.verify(target, &self.best.measurement, can_switch)?;
         self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
@@ -111,6 +111,17 @@ impl Tuning {
                 }))
             }
         }
+    }
+
+    /// Whether changes can be switched off and on again: not back to what did harm. Prefork's workers only where it may be restarted:
+    /// a reload that ends workers leaves their places taken (AH00167), so that by a second one fewer of them would start.
+    fn can_switch_again(&self, changes: &[SettingChange]) -> bool {
+        let measured = &self.best.measurement;
+        let service = measured.service.as_ref();
+        let is_prefork = service.and_then(|service| service.mode.as_deref()) == Some("prefork");
+        let are_workers = |change: &SettingChange| change.setting.full_name() == "apache MaxRequestWorkers";
+        measured.harm_guard_trip.is_none()
+            && (!is_prefork || self.options.allow_restart || !changes.iter().any(are_workers))
     }
 
     /// Measures what is in force now against what was there before, again as long as the server gets faster from second to second, and

@@ -62,11 +62,9 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
     let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
-        session.load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers)).and_then(
-            |_| {
-                if arguments.disambiguate { experiments::make(&mut session, &load, &servers) } else { Ok(()) }
-            },
-        )
+        let MeasuredLoad { prepared, workload, length, .. } = &load;
+        session.load_or_recover(prepared, workload, Purpose::Diagnose, *length, &mut servers)?;
+        if arguments.disambiguate { experiments::make(&mut session, &load, &servers) } else { Ok(()) }
     });
     drop(servers);
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use webdyno_analysis::run_report::interval_report;
 use webdyno_model::event::{Event, EventBody};
+use webdyno_model::histogram::EncodedHistogram;
 use webdyno_model::interval::Interval;
+use webdyno_session::heat_map::{HeatMap, heat_map};
 use webdyno_session::log::LogFollower;
 
 /// Between two looks into the log, which is written once a second.
@@ -181,6 +183,7 @@ impl LiveSeconds {
             "p99_us": report.as_ref().and_then(|report| report.p99_us),
             "failed": interval.failed,
             "in_flight": interval.in_flight,
+            "latency": interval.response_time.as_ref().and_then(column),
             "signals": self.signals(),
         })
     }
@@ -203,6 +206,12 @@ impl LiveSeconds {
         };
         self.levels.latest().into_iter().flat_map(named).collect()
     }
+}
+
+/// The responses of a second, as a column of the heat map: bounds in microseconds, one more than there are counts.
+fn column(times: &EncodedHistogram) -> Option<Value> {
+    let HeatMap { edges_us, counts, .. } = heat_map(&[(0.0, times)]).ok()??;
+    Some(json!({ "edges_us": edges_us, "counts": counts.first()? }))
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! A real Apache of the operator's: diagnosed, planned for, tuned by reload, and rolled back to the byte.
 
 use crate::disturbance::measured;
-use crate::support::{Apache, Place, Server, can_mount, is_alive, run, shared_turn, signal, skip, snapshot};
+use crate::ports::free_port;
+use crate::support::{Apache, Place, can_mount, is_alive, run, shared_turn, signal, skip, snapshot};
 use rustix::process::Signal;
-use std::time::Duration;
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Sixty users on twenty workers: a reload suffices to lift the limit, and it is found within seconds.
 const LOAD: [&str; 6] = ["-c", "60", "--no-keepalive", "-d", "5s", "-q"];
@@ -219,17 +222,47 @@ fn without_a_status_page_the_sockets_and_processes_tell() {
 fn a_server_that_is_not_apache_is_observed_and_left_alone() {
     let _turn = shared_turn();
     let place = Place::shielded();
-    let server = Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let server = OtherServer::start(&place);
+    let url = format!("http://127.0.0.1:{}/", server.port);
     let load = ["-r", "50", "-d", "4s", "-t", "1", "-q", "--json", "-"];
-    let json = run(place.webdyno().args(["diagnose", &server.url()]).args(load)).with_code_in(&[0, 3]).json();
+    let json = run(place.webdyno().args(["diagnose", &url]).args(load)).with_code_in(&[0, 3]).json();
     // Other tests are at work on the same processors.
     let of_any_machine =
         ["healthy", "unknown", "cpu-saturated", "cpu-stolen", "foreign-load", "generator-saturated"];
     assert!(of_any_machine.contains(&json["bottleneck"].as_str().unwrap()), "{json:#}");
-    let json =
-        run(place.webdyno().args(["tune", &server.url(), "--apply"]).args(load)).with_code_in(&[0, 3]).json();
+    let json = run(place.webdyno().args(["tune", &url, "--apply"]).args(load)).with_code_in(&[0, 3]).json();
     assert_eq!(json["state"], "reverted", "{json:#}");
     assert_eq!(json["rounds"].as_array().unwrap().len(), 0);
+}
+
+/// A program of its own: a thread of this one would have behind it whatever other tests are connected to.
+struct OtherServer {
+    process: Child,
+    port: u16,
+}
+
+impl OtherServer {
+    fn start(place: &Place) -> Self {
+        std::fs::write(place.path("index.html"), "hi").unwrap();
+        let port = free_port();
+        let mut command = Command::new("python3");
+        command.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string()]);
+        command.current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Self { process: command.spawn().unwrap(), port };
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the server does not listen");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        server
+    }
+}
+
+impl Drop for OtherServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 #[test]

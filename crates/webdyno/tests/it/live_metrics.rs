@@ -114,6 +114,8 @@ fn a_scrape_has_what_the_report_has() {
         info.contains("command=\"run\"") && info.contains(&format!("127.0.0.1:{}", server.port)),
         "{info}"
     );
+    let last = scrapes.last().unwrap();
+    assert_eq!(last["webdyno_requests_completed_total"], 1_200.0, "the end waits for one more scrape");
     assert!(scrape(port).is_none(), "it ends with the session");
 }
 

@@ -33,6 +33,7 @@ mod mounts;
 mod namespaces;
 mod observing;
 mod other_tiers;
+mod out_of_memory;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;
 #[path = "../../../host/tests/it/programs.rs"]

@@ -21,7 +21,9 @@
 //! sending, a lower level costs a few percent of size; nginx that compresses files for each request does it in a third of the
 //! time with `gzip_comp_level 1`. If OPcache looks for changes of each script at each request (`opcache.revalidate_freq` 0) and
 //! that is a twentieth of what PHP computes, PHP's own value of 2 s takes it away; `opcache.validate_timestamps` 0 is for a person
-//! to decide. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
+//! to decide. If a child of PHP-FPM ends after a few requests (`pm.max_requests`) and starting others is a tenth of what PHP
+//! computes, each serves 500. If MariaDB opens tables anew all the time as its cache of open tables is full, and that is a tenth of what it
+//! computes, `table_open_cache` is raised. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
 //! scans in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. If the generator
 //! runs on the same machine, measure from another one.
 //!
@@ -34,10 +36,12 @@
 //! `cpu.pressure` and `cpu.stat` there.
 
 pub(crate) mod ceiling;
+mod child_turnover;
 mod deflate;
 pub(crate) mod finding;
 mod gzip;
 mod revalidation;
+mod table_cache;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
@@ -50,7 +54,8 @@ pub const LIMIT: Limit = Limit {
             ahead_backend_cpu_cores, ahead_database_scanned_rows_per_s, ahead_database_selects_per_s,
             ahead_group_cores, ahead_group_cpu_cores, ahead_group_quota_cores, answer_bytes_mean, backend_cpu_cores,
             client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us, cpu_steal_fraction,
-            db_statements_per_s, fpm_queue_mean, offered_rate, opcache_enabled, opcache_hits_per_s, rate,
+            db_connections_limit, db_cpu_cores, db_files_limit, db_statements_per_s, db_table_cache_limit, db_tables_open,
+            db_tables_opened_per_s, fpm_queue_mean, offered_rate, opcache_enabled, opcache_hits_per_s, rate,
             rate_ci95_fraction, response_time_mean_us,
         },
         &crate::resources::processors::FACTS,

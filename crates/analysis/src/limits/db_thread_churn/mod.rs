@@ -5,7 +5,7 @@
 //!
 //! ## How it is recognised
 //! Threads are created nearly as fast as connections are opened, thousands per second, and the CPUs are saturated: the cost of
-//! a thread (some 50 us, more where system calls are slow) times their number is a good part of the CPU time used.
+//! a thread (some 50 µs, more where system calls are slow) times their number is a good part of the CPU time used.
 //!
 //! ## What to do
 //! `thread_cache_size`: MariaDB's own default, 256 or `max_connections` if that is less, and more than were ever connected at

@@ -2,7 +2,7 @@
 //!
 //! ## How it is recognised
 //! One of these: the busiest engine thread used more than 70% of a core. The generator's own delay was more than a tenth of the
-//! response time (p50, and more than 100 us; p90 or the median second, and more than 250 us: on a machine with other work a
+//! response time (p50, and more than 100 µs; p90 or the median second, and more than 250 µs: on a machine with other work a
 //! program that wakes up waits that long now and then). Half of the responses waited in the socket buffer for a tenth of their
 //! response time. More than one request in 1000 found no local port or descriptor on the generator's machine. Little's law does
 //! not hold between the requests in flight and rate times response time: over the whole load the integral of requests in flight

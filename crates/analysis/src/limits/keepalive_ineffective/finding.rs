@@ -87,8 +87,7 @@ fn passive_finding(facts: &Facts) -> Option<Finding> {
         _ => (request_cost::connection_us(facts), COST_FRACTION_MIN),
     };
     let share = (opened * each_us / 1e6 / work.cores).min(1.0);
-    let allowed = facts.setting("MaxKeepAliveRequests")?;
-    let is_spent = carried >= SPENT_FRACTION_WATCHED * (allowed + 1.0);
+    let is_spent = carried >= SPENT_FRACTION_WATCHED * RequestLimit::of(facts)?.carried_max;
     let cause = cause_in_request_limit(facts, carried)
         .filter(|_| is_spent)
         .filter(|_| share >= least && !memory_evidence::is_proven(facts))?;
@@ -146,6 +145,7 @@ fn keeping_setting(facts: &Facts) -> &'static str {
 /// nginx's, and its own default in seconds.
 const NGINX_SETTING: &str = "keepalive_timeout";
 const NGINX_TIMEOUT_S: i64 = 75;
+const NGINX_REQUESTS: i64 = 1000;
 
 /// Whether keep-alive is switched off, for the server or for a site.
 fn is_switched_off(facts: &Facts) -> bool {
@@ -192,25 +192,58 @@ fn nginx_keeps_none() -> CloseCause {
     }
 }
 
+/// How many requests a connection may carry.
+struct RequestLimit {
+    service: &'static str,
+    setting: &'static str,
+    value: f64,
+    /// With it. Apache does not count the first one.
+    carried_max: f64,
+    /// The program's own default.
+    wanted: i64,
+}
+
+impl RequestLimit {
+    fn of(facts: &Facts) -> Option<Self> {
+        if facts.is_service("nginx") {
+            let value = facts.setting("keepalive_requests")?;
+            let (service, setting) = ("nginx", "keepalive_requests");
+            return Some(Self {
+                service,
+                setting,
+                value,
+                carried_max: value.max(1.0),
+                wanted: NGINX_REQUESTS,
+            });
+        }
+        let value = facts.setting("MaxKeepAliveRequests").filter(|value| *value >= 1.0)?;
+        let (service, setting) = ("apache", "MaxKeepAliveRequests");
+        Some(Self { service, setting, value, carried_max: value + 1.0, wanted: REQUESTS_WANTED })
+    }
+}
+
 /// Connections that end as they have carried what a small limit allows.
 fn cause_in_request_limit(facts: &Facts, carried: f64) -> Option<CloseCause> {
-    let allowed =
-        facts.setting("MaxKeepAliveRequests").filter(|allowed| (1.0..REQUESTS_FEW).contains(allowed))?;
-    // The first request of a connection is not counted.
-    let is_spent = carried <= allowed + 1.1 && carried >= CARRIED_FRACTION_MIN * allowed;
+    let limit = RequestLimit::of(facts).filter(|limit| limit.value < REQUESTS_FEW)?;
+    let is_spent =
+        carried <= limit.carried_max + 0.1 && carried >= CARRIED_FRACTION_MIN * limit.value.max(1.0);
+    let (setting, value) = (limit.setting, format_number(limit.value));
+    let s = if limit.carried_max > 1.0 { "s" } else { "" };
     is_spent.then(|| CloseCause {
-        words: format!(
-            "MaxKeepAliveRequests {} ends each after {} requests",
-            format_number(allowed),
-            format_number(allowed + 1.0)
-        ),
+        words: format!("{setting} {value} ends each after {} request{s}", format_number(limit.carried_max)),
         confidence: 0.9,
-        remedy: remedy(
-            "MaxKeepAliveRequests",
-            Some(SettingValue::Integer(allowed as i64)),
-            SettingValue::Integer(REQUESTS_WANTED),
-            "100 requests share the cost of a connection; also Apache's default",
-        ),
+        remedy: Remedy {
+            setting: SettingId::of_service(limit.service, setting),
+            ..remedy(
+                setting,
+                Some(SettingValue::Integer(limit.value as i64)),
+                SettingValue::Integer(limit.wanted),
+                &format!(
+                    "{} requests share the cost of a connection; also the program's default",
+                    limit.wanted
+                ),
+            )
+        },
     })
 }
 
@@ -303,6 +336,27 @@ mod tests {
         assert_eq!(named(ONCE, 100, "Off"), None, "handshakes are what it costs");
         assert_eq!(named(ONCE, 100, "On").as_deref(), Some("Connection"));
         assert_eq!(named(&[], 100, "On"), None, "half of them are used twice, and no setting says why");
+    }
+
+    #[test]
+    fn nginx_that_ends_connections_is_not_taken_for_the_program() {
+        let named = |requests: i64, carried: f64| {
+            let plain = [
+                (FactId::handshake_mean_us, f64::NAN),
+                (FactId::connect_time_mean_us, 900.0),
+                (FactId::requests_per_connection, carried),
+                (FactId::connections_opened_per_s, 10_000.0 / carried),
+            ];
+            let mut facts =
+                facts(&with_changes(CLOSED, &[ONCE, &plain].concat()), &[("keepalive_requests", requests)]);
+            facts.service.as_mut().unwrap().service = "nginx".into();
+            check(&facts)
+                .map(|mut finding| finding.remedies.remove(0))
+                .map(|one| (one.setting.full_name(), one.to))
+        };
+        let more = Some(("nginx keepalive_requests".to_owned(), Some(SettingValue::Integer(1000))));
+        assert_eq!([named(1, 1.0), named(0, 1.0), named(2, 2.0)], [more.clone(), more.clone(), more]);
+        assert_eq!(named(1000, 1.0).map(|(setting, _)| setting).as_deref(), Some("application Connection"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A kept connection carries the next request at once. A new one costs a round trip, and over TLS a handshake with a signature:
 //! often far more than the response itself. Connections that clients would keep are closed when `KeepAlive` is off, when
-//! `MaxKeepAliveRequests` is small (Apache does not count the first request: 1 allows two), when HTTP/1.0 responses have no
-//! length, or when the program behind the server sends `Connection: close`.
+//! `MaxKeepAliveRequests` is small (Apache does not count the first request: 1 allows two), nginx's `keepalive_requests` is,
+//! when HTTP/1.0 responses have no length, or when the program behind the server sends `Connection: close`.
 //!
 //! ## How it is recognised
 //! The load keeps its connections, yet they carry one or two requests each, and establishing them (connect and TLS handshake)
@@ -14,8 +14,8 @@
 //! connections that a busy server closes for lack of workers.
 //!
 //! ## What to do
-//! Change the named cause: `KeepAlive On`, `MaxKeepAliveRequests 100` (a reload). What the program sends has to be changed
-//! there; responses of HTTP/1.0 backends need a length.
+//! Change the named cause: `KeepAlive On`, `MaxKeepAliveRequests 100`, `keepalive_requests 1000` (a reload).
+//! What the program sends has to be changed there; responses of HTTP/1.0 backends need a length.
 //!
 //! ## By hand
 //! `curl -skv URL URL 2>&1 | grep -iE 'connection|reusing|closing'` shows whether the second request reuses the connection.

@@ -10,6 +10,7 @@
 use super::{DELAY_FRACTION_MAX, DELAY_US_MIN, SECONDS_MIN};
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
+use crate::wording::format_time;
 use webdyno_model::Result;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::Interval;
@@ -66,9 +67,10 @@ fn share(
     let share = delay_us / time_us;
     (delay_us > floor_us && time_us > 0.0).then(|| {
         let why = format!(
-            "the {name} of the generator's own delay, {delay_us} us, is {:.0}% of the response time's, {time_us} us (limit \
-             {:.0}%)",
+            "the {name} of the generator's own delay, {}, is {:.0}% of the response time's, {} (limit {:.0}%)",
+            format_time(delay_us),
             100.0 * share,
+            format_time(time_us),
             100.0 * DELAY_FRACTION_MAX
         );
         (share, why)
@@ -121,7 +123,8 @@ pub(super) fn unread_time_text(run: &RunReport) -> Option<String> {
     let share = waited_us / answer_us as f64;
     (share > DELAY_FRACTION_MAX).then(|| {
         format!(
-            "responses waited {waited_us} us (p50) in the socket buffer, {:.0}% of the {name} (limit {:.0}%)",
+            "responses waited {} (p50) in the socket buffer, {:.0}% of the {name} (limit {:.0}%)",
+            format_time(waited_us),
             100.0 * share,
             100.0 * DELAY_FRACTION_MAX
         )
@@ -225,7 +228,7 @@ mod tests {
         let why = short(1000, 150, 300, 120).why.unwrap();
         assert_eq!(
             why,
-            "the p90 of the generator's own delay, 300 us, is 71% of the response time's, 420 us (limit 10%)"
+            "the p90 of the generator's own delay, 300 µs, is 71% of the response time's, 420 µs (limit 10%)"
         );
         // Slow answers are not falsified by what is a tenth of the quick ones.
         let mut times = vec![120; 800];
@@ -281,7 +284,7 @@ mod tests {
         }
         let why = of(207, Clock::Auto, 1000).unwrap();
         assert!(
-            why.contains("waited 207 us (p50) in the socket buffer, 23% of the p50 response time"),
+            why.contains("waited 207 µs (p50) in the socket buffer, 23% of the p50 response time"),
             "{why}"
         );
         assert_eq!(unread_time_text(&RunReport::default()), None);

@@ -43,7 +43,7 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
     // Of a shorter run the start is most.
     let overload = cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000));
     let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread_time_text(run));
-    let late = is_late.map(|why| why + &delayed_text(cpu_fraction));
+    let late = is_late.map(|why| why + delayed_text(cpu_fraction));
     let exhausted = tables::exhausted(run, local_ports);
     let others = kernel_limit_total
         .as_ref()
@@ -150,15 +150,10 @@ fn cpu_overload(cpu_fraction: Option<f64>) -> Option<String> {
     })
 }
 
-/// A generator that is late and hardly worked was kept from it.
-fn delayed_text(cpu_fraction: Option<f64>) -> String {
-    let little = cpu_fraction.filter(|fraction| *fraction > 0.0 && *fraction < HELD_UP_FRACTION_MAX);
-    little.map_or(String::new(), |fraction| {
-        format!(
-            "; its busiest thread used only {:.0}% of a core: a quota or other processes on its machine delayed it",
-            fraction * 100.0
-        )
-    })
+/// A generator that is late and hardly worked was kept from it. How much it worked is reported beside.
+fn delayed_text(cpu_fraction: Option<f64>) -> &'static str {
+    let little = cpu_fraction.is_some_and(|fraction| fraction > 0.0 && fraction < HELD_UP_FRACTION_MAX);
+    if little { "; it used little CPU: a quota or other processes on its machine delayed it" } else { "" }
 }
 
 fn nothing_measured(run: &RunReport) -> Option<String> {
@@ -260,7 +255,7 @@ mod tests {
         for (cpu, delay, in_flight, saturated, word) in [
             (900_000, 1, 5_000_000, true, "of a core"),
             (500_000, 300, 5_000_000, true, "(limit 10%)"),
-            (100_000, 300, 5_000_000, true, "used only 10% of a core"),
+            (100_000, 300, 5_000_000, true, "it used little CPU"),
             (100_000, 300, 5_000_000, true, "is 30% of the response time's"),
             (100_000, 1, 9_000_000, false, "Little's law"),
         ] {

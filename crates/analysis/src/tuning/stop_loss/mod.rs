@@ -8,7 +8,7 @@
 //! slowly (prefork starts at most 32 a second), and a rate that rises has not arrived yet.
 
 use crate::measurement::Measurement;
-use crate::measurement::statistics::{describe, mean, t_95};
+use crate::measurement::statistics::{describe, mean};
 use webdyno_model::interval::Interval;
 use webdyno_model::workload::Arrival;
 
@@ -152,14 +152,14 @@ fn mean_time_us(interval: &Interval) -> Option<f64> {
 
 fn rate_min(rates: &[f64]) -> Option<f64> {
     let best = describe(rates).filter(|_| rates.len() >= KNOWN_SECONDS)?;
-    let lower = best.mean - t_95(best.effective - 1.0) * (best.variance / best.effective).sqrt();
+    let lower = best.mean - best.half_width_95();
     let least = (RATE_FRACTION * lower).min(best.mean - DEVIATIONS * best.variance.sqrt());
     (least > 0.0).then_some(least)
 }
 
 fn time_max_us(times_us: &[f64]) -> Option<f64> {
     let best = describe(times_us).filter(|_| times_us.len() >= KNOWN_SECONDS)?;
-    let upper = best.mean + t_95(best.effective - 1.0) * (best.variance / best.effective).sqrt();
+    let upper = best.mean + best.half_width_95();
     let most = (TIME_RATIO * upper).max(best.mean + DEVIATIONS * best.variance.sqrt());
     Some(most.max(best.mean + TIME_EXCESS_US))
 }

@@ -399,6 +399,16 @@ impl AgentClient {
         }
     }
 
+    /// Whether it is gone: its stream has ended, whatever it was at.
+    pub fn is_gone(&self) -> bool {
+        let is_gone = self.shared.received().ended;
+        if is_gone {
+            // A child that ended counts as alive until somebody takes note of it.
+            self.has_ended();
+        }
+        is_gone
+    }
+
     fn has_ended(&self) -> bool {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         !matches!(child.try_wait(), Ok(None))

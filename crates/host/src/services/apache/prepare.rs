@@ -11,7 +11,7 @@ use super::local_files;
 use super::part;
 use super::place::{Place, places};
 use super::settings::{Mpm, SETTINGS, Setting, find};
-use super::snapshot::{limits, mpm, settings};
+use super::snapshot::{has_lost_places, limits, mpm, settings};
 use crate::config_management::Managers;
 use crate::services::apache::unprivileged::refusal;
 use crate::services::common::edit::{self, Edited};
@@ -53,7 +53,9 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
             "nothing to change: every setting already has the value that is wanted",
         ));
     }
-    let class = classify(&wanted, &now, mpm, &apache.control)?;
+    let grows = mpm == Mpm::Prefork && wanted.iter().any(|one| one.setting.name == "MaxRequestWorkers");
+    let is_blocked = grows && has_lost_places(&apache, snapshot.port);
+    let class = classify(&wanted, &now, mpm, &apache.control, is_blocked)?;
     let mut edits = Vec::new();
     let mut changes = Vec::new();
     for one in &wanted {
@@ -165,12 +167,14 @@ fn same(a: &SettingValue, b: &SettingValue) -> bool {
     a == b || a.to_string().eq_ignore_ascii_case(&b.to_string())
 }
 
-/// How each setting takes effect. An error when Apache would clip a value that is wanted.
+/// How each setting takes effect; `is_blocked` where only a restart makes room for more workers. An error when Apache would clip
+/// a value that is wanted.
 fn classify(
     wanted: &[Wanted],
     now: &BTreeMap<String, SettingInForce>,
     mpm: Mpm,
     control: &Control,
+    is_blocked: bool,
 ) -> Result<impl Fn(&Setting) -> ApplyClass + use<>> {
     let before = limits(now, mpm);
     let mut after = now.clone();
@@ -188,7 +192,7 @@ fn classify(
         .get("MaxRequestWorkers")
         .and_then(|setting| setting.running.as_ref())
         .and_then(SettingValue::number);
-    let beyond = needs_restart(before.as_ref(), limits(&after, mpm).as_ref(), running);
+    let beyond = is_blocked || needs_restart(before.as_ref(), limits(&after, mpm).as_ref(), running);
     let supervised = control.supervised;
     Ok(move |setting: &Setting| {
         let is_beyond = setting.name == "MaxRequestWorkers" && beyond;

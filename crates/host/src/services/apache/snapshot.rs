@@ -255,6 +255,15 @@ fn differs(effective: Option<i64>, page: Option<&Found>) -> Option<String> {
     ))
 }
 
+/// Whether places of the scoreboard are lost to workers that have ended, within the limit or behind it, where they are in the way
+/// of more workers than now.
+pub fn has_lost_places(apache: &Apache, port: u16) -> bool {
+    let children_count = || procfs::children_of(apache.control.pid).len() as u64;
+    let before_count = children_count();
+    let board = status::find(&apache.evaluation, port).ok().and_then(|page| page.board);
+    board.is_some_and(|board| board.slots_count - board.open_count > before_count.max(children_count()))
+}
+
 /// Says how many places within the limit are lost to workers that have ended. Prefork does not clean up behind a limit
 /// that a reload has lowered (AH00167), and takes what stands there for workers when the limit rises again.
 fn ghosts(board: Scoreboard, effective: i64, children_count: u64) -> Option<String> {

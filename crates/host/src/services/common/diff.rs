@@ -6,7 +6,7 @@ use similar::TextDiff;
 pub fn unified(path: &str, before: Option<&str>, after: &str, shown: fn(&str) -> String) -> String {
     let old = before.map(shown).unwrap_or_default();
     let from = if before.is_some() { path } else { "/dev/null" };
-    TextDiff::from_lines(old, shown(after)).unified_diff().context_radius(3).header(from, path).to_string()
+    TextDiff::from_lines(&old, &shown(after)).unified_diff().context_radius(3).header(from, path).to_string()
 }
 
 #[cfg(test)]

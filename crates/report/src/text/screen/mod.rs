@@ -98,7 +98,9 @@ fn change(page: &mut TextPage, finding: &Finding, room: Room) {
 }
 
 fn details(page: &mut TextPage, remedy: &Remedy, room: Room) {
-    page.short_item("how: ", phrases::apply_class_phrase(remedy.class), 1);
+    if let Some(how) = phrases::how(remedy) {
+        page.short_item("how: ", how, 1);
+    }
     page.short_item("why: ", &remedy.why, room.text_lines);
     if !remedy.risk.is_empty() {
         page.short_item("risk:", &remedy.risk, room.text_lines.min(2));
