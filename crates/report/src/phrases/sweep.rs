@@ -109,7 +109,7 @@ pub(crate) fn points_table(sweep: &SweepReport) -> Vec<Vec<String>> {
     let has = |of: fn(&SweepPoint) -> bool| sweep.points.iter().any(of);
     let columns = [
         (true, shorten_middle(&sweep.knob, NAME_MAX)),
-        (true, "successful".into()),
+        (true, "req/s".into()),
         (has(|point| point.ci95.is_some()), "95% interval".into()),
         (has(|point| point.p99_us.is_some()), "p99".into()),
         (has(|point| point.errors.is_some_and(|errors| errors > 0)), "failed".into()),

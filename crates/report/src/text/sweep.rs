@@ -1,7 +1,7 @@
 //! A curve on one screen: what to choose and why, the plot, the points, what the points cannot tell.
 
 use super::curve_plot::{CurvePlot, PlotPoint, write_curve};
-use super::page::{ColumnAlign, TextPage, Tone};
+use super::page::{COLUMNS, ColumnAlign, TextPage, Tone};
 use crate::human::number;
 use crate::phrases::sweep::{headline, other_notes, points_table, value_label, why};
 use webdyno_model::sweep::{SweepPoint, SweepReport};
@@ -65,8 +65,15 @@ fn points(page: &mut TextPage, sweep: &SweepReport, rows_max: usize) {
     let rows = points_table(sweep).into_iter().enumerate();
     let rows: Vec<Vec<String>> =
         rows.filter(|(at, _)| *at == 0 || is_kept(at - 1)).map(|(_, row)| row).collect();
-    let mut aligned = vec![ColumnAlign::Number; rows[0].len()];
-    aligned.last_mut().into_iter().for_each(|last| *last = ColumnAlign::Words);
+    // Words are wrapped: remarks always, everything where figures are so long that a line would not hold them.
+    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width: usize = (0..rows[0].len()).map(|column| widest(column) + 2).sum();
+    let align = |title: &String| match title.as_str() {
+        "" => ColumnAlign::Words,
+        _ if width > COLUMNS => ColumnAlign::Words,
+        _ => ColumnAlign::Number,
+    };
+    let aligned: Vec<ColumnAlign> = rows[0].iter().map(align).collect();
     page.table(&aligned, &rows);
     if every > 1 {
         page.paragraph(&format!("{} of {} points; --json has all.", rows.len() - 1, sweep.points.len()));

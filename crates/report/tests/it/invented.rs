@@ -187,9 +187,16 @@ pub fn spoil(view: &mut View, figure: f64) {
                 .for_each(|round| (round.ratio, round.ci95) = (Some(figure), Some([figure; 2])));
         }
         Outcome::Sweep(sweep) => {
-            sweep.points.iter_mut().step_by(2).for_each(|point| (point.rate, point.ci95) = (Some(figure), Some([figure; 2])));
+            sweep
+                .points
+                .iter_mut()
+                .step_by(2)
+                .for_each(|point| (point.rate, point.ci95) = (Some(figure), Some([figure; 2])));
             (sweep.plateau, sweep.choice) = (Some([figure; 2]), Some(figure));
-            sweep.usl.iter_mut().for_each(|law| (law.n_star, law.sigma, law.residual_sd) = (Some(figure), figure, figure));
+            sweep
+                .usl
+                .iter_mut()
+                .for_each(|law| (law.n_star, law.sigma, law.residual_sd) = (Some(figure), figure, figure));
         }
         Outcome::Observation(_) | Outcome::Nothing => {}
     }
