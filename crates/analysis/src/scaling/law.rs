@@ -29,9 +29,9 @@ pub(super) struct Observed {
 
 /// The coefficients a, b, c.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Law(pub [f64; 3]);
+pub(super) struct Usl(pub [f64; 3]);
 
-impl Law {
+impl Usl {
     /// The rate at N.
     pub fn rate(self, value: f64) -> f64 {
         value / terms(value).iter().zip(self.0).map(|(term, coefficient)| term * coefficient).sum::<f64>()
@@ -70,7 +70,7 @@ fn terms(value: f64) -> [f64; 3] {
 }
 
 /// The law through three or more points; `None` where the solver fails.
-pub(super) fn fit(points: &[Observed]) -> Option<Law> {
+pub(super) fn fit(points: &[Observed]) -> Option<Usl> {
     let largest = points.iter().map(|point| point.value).fold(1.0, f64::max);
     let slowest = points.iter().map(|point| point.value / point.rate).fold(0.0, f64::max);
     // Each coefficient in units of the slowest point's time at the largest N: all are then between 0 and little above 1.
@@ -80,7 +80,7 @@ pub(super) fn fit(points: &[Observed]) -> Option<Law> {
     let solved = Executor::from_start(problem, solver, vec![0.3; 3]).max_iter(ITERATIONS_MAX).run().ok()?;
     let found = solved.param();
     let coefficient = |at: usize| if at > 0 && found[at] < AT_BOUND { 0.0 } else { found[at] * scale[at] };
-    let law = Law(std::array::from_fn(coefficient));
+    let law = Usl(std::array::from_fn(coefficient));
     (law.0.iter().all(|one| one.is_finite()) && law.0[0] > 0.0).then_some(law)
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn points(law: Law, values: &[f64]) -> Vec<Observed> {
+    fn points(law: Usl, values: &[f64]) -> Vec<Observed> {
         values
             .iter()
             .map(|value| Observed { value: *value, rate: law.rate(*value), weight: 1.0, noise: None })
@@ -159,7 +159,7 @@ mod tests {
         // Invariant: points of a law give that law back, bounds included, in whatever unit the rate is.
         #[test]
         fn a_law_is_found_again(lambda in 0.01..1e6f64, sigma in prop_oneof![Just(0.0), 0.001..0.5f64], kappa in prop_oneof![Just(0.0), 1e-4..0.01f64]) {
-            let law = Law([1.0 / lambda, sigma / lambda, kappa / lambda]);
+            let law = Usl([1.0 / lambda, sigma / lambda, kappa / lambda]);
             let values = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
             let found = fit(&points(law, &values)).unwrap();
             for value in values {
@@ -174,13 +174,13 @@ mod tests {
 
     #[test]
     fn the_plateau_is_where_the_rate_is_a_share_of_the_peak() {
-        let law = Law([0.05, 0.0006, 2e-6]);
+        let law = Usl([0.05, 0.0006, 2e-6]);
         let [low, high] = law.within(0.99).unwrap();
         let peak = law.rate(law.n_star().unwrap());
         for end in [low, high] {
             assert!((law.rate(end) / peak - 0.99).abs() < 1e-9);
         }
         assert!(low < law.n_star().unwrap() && law.n_star().unwrap() < high);
-        assert_eq!(Law([0.05, 0.0006, 0.0]).within(0.99), None);
+        assert_eq!(Usl([0.05, 0.0006, 0.0]).within(0.99), None);
     }
 }

@@ -9,7 +9,7 @@ mod tests;
 mod usable;
 mod verified;
 
-use law::{Law, Observed};
+use law::{Observed, Usl};
 use plateau::{SHARE, Shape};
 use verified::Verified;
 use webdyno_model::number::human::{number, rate};
@@ -95,7 +95,7 @@ fn scaling_law(points: &[Observed], found: &Verified) -> ScalingLaw {
 }
 
 /// The law from the smallest to the largest value, in equal ratios.
-fn curve_points(points: &[Observed], law: Law, laws: &[Law]) -> Vec<LawPoint> {
+fn curve_points(points: &[Observed], law: Usl, laws: &[Usl]) -> Vec<LawPoint> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
     let ratio = last.value / first.value;
     let at = |step: usize| {

@@ -1,3 +1,5 @@
+//! The published sweep, the coverage of the intervals, and every refusal.
+
 use super::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -51,7 +53,7 @@ fn shapes() -> Vec<(Vec<f64>, [f64; 3])> {
 #[test]
 fn the_interval_of_the_peak_covers_the_truth() {
     for (values, [lambda, sigma, kappa]) in shapes() {
-        let law = Law([1.0 / lambda, sigma / lambda, kappa / lambda]);
+        let law = Usl([1.0 / lambda, sigma / lambda, kappa / lambda]);
         let truth = law.n_star().unwrap();
         let (mut told, mut covered) = (0, 0);
         for seed in 0..200 {

@@ -10,7 +10,7 @@ pub(super) fn usable(points: &[SweepPoint]) -> Vec<Observed> {
     usable.dedup_by(|later, kept| {
         let is_repeat = later.value == kept.value;
         if is_repeat {
-            *kept = together(kept, later);
+            *kept = merged(kept, later);
         }
         is_repeat
     });
@@ -26,7 +26,7 @@ fn observed(point: &SweepPoint) -> Option<Observed> {
 }
 
 /// Two measurements of one value: their mean. Intervals of the single ones say nothing of how far they lie apart.
-fn together(a: &Observed, b: &Observed) -> Observed {
+fn merged(a: &Observed, b: &Observed) -> Observed {
     let weight = a.weight + b.weight;
     Observed { rate: (a.weight * a.rate + b.weight * b.rate) / weight, weight, noise: None, ..*a }
 }

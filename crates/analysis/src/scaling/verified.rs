@@ -2,7 +2,7 @@
 //! well enough. Otherwise the sentence that says why not, and what to measure instead.
 
 use super::bootstrap;
-use super::law::{Law, Observed, fit};
+use super::law::{Observed, Usl, fit};
 use webdyno_model::number::human::{number, percent};
 
 /// Three parameters, and as many points again that can contradict them.
@@ -18,9 +18,9 @@ const BEYOND_NOISE: f64 = 2.0;
 /// A law that the points bear out.
 #[derive(Debug)]
 pub(super) struct Verified {
-    pub law: Law,
+    pub law: Usl,
     /// Those of the bootstrap.
-    pub laws: Vec<Law>,
+    pub laws: Vec<Usl>,
     pub n_star: f64,
     pub n_star_ci95: [f64; 2],
 }
@@ -47,7 +47,7 @@ pub(super) fn verified(points: &[Observed], resamples: usize) -> Result<Verified
         return Err(no_law(falls(first.value)));
     }
     let laws = bootstrap::laws(law, points, (spread, freedom), resamples);
-    let ci95 = bootstrap::interval(&laws, Law::n_star);
+    let ci95 = bootstrap::interval(&laws, Usl::n_star);
     match ci95.filter(|[low, high]| high / low <= PEAK_RATIO_MAX && *high <= 2.0 * last.value) {
         Some(n_star_ci95) => Ok(Verified { law, laws, n_star, n_star_ci95 }),
         None => Err(no_law(unsure(ci95, n_star, spread))),
