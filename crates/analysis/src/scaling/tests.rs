@@ -84,9 +84,12 @@ fn reason(pairs: &[(f64, f64)]) -> (Option<[f64; 2]>, Option<f64>, String) {
     (found.plateau, found.choice, found.notes[0].clone())
 }
 
+/// Points, the choice all the same, and the reason.
+type Refused = (&'static [(f64, f64)], Option<f64>, &'static str);
+
 #[test]
 fn points_that_cannot_tell_the_law_say_why() {
-    let cases: [(&[(f64, f64)], Option<f64>, &str); 7] = [
+    let cases: [Refused; 7] = [
         (&[], None, "no value has a rate"),
         (&[(4.0, 100.0)], None, "6 values are needed, there are 1"),
         (&PUBLISHED[..5], Some(150.0), "6 values are needed, there are 5; measure more between 125 and 175"),

@@ -105,11 +105,9 @@ fn cells(plot: &CurvePlot<'_>, x: &Scale, y: &Scale) -> Vec<Vec<char>> {
     if let Some(bound) = plot.bound {
         cells[row(bound)].iter_mut().step_by(2).for_each(|cell| *cell = '-');
     }
-    for column in 0..x.steps {
-        if let Some(height) = interpolated(&plot.line, x.value(column)) {
-            cells[row(height)][column] = '.';
-        }
-    }
+    let heights =
+        (0..x.steps).filter_map(|column| Some((column, interpolated(&plot.line, x.value(column))?)));
+    heights.for_each(|(column, height)| cells[row(height)][column] = '.');
     for point in &plot.points {
         let column = x.place(point.x);
         if let Some([low, high]) = point.ci95 {

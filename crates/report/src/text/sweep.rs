@@ -58,7 +58,7 @@ fn points(page: &mut TextPage, sweep: &SweepReport, rows_max: usize) {
     let every = sweep.points.len().div_ceil(rows_max.max(1)).max(1);
     let is_kept = |at: usize| {
         let point = &sweep.points[at];
-        at % every == 0
+        at.is_multiple_of(every)
             || point.value.is_some() && point.value == sweep.choice
             || at + 1 == sweep.points.len()
     };
