@@ -11,7 +11,7 @@ import { open, samples, settled, start } from "./browser.mjs";
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const names = readdirSync(samples).filter((file) => file.endsWith(".html") && file !== "live.html").map((file) => file.slice(0, -5));
 /** One of each kind, with all that a page can show. */
-const KINDS = ["run_with_errors", "run_with_pages", "diagnosis_exhausted", "tune_kept", "tune_planned"];
+const KINDS = ["run_with_errors", "run_with_pages", "diagnosis_exhausted", "tune_kept", "tune_planned", "sweep"];
 
 let context, close;
 before(async () => ({ context, close } = await start()));
@@ -68,7 +68,7 @@ test("with all folds open, in the dark and on paper nothing is wider than the sc
 });
 
 test("every plot is drawn, and has its figures in a table", async () => {
-    const expected = { tune_kept: ["rate", "latency", "in-flight", "latency-heat-map", "spread"], run_with_pages: ["page-rate", "page-spread"] };
+    const expected = { tune_kept: ["rate", "latency", "in-flight", "latency-heat-map", "spread"], run_with_pages: ["page-rate", "page-spread"], sweep: ["curve-rate"] };
     for (const name of [...KINDS, "ten_minutes", "an_hour"]) {
         const { page } = await open(context, name);
         await openFolds(page);
@@ -94,6 +94,21 @@ test("every plot is drawn, and has its figures in a table", async () => {
         }
         await page.close();
     }
+});
+
+test("a curve says its choice, shows its points in a table and names them under the pointer", async () => {
+    const { page } = await open(context, "sweep");
+    assert.match(await page.textContent("h1"), /choose 150/);
+    await openFolds(page);
+    await settled(page);
+    const rows = await page.$$eval("figure:has(#curve-rate) tbody tr", (rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
+    assert.deepEqual(rows[2], ["150", "791/s", "785/s", "797/s"]);
+    assert.equal(rows.length, 7);
+    await page.focus("#curve-rate");
+    await page.keyboard.press("Home");
+    await page.waitForTimeout(50);
+    assert.equal(await page.textContent("figure:has(#curve-rate) .place"), "at 100");
+    await page.close();
 });
 
 test("pointer and zoom are shared, by mouse, buttons and keys", async () => {

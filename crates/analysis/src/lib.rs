@@ -9,6 +9,7 @@ pub mod limits;
 pub mod measurement;
 pub mod resources;
 pub mod run_report;
+pub mod scaling;
 pub mod settings;
 pub mod tuning;
 

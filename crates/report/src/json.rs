@@ -15,6 +15,7 @@ pub fn json(view: &View) -> Result<String> {
         Outcome::Diagnosis(diagnosis) => serde_json::to_string_pretty(diagnosis),
         Outcome::Tune(tune) => serde_json::to_string_pretty(tune),
         Outcome::Observation(observation) => serde_json::to_string_pretty(observation),
+        Outcome::Sweep(sweep) => serde_json::to_string_pretty(sweep),
         Outcome::Nothing => return Err(no_result_error(view)),
     };
     rendered

@@ -24,6 +24,7 @@ use webdyno_model::observation::Observation;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::run::{IntervalReport, RunReport};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::sweep::SweepReport;
 use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport, TuneState};
 
 /// A whole session, ready to be shown.
@@ -86,6 +87,8 @@ pub enum Outcome {
     Diagnosis(Diagnosis),
     /// `tune`, `quickstart`.
     Tune(TuneReport),
+    /// `sweep`.
+    Sweep(Box<SweepReport>),
     /// `observe`.
     Observation(Box<Observation>),
     /// It ended before there was anything to report.
@@ -162,6 +165,9 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
         return Ok(
             report.map_or((Outcome::Nothing, None), |report| (Outcome::Tune(report), Some(end.best_load)))
         );
+    }
+    if let Some(sweep) = &recording.sweep {
+        return Ok((Outcome::Sweep(Box::new(sweep.clone())), None));
     }
     // The recording of an incident names the window that is to be diagnosed.
     if recording.command == "observe" && recording.watches.is_empty() {

@@ -143,7 +143,7 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
             (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(is_run_successful)
         }
         Outcome::Tune(tune) => is_tune_successful(tune),
-        Outcome::Observation(_) => true,
+        Outcome::Observation(_) | Outcome::Sweep(_) => true,
         Outcome::Nothing => false,
     };
     if met { 0 } else { NOT_MET }

@@ -4,6 +4,7 @@
 use crate::cli::Command;
 use crate::cli::compare::CompareArgs;
 use crate::cli::export::{ExportArgs, is_stdout};
+use crate::cli::fit::FitArgs;
 use crate::cli::history::HistoryArgs;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -22,7 +23,9 @@ pub fn check(command: &Command) -> Result<()> {
             check_files(&report.exports, report.html.as_deref(), Some(&report.directory))
         }
         Command::Export(export) => check_files(&export.exports, None, Some(&export.directory)),
-        Command::Compare(CompareArgs { json, .. }) | Command::History(HistoryArgs { json, .. }) => {
+        Command::Compare(CompareArgs { json, .. })
+        | Command::Fit(FitArgs { json, .. })
+        | Command::History(HistoryArgs { json, .. }) => {
             check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
         }
         _ => command

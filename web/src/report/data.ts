@@ -66,6 +66,7 @@ export type Block =
     | { kind: "plots"; plots: TimePlot[] }
     | { kind: "heat_map"; heat_map: HeatMap }
     | { kind: "percentiles"; id: string; title: string; percentiles: number[]; lines: PercentileLine[] }
+    | { kind: "curve"; plot: CurvePlot }
     | { kind: "waterfall"; title: string; time_us: number; parts: Part[] };
 
 export interface TimeAxis {
@@ -106,6 +107,32 @@ export interface PercentileLine {
     colour: string;
     /** In microseconds; null where too few requests lie beyond it. */
     values: (number | null)[];
+}
+
+/** A figure over a setting or a load. */
+export interface CurvePlot {
+    id: string;
+    title: string;
+    note: string;
+    /** What is varied, and its unit: `bytes`, or none. */
+    axis: string;
+    axis_unit: string;
+    unit: string;
+    /** What was measured, in order. */
+    points: CurvePoint[];
+    /** The law with its band. */
+    line: CurvePoint[];
+    span: [number, number] | null;
+    /** A place of the axis, and its name. */
+    mark: [number, string] | null;
+    /** That an objective sets to the figure. */
+    bound: number | null;
+}
+
+export interface CurvePoint {
+    at: number;
+    value: number;
+    ci95: [number, number] | null;
 }
 
 export interface Part {

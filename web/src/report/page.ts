@@ -2,6 +2,7 @@
 import { add, copyButton, el, type Child } from "../shared/dom";
 import { table } from "../shared/table";
 import { bars, waterfall } from "./bars";
+import { curve } from "./curve";
 import type { Block, PageData, Section, Summary } from "./data";
 import { percentiles, TimePlots } from "./plots";
 
@@ -109,6 +110,8 @@ function shown(block: Block, page: Shown): Child {
             return page.later(() => page.plots.heatMap(block.heat_map));
         case "percentiles":
             return page.later(() => percentiles(block));
+        case "curve":
+            return page.later(() => curve(block.plot));
         case "waterfall":
             return waterfall(block);
     }

@@ -28,7 +28,7 @@ pub fn junit(view: &View) -> Result<String> {
         Outcome::Run(run) => run,
         Outcome::Diagnosis(diagnosis) => diagnosis.run.as_ref().ok_or_else(none)?,
         Outcome::Tune(tune) => &tune.best,
-        Outcome::Observation(_) | Outcome::Nothing => return Err(none()),
+        Outcome::Observation(_) | Outcome::Sweep(_) | Outcome::Nothing => return Err(none()),
     };
     let class = format!("webdyno.{}", view.command);
     let mut suite = TestSuite::new(format!("webdyno {}", view.command));

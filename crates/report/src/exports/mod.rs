@@ -6,6 +6,7 @@ mod csv;
 mod hdr;
 mod junit;
 mod parquet;
+mod points;
 mod samples;
 mod seconds;
 mod table;
@@ -26,6 +27,8 @@ pub enum Table {
     Seconds,
     /// Each reading of each metric of the observed hosts.
     Samples,
+    /// Each point of a curve.
+    Points,
 }
 
 impl Table {
@@ -34,11 +37,12 @@ impl Table {
         if recording.loads.is_empty() { Self::Samples } else { Self::Seconds }
     }
 
-    /// `seconds`, `samples`.
+    /// `seconds`, `samples`, `points`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
             Self::Samples => "samples",
+            Self::Points => "points",
         }
     }
 
@@ -46,6 +50,7 @@ impl Table {
         match self {
             Self::Seconds => seconds::columns(),
             Self::Samples => samples::columns(),
+            Self::Points => points::columns(),
         }
     }
 
@@ -55,6 +60,7 @@ impl Table {
             Self::Seconds if recording.loads.is_empty() => Err(no_load_error(wanted, recording)),
             Self::Seconds => seconds::rows(recording, sink),
             Self::Samples => samples::rows(recording, wanted, sink),
+            Self::Points => points::rows(recording, wanted, sink),
         }
     }
 }

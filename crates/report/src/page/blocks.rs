@@ -35,6 +35,7 @@ pub(super) enum Block {
     Plots { plots: Vec<TimePlot> },
     HeatMap { heat_map: HeatMapData },
     Percentiles { id: &'static str, title: String, percentiles: Vec<Number>, lines: Vec<PercentileLine> },
+    Curve { plot: Box<CurvePlot> },
     Waterfall { title: String, time_us: u64, parts: Vec<Part> },
 }
 
@@ -143,6 +144,34 @@ pub(super) struct Line {
     pub(super) name: String,
     pub(super) colour: &'static str,
     pub(super) values: Vec<Option<Number>>,
+}
+
+/// A figure over a setting or a load.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct CurvePlot {
+    pub(super) id: &'static str,
+    pub(super) title: String,
+    pub(super) note: String,
+    /// What is varied, and its unit: `bytes`, or none.
+    pub(super) axis: String,
+    pub(super) axis_unit: &'static str,
+    pub(super) unit: &'static str,
+    /// What was measured, in order.
+    pub(super) points: Vec<CurvePoint>,
+    /// The law with its band.
+    pub(super) line: Vec<CurvePoint>,
+    pub(super) span: Option<[Number; 2]>,
+    pub(super) mark: Option<(Number, &'static str)>,
+    /// That an objective sets to the figure.
+    pub(super) bound: Option<Number>,
+}
+
+/// A point of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct CurvePoint {
+    pub(super) at: Number,
+    pub(super) value: Number,
+    pub(super) ci95: Option<[Number; 2]>,
 }
 
 /// Requests by moment and latency.

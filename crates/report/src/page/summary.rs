@@ -8,6 +8,7 @@ use serde::Serialize;
 use webdyno_analysis::measurement::statistics::mean_ci95;
 use webdyno_model::diagnosis::{CHECK_SCHEMA, Diagnosis};
 use webdyno_model::run::RunReport;
+use webdyno_model::sweep::SweepReport;
 use webdyno_model::tune::{Goal, Round, TuneReport, TuneState};
 use webdyno_session::view::{Outcome, View};
 
@@ -69,6 +70,7 @@ pub(super) fn summary(view: &View) -> Summary {
             };
             Summary { points: went_wrong.take(3).collect(), ..empty(tone, status) }
         }
+        Outcome::Sweep(sweep) => of_sweep(sweep),
         Outcome::Nothing => empty(Tone::Warning, "No result"),
     };
     summary.headline = capitalised(&with_unicode_arrows(&headline(view)));
@@ -101,6 +103,13 @@ fn point(label: impl Into<String>, text: &str, note: &str) -> Point {
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn of_sweep(sweep: &SweepReport) -> Summary {
+    let is_chosen = sweep.choice.is_some() || sweep.best.is_some();
+    let (tone, status) = if is_chosen { (Tone::Good, "Choice") } else { (Tone::Warning, "No choice") };
+    let points = phrases::sweep::why(sweep);
+    Summary { points: points.iter().map(|text| point("Why", text, "")).collect(), ..empty(tone, status) }
 }
 
 fn of_run(run: &RunReport) -> Summary {

@@ -10,6 +10,7 @@ mod pages;
 mod percentiles;
 mod repeats;
 mod site;
+pub(crate) mod sweep;
 mod transport;
 mod tune;
 

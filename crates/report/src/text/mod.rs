@@ -3,6 +3,7 @@
 mod ablation;
 mod check;
 pub mod compare;
+mod curve_plot;
 mod diagnosis;
 mod histogram;
 pub mod history;
@@ -11,6 +12,7 @@ mod page;
 mod pages;
 mod run;
 mod screen;
+pub mod sweep;
 mod tune;
 
 use crate::{ResultPaths, TextStyle, phrases};
@@ -38,6 +40,7 @@ pub fn text(view: &View, paths: &ResultPaths, style: TextStyle) -> String {
         Outcome::Diagnosis(diagnosis) => diagnosis::write_diagnosis(&mut page, view, diagnosis),
         Outcome::Tune(tune) => tune::write_tune(&mut page, view, tune, paths),
         Outcome::Observation(observed) => observation::write_observation(&mut page, view, observed),
+        Outcome::Sweep(found) => sweep::write_sweep(&mut page, found, usize::MAX),
         Outcome::Nothing => write_no_result(&mut page, view),
     }
     notes(&mut page, view);

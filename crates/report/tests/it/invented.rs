@@ -55,6 +55,7 @@ pub fn replaced(view: &View, leaves: &Leaves<'_>) -> serde_json::Result<View> {
         Outcome::Diagnosis(diagnosis) => Outcome::Diagnosis(other(diagnosis, leaves, &mut turn)?),
         Outcome::Tune(tune) => Outcome::Tune(other(tune, leaves, &mut turn)?),
         Outcome::Observation(observation) => Outcome::Observation(other(observation, leaves, &mut turn)?),
+        Outcome::Sweep(sweep) => Outcome::Sweep(other(sweep, leaves, &mut turn)?),
         Outcome::Nothing => Outcome::Nothing,
     };
     for load in &mut view.loads {
@@ -184,6 +185,18 @@ pub fn spoil(view: &mut View, figure: f64) {
             tune.rounds
                 .iter_mut()
                 .for_each(|round| (round.ratio, round.ci95) = (Some(figure), Some([figure; 2])));
+        }
+        Outcome::Sweep(sweep) => {
+            sweep
+                .points
+                .iter_mut()
+                .step_by(2)
+                .for_each(|point| (point.rate, point.ci95) = (Some(figure), Some([figure; 2])));
+            (sweep.plateau, sweep.choice) = (Some([figure; 2]), Some(figure));
+            sweep
+                .usl
+                .iter_mut()
+                .for_each(|law| (law.n_star, law.sigma, law.residual_sd) = (Some(figure), figure, figure));
         }
         Outcome::Observation(_) | Outcome::Nothing => {}
     }

@@ -162,7 +162,7 @@ fn of_view(view: &View, recording: &Recording) -> SessionSummary {
         Outcome::Run(run) => (Some(run), None),
         Outcome::Diagnosis(diagnosis) => (diagnosis.run.as_ref(), Some(diagnosis.bottleneck.clone())),
         Outcome::Tune(tune) => (Some(&tune.best), tune.limit.clone()),
-        Outcome::Observation(_) | Outcome::Nothing => (None, None),
+        Outcome::Observation(_) | Outcome::Sweep(_) | Outcome::Nothing => (None, None),
     };
     let title = limit.as_deref().and_then(limits::by_id).map(|limit| limit.title.to_owned());
     let error = match &view.end {

@@ -57,10 +57,10 @@ pub struct ExportCommandArgs {
     pub directory: PathBuf,
     #[command(flatten)]
     pub exports: ExportArgs,
-    /// What --csv and --parquet hold: seconds or samples
+    /// What --csv and --parquet hold: seconds, samples or points
     ///
     /// Each second of each load (the default), or each reading of the observed hosts (docs/metrics.md), as by default of a
-    /// session without load
+    /// session without load; or each point of a sweep, as `webdyno fit` reads them
     #[arg(long, value_name = "TABLE", hide_possible_values = true)]
     pub table: Option<TableChoice>,
 }
@@ -72,6 +72,8 @@ pub enum TableChoice {
     Seconds,
     /// Of the observed hosts.
     Samples,
+    /// Of a curve.
+    Points,
 }
 
 impl From<TableChoice> for Table {
@@ -79,6 +81,7 @@ impl From<TableChoice> for Table {
         match choice {
             TableChoice::Seconds => Self::Seconds,
             TableChoice::Samples => Self::Samples,
+            TableChoice::Points => Self::Points,
         }
     }
 }

@@ -143,6 +143,16 @@ const COMMANDS: &[CommandHelp] = &[
         ],
     },
     CommandHelp {
+        path: "webdyno fit",
+        short: "source json",
+        refused: "",
+        examples: [
+            "webdyno fit points.csv",
+            "webdyno fit webdyno-runs/20261121T204510Z-sweep --json -",
+            "printf '100,755\\n125,780\\n150,791\\n' | webdyno fit -",
+        ],
+    },
+    CommandHelp {
         path: "webdyno history",
         short: "directory json",
         refused: "",

@@ -22,6 +22,7 @@ pub mod visits;
 pub mod workload;
 
 pub mod compare;
+pub mod fit;
 pub mod history;
 pub mod serve;
 
@@ -30,6 +31,7 @@ use clap::error::ErrorKind;
 use clap::{Args, ColorChoice, FromArgMatches, Parser, Subcommand};
 use compare::CompareArgs;
 use export::{ExportArgs, ExportCommandArgs};
+use fit::FitArgs;
 use history::HistoryArgs;
 use lab::LabArgs;
 use lab_run::{LabLoadArgs, LabUsersArgs};
@@ -120,6 +122,8 @@ pub enum Command {
     Export(ExportCommandArgs),
     /// Compare two recordings: ratio, 95% interval, verdict
     Compare(CompareArgs),
+    /// Fit a scaling law to measured points; name the value to choose
+    Fit(FitArgs),
     /// List the sessions below a directory, newest first
     History(HistoryArgs),
     /// Show the sessions below a directory in a browser
@@ -181,6 +185,7 @@ impl Command {
             | Self::Helper(_)
             | Self::Lab(_)
             | Self::Compare(_)
+            | Self::Fit(_)
             | Self::History(_)
             | Self::Serve(_) => None,
         }

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod diagnose;
 pub mod explain;
 pub mod export;
+pub mod fit;
 pub mod history;
 pub mod lab;
 pub mod observe;

@@ -15,6 +15,7 @@ mod debian;
 mod disturbance;
 mod exports;
 mod extent;
+mod fitting;
 mod guide;
 mod harm_guard;
 mod interrupted;

@@ -65,6 +65,7 @@ fn write(view: &View, paths: &ResultPaths, style: TextStyle, room: Room) -> Stri
         }
         Outcome::Diagnosis(found) => diagnosis::write_diagnosis(&mut page, found, room),
         Outcome::Tune(tune) => tune::write_tune(&mut page, view, tune, room),
+        Outcome::Sweep(found) => super::sweep::write_sweep(&mut page, found, room.rows),
         Outcome::Observation(_) | Outcome::Nothing => {}
     }
     notes(&mut page, view, room);

@@ -231,6 +231,46 @@ pub fn torn() -> View {
 }
 
 /// Every kind of view with its name.
+/// The published sweep of MaxClients, with intervals.
+pub fn sweep() -> View {
+    use webdyno_model::sweep::{Knob, SCHEMA, SweepPoint, SweepReport};
+    let measured = [
+        (100.0, 755.0),
+        (125.0, 780.0),
+        (150.0, 791.0),
+        (175.0, 783.0),
+        (200.0, 785.0),
+        (225.0, 760.0),
+        (250.0, 741.0),
+    ];
+    let point = |(value, rate): (f64, f64)| SweepPoint {
+        value: Some(value),
+        values: vec![webdyno_model::sweep::KnobValue::Number(value)],
+        rate: Some(rate),
+        ci95: Some([rate - 6.0, rate + 6.0]),
+        p99_us: Some((value * 3000.0) as u64),
+        errors: Some(0),
+        memory_bytes: Some((value * 6e6) as u64),
+        ..SweepPoint::default()
+    };
+    let points: Vec<SweepPoint> = measured.into_iter().map(point).collect();
+    let found = webdyno_analysis::scaling::curve(&points);
+    let report = SweepReport {
+        schema: SCHEMA.into(),
+        knob: "MaxRequestWorkers".into(),
+        knobs: vec![Knob { name: "MaxRequestWorkers".into(), setting: None, unit: None }],
+        points,
+        plateau: found.plateau,
+        choice: found.choice,
+        best: None,
+        usl: found.usl,
+        notes: found.notes,
+        original: None,
+        environment: Some(machine()),
+    };
+    view("sweep", Outcome::Sweep(Box::new(report)))
+}
+
 pub fn all() -> Vec<(&'static str, View)> {
     vec![
         ("run_with_errors", run_with_errors()),
@@ -254,5 +294,6 @@ pub fn all() -> Vec<(&'static str, View)> {
         ("interrupted", interrupted()),
         ("tune_braked", tune_braked()),
         ("torn", torn()),
+        ("sweep", sweep()),
     ]
 }

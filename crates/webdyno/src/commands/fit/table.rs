@@ -1,0 +1,204 @@
+//! Points from a CSV (RFC 4180): value and rate, by a header or in this order. Whatever is wrong is reported with its line and column.
+
+use csv::{ReaderBuilder, StringRecord, Trim};
+use webdyno_analysis::measurement::statistics::{describe, t_95};
+use webdyno_model::sweep::{SweepLoad, SweepPoint};
+use webdyno_model::{Result, UserError};
+
+/// Columns by name.
+const NAMES: [&str; 5] = ["value", "rate", "ci_low", "ci_high", "p99_us"];
+const HINT: &str =
+    "a row is value,rate, as 150,791; a header may name the columns value, rate, ci_low, ci_high, p99_us";
+
+/// A row: a value, its rate, and what else is known.
+struct Row {
+    value: f64,
+    rate: f64,
+    ci95: Option<[f64; 2]>,
+    p99_us: Option<u64>,
+}
+
+/// The points, one for each value, in order. `name` is what errors call it.
+pub fn points(name: &str, bytes: &[u8]) -> Result<Vec<SweepPoint>> {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut reader = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(Trim::All)
+        .comment(Some(b'#'))
+        .from_reader(text);
+    let mut rows: Vec<Row> = Vec::new();
+    let mut columns: Option<Columns> = None;
+    for record in reader.records() {
+        let record = record.map_err(|error| wrong(name, line(error.position()), 1, &unreadable(&error)))?;
+        match &columns {
+            Some(columns) => rows.push(columns.row(name, &record)?),
+            None => {
+                let (found, is_header) = Columns::of(name, &record)?;
+                if !is_header {
+                    rows.push(found.row(name, &record)?);
+                }
+                columns = Some(found);
+            }
+        }
+    }
+    if rows.is_empty() {
+        return Err(UserError::usage(format!("{name} holds no points")).hint(HINT));
+    }
+    rows.sort_by(|a, b| a.value.total_cmp(&b.value));
+    Ok(rows.chunk_by(|a, b| a.value == b.value).map(point).collect())
+}
+
+/// A point of all its repeats: their mean with Student's interval; of a single row what it says of itself.
+fn point(rows: &[Row]) -> SweepPoint {
+    let rates: Vec<f64> = rows.iter().map(|row| row.rate).collect();
+    let spread = describe(&rates).map(|series| {
+        let count = rates.len() as f64;
+        let half = t_95(count - 1.0) * (series.variance / count).sqrt();
+        [series.mean - half, series.mean + half]
+    });
+    let mut p99_us: Vec<u64> = rows.iter().filter_map(|row| row.p99_us).collect();
+    p99_us.sort_unstable();
+    let load = |row: &Row| SweepLoad { rate: Some(row.rate), p99_us: row.p99_us, ..SweepLoad::default() };
+    SweepPoint {
+        value: Some(rows[0].value),
+        rate: Some(rates.iter().sum::<f64>() / rates.len() as f64),
+        ci95: spread.or(rows[0].ci95),
+        p99_us: p99_us.get(p99_us.len() / 2).copied(),
+        loads: if rows.len() > 1 { rows.iter().map(load).collect() } else { vec![] },
+        ..SweepPoint::default()
+    }
+}
+
+/// Where the columns of [`NAMES`] are.
+struct Columns([Option<usize>; 5]);
+
+impl Columns {
+    /// From the first row: a header if its first field is no number.
+    fn of(name: &str, record: &StringRecord) -> Result<(Self, bool)> {
+        let is_number = |field: &str| field.parse::<f64>().is_ok();
+        if record.get(0).is_some_and(is_number) {
+            return Ok((Self([Some(0), Some(1), None, None, None]), false));
+        }
+        let place = |wanted: &str| record.iter().position(|field| field.eq_ignore_ascii_case(wanted));
+        let columns = NAMES.map(place);
+        match NAMES.iter().zip(columns).take(2).find(|(_, place)| place.is_none()) {
+            Some((missing, _)) => {
+                let found: Vec<&str> = record.iter().collect();
+                let message = format!("no column `{missing}`; there are `{}`", found.join("`, `"));
+                Err(wrong(name, line(record.position()), 1, &message))
+            }
+            None => Ok((Self(columns), true)),
+        }
+    }
+
+    fn row(&self, name: &str, record: &StringRecord) -> Result<Row> {
+        let field =
+            |at: usize| self.0[at].and_then(|column| record.get(column)).filter(|field| !field.is_empty());
+        let number = |at: usize| -> Result<Option<f64>> {
+            let column = self.0[at].unwrap_or(at) + 1;
+            let Some(field) = field(at) else { return Ok(None) };
+            match field.parse::<f64>() {
+                Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
+                Ok(_) => Err(wrong(
+                    name,
+                    line(record.position()),
+                    column,
+                    &format!("`{field}` is no {} of 0 or more", NAMES[at]),
+                )),
+                Err(_) => {
+                    Err(wrong(name, line(record.position()), column, &format!("`{field}` is no number")))
+                }
+            }
+        };
+        let needed = |at: usize| {
+            let column = self.0[at].unwrap_or(at) + 1;
+            number(at)?.ok_or_else(|| {
+                wrong(name, line(record.position()), column, &format!("the {} is missing", NAMES[at]))
+            })
+        };
+        let ci95 = number(2)?.zip(number(3)?).map(|(low, high)| [low, high]);
+        if let Some([low, high]) = ci95.filter(|[low, high]| low > high) {
+            let column = self.0[3].unwrap_or(3) + 1;
+            return Err(wrong(
+                name,
+                line(record.position()),
+                column,
+                &format!("ci_high {high} is below ci_low {low}"),
+            ));
+        }
+        let p99_us = number(4)?.map(|us| us.round() as u64);
+        Ok(Row { value: needed(0)?, rate: needed(1)?, ci95, p99_us })
+    }
+}
+
+fn line(position: Option<&csv::Position>) -> u64 {
+    position.map_or(1, csv::Position::line)
+}
+
+fn unreadable(error: &csv::Error) -> String {
+    match error.kind() {
+        csv::ErrorKind::Utf8 { .. } => "it is no text (UTF-8)".into(),
+        _ => "it is no CSV".into(),
+    }
+}
+
+fn wrong(name: &str, line: u64, column: usize, message: &str) -> UserError {
+    UserError::usage(format!("{name}:{line}: column {column}: {message}")).hint(HINT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Vec<(f64, f64)> {
+        let points = points("points.csv", text.as_bytes()).unwrap();
+        points.iter().map(|point| (point.value.unwrap(), point.rate.unwrap())).collect()
+    }
+
+    #[test]
+    fn columns_are_found_with_and_without_a_header() {
+        let expected = [(100.0, 755.0), (125.0, 780.0)];
+        for text in [
+            "100,755\n125,780\n",
+            "125, 780\r\n100, 755",
+            "value,rate\n100,755\n125,780\n",
+            "\u{feff}p99_us,rate,Value\n5,755,100\n,780,125\n",
+            "# of 2001\nvalue,rate\n\n100,755.0\n125,7.8e2\n",
+        ] {
+            assert_eq!(pairs(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_of_one_value_are_its_repeats() {
+        let found = points("-", b"4,100\n8,200\n4,110\n4,120\n").unwrap();
+        assert_eq!((found.len(), found[0].rate, found[0].loads.len()), (2, Some(110.0), 3));
+        let [low, high] = found[0].ci95.unwrap();
+        assert!((low - 85.16).abs() < 0.1 && (high - 134.84).abs() < 0.1, "{low} {high}");
+        assert_eq!((found[1].ci95, found[1].loads.len()), (None, 0));
+        let told = points("-", b"value,rate,ci_low,ci_high,p99_us\n4,100,90,110,1500\n").unwrap();
+        assert_eq!((told[0].ci95, told[0].p99_us), (Some([90.0, 110.0]), Some(1500)));
+    }
+
+    #[test]
+    fn rubbish_has_its_line_and_column() {
+        for (text, expected) in [
+            ("", "p.csv holds no points"),
+            ("value,rate\n", "p.csv holds no points"),
+            ("100,755\n125,many\n", "p.csv:2: column 2: `many` is no number"),
+            ("100,755\n\n-5,780\n", "p.csv:3: column 1: `-5` is no value of 0 or more"),
+            ("100,755\n125,inf\n", "p.csv:2: column 2: `inf` is no rate of 0 or more"),
+            ("100,755\n125\n", "p.csv:2: column 2: the rate is missing"),
+            ("users,rps\n1,2\n", "p.csv:1: column 1: no column `value`; there are `users`, `rps`"),
+            ("value,req\n1,2\n", "p.csv:1: column 1: no column `rate`; there are `value`, `req`"),
+            ("value,rate,ci_low,ci_high\n1,2,3,1\n", "p.csv:2: column 4: ci_high 1 is below ci_low 3"),
+        ] {
+            let error = points("p.csv", text.as_bytes()).unwrap_err();
+            assert_eq!((error.message.as_str(), error.exit_code()), (expected, 2));
+            assert!(error.hint.is_some());
+        }
+        let error = points("p.csv", b"1,2\n\xff,3\n").unwrap_err();
+        assert!(error.message.contains(":2: ") && error.message.contains("UTF-8"), "{}", error.message);
+    }
+}
