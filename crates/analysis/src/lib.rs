@@ -2,6 +2,7 @@
 //!
 //! No I/O, no clock, no randomness: the same recording gives the same findings, byte for byte. What depends on the
 //! server's machine comes in through [`measurement::Measurement`].
+pub mod capacity;
 pub mod comparison;
 pub mod diagnosis;
 pub mod facts;

@@ -19,6 +19,17 @@ pub enum LoadUnit {
     Users,
 }
 
+impl LoadUnit {
+    /// As figures have it: `req/s`, `pages/s`, `users`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RequestsPerSecond => "req/s",
+            Self::PagesPerSecond => "pages/s",
+            Self::Users => "users",
+        }
+    }
+}
+
 /// One load of the search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CapacityStep {
@@ -63,6 +74,9 @@ pub struct CapacityReport {
     pub limited_by: Option<String>,
     /// Where more load begins to cost response time instead of giving more; `None` where no knee was seen.
     pub knee: Option<f64>,
+    /// Why the load generator was the limit; then `rate` is only what was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<String>,
     /// Id of the finding at the knee.
     pub bottleneck: Option<String>,
     /// Its summary.

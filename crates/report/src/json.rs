@@ -14,6 +14,7 @@ pub fn json(view: &View) -> Result<String> {
         }
         Outcome::Diagnosis(diagnosis) => serde_json::to_string_pretty(diagnosis),
         Outcome::Tune(tune) => serde_json::to_string_pretty(tune),
+        Outcome::Capacity(found) => serde_json::to_string_pretty(found),
         Outcome::Observation(observation) => serde_json::to_string_pretty(observation),
         Outcome::Sweep(sweep) => serde_json::to_string_pretty(sweep),
         Outcome::Nothing => return Err(no_result_error(view)),

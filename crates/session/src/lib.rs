@@ -1,6 +1,7 @@
 //! Sessions: the event log (writer, reader), recordings, the rounds of tuning, plans as files, the live target,
 //! and the simulated server that tests the rounds.
 
+pub mod capacity;
 pub mod export;
 pub mod heat_map;
 pub mod history;

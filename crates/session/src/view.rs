@@ -14,6 +14,7 @@ use webdyno_analysis::run_report::repeats::repeats;
 use webdyno_analysis::run_report::{interval_report, response_times, run_report};
 use webdyno_analysis::tuning::verdict::compare;
 use webdyno_model::Result;
+use webdyno_model::capacity::CapacityReport;
 use webdyno_model::change::{ChangedHost, JournalPlace};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;
@@ -30,7 +31,7 @@ use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport, TuneState};
 /// A whole session, ready to be shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// `run`, `diagnose`, `check`, `tune`, `quickstart`, `observe`.
+    /// `run`, `diagnose`, `check`, `tune`, `quickstart`, `observe`, `capacity`.
     pub command: String,
     /// Wall clock, RFC 3339.
     pub started_at: String,
@@ -89,6 +90,8 @@ pub enum Outcome {
     Tune(TuneReport),
     /// `sweep`.
     Sweep(Box<SweepReport>),
+    /// `capacity`.
+    Capacity(Box<CapacityReport>),
     /// `observe`.
     Observation(Box<Observation>),
     /// It ended before there was anything to report.
@@ -124,7 +127,7 @@ impl View {
         let of = |load: u32| self.loads.iter().find(|view| view.load == load);
         let answered = |load: &&LoadView| !load.response_time_cumulative.is_empty();
         match (&self.outcome, self.reported_load.and_then(of)) {
-            (Outcome::Run(_), Some(load)) => Some(load),
+            (Outcome::Run(_) | Outcome::Capacity(_), Some(load)) => Some(load),
             _ => self.loads.iter().rev().find(answered),
         }
     }
@@ -168,6 +171,14 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     }
     if let Some(sweep) = &recording.sweep {
         return Ok((Outcome::Sweep(Box::new(sweep.clone())), None));
+    }
+    if recording.command == "capacity" {
+        let found = recording.capacity.clone().map(Box::new);
+        let load = found
+            .as_ref()
+            .and_then(|found| found.steps.iter().rfind(|step| found.rate == Some(step.offered)));
+        let load = load.map(|step| step.load);
+        return Ok((found.map_or(Outcome::Nothing, Outcome::Capacity), load));
     }
     // The recording of an incident names the window that is to be diagnosed.
     if recording.command == "observe" && recording.watches.is_empty() {

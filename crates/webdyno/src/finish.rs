@@ -143,6 +143,7 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
             (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(is_run_successful)
         }
         Outcome::Tune(tune) => is_tune_successful(tune),
+        Outcome::Capacity(found) => found.rate.is_some() && found.generator.is_none(),
         Outcome::Observation(_) | Outcome::Sweep(_) => true,
         Outcome::Nothing => false,
     };

@@ -50,6 +50,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Check(arguments) => commands::check::check(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::diagnose(&arguments),
+        Command::Capacity(arguments) => commands::capacity::capacity(&arguments),
         Command::Observe(arguments) => commands::observe::observe(&arguments),
         Command::Tune(arguments) => commands::tune::tune(&arguments),
         Command::Report(arguments) => commands::report::report(&arguments),

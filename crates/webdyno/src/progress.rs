@@ -134,7 +134,7 @@ impl Progress {
                     (Arrival::Open { rate_per_s, .. }, None) => Some(rate_per_s),
                     _ => None,
                 };
-                Some(self.progress_line(event.t_us, &concurrency_text(workload)))
+                Some(self.progress_line(event.t_us, &offered_text(*purpose, workload)))
             }
             EventBody::Interval { interval, .. } => {
                 self.ended += interval.completed + interval.failed;
@@ -183,7 +183,8 @@ impl Progress {
             }
             Purpose::Verify => ("measuring after the change".into(), verify - CHANGE_S),
             Purpose::Sweep => ("measuring a point".into(), first),
-            Purpose::Capacity => ("measuring a step".into(), first),
+            // The pace is that of the whole search.
+            Purpose::Capacity => ("measuring a step".into(), first - self.began_us as f64 / 1e6),
         }
     }
 
@@ -210,6 +211,17 @@ fn concurrency_text(workload: &Workload) -> String {
     match (&workload.visits, workload.arrival) {
         (Some(visits), Arrival::Closed) => format!("{} users", visits.users),
         _ => format!("{} connections", workload.connections),
+    }
+}
+
+/// What a load offers: of the steps of a search, which differ in it, the rate.
+fn offered_text(purpose: Purpose, workload: &Workload) -> String {
+    match (purpose, workload.arrival) {
+        (Purpose::Capacity, Arrival::Open { rate_per_s, .. }) => {
+            let what = if workload.page_names().is_empty() { "req/s" } else { "pages/s" };
+            format!("{rate_per_s} {what} offered")
+        }
+        _ => concurrency_text(workload),
     }
 }
 

@@ -28,6 +28,7 @@ pub fn junit(view: &View) -> Result<String> {
         Outcome::Run(run) => run,
         Outcome::Diagnosis(diagnosis) => diagnosis.run.as_ref().ok_or_else(none)?,
         Outcome::Tune(tune) => &tune.best,
+        Outcome::Capacity(_) => &view.reported_load().ok_or_else(none)?.report,
         Outcome::Observation(_) | Outcome::Sweep(_) | Outcome::Nothing => return Err(none()),
     };
     let class = format!("webdyno.{}", view.command);

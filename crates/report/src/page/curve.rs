@@ -46,7 +46,7 @@ fn plot(sweep: &SweepReport) -> CurvePlot {
 }
 
 /// A place of the axis with its name.
-fn mark(at: Option<f64>, name: &'static str) -> Option<(Number, &'static str)> {
+pub(super) fn mark(at: Option<f64>, name: &'static str) -> Option<(Number, &'static str)> {
     Some((figure(at)?, name))
 }
 

@@ -3,6 +3,7 @@
 //! lays them out as text, so that no string of a recording becomes markup.
 
 mod blocks;
+mod capacity;
 mod curve;
 mod diagnosis;
 mod observation;
@@ -82,6 +83,7 @@ fn sections(view: &View) -> Vec<Section> {
         Outcome::Run(run) => run::sections(run, &mut section),
         Outcome::Diagnosis(diagnosis) => diagnosis::sections(diagnosis, &mut section),
         Outcome::Tune(tune) => tune::sections(tune, &mut section),
+        Outcome::Capacity(found) => capacity::sections(found, &mut section),
         Outcome::Observation(observed) => observation::sections(view, observed, &mut section),
         Outcome::Sweep(sweep) => curve::sections(sweep, &mut section),
         Outcome::Nothing => section("measured", "What was measured", &|b| no_result(b, view)),
@@ -89,7 +91,7 @@ fn sections(view: &View) -> Vec<Section> {
     plots::sections(view, &mut section);
     match &view.outcome {
         Outcome::Run(run) => run::details(run, &mut section),
-        Outcome::Sweep(_) | Outcome::Nothing => {}
+        Outcome::Capacity(_) | Outcome::Sweep(_) | Outcome::Nothing => {}
         Outcome::Diagnosis(diagnosis) => diagnosis::details(diagnosis, &mut section),
         Outcome::Tune(tune) => tune::details(view, tune, &mut section),
         Outcome::Observation(observed) => observation::details(observed, &mut section),
@@ -115,7 +117,7 @@ fn banners(view: &View) -> Vec<String> {
         Outcome::Run(run) => vec![("", run)],
         Outcome::Diagnosis(diagnosis) => diagnosis.run.iter().map(|run| ("", run)).collect(),
         Outcome::Tune(tune) => vec![("Before: ", &tune.baseline), ("After: ", &tune.best)],
-        Outcome::Nothing | Outcome::Observation(_) | Outcome::Sweep(_) => vec![],
+        Outcome::Nothing | Outcome::Observation(_) | Outcome::Capacity(_) | Outcome::Sweep(_) => vec![],
     };
     for (which, run) in runs {
         banners.extend(phrases::harm_guard_text(run).map(|trip| format!("{which}{trip}.")));
@@ -150,6 +152,7 @@ fn headline(view: &View) -> String {
         Outcome::Tune(tune) => phrases::tune_headline(tune),
         Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => phrases::check_headline(check),
         Outcome::Diagnosis(diagnosis) => phrases::limit_title(&diagnosis.bottleneck),
+        Outcome::Capacity(found) => phrases::capacity_headline(found),
         Outcome::Observation(observed) => phrases::observation_headline(observed),
         Outcome::Sweep(sweep) => phrases::sweep::headline(sweep),
         Outcome::Nothing => "nothing to report".into(),

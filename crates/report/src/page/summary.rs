@@ -6,6 +6,7 @@ use crate::human::{UNKNOWN, rate_interval, rate_or_unknown, share, time};
 use crate::{phrases, wording};
 use serde::Serialize;
 use webdyno_analysis::measurement::statistics::mean_ci95;
+use webdyno_model::capacity::CapacityReport;
 use webdyno_model::diagnosis::{CHECK_SCHEMA, Diagnosis};
 use webdyno_model::run::RunReport;
 use webdyno_model::sweep::SweepReport;
@@ -61,6 +62,7 @@ pub(super) fn summary(view: &View) -> Summary {
         Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => of_check(check),
         Outcome::Diagnosis(diagnosis) => of_diagnosis(diagnosis),
         Outcome::Tune(tune) => of_tune(tune),
+        Outcome::Capacity(found) => of_capacity(found),
         Outcome::Observation(seen) => {
             let went_wrong =
                 seen.incidents.iter().map(|one| point("What went wrong", &phrases::incident(one), ""));
@@ -110,6 +112,17 @@ fn of_sweep(sweep: &SweepReport) -> Summary {
     let (tone, status) = if is_chosen { (Tone::Good, "Choice") } else { (Tone::Warning, "No choice") };
     let points = phrases::sweep::why(sweep);
     Summary { points: points.iter().map(|text| point("Why", text, "")).collect(), ..empty(tone, status) }
+}
+
+fn of_capacity(found: &CapacityReport) -> Summary {
+    let (tone, status) = match (&found.generator, found.rate) {
+        (Some(_), _) => (Tone::Warning, "Not valid"),
+        (None, Some(_)) => (Tone::Good, "Capacity found"),
+        (None, None) => (Tone::Bad, "Objectives missed"),
+    };
+    let points = phrases::capacity_points(found);
+    let points = points.iter().map(|(label, text)| point(*label, text, ""));
+    Summary { points: points.collect(), ..empty(tone, status) }
 }
 
 fn of_run(run: &RunReport) -> Summary {

@@ -1,6 +1,7 @@
 //! The sentences that text and HTML share: what a run, a change, a round and an end amount to, without any markup.
 
 mod ablation;
+mod capacity;
 mod client;
 mod diagnosis;
 mod load;
@@ -16,6 +17,9 @@ mod tune;
 
 use crate::human::{count, number, plural, share, time, time_s, time_us};
 pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table, experiment};
+pub(crate) use capacity::{
+    capacity_headline, capacity_next, capacity_points, capacity_steps, capacity_steps_title,
+};
 pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{

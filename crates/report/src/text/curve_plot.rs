@@ -32,8 +32,8 @@ pub(super) struct CurvePlot<'a> {
     pub line: Vec<(f64, f64)>,
     /// The plateau, marked on the axis.
     pub span: Option<[f64; 2]>,
-    /// The choice, or the capacity.
-    pub mark: Option<f64>,
+    /// The choice, or the capacity, with its name.
+    pub mark: Option<(f64, &'a str)>,
     /// A bound of the vertical figure: that of an objective.
     pub bound: Option<f64>,
 }
@@ -131,7 +131,7 @@ fn axis(plot: &CurvePlot<'_>, x: &Scale) -> [String; 2] {
     if let Some([low, high]) = plot.span.filter(|[low, high]| low <= high) {
         axis[x.place(low)..=x.place(high)].fill('=');
     }
-    if let Some(mark) = plot.mark {
+    if let Some((mark, _)) = plot.mark {
         axis[x.place(mark)] = '^';
     }
     let mut ticks = String::new();
@@ -149,13 +149,14 @@ fn axis(plot: &CurvePlot<'_>, x: &Scale) -> [String; 2] {
 }
 
 fn legend(plot: &CurvePlot<'_>) -> String {
+    let mark = plot.mark.map(|(_, name)| format!("^ {name}")).unwrap_or_default();
     let drawn = [
         (true, "o measured"),
         (plot.points.iter().any(|point| point.ci95.is_some()), "| 95% interval"),
         (!plot.line.is_empty(), ". law"),
         (plot.bound.is_some(), "- bound"),
         (plot.span.is_some(), "= plateau"),
-        (plot.mark.is_some(), "^ choice"),
+        (plot.mark.is_some(), mark.as_str()),
     ];
     let drawn: Vec<&str> =
         drawn.into_iter().filter(|(is_drawn, _)| *is_drawn).map(|(_, text)| text).collect();

@@ -1,6 +1,7 @@
 //! The report for a terminal, 80 columns wide: one screen with the answer first, or all of it.
 
 mod ablation;
+mod capacity;
 mod check;
 pub mod compare;
 mod curve_plot;
@@ -39,6 +40,7 @@ pub fn text(view: &View, paths: &ResultPaths, style: TextStyle) -> String {
         }
         Outcome::Diagnosis(diagnosis) => diagnosis::write_diagnosis(&mut page, view, diagnosis),
         Outcome::Tune(tune) => tune::write_tune(&mut page, view, tune, paths),
+        Outcome::Capacity(found) => capacity::write_capacity(&mut page, view, found),
         Outcome::Observation(observed) => observation::write_observation(&mut page, view, observed),
         Outcome::Sweep(found) => sweep::write_sweep(&mut page, found, usize::MAX),
         Outcome::Nothing => write_no_result(&mut page, view),

@@ -46,7 +46,7 @@ fn plot(page: &mut TextPage, sweep: &SweepReport) {
                 points: sweep.points.iter().filter_map(point).collect(),
                 line: line.collect(),
                 span: sweep.plateau,
-                mark: sweep.choice,
+                mark: sweep.choice.map(|choice| (choice, "choice")),
                 bound: None,
             },
         );

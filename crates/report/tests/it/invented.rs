@@ -54,6 +54,7 @@ pub fn replaced(view: &View, leaves: &Leaves<'_>) -> serde_json::Result<View> {
         Outcome::Run(run) => Outcome::Run(other(run, leaves, &mut turn)?),
         Outcome::Diagnosis(diagnosis) => Outcome::Diagnosis(other(diagnosis, leaves, &mut turn)?),
         Outcome::Tune(tune) => Outcome::Tune(other(tune, leaves, &mut turn)?),
+        Outcome::Capacity(found) => Outcome::Capacity(other(found, leaves, &mut turn)?),
         Outcome::Observation(observation) => Outcome::Observation(other(observation, leaves, &mut turn)?),
         Outcome::Sweep(sweep) => Outcome::Sweep(other(sweep, leaves, &mut turn)?),
         Outcome::Nothing => Outcome::Nothing,
@@ -198,6 +199,7 @@ pub fn spoil(view: &mut View, figure: f64) {
                 .iter_mut()
                 .for_each(|law| (law.n_star, law.sigma, law.residual_sd) = (Some(figure), figure, figure));
         }
+        Outcome::Capacity(found) => (found.rate, found.knee) = (Some(figure), Some(figure)),
         Outcome::Observation(_) | Outcome::Nothing => {}
     }
     for load in &mut view.loads {

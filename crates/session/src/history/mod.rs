@@ -162,6 +162,7 @@ fn of_view(view: &View, recording: &Recording) -> SessionSummary {
         Outcome::Run(run) => (Some(run), None),
         Outcome::Diagnosis(diagnosis) => (diagnosis.run.as_ref(), Some(diagnosis.bottleneck.clone())),
         Outcome::Tune(tune) => (Some(&tune.best), tune.limit.clone()),
+        Outcome::Capacity(found) => (view.reported_load().map(|load| &load.report), found.bottleneck.clone()),
         Outcome::Observation(_) | Outcome::Sweep(_) | Outcome::Nothing => (None, None),
     };
     let title = limit.as_deref().and_then(limits::by_id).map(|limit| limit.title.to_owned());
@@ -194,6 +195,7 @@ fn state(view: &View, run: Option<&RunReport>) -> &'static str {
             TuneState::Applied => "applied",
             TuneState::Reverted => "reverted",
         },
+        (_, Outcome::Capacity(found)) if found.generator.is_some() => "invalid",
         (SessionEnd::Done(NOT_MET), _) => "not met",
         _ => "done",
     }

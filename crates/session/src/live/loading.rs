@@ -224,6 +224,7 @@ impl LiveSession {
                         .as_mut()
                         .map(|slo_abort| slo_abort.add_second(&interval))
                         .transpose()?;
+                    let is_step_over = self.is_step_over(&interval)?;
                     self.append(EventBody::Interval { load, interval })?;
                     if let Some(lost) = lost.flatten().filter(|_| control.stopped().is_none()) {
                         control.stop(EndReason::ObjectiveLost);
@@ -232,7 +233,7 @@ impl LiveSession {
                     if self.is_clearly_worse(load) {
                         control.stop(EndReason::StopLoss);
                     }
-                    if self.is_long_enough(load, length) {
+                    if is_step_over || self.is_long_enough(load, length) {
                         control.stop(EndReason::Enough);
                     }
                 }
@@ -284,6 +285,11 @@ impl LiveSession {
             self.append_received(received)?;
         }
         Ok(())
+    }
+
+    /// Whether it is sure by now whether a step of a search meets its objectives.
+    fn is_step_over(&mut self, interval: &Interval) -> Result<bool> {
+        self.step_test.as_mut().map_or(Ok(false), |test| test.add_second(interval))
     }
 
     /// Whether it is clear that what the load verifies is worse than the best so far.

@@ -1,20 +1,20 @@
 //! Going on after a load that did harm: at half of it, when the server is quiet again.
 
-use super::LoadLength;
-use webdyno_model::UserError;
+use super::{LiveSession, LoadLength, Servers};
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::number::significant;
 use webdyno_model::workload::{Arrival, Workload};
+use webdyno_model::{Result, UserError};
 
 /// A load is halved so often at most: a sixteenth is another load, and what is measured at it is no answer.
 pub const HALVINGS_COUNT_MAX: u32 = 4;
 
 /// How long a server may take to be quiet again. Pages that went out to swap come back when they are needed, and a
 /// service that lost processes starts new ones: both take seconds.
-pub const QUIET_WAIT_US: u64 = 60_000_000;
+const QUIET_WAIT_US: u64 = 60_000_000;
 
 /// How often it is asked whether it is.
-pub const CHECK_EVERY_S: f64 = 0.5;
+pub(super) const CHECK_EVERY_S: f64 = 0.5;
 
 /// Half of a load; `None` when there is no less of it. At a given rate the connections stay: they are only its bound.
 pub fn half_load(workload: &Workload) -> Option<Workload> {
@@ -53,6 +53,18 @@ pub fn remaining_length(length: LoadLength, spent_us: u64) -> LoadLength {
             let spent_s = u32::try_from(spent_us / 1_000_000).unwrap_or(u32::MAX);
             let floor_s = measure_s.min(at_most_s);
             LoadLength::Settled { measure_s, at_most_s: at_most_s.saturating_sub(spent_s).max(floor_s) }
+        }
+    }
+}
+
+/// Waits until the server is quiet again, a bounded time. Why it is not, if it is not by then.
+pub fn wait_until_recovered(session: &mut LiveSession, servers: &mut Servers) -> Result<Option<String>> {
+    let until_us = session.elapsed_us() + QUIET_WAIT_US;
+    loop {
+        session.observe_for(CHECK_EVERY_S, servers)?;
+        let unrest = servers.front().agent().disturbance()?;
+        if unrest.is_none() || session.elapsed_us() >= until_us {
+            return Ok(unrest);
         }
     }
 }

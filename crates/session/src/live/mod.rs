@@ -1,5 +1,6 @@
 //! The live parts of a session: the clock, the log, real loads, and the target made of engine and agent.
 
+mod capacity;
 mod changing;
 mod killed;
 mod loading;
@@ -10,6 +11,7 @@ mod servers;
 mod tables;
 mod target;
 
+pub use capacity::LiveCapacity;
 pub use changing::HostAnswer;
 pub use loading::LoadLength;
 pub use observing::{ObserveUntil, ObservedHosts};
@@ -23,6 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use webdyno_analysis::capacity::StepTest;
 use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_host::agent::RevertedChange;
 use webdyno_model::environment::Environment;
@@ -60,6 +63,8 @@ pub struct LiveSession {
     loads: u32,
     /// What loads are held against, second by second.
     stop_loss: Option<StopLoss>,
+    /// What ends a step of a search for the capacity.
+    step_test: Option<StepTest>,
     /// Whether a run ends when an objective is lost.
     gives_up: bool,
     /// Whether loads go on also when they do harm.
@@ -115,6 +120,7 @@ impl LiveSession {
             seq: 0,
             loads: 0,
             stop_loss: None,
+            step_test: None,
             gives_up: false,
             unbraked: false,
             interrupted,

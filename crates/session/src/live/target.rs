@@ -99,18 +99,6 @@ impl LiveTarget<'_> {
         Ok(true)
     }
 
-    /// Waits until the server is quiet again, a bounded time. Why it is not, if it is not by then.
-    fn wait_until_recovered(&mut self) -> Result<Option<String>> {
-        let until_us = self.session.elapsed_us() + lower_load::QUIET_WAIT_US;
-        loop {
-            self.session.observe_for(lower_load::CHECK_EVERY_S, self.servers)?;
-            let unrest = self.servers.front().agent().disturbance()?;
-            if unrest.is_none() || self.session.elapsed_us() >= until_us {
-                return Ok(unrest);
-            }
-        }
-    }
-
     /// Sees whether others use the server; once they do, the session treats it so to its end. Before a change `must_know`
     /// holds: what cannot be told then counts as if they did.
     fn detect_live_traffic(&mut self, must_know: bool) -> Result<()> {
@@ -137,7 +125,7 @@ impl TuningTarget for LiveTarget<'_> {
     fn measure(&mut self, purpose: Purpose) -> Result<LoadMeasurement> {
         self.stop_if_interrupted()?;
         if self.session.recording().loads.last().is_some_and(|last| last.harm_guard_trip.is_some())
-            && let Some(why) = self.wait_until_recovered()?
+            && let Some(why) = lower_load::wait_until_recovered(self.session, self.servers)?
         {
             return Err(lower_load::not_recovered_error(&why));
         }
@@ -149,7 +137,7 @@ impl TuningTarget for LiveTarget<'_> {
         let mut measured = stopped;
         for _ in 0..lower_load::HALVINGS_COUNT_MAX {
             let Some(trip) = measured.measurement.harm_guard_trip.clone() else { break };
-            if let Some(why) = self.wait_until_recovered()? {
+            if let Some(why) = lower_load::wait_until_recovered(self.session, self.servers)? {
                 let text = format!("the load was not tried again: {why}");
                 self.session.append(EventBody::Note { text })?;
                 break;

@@ -2,6 +2,7 @@
 //! the code that changes and rolls back are the real ones; disk, processes, clock, service and load are models behind
 //! their seams. A session takes milliseconds, and its seed replays it.
 
+mod capacity;
 mod checks;
 mod disk;
 mod faults;
@@ -10,6 +11,7 @@ mod layout;
 mod load;
 mod machine;
 mod operator;
+mod queue;
 mod random;
 mod recovery;
 mod seams;

@@ -21,6 +21,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     ("Server", "servers sudo db_option_file port url interrupted settings_only"),
     ("Diagnosis", "from at watch_for observe_for once ring disambiguate fail_on_fault"),
+    ("Search", "start max"),
     ("Tuning", "goal apply allow_restart accept_pending export budget yes"),
     (
         "Files",
@@ -90,6 +91,16 @@ const COMMANDS: &[CommandHelp] = &[
             "webdyno diagnose http://127.0.0.1:8080/",
             "webdyno diagnose --server ssh://web1 --sudo http://web1/",
             "webdyno diagnose --for 60s --port 80",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno capacity",
+        short: "connections page users objectives servers sudo start max budget json",
+        refused: "rate duration requests warmup",
+        examples: [
+            "webdyno capacity --slo 'p99<200ms' http://127.0.0.1:8080/",
+            "webdyno capacity --server ssh://web1 --sudo http://web1/",
+            "webdyno capacity --page --users 10 --think 1s..3s http://127.0.0.1:8080/",
         ],
     },
     CommandHelp {
@@ -197,7 +208,7 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 4] = ["schema", "export", "workload", "lab"];
+const RARE: [&str; 5] = ["schema", "export", "history", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {

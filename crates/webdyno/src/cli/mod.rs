@@ -2,6 +2,7 @@
 //! `usage` words errors, `other_tools` knows the flags of other tools.
 
 pub mod body;
+pub mod capacity;
 pub mod check;
 pub mod export;
 pub mod help;
@@ -26,6 +27,7 @@ pub mod fit;
 pub mod history;
 pub mod serve;
 
+use capacity::CapacityArgs;
 pub use check::CheckArgs;
 use clap::error::ErrorKind;
 use clap::{Args, ColorChoice, FromArgMatches, Parser, Subcommand};
@@ -112,6 +114,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Load and observe a server; name what limits it, with proof
     Diagnose(DiagnoseArgs),
+    /// Find the highest load that meets the objectives
+    Capacity(CapacityArgs),
     /// Record a host without load; diagnose incidents
     Observe(ObserveArgs),
     /// Lift what limits a server, round by round; plans without --apply
@@ -173,6 +177,7 @@ impl Command {
             Self::Quickstart(arguments) => Some(&arguments.output),
             Self::Run(arguments) => Some(&arguments.output),
             Self::Diagnose(arguments) => Some(&arguments.output),
+            Self::Capacity(arguments) => Some(&arguments.output),
             Self::Tune(arguments) => Some(&arguments.output),
             Self::Observe(arguments) => Some(&arguments.output),
             Self::Check(arguments) => Some(&arguments.output),

@@ -1,6 +1,7 @@
 //! The commands: one file or folder each, thin: arguments in, a session between, an exit code out. None uses another; what
 //! they share is in `measuring`.
 
+pub mod capacity;
 pub mod check;
 pub mod compare;
 pub mod diagnose;

@@ -6,9 +6,10 @@
 //! them at first. Requests of a name are at most all requests. What the detection of the warm-up may still cut does not
 //! count: no second in which something failed is cut, and never more than the first half of the load.
 
-use std::collections::BTreeSet;
+mod scope;
+
+pub(crate) use scope::ObjectiveScope;
 use webdyno_model::Result;
-use webdyno_model::histogram::{EncodedHistogram, TIME_US_MAX, TimeHistogram};
 use webdyno_model::interval::Interval;
 use webdyno_model::number::significant;
 use webdyno_model::objective::{Figure, Objective, Scope, Statistic, TimeKind};
@@ -118,9 +119,7 @@ pub struct SloAbort {
 /// What is known of one objective.
 #[derive(Debug, Clone)]
 struct ObjectiveState {
-    objective: Objective,
-    /// Whether its name is that of every request, or page: then there are no figures by name.
-    is_alone: bool,
+    of: ObjectiveScope,
     completed: u64,
     failed: u64,
     /// The most of its scope that ended in a second, for each unit of the level.
@@ -133,27 +132,13 @@ struct ObjectiveState {
     good: Vec<u64>,
 }
 
-/// The share of a scope in a second.
-struct ScopeShare<'a> {
-    completed: u64,
-    failed: u64,
-    times: Option<&'a EncodedHistogram>,
-}
-
 impl SloAbort {
     /// For a load of this workload; `warmup_s` is what is cut from its start, `None` when that is detected at its end.
     /// `None` when there is nothing to watch.
     pub fn of(workload: &Workload, warmup_s: Option<f64>, objectives: &[Objective]) -> Option<Self> {
         let planned = PlannedLoad::of(workload, warmup_s).filter(|_| !objectives.is_empty())?;
         let watch = |objective: &Objective| ObjectiveState {
-            is_alone: match objective.scope() {
-                Scope::All | Scope::Pages => false,
-                Scope::Request(name) => {
-                    !workload.finds_resources() && workload.request_names() == BTreeSet::from([name.as_str()])
-                }
-                Scope::Page(name) => workload.page_names() == BTreeSet::from([name.as_str()]),
-            },
-            objective: objective.clone(),
+            of: ObjectiveScope::of(objective, workload),
             completed: 0,
             failed: 0,
             best: 0.0,
@@ -190,7 +175,7 @@ impl SloAbort {
         let of = |watch: &ObjectiveState| {
             let rest = self.remaining_max(watch, ends_s, interval.in_flight);
             let why = watch.lost(rest, &self.planned)?;
-            Some(MissedObjective { slo: watch.objective.text().to_owned(), reason: why })
+            Some(MissedObjective { slo: watch.of.objective.text().to_owned(), reason: why })
         };
         Ok(self.watches.iter().find_map(of))
     }
@@ -200,8 +185,8 @@ impl SloAbort {
         let left = self.planned.requests.map_or(f64::INFINITY, |all| all.saturating_sub(self.ended) as f64);
         let Some(to_s) = self.planned.to_s else { return left };
         let amount = self.planned.amount(now_s, to_s);
-        let is_of_pages = matches!(watch.objective.scope(), Scope::Pages | Scope::Page(_));
-        let best = if is_of_pages && watch.has_all() { watch.best } else { self.best };
+        let is_of_pages = matches!(watch.of.objective.scope(), Scope::Pages | Scope::Page(_));
+        let best = if is_of_pages && watch.of.has_all() { watch.best } else { self.best };
         if self.planned.is_exact {
             // What has still to come is known, however slow it was so far.
             let chance = if self.planned.is_random { DEVIATIONS * amount.max(1.0).sqrt() } else { 0.0 };
@@ -215,13 +200,8 @@ impl SloAbort {
 }
 
 impl ObjectiveState {
-    /// Whether its figures are those of all requests, or of all pages.
-    fn has_all(&self) -> bool {
-        self.is_alone || matches!(self.objective.scope(), Scope::All | Scope::Pages)
-    }
-
     fn add_second(&mut self, interval: &Interval, planned: &PlannedLoad, amount: f64) -> Result<()> {
-        let observed = self.scope(interval);
+        let observed = self.of.share(interval);
         let (completed, failed) =
             observed.as_ref().map_or((0, 0), |observed| (observed.completed, observed.failed));
         self.completed += completed;
@@ -236,62 +216,15 @@ impl ObjectiveState {
         };
         self.sum_us += times.sum_us;
         self.longest_us = self.longest_us.max(times.max_us);
-        if let Figure::Time(_, statistic) = self.objective.figure()
-            && statistic.beyond().is_some()
-            && times.max_us as f64 > self.objective.bound()
-        {
-            let mut histogram = TimeHistogram::new();
-            histogram.merge_encoded(times)?;
-            let beyond_us = (self.objective.bound() * BUCKET).ceil() as u64 + 1;
-            self.slow += histogram.count_between(beyond_us, TIME_US_MAX.max(beyond_us));
-        }
+        self.slow += self.of.slow_count(times)?;
         Ok(())
-    }
-
-    fn scope<'a>(&self, interval: &'a Interval) -> Option<ScopeShare<'a>> {
-        let requests = |times| ScopeShare { completed: interval.completed, failed: interval.failed, times };
-        let pages = interval.pages.as_deref();
-        let all_pages = || {
-            let pages = pages?;
-            Some(ScopeShare { completed: pages.completed, failed: pages.failed, times: pages.time.as_ref() })
-        };
-        match self.objective.scope() {
-            Scope::All => Some(requests(self.all_times(interval))),
-            Scope::Request(_) if self.is_alone => Some(requests(interval.response_time.as_ref())),
-            Scope::Request(name) => interval.by_name.get(name).map(|named| ScopeShare {
-                completed: named.completed,
-                failed: named.failed,
-                times: named.response_time.as_ref(),
-            }),
-            Scope::Pages => all_pages(),
-            Scope::Page(_) if self.is_alone => all_pages(),
-            Scope::Page(name) => pages?.by_name.get(name).map(|named| ScopeShare {
-                completed: named.completed,
-                failed: named.failed,
-                times: named.time.as_ref(),
-            }),
-        }
-    }
-
-    fn all_times<'a>(&self, interval: &'a Interval) -> Option<&'a EncodedHistogram> {
-        let times = match self.objective.figure() {
-            Figure::Time(times, _) => times,
-            _ => return None,
-        };
-        match times {
-            TimeKind::Response => interval.response_time.as_ref(),
-            TimeKind::Service => interval.service_time.as_ref(),
-            TimeKind::Connect => interval.connect_time.as_ref(),
-            TimeKind::FirstByte => interval.first_byte.as_ref(),
-            TimeKind::ClientDelay => interval.client_delay.as_ref(),
-        }
     }
 
     /// Why the objective cannot be met any more, when at most `rest` can still end.
     fn lost(&self, rest: f64, planned: &PlannedLoad) -> Option<String> {
-        let missed = |best: f64| !self.objective.is_met_by(best);
-        let figure = self.objective.figure();
-        match (figure, self.objective.is_upper_bound()) {
+        let missed = |best: f64| !self.of.objective.is_met_by(best);
+        let figure = self.of.objective.figure();
+        match (figure, self.of.objective.is_upper_bound()) {
             (Figure::Rate, false) => self.lost_rate(rest, planned),
             (Figure::Rate, true) | (_, false) => None,
             (Figure::Failed, true) => missed(self.failed as f64).then(|| format!("{} failed", self.failed)),
@@ -311,8 +244,8 @@ impl ObjectiveState {
         if !ended_max.is_finite() || ended_max <= 0.0 {
             return None;
         }
-        let missed = |best: f64| !self.objective.is_met_by(best);
-        let (is_lost, what) = match self.objective.figure() {
+        let missed = |best: f64| !self.of.objective.is_met_by(best);
+        let (is_lost, what) = match self.of.objective.figure() {
             Figure::ErrorFraction => {
                 let is_lost = self.failed > 0 && missed(self.failed as f64 / ended_max);
                 (is_lost, format!("{} failed", self.failed))
@@ -348,7 +281,7 @@ impl ObjectiveState {
             now = if observed > 0.0 { now.max(good / observed) } else { now };
         }
         // What was reached so far is what will be reported when the load ends here.
-        let is_lost = !self.objective.is_met_by(reachable) && !self.objective.is_met_by(now);
+        let is_lost = !self.of.objective.is_met_by(reachable) && !self.of.objective.is_met_by(now);
         is_lost.then(|| format!("at most {}/s can still be reached", significant(reachable, 4)))
     }
 }

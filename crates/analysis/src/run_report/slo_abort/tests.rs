@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::NamedInterval;
 use webdyno_model::page::PageInterval;
 use webdyno_model::workload::Stop;

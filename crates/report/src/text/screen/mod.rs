@@ -1,6 +1,7 @@
 //! What a command prints by itself: the answer first, on one screen of 40 lines and 80 columns. Evidence, commands and the other
 //! tables are in the long text (`-v`) and in the HTML report.
 
+mod capacity;
 mod check;
 mod diagnosis;
 mod run;
@@ -66,6 +67,7 @@ fn write(view: &View, paths: &ResultPaths, style: TextStyle, room: Room) -> Stri
         Outcome::Diagnosis(found) => diagnosis::write_diagnosis(&mut page, found, room),
         Outcome::Tune(tune) => tune::write_tune(&mut page, view, tune, room),
         Outcome::Sweep(found) => super::sweep::write_sweep(&mut page, found, room.rows),
+        Outcome::Capacity(found) => capacity::write_capacity(&mut page, view, found, room),
         Outcome::Observation(_) | Outcome::Nothing => {}
     }
     notes(&mut page, view, room);

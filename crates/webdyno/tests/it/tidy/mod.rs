@@ -256,6 +256,7 @@ pub fn helps() -> String {
         "",
         "run",
         "check",
+        "capacity",
         "explain",
         "diagnose",
         "observe",
