@@ -160,7 +160,7 @@ const COMMANDS: &[CommandHelp] = &[
         examples: [
             "webdyno fit points.csv",
             "webdyno fit webdyno-runs/20261121T204510Z-sweep --json -",
-            "printf '100,755\\n125,780\\n150,791\\n' | webdyno fit -",
+            "webdyno fit points.csv --json - | jq .choice",
         ],
     },
     CommandHelp {
@@ -208,7 +208,7 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 5] = ["schema", "export", "history", "workload", "lab"];
+const RARE: [&str; 7] = ["schema", "export", "history", "fit", "serve", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {

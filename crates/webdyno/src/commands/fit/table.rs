@@ -1,6 +1,7 @@
 //! Points from a CSV (RFC 4180): value and rate, by a header or in this order. Whatever is wrong is reported with its line and column.
 
 use csv::{ReaderBuilder, StringRecord, Trim};
+use std::fmt::Display;
 use webdyno_analysis::measurement::statistics::{describe, t_95};
 use webdyno_model::sweep::{SweepLoad, SweepPoint};
 use webdyno_model::{Result, UserError};
@@ -30,13 +31,15 @@ pub fn points(name: &str, bytes: &[u8]) -> Result<Vec<SweepPoint>> {
     let mut rows: Vec<Row> = Vec::new();
     let mut columns: Option<Columns> = None;
     for record in reader.records() {
-        let record = record.map_err(|error| wrong(name, line(error.position()), 1, &unreadable(&error)))?;
+        let record = record
+            .map_err(|error| Place { name, line: line(text, error.position()) }.wrong(1, unreadable(&error)))?;
+        let place = Place { name, line: line(text, record.position()) };
         match &columns {
-            Some(columns) => rows.push(columns.row(name, &record)?),
+            Some(columns) => rows.push(columns.row(&place, &record)?),
             None => {
-                let (found, is_header) = Columns::of(name, &record)?;
+                let (found, is_header) = Columns::of(&place, &record)?;
                 if !is_header {
-                    rows.push(found.row(name, &record)?);
+                    rows.push(found.row(&place, &record)?);
                 }
                 columns = Some(found);
             }
@@ -70,81 +73,75 @@ fn point(rows: &[Row]) -> SweepPoint {
     }
 }
 
+/// The line of a file that an error is about.
+struct Place<'a> {
+    name: &'a str,
+    line: u64,
+}
+
+impl Place<'_> {
+    fn wrong(&self, column: usize, message: impl Display) -> UserError {
+        UserError::usage(format!("{}:{}: column {column}: {message}", self.name, self.line)).hint(HINT)
+    }
+}
+
 /// Where the columns of [`NAMES`] are.
 struct Columns([Option<usize>; 5]);
 
 impl Columns {
     /// From the first row: a header if its first field is no number.
-    fn of(name: &str, record: &StringRecord) -> Result<(Self, bool)> {
+    fn of(place: &Place, record: &StringRecord) -> Result<(Self, bool)> {
         let is_number = |field: &str| field.parse::<f64>().is_ok();
         if record.get(0).is_some_and(is_number) {
             return Ok((Self([Some(0), Some(1), None, None, None]), false));
         }
-        let place = |wanted: &str| record.iter().position(|field| field.eq_ignore_ascii_case(wanted));
-        let columns = NAMES.map(place);
-        match NAMES.iter().zip(columns).take(2).find(|(_, place)| place.is_none()) {
+        let position = |wanted: &str| record.iter().position(|field| field.eq_ignore_ascii_case(wanted));
+        let columns = NAMES.map(position);
+        match NAMES.iter().zip(columns).take(2).find(|(_, position)| position.is_none()) {
             Some((missing, _)) => {
                 let found: Vec<&str> = record.iter().collect();
-                let message = format!("no column `{missing}`; there are `{}`", found.join("`, `"));
-                Err(wrong(name, line(record.position()), 1, &message))
+                Err(place.wrong(1, format!("no column `{missing}`; there are `{}`", found.join("`, `"))))
             }
             None => Ok((Self(columns), true)),
         }
     }
 
-    fn row(&self, name: &str, record: &StringRecord) -> Result<Row> {
-        let field =
-            |at: usize| self.0[at].and_then(|column| record.get(column)).filter(|field| !field.is_empty());
+    fn row(&self, place: &Place, record: &StringRecord) -> Result<Row> {
+        let column = |at: usize| self.0[at].unwrap_or(at) + 1;
         let number = |at: usize| -> Result<Option<f64>> {
-            let column = self.0[at].unwrap_or(at) + 1;
-            let Some(field) = field(at) else { return Ok(None) };
+            let field = self.0[at].and_then(|column| record.get(column)).filter(|field| !field.is_empty());
+            let Some(field) = field else { return Ok(None) };
             match field.parse::<f64>() {
                 Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-                Ok(_) => Err(wrong(
-                    name,
-                    line(record.position()),
-                    column,
-                    &format!("`{field}` is no {} of 0 or more", NAMES[at]),
-                )),
-                Err(_) => {
-                    Err(wrong(name, line(record.position()), column, &format!("`{field}` is no number")))
-                }
+                Ok(_) => Err(place.wrong(column(at), format!("`{field}` is no {} of 0 or more", NAMES[at]))),
+                Err(_) => Err(place.wrong(column(at), format!("`{field}` is no number"))),
             }
         };
         let needed = |at: usize| {
-            let column = self.0[at].unwrap_or(at) + 1;
-            number(at)?.ok_or_else(|| {
-                wrong(name, line(record.position()), column, &format!("the {} is missing", NAMES[at]))
-            })
+            number(at)?.ok_or_else(|| place.wrong(column(at), format!("the {} is missing", NAMES[at])))
         };
         let ci95 = number(2)?.zip(number(3)?).map(|(low, high)| [low, high]);
         if let Some([low, high]) = ci95.filter(|[low, high]| low > high) {
-            let column = self.0[3].unwrap_or(3) + 1;
-            return Err(wrong(
-                name,
-                line(record.position()),
-                column,
-                &format!("ci_high {high} is below ci_low {low}"),
-            ));
+            return Err(place.wrong(column(3), format!("ci_high {high} is below ci_low {low}")));
         }
         let p99_us = number(4)?.map(|us| us.round() as u64);
         Ok(Row { value: needed(0)?, rate: needed(1)?, ci95, p99_us })
     }
 }
 
-fn line(position: Option<&csv::Position>) -> u64 {
-    position.map_or(1, csv::Position::line)
+/// The line of a record. Its position is where the record before it ended: empty lines and comments may lie between.
+fn line(text: &[u8], position: Option<&csv::Position>) -> u64 {
+    let Some(position) = position else { return 1 };
+    let rest = text.get(position.byte() as usize..).unwrap_or_default();
+    let is_skipped = |line: &&[u8]| line.trim_ascii().is_empty() || line.starts_with(b"#");
+    position.line() + rest.split(|byte| *byte == b'\n').take_while(is_skipped).count() as u64
 }
 
-fn unreadable(error: &csv::Error) -> String {
+fn unreadable(error: &csv::Error) -> &'static str {
     match error.kind() {
-        csv::ErrorKind::Utf8 { .. } => "it is no text (UTF-8)".into(),
-        _ => "it is no CSV".into(),
+        csv::ErrorKind::Utf8 { .. } => "it is no text (UTF-8)",
+        _ => "it is no CSV",
     }
-}
-
-fn wrong(name: &str, line: u64, column: usize, message: &str) -> UserError {
-    UserError::usage(format!("{name}:{line}: column {column}: {message}")).hint(HINT)
 }
 
 #[cfg(test)]
@@ -188,6 +185,7 @@ mod tests {
             ("value,rate\n", "p.csv holds no points"),
             ("100,755\n125,many\n", "p.csv:2: column 2: `many` is no number"),
             ("100,755\n\n-5,780\n", "p.csv:3: column 1: `-5` is no value of 0 or more"),
+            ("# of 2001\nvalue,rate\n\n# slow\n100,many\n", "p.csv:5: column 2: `many` is no number"),
             ("100,755\n125,inf\n", "p.csv:2: column 2: `inf` is no rate of 0 or more"),
             ("100,755\n125\n", "p.csv:2: column 2: the rate is missing"),
             ("users,rps\n1,2\n", "p.csv:1: column 1: no column `value`; there are `users`, `rps`"),
