@@ -53,6 +53,10 @@ pub trait TuningTarget {
     fn apply_again(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
         self.apply(plan, allow_restart)
     }
+    /// Whether what failed last failed because an agent was lost: no other remedy would fare better.
+    fn has_lost_agent(&self) -> bool {
+        false
+    }
     /// Puts everything back to the state before the change that answered this mark; 0 is the state at the start.
     fn revert(&mut self, mark: u64) -> Result<()>;
     /// All changes in force are verified: they stay.

@@ -164,6 +164,10 @@ impl TuningTarget for LiveTarget<'_> {
         self.options.live_traffic
     }
 
+    fn has_lost_agent(&self) -> bool {
+        self.servers.has_lost_agent()
+    }
+
     fn prepare(&mut self, changes: &[SettingChange]) -> Result<Preparation> {
         self.stop_if_interrupted()?;
         self.reach_agents()?;

@@ -34,13 +34,13 @@ impl Tuning {
     }
 
     /// A remedy that cannot be carried out is no end: nothing of it stayed, and another one may help. That somebody
-    /// interrupted it is one.
+    /// interrupted it is one, and that the agent is gone.
     pub(super) fn record_refusal(
         &mut self,
         target: &mut dyn TuningTarget,
         error: UserError,
     ) -> Result<NextStep> {
-        if error.kind == ErrorKind::Interrupted {
+        if error.kind == ErrorKind::Interrupted || target.has_lost_agent() {
             return Err(error);
         }
         // The hint may say that something could not be put back, or was left to the operator.

@@ -102,7 +102,8 @@ fn when_only_the_guardian_is_killed_the_tool_puts_everything_back() {
     for guardian in children(tool.id()) {
         signal(guardian, Signal::KILL);
     }
-    assert_eq!(tool.wait().unwrap().code(), Some(1));
+    let code = tool.wait().unwrap().code();
+    assert_eq!(code, Some(1), "{}", run(place.webdyno().args(["report", "t", "-v"])).stdout);
     apache.assert_unchanged(&before);
     assert!(!run(place.webdyno().arg("explain")).stderr.contains("pending"));
 }
