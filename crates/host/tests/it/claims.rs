@@ -34,10 +34,12 @@ fn apply(server: &Server, port: u16, changer: &mut Changer) -> Result<Applied> {
     let snapshot = apache.snapshot(server.pid().unwrap(), port).unwrap();
     let setting = SettingId::of_service("apache", "MaxRequestWorkers");
     let wanted = SettingChange { setting, to: SettingValue::Integer(12) };
+    // A revert may have left places of ended workers, which only a restart frees.
+    let options = ApplyOptions { allow_restart: true, ..ApplyOptions::default() };
     changer.apply(
         &apache.prepare(&snapshot, &[wanted]).and_then(Preparation::into_plan)?,
         &snapshot,
-        &ApplyOptions::default(),
+        &options,
     )
 }
 

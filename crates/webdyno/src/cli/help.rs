@@ -277,8 +277,10 @@ mod tests {
             assert_eq!(lines.last().copied(), Some(format!("all options: {path} --help").as_str()));
             assert!(examples.iter().all(|one| lines.contains(&format!("  {one}").as_str())), "{text}");
             let shown = lines.iter().filter(|line| line.starts_with("  -") || line.starts_with("      --"));
-            let positional =
-                short.split(' ').filter(|id| ["words", "directory", "a", "b", "name"].contains(id)).count();
+            let positional = short
+                .split(' ')
+                .filter(|id| ["words", "directory", "source", "a", "b", "name"].contains(id))
+                .count();
             let ids = short.split(' ').filter(|id| !id.is_empty()).count();
             assert_eq!(
                 shown.count() + positional,
