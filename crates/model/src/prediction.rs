@@ -51,6 +51,10 @@ pub struct PredictReport {
     pub response_time_mean_us_now: Option<f64>,
     /// Mean response time that is predicted; `None` also where more arrives than can be served: it grows as long as the load lasts.
     pub response_time_mean_us: Option<Estimate>,
+    /// Mean time of a page that was measured, microseconds; `None` for a load without pages.
+    pub page_time_mean_us_now: Option<f64>,
+    /// Mean time of a page that is predicted: in place of that of its requests, many of which wait at the same time.
+    pub page_time_mean_us: Option<Estimate>,
     /// Memory of the server's processes that was measured, bytes.
     pub memory_bytes_now: Option<f64>,
     /// Memory of the server's processes that is predicted, bytes.

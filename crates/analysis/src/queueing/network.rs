@@ -99,6 +99,13 @@ impl Network {
         }
     }
 
+    /// The same server with so many times the processors.
+    #[must_use]
+    pub fn with_processors(&self, times: f64) -> Self {
+        let processors = self.processors.map(|(servers, demand_us)| (servers * times, demand_us));
+        Self { processors, ..self.clone() }
+    }
+
     /// All of it but the time outside, with up to so many requests.
     fn flow(&self, inside_max: usize) -> Flow {
         let places = |pool: &Pool| (pool.places.max(1.0) as usize).min(inside_max).max(1);

@@ -206,3 +206,9 @@ fn a_corpus_is_small() {
     let all: u64 = judge::places(&[folder]).unwrap().into_iter().map(|place| size(place.file)).sum();
     assert!(all < 16_000_000, "{all} bytes");
 }
+
+#[test]
+fn predictions_are_near_what_was_measured() {
+    let all = judge::predictions::predictions(&CASES).unwrap();
+    println!("{}", judge::predictions::text(&all));
+}

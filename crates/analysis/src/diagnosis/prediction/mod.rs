@@ -32,7 +32,7 @@ pub struct Supposition {
 }
 
 /// Errors of the model on kept recordings (docs/predictions.md): where a pool or users bind, and where processors do.
-const ERROR: f64 = 0.10;
+const ERROR: f64 = 0.12;
 const ERROR_PROCESSORS: f64 = 0.15;
 /// From this utilisation on processors bind.
 const BINDS_FRACTION: f64 = 0.9;
@@ -66,7 +66,11 @@ pub(crate) fn outcome(facts: &Facts, now: &ServerModel, supposed: &Supposition) 
     let error = base.hypot(facts.value(FactId::rate_ci95_fraction).unwrap_or(0.0)).hypot(now.residual / 2.0);
     // Beyond twice of what was seen each doubling adds the error once more: what a request costs there nobody saw.
     let doublings = (rate / now.rate).log2().abs().max(1.0);
-    Ok(Outcome { model, solution, rate, error: error * doublings, busy })
+    // Processors that serve more at once lose time to it: each doubling of a pool beyond the first counts as well.
+    let pools = model.network.pools.iter().zip(&now.network.pools);
+    let resized = pools.map(|(one, before)| (one.places / before.places).log2().abs()).fold(1.0, f64::max);
+    let widened = if used >= BINDS_FRACTION { doublings.max(resized.sqrt()) } else { doublings };
+    Ok(Outcome { model, solution, rate, error: error * widened, busy })
 }
 
 fn supposed_load(facts: &Facts, now: Load, supposed: &Supposition) -> Result<Load, String> {
@@ -130,6 +134,10 @@ impl ServerModel {
             Resource::Memory => {}
             _ => {
                 let place = self.pools.iter().position(is_its).ok_or_else(untold)?;
+                let shrinks = to < self.network.pools[place].places;
+                if shrinks && known.resource == Resource::Workers && self.is_link_full() {
+                    return Err("the link was full, and how long a request holds a worker that does not wait for it was not seen".into());
+                }
                 self.pools[place].ceiling.max = Some(to);
                 self.network.pools[place].places = (to - self.pools[place].idle).max(1.0);
             }

@@ -9,7 +9,7 @@ use crate::limits::resource_ceilings;
 use crate::queueing::{Load, Network, Pool};
 use crate::resources::processors::services_cores;
 use crate::resources::time_breakdown::{accept_queue_wait_us, breakdown};
-use crate::resources::{utilisation, workers};
+use crate::resources::{memory_pressure, utilisation, workers};
 
 /// A model, fitted to a recording.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,8 @@ pub(crate) struct ServerModel {
     pub residual: f64,
     /// Requests per second that the model gives for what was measured, good ones.
     pub rate: f64,
+    /// The mean response time that was measured; of a page the share of it for each of its parts.
+    pub response_us: f64,
 }
 
 /// The processors are never used to the last bit, unless they were seen to be.
@@ -43,13 +45,65 @@ const FAILED_FRACTION_MAX: f64 = 0.02;
 /// More users than these are not reckoned with.
 pub(crate) const USERS_MAX: f64 = 20_000.0;
 const STEPS: usize = 40;
+/// From this use on processors and the link are what requests wait for.
+const BINDS_FRACTION: f64 = 0.9;
+const LINK_FULL_FRACTION: f64 = 0.8;
+/// Of what arrives so much has to be answered, or there is a queue that grows.
+const KEEPS_UP_FRACTION: f64 = 0.97;
+/// More workers busy than so many times the requests under way: a request holds several, or connections do.
+const HELD_OTHERWISE_RATIO: f64 = 1.3;
+/// Programs that stand still for want of memory in so much of the time.
+const STALLED_FRACTION_MIN: f64 = 0.05;
+/// A queue before a backend that is this share of the workers is what these wait for.
+const BEHIND_FRACTION_MIN: f64 = 0.2;
+/// From this share of its places on a table gives up entries for others.
+const TABLE_FULL_FRACTION: f64 = 0.95;
+
+/// Whether so much of it is in use.
+fn is_used(ceiling: Option<&ResourceCeiling>, fraction: f64) -> bool {
+    let used = ceiling.and_then(|one| one.ceiling.now.zip(one.ceiling.max));
+    used.is_some_and(|(now, max)| now >= fraction * max)
+}
+
+/// What happened in a recording that no queue of the model stands for; `None` where nothing is known to have.
+fn beyond_model(facts: &Facts, pools: &[Held], others: &[ResourceCeiling], refuses: bool) -> Option<&'static str> {
+    let value = |name: FactId| facts.value(name);
+    let fills = others.iter().filter_map(|one| one.fills);
+    if fills.into_iter().any(|table| table.entries >= TABLE_FULL_FRACTION * table.max) {
+        return Some("a table of connections was full, and what it drops has no queue");
+    }
+    let has_pages = value(FactId::page_time_mean_us).is_some();
+    if has_pages && value(FactId::offered_rate).is_some() {
+        return Some("pages came at a rate, and how many of their parts are asked for at once then is not known");
+    }
+    if refuses && has_pages {
+        return Some("pages failed as the database turned requests away, and were left without their parts");
+    }
+    let is_stalled = memory_pressure::stalled_fraction(facts).is_some_and(|share| share >= STALLED_FRACTION_MIN);
+    let kills = [FactId::oom_kills, FactId::group_oom_kills].map(value);
+    if is_stalled || kills.into_iter().flatten().any(|kills| kills >= 1.0) {
+        return Some("memory was short, and what a request takes while it swaps says nothing of what it takes without");
+    }
+    let workers = pools.iter().find(|held| held.ceiling.resource == Resource::Workers)?;
+    let in_flight = value(FactId::in_flight_mean)?;
+    let kept = value(FactId::workers_keepalive_mean).unwrap_or(0.0);
+    let busy = value(FactId::workers_busy_mean).map_or(0.0, |busy| busy.min(workers.places) - 1.0 - kept);
+    if busy > HELD_OTHERWISE_RATIO * in_flight + 2.0 || (workers.is_full && in_flight <= workers.places) {
+        return Some("Apache's workers were held by something else than the requests under way");
+    }
+    let behind = [FactId::fpm_queue_behind_mean, FactId::backend_queue_mean].map(value);
+    let behind = behind.into_iter().flatten().reduce(f64::max);
+    let has_children = pools.iter().any(|held| held.ceiling.resource == Resource::PhpChildren);
+    let waits = behind.is_some_and(|behind| behind >= BEHIND_FRACTION_MIN * workers.places);
+    (waits && !has_children).then_some("workers waited in the queue of a backend whose size was not observed")
+}
 
 impl ServerModel {
     /// Of what was measured; an error says what the recording does not tell.
     pub fn of(facts: &Facts) -> Result<Self, &'static str> {
         let rate = utilisation::rate(facts).ok_or("no successful request was measured")?;
         let ended = facts.ended_per_s().filter(|_| facts.loaded).unwrap_or(rate);
-        let response_us = facts.value(FactId::response_time_mean_us).ok_or("no response time was measured")?;
+        let response_us = response_us(facts, ended).ok_or("no response time was measured")?;
         (facts.kernel_limit_total.is_none() && facts.generator_fault.is_none())
             .then_some(())
             .ok_or("the load generator limited this load, not the server")?;
@@ -70,6 +124,10 @@ impl ServerModel {
         let failed = facts.value(FactId::failed_fraction).unwrap_or(0.0);
         let refused = facts.value(FactId::ahead_database_failed_per_s).is_some_and(|failed| failed > 0.0);
         let refuses = failed > FAILED_FRACTION_MAX && refused;
+        if let Some(why) = beyond_model(facts, &pools, &all, refuses) {
+            return Err(why);
+        }
+        let last_hold_us = pools.last().map_or(0.0, |held| held.hold_us);
         let mut model = Self {
             network: Network::default(),
             pools: vec![],
@@ -81,10 +139,11 @@ impl ServerModel {
             refuses,
             residual: 0.0,
             rate: 0.0,
+            response_us,
         };
         model.place(facts, &pools, ended, response_us);
         model.pools = pools.into_iter().map(|held| held.ceiling).collect();
-        model.fit(if refuses { rate } else { ended }, response_us);
+        model.fit(if refuses { rate } else { ended }, response_us, last_hold_us);
         Ok(model)
     }
 
@@ -106,37 +165,59 @@ impl ServerModel {
             one.ceiling.now.zip(one.ceiling.max).is_some_and(|(now, max)| now >= LINK_USED_MIN * max)
         });
         self.network.link_us = link.and_then(|one| one.ceiling.binds_at_rate).map(|rate| 1e6 / rate);
-        self.network.outside_us = outside_us(facts, pools.first(), response_us);
+        let is_full = is_used(self.link.as_ref(), LINK_FULL_FRACTION);
+        // Behind a full link what is left beside the pools is its queue.
+        self.network.outside_us = if is_full { 0.0 } else { outside_us(facts, pools.first(), response_us) };
     }
 
-    /// Finds the wait with which the model gives what was measured; where none does, times are scaled.
-    fn fit(&mut self, rate: f64, response_us: f64) {
+    /// Finds the wait with which the model gives what was measured. Where processors or the link are full, what waits waits for
+    /// these: then it is their capacity that is fitted. Where no wait is short enough, times are scaled.
+    fn fit(&mut self, rate: f64, response_us: f64, last_hold_us: f64) {
         let base = self.network.clone();
         let with = |rest_us: f64| Network { rest_us, ..base.clone() };
-        let is_slow = |network: &Network| match self.load {
-            // Of a database that refuses, those that get through are never slowed down by those that do not.
-            _ if self.refuses => network.hold_us(0) + network.outside_us >= response_us,
-            Load::Closed { .. } => network.solve(self.load).rate <= rate,
-            Load::Open { .. } => {
-                let solved = network.solve(self.load);
-                let keeps_up = self.offered().is_some_and(|offered| rate >= 0.97 * offered);
-                match solved.response_us.filter(|_| keeps_up) {
-                    Some(us) => us >= response_us,
-                    None => keeps_up || solved.rate <= rate,
-                }
-            }
-        };
+        let is_slow = |network: &Network| self.is_slow(network, rate, response_us);
         let free = with(0.0);
-        if is_slow(&free) {
+        let network = if self.refuses {
+            with(bisect((0.0, 2.0 * response_us), |rest_us| is_slow(&with(rest_us))))
+        } else if is_used(self.processors.as_ref(), BINDS_FRACTION) && base.processors.is_some() {
+            let times = bisect((0.5, 2.0), |times| is_slow(&free.with_processors(1.0 / times)));
+            free.with_processors(1.0 / times)
+        } else if let Some(us) = base.link_us.filter(|_| is_used(self.link.as_ref(), LINK_FULL_FRACTION)) {
+            let demand_us = base.processors.map_or(0.0, |(_, demand_us)| demand_us);
+            let held = with((last_hold_us - demand_us).max(0.0));
+            let of = |times: f64| Network { link_us: Some(us * times), ..held.clone() };
+            of(bisect((0.5, 2.0), |times| is_slow(&of(times))))
+        } else if is_slow(&free) {
             let times = bisect((0.05, 1.0), |times| is_slow(&free.scaled(times)));
-            (self.network, self.residual) = (free.scaled(times), 1.0 - times);
+            self.residual = 1.0 - times;
+            free.scaled(times)
         } else {
-            self.network = with(bisect((0.0, 2.0 * response_us.max(1.0)), |rest_us| is_slow(&with(rest_us))));
-        }
+            with(bisect((0.0, 2.0 * response_us.max(1.0)), |rest_us| is_slow(&with(rest_us))))
+        };
+        self.network = network;
         self.rate = self.network.solve(self.load).rate * self.good_fraction;
         if self.refuses {
             self.rate = rate;
         }
+    }
+
+    /// Whether a network gives no more than was measured, or takes no less time where no more comes.
+    fn is_slow(&self, network: &Network, rate: f64, response_us: f64) -> bool {
+        // Of a database that refuses, those that get through are never slowed down by those that do not.
+        if self.refuses {
+            return network.hold_us(0) + network.outside_us >= response_us;
+        }
+        let solved = network.solve(self.load);
+        let keeps_up = self.offered().is_some_and(|offered| rate >= KEEPS_UP_FRACTION * offered);
+        match solved.response_us.filter(|_| keeps_up) {
+            Some(us) => us >= response_us,
+            None => keeps_up || solved.rate <= rate,
+        }
+    }
+
+    /// Whether workers are known to be held by what waits for the link, too.
+    pub fn is_link_full(&self) -> bool {
+        is_used(self.link.as_ref(), LINK_FULL_FRACTION)
     }
 
     /// Requests per second that come; `None` in a closed loop.
@@ -146,6 +227,12 @@ impl ServerModel {
             Load::Closed { .. } => None,
         }
     }
+}
+
+/// The mean response time; of a page the share of it for each of its parts.
+fn response_us(facts: &Facts, ended: f64) -> Option<f64> {
+    let of_pages = facts.value(FactId::pages_in_flight_mean).filter(|pages| *pages > 0.0);
+    of_pages.map(|pages| pages / ended * 1e6).or(facts.value(FactId::response_time_mean_us))
 }
 
 /// The largest value for which it does not hold yet.
@@ -169,8 +256,13 @@ struct Held {
 
 impl Held {
     fn of(facts: &Facts, ceiling: ResourceCeiling, ended: f64) -> Option<Self> {
-        let places = ceiling.ceiling.max? - ceiling.idle;
-        let binds = ceiling.ceiling.binds_at_rate;
+        let pool = ceiling.ceiling.limit.rsplit(' ').next().unwrap_or_default();
+        // A pool that never let a request wait may be allowed more than ran: so many are no limit.
+        let ran = facts.value_of(FactId::ahead_fpm_processes_max, pool).filter(|_| ceiling.resource == Resource::PhpChildren);
+        let places = ceiling.ceiling.max.or(ran)? - ceiling.idle;
+        let used = ceiling.ceiling.now.filter(|_| ceiling.ceiling.max.is_none());
+        let used = used.map(|now| now - utilisation::beyond_in_flight(facts, now)).filter(|used| *used > 0.0);
+        let binds = ceiling.ceiling.binds_at_rate.or(used.map(|used| places * ended / used));
         let (is_full, queue) = match ceiling.resource {
             Resource::Workers => {
                 let busy = facts.value(FactId::workers_busy_mean);
@@ -178,7 +270,6 @@ impl Held {
                 (waits && (busy.is_some_and(|busy| busy >= FULL_FRACTION * places) || workers::is_limit_reached(facts)), 0.0)
             }
             Resource::PhpChildren => {
-                let pool = ceiling.ceiling.limit.rsplit(' ').next().unwrap_or_default();
                 let queue = facts.value_of(FactId::ahead_fpm_queue_mean, pool).unwrap_or(0.0);
                 let busy = facts.value_of(FactId::ahead_fpm_busy_mean, pool).unwrap_or(0.0);
                 (queue >= 1.0 && busy >= FULL_FRACTION * places, queue)
@@ -191,8 +282,8 @@ impl Held {
     }
 }
 
-/// What is asked: users and their pause, or arrivals. Visitors whose pages are made of several requests at once count as so many
-/// users, each of whom asks for a part of the page after the other (Little's law on pages and on requests).
+/// What is asked: users and their pause, or arrivals. A visitor counts as one user, who asks for one part of a page after the other:
+/// parts that are asked for at once wait at once, and in a pool that is full each of them takes its place all the same.
 fn load(facts: &Facts, ended: f64) -> Option<Load> {
     let in_flight = facts.value(FactId::in_flight_mean)?;
     if let Some(rate) = facts.value(FactId::offered_rate) {
@@ -201,10 +292,9 @@ fn load(facts: &Facts, ended: f64) -> Option<Load> {
     let Some(users) = facts.value(FactId::users) else {
         return Some(Load::Closed { users: in_flight, think_us: 0.0 });
     };
-    let at_once = facts.value(FactId::pages_in_flight_mean).filter(|pages| *pages > 0.0);
-    let at_once = at_once.map_or(1.0, |pages| (in_flight / pages.min(users)).max(0.05));
-    let users = (users * at_once).max(in_flight);
-    Some(Load::Closed { users, think_us: (users - in_flight) / ended * 1e6 })
+    let under_way = facts.value(FactId::pages_in_flight_mean).unwrap_or(in_flight);
+    let users = users.max(under_way);
+    Some(Load::Closed { users, think_us: (users - under_way) / ended * 1e6 })
 }
 
 /// Processors that the requests may use, and what one takes of them, microseconds.

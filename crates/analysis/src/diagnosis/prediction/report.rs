@@ -70,6 +70,7 @@ fn measured(facts: &Facts, supposed: &Supposition) -> PredictReport {
         offered_rate: supposed.rate.or(facts.value(FactId::offered_rate)),
         rate_now: facts.value(FactId::rate),
         response_time_mean_us_now: facts.value(FactId::response_time_mean_us),
+        page_time_mean_us_now: facts.value(FactId::page_time_mean_us),
         memory_bytes_now: memory::now_bytes(facts).map(|bytes| significant(bytes, 4)),
         ..PredictReport::default()
     }
@@ -138,14 +139,18 @@ fn write_figures(report: &mut PredictReport, facts: &Facts, now: &ServerModel, f
         return;
     }
     report.rate = Some(estimate(found.rate, found.error, found.model.offered().unwrap_or(f64::INFINITY)));
-    report.response_time_mean_us = response_us(now, found).map(|us| {
+    let time = response_us(now, found).map(|us| {
         // Of a closed loop the response time is what is left of the cycle of a user: its error is that of the cycle.
         let cycle_us = match found.model.load {
             Load::Closed { think_us, .. } => us + think_us,
             Load::Open { .. } => us,
         };
-        estimate(us, (found.error * cycle_us / us).min(1.0), f64::INFINITY)
+        (us, (found.error * cycle_us / us).min(1.0))
     });
+    // Of a page the time is that of one part after the other.
+    let parts = facts.value(FactId::page_time_mean_us).map(|page_us| page_us / now.response_us);
+    let time = time.map(|(us, error)| estimate(us * parts.unwrap_or(1.0), error, f64::INFINITY));
+    if parts.is_some() { report.page_time_mean_us = time } else { report.response_time_mean_us = time }
 }
 
 /// The mean response time of successful requests.
@@ -258,6 +263,6 @@ fn write_notes(report: &mut PredictReport, facts: &Facts, now: &ServerModel, fou
         notes.push(format!("A worker process takes {} of its own.", format_bytes(each)));
     }
     if facts.value(FactId::pages_in_flight_mean).is_some() {
-        notes.push("Rate and response time are of requests: parts of pages, of which a visitor asks for several at once.".into());
+        notes.push("The rate is of requests, the parts of pages; the time is that of whole pages.".into());
     }
 }
