@@ -212,3 +212,18 @@ fn predictions_are_near_what_was_measured() {
     let all = judge::predictions::predictions(&CASES).unwrap();
     println!("{}", judge::predictions::text(&all));
 }
+
+#[test]
+fn debug_dump() {
+    use webdyno_analysis::facts::FactId as F;
+    for case in CASES.iter().filter(|case| ["workers-exhausted-backend", "stacked-fpm-slow-query", "fpm-workers-exhausted", "memory-exhausted-fpm", "s5-lamp"].contains(&case.place.scenario.as_str())) {
+        let run = webdyno_analysis::run_report::run_report(&case.measurement).unwrap();
+        let f = webdyno_analysis::facts::facts(&case.measurement, Some(&run)).unwrap();
+        println!("== {} {}", case.place.scenario, case.place.number);
+        for c in webdyno_analysis::limits::resource_ceilings(&f) { println!("   {} now {:?} max {:?} binds {:?}", c.ceiling.limit, c.ceiling.now, c.ceiling.max, c.ceiling.binds_at_rate); }
+        for id in [F::rate, F::ended_per_s, F::response_time_mean_us, F::in_flight_mean, F::workers_busy_mean, F::accept_queue_mean, F::ahead_fpm_processes_max, F::ahead_fpm_busy_mean, F::ahead_fpm_queue_mean, F::backend_queue_mean, F::fpm_queue_behind_mean, F::cpu_busy_fraction, F::service_cpu_cores, F::ahead_backend_cpu_cores, F::client_cpu_cores, F::page_time_mean_us, F::pages_in_flight_mean, F::worker_time_mean_us] { print!(" {}={:?}", id, f.value(id)); }
+        println!();
+        let s = webdyno_analysis::diagnosis::prediction::Supposition { users: f.value(F::users), ..Default::default() };
+        if let Ok(r) = webdyno_analysis::diagnosis::prediction::predict(&case.measurement, &s) { println!("   rate {:?} {:?} {:?}", r.rate, r.response_time_mean_us, r.notes); for s in r.stations { println!("   {s:?}"); } }
+    }
+}

@@ -58,6 +58,14 @@ pub(crate) fn outcome(facts: &Facts, now: &ServerModel, supposed: &Supposition) 
     }
     model.load = supposed_load(facts, now.load, supposed)?;
     let solution = model.network.solve(model.load);
+    if now.is_cpu_bound && shrinks(&model, now) {
+        // What a place is held for contains waits for the processors, which fewer requests at once do not have: how long, is not known.
+        let mut free = model.clone();
+        free.network.pools.iter_mut().for_each(|pool| pool.own_us = 0.0);
+        if free.network.solve(model.load).rate > (1.0 + ERROR_PROCESSORS) * solution.rate {
+            return Err("the processors were full, and for how long a request holds a place without waiting for them was not seen".into());
+        }
+    }
     let cap = model.cap(now.rate).unwrap_or(f64::INFINITY);
     let rate = (solution.rate * model.good_fraction).min(cap);
     let busy = model.busy(solution.rate);
@@ -71,6 +79,11 @@ pub(crate) fn outcome(facts: &Facts, now: &ServerModel, supposed: &Supposition) 
     let resized = pools.map(|(one, before)| (one.places / before.places).log2().abs()).fold(1.0, f64::max);
     let widened = if used >= BINDS_FRACTION { doublings.max(resized.sqrt()) } else { doublings };
     Ok(Outcome { model, solution, rate, error: error * widened, busy })
+}
+
+fn shrinks(model: &ServerModel, now: &ServerModel) -> bool {
+    let mut pools = model.network.pools.iter().zip(&now.network.pools);
+    pools.any(|(one, before)| one.places < before.places)
 }
 
 fn supposed_load(facts: &Facts, now: Load, supposed: &Supposition) -> Result<Load, String> {

@@ -26,6 +26,8 @@ pub(crate) struct ServerModel {
     pub good_fraction: f64,
     /// Whether the database turns requests away; those that it does not are what is modelled.
     pub refuses: bool,
+    /// Whether requests wait for processors, and their own work fills these.
+    pub is_cpu_bound: bool,
     /// By how much the times had to be scaled to give the measured rate, as a share; 0 where the fitted wait did.
     pub residual: f64,
     /// Requests per second that the model gives for what was measured, good ones.
@@ -48,6 +50,10 @@ const STEPS: usize = 40;
 /// From this use on processors and the link are what requests wait for.
 const BINDS_FRACTION: f64 = 0.9;
 const LINK_FULL_FRACTION: f64 = 0.8;
+/// Less than this share of them is not what fills them.
+const OWN_FRACTION_MIN: f64 = 0.3;
+/// A fit that is off by more is none.
+pub(crate) const FIT_ERROR_MAX: f64 = 0.05;
 /// Of what arrives so much has to be answered, or there is a queue that grows.
 const KEEPS_UP_FRACTION: f64 = 0.97;
 /// More workers busy than so many times the requests under way: a request holds several, or connections do.
@@ -103,11 +109,16 @@ impl ServerModel {
     pub fn of(facts: &Facts) -> Result<Self, &'static str> {
         let rate = utilisation::rate(facts).ok_or("no successful request was measured")?;
         let ended = facts.ended_per_s().filter(|_| facts.loaded).unwrap_or(rate);
-        let response_us = response_us(facts, ended).ok_or("no response time was measured")?;
         (facts.kernel_limit_total.is_none() && facts.generator_fault.is_none())
             .then_some(())
             .ok_or("the load generator limited this load, not the server")?;
+        let failed = facts.value(FactId::failed_fraction).unwrap_or(0.0);
+        let refused = facts.value(FactId::ahead_database_failed_per_s).is_some_and(|failed| failed > 0.0);
+        let refuses = failed > FAILED_FRACTION_MAX && refused;
         let load = load(facts, ended).ok_or("how many requests were under way was not measured")?;
+        // Requests that a database refuses are no part of what the others take.
+        let good_us = facts.value(FactId::response_time_mean_us).filter(|_| refuses);
+        let response_us = good_us.or(response_us(facts, ended, load)).ok_or("no response time was measured")?;
         let mut all = resource_ceilings(facts);
         let mut take = |resource| {
             let place = all.iter().position(|one| one.resource == resource)?;
@@ -121,9 +132,6 @@ impl ServerModel {
         if pools.is_empty() && processors.as_ref().is_none_or(|one| one.ceiling.binds_at_rate.is_none()) {
             return Err("no pool, and not what a request takes of the processors, was observed");
         }
-        let failed = facts.value(FactId::failed_fraction).unwrap_or(0.0);
-        let refused = facts.value(FactId::ahead_database_failed_per_s).is_some_and(|failed| failed > 0.0);
-        let refuses = failed > FAILED_FRACTION_MAX && refused;
         if let Some(why) = beyond_model(facts, &pools, &all, refuses) {
             return Err(why);
         }
@@ -138,13 +146,15 @@ impl ServerModel {
             good_fraction: if refuses { 1.0 } else { (rate / ended).min(1.0) },
             refuses,
             residual: 0.0,
+            is_cpu_bound: false,
             rate: 0.0,
             response_us,
         };
         model.place(facts, &pools, ended, response_us);
         model.pools = pools.into_iter().map(|held| held.ceiling).collect();
         model.fit(if refuses { rate } else { ended }, response_us, last_hold_us);
-        Ok(model)
+        let is_off = !refuses && (model.rate / rate - 1.0).abs() > FIT_ERROR_MAX;
+        if is_off { Err("no network of these pools and stations gives what was measured") } else { Ok(model) }
     }
 
     /// What is known of the network: all but the fitted wait.
@@ -152,6 +162,9 @@ impl ServerModel {
         self.network.processors =
             self.processors.as_ref().and_then(|ceiling| processors(facts, ceiling, ended));
         let demand_us = self.network.processors.map_or(0.0, |(_, demand_us)| demand_us);
+        let cores = self.processors.as_ref().and_then(|one| one.ceiling.max).unwrap_or(f64::INFINITY);
+        self.is_cpu_bound = is_used(self.processors.as_ref(), BINDS_FRACTION)
+            && ended * demand_us / 1e6 >= OWN_FRACTION_MIN * cores;
         let inside = |index: usize| pools.get(index).map_or(0.0, |held: &Held| held.wait_us + held.hold_us);
         self.network.pools = (0..pools.len())
             .map(|index| {
@@ -179,14 +192,19 @@ impl ServerModel {
         let free = with(0.0);
         let network = if self.refuses {
             with(bisect((0.0, 2.0 * response_us), |rest_us| is_slow(&with(rest_us))))
-        } else if is_used(self.processors.as_ref(), BINDS_FRACTION) && base.processors.is_some() {
+        } else if self.is_cpu_bound {
             let times = bisect((0.5, 2.0), |times| is_slow(&free.with_processors(1.0 / times)));
             free.with_processors(1.0 / times)
         } else if let Some(us) = base.link_us.filter(|_| is_used(self.link.as_ref(), LINK_FULL_FRACTION)) {
             let demand_us = base.processors.map_or(0.0, |(_, demand_us)| demand_us);
             let held = with((last_hold_us - demand_us).max(0.0));
             let of = |times: f64| Network { link_us: Some(us * times), ..held.clone() };
-            of(bisect((0.5, 2.0), |times| is_slow(&of(times))))
+            let found = of(bisect((0.5, 2.0), |times| is_slow(&of(times))));
+            // Where what is held contains the wait for the link, the link is as full as it was read, and the rest is fitted.
+            let is_off = (found.solve(self.load).rate / rate - 1.0).abs() > FIT_ERROR_MAX;
+            let used = self.link.as_ref().and_then(|one| Some(one.ceiling.now? / one.ceiling.max?)).unwrap_or(1.0);
+            let full = |rest_us: f64| Network { rest_us, link_us: Some(used.min(0.99) * 1e6 / rate), ..base.clone() };
+            if is_off { full(bisect((0.0, 2.0 * response_us), |rest_us| is_slow(&full(rest_us)))) } else { found }
         } else if is_slow(&free) {
             let times = bisect((0.05, 1.0), |times| is_slow(&free.scaled(times)));
             self.residual = 1.0 - times;
@@ -195,7 +213,9 @@ impl ServerModel {
             with(bisect((0.0, 2.0 * response_us.max(1.0)), |rest_us| is_slow(&with(rest_us))))
         };
         self.network = network;
-        self.rate = self.network.solve(self.load).rate * self.good_fraction;
+        let given = self.network.solve(self.load).rate;
+        self.rate = given * self.good_fraction;
+        self.residual = self.residual.max(if self.refuses { 0.0 } else { (given / rate - 1.0).abs() });
         if self.refuses {
             self.rate = rate;
         }
@@ -229,10 +249,14 @@ impl ServerModel {
     }
 }
 
-/// The mean response time; of a page the share of it for each of its parts.
-fn response_us(facts: &Facts, ended: f64) -> Option<f64> {
-    let of_pages = facts.value(FactId::pages_in_flight_mean).filter(|pages| *pages > 0.0);
-    of_pages.map(|pages| pages / ended * 1e6).or(facts.value(FactId::response_time_mean_us))
+/// The mean response time; of a page the share of it for each of its parts. In a closed loop by Little's law: the mean of those that
+/// ended in a short load misses the slow ones that did not.
+fn response_us(facts: &Facts, ended: f64, load: Load) -> Option<f64> {
+    let measured = facts.value(FactId::response_time_mean_us)?;
+    match load {
+        Load::Closed { users, think_us } => Some(users / ended * 1e6 - think_us),
+        Load::Open { .. } => Some(measured),
+    }
 }
 
 /// The largest value for which it does not hold yet.
@@ -271,8 +295,8 @@ impl Held {
             }
             Resource::PhpChildren => {
                 let queue = facts.value_of(FactId::ahead_fpm_queue_mean, pool).unwrap_or(0.0);
-                let busy = facts.value_of(FactId::ahead_fpm_busy_mean, pool).unwrap_or(0.0);
-                (queue >= 1.0 && busy >= FULL_FRACTION * places, queue)
+                let busy = facts.value_of(FactId::ahead_fpm_busy_mean, pool);
+                (queue >= 1.0 && busy.is_none_or(|busy| busy >= FULL_FRACTION * places), queue)
             }
             _ => (false, 0.0),
         };
@@ -292,7 +316,11 @@ fn load(facts: &Facts, ended: f64) -> Option<Load> {
     let Some(users) = facts.value(FactId::users) else {
         return Some(Load::Closed { users: in_flight, think_us: 0.0 });
     };
-    let under_way = facts.value(FactId::pages_in_flight_mean).unwrap_or(in_flight);
+    let pages_per_s = facts.value(FactId::pages_in_flight_mean).zip(facts.value(FactId::page_time_mean_us));
+    let pages_per_s = pages_per_s.map(|(pages, us)| pages / us * 1e6);
+    let thinking = facts.value(FactId::think_time_mean_us).zip(pages_per_s).map(|(us, per_s)| us / 1e6 * per_s);
+    let under_way = thinking.map(|thinking| users - thinking).filter(|pages| *pages > 0.0);
+    let under_way = under_way.or(facts.value(FactId::pages_in_flight_mean)).unwrap_or(in_flight);
     let users = users.max(under_way);
     Some(Load::Closed { users, think_us: (users - under_way) / ended * 1e6 })
 }

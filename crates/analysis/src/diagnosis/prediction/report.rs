@@ -148,7 +148,8 @@ fn write_figures(report: &mut PredictReport, facts: &Facts, now: &ServerModel, f
         (us, (found.error * cycle_us / us).min(1.0))
     });
     // Of a page the time is that of one part after the other.
-    let parts = facts.value(FactId::page_time_mean_us).map(|page_us| page_us / now.response_us);
+    let pages_per_us = facts.value(FactId::pages_in_flight_mean).zip(facts.value(FactId::page_time_mean_us));
+    let parts = pages_per_us.zip(facts.ended_per_s()).map(|((pages, us), ended)| ended * us / 1e6 / pages);
     let time = time.map(|(us, error)| estimate(us * parts.unwrap_or(1.0), error, f64::INFINITY));
     if parts.is_some() { report.page_time_mean_us = time } else { report.response_time_mean_us = time }
 }
