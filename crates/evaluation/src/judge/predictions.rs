@@ -11,6 +11,7 @@ use webdyno_analysis::run_report::run_report;
 use webdyno_lab::scenario::ScenarioRound;
 use webdyno_model::Result;
 use webdyno_model::change::SettingChange;
+use webdyno_model::number::human;
 use webdyno_model::prediction::{Estimate, PredictReport};
 use webdyno_model::run::RunReport;
 use webdyno_model::service::SettingScope;
@@ -222,5 +223,65 @@ pub fn text(all: &[RoundPrediction]) -> String {
     }
     let (near, told, all) = counts(all);
     let _ = writeln!(text, "{near} of {told} predictions are near; of {all} something could be predicted");
+    text
+}
+
+/// What stands above the table.
+const HEAD: &str = "\
+<!-- Made by `webdyno-evaluation judge --predictions` from the kept recordings. -->
+# Predictions, measured
+
+What `webdyno predict` says of a recording, against what was measured with those settings: pairs of rounds of the lab's scenarios
+under the same load, between which only the sizes of pools were changed. Each round predicts the other. The model was made with these
+recordings at hand: what it says of new servers is the better test.
+
+";
+
+/// docs/predictions.md.
+pub fn page(all: &[RoundPrediction]) -> String {
+    let (near, told, count) = counts(all);
+    let figures = |one: &RoundPrediction| [&one.rate, &one.response_us, &one.page_us].map(Clone::clone);
+    let told_figures: Vec<PredictedFigure> = all.iter().flat_map(figures).flatten().collect();
+    let holds = told_figures.iter().filter(|one| one.holds()).count();
+    let mut text = HEAD.to_owned();
+    let _ = writeln!(
+        text,
+        "{near} of {told} predictions are near: the rate within {:.0}% and the mean time within {:.0}% of what was measured. {holds} of \
+         {} figures lie within their 95% interval. Of the other {} pairs nothing is predicted; why stands below.\n",
+        RATE_NEAR * 100.0,
+        TIME_NEAR * 100.0,
+        told_figures.len(),
+        count - told
+    );
+    text.push_str("| scenario | rounds | supposed | req/s before | predicted | measured | | time predicted | measured | | |\n");
+    text.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
+    for one in all {
+        let (Some(rate), Some(near)) = (&one.rate, one.is_near()) else { continue };
+        let time = one.response_us.as_ref().or(one.page_us.as_ref());
+        let time = time.map_or(" | | ".into(), |time| {
+            let [predicted, measured] = [time.predicted.value, time.measured].map(human::time_us);
+            format!("{predicted} | {measured} | {:+.0}%", time.error() * 100.0)
+        });
+        let (name, state) = (&one.scenario, if near { "near" } else { "**off**" });
+        let _ = writeln!(
+            text,
+            "| [{name}](scenarios/{name}.md) | {} to {} | {} | {:.1} | {} | {:.1} | {:+.0}% | {time} | {state} |",
+            one.from,
+            one.of,
+            one.supposed,
+            one.before,
+            rate.predicted.value,
+            rate.measured,
+            rate.error() * 100.0
+        );
+    }
+    text.push_str("\n## Nothing is predicted\n\n| scenario | rounds | supposed | why |\n|---|---|---|---|\n");
+    for one in all.iter().filter(|one| one.rate.is_none()) {
+        let why = one.notes.iter().find(|note| note.contains("is predicted:")).map_or("", |note| {
+            note.split_once("is predicted: ").map_or(note.as_str(), |(_, why)| why)
+        });
+        let name = &one.scenario;
+        let _ = writeln!(text, "| [{name}](scenarios/{name}.md) | {} to {} | {} | {why} |", one.from, one.of, one.supposed);
+    }
     text
 }
