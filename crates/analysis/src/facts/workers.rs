@@ -102,7 +102,8 @@ impl FactBuilder<'_> {
             .map(|workload| workload.visits.as_ref().map_or(workload.connections, |visits| visits.users));
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let page_us = run.pages.as_ref().and_then(|pages| pages.time_us.mean);
-        let think_us = closed.and_then(|workload| workload.visits.as_ref()).map(|visits| visits.think.mean_us());
+        let think_us =
+            closed.and_then(|workload| workload.visits.as_ref()).map(|visits| visits.think.mean_us());
         let pages = page_us.and_then(|us| Some(run.pages.as_ref()?.rate? * us / 1e6));
         let resumed = (opened >= 1.0).then(|| run.connections.tls_resumed as f64 / opened);
         for (name, value) in [

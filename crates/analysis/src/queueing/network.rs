@@ -149,7 +149,10 @@ mod tests {
         // Workers enough, children for 50/s.
         assert_eq!(closed(&of(vec![pool(80.0, 10_000.0), pool(5.0, 0.0)]), 100.0, 0.0).0, 50.0);
         // Whoever waits for a child holds a worker: more workers than users are no limit.
-        assert_eq!(closed(&of(vec![pool(200.0, 0.0), pool(200.0, 0.0)]), 100.0, 900_000.0), (100.0, 100_000.0));
+        assert_eq!(
+            closed(&of(vec![pool(200.0, 0.0), pool(200.0, 0.0)]), 100.0, 900_000.0),
+            (100.0, 100_000.0)
+        );
     }
 
     #[test]

@@ -39,9 +39,9 @@ impl PredictedFigure {
     /// Whether the interval holds what was measured.
     pub fn holds(&self) -> bool {
         // A few more or fewer requests than arrive end within the time.
-        self.predicted.ci95.is_some_and(|[least, most]| {
-            self.measured >= least * 0.99 && self.measured <= most * 1.01
-        })
+        self.predicted
+            .ci95
+            .is_some_and(|[least, most]| self.measured >= least * 0.99 && self.measured <= most * 1.01)
     }
 }
 
@@ -106,14 +106,21 @@ pub fn predictions(cases: &[JudgedRound]) -> Result<Vec<RoundPrediction>> {
 
 fn of_pair(all: &[Observed<'_>], from: &Observed<'_>, of: &Observed<'_>) -> Result<Option<RoundPrediction>> {
     let (low, high) = ordered(from.case.place.number, of.case.place.number);
-    let between = all.iter().map(|one| one.case).filter(|case| case.place.scenario == from.case.place.scenario);
+    let between =
+        all.iter().map(|one| one.case).filter(|case| case.place.scenario == from.case.place.scenario);
     let mut steps = between.filter(|case| (low + 1..=high).contains(&case.place.number));
-    let changes: Vec<SettingChange> = of.sizes.iter().filter(|size| !from.sizes.contains(size)).cloned().collect();
+    let changes: Vec<SettingChange> =
+        of.sizes.iter().filter(|size| !from.sizes.contains(size)).cloned().collect();
     let users = |one: &Observed<'_>| one.facts.value(FactId::users);
     let supposed_users = users(of).filter(|_| users(from) != users(of));
-    let is_read = |name: &str| [from, of].iter().all(|one| one.sizes.iter().any(|size| size.setting.name.ends_with(name)));
+    let is_read = |name: &str| {
+        [from, of].iter().all(|one| one.sizes.iter().any(|size| size.setting.name.ends_with(name)))
+    };
     let is_tabled = |case: &JudgedRound| case.round.finding == LimitId::ConntrackFull.as_str();
-    if is_tabled(of.case) || !steps.all(|case| sizes_alone(&case.round, is_read)) || (changes.is_empty() && supposed_users.is_none()) {
+    if is_tabled(of.case)
+        || !steps.all(|case| sizes_alone(&case.round, is_read))
+        || (changes.is_empty() && supposed_users.is_none())
+    {
         return Ok(None);
     }
     let supposed = Supposition { changes, users: supposed_users, rate: None };
@@ -125,12 +132,20 @@ fn ordered(one: usize, other: usize) -> (usize, usize) {
     (one.min(other), one.max(other))
 }
 
-fn compared(from: &Observed<'_>, of: &Observed<'_>, supposed: &Supposition, report: PredictReport) -> RoundPrediction {
+fn compared(
+    from: &Observed<'_>,
+    of: &Observed<'_>,
+    supposed: &Supposition,
+    report: PredictReport,
+) -> RoundPrediction {
     let was = |change: &SettingChange| {
         let before = from.sizes.iter().find(|size| size.setting == change.setting);
         before.map_or("?".to_owned(), |size| size.to.to_string())
     };
-    let texts = supposed.changes.iter().map(|change| format!("{} {} to {}", change.setting.name, was(change), change.to));
+    let texts = supposed
+        .changes
+        .iter()
+        .map(|change| format!("{} {} to {}", change.setting.name, was(change), change.to));
     let users = supposed.users.map(|users| format!("{users} users"));
     let figure = |predicted: Option<Estimate>, measured: Option<f64>| {
         predicted.zip(measured).map(|(predicted, measured)| PredictedFigure { predicted, measured })
@@ -151,11 +166,15 @@ fn compared(from: &Observed<'_>, of: &Observed<'_>, supposed: &Supposition, repo
 /// The sizes of pools that were in force.
 fn sizes(facts: &Facts) -> Vec<SettingChange> {
     let number = |target: &str, name: &str| match target {
-        "apache" => facts.service.as_ref().filter(|service| service.service == target)?.configured_number(name),
+        "apache" => {
+            facts.service.as_ref().filter(|service| service.service == target)?.configured_number(name)
+        }
         "mariadb" => facts.value(FactId::ahead_database_limit),
         _ => {
             let pools = facts.backends(target).flat_map(|service| &service.scoped);
-            let mut set = pools.filter(|one| one.setting == name && matches!(one.scope.first(), Some(SettingScope::Pool(_))));
+            let mut set = pools.filter(|one| {
+                one.setting == name && matches!(one.scope.first(), Some(SettingScope::Pool(_)))
+            });
             let set = set.next().and_then(|one| one.value.parse().ok());
             // Recordings of before their files were kept: as many as ran.
             set.or_else(|| facts.value(FactId::ahead_fpm_processes_max))
@@ -204,7 +223,12 @@ pub fn text(all: &[RoundPrediction]) -> String {
         let figure = |figure: &Option<PredictedFigure>| {
             figure.as_ref().map_or("nothing".into(), |one| {
                 let holds = if one.holds() { "" } else { " outside" };
-                format!("{:.1} then {:.1} ({:+.1}%{holds})", one.predicted.value, one.measured, 100.0 * one.error())
+                format!(
+                    "{:.1} then {:.1} ({:+.1}%{holds})",
+                    one.predicted.value,
+                    one.measured,
+                    100.0 * one.error()
+                )
             })
         };
         let _ = writeln!(
@@ -277,11 +301,17 @@ pub fn page(all: &[RoundPrediction]) -> String {
     }
     text.push_str("\n## Nothing is predicted\n\n| scenario | rounds | supposed | why |\n|---|---|---|---|\n");
     for one in all.iter().filter(|one| one.rate.is_none()) {
-        let why = one.notes.iter().find(|note| note.contains("is predicted:")).map_or("", |note| {
-            note.split_once("is predicted: ").map_or(note.as_str(), |(_, why)| why)
-        });
+        let why = one
+            .notes
+            .iter()
+            .find(|note| note.contains("is predicted:"))
+            .map_or("", |note| note.split_once("is predicted: ").map_or(note.as_str(), |(_, why)| why));
         let name = &one.scenario;
-        let _ = writeln!(text, "| [{name}](scenarios/{name}.md) | {} to {} | {} | {why} |", one.from, one.of, one.supposed);
+        let _ = writeln!(
+            text,
+            "| [{name}](scenarios/{name}.md) | {} to {} | {} | {why} |",
+            one.from, one.of, one.supposed
+        );
     }
     text
 }

@@ -234,9 +234,13 @@ fn predictions_are_near_what_was_measured_and_their_page_says_so() {
     assert!(near * 10 >= told * 9 && told * 10 >= count * 8, "{near} of {told} of {count}\n{text}");
     // The interval holds nineteen figures of twenty.
     let figures = all.iter().flat_map(|one| [&one.rate, &one.response_us, &one.page_us]).flatten();
-    let (holds, all_figures): (Vec<_>, Vec<_>) = (figures.clone().filter(|one| one.holds()).collect(), figures.collect());
+    let (holds, all_figures): (Vec<_>, Vec<_>) =
+        (figures.clone().filter(|one| one.holds()).collect(), figures.collect());
     assert!(holds.len() * 20 >= all_figures.len() * 19, "{} of {}\n{text}", holds.len(), all_figures.len());
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/predictions.md");
     let hint = "webdyno-evaluation judge crates/evaluation/fixtures/corpus --predictions docs/predictions.md writes it";
-    assert!(std::fs::read_to_string(page).unwrap() == judge::predictions::page(&all), "docs/predictions.md is old: {hint}");
+    assert!(
+        std::fs::read_to_string(page).unwrap() == judge::predictions::page(&all),
+        "docs/predictions.md is old: {hint}"
+    );
 }

@@ -1,7 +1,7 @@
 //! A prediction on one screen: what is expected first, then how that was found, then what cannot be told.
 
 use super::page::{ColumnAlign, TextPage, Tone};
-use crate::human::{UNKNOWN, bytes, number, percent_coarse, rate, time_us};
+use crate::human::{UNKNOWN, bytes, number, percent_coarse, time_us};
 use webdyno_model::prediction::{Estimate, ModelStation, PredictReport};
 
 /// The prediction as text, with a final newline.
@@ -12,8 +12,10 @@ pub fn predict(report: &PredictReport) -> String {
     page.gap();
     figures(&mut page, report);
     if let Some(limit) = &report.next_limit {
-        let at = report.next_limit_rate.map_or(String::new(), |at| format!(", at {} req/s", rate(at)));
-        page.paragraph(&format!("Limit that binds first then: {limit}{at}. `webdyno explain {limit}` says more."));
+        let at = report.next_limit_rate.map_or(String::new(), |at| format!(", at {} req/s", number(at)));
+        page.paragraph(&format!(
+            "Limit that binds first then: {limit}{at}. `webdyno explain {limit}` says more."
+        ));
     }
     if !report.stations.is_empty() {
         page.heading("How it was found");
@@ -36,14 +38,15 @@ fn headline(report: &PredictReport) -> String {
         let pool = change.setting.pool.as_ref().map_or(String::new(), |pool| format!(" of pool {pool}"));
         format!("{}{pool} {from}{}", change.setting.name, change.to)
     });
-    let users = report.users.filter(|_| report.changes.is_empty()).map(|users| format!("{} users", number(users)));
+    let users =
+        report.users.filter(|_| report.changes.is_empty()).map(|users| format!("{} users", number(users)));
     let offered = report.offered_rate.filter(|_| report.changes.is_empty());
-    let offered = offered.map(|offered| format!("{} req/s arriving", rate(offered)));
+    let offered = offered.map(|offered| format!("{} req/s arriving", number(offered)));
     let supposed: Vec<String> = changes.chain(users).chain(offered).collect();
     let predicted = report.rate.as_ref().map_or("nothing can be told".to_owned(), |one| {
-        format!("{} successful req/s{}", rate(one.value), interval(one, rate))
+        format!("{} successful req/s{}", number(one.value), interval(one, number))
     });
-    let now = report.rate_now.map_or(String::new(), |now| format!("; measured {}", rate(now)));
+    let now = report.rate_now.map_or(String::new(), |now| format!("; measured {}", number(now)));
     format!("With {}: {predicted}{now}", supposed.join(", "))
 }
 
@@ -55,12 +58,13 @@ fn figures(page: &mut TextPage, report: &PredictReport) {
     let row = |name: &str, now: Option<f64>, then: &Option<Estimate>, text: fn(f64) -> String| {
         let shown = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), text);
         let bounds = then.as_ref().and_then(|one| one.ci95);
-        let bounds = bounds.map_or(UNKNOWN.to_owned(), |[least, most]| format!("{} to {}", text(least), text(most)));
+        let bounds =
+            bounds.map_or(UNKNOWN.to_owned(), |[least, most]| format!("{} to {}", text(least), text(most)));
         vec![name.to_owned(), shown(now), shown(then.as_ref().map(|one| one.value)), bounds]
     };
     let rows = [
         ["", "measured", "predicted", "95% interval"].map(str::to_owned).to_vec(),
-        row("successful req/s", report.rate_now, &report.rate, rate),
+        row("successful req/s", report.rate_now, &report.rate, number),
         row("mean response time", report.response_time_mean_us_now, &report.response_time_mean_us, time_us),
         row("mean page time", report.page_time_mean_us_now, &report.page_time_mean_us, time_us),
         row("memory of its processes", report.memory_bytes_now, &report.memory_bytes, bytes),
@@ -82,7 +86,7 @@ fn stations(page: &mut TextPage, stations: &[ModelStation]) {
             time_us(one.demand_us),
             share(one.utilisation_now),
             share(one.utilisation),
-            one.saturates_at_rate.map_or(UNKNOWN.to_owned(), rate),
+            one.saturates_at_rate.map_or(UNKNOWN.to_owned(), number),
         ]
     };
     let head = ["", "places", "per request", "used", "then", "saturates at"].map(str::to_owned).to_vec();
@@ -115,7 +119,12 @@ mod tests {
             ..PredictReport::default()
         };
         let text = predict(&known);
-        assert!(text.contains("With MaxRequestWorkers 20 -> 100: 400 successful req/s (360 to 440); measured 95.5"), "{text}");
+        assert!(
+            text.contains(
+                "With MaxRequestWorkers 20 -> 100: 400 successful req/s (360 to 440); measured 95.5"
+            ),
+            "{text}"
+        );
         assert!(text.contains(UNKNOWN), "{text}");
         let untold = PredictReport { rate: None, notes: vec!["Nothing is predicted: x.".into()], ..known };
         assert!(predict(&untold).contains("nothing can be told"));

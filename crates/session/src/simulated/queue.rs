@@ -145,7 +145,7 @@ fn uniform(random: &mut Random) -> f64 {
 mod tests {
     use super::*;
     use webdyno_analysis::queueing::{Load, Network, Pool};
-    use webdyno_model::workload::{Request, Visits};
+    use webdyno_model::workload::{Think, Visits};
 
     /// The queueing model of predictions against requests that are served one by one: users with and without a pause, arrivals at
     /// random, workers that are few and many.
@@ -166,27 +166,33 @@ mod tests {
             let near = |predicted: f64, measured: f64| (predicted / measured - 1.0).abs();
             assert!(near(solved.rate, rate) < 0.03, "{workers} {load:?}: {} then {rate}", solved.rate);
             let predicted_us = solved.response_us.unwrap();
-            assert!(near(predicted_us, response_us) < 0.08, "{workers} {load:?}: {predicted_us} then {response_us}");
+            assert!(
+                near(predicted_us, response_us) < 0.08,
+                "{workers} {load:?}: {predicted_us} then {response_us}"
+            );
         }
     }
 
     /// Rate and mean response time, microseconds, of five minutes after the first half.
     fn simulated(workers: usize, service_ms: f64, load: Load) -> (f64, f64) {
         let server = QueueServer { workers, service_s: service_ms / 1e3, is_exponential: true, ..FIXED };
-        let mut workload = Workload { requests: vec![Request::default()], ..Workload::default() };
-        match load {
+        let workload = match load {
             Load::Closed { users, think_us } => {
-                workload.arrival = Arrival::Closed;
-                let mut visits = Visits { users: users as u32, ..Visits::default() };
-                visits.think = webdyno_model::workload::ThinkTime::Fixed { us: think_us as u64 };
-                workload.visits = Some(visits);
+                let think = Think::Fixed { time_us: think_us as u64 };
+                let visits = Visits { users: users as u32, think, ..Visits::default() };
+                Workload { visits: Some(Box::new(visits)), ..Workload::default() }
             }
-            Load::Open { rate, .. } => workload.arrival = Arrival::Open { rate_per_s: rate, poisson: true },
-        }
+            Load::Open { rate, .. } => {
+                Workload { arrival: Arrival::Open { rate_per_s: rate, poisson: true }, ..Workload::default() }
+            }
+        };
         let mut queue = QueueLoad::new(server, &workload, 11);
         let seconds: Vec<Interval> = (0..330).map(|_| queue.second()).skip(30).collect();
         let mut times = TimeHistogram::new();
-        seconds.iter().filter_map(|one| one.response_time.as_ref()).for_each(|one| times.merge_encoded(one).unwrap());
+        seconds
+            .iter()
+            .filter_map(|one| one.response_time.as_ref())
+            .for_each(|one| times.merge_encoded(one).unwrap());
         let completed: u64 = seconds.iter().map(|one| one.completed).sum();
         (completed as f64 / 300.0, times.dist().mean.unwrap())
     }

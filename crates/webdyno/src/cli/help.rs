@@ -169,7 +169,7 @@ const COMMANDS: &[CommandHelp] = &[
         short: "directory set users rate json",
         refused: "",
         examples: [
-            "webdyno predict webdyno-runs/latest --set MaxRequestWorkers=200",
+            "webdyno predict RUN_DIR --set MaxRequestWorkers=200",
             "webdyno predict RUN_DIR --set pm.max_children=40 --set cores=4",
             "webdyno predict RUN_DIR --users 500 --json -",
         ],

@@ -45,13 +45,11 @@ fn supposed(text: &str) -> ParseResult<SettingChange> {
     let (name, value) = text.split_once('=').ok_or("NAME=VALUE, as MaxRequestWorkers=200")?;
     let (known, pool) = find(name.trim()).ok_or_else(|| unknown(name.trim()))?;
     let number = amount(value.trim(), known.is_amount).filter(|number| *number > 0.0 && *number <= VALUE_MAX);
-    let number = number.ok_or_else(|| {
-        let example = if known.is_amount { "a number above 0, as 250M" } else { "a number above 0" };
-        format!("{} is {example}, not `{}`", known.name, value.trim())
-    })?;
+    let example = if known.is_amount { "a number above 0, as 250M," } else { "a number above 0" };
+    let number = number.ok_or_else(|| format!("{example} for {}", known.name))?;
     let is_whole = known.is_amount || known.name == "cores" || number.fract() == 0.0;
     if !is_whole || (!known.is_amount && number > PLACES_MAX) {
-        return Err(format!("{} is a whole number up to {PLACES_MAX}, not `{}`", known.name, value.trim()).into());
+        return Err(format!("a whole number up to {PLACES_MAX} for {}", known.name));
     }
     Ok(known.to(number, pool))
 }
@@ -59,7 +57,8 @@ fn supposed(text: &str) -> ParseResult<SettingChange> {
 /// The setting of a name: `MaxRequestWorkers`, `apache.MaxRequestWorkers`, `www.pm.max_children`.
 fn find(name: &str) -> Option<(KnownSetting, Option<&str>)> {
     let is = |one: &KnownSetting, name: &str| {
-        one.name.eq_ignore_ascii_case(name) || (one.name == "MaxRequestWorkers" && name.eq_ignore_ascii_case("MaxClients"))
+        one.name.eq_ignore_ascii_case(name)
+            || (one.name == "MaxRequestWorkers" && name.eq_ignore_ascii_case("MaxClients"))
     };
     KNOWN.into_iter().find_map(|one| {
         if is(&one, name) {
@@ -67,8 +66,7 @@ fn find(name: &str) -> Option<(KnownSetting, Option<&str>)> {
         }
         let cut = name.len().checked_sub(one.name.len() + 1).filter(|cut| name.is_char_boundary(*cut))?;
         let (front, own) = name.split_at(cut);
-        let own = own.strip_prefix(['.', ' ']).filter(|own| is(&one, own))?;
-        let _ = own;
+        own.strip_prefix(['.', ' ']).filter(|own| is(&one, own))?;
         match front {
             _ if front == one.target => Some((one, None)),
             pool if one.target == "php_fpm" && !pool.is_empty() => Some((one, Some(pool))),
@@ -79,9 +77,9 @@ fn find(name: &str) -> Option<(KnownSetting, Option<&str>)> {
 
 fn unknown(name: &str) -> String {
     let meant = nearest(name, KNOWN.iter().map(|one| one.name));
-    let meant = meant.map_or(String::new(), |meant| format!("did you mean `{meant}`? "));
+    let meant = meant.map_or(String::new(), |meant| format!(" (did you mean `{meant}`?)"));
     let names: Vec<&str> = KNOWN.iter().map(|one| one.name).collect();
-    format!("`{name}` is not in the model: {meant}it knows {}", names.join(", "))
+    format!("a setting that the model knows, {}{meant}", names.join(", "))
 }
 
 /// A number, with a decimal multiple behind it where one may be there.
@@ -112,22 +110,26 @@ mod tests {
             ("cores=1.5", "hardware cores", "1.5"),
         ] {
             let change = supposed(text).unwrap();
-            assert_eq!((change.setting.full_name().as_str(), change.to.to_string().as_str()), (name, to), "{text}");
+            assert_eq!(
+                (change.setting.full_name().as_str(), change.to.to_string().as_str()),
+                (name, to),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_the_model_does_not_know_is_refused_with_what_it_does() {
         for (text, part) in [
-            ("MaxRequestWorker=9", "did you mean `MaxRequestWorkers`? it knows MaxRequestWorkers, pm.max_children"),
-            ("KeepAliveTimeout=5", "`KeepAliveTimeout` is not in the model: it knows MaxRequestWorkers"),
+            ("MaxRequestWorker=9", "memory_bytes (did you mean `MaxRequestWorkers`?)"),
+            ("KeepAliveTimeout=5", "a setting that the model knows, MaxRequestWorkers, pm.max_children"),
             ("MaxRequestWorkers", "NAME=VALUE"),
-            ("MaxRequestWorkers=0", "a number above 0, not `0`"),
-            ("MaxRequestWorkers=many", "not `many`"),
+            ("MaxRequestWorkers=0", "a number above 0 for MaxRequestWorkers"),
+            ("MaxRequestWorkers=many", "a number above 0"),
             ("MaxRequestWorkers=2.5", "a whole number"),
-            ("MaxRequestWorkers=2k", "not `2k`"),
+            ("MaxRequestWorkers=2k", "a number above 0"),
             ("MaxRequestWorkers=1000000", "up to 100000"),
-            ("cores=NaN", "not `NaN`"),
+            ("cores=NaN", "a number above 0"),
         ] {
             let error = supposed(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -10,9 +10,9 @@ use webdyno_model::prediction::Estimate;
 
 /// What the server's processes hold now; `None` where it was not read.
 pub(super) fn now_bytes(facts: &Facts) -> Option<f64> {
-    let children = facts.each(FactId::pool_memory_mean_bytes).map(|(pool, each)| {
-        each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0)
-    });
+    let children = facts
+        .each(FactId::pool_memory_mean_bytes)
+        .map(|(pool, each)| each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0));
     let children = children.reduce(|sum, one| sum + one);
     let of = |name: FactId| facts.value(name);
     let parts = [of(FactId::worker_memory_sum_bytes), children, of(FactId::database_resident_max_bytes)];
@@ -62,7 +62,9 @@ pub(super) fn predicted_bytes(facts: &Facts, now: &ServerModel, found: &Outcome)
 
 fn spare(facts: &Facts, pool: &ResourceCeiling, used: f64) -> f64 {
     let running = match pool.resource {
-        Resource::Workers => facts.value(FactId::worker_count_mean).map(|count| count * facts.threads_per_process()),
+        Resource::Workers => {
+            facts.value(FactId::worker_count_mean).map(|count| count * facts.threads_per_process())
+        }
         Resource::PhpChildren => {
             let name = pool.ceiling.limit.rsplit(' ').next().unwrap_or_default();
             facts.value_of(FactId::pool_children_mean, name)
@@ -73,7 +75,7 @@ fn spare(facts: &Facts, pool: &ResourceCeiling, used: f64) -> f64 {
 }
 
 /// The ceiling of memory that holds fewer than are used of its pool.
-pub(super) fn exceeded<'m>(found: &'m Outcome) -> Option<&'m ResourceCeiling> {
+pub(super) fn exceeded(found: &Outcome) -> Option<&ResourceCeiling> {
     let memory = found.model.others.iter().filter(|one| one.resource == Resource::Memory);
     let mut exceeded = memory.filter(|one| {
         let of_children = one.ceiling.limit.starts_with("children");

@@ -92,14 +92,17 @@ fn supposed_load(facts: &Facts, now: Load, supposed: &Supposition) -> Result<Loa
             let were = facts.value(FactId::users).unwrap_or(users);
             let users = users * wanted / were;
             if users > model::USERS_MAX {
-                let most = model::USERS_MAX * wanted / users;
-                return Err(format!("more than {most:.0} users are not reckoned with"));
+                return Err(format!("more than {} users are not reckoned with", model::USERS_MAX));
             }
             Ok(Load::Closed { users, think_us })
         }
         (Load::Open { connections, .. }, None, Some(rate)) => Ok(Load::Open { rate, connections }),
-        (Load::Closed { .. }, _, Some(_)) => Err("a rate is of an open loop, and the recorded load was a closed one".into()),
-        (Load::Open { .. }, Some(_), _) => Err("users are of a closed loop, and the recorded load came at a rate".into()),
+        (Load::Closed { .. }, _, Some(_)) => {
+            Err("a rate is of an open loop, and the recorded load was a closed one".into())
+        }
+        (Load::Open { .. }, Some(_), _) => {
+            Err("users are of a closed loop, and the recorded load came at a rate".into())
+        }
         (now, None, None) => Ok(now),
     }
 }
@@ -181,3 +184,6 @@ impl ServerModel {
         rates.filter(|rate| *rate > rate_now).reduce(f64::min)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,7 +72,12 @@ fn is_used(ceiling: Option<&ResourceCeiling>, fraction: f64) -> bool {
 }
 
 /// What happened in a recording that no queue of the model stands for; `None` where nothing is known to have.
-fn beyond_model(facts: &Facts, pools: &[Held], others: &[ResourceCeiling], refuses: bool) -> Option<&'static str> {
+fn beyond_model(
+    facts: &Facts,
+    pools: &[Held],
+    others: &[ResourceCeiling],
+    refuses: bool,
+) -> Option<&'static str> {
     let value = |name: FactId| facts.value(name);
     let fills = others.iter().filter_map(|one| one.fills);
     if fills.into_iter().any(|table| table.entries >= TABLE_FULL_FRACTION * table.max) {
@@ -80,15 +85,20 @@ fn beyond_model(facts: &Facts, pools: &[Held], others: &[ResourceCeiling], refus
     }
     let has_pages = value(FactId::page_time_mean_us).is_some();
     if has_pages && value(FactId::offered_rate).is_some() {
-        return Some("pages came at a rate, and how many of their parts are asked for at once then is not known");
+        return Some(
+            "pages came at a rate, and how many of their parts are asked for at once then is not known",
+        );
     }
     if refuses && has_pages {
         return Some("pages failed as the database turned requests away, and were left without their parts");
     }
-    let is_stalled = memory_pressure::stalled_fraction(facts).is_some_and(|share| share >= STALLED_FRACTION_MIN);
+    let is_stalled =
+        memory_pressure::stalled_fraction(facts).is_some_and(|share| share >= STALLED_FRACTION_MIN);
     let kills = [FactId::oom_kills, FactId::group_oom_kills].map(value);
     if is_stalled || kills.into_iter().flatten().any(|kills| kills >= 1.0) {
-        return Some("memory was short, and what a request takes while it swaps says nothing of what it takes without");
+        return Some(
+            "memory was short, and what a request takes while it swaps says nothing of what it takes without",
+        );
     }
     let workers = pools.iter().find(|held| held.ceiling.resource == Resource::Workers)?;
     let in_flight = value(FactId::in_flight_mean)?;
@@ -118,7 +128,8 @@ impl ServerModel {
         let load = load(facts, ended).ok_or("how many requests were under way was not measured")?;
         // Requests that a database refuses are no part of what the others take.
         let good_us = facts.value(FactId::response_time_mean_us).filter(|_| refuses);
-        let response_us = good_us.or(response_us(facts, ended, load)).ok_or("no response time was measured")?;
+        let response_us =
+            good_us.or(response_us(facts, ended, load)).ok_or("no response time was measured")?;
         let mut all = resource_ceilings(facts);
         let mut take = |resource| {
             let place = all.iter().position(|one| one.resource == resource)?;
@@ -202,9 +213,18 @@ impl ServerModel {
             let found = of(bisect((0.5, 2.0), |times| is_slow(&of(times))));
             // Where what is held contains the wait for the link, the link is as full as it was read, and the rest is fitted.
             let is_off = (found.solve(self.load).rate / rate - 1.0).abs() > FIT_ERROR_MAX;
-            let used = self.link.as_ref().and_then(|one| Some(one.ceiling.now? / one.ceiling.max?)).unwrap_or(1.0);
-            let full = |rest_us: f64| Network { rest_us, link_us: Some(used.min(0.99) * 1e6 / rate), ..base.clone() };
-            if is_off { full(bisect((0.0, 2.0 * response_us), |rest_us| is_slow(&full(rest_us)))) } else { found }
+            let used =
+                self.link.as_ref().and_then(|one| Some(one.ceiling.now? / one.ceiling.max?)).unwrap_or(1.0);
+            let full = |rest_us: f64| Network {
+                rest_us,
+                link_us: Some(used.min(0.99) * 1e6 / rate),
+                ..base.clone()
+            };
+            if is_off {
+                full(bisect((0.0, 2.0 * response_us), |rest_us| is_slow(&full(rest_us))))
+            } else {
+                found
+            }
         } else if is_slow(&free) {
             let times = bisect((0.05, 1.0), |times| is_slow(&free.scaled(times)));
             self.residual = 1.0 - times;
@@ -282,7 +302,9 @@ impl Held {
     fn of(facts: &Facts, ceiling: ResourceCeiling, ended: f64) -> Option<Self> {
         let pool = ceiling.ceiling.limit.rsplit(' ').next().unwrap_or_default();
         // A pool that never let a request wait may be allowed more than ran: so many are no limit.
-        let ran = facts.value_of(FactId::ahead_fpm_processes_max, pool).filter(|_| ceiling.resource == Resource::PhpChildren);
+        let ran = facts
+            .value_of(FactId::ahead_fpm_processes_max, pool)
+            .filter(|_| ceiling.resource == Resource::PhpChildren);
         let places = ceiling.ceiling.max.or(ran)? - ceiling.idle;
         let used = ceiling.ceiling.now.filter(|_| ceiling.ceiling.max.is_none());
         let used = used.map(|now| now - utilisation::beyond_in_flight(facts, now)).filter(|used| *used > 0.0);
@@ -291,7 +313,12 @@ impl Held {
             Resource::Workers => {
                 let busy = facts.value(FactId::workers_busy_mean);
                 let waits = facts.value(FactId::accept_queue_mean).is_none_or(|queue| queue >= 1.0);
-                (waits && (busy.is_some_and(|busy| busy >= FULL_FRACTION * places) || workers::is_limit_reached(facts)), 0.0)
+                (
+                    waits
+                        && (busy.is_some_and(|busy| busy >= FULL_FRACTION * places)
+                            || workers::is_limit_reached(facts)),
+                    0.0,
+                )
             }
             Resource::PhpChildren => {
                 let queue = facts.value_of(FactId::ahead_fpm_queue_mean, pool).unwrap_or(0.0);
@@ -302,7 +329,13 @@ impl Held {
         };
         let full_us = is_full.then(|| places / ended * 1e6);
         let hold_us = full_us.or(binds.map(|rate| places / rate * 1e6))?;
-        (places >= 1.0 && hold_us > 0.0).then_some(Self { ceiling, places, hold_us, wait_us: queue / ended * 1e6, is_full })
+        (places >= 1.0 && hold_us > 0.0).then_some(Self {
+            ceiling,
+            places,
+            hold_us,
+            wait_us: queue / ended * 1e6,
+            is_full,
+        })
     }
 }
 
@@ -318,7 +351,8 @@ fn load(facts: &Facts, ended: f64) -> Option<Load> {
     };
     let pages_per_s = facts.value(FactId::pages_in_flight_mean).zip(facts.value(FactId::page_time_mean_us));
     let pages_per_s = pages_per_s.map(|(pages, us)| pages / us * 1e6);
-    let thinking = facts.value(FactId::think_time_mean_us).zip(pages_per_s).map(|(us, per_s)| us / 1e6 * per_s);
+    let thinking =
+        facts.value(FactId::think_time_mean_us).zip(pages_per_s).map(|(us, per_s)| us / 1e6 * per_s);
     let under_way = thinking.map(|thinking| users - thinking).filter(|pages| *pages > 0.0);
     let under_way = under_way.or(facts.value(FactId::pages_in_flight_mean)).unwrap_or(in_flight);
     let users = users.max(under_way);
@@ -328,14 +362,18 @@ fn load(facts: &Facts, ended: f64) -> Option<Load> {
 /// Processors that the requests may use, and what one takes of them, microseconds.
 fn processors(facts: &Facts, ceiling: &ResourceCeiling, ended: f64) -> Option<(f64, f64)> {
     let binds = ceiling.ceiling.binds_at_rate?;
-    let is_group = facts.value(FactId::ahead_group_cores).zip(facts.value(FactId::cores)).is_some_and(|(group, cores)| group < cores);
+    let is_group = facts
+        .value(FactId::ahead_group_cores)
+        .zip(facts.value(FactId::cores))
+        .is_some_and(|(group, cores)| group < cores);
     let client = facts.value(FactId::client_cpu_cores).filter(|_| !is_group).unwrap_or(0.0);
     let now = ceiling.ceiling.now?;
     let own = services_cores(facts).map_or(now, |services| (services + client).min(now));
     let used = now / ceiling.ceiling.max?;
     let usable = used.clamp(PROCESSORS_USABLE, 1.0);
     let demand_us = own / ended * 1e6;
-    Some((binds * usable * demand_us / 1e6, demand_us)).filter(|(servers, demand_us)| *servers > 0.0 && *demand_us > 0.0)
+    Some((binds * usable * demand_us / 1e6, demand_us))
+        .filter(|(servers, demand_us)| *servers > 0.0 && *demand_us > 0.0)
 }
 
 /// What a response takes outside of all pools: on the way, and connecting. Where the outermost pool is full, what is left beside it

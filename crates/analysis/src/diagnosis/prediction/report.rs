@@ -26,8 +26,10 @@ pub fn predict(measurement: &Measurement, supposed: &Supposition) -> Result<Pred
             .hint("record one: webdyno diagnose --server SERVER URL"));
     }
     if measurement.samples.is_empty() && measurement.service.is_none() {
-        return Err(UserError::cannot_run("no server was observed in this recording: what a request takes there is not known")
-            .hint("record the server, too: webdyno diagnose --server SERVER URL"));
+        return Err(UserError::cannot_run(
+            "no server was observed in this recording: what a request takes there is not known",
+        )
+        .hint("record the server, too: webdyno diagnose --server SERVER URL"));
     }
     let run = run_report(measurement)?;
     let mut facts = facts(measurement, Some(&run))?;
@@ -43,7 +45,10 @@ pub fn predict(measurement: &Measurement, supposed: &Supposition) -> Result<Pred
             return Ok(report);
         }
     };
-    let supposed = Supposition { changes: whole_processes(&facts, &supposed.changes, &mut report.notes), ..supposed.clone() };
+    let supposed = Supposition {
+        changes: whole_processes(&facts, &supposed.changes, &mut report.notes),
+        ..supposed.clone()
+    };
     let found = match outcome(&facts, &now, &supposed) {
         Ok(found) => found,
         Err(why) => {
@@ -178,7 +183,9 @@ fn refuses(found: &Outcome) -> bool {
 fn stations(now: &ServerModel, found: &Outcome) -> Vec<ModelStation> {
     let network = &found.model.network;
     let good = found.model.good_fraction;
-    let used = |ceiling: &ResourceCeiling| ceiling.ceiling.now.zip(ceiling.ceiling.max).map(|(now, max)| (now / max).min(1.0));
+    let used = |ceiling: &ResourceCeiling| {
+        ceiling.ceiling.now.zip(ceiling.ceiling.max).map(|(now, max)| (now / max).min(1.0))
+    };
     let rounded = |value: Option<f64>| value.map(|value| significant(value, 3));
     let mut all = vec![];
     for (index, pool) in network.pools.iter().enumerate() {
@@ -221,9 +228,10 @@ fn next_limit(facts: &Facts, found: &Outcome) -> Option<(String, f64)> {
     let model = &found.model;
     let network = &model.network;
     let good = model.good_fraction;
-    let pools = model.pools.iter().enumerate().map(|(index, one)| {
-        (one.finding, good * network.pools[index].places * 1e6 / network.hold_us(index))
-    });
+    let pools =
+        model.pools.iter().enumerate().map(|(index, one)| {
+            (one.finding, good * network.pools[index].places * 1e6 / network.hold_us(index))
+        });
     let processors = model.processors.iter().zip(network.processors);
     let processors = processors.map(|(one, (servers, us))| (one.finding, good * servers * 1e6 / us));
     let link = model.link.iter().zip(network.link_us).map(|(one, us)| (one.finding, good * 1e6 / us));
@@ -247,7 +255,9 @@ fn write_notes(report: &mut PredictReport, facts: &Facts, now: &ServerModel, fou
         notes.push("The database turns away who finds no connection free: requests fail, and the rate is of those that do not.".into());
     }
     if found.solution.response_us.is_none() {
-        notes.push("More arrives than can be served: the response time grows as long as the load lasts.".into());
+        notes.push(
+            "More arrives than can be served: the response time grows as long as the load lasts.".into(),
+        );
     }
     if let (Some(limit), Some(threads)) = (facts.setting("ServerLimit"), Some(facts.threads_per_process())) {
         let workers = found.model.pools.iter().find(|one| one.resource == Resource::Workers);

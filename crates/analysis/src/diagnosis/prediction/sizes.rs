@@ -31,8 +31,18 @@ const fn known(
 /// All of them.
 pub const KNOWN: [KnownSetting; 6] = [
     known(("apache", "MaxRequestWorkers"), "workers of Apache", Resource::Workers, false),
-    known(("php_fpm", "pm.max_children"), "children of the busiest pool of PHP-FPM", Resource::PhpChildren, false),
-    known(("mariadb", "max_connections"), "connections of the database", Resource::DatabaseConnections, false),
+    known(
+        ("php_fpm", "pm.max_children"),
+        "children of the busiest pool of PHP-FPM",
+        Resource::PhpChildren,
+        false,
+    ),
+    known(
+        ("mariadb", "max_connections"),
+        "connections of the database",
+        Resource::DatabaseConnections,
+        false,
+    ),
     known(("hardware", "cores"), "processor cores that the server may use", Resource::Processors, false),
     known(("hardware", "link_bits_per_s"), "bits/s of the link to the clients", Resource::Link, true),
     known(("hardware", "memory_bytes"), "memory that the server may use", Resource::Memory, true),
@@ -47,7 +57,11 @@ impl KnownSetting {
         };
         let setting = pool.map_or(setting.clone(), |pool| setting.of_pool(pool));
         let is_whole = value.fract() == 0.0;
-        let to = if is_whole { SettingValue::Integer(value as i64) } else { SettingValue::Text(value.to_string()) };
+        let to = if is_whole {
+            SettingValue::Integer(value as i64)
+        } else {
+            SettingValue::Text(value.to_string())
+        };
         SettingChange { setting, to }
     }
 
