@@ -145,7 +145,7 @@ fn uniform(random: &mut Random) -> f64 {
 mod tests {
     use super::*;
     use webdyno_analysis::queueing::{Load, Network, Pool};
-    use webdyno_model::workload::{Think, Visits};
+    use webdyno_model::workload::visit::{Think, Visits};
 
     /// The queueing model of predictions against requests that are served one by one: users with and without a pause, arrivals at
     /// random, workers that are few and many.
