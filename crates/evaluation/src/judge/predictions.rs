@@ -252,7 +252,7 @@ pub fn text(all: &[RoundPrediction]) -> String {
 
 /// What stands above the table.
 const HEAD: &str = "\
-<!-- Made by `webdyno-evaluation judge --predictions` from the kept recordings. -->
+<!-- Made by `webdyno-evaluation judge` from the kept recordings. -->
 # Predictions, measured
 
 What `webdyno predict` says of a recording, against what was measured with those settings: pairs of rounds of the lab's scenarios

@@ -74,7 +74,7 @@ fn is_used(ceiling: Option<&ResourceCeiling>, fraction: f64) -> bool {
 /// What happened in a recording that no queue of the model stands for; `None` where nothing is known to have.
 fn beyond_model(
     facts: &Facts,
-    pools: &[Held],
+    pools: &[ObservedPool],
     others: &[ResourceCeiling],
     refuses: bool,
 ) -> Option<&'static str> {
@@ -137,7 +137,7 @@ impl ServerModel {
         };
         let pools: Vec<_> = [Resource::Workers, Resource::PhpChildren, Resource::DatabaseConnections]
             .into_iter()
-            .filter_map(|resource| Held::of(facts, take(resource)?, ended))
+            .filter_map(|resource| ObservedPool::of(facts, take(resource)?, ended))
             .collect();
         let (processors, link) = (take(Resource::Processors), take(Resource::Link));
         if pools.is_empty() && processors.as_ref().is_none_or(|one| one.ceiling.binds_at_rate.is_none()) {
@@ -169,14 +169,15 @@ impl ServerModel {
     }
 
     /// What is known of the network: all but the fitted wait.
-    fn place(&mut self, facts: &Facts, pools: &[Held], ended: f64, response_us: f64) {
+    fn place(&mut self, facts: &Facts, pools: &[ObservedPool], ended: f64, response_us: f64) {
         self.network.processors =
             self.processors.as_ref().and_then(|ceiling| processors(facts, ceiling, ended));
         let demand_us = self.network.processors.map_or(0.0, |(_, demand_us)| demand_us);
         let cores = self.processors.as_ref().and_then(|one| one.ceiling.max).unwrap_or(f64::INFINITY);
         self.is_cpu_bound = is_used(self.processors.as_ref(), BINDS_FRACTION)
             && ended * demand_us / 1e6 >= OWN_FRACTION_MIN * cores;
-        let inside = |index: usize| pools.get(index).map_or(0.0, |held: &Held| held.wait_us + held.hold_us);
+        let inside =
+            |index: usize| pools.get(index).map_or(0.0, |held: &ObservedPool| held.wait_us + held.hold_us);
         self.network.pools = (0..pools.len())
             .map(|index| {
                 // What the last one holds beside the processors is the fitted wait.
@@ -289,7 +290,7 @@ fn bisect((mut low, mut high): (f64, f64), holds: impl Fn(f64) -> bool) -> f64 {
 }
 
 /// A pool with what a request holds of it.
-struct Held {
+struct ObservedPool {
     ceiling: ResourceCeiling,
     places: f64,
     hold_us: f64,
@@ -298,7 +299,7 @@ struct Held {
     is_full: bool,
 }
 
-impl Held {
+impl ObservedPool {
     fn of(facts: &Facts, ceiling: ResourceCeiling, ended: f64) -> Option<Self> {
         let pool = ceiling.ceiling.limit.rsplit(' ').next().unwrap_or_default();
         // A pool that never let a request wait may be allowed more than ran: so many are no limit.
@@ -378,7 +379,7 @@ fn processors(facts: &Facts, ceiling: &ResourceCeiling, ended: f64) -> Option<(f
 
 /// What a response takes outside of all pools: on the way, and connecting. Where the outermost pool is full, what is left beside it
 /// is its queue.
-fn outside_us(facts: &Facts, outermost: Option<&Held>, response_us: f64) -> f64 {
+fn outside_us(facts: &Facts, outermost: Option<&ObservedPool>, response_us: f64) -> f64 {
     let Some(outermost) = outermost else { return 0.0 };
     let wait_us = accept_queue_wait_us(facts).unwrap_or(0.0);
     let left_us = (response_us - wait_us - outermost.hold_us).max(0.0);
