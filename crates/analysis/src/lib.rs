@@ -8,6 +8,7 @@ pub mod diagnosis;
 pub mod facts;
 pub mod limits;
 pub mod measurement;
+pub mod queueing;
 pub mod resources;
 pub mod run_report;
 pub mod scaling;

@@ -57,6 +57,9 @@ pub struct JudgeArgs {
     /// Compare the ceilings that rounds predict with those that others measured, too
     #[arg(long, conflicts_with = "keep")]
     pub ceilings: bool,
+    /// Write the page of what they predict of each other to FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["keep", "out"])]
+    pub predictions: Option<PathBuf>,
     /// Take the load of each for other clients' traffic, and diagnose what the server alone shows
     #[arg(long, conflicts_with = "keep")]
     pub passive: bool,

@@ -6,6 +6,7 @@ use crate::cli::compare::CompareArgs;
 use crate::cli::export::{ExportArgs, is_stdout};
 use crate::cli::fit::FitArgs;
 use crate::cli::history::HistoryArgs;
+use crate::cli::predict::PredictArgs;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -25,6 +26,7 @@ pub fn check(command: &Command) -> Result<()> {
         Command::Export(export) => check_files(&export.exports, None, Some(&export.directory)),
         Command::Compare(CompareArgs { json, .. })
         | Command::Fit(FitArgs { json, .. })
+        | Command::Predict(PredictArgs { json, .. })
         | Command::History(HistoryArgs { json, .. }) => {
             check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
         }

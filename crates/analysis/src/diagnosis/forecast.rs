@@ -3,7 +3,7 @@
 //! Little's law: users who think for Z and are answered within R ask for users / (Z + R) a second. R is what is left of the
 //! response time when nobody waits for what is lifted. At a rate that clients decide, that rate is what is asked for.
 
-use crate::diagnosis::next_limit;
+use crate::diagnosis::{next_limit, prediction};
 use crate::facts::{FactId, Facts};
 use crate::limits::{LimitGain, LimitId, by_id};
 use crate::resources::time_breakdown::accept_queue_wait_us;
@@ -25,6 +25,11 @@ const GAINED_FRACTION: [f64; 2] = [0.5, 0.9];
 /// Completes the best remedy of the first finding: with what is expected where nothing is, and never past the next limit.
 pub(crate) fn complete_remedy(facts: &Facts, finding: &mut Finding) {
     let id = finding.id.clone();
+    for remedy in &mut finding.remedies {
+        // Sizes of pools have one model here and for `webdyno predict`; what a rule expects stands where that does not tell.
+        let modelled = prediction::of_changes(facts, &remedy.setting_changes());
+        remedy.predicted = modelled.or(remedy.predicted.take());
+    }
     let Some(remedy) = finding.remedies.first_mut() else { return };
     let changes = remedy.setting_changes();
     let bounded = |predicted| bounded_by_next_limit(facts, (&id, &changes), predicted);

@@ -8,6 +8,7 @@ pub mod incidents;
 pub mod missing;
 pub mod next_limit;
 mod pipeline;
+pub mod prediction;
 pub mod ranking;
 
 pub use pipeline::{diagnose, diagnose_with};

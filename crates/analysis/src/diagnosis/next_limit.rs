@@ -1,7 +1,8 @@
 //! What binds once the first finding is lifted: the lowest of the ceilings that are not its own.
 
+use crate::diagnosis::prediction::sizes::resize;
 use crate::facts::Facts;
-use crate::limits::ceiling::{Resource, ResourceCeiling, rate_of_machine};
+use crate::limits::ceiling::{ResourceCeiling, rate_of_machine};
 use crate::limits::{LimitId, by_id, resource_ceilings};
 use crate::resources::utilisation::rate;
 use webdyno_model::change::SettingChange;
@@ -41,25 +42,6 @@ pub fn after(facts: &Facts, first: &str, changes: &[SettingChange]) -> Option<Ne
     let fills = |one: &ResourceCeiling| one.fills.is_some_and(|fills| fills.fills_at(times));
     let (_, id, rate) = late.filter(|(one, ..)| fills(one)).or(at_once).or(late)?;
     Some(NextLimit { id: id.into(), rate: Some(rate) })
-}
-
-/// Settings that are the size of a ceiling.
-const SIZES: [(&str, &str, Resource); 3] = [
-    ("apache", "MaxRequestWorkers", Resource::Workers),
-    ("php_fpm", "pm.max_children", Resource::PhpChildren),
-    ("mariadb", "max_connections", Resource::DatabaseConnections),
-];
-
-/// A ceiling as large as these changes make it.
-fn resize(one: &mut ResourceCeiling, changes: &[SettingChange]) {
-    let is_its = |change: &&SettingChange| {
-        let id = &change.setting;
-        let is_size = SIZES.contains(&(id.target.name(), id.name.as_str(), one.resource));
-        is_size && id.pool.as_ref().is_none_or(|pool| one.ceiling.limit.ends_with(&format!(" {pool}")))
-    };
-    let Some(size) = changes.iter().find(is_its).and_then(|change| change.to.number()) else { return };
-    one.ceiling.binds_at_rate = one.rate_at_size(size);
-    one.ceiling.max = Some(size);
 }
 
 /// Whether more is served than a table can take for long, which is not full yet: it binds by time, and not by a rate.

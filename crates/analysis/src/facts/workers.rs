@@ -22,7 +22,8 @@ fact_table! {
     "messages": clamp_messages;
     "fraction": plain_requests_reused_fraction, resumed_fraction;
     "users": users;
-    "us": response_time_p50_us, handshake_mean_us;
+    "pages": pages_in_flight_mean;
+    "us": response_time_p50_us, handshake_mean_us, page_time_mean_us, think_time_mean_us;
 }
 
 impl FactBuilder<'_> {
@@ -100,11 +101,18 @@ impl FactBuilder<'_> {
         let users = closed
             .map(|workload| workload.visits.as_ref().map_or(workload.connections, |visits| visits.users));
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
+        let page_us = run.pages.as_ref().and_then(|pages| pages.time_us.mean);
+        let think_us =
+            closed.and_then(|workload| workload.visits.as_ref()).map(|visits| visits.think.mean_us());
+        let pages = page_us.and_then(|us| Some(run.pages.as_ref()?.rate? * us / 1e6));
         let resumed = (opened >= 1.0).then(|| run.connections.tls_resumed as f64 / opened);
         for (name, value) in [
             (FactId::connections_reused_fraction, reused.filter(|_| requested)),
             (FactId::plain_requests_reused_fraction, reused.filter(|_| requested && plain)),
             (FactId::users, users.map(f64::from)),
+            (FactId::pages_in_flight_mean, pages),
+            (FactId::page_time_mean_us, page_us),
+            (FactId::think_time_mean_us, think_us.filter(|_| page_us.is_some())),
             (FactId::requests_per_connection, per_connection),
             (FactId::received_bytes_per_s, per_s(run.bytes.received as f64)),
             (FactId::request_bytes_per_s, pace),

@@ -16,6 +16,10 @@ pub fn judge(catalogue: &Catalogue, arguments: &JudgeArgs) -> Result<u8> {
         return Ok(0);
     }
     let mut cases = judge::cases(catalogue, &places)?;
+    if let Some(path) = &arguments.predictions {
+        write(path, &judge::predictions::page(&judge::predictions::predictions(&cases)?))?;
+        return Ok(0);
+    }
     if arguments.passive {
         cases = judge::passive::passive_cases(&cases);
     }

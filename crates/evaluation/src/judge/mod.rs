@@ -20,6 +20,7 @@ pub mod hidden_sources;
 pub mod page;
 pub mod passive;
 pub mod passive_outcomes;
+pub mod predictions;
 pub mod remedies;
 pub mod tally;
 

@@ -11,6 +11,7 @@ pub mod history;
 mod observation;
 mod page;
 mod pages;
+pub mod predict;
 mod run;
 mod screen;
 pub mod sweep;

@@ -140,3 +140,60 @@ impl QueueLoad {
 fn uniform(random: &mut Random) -> f64 {
     (random.next() >> 11) as f64 / (1u64 << 53) as f64 + f64::EPSILON
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_analysis::queueing::{Load, Network, Pool};
+    use webdyno_model::workload::visit::{Think, Visits};
+
+    /// The queueing model of predictions against requests that are served one by one: users with and without a pause, arrivals at
+    /// random, workers that are few and many.
+    #[test]
+    fn the_model_of_predictions_gives_what_a_queue_does() {
+        for (workers, service_ms, load) in [
+            (5, 100.0, Load::Closed { users: 20.0, think_us: 0.0 }),
+            (20, 100.0, Load::Closed { users: 20.0, think_us: 0.0 }),
+            (10, 50.0, Load::Closed { users: 40.0, think_us: 150_000.0 }),
+            (30, 50.0, Load::Closed { users: 40.0, think_us: 150_000.0 }),
+            (4, 20.0, Load::Open { rate: 150.0, connections: 500.0 }),
+            (8, 20.0, Load::Open { rate: 150.0, connections: 500.0 }),
+        ] {
+            let pools = vec![Pool { places: f64::from(workers), own_us: 0.0 }];
+            let network = Network { pools, rest_us: service_ms * 1e3, ..Network::default() };
+            let (rate, response_us) = simulated(workers as usize, service_ms, load);
+            let solved = network.solve(load);
+            let near = |predicted: f64, measured: f64| (predicted / measured - 1.0).abs();
+            assert!(near(solved.rate, rate) < 0.03, "{workers} {load:?}: {} then {rate}", solved.rate);
+            let predicted_us = solved.response_us.unwrap();
+            assert!(
+                near(predicted_us, response_us) < 0.08,
+                "{workers} {load:?}: {predicted_us} then {response_us}"
+            );
+        }
+    }
+
+    /// Rate and mean response time, microseconds, of five minutes after the first half.
+    fn simulated(workers: usize, service_ms: f64, load: Load) -> (f64, f64) {
+        let server = QueueServer { workers, service_s: service_ms / 1e3, is_exponential: true, ..FIXED };
+        let workload = match load {
+            Load::Closed { users, think_us } => {
+                let think = Think::Fixed { time_us: think_us as u64 };
+                let visits = Visits { users: users as u32, think, ..Visits::default() };
+                Workload { visits: Some(Box::new(visits)), ..Workload::default() }
+            }
+            Load::Open { rate, .. } => {
+                Workload { arrival: Arrival::Open { rate_per_s: rate, poisson: true }, ..Workload::default() }
+            }
+        };
+        let mut queue = QueueLoad::new(server, &workload, 11);
+        let seconds: Vec<Interval> = (0..330).map(|_| queue.second()).skip(30).collect();
+        let mut times = TimeHistogram::new();
+        seconds
+            .iter()
+            .filter_map(|one| one.response_time.as_ref())
+            .for_each(|one| times.merge_encoded(one).unwrap());
+        let completed: u64 = seconds.iter().map(|one| one.completed).sum();
+        (completed as f64 / 300.0, times.dist().mean.unwrap())
+    }
+}

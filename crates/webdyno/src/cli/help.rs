@@ -20,6 +20,7 @@ const GROUPS: &[(&str, &str)] = &[
         "cacert insecure cert key no_tls_resumption unix_socket source_ip connect_to resolve ipv4 ipv6",
     ),
     ("Server", "servers sudo db_option_file port url interrupted settings_only"),
+    ("Prediction", "set"),
     ("Diagnosis", "from at watch_for observe_for once ring disambiguate fail_on_fault"),
     ("Search", "start max"),
     ("Tuning", "goal apply allow_restart accept_pending export budget yes"),
@@ -164,6 +165,16 @@ const COMMANDS: &[CommandHelp] = &[
         ],
     },
     CommandHelp {
+        path: "webdyno predict",
+        short: "directory set users rate json",
+        refused: "",
+        examples: [
+            "webdyno predict RUN_DIR --set MaxRequestWorkers=200",
+            "webdyno predict RUN_DIR --set pm.max_children=40 --set cores=4",
+            "webdyno predict RUN_DIR --users 500 --json -",
+        ],
+    },
+    CommandHelp {
         path: "webdyno history",
         short: "directory json",
         refused: "",
@@ -208,7 +219,7 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 7] = ["schema", "export", "history", "fit", "serve", "workload", "lab"];
+const RARE: [&str; 8] = ["schema", "export", "history", "fit", "predict", "serve", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {

@@ -25,6 +25,7 @@ pub mod workload;
 pub mod compare;
 pub mod fit;
 pub mod history;
+pub mod predict;
 pub mod serve;
 
 use capacity::CapacityArgs;
@@ -41,6 +42,7 @@ use live_metrics::LiveMetricsArgs;
 use load::LoadArgs;
 pub use load::open_file_connections_max;
 pub use observe::ObserveArgs;
+use predict::PredictArgs;
 use serve::ServeArgs;
 pub use server::ServerArgs;
 use stages::StageArgs;
@@ -128,6 +130,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Fit a scaling law to measured points; name the value to choose
     Fit(FitArgs),
+    /// Predict other settings or users from a recording; nothing is touched
+    Predict(PredictArgs),
     /// List the sessions below a directory, newest first
     History(HistoryArgs),
     /// Show the sessions below a directory in a browser
@@ -191,6 +195,7 @@ impl Command {
             | Self::Lab(_)
             | Self::Compare(_)
             | Self::Fit(_)
+            | Self::Predict(_)
             | Self::History(_)
             | Self::Serve(_) => None,
         }

@@ -11,6 +11,7 @@ pub mod fit;
 pub mod history;
 pub mod lab;
 pub mod observe;
+pub mod predict;
 pub mod quickstart;
 pub mod report;
 pub mod rollback;

@@ -265,6 +265,7 @@ pub fn helps() -> String {
         "report",
         "export",
         "compare",
+        "predict",
         "history",
         "serve",
         "rollback",

@@ -1,0 +1,79 @@
+//! Predictions of servers by hand.
+
+use super::*;
+use crate::facts::testing::{facts, with_changes};
+
+/// 20 workers of 0.2 s, 100 users who ask again at once; the processors have room.
+const FULL: [(FactId, f64); 10] = [
+    (FactId::workers_limit, 20.0),
+    (FactId::workers_busy_mean, 20.0),
+    (FactId::workers_writing_mean, 20.0),
+    (FactId::accept_queue_mean, 80.0),
+    (FactId::users, 100.0),
+    (FactId::in_flight_mean, 100.0),
+    (FactId::rate, 100.0),
+    (FactId::response_time_mean_us, 1e6),
+    (FactId::cores, 2.0),
+    (FactId::cpu_busy_fraction, 0.2),
+];
+
+fn workers(to: f64) -> Supposition {
+    Supposition { changes: vec![KNOWN[0].to(to, None)], ..Supposition::default() }
+}
+
+fn rate(changes: &[(FactId, f64)], supposed: &Supposition) -> Result<f64, String> {
+    let facts = facts(&with_changes(&FULL, changes), &[]);
+    let model = ServerModel::of(&facts)?;
+    outcome(&facts, &model, supposed).map(|found| significant(found.rate, 3))
+}
+
+#[test]
+fn a_pool_of_another_size_serves_as_many_more_until_something_else_binds() {
+    for (to, expected) in [(20.0, 100.0), (10.0, 50.0), (40.0, 199.0)] {
+        assert_eq!(rate(&[], &workers(to)), Ok(expected), "{to}");
+    }
+    // No more than the processors, of which 100 requests a second take 0.4 of 2 cores, nor than there are users.
+    let most = rate(&[], &workers(400.0)).unwrap();
+    assert!((380.0..=475.0).contains(&most), "{most}");
+    // Four times as many users of 20 workers only wait.
+    assert_eq!(rate(&[], &Supposition { users: Some(400.0), ..Supposition::default() }), Ok(100.0));
+}
+
+#[test]
+fn full_processors_serve_no_more_with_more_workers() {
+    let full = [(FactId::cpu_busy_fraction, 1.0), (FactId::service_cpu_cores, 1.9)];
+    for to in [10.0, 40.0, 200.0] {
+        assert_eq!(rate(&full, &workers(to)), Ok(100.0), "{to}");
+    }
+    let twice = Supposition { changes: vec![KNOWN[3].to(4.0, None)], ..Supposition::default() };
+    assert!(rate(&full, &twice).unwrap() > 99.0);
+}
+
+#[test]
+fn what_cannot_be_told_is_said() {
+    for (changes, supposed, part) in [
+        (
+            vec![(FactId::in_flight_mean, 15.0), (FactId::users, 15.0)],
+            workers(40.0),
+            "held by something else",
+        ),
+        (vec![(FactId::pressure_memory_full_fraction, 0.3)], workers(40.0), "memory was short"),
+        (vec![(FactId::rate, f64::NAN)], workers(40.0), "no successful request"),
+        (vec![], Supposition { rate: Some(50.0), ..Supposition::default() }, "closed one"),
+        (vec![], Supposition { users: Some(1e6), ..Supposition::default() }, "more than 20000 users"),
+        (vec![], Supposition { changes: vec![KNOWN[1].to(9.0, None)], ..Supposition::default() }, "children"),
+    ] {
+        let why = rate(&changes, &supposed).unwrap_err();
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[test]
+fn beyond_twice_of_what_was_seen_the_interval_widens() {
+    let of = |to: f64| {
+        let facts = facts(&FULL, &[]);
+        outcome(&facts, &ServerModel::of(&facts).unwrap(), &workers(to)).unwrap().error
+    };
+    assert_eq!(of(30.0), ERROR);
+    assert!(of(80.0) > 1.5 * ERROR);
+}
