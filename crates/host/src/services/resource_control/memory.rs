@@ -104,11 +104,7 @@ impl MemoryLimit {
     }
 
     fn written<'a>(&self, value: &'a str) -> &'a str {
-        match value {
-            NO_LIMIT if self.file.ends_with(FILES[0]) => "-1",
-            NO_LIMIT => "max",
-            bytes => bytes,
-        }
+        if value == NO_LIMIT && self.file.ends_with(FILES[0]) { "-1" } else { value }
     }
 
     /// The limit is there before anyone is moved: who reads it knows that there may be processes to be moved back.
@@ -166,7 +162,7 @@ fn known(name: &str) -> io::Result<()> {
 
 /// A limit as both versions have it.
 fn shown(limit: &str) -> String {
-    let is_none = limit == "max" || limit.parse::<u64>().is_ok_and(|bytes| bytes >= NO_LIMIT_BYTES);
+    let is_none = limit == NO_LIMIT || limit.parse::<u64>().is_ok_and(|bytes| bytes >= NO_LIMIT_BYTES);
     if is_none { NO_LIMIT.into() } else { limit.into() }
 }
 

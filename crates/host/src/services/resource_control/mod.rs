@@ -22,8 +22,8 @@ use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 
-/// What a group without a limit has, in the word of systemd.
-const NO_LIMIT: &str = "infinity";
+/// What a group without a limit has, in the word of version 2.
+const NO_LIMIT: &str = "max";
 
 /// What tells a person how a value is made to last.
 pub const TO_KEEP: &str = "processors and memory of a service last until its control group or its process ends; to keep them: \
