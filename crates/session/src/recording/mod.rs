@@ -22,7 +22,7 @@ use webdyno_model::objective::Objective;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::sweep::{KnobValue, SweepReport};
+use webdyno_model::sweep::{SweepPlan, SweepPoint, SweepReport};
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
 use webdyno_model::workload::Workload;
@@ -84,8 +84,10 @@ pub struct Recording {
     pub other_journals: BTreeMap<ChangedHost, Option<JournalPlace>>,
     /// How tuning ended.
     pub tune_end: Option<TuneEnd>,
-    /// The points of a sweep, each time one was measured.
-    pub sweep_points: Vec<SweepPointRecord>,
+    /// What a sweep is about.
+    pub sweep_plan: Option<SweepPlan>,
+    /// What each of its loads came to, in order of time; first those of the session that it goes on with.
+    pub sweep_loads: Vec<SweepPoint>,
     /// What a sweep came to.
     pub sweep: Option<SweepReport>,
     /// What a search for the capacity came to.
@@ -94,17 +96,6 @@ pub struct Recording {
     pub notes: Vec<String>,
     /// Exit code and error, when the session ended in order.
     pub end: Option<(u8, Option<String>)>,
-}
-
-/// A point of a sweep that was measured, once.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SweepPointRecord {
-    /// A value of each knob.
-    pub values: Vec<KnobValue>,
-    /// Which repeat, from 1.
-    pub repeat: u32,
-    /// The loads that were made there.
-    pub loads: Vec<u32>,
 }
 
 /// One load of a session.
@@ -258,9 +249,6 @@ impl Recording {
             }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::LoadStart { load, purpose, workload, alone_us } => {
-                if let Some(point) = self.sweep_points.last_mut().filter(|_| purpose == Purpose::Sweep) {
-                    point.loads.push(load);
-                }
                 self.loads.push(LoadRecord::started((load, purpose), t_us, workload, alone_us));
             }
             EventBody::Interval { load, interval } => {
@@ -308,9 +296,8 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
-            EventBody::SweepPointStart { values, repeat } => {
-                self.sweep_points.push(SweepPointRecord { values, repeat, loads: vec![] });
-            }
+            EventBody::SweepStart { plan } => self.sweep_plan = Some(*plan),
+            EventBody::SweepPointEnd { point } => self.sweep_loads.push(*point),
             EventBody::SweepEnd { report } => self.sweep = Some(*report),
             EventBody::CapacityEnd { report } => self.capacity = Some(*report),
             _ => {}
