@@ -2,7 +2,7 @@
 
 use super::axis::AxisValues;
 use super::points::{counts, merged_points};
-use super::refine::{self, REFINED_MAX};
+use super::refine::{More, REFINED_MAX, more};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::VecDeque;
@@ -70,14 +70,16 @@ pub struct Planner {
     queue: VecDeque<Vec<KnobValue>>,
     /// Values that were added to those of the first look.
     refined: usize,
+    /// Loads that were added with them, or to values that were known.
+    added: usize,
 }
 
 impl Planner {
     /// The plan of a sweep that begins.
     pub fn new(options: SweepOptions) -> Self {
-        let mut planner = Self { options, loads: vec![], queue: VecDeque::new(), refined: 0 };
+        let mut planner = Self { options, loads: vec![], queue: VecDeque::new(), refined: 0, added: 0 };
         let first = grid(&planner.options.axes);
-        planner.add_passes(&first);
+        planner.add_passes(&first, planner.options.repeat);
         planner
     }
 
@@ -131,7 +133,7 @@ impl Planner {
             values: values.clone(),
             repeat: of_point as u32 + 1,
             n,
-            expected: n - 1 + self.queue.len() as u32 + self.refinable() as u32 * self.options.repeat,
+            expected: n - 1 + (self.queue.len() + self.addable()) as u32,
         })
     }
 
@@ -148,27 +150,32 @@ impl Planner {
         }
     }
 
-    /// How many values may still be added.
-    fn refinable(&self) -> usize {
-        self.range().map_or(0, |_| REFINED_MAX.saturating_sub(self.refined))
+    /// How many loads may still be added.
+    fn addable(&self) -> usize {
+        self.range().map_or(0, |_| (REFINED_MAX * self.options.repeat as usize).saturating_sub(self.added))
     }
 
-    /// Adds the values that tell most, if the choice is not sure.
+    /// Adds the loads that tell most, if the choice is not sure.
     fn refine(&mut self) {
         let Some(range) = self.range() else { return };
-        let points = merged_points(&self.loads);
-        let mut more = refine::more_values(&points, range);
-        more.truncate(self.refinable());
-        self.refined += more.len();
-        let more: Vec<Vec<KnobValue>> = more.into_iter().map(|value| vec![KnobValue::Number(value)]).collect();
-        self.add_passes(&more);
+        let (mut values, repeat) = match more(&merged_points(&self.loads), range, self.refined) {
+            More::Values(values) => {
+                self.refined += values.len();
+                (values, self.options.repeat)
+            }
+            More::Again(values) => (values, 1),
+        };
+        values.truncate(self.addable() / repeat as usize);
+        self.added += values.len() * repeat as usize;
+        let points: Vec<Vec<KnobValue>> = values.into_iter().map(|value| vec![KnobValue::Number(value)]).collect();
+        self.add_passes(&points, repeat);
     }
 
-    /// Queues these points as often as each is measured: in an order that is drawn, and every other time backwards.
-    fn add_passes(&mut self, points: &[Vec<KnobValue>]) {
+    /// Queues these points so often: in an order that is drawn, and every other time backwards.
+    fn add_passes(&mut self, points: &[Vec<KnobValue>], repeat: u32) {
         let mut random = ChaCha8Rng::seed_from_u64(self.options.seed ^ ((self.loads.len() as u64) << 32));
         let mut order = points.to_vec();
-        for pass in 0..self.options.repeat {
+        for pass in 0..repeat {
             if pass % 2 == 0 {
                 for at in (1..order.len()).rev() {
                     order.swap(at, (random.next_u64() % (at as u64 + 1)) as usize);
