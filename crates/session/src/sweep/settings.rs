@@ -58,10 +58,10 @@ pub(super) fn changes(knobs: &[SweepKnob], values: &[KnobValue]) -> Vec<SettingC
     knobs.iter().zip(values).flat_map(of_knob).collect()
 }
 
-/// Sees whether each of these values can be put in force, and what is in force now; writes nothing. `None` for a setting whose value is
-/// not told, which is one that has the only value that is wanted.
+/// Sees whether each of these values can be put in force, by who prepares changes; writes nothing. Gives the value in force, and the
+/// last plan; `None` where there is nothing to change.
 pub fn check_values(
-    target: &mut dyn TuningTarget,
+    prepare: &dyn Fn(&[SettingChange]) -> Result<Preparation>,
     knob: &SettingKnob,
     values: &[KnobValue],
     allow_restart: bool,
@@ -69,7 +69,7 @@ pub fn check_values(
     let mut last = None;
     for value in values {
         let changes = knob.changes(value);
-        let Some(plan) = prepared(target, &changes).map_err(|error| match error.kind {
+        let Some(plan) = needed(prepare(&changes)).map_err(|error| match error.kind {
             ErrorKind::CannotRun => UserError { kind: ErrorKind::Usage, ..error },
             _ => error,
         })?
@@ -87,9 +87,8 @@ pub fn check_values(
 }
 
 /// The plan of changes of one target; `None` where they are in force already.
-fn prepared(target: &mut dyn TuningTarget, changes: &[SettingChange]) -> Result<Option<RenderedPlan>> {
-    let plan = target.prepare(changes).and_then(Preparation::into_plan);
-    match plan {
+fn needed(prepared: Result<Preparation>) -> Result<Option<RenderedPlan>> {
+    match prepared.and_then(Preparation::into_plan) {
         Err(error) if error.message == NOTHING_TO_CHANGE => Ok(None),
         plan => plan.map(|plan| Some(plan).filter(|plan| !plan.changes.is_empty())),
     }
@@ -140,7 +139,7 @@ impl AppliedSettings {
         }
         self.in_force = None;
         for group in by_target(wanted) {
-            let Some(plan) = prepared(target, &group)? else { continue };
+            let Some(plan) = needed(target.prepare(&group))? else { continue };
             permitted(&plan, &group, self.allow_restart)?;
             self.is_ordered = true;
             target.apply(&plan, self.allow_restart)?;
