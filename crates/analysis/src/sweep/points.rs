@@ -130,6 +130,8 @@ fn failed(group: &[&SweepPoint], is_empty: bool) -> Option<String> {
     last.or_else(|| {
         let loads = || group.iter().flat_map(|load| &load.loads);
         let why = loads().rev().find_map(|load| load.discarded.clone()).filter(|_| is_empty)?;
-        Some(format!("none of {} loads counts: {why}", loads().count()))
+        // The details stand in a note of the report.
+        let short = why.split(": ").next().unwrap_or_default();
+        Some(format!("none of {} loads counts: {short}", loads().count()))
     })
 }

@@ -84,6 +84,8 @@ pub struct Recording {
     pub other_journals: BTreeMap<ChangedHost, Option<JournalPlace>>,
     /// How tuning ended.
     pub tune_end: Option<TuneEnd>,
+    /// When something was changed first.
+    pub first_change_us: Option<u64>,
     /// What a sweep is about.
     pub sweep_plan: Option<SweepPlan>,
     /// What each of its loads came to, in order of time; first those of the session that it goes on with.
@@ -275,18 +277,19 @@ impl Recording {
             }
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
-            body => self.add_result(body),
+            body => self.add_result(t_us, body),
         }
     }
 
     /// Adds what a tuning, a sweep or a capacity run has done or found.
-    fn add_result(&mut self, body: EventBody) {
+    fn add_result(&mut self, t_us: u64, body: EventBody) {
         match body {
             EventBody::Planned { n, finding, changes, diff } => {
                 let finding = *finding;
                 self.attempts.push(PlanAttempt { n, finding, changes, diff, applied: None, put_back: None });
             }
             EventBody::Applied { mark, outage_us, journal, host } => {
+                self.first_change_us.get_or_insert(t_us);
                 self.applied(AppliedPlan { mark, outage_us }, journal, host);
             }
             EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
@@ -341,8 +344,9 @@ impl Recording {
     pub fn measurement(&self, record: &LoadRecord) -> Measurement {
         let lasted_s = record.intervals.last().map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
         let (end, measured_from_s) = record.end.clone().map_or((None, 0.0), |(end, from)| (Some(end), from));
-        // Nothing of ours but readings comes before the first load.
-        let is_first = self.loads.first().is_some_and(|first| first.load == record.load);
+        // Nothing of ours but readings comes before the first load, unless something was changed before it.
+        let is_first = self.loads.first().is_some_and(|first| first.load == record.load)
+            && self.first_change_us.is_none_or(|us| us > record.begins_us);
         let quiet_us = self.samples.first().map(|(t_us, _)| *t_us).filter(|_| is_first);
         let quiet_from_s =
             quiet_us.map(|t_us| seconds_since(record.begins_us, t_us)).filter(|t_s| *t_s < 0.0);

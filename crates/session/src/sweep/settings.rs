@@ -142,7 +142,8 @@ impl AppliedSettings {
             let Some(plan) = needed(target.prepare(&group))? else { continue };
             permitted(&plan, &group, self.allow_restart)?;
             self.is_ordered = true;
-            target.apply(&plan, self.allow_restart)?;
+            let applied = target.apply(&plan, self.allow_restart)?;
+            applied.ok_or_else(|| UserError::cannot_run("the change was declined"))?;
         }
         self.in_force = Some(wanted.to_vec());
         Ok(())
