@@ -3,8 +3,8 @@
 use crate::heat_map::{HeatMap, heat_map};
 pub use crate::observation::Series;
 use crate::observation::{levels, observation};
-use crate::sweep::recorded_report;
 use crate::recording::{LoadRecord, PlanAttempt, Recording, TuneEnd};
+use crate::sweep::recorded_report;
 use std::collections::BTreeMap;
 use webdyno_analysis::diagnosis::check::check;
 use webdyno_analysis::diagnosis::diagnose;

@@ -130,7 +130,17 @@ impl Progress {
         let doing = String::new();
         let (requests, rate_per_s) = (None, None);
         let remaining_s = pace.measure_s;
-        Self { pace, doing, remaining_s, began_us: 0, written_s: None, requests, rate_per_s, ended: 0, sweep: None }
+        Self {
+            pace,
+            doing,
+            remaining_s,
+            began_us: 0,
+            written_s: None,
+            requests,
+            rate_per_s,
+            ended: 0,
+            sweep: None,
+        }
     }
 
     fn line(&mut self, event: &Event, every_s: u64) -> Option<String> {
@@ -176,7 +186,12 @@ impl Progress {
                 self.sweep = Some(SweepProgress { began_us, done, left: (expected + 1).saturating_sub(*n) });
                 (self.began_us, self.doing) = (event.t_us, format!("point {n} of about {expected}"));
                 (self.requests, self.remaining_s) = (None, self.sweep_s(event.t_us));
-                Some(self.progress_line(event.t_us, &values.iter().map(value_text).collect::<Vec<_>>().join(", ")))
+                Some(
+                    self.progress_line(
+                        event.t_us,
+                        &values.iter().map(value_text).collect::<Vec<_>>().join(", "),
+                    ),
+                )
             }
             EventBody::SweepPointEnd { point } => Some(format!("not measured: {}", point.failed.as_ref()?)),
             EventBody::Brake { brake: trip, .. } => {
@@ -202,9 +217,10 @@ impl Progress {
                 ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })
             }
             Purpose::Verify => ("measuring after the change".into(), verify - CHANGE_S),
-            Purpose::Sweep => {
-                (self.doing.clone(), (self.remaining_s - (t_us.saturating_sub(self.began_us)) as f64 / 1e6).max(1.0))
-            }
+            Purpose::Sweep => (
+                self.doing.clone(),
+                (self.remaining_s - (t_us.saturating_sub(self.began_us)) as f64 / 1e6).max(1.0),
+            ),
             // The pace is that of the whole search.
             Purpose::Capacity => ("measuring a step".into(), first - t_us as f64 / 1e6),
         }

@@ -63,7 +63,8 @@ impl AxisValues {
         match self {
             Self::Range(range) if range.step <= 1.0 && step > 1.0 => {
                 let multiple = |value: f64, round: fn(f64) -> f64| round(value / step) * step;
-                let (low, high) = (multiple(range.low, f64::ceil).max(step), multiple(range.high, f64::floor));
+                let (low, high) =
+                    (multiple(range.low, f64::ceil).max(step), multiple(range.high, f64::floor));
                 Self::Range(NumberRange { low, high: high.max(low), step })
             }
             other => other,

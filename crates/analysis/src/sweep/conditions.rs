@@ -31,7 +31,8 @@ pub fn discard(measurement: &Measurement, run: &RunReport) -> Result<Option<Disc
     let above = |fact: FactId, most: f64| facts.value(fact).filter(|share| *share >= most);
     let stolen = above(FactId::cpu_steal_fraction, STEAL_FRACTION_MAX)
         .map(|share| Discard::Never(format!("the host took {} of the processors away", percent(share))));
-    let throttled = above(FactId::throttled_fraction, THROTTLED_FRACTION_MAX)
-        .map(|share| Discard::Once(format!("a CPU quota throttled the service in {} of the periods", percent(share))));
+    let throttled = above(FactId::throttled_fraction, THROTTLED_FRACTION_MAX).map(|share| {
+        Discard::Once(format!("a CPU quota throttled the service in {} of the periods", percent(share)))
+    });
     Ok(stolen.or(throttled))
 }

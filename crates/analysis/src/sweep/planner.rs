@@ -167,7 +167,8 @@ impl Planner {
         };
         values.truncate(self.addable() / repeat as usize);
         self.added += values.len() * repeat as usize;
-        let points: Vec<Vec<KnobValue>> = values.into_iter().map(|value| vec![KnobValue::Number(value)]).collect();
+        let points: Vec<Vec<KnobValue>> =
+            values.into_iter().map(|value| vec![KnobValue::Number(value)]).collect();
         self.add_passes(&points, repeat);
     }
 

@@ -47,7 +47,12 @@ pub fn load_point(
         errors: Some(run.requests.failed),
         memory_bytes: whole(facts.value(FactId::worker_memory_sum_bytes)),
         cpu_fraction: facts.value(FactId::cpu_busy_fraction).map(|share| significant(share, 3)),
-        loads: vec![SweepLoad { load: Some(load), rate: run.rate, p99_us: run.response_time_us.p99, discarded }],
+        loads: vec![SweepLoad {
+            load: Some(load),
+            rate: run.rate,
+            p99_us: run.response_time_us.p99,
+            discarded,
+        }],
         failed,
     })
 }

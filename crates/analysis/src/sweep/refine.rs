@@ -27,7 +27,8 @@ pub(super) enum More {
 
 /// What tells most beside these points, to which `refined` values were added; nothing where the choice is sure.
 pub(super) fn more(points: &[SweepPoint], range: NumberRange, refined: usize) -> More {
-    let is_known = |point: &&SweepPoint| point.failed.is_none() && point.value.is_some() && point.rate.is_some();
+    let is_known =
+        |point: &&SweepPoint| point.failed.is_none() && point.value.is_some() && point.rate.is_some();
     let known: Vec<&SweepPoint> = points.iter().filter(is_known).collect();
     let analysis = curve(points);
     let measured: Vec<f64> = points.iter().filter_map(|point| point.value).collect();
@@ -70,7 +71,8 @@ fn rate(point: &SweepPoint) -> f64 {
 
 /// With a law: a value well within the plateau, which will be the choice, and those where the law bends.
 fn by_law(analysis: &CurveAnalysis, measured: &[f64]) -> Vec<f64> {
-    let (Some([low, high]), Some(n_star)) = (analysis.plateau, analysis.usl.as_ref().and_then(|law| law.n_star))
+    let (Some([low, high]), Some(n_star)) =
+        (analysis.plateau, analysis.usl.as_ref().and_then(|law| law.n_star))
     else {
         return vec![];
     };

@@ -33,7 +33,9 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
 fn end_note(end: &SweepEnd) -> Option<String> {
     match end {
         SweepEnd::Measured => None,
-        SweepEnd::Budget => Some("The time was over before all was measured (--budget): the points are those until then.".into()),
+        SweepEnd::Budget => Some(
+            "The time was over before all was measured (--budget): the points are those until then.".into(),
+        ),
         SweepEnd::ServerFailed(why) => Some(format!("The sweep ended early, as the server failed: {why}.")),
         SweepEnd::Failed(why) => Some(format!("The sweep ended early: {why}.")),
     }
@@ -45,7 +47,10 @@ fn discarded_note(loads: &[SweepPoint]) -> Option<String> {
     let last = discarded.last()?;
     let (count, all) = (discarded.len(), loads.iter().map(|point| point.loads.len()).sum::<usize>());
     let do_not = if count == 1 { "does" } else { "do" };
-    Some(format!("{count} of {all} loads {do_not} not count and {} repeated; the last one: {last}.", if count == 1 { "was" } else { "were" }))
+    Some(format!(
+        "{count} of {all} loads {do_not} not count and {} repeated; the last one: {last}.",
+        if count == 1 { "was" } else { "were" }
+    ))
 }
 
 /// The best of points that are no curve. Where another one is as good within the noise, a note says so.

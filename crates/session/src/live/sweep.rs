@@ -55,7 +55,9 @@ impl LiveSweep<'_> {
     fn target(&mut self) -> Result<&mut dyn TuningTarget> {
         match &mut self.side {
             LiveSide::Observed(target) => Ok(target.as_mut()),
-            LiveSide::Unobserved(_) => Err(UserError::cannot_run("nobody is at the server who could change it")),
+            LiveSide::Unobserved(_) => {
+                Err(UserError::cannot_run("nobody is at the server who could change it"))
+            }
         }
     }
 
@@ -156,7 +158,8 @@ impl SweepTarget for LiveSweep<'_> {
         let until_us = self.elapsed_us() + WELL_US_MAX;
         loop {
             let (workload, _) = self.load();
-            let answered = webdyno_load::prepare(workload).and_then(|mut ready| webdyno_load::probe(&mut ready));
+            let answered =
+                webdyno_load::prepare(workload).and_then(|mut ready| webdyno_load::probe(&mut ready));
             match answered {
                 Ok(_) => return Ok(None),
                 Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),

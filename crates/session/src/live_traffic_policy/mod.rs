@@ -8,9 +8,9 @@
 
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::tuning::stop_loss::StopLoss;
+use webdyno_model::UserError;
 use webdyno_model::interval::EndReason;
 use webdyno_model::live_traffic::LiveTraffic;
-use webdyno_model::UserError;
 use webdyno_model::tune::Verdict;
 
 /// Whether a change is looked at once more with the same setting. On a quiet server `same` is an answer; with others there
@@ -60,7 +60,10 @@ pub fn sweep_refusal(traffic: Option<&LiveTraffic>) -> Option<UserError> {
                  cannot be seen), and a sweep switches its settings back and forth"
             .to_owned(),
     };
-    Some(UserError::cannot_run(why).hint("sweep while the server is quiet, or permit it with --allow-live-traffic"))
+    Some(
+        UserError::cannot_run(why)
+            .hint("sweep while the server is quiet, or permit it with --allow-live-traffic"),
+    )
 }
 
 /// Why the load that verified a change was ended, if the stop-loss did that.

@@ -31,7 +31,8 @@ impl SweepTarget for SimulatedTarget {
     }
 
     fn wait_until_well(&mut self) -> Result<Option<String>> {
-        let answers = self.tool.act(ActKind::Other, || "is it well?".into(), |state, _| state.server.is_running());
+        let answers =
+            self.tool.act(ActKind::Other, || "is it well?".into(), |state, _| state.server.is_running());
         Ok((!answers).then(|| "nothing listens on port 80".into()))
     }
 
@@ -167,7 +168,7 @@ fn loads_of(target: &SimulatedTarget) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Kills at every act of a sweep, of the tool, of its agent, of both: the original is back after the next command, and a session that
+/// Kills at every act of a sweep, of the tool, of its agent, of both in turn (each of them at every act with WEBDYNO_SEEDS): the original is back after the next command, and a session that
 /// goes on measures no point again that was measured.
 #[test]
 fn killed_anywhere_the_original_is_back_and_nothing_is_measured_twice() {
@@ -180,7 +181,10 @@ fn killed_anywhere_the_original_is_back_and_nothing_is_measured_twice() {
     let count = acts(&undisturbed) - begun;
     assert!(count > 100, "{count} acts");
     let mut was_resumed = 0;
-    for (at, victim) in (0..count).flat_map(|at| (0..KILLS.len()).map(move |victim| (at, victim))) {
+    let is_whole = std::env::var_os("WEBDYNO_SEEDS").is_some();
+    let all = (0..count).flat_map(|at| (0..KILLS.len()).map(move |victim| (at, victim)));
+    let is_chosen = |(at, victim): &(u64, usize)| is_whole || (at % KILLS.len() as u64) as usize == *victim;
+    for (at, victim) in all.filter(is_chosen) {
         let machine = plain_machine(42);
         let before = files(&machine);
         let mut target = SimulatedTarget::new(&machine, PLENTY, 42);
@@ -217,7 +221,7 @@ fn killed_anywhere_the_original_is_back_and_nothing_is_measured_twice() {
         assert!(found.points.iter().all(|point| point.loads.len() == 2), "{}", state());
         assert_eq!(files(&machine), before, "{}", state());
     }
-    assert!(was_resumed > 200, "{was_resumed} sessions went on with something");
+    assert!(was_resumed > 100, "{was_resumed} sessions went on with something");
 }
 
 /// Sweeps of many seeds in which things go wrong: kills, full disks, a service that refuses, power that fails, other people's edits.
@@ -229,7 +233,7 @@ fn whatever_goes_wrong_the_original_is_back() {
         sweep(target, allowed).map(|_| ())
     }
     let mut wrong = vec![];
-    for seed in 0..600 {
+    for seed in 0..300 {
         let played = run_session_of(seed, false, work);
         if !played.violations.is_empty() {
             wrong.push((seed, played.violations));

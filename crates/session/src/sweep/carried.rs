@@ -14,8 +14,11 @@ pub fn carried_loads(directory: &Path, wanted: &SweepPlan) -> Result<Vec<SweepPo
             .hint("--resume takes the run directory of an interrupted `webdyno sweep`"));
     };
     if let Some(difference) = difference(plan, wanted) {
-        return Err(UserError::usage(format!("the sweep in {} is another one: {difference}", directory.display()))
-            .hint("resume it with the command that began it, or begin a new one without --resume"));
+        return Err(UserError::usage(format!(
+            "the sweep in {} is another one: {difference}",
+            directory.display()
+        ))
+        .hint("resume it with the command that began it, or begin a new one without --resume"));
     }
     let carried = |point: &SweepPoint| {
         let mut point = point.clone();

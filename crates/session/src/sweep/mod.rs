@@ -12,7 +12,9 @@ pub use settings::{Companion, SettingKnob, check_values};
 
 use crate::tuning_target::TuningTarget;
 use settings::AppliedSettings;
-use webdyno_analysis::sweep::{NextPoint, Planner, PointSpec, SweepEnd, SweepOptions, load_point, sweep_report};
+use webdyno_analysis::sweep::{
+    NextPoint, Planner, PointSpec, SweepEnd, SweepOptions, load_point, sweep_report,
+};
 use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
@@ -99,7 +101,18 @@ impl Sweeping {
             target.record(EventBody::SweepPointStart { values: values.clone(), repeat, n, expected })?;
             let point = match self.measure(target, &values) {
                 Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
-                measured => measured.unwrap_or_else(|error| failed(&values, error)),
+                Ok(point) => point,
+                Err(error) => {
+                    // The hint may say that something could not be put back, or was left to the operator.
+                    let hint = error
+                        .hint
+                        .as_deref()
+                        .map(|hint| format!("; {}", hint.replace('\n', "; ")))
+                        .unwrap_or_default();
+                    target
+                        .record(EventBody::Note { text: format!("not measured: {}{hint}", error.message) })?;
+                    failed(&values, error)
+                }
             };
             let has_failed = point.failed.is_some();
             self.take(target, point)?;

@@ -32,7 +32,9 @@ impl SettingKnob {
     /// What is to be set for a value.
     pub fn changes(&self, value: &KnobValue) -> Vec<SettingChange> {
         let to = match value {
-            KnobValue::Number(number) => whole(*number).map_or_else(|| SettingValue::Text(number.to_string()), SettingValue::Integer),
+            KnobValue::Number(number) => {
+                whole(*number).map_or_else(|| SettingValue::Text(number.to_string()), SettingValue::Integer)
+            }
             KnobValue::Word(word) => SettingValue::parse(word),
         };
         let wanted = SettingChange { setting: self.setting.clone(), to };
@@ -80,7 +82,8 @@ pub fn check_values(
         last = Some(plan);
     }
     let of_knob = |plan: &RenderedPlan| {
-        let change = plan.changes.iter().find(|change| change.setting.name.eq_ignore_ascii_case(&knob.setting.name));
+        let change =
+            plan.changes.iter().find(|change| change.setting.name.eq_ignore_ascii_case(&knob.setting.name));
         change.and_then(|change| change.from.clone())
     };
     Ok((last.as_ref().and_then(of_knob), last))
@@ -96,11 +99,15 @@ fn needed(prepared: Result<Preparation>) -> Result<Option<RenderedPlan>> {
 
 /// Whether a sweep may carry a plan out.
 fn permitted(plan: &RenderedPlan, changes: &[SettingChange], allow_restart: bool) -> Result<()> {
-    let named: Vec<String> = changes.iter().map(|one| format!("{} {}", one.setting.full_name(), one.to)).collect();
+    let named: Vec<String> =
+        changes.iter().map(|one| format!("{} {}", one.setting.full_name(), one.to)).collect();
     let named = named.join(" with ");
     if let Some(file) = plan.managed.first() {
-        return Err(UserError::usage(format!("{named} would be written to {}, which {} manages", file.path, file.by))
-            .hint("a sweep writes nothing that others manage: `webdyno tune --export` makes a plan for them"));
+        return Err(UserError::usage(format!(
+            "{named} would be written to {}, which {} manages",
+            file.path, file.by
+        ))
+        .hint("a sweep writes nothing that others manage: `webdyno tune --export` makes a plan for them"));
     }
     if let Some(why) = plan.to_decide.first() {
         return Err(UserError::usage(format!("{named} is for a person to decide: {why}")));
@@ -108,8 +115,10 @@ fn permitted(plan: &RenderedPlan, changes: &[SettingChange], allow_restart: bool
     match plan.class {
         ApplyClass::Manual => Err(UserError::usage(format!("{named} can only be set by hand here"))
             .hint("`webdyno run` measures each value that was set by hand, and `webdyno fit` reads them")),
-        ApplyClass::Restart if !allow_restart => Err(UserError::usage(format!("{named} needs a restart of the service"))
-            .hint("--allow-restart permits it; each point then has a downtime")),
+        ApplyClass::Restart if !allow_restart => {
+            Err(UserError::usage(format!("{named} needs a restart of the service"))
+                .hint("--allow-restart permits it; each point then has a downtime"))
+        }
         _ => Ok(()),
     }
 }
@@ -179,10 +188,17 @@ mod tests {
     fn what_bounds_a_setting_is_raised_with_it() {
         let knob = SettingKnob {
             setting: SettingId::of_service("apache", "MaxRequestWorkers"),
-            companion: Some(Companion { setting: SettingId::of_service("apache", "ServerLimit"), each: 25.0, now: 16.0 }),
+            companion: Some(Companion {
+                setting: SettingId::of_service("apache", "ServerLimit"),
+                each: 25.0,
+                now: 16.0,
+            }),
         };
         let shown = |value: KnobValue| -> Vec<String> {
-            knob.changes(&value).iter().map(|change| format!("{} {}", change.setting.name, change.to)).collect()
+            knob.changes(&value)
+                .iter()
+                .map(|change| format!("{} {}", change.setting.name, change.to))
+                .collect()
         };
         assert_eq!(shown(KnobValue::Number(400.0)), ["MaxRequestWorkers 400"]);
         assert_eq!(shown(KnobValue::Number(410.0)), ["MaxRequestWorkers 410", "ServerLimit 17"]);

@@ -1,9 +1,9 @@
 //! The flags of `webdyno capacity`.
 
-use super::load::LoadArgs;
-use super::values::{ParseResult, duration_us};
 use super::OutputArgs;
+use super::load::LoadArgs;
 use super::server::ObservedArgs;
+use super::values::{ParseResult, duration_us};
 use clap::Args;
 
 /// `webdyno capacity`.

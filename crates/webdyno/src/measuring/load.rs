@@ -48,10 +48,8 @@ impl MeasuredLoad {
         let mut workload =
             arguments.workload_until(draft, Stop { duration_us: None, requests: arguments.requests })?;
         if !workload.stages.is_empty() {
-            return Err(UserError::usage(
-                "a load that has settled is measured, and this one has stages",
-            )
-            .hint("leave the stages and ramps out of the workload; `webdyno run` follows them"));
+            return Err(UserError::usage("a load that has settled is measured, and this one has stages")
+                .hint("leave the stages and ramps out of the workload; `webdyno run` follows them"));
         }
         if let Some(path) = &workload.transport.unix_socket {
             let text = format!(

@@ -17,7 +17,9 @@ use crate::services::apache::unprivileged::refusal;
 use crate::services::common::edit::{self, Edited};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};

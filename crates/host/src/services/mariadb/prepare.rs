@@ -12,7 +12,9 @@ use crate::services::common::kept_values::KeptValue;
 use crate::visibility::mount_namespace;
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 use webdyno_model::topology::Access;

@@ -13,7 +13,9 @@ use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// Renders changes of the nginx of a snapshot. Writes nothing.

@@ -16,7 +16,9 @@ use crate::services::common::shape::Shape;
 use files::SysctlFile;
 use std::io;
 use std::path::Path;
-use webdyno_model::change::{ApplyClass, Change, ManagedFile, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, ManagedFile, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::{SettingId, Target};
 use webdyno_model::{Result, UserError};

@@ -36,7 +36,10 @@ impl LoadKnob {
 
     /// Gives a load this much of it.
     pub fn set(self, settings: &mut Settings, value: &KnobValue) -> Result<()> {
-        let wrong = || UserError::usage(format!("{self:?} takes numbers above 0").to_lowercase()).hint("as in --knob users=1..512");
+        let wrong = || {
+            UserError::usage(format!("{self:?} takes numbers above 0").to_lowercase())
+                .hint("as in --knob users=1..512")
+        };
         let number = value.number().filter(|number| *number > 0.0 && *number <= 1e7).ok_or_else(wrong)?;
         let whole = (number.fract() == 0.0).then_some(number as u32);
         match self {
@@ -59,7 +62,8 @@ pub fn shown(argument: &KnobArg, setting: Option<&SettingId>) -> Knob {
 pub fn setting_knob(name: &str, services: &[ServiceSnapshot]) -> Result<(SettingKnob, f64)> {
     let setting = setting(name, services)?;
     let owner = services.iter().find(|service| service.service == setting.target.name());
-    let workers = owner.filter(|owner| owner.service == "apache" && setting.name.eq_ignore_ascii_case(WORKERS));
+    let workers =
+        owner.filter(|owner| owner.service == "apache" && setting.name.eq_ignore_ascii_case(WORKERS));
     let threads = workers.filter(|owner| owner.mode.as_deref() != Some("prefork"));
     let threads = threads.and_then(|owner| owner.number("ThreadsPerChild")).unwrap_or(1.0);
     let companion = workers.and_then(|owner| owner.number("ServerLimit")).map(|now| Companion {
@@ -72,15 +76,19 @@ pub fn setting_knob(name: &str, services: &[ServiceSnapshot]) -> Result<(Setting
 
 /// Whether values of a setting may need a restart that the first plan does not show: a reload of prefork frees no places of workers.
 pub fn needs_restart_downwards(setting: &SettingId, services: &[ServiceSnapshot]) -> bool {
-    let is_prefork = |one: &ServiceSnapshot| one.service == "apache" && one.mode.as_deref() == Some("prefork");
+    let is_prefork =
+        |one: &ServiceSnapshot| one.service == "apache" && one.mode.as_deref() == Some("prefork");
     setting.name.eq_ignore_ascii_case(WORKERS) && services.iter().any(is_prefork)
 }
 
 fn setting(name: &str, services: &[ServiceSnapshot]) -> Result<SettingId> {
-    if let Some(kernel) = name.strip_prefix("sysctl.").or(SYSCTL.iter().any(|root| name.starts_with(root)).then_some(name)) {
+    if let Some(kernel) =
+        name.strip_prefix("sysctl.").or(SYSCTL.iter().any(|root| name.starts_with(root)).then_some(name))
+    {
         return Ok(SettingId::sysctl(kernel));
     }
-    let prefixed = |service: &&ServiceSnapshot| name.strip_prefix(&format!("{}.", service.service)).map(str::to_owned);
+    let prefixed =
+        |service: &&ServiceSnapshot| name.strip_prefix(&format!("{}.", service.service)).map(str::to_owned);
     if let Some((service, rest)) = services.iter().find_map(|service| Some((service, prefixed(&service)?))) {
         return of_service(service, &rest).ok_or_else(|| unknown(&rest, std::slice::from_ref(service)));
     }
@@ -94,7 +102,8 @@ fn setting(name: &str, services: &[ServiceSnapshot]) -> Result<SettingId> {
         [only] => Ok(only.clone()),
         [] => Err(unknown(name, services)),
         several => {
-            let named: Vec<String> = several.iter().map(|id| format!("{}.{}", id.target.name(), id.name)).collect();
+            let named: Vec<String> =
+                several.iter().map(|id| format!("{}.{}", id.target.name(), id.name)).collect();
             Err(UserError::usage(format!("{name} is a setting of {} services", several.len()))
                 .hint(format!("say which one: {}", named.join(" or "))))
         }
@@ -154,7 +163,8 @@ mod tests {
     }
 
     fn found() -> Vec<ServiceSnapshot> {
-        let apache = [("MaxRequestWorkers", 400), ("ServerLimit", 16), ("ThreadsPerChild", 25), ("KeepAlive", 1)];
+        let apache =
+            [("MaxRequestWorkers", 400), ("ServerLimit", 16), ("ThreadsPerChild", 25), ("KeepAlive", 1)];
         let scoped = ScopedSetting {
             setting: "pm.max_children".into(),
             scope: vec![SettingScope::Pool("www".into())],
@@ -162,7 +172,12 @@ mod tests {
         };
         let fpm = ServiceSnapshot { scoped: vec![scoped], ..service("php_fpm", &[("process.max", 0)]) };
         let event = ServiceSnapshot { mode: Some("event".into()), ..service("apache", &apache) };
-        vec![event, fpm, service("mariadb", &[("max_connections", 151)]), service("nginx", &[("KeepAlive", 1)])]
+        vec![
+            event,
+            fpm,
+            service("mariadb", &[("max_connections", 151)]),
+            service("nginx", &[("KeepAlive", 1)]),
+        ]
     }
 
     #[test]
@@ -187,7 +202,11 @@ mod tests {
         ] {
             let error = setting(name, &found()).unwrap_err();
             assert!(error.message.contains(message), "{name}: {}", error.message);
-            assert!(error.hint.as_deref().is_some_and(|text| text.contains(hint)), "{name}: {:?}", error.hint);
+            assert!(
+                error.hint.as_deref().is_some_and(|text| text.contains(hint)),
+                "{name}: {:?}",
+                error.hint
+            );
         }
     }
 

@@ -2,8 +2,8 @@
 
 mod knobs;
 
-use crate::cli::sweep::{KnobArg, SweepArgs};
 use crate::cli::load::DURATION_US_DEFAULT;
+use crate::cli::sweep::{KnobArg, SweepArgs};
 use crate::measuring::{self, BEFORE_CHANGES_S, MeasuredLoad, changes, load_length, record_servers};
 use crate::process::interrupt_flag;
 use crate::{finish, live_metrics, progress, run_directory, terminal, web};
@@ -17,7 +17,9 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::sweep::{KnobValue, SweepPlan};
 use webdyno_model::workload::{Stop, Workload};
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{LiveSession, LiveSide, LiveSweep, LiveTarget, LoadLength, Servers, UnobservedTarget};
+use webdyno_session::live::{
+    LiveSession, LiveSide, LiveSweep, LiveTarget, LoadLength, Servers, UnobservedTarget,
+};
 use webdyno_session::sweep::{self as sweeping, SweepKnob, SweepOrder, carried_loads, check_values};
 
 /// The order of the points, where no seed was given.
@@ -28,7 +30,8 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     check_flags(arguments)?;
     let mut draft = arguments.load.draft()?;
     // The load of the first point is as good as any to begin with.
-    let first: Vec<KnobValue> = arguments.knobs.iter().filter_map(|knob| knob.values.first_values().into_iter().next()).collect();
+    let first: Vec<KnobValue> =
+        arguments.knobs.iter().filter_map(|knob| knob.values.first_values().into_iter().next()).collect();
     apply_load(arguments, &mut draft, &first)?;
     let draft = draft;
     let interrupted = interrupt_flag()?;
@@ -46,7 +49,8 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     }
     let directory = run_directory::run_directory(&arguments.output, "sweep");
     let measure_s = draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT) as f64 / 1e6;
-    let pace = progress::ProgressPlan { measure_s, settles: arguments.load.warmup.is_none(), changes: has_setting };
+    let pace =
+        progress::ProgressPlan { measure_s, settles: arguments.load.warmup.is_none(), changes: has_setting };
     let _followed = web::follow(&arguments.output, &directory)?;
     let mut session = LiveSession::begin(
         &directory,
@@ -92,7 +96,10 @@ fn check_flags(arguments: &SweepArgs) -> Result<()> {
     let load = &arguments.load;
     let refuse = |message: &str, hint: &str| Err(UserError::usage(message.to_owned()).hint(hint));
     if load.requests.is_some() {
-        return refuse("sweep measures for a time, not a number of requests", "give -d TIME instead of -n; as in -d 10s");
+        return refuse(
+            "sweep measures for a time, not a number of requests",
+            "give -d TIME instead of -n; as in -d 10s",
+        );
     }
     if !load.objectives.is_empty() {
         return refuse(
@@ -111,10 +118,14 @@ fn check_flags(arguments: &SweepArgs) -> Result<()> {
         budget_s: 0.0,
     };
     match Planner::first_points(&options) {
-        0 | 1 => refuse("one point is no curve", "give two values or more, as in --knob MaxRequestWorkers=50,100,200"),
-        count if count > POINTS_MAX => {
-            refuse(&format!("{count} points are more than {POINTS_MAX}"), "give fewer values, or a range A..B")
-        }
+        0 | 1 => refuse(
+            "one point is no curve",
+            "give two values or more, as in --knob MaxRequestWorkers=50,100,200",
+        ),
+        count if count > POINTS_MAX => refuse(
+            &format!("{count} points are more than {POINTS_MAX}"),
+            "give fewer values, or a range A..B",
+        ),
         _ => Ok(()),
     }
 }
@@ -210,7 +221,8 @@ fn order(arguments: &SweepArgs, varied: Varied, base: &Workload) -> Result<Sweep
         seed,
         original: varied.original,
     };
-    let carried = arguments.resume.as_deref().map_or(Ok(vec![]), |directory| carried_loads(directory, &plan))?;
+    let carried =
+        arguments.resume.as_deref().map_or(Ok(vec![]), |directory| carried_loads(directory, &plan))?;
     let options = SweepOptions {
         axes: varied.axes,
         repeat: arguments.repeat,
@@ -222,7 +234,8 @@ fn order(arguments: &SweepArgs, varied: Varied, base: &Workload) -> Result<Sweep
 
 /// Asks once for all points: the command itself is the order in scripts.
 fn consents(order: &SweepOrder, interrupted: &AtomicBool) -> Result<bool> {
-    for ((knob, range), original) in order.plan.knobs.iter().zip(&order.plan.ranges).zip(&order.plan.original) {
+    for ((knob, range), original) in order.plan.knobs.iter().zip(&order.plan.ranges).zip(&order.plan.original)
+    {
         let Some(setting) = &knob.setting else { continue };
         let now = match original {
             Some(KnobValue::Number(number)) => format!(" (now {number})"),
