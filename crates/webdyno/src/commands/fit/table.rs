@@ -31,8 +31,9 @@ pub fn points(name: &str, bytes: &[u8]) -> Result<Vec<SweepPoint>> {
     let mut rows: Vec<Row> = Vec::new();
     let mut columns: Option<Columns> = None;
     for record in reader.records() {
-        let record = record
-            .map_err(|error| Place { name, line: line(text, error.position()) }.wrong(1, unreadable(&error)))?;
+        let record = record.map_err(|error| {
+            Place { name, line: line(text, error.position()) }.wrong(1, unreadable(&error))
+        })?;
         let place = Place { name, line: line(text, record.position()) };
         match &columns {
             Some(columns) => rows.push(columns.row(&place, &record)?),
