@@ -70,9 +70,11 @@ pub fn prepare(
             "the server was started for this session, and the kernel's settings are not",
         ),
         Target::Sysctl => sysctl::prepare(changes)?,
-        Target::ProcessLimit(_) if is_private && !changes.iter().all(is_resource) => Preparation::not_preparable(
-            "the server was started for this session, with the limits of this session",
-        ),
+        Target::ProcessLimit(_) if is_private && !changes.iter().all(is_resource) => {
+            Preparation::not_preparable(
+                "the server was started for this session, with the limits of this session",
+            )
+        }
         Target::ProcessLimit(name) => {
             let behind = if *name == front.service { vec![] } else { backends()?.0 };
             let mut all = std::iter::once(front).chain(&behind).filter(|service| service.service == *name);
@@ -96,7 +98,10 @@ pub fn prepare(
 fn prepare_limits(service: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Prepared> {
     if changes.iter().any(is_resource) {
         let (preparation, holders) = resource_control::prepare(service, changes)?;
-        return Ok(Prepared { holders: holders.into_iter().map(ValueHolder::from).collect(), ..preparation.into() });
+        return Ok(Prepared {
+            holders: holders.into_iter().map(ValueHolder::from).collect(),
+            ..preparation.into()
+        });
     }
     let (preparation, holder) = process_limit::prepare(service, changes)?;
     Ok(Prepared { holders: holder.map(ValueHolder::from).into_iter().collect(), ..preparation.into() })

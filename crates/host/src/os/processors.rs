@@ -51,7 +51,8 @@ impl Processors {
     /// Lets a thread use these and no others, or all that there ever are where these are `all`.
     pub fn give_to(&self, thread: u32, all: &Self) -> io::Result<()> {
         let mut mask = CpuSet::new();
-        let is_given = |cpu: &usize| self == all || u32::try_from(*cpu).is_ok_and(|cpu| self.0.contains(&cpu));
+        let is_given =
+            |cpu: &usize| self == all || u32::try_from(*cpu).is_ok_and(|cpu| self.0.contains(&cpu));
         (0..CpuSet::MAX_CPU).filter(is_given).for_each(|cpu| mask.set(cpu));
         Ok(sched_setaffinity(Some(pid(thread)?), &mask)?)
     }

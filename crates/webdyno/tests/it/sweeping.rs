@@ -1,9 +1,10 @@
 //! `webdyno sweep` on a real Apache: the values that were asked for, the original afterwards, also after SIGKILL, and going on.
 
-use crate::support::{Apache, Place, Snapshot, run, shared_turn, signal, wait_until};
+use crate::support::{Apache, Place, Snapshot, run, shared_turn, signal, skip, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
+use webdyno_host::os::procfs;
 
 const SWEEP: [&str; 11] = [
     "--knob",
@@ -132,4 +133,69 @@ fn a_load_is_swept_without_an_agent() {
         (2, &"connections".into())
     );
     assert!(json["environment"].is_null() && apache.configuration() == before);
+}
+
+/// What the processes of a server may use: which processors, and in which control group of memory they are.
+fn resources(server: &Apache) -> Vec<(String, String)> {
+    let of = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned();
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let of = |begin: &str| groups.lines().find_map(|line| Some(line.split_once(begin)?.1.to_owned()));
+        Some((cpus, of(":memory:").or_else(|| of("0::"))?))
+    };
+    let mut all: Vec<_> =
+        server.pid().map(procfs::tree_of).unwrap_or_default().into_iter().filter_map(of).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Processors and memory: in force while a point is measured, and as before at the end, also after SIGKILL.
+#[test]
+fn processors_and_memory_are_swept_and_given_back() {
+    let _turn = shared_turn();
+    if !rustix::process::geteuid().is_root()
+        || std::thread::available_parallelism().is_ok_and(|n| n.get() < 2)
+    {
+        return skip("needs root, and two processors");
+    }
+    let place = Place::shielded();
+    let (apache, before) = apache(&place);
+    let usual = resources(&apache);
+    assert_eq!(usual.len(), 1, "{usual:?}");
+    let load = ["-c", "4", "-d", "1s", "--warmup", "0s", "--repeat", "1", "--yes", "-q"];
+    for (at, (knob, out)) in [("cpus=1,2", "cpus"), ("memory=256M,512M", "memory")].into_iter().enumerate() {
+        let url = apache.url();
+        let sweep = ["sweep", &url, "--knob", knob, "--out", out];
+        let mut tool = place.child(&[&sweep[..], &load].concat());
+        let is_set = || {
+            let now = resources(&apache);
+            now.len() == 1 && if at == 0 { now[0].0 == "0" } else { now[0].1.contains("/webdyno-") }
+        };
+        assert!(wait_until(Duration::from_secs(30), is_set), "{knob}: {:?}", resources(&apache));
+        assert_eq!(tool.wait().unwrap().code(), Some(0), "{knob}");
+        let log = std::fs::read_to_string(place.path(out).join("events.jsonl")).unwrap();
+        assert!(!log.contains("\"failed\":\""), "{knob}: {log}");
+        assert_eq!(events(&place, out, "sweep_point_end"), events(&place, out, "load_start"), "{knob}");
+        assert_eq!(resources(&apache), usual, "{knob}");
+    }
+    let url = apache.url();
+    let mut tool = place.child(
+        &[&["sweep", &url, "--knob", "memory=256M,512M", "--knob", "cpus=1,2", "--out", "killed"], &load[..]]
+            .concat(),
+    );
+    let both = || resources(&apache).iter().all(|(cpus, group)| cpus == "0" && group.contains("/webdyno-"));
+    assert!(wait_until(Duration::from_secs(60), both), "{:?}", resources(&apache));
+    signal(tool.id(), Signal::KILL);
+    tool.wait().unwrap();
+    assert!(wait_until(Duration::from_secs(30), || resources(&apache) == usual), "{:?}", resources(&apache));
+    assert_eq!(apache.configuration(), before);
+    for (knob, message, hint) in [
+        ("cpus=1,4096", "AllowedCPUs (cpus) cannot be `4096`", "a whole number from 1 to"),
+        ("memory=1M,512M", "MemoryMax (memory) of apache cannot be `1048576`", "the kernel would end them"),
+    ] {
+        let sweep = ["sweep", &url, "--yes", "-q", "--out", "refused", "--knob", knob];
+        run(place.webdyno().args(sweep)).with_code(2).assert_error(message, hint);
+    }
 }

@@ -203,10 +203,12 @@ fn look(service: &ServiceSnapshot) -> std::result::Result<Look, Obstacle> {
 fn sharing_group(service: &ServiceSnapshot, home: &Group) -> std::result::Result<PathBuf, Obstacle> {
     let name = &service.service;
     let shares_out = |level: &&Path| {
-        procfs::read_text(level.join("cgroup.subtree_control"))
-            .is_ok_and(|text| text.split_whitespace().any(|controller| controller == Controller::Memory.name()))
+        procfs::read_text(level.join("cgroup.subtree_control")).is_ok_and(|text| {
+            text.split_whitespace().any(|controller| controller == Controller::Memory.name())
+        })
     };
-    let own_start = || Some(format!("start {name} in a group of its own: systemd-run --scope -p Delegate=yes COMMAND"));
+    let own_start =
+        || Some(format!("start {name} in a group of its own: systemd-run --scope -p Delegate=yes COMMAND"));
     let Some(found) = home.levels().find(shares_out) else {
         let why = format!("no control group above {name} shares out memory, and others are in its own");
         return Err((why, own_start()));
@@ -219,7 +221,8 @@ fn sharing_group(service: &ServiceSnapshot, home: &Group) -> std::result::Result
     match limit {
         None => Ok(found.to_owned()),
         Some(file) => {
-            let why = format!("{name} shares its control group, and would leave the limit {}", file.display());
+            let why =
+                format!("{name} shares its control group, and would leave the limit {}", file.display());
             Err((why, own_start()))
         }
     }
@@ -275,13 +278,17 @@ pub(super) fn planned(
     };
     not_writable(writable).map_or(Ok(()), Err)?;
     if let Some(high) = limit_in(&limit.file.with_file_name("memory.high")).filter(|high| *high < bytes) {
-        let why = format!("memory.high of {} slows it down from {high} bytes on", limit.directory().display());
+        let why =
+            format!("memory.high of {} slows it down from {high} bytes on", limit.directory().display());
         return Err((why, Some("raise that, or ask for less".into())));
     }
     let unread = |error| (format!("the limit of {} cannot be read: {error}", service.service), None);
     let from = limit.read(SETTING).map_err(unread)?.unwrap_or_else(|| NO_LIMIT.into());
     let remark = limit.moved.as_ref().map(|moved| {
-        format!("what its processes hold already stays charged to {}: {held_bytes} bytes", moved.home.display())
+        format!(
+            "what its processes hold already stays charged to {}: {held_bytes} bytes",
+            moved.home.display()
+        )
     });
     let file = limit.file.display().to_string();
     Ok(Planned { holder: Controlled::Memory(limit), file, from, to: bytes.to_string(), remark })
@@ -313,7 +320,8 @@ fn out_of_range(
 ) -> Obstacle {
     let shown = |bytes: u64| format_binary_bytes(bytes as f64);
     let name = &service.service;
-    let why = format!("memory of {name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
+    let why =
+        format!("{SETTING} (memory) of {name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
     let hint = format!(
         "a size from {} to {}, as 512M: its processes hold {} that cannot be dropped, and with little more the kernel would end them",
         shown(least),
@@ -321,4 +329,45 @@ fn out_of_range(
         shown(held_bytes)
     );
     (why, Some(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hierarchy of version 2 in a folder: `a` shares out memory, `a/shared` is where the service is with others.
+    #[test]
+    fn a_group_of_ours_is_where_memory_is_shared_out_and_no_limit_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().join("a/shared");
+        std::fs::create_dir_all(&home).unwrap();
+        let group = Group { directory: home.clone(), mount: root.path().to_owned() };
+        let service = ServiceSnapshot { service: "apache".into(), ..ServiceSnapshot::default() };
+        let (why, hint) = sharing_group(&service, &group).unwrap_err();
+        assert!(why.contains("shares out memory") && hint.is_some_and(|hint| hint.contains("systemd-run")));
+        std::fs::write(root.path().join("a/cgroup.subtree_control"), "cpu memory pids\n").unwrap();
+        std::fs::write(home.join("memory.max"), "max\n").unwrap();
+        std::fs::write(home.join("cpuset.cpus"), "\n").unwrap();
+        assert_eq!(sharing_group(&service, &group), Ok(root.path().join("a")));
+        std::fs::write(home.join("cpu.max"), "50000 100000\n").unwrap();
+        let (why, _) = sharing_group(&service, &group).unwrap_err();
+        assert!(why.contains("would leave the limit") && why.ends_with("cpu.max"), "{why}");
+    }
+
+    #[test]
+    fn sizes_are_whole_pages() {
+        for (text, expected) in [
+            ("256M", Some(256 << 20)),
+            ("1.5G", Some(3 << 29)),
+            ("2GiB", Some(2 << 30)),
+            ("536870912", Some(512 << 20)),
+            ("536870913", Some(512 << 20)),
+            ("2X", None),
+            ("", None),
+            ("inf", None),
+            ("99999999T", None),
+        ] {
+            assert_eq!(wanted(&SettingValue::parse(text)), expected, "{text}");
+        }
+    }
 }

@@ -9,6 +9,8 @@
 
 pub mod memory;
 pub mod processors;
+#[cfg(test)]
+mod tests;
 
 use crate::os::control_group::{self, Controller, Group};
 use crate::os::process::ProcessName;
@@ -90,7 +92,14 @@ fn planned(service: &ServiceSnapshot, change: &SettingChange) -> std::result::Re
 
 fn empty_plan() -> RenderedPlan {
     let diff = String::new();
-    RenderedPlan { changes: vec![], files: vec![], class: ApplyClass::Live, diff, managed: vec![], to_decide: vec![] }
+    RenderedPlan {
+        changes: vec![],
+        files: vec![],
+        class: ApplyClass::Live,
+        diff,
+        managed: vec![],
+        to_decide: vec![],
+    }
 }
 
 fn add(plan: &mut RenderedPlan, change: &SettingChange, planned: &Planned) {

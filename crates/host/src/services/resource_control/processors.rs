@@ -221,8 +221,9 @@ pub(super) fn planned(
 }
 
 fn out_of_range(to: &SettingValue, all: &Processors) -> Obstacle {
-    let why = format!("cpus cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-    let hint = format!("a whole number from 1 to {}, as the service may use the processors {all}", all.count());
+    let why = format!("{SETTING} (cpus) cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
+    let hint =
+        format!("a whole number from 1 to {}, as the service may use the processors {all}", all.count());
     (why, Some(hint))
 }
 
@@ -239,7 +240,10 @@ fn of_threads(
             "{own_count} threads of {} have processors of their own, and not the {now} of the main process",
             service.service
         );
-        return Err((why, Some("a setting gives them, as nginx's worker_cpu_affinity: take it out first".into())));
+        return Err((
+            why,
+            Some("a setting gives them, as nginx's worker_cpu_affinity: take it out first".into()),
+        ));
     }
     Ok(ThreadAffinity { process, original: now.to_string(), all: all.to_string() })
 }

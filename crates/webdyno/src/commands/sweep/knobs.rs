@@ -3,8 +3,8 @@
 use crate::cli::sweep::KnobArg;
 use crate::cli::usage::nearest;
 use webdyno_load::workload::file::Settings;
-use webdyno_model::service::{ServiceSnapshot, SettingScope};
-use webdyno_model::setting::SettingId;
+use webdyno_model::service::{ServiceSnapshot, SettingScope, SettingValue};
+use webdyno_model::setting::{SettingId, Target};
 use webdyno_model::sweep::{Knob, KnobValue};
 use webdyno_model::{Result, UserError};
 use webdyno_session::sweep::{Companion, SettingKnob};
@@ -13,6 +13,8 @@ use webdyno_session::sweep::{Companion, SettingKnob};
 const SYSCTL: [&str; 4] = ["net.", "vm.", "fs.", "kernel."];
 /// Limits of the processes of a service, which no service lists.
 const PROCESS_LIMITS: [&str; 4] = ["LimitNOFILE", "LimitNPROC", "TasksMax", "backlog"];
+/// What else every service has, by the short names of the settings of its control group.
+const RESOURCES: [&str; 2] = ["cpus", "memory"];
 const WORKERS: &str = "MaxRequestWorkers";
 
 /// A quantity of the load.
@@ -74,6 +76,13 @@ pub fn setting_knob(name: &str, services: &[ServiceSnapshot]) -> Result<(Setting
     Ok((SettingKnob { setting, companion }, threads))
 }
 
+/// What a limit of a service is now, where the service tells it: as a number, and not as the list that is written for it.
+pub fn running(setting: &SettingId, services: &[ServiceSnapshot]) -> Option<SettingValue> {
+    let Target::ProcessLimit(name) = &setting.target else { return None };
+    let owner = services.iter().find(|service| service.service == *name)?;
+    owner.settings.get(&setting.name)?.running.clone()
+}
+
 /// Whether values of a setting may need a restart that the first plan does not show: a reload of prefork frees no places of workers.
 pub fn needs_restart_downwards(setting: &SettingId, services: &[ServiceSnapshot]) -> bool {
     let is_prefork =
@@ -116,7 +125,7 @@ fn of_service(service: &ServiceSnapshot, name: &str) -> Option<SettingId> {
     let pool = pools.iter().find(|pool| name.strip_prefix(**pool).is_some_and(|rest| rest.starts_with('.')));
     let name = pool.map_or(name, |pool| &name[pool.len() + 1..]);
     let known = names(service).find(|known| known.eq_ignore_ascii_case(name))?;
-    let id = SettingId::of_service(&service.service, known);
+    let id = SettingId::of_service_by_short_name(&service.service, known);
     Some(match pool {
         Some(pool) => id.of_pool(*pool),
         None => id,
@@ -133,7 +142,7 @@ fn pool(setting: &webdyno_model::service::ScopedSetting) -> Option<&str> {
 /// The names of its settings.
 fn names(service: &ServiceSnapshot) -> impl Iterator<Item = &str> {
     let of_pools = service.scoped.iter().filter(|one| pool(one).is_some()).map(|one| one.setting.as_str());
-    service.settings.keys().map(String::as_str).chain(of_pools).chain(PROCESS_LIMITS)
+    service.settings.keys().map(String::as_str).chain(of_pools).chain(PROCESS_LIMITS).chain(RESOURCES)
 }
 
 fn unknown(name: &str, services: &[ServiceSnapshot]) -> UserError {
@@ -148,7 +157,7 @@ fn unknown(name: &str, services: &[ServiceSnapshot]) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::service::{ScopedSetting, SettingInForce, SettingValue};
+    use webdyno_model::service::{ScopedSetting, SettingInForce};
 
     fn service(name: &str, settings: &[(&str, i64)]) -> ServiceSnapshot {
         let in_force = |value: i64| SettingInForce {
@@ -191,6 +200,8 @@ mod tests {
             ("sysctl.vm.swappiness", "sysctl vm.swappiness"),
             ("apache.KeepAlive", "apache KeepAlive"),
             ("apache.LimitNOFILE", "apache LimitNOFILE"),
+            ("apache.cpus", "apache AllowedCPUs"),
+            ("mariadb.memory", "mariadb MemoryMax"),
         ] {
             assert_eq!(setting(name, &found()).unwrap().full_name(), expected, "{name}");
         }

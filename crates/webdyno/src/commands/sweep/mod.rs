@@ -195,6 +195,7 @@ fn varied(arguments: &SweepArgs, server: Option<(&MeasuredLoad, &Servers)>) -> R
         let prepare = |changes: &[webdyno_model::change::SettingChange]| servers.prepare(changes);
         let (now, plan) = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart)?;
         varied.shown.push(knobs::shown(argument, Some(&knob.setting)));
+        let now = knobs::running(&knob.setting, &services).or(now);
         varied.original.push(now.map(|value| known(&value, argument)));
         varied.knobs.push(SweepKnob::Setting(knob));
         varied.axes.push(axis);
