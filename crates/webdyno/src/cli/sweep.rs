@@ -18,8 +18,8 @@ pub struct SweepArgs {
     /// What to vary: NAME=V1,V2,.. or NAME=A..B (twice: a grid)
     ///
     /// A setting of a service or of the kernel by its name (MaxRequestWorkers, pm.max_children, net.core.somaxconn), where several have
-    /// it with the service before it (apache.KeepAlive, php_fpm.POOL.pm.max_children), or the load: users, connections, rate. All of a list
-    /// is measured, of a range what tells most; A..B/STEP keeps to multiples. Sizes: 256M, 2G
+    /// it with the service before it (apache.KeepAlive, php_fpm.POOL.pm.max_children), what a service may use (cpus, memory), or the
+    /// load: users, connections, rate. All of a list is measured, of a range what tells most; A..B/STEP keeps to multiples. Sizes: 256M, 2G
     #[arg(long = "knob", value_name = "KNOB", required = true, value_parser = knob)]
     pub knobs: Vec<KnobArg>,
     /// Loads of each point; their spread is its error bar
