@@ -71,7 +71,7 @@ impl MemoryLimit {
         known(name)?;
         match (procfs::read_text(&self.file), &self.moved) {
             (Ok(text), moved) => {
-                let limit = shown(text.trim());
+                let limit = limit_text(text.trim());
                 if moved.is_some() && limit == NO_LIMIT {
                     // Whoever was killed between making it and limiting it has put nothing into it.
                     let _ = std::fs::remove_dir(self.directory());
@@ -161,24 +161,24 @@ fn known(name: &str) -> io::Result<()> {
 }
 
 /// A limit as both versions have it.
-fn shown(limit: &str) -> String {
+fn limit_text(limit: &str) -> String {
     let is_none = limit == NO_LIMIT || limit.parse::<u64>().is_ok_and(|bytes| bytes >= NO_LIMIT_BYTES);
     if is_none { NO_LIMIT.into() } else { limit.into() }
 }
 
 /// The limit in a file; `None` where there is none.
 fn limit_in(file: &Path) -> Option<u64> {
-    shown(procfs::read_text(file).ok()?.trim()).parse().ok()
+    limit_text(procfs::read_text(file).ok()?.trim()).parse().ok()
 }
 
 /// Where the memory of a service is limited.
-struct Look {
+struct MemoryState {
     limit: MemoryLimit,
     /// The most that it can be given: what a group above it may have, or the machine has.
     most_bytes: u64,
 }
 
-fn look(service: &ServiceSnapshot) -> std::result::Result<Look, Obstacle> {
+fn memory_state(service: &ServiceSnapshot) -> std::result::Result<MemoryState, Obstacle> {
     let (group, is_own) = group(service, Controller::Memory)?;
     let is_v1 = group.directory.join(FILES[0]).exists();
     let file = if is_v1 { FILES[0] } else { FILES[1] };
@@ -196,7 +196,7 @@ fn look(service: &ServiceSnapshot) -> std::result::Result<Look, Obstacle> {
     let most_bytes = limits.chain(machine_bytes()).min();
     let unread = || ("the memory of the machine cannot be read".to_owned(), None);
     let most_bytes = most_bytes.ok_or_else(unread)?;
-    Ok(Look { limit: MemoryLimit { file: directory.join(file), moved }, most_bytes })
+    Ok(MemoryState { limit: MemoryLimit { file: directory.join(file), moved }, most_bytes })
 }
 
 /// The group of version 2 below which one of ours can be, for processes that are in a given one and share that with others.
@@ -208,7 +208,7 @@ fn sharing_group(service: &ServiceSnapshot, home: &Group) -> std::result::Result
         })
     };
     let own_start =
-        || Some(format!("start {name} in a group of its own: systemd-run --scope -p Delegate=yes COMMAND"));
+        || Some(format!("start {name} in a group of its own: as a unit of systemd, or by systemd-run"));
     let Some(found) = home.levels().find(shares_out) else {
         let why = format!("no control group above {name} shares out memory, and others are in its own");
         return Err((why, own_start()));
@@ -256,8 +256,8 @@ fn least_bytes(held_bytes: u64) -> u64 {
 }
 
 /// The limit of a service now, and the most that it can be; `None` where that cannot be seen.
-pub(super) fn seen(service: &ServiceSnapshot) -> Option<(SettingValue, u64)> {
-    let Look { limit, most_bytes } = look(service).ok()?;
+pub(super) fn in_force(service: &ServiceSnapshot) -> Option<(SettingValue, u64)> {
+    let MemoryState { limit, most_bytes } = memory_state(service).ok()?;
     Some((SettingValue::parse(&limit.read(SETTING).ok()??), most_bytes))
 }
 
@@ -266,7 +266,7 @@ pub(super) fn planned(
     service: &ServiceSnapshot,
     to: &SettingValue,
 ) -> std::result::Result<Planned, Obstacle> {
-    let Look { limit, most_bytes } = look(service)?;
+    let MemoryState { limit, most_bytes } = memory_state(service)?;
     let held_bytes = held_bytes(&procfs::tree_of(service.pid));
     let range = (least_bytes(held_bytes), most_bytes);
     let bytes = wanted(to).filter(|bytes| (range.0..=range.1).contains(bytes));

@@ -122,7 +122,8 @@ pub fn note(service: &mut ServiceSnapshot) {
     if service.pid == NO_PID {
         return;
     }
-    let seen = [(processors::SETTING, processors::seen(service)), (memory::SETTING, memory::seen(service))];
+    let seen =
+        [(processors::SETTING, processors::in_force(service)), (memory::SETTING, memory::in_force(service))];
     for (name, seen) in seen {
         let Some((now, most)) = seen else { continue };
         let (running, default) = (Some(now), Some(integer(most)));

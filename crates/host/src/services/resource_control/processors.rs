@@ -165,7 +165,7 @@ fn granted(directory: &Path) -> Option<Processors> {
 }
 
 /// What a service uses now, and what it could be given.
-struct Look {
+struct ProcessorState {
     group: Group,
     /// Whether the group is the service's own, and has processors.
     is_of_group: bool,
@@ -173,7 +173,7 @@ struct Look {
     all: Processors,
 }
 
-fn look(service: &ServiceSnapshot) -> std::result::Result<Look, Obstacle> {
+fn processor_state(service: &ServiceSnapshot) -> std::result::Result<ProcessorState, Obstacle> {
     let unread = |what: &str| (format!("the processors of {what} cannot be read"), None);
     let (group, is_own) = group(service, Controller::Cpuset)?;
     let is_of_group = is_own && group.directory.join(FILE).exists();
@@ -185,12 +185,12 @@ fn look(service: &ServiceSnapshot) -> std::result::Result<Look, Obstacle> {
         false => Processors::of_thread(service.pid).ok(),
     };
     let now = now.ok_or_else(|| unread(&service.service))?;
-    Ok(Look { group, is_of_group, now, all })
+    Ok(ProcessorState { group, is_of_group, now, all })
 }
 
 /// How many processors a service uses, and how many it could; `None` where that cannot be seen.
-pub(super) fn seen(service: &ServiceSnapshot) -> Option<(SettingValue, u64)> {
-    let Look { now, all, .. } = look(service).ok()?;
+pub(super) fn in_force(service: &ServiceSnapshot) -> Option<(SettingValue, u64)> {
+    let ProcessorState { now, all, .. } = processor_state(service).ok()?;
     Some((super::integer(now.count() as u64), all.count() as u64))
 }
 
@@ -199,7 +199,7 @@ pub(super) fn planned(
     service: &ServiceSnapshot,
     to: &SettingValue,
 ) -> std::result::Result<Planned, Obstacle> {
-    let Look { group, is_of_group, now, all } = look(service)?;
+    let ProcessorState { group, is_of_group, now, all } = processor_state(service)?;
     let count = to.to_string().parse().ok().filter(|count| (1..=all.count()).contains(count));
     let count = count.ok_or_else(|| out_of_range(to, &all))?;
     let holder = match is_of_group {
@@ -258,5 +258,8 @@ fn not_permitted(service: &ServiceSnapshot) -> Option<Obstacle> {
         return None;
     }
     let why = format!("the processors of {} cannot be changed: CAP_SYS_NICE is missing", service.service);
-    Some((why, Some("run the agent as root (--sudo); of a container: docker run --cap-add SYS_NICE".into())))
+    Some((
+        why,
+        Some("run the agent as root (--sudo); a container is given SYS_NICE where it is started".into()),
+    ))
 }
