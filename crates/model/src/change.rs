@@ -104,6 +104,9 @@ impl RenderedPlan {
     }
 }
 
+/// What targets say of setting changes that are in force already.
+pub const NOTHING_TO_CHANGE: &str = "nothing to change: every setting already has the value that is wanted";
+
 /// What a target makes of setting changes that it is to prepare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -14,7 +14,7 @@ use crate::objective::Objective;
 use crate::purpose::Purpose;
 use crate::sample::{CollectorInfo, MissingSignal, Sample};
 use crate::service::ServiceSnapshot;
-use crate::sweep::{KnobValue, SweepReport};
+use crate::sweep::{KnobValue, SweepPlan, SweepPoint, SweepReport};
 use crate::topology::Topology;
 use crate::tune::{Goal, Round, TuneState};
 use crate::workload::Workload;
@@ -193,12 +193,29 @@ pub enum EventBody {
         /// What became of the server.
         state: TuneState,
     },
+    /// A sweep begins.
+    SweepStart {
+        /// What is varied, and how.
+        plan: Box<SweepPlan>,
+    },
     /// The next loads measure this point of a sweep.
     SweepPointStart {
         /// A value of each knob.
         values: Vec<KnobValue>,
         /// Which repeat, from 1.
         repeat: u32,
+        /// Which load of the sweep it will be, from 1.
+        #[serde(default)]
+        n: u32,
+        /// How many loads there will be, as it looks now.
+        #[serde(default)]
+        expected: u32,
+    },
+    /// What one load at a point of a sweep came to, or why there was none. Those without the number of a load come from the session
+    /// that this one goes on with.
+    SweepPointEnd {
+        /// A point of that load alone.
+        point: Box<SweepPoint>,
     },
     /// A sweep is over, or was interrupted: what its points say.
     SweepEnd {
@@ -256,7 +273,7 @@ pub enum EventBody {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 24] = [
+    pub const KINDS: [&str; 26] = [
         "session_start",
         "server",
         "service",
@@ -272,7 +289,9 @@ impl EventBody {
         "reverted",
         "round_end",
         "tune_end",
+        "sweep_start",
         "sweep_point_start",
+        "sweep_point_end",
         "sweep_end",
         "capacity_end",
         "brake",

@@ -28,7 +28,11 @@ const EXTERNAL: [&str; 4] = ["backend", "clients", "network", "protection"];
 
 /// Limits of processes, as systemd names them (systemd.exec(5), systemd.resource-control(5)), and of their listening sockets
 /// (listen(2)).
-const PROCESS_LIMITS: [&str; 4] = ["LimitNOFILE", "LimitNPROC", "TasksMax", "backlog"];
+const PROCESS_LIMITS: [&str; 6] =
+    ["AllowedCPUs", "LimitNOFILE", "LimitNPROC", "MemoryMax", "TasksMax", "backlog"];
+
+/// Short names that a person may write, and what they stand for.
+const SHORT_NAMES: [(&str, &str); 2] = [("cpus", "AllowedCPUs"), ("memory", "MemoryMax")];
 
 impl Target {
     /// The word for it in outputs: a process limit is found under the service that it limits.
@@ -81,6 +85,12 @@ impl SettingId {
         let is_limit = PROCESS_LIMITS.contains(&name.as_str());
         let target = if is_limit { Target::ProcessLimit(service) } else { Target::Service(service) };
         Self::of_target(target, name)
+    }
+
+    /// A setting of a service by the name that a person writes: `cpus` for `AllowedCPUs`, `memory` for `MemoryMax`.
+    pub fn of_service_by_short_name(service: impl Into<String>, name: &str) -> Self {
+        let full = SHORT_NAMES.iter().find(|(short, _)| *short == name).map(|(_, full)| *full);
+        Self::of_service(service, full.unwrap_or(name))
     }
 
     fn of_target(target: Target, name: impl Into<String>) -> Self {
@@ -155,6 +165,15 @@ mod tests {
     use super::*;
     use crate::change::SettingChange;
 
+    #[test]
+    fn short_names_stand_for_those_of_systemd() {
+        let of = |name| SettingId::of_service_by_short_name("apache", name).full_name();
+        assert_eq!(
+            ["cpus", "memory", "MemoryMax", "KeepAlive"].map(of),
+            ["apache AllowedCPUs", "apache MemoryMax", "apache MemoryMax", "apache KeepAlive"]
+        );
+    }
+
     // Old recordings and journals are read, and new ones are written, with these two words.
     #[test]
     fn a_setting_is_two_words_in_json() {
@@ -162,6 +181,8 @@ mod tests {
             ("apache", "MaxRequestWorkers", Target::Service("apache".into())),
             ("php_fpm", "pm.max_children", Target::Service("php_fpm".into())),
             ("unknown", "LimitNOFILE", Target::ProcessLimit("unknown".into())),
+            ("apache", "AllowedCPUs", Target::ProcessLimit("apache".into())),
+            ("mariadb", "memory", Target::Service("mariadb".into())),
             ("sysctl", "net.core.somaxconn", Target::Sysctl),
             ("hardware", "memory", Target::Hardware),
             ("application", "persistent connections", Target::Application),

@@ -3,6 +3,7 @@
 
 use crate::environment::Environment;
 use crate::setting::SettingId;
+use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`SweepReport`].
@@ -39,6 +40,23 @@ pub struct Knob {
     /// `B` for memory, `req/s` for a rate; `None` for counts and words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
+}
+
+/// What a sweep is about: what a session that goes on with an interrupted one has to have in common with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepPlan {
+    /// What is varied.
+    pub knobs: Vec<Knob>,
+    /// The values of each knob as they were asked for: `16..256`, `on,off`.
+    pub ranges: Vec<String>,
+    /// What is sent, without secrets; what a knob varies stands as it does without it.
+    pub workload: Workload,
+    /// Loads of each point.
+    pub repeat: u32,
+    /// Decides the order of the points.
+    pub seed: u64,
+    /// The value of each setting at the start, which is in force again at the end; `None` for knobs of the load.
+    pub original: Vec<Option<KnobValue>>,
 }
 
 /// A load at one point; several of one point are its repeats.

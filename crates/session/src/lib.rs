@@ -14,5 +14,6 @@ pub mod rounds;
 mod several_hosts;
 #[cfg(test)]
 mod simulated;
+pub mod sweep;
 pub mod tuning_target;
 pub mod view;

@@ -4,6 +4,7 @@ use crate::heat_map::{HeatMap, heat_map};
 pub use crate::observation::Series;
 use crate::observation::{levels, observation};
 use crate::recording::{LoadRecord, PlanAttempt, Recording, TuneEnd};
+use crate::sweep::recorded_report;
 use std::collections::BTreeMap;
 use webdyno_analysis::diagnosis::check::check;
 use webdyno_analysis::diagnosis::diagnose;
@@ -169,8 +170,9 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
             report.map_or((Outcome::Nothing, None), |report| (Outcome::Tune(report), Some(end.best_load)))
         );
     }
-    if let Some(sweep) = &recording.sweep {
-        return Ok((Outcome::Sweep(Box::new(sweep.clone())), None));
+    if recording.command == "sweep" {
+        let swept = recorded_report(recording).map(Box::new);
+        return Ok((swept.map_or(Outcome::Nothing, Outcome::Sweep), None));
     }
     if recording.command == "capacity" {
         let found = recording.capacity.clone().map(Box::new);

@@ -144,7 +144,8 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
         }
         Outcome::Tune(tune) => is_tune_successful(tune),
         Outcome::Capacity(found) => found.rate.is_some() && found.generator.is_none(),
-        Outcome::Observation(_) | Outcome::Sweep(_) => true,
+        Outcome::Sweep(found) => found.points.iter().any(|point| point.rate.is_some()),
+        Outcome::Observation(_) => true,
         Outcome::Nothing => false,
     };
     if met { 0 } else { NOT_MET }

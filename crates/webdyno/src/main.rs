@@ -51,6 +51,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Check(arguments) => commands::check::check(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::diagnose(&arguments),
         Command::Capacity(arguments) => commands::capacity::capacity(&arguments),
+        Command::Sweep(arguments) => commands::sweep::sweep(&arguments),
         Command::Observe(arguments) => commands::observe::observe(&arguments),
         Command::Tune(arguments) => commands::tune::tune(&arguments),
         Command::Report(arguments) => commands::report::report(&arguments),

@@ -7,7 +7,9 @@ use crate::terminal;
 use std::io::Write;
 use webdyno_model::event::{Event, EventBody};
 use webdyno_model::interval::Interval;
+use webdyno_model::number::human;
 use webdyno_model::purpose::Purpose;
+use webdyno_model::sweep::KnobValue;
 use webdyno_model::workload::{Arrival, Workload};
 use webdyno_session::log::writer::EventObserver;
 
@@ -112,6 +114,15 @@ struct Progress {
     rate_per_s: Option<f64>,
     /// Requests that have ended.
     ended: u64,
+    /// Of a sweep: when it began, the point under way, and how many loads are left with it.
+    sweep: Option<SweepProgress>,
+}
+
+/// How far a sweep is.
+struct SweepProgress {
+    began_us: u64,
+    done: u32,
+    left: u32,
 }
 
 impl Progress {
@@ -119,15 +130,25 @@ impl Progress {
         let doing = String::new();
         let (requests, rate_per_s) = (None, None);
         let remaining_s = pace.measure_s;
-        Self { pace, doing, remaining_s, began_us: 0, written_s: None, requests, rate_per_s, ended: 0 }
+        Self {
+            pace,
+            doing,
+            remaining_s,
+            began_us: 0,
+            written_s: None,
+            requests,
+            rate_per_s,
+            ended: 0,
+            sweep: None,
+        }
     }
 
     fn line(&mut self, event: &Event, every_s: u64) -> Option<String> {
         match &event.body {
             EventBody::LoadStart { purpose, workload, .. } => {
+                (self.doing, self.remaining_s) = self.load(*purpose, event.t_us);
                 self.began_us = event.t_us;
                 self.written_s = None;
-                (self.doing, self.remaining_s) = self.load(*purpose);
                 (self.requests, self.ended) = (workload.stop.requests, 0);
                 // The rate of visitors is one of sessions, each of which is several requests.
                 self.rate_per_s = match (workload.arrival, &workload.visits) {
@@ -159,6 +180,20 @@ impl Progress {
                 let ratio = round.ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} times the rate"));
                 Some(format!("round {}: {}{ratio}: {kept}", round.n, verdict.name()))
             }
+            EventBody::SweepPointStart { values, n, expected, .. } => {
+                let began_us = self.sweep.as_ref().map_or(event.t_us, |sweep| sweep.began_us);
+                let done = self.sweep.as_ref().map_or(0, |sweep| sweep.done + 1);
+                self.sweep = Some(SweepProgress { began_us, done, left: (expected + 1).saturating_sub(*n) });
+                (self.began_us, self.doing) = (event.t_us, format!("point {n} of about {expected}"));
+                (self.requests, self.remaining_s) = (None, self.sweep_s(event.t_us));
+                Some(
+                    self.progress_line(
+                        event.t_us,
+                        &values.iter().map(value_text).collect::<Vec<_>>().join(", "),
+                    ),
+                )
+            }
+            EventBody::SweepPointEnd { point } => Some(format!("not measured: {}", point.failed.as_ref()?)),
             EventBody::Brake { brake: trip, .. } => {
                 Some(format!("stopped: {}: {}", trip.cause.name(), trip.text))
             }
@@ -167,7 +202,7 @@ impl Progress {
         }
     }
 
-    fn load(&self, purpose: Purpose) -> (String, f64) {
+    fn load(&self, purpose: Purpose, t_us: u64) -> (String, f64) {
         let settle = |seconds: f64| if self.pace.settles { seconds } else { 0.0 };
         let verify = CHANGE_S + settle(SETTLE_AFTER_CHANGE_S) + self.pace.measure_s;
         let first = settle(SETTLE_S) + self.pace.measure_s;
@@ -182,10 +217,26 @@ impl Progress {
                 ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })
             }
             Purpose::Verify => ("measuring after the change".into(), verify - CHANGE_S),
-            Purpose::Sweep => ("measuring a point".into(), first),
+            Purpose::Sweep => (
+                self.doing.clone(),
+                (self.remaining_s - (t_us.saturating_sub(self.began_us)) as f64 / 1e6).max(1.0),
+            ),
             // The pace is that of the whole search.
-            Purpose::Capacity => ("measuring a step".into(), first - self.began_us as f64 / 1e6),
+            Purpose::Capacity => ("measuring a step".into(), first - t_us as f64 / 1e6),
         }
+    }
+
+    /// Seconds that the points of a sweep still take: as long as those before, or as a load usually takes.
+    fn sweep_s(&self, t_us: u64) -> f64 {
+        let settle_s = if self.pace.settles { SETTLE_S } else { 0.0 };
+        let change_s = if self.pace.changes { CHANGE_S } else { 0.0 };
+        let usual_s = self.pace.measure_s + settle_s + change_s;
+        let Some(sweep) = &self.sweep else { return usual_s };
+        let each_s = match sweep.done {
+            0 => usual_s,
+            done => t_us.saturating_sub(sweep.began_us) as f64 / 1e6 / f64::from(done),
+        };
+        each_s * f64::from(sweep.left)
     }
 
     fn progress_line(&self, t_us: u64, what: &str) -> String {
@@ -203,6 +254,14 @@ impl Progress {
         let rate_per_s = self.rate_per_s.or((self.ended > 0).then_some(self.ended as f64 / lasted_s))?;
         let left = requests.saturating_sub(self.ended);
         (left > 0).then(|| (left as f64 / rate_per_s).max(1.0))
+    }
+}
+
+/// A value of a knob.
+fn value_text(value: &KnobValue) -> String {
+    match value {
+        KnobValue::Number(number) => human::number(*number),
+        KnobValue::Word(word) => word.clone(),
     }
 }
 
@@ -264,7 +323,7 @@ mod tests {
     fn every_line_says_what_is_left() {
         let pace = ProgressPlan { measure_s: 10.0, settles: true, changes: true };
         let mut progress = Progress::new(pace);
-        (progress.doing, progress.remaining_s) = progress.load(Purpose::Baseline);
+        (progress.doing, progress.remaining_s) = progress.load(Purpose::Baseline, 0);
         assert_eq!(
             progress.line(&interval(8_000_000), 5).unwrap(),
             "   8 s  measuring as it is: 750 req/s; about 40 s left"

@@ -11,7 +11,7 @@ use crate::harm_guard::watch::HarmHandler;
 use crate::logs::AccessLogs;
 use crate::os::machine;
 use crate::os::process::ProcessName;
-use crate::services;
+use crate::services::{self, resource_control};
 use crate::visibility::listeners::{self, Found};
 use crate::visibility::{foreign_namespace, network_namespace};
 use std::net::IpAddr;
@@ -112,6 +112,7 @@ impl Host for ThisMachine {
             None => services::snapshot_unknown(pid, port, Some(program)),
         };
         foreign_namespace::note(&mut snapshot);
+        resource_control::note(&mut snapshot);
         Ok(snapshot)
     }
 
@@ -137,7 +138,8 @@ impl Host for ThisMachine {
             (Some(port), None) => Some(self.discover(port)?),
             (None, None) => None,
         };
-        let seen = survey(front, services::all(), (before, access), effort);
+        let mut seen = survey(front, services::all(), (before, access), effort);
+        seen.front.iter_mut().chain(&mut seen.backends).for_each(resource_control::note);
         Ok(if port.is_none() { with_front(seen, before) } else { seen })
     }
 

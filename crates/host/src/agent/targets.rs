@@ -4,7 +4,7 @@ use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
-use crate::services::{Tunable, apache, listen_backlog, mariadb, php_fpm, process_limit};
+use crate::services::{Tunable, apache, listen_backlog, mariadb, php_fpm, process_limit, resource_control};
 use crate::visibility::{foreign_namespace, listeners};
 use webdyno_model::change::{Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::ServiceSnapshot;
@@ -17,15 +17,15 @@ use webdyno_model::{Result, UserError};
 pub struct Prepared {
     /// Its plan, or why it has none.
     pub preparation: Preparation,
-    /// The running server that the plan is for, where it replaces values that only this holds.
-    pub holder: Option<ValueHolder>,
+    /// What holds the values that the plan replaces, where only a running server or the kernel does.
+    pub holders: Vec<ValueHolder>,
     /// The service behind the one under load that the plan is for, where it changes files of that.
     pub backend: Option<ServiceSnapshot>,
 }
 
 impl From<Preparation> for Prepared {
     fn from(preparation: Preparation) -> Self {
-        Self { preparation, holder: None, backend: None }
+        Self { preparation, holders: vec![], backend: None }
     }
 }
 
@@ -70,9 +70,11 @@ pub fn prepare(
             "the server was started for this session, and the kernel's settings are not",
         ),
         Target::Sysctl => sysctl::prepare(changes)?,
-        Target::ProcessLimit(_) if is_private => Preparation::not_preparable(
-            "the server was started for this session, with the limits of this session",
-        ),
+        Target::ProcessLimit(_) if is_private && !changes.iter().all(is_resource) => {
+            Preparation::not_preparable(
+                "the server was started for this session, with the limits of this session",
+            )
+        }
         Target::ProcessLimit(name) => {
             let behind = if *name == front.service { vec![] } else { backends()?.0 };
             let mut all = std::iter::once(front).chain(&behind).filter(|service| service.service == *name);
@@ -83,14 +85,30 @@ pub fn prepare(
             if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(service) {
                 return Ok(Preparation::NotPreparable { why: message, hint }.into());
             }
-            let (preparation, holder) = process_limit::prepare(service, changes)?;
-            return Ok(Prepared { holder: holder.map(ValueHolder::from), ..preparation.into() });
+            return prepare_limits(service, changes);
         }
         Target::Hardware | Target::Application | Target::Generator | Target::External(_) => {
             Preparation::not_preparable(format!("webdyno does not change the {}", first.setting.full_name()))
         }
     };
     Ok(preparation.into())
+}
+
+/// Limits of the processes of a service, and what they may use.
+fn prepare_limits(service: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Prepared> {
+    if changes.iter().any(is_resource) {
+        let (preparation, holders) = resource_control::prepare(service, changes)?;
+        return Ok(Prepared {
+            holders: holders.into_iter().map(ValueHolder::from).collect(),
+            ..preparation.into()
+        });
+    }
+    let (preparation, holder) = process_limit::prepare(service, changes)?;
+    Ok(Prepared { holders: holder.map(ValueHolder::from).into_iter().collect(), ..preparation.into() })
+}
+
+fn is_resource(change: &SettingChange) -> bool {
+    resource_control::has(&change.setting.name)
 }
 
 fn is_backlog(change: &SettingChange) -> bool {
@@ -120,9 +138,9 @@ fn accept_queue(front: &ServiceSnapshot, is_private: bool, changes: &[SettingCha
         Ok(planned) => planned,
         Err((why, hint)) => return Ok(Preparation::NotPreparable { why, hint }.into()),
     };
-    let holder = Some(ValueHolder::Listener(sockets));
+    let holders = vec![ValueHolder::Listener(sockets)];
     if others.is_empty() {
-        return Ok(Prepared { holder, ..Preparation::Plan(Box::new(plan)).into() });
+        return Ok(Prepared { holders, ..Preparation::Plan(Box::new(plan)).into() });
     }
     let whole = match sysctl::prepare_with(&others, true)? {
         Preparation::Plan(first) => RenderedPlan {
@@ -132,7 +150,7 @@ fn accept_queue(front: &ServiceSnapshot, is_private: bool, changes: &[SettingCha
         },
         refused => return Ok(refused.into()),
     };
-    Ok(Prepared { holder, ..Preparation::Plan(Box::new(whole)).into() })
+    Ok(Prepared { holders, ..Preparation::Plan(Box::new(whole)).into() })
 }
 
 /// What is to be done where a backend is not seen here.
@@ -157,7 +175,7 @@ fn of_database(
         return Ok(Preparation::NotPreparable { why, hint: other_host_hint(databases.len(), "db") }.into());
     };
     let (preparation, server) = mariadb::prepare::prepare(database, &access, changes)?;
-    Ok(Prepared { holder: server.map(ValueHolder::Database), ..preparation.into() })
+    Ok(Prepared { holders: server.map(ValueHolder::Database).into_iter().collect(), ..preparation.into() })
 }
 
 /// A PHP-FPM behind the front: there must be just one, or one that has the pool.

@@ -416,9 +416,7 @@ impl Worker {
             }
             self.prepared.push_back(RenderedPlan::clone(plan));
         }
-        if let Some(holder) = prepared.holder {
-            self.changer.remember_holder(holder);
-        }
+        prepared.holders.into_iter().for_each(|holder| self.changer.remember_holder(holder));
         if let Some(backend) = prepared.backend {
             self.changer.remember_backend(backend);
         }

@@ -9,6 +9,9 @@ use crate::os::procfs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// From here on a limit of bytes of version 1 means none: it shows the highest number of whole pages.
+pub const NO_LIMIT_BYTES: u64 = 1 << 60;
+
 /// The most levels of a hierarchy that are climbed.
 const LEVELS_MAX: usize = 64;
 
@@ -51,6 +54,8 @@ pub enum Controller {
     Memory,
     /// Processes and threads.
     Pids,
+    /// Which processors are used.
+    Cpuset,
 }
 
 impl Controller {
@@ -61,6 +66,7 @@ impl Controller {
             Self::Cpuacct => "cpuacct",
             Self::Memory => "memory",
             Self::Pids => "pids",
+            Self::Cpuset => "cpuset",
         }
     }
 }
@@ -73,21 +79,46 @@ pub struct Groups {
     /// In the hierarchy of the memory controller (version 1).
     pub memory_v1: Option<Group>,
     /// In the hierarchies of the other controllers (version 1).
-    others_v1: [Option<Group>; 3],
+    others_v1: [Option<Group>; 4],
 }
 
 impl Groups {
     /// The group in the hierarchy of a controller of version 1. A hierarchy of version 1 that has a controller takes it
     /// from the unified one.
     pub fn v1(&self, controller: Controller) -> Option<&Group> {
-        let [cpu, cpuacct, pids] = &self.others_v1;
+        let [cpu, cpuacct, pids, cpuset] = &self.others_v1;
         match controller {
             Controller::Cpu => cpu.as_ref(),
             Controller::Cpuacct => cpuacct.as_ref(),
             Controller::Memory => self.memory_v1.as_ref(),
             Controller::Pids => pids.as_ref(),
+            Controller::Cpuset => cpuset.as_ref(),
         }
     }
+
+    /// The group in which a controller acts on the process, in whichever version.
+    pub fn of_controller(&self, controller: Controller) -> Option<&Group> {
+        self.v1(controller).or(self.unified.as_ref())
+    }
+}
+
+/// The processes in a group; those that ended meanwhile may be among them.
+pub fn members(directory: &Path) -> Vec<u32> {
+    let text = procfs::read_text(directory.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// The processes in a group and in those below it.
+pub fn all_members(directory: &Path) -> Vec<u32> {
+    members_within(directory, LEVELS_MAX)
+}
+
+fn members_within(directory: &Path, levels: usize) -> Vec<u32> {
+    let mut found = members(directory);
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let below = entries.filter(|entry| levels > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    found.extend(below.flat_map(|entry| members_within(&entry.path(), levels - 1)));
+    found
 }
 
 /// The groups of a process. An error when it ended.
@@ -129,7 +160,7 @@ pub fn locate(membership: &str, mountinfo: &str) -> Groups {
         let path = membership.lines().find_map(|line| membership_path(line, wanted))?;
         mounts.iter().filter(|mount| mount.is_of(wanted)).find_map(|mount| mount.place(path))
     };
-    let others = [Controller::Cpu, Controller::Cpuacct, Controller::Pids];
+    let others = [Controller::Cpu, Controller::Cpuacct, Controller::Pids, Controller::Cpuset];
     Groups {
         unified: find(Hierarchy::Unified),
         memory_v1: find(Hierarchy::Of(Controller::Memory)),
@@ -260,6 +291,7 @@ mod tests {
         for (controller, expected) in [
             (Controller::Cpu, Some("/sys/fs/cgroup/cpu,cpuacct/web")),
             (Controller::Cpuacct, Some("/sys/fs/cgroup/cpu,cpuacct/web")),
+            (Controller::Cpuset, Some("/sys/fs/cgroup/cpuset")),
             // Not mounted here.
             (Controller::Pids, None),
             (Controller::Memory, None),

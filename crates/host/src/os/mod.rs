@@ -10,6 +10,7 @@ pub mod machine;
 pub(crate) mod netlink;
 pub mod process;
 pub mod process_location;
+pub(crate) mod processors;
 pub mod procfs;
 pub mod program;
 pub(crate) mod sock_diag;

@@ -1,7 +1,7 @@
 //! Naming a process for ever, and ending one: pid and start time, checked before every signal.
 //!
 //! Facts: proc_pid_stat(5) (start time in clock ticks since boot), `/proc/sys/kernel/random/boot_id` (random(4)),
-//! pid_namespaces(7), kill(2), setpgid(2), pidfd_open(2).
+//! pid_namespaces(7), kill(2), setpgid(2), pidfd_open(2), capabilities(7).
 
 use crate::os::{procfs, timeouts};
 use rustix::io::Errno;
@@ -99,6 +99,17 @@ impl ProcessName {
     pub fn children(self) -> Vec<Self> {
         procfs::children_of(self.pid).into_iter().filter_map(Self::of).collect()
     }
+}
+
+/// Whether this process has a capability in effect, by its number (capabilities(7)).
+pub fn has_capability(number: u32) -> bool {
+    procfs::read_text("/proc/self/status").is_ok_and(|status| grants(&status, number))
+}
+
+fn grants(status: &str, capability: u32) -> bool {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    effective.is_some_and(|mask| mask & (1 << capability) != 0)
 }
 
 /// Which boot of which machine this is, and which pid namespace: pids of two processes can be compared only when
@@ -202,6 +213,12 @@ mod tests {
         let earlier = ProcessName { start_ticks: this.start_ticks - 1, ..this };
         assert!(!earlier.is_alive(), "the same pid with another start is another process");
         assert!(!earlier.signal(Signal::KILL).unwrap());
+    }
+
+    #[test]
+    fn capabilities_in_effect_are_read() {
+        assert!(grants("CapInh:\t0\nCapEff:\t000001ffffffffff\n", 24));
+        assert!(!grants("CapEff:\t00000000a80425fb\n", 24) && !grants("", 24));
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub fn read(pid: u32) -> Option<ProcessLocation> {
 
 /// The directory of each hierarchy that a process is in.
 fn directories(groups: &Groups) -> Vec<PathBuf> {
-    use control_group::Controller::{Cpu, Cpuacct, Memory, Pids};
-    let v1 = [Memory, Cpu, Cpuacct, Pids].map(|controller| groups.v1(controller));
+    use control_group::Controller::{Cpu, Cpuacct, Cpuset, Memory, Pids};
+    let v1 = [Memory, Cpu, Cpuacct, Pids, Cpuset].map(|controller| groups.v1(controller));
     let mut found: Vec<PathBuf> = v1
         .into_iter()
         .chain([groups.unified.as_ref()])

@@ -11,6 +11,7 @@ pub mod mariadb;
 pub mod nginx;
 pub mod php_fpm;
 pub mod process_limit;
+pub mod resource_control;
 pub mod sysctl;
 
 mod tunable;
@@ -151,8 +152,17 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
             .filter(|name| {
-                !["mod", "tunable", "common", "sysctl", "process_limit", "listen_backlog", "value_holder"]
-                    .contains(&name.as_str())
+                ![
+                    "mod",
+                    "tunable",
+                    "common",
+                    "sysctl",
+                    "process_limit",
+                    "listen_backlog",
+                    "resource_control",
+                    "value_holder",
+                ]
+                .contains(&name.as_str())
             })
             .collect();
         files.sort();

@@ -8,6 +8,9 @@ use super::mariadb::server::DatabaseServer;
 use super::process_limit::kept::UnitFile;
 use super::process_limit::task_group::{self, TaskGroup};
 use super::process_limit::{self, Limited, LimitedProcess};
+use super::resource_control::memory::{self, MemoryLimit};
+use super::resource_control::processors::{self, AllowedProcessors};
+use super::resource_control::{self, Controlled};
 use super::sysctl;
 use super::sysctl::files::SysctlFile;
 use super::sysctl::space::{self, NetSpace};
@@ -29,6 +32,19 @@ pub enum ValueHolder {
     Tasks(TaskGroup),
     /// The kernel, for the listening sockets of a service.
     Listener(ListeningSockets),
+    /// The kernel, for the processors of a service.
+    Processors(AllowedProcessors),
+    /// The kernel, for the memory of a service.
+    Memory(MemoryLimit),
+}
+
+impl From<Controlled> for ValueHolder {
+    fn from(controlled: Controlled) -> Self {
+        match controlled {
+            Controlled::Processors(processors) => Self::Processors(processors),
+            Controlled::Memory(limit) => Self::Memory(limit),
+        }
+    }
 }
 
 impl From<Limited> for ValueHolder {
@@ -49,6 +65,8 @@ impl ValueHolder {
             Self::Limits(_) => process_limit::NAME,
             Self::Tasks(_) => task_group::NAME,
             Self::Listener(_) => listen_backlog::NAME,
+            Self::Processors(_) => processors::NAME,
+            Self::Memory(_) => memory::NAME,
         }
     }
 
@@ -58,7 +76,8 @@ impl ValueHolder {
             Self::Kernel(_) => "its network namespace",
             Self::Database(_) => "its database server",
             Self::Limits(_) | Self::Listener(_) => "its process",
-            Self::Tasks(_) => "its control group",
+            Self::Processors(AllowedProcessors::Threads(_)) => "its process",
+            Self::Tasks(_) | Self::Processors(_) | Self::Memory(_) => "its control group",
         }
     }
 
@@ -70,6 +89,8 @@ impl ValueHolder {
             Self::Limits(process) => process.read(name),
             Self::Tasks(group) => group.read(name),
             Self::Listener(sockets) => sockets.read(name),
+            Self::Processors(processors) => processors.read(name),
+            Self::Memory(limit) => limit.read(name),
         }
     }
 
@@ -81,6 +102,8 @@ impl ValueHolder {
             Self::Limits(process) => process.write(name, value),
             Self::Tasks(group) => group.write(name, value),
             Self::Listener(sockets) => sockets.write(name, value),
+            Self::Processors(processors) => processors.write(name, value),
+            Self::Memory(limit) => limit.write(name, value),
         }
     }
 
@@ -97,6 +120,8 @@ impl ValueHolder {
             Self::Limits(limited) => Some(process_limit::limits_file(limited.process.pid)),
             Self::Tasks(group) => Some(group.file()),
             Self::Listener(sockets) => Some(listen_backlog::shown_in(sockets.process.pid)),
+            Self::Processors(processors) => Some(processors.shown_in()),
+            Self::Memory(limit) => Some(limit.file.clone()),
         }
     }
 
@@ -107,8 +132,15 @@ impl ValueHolder {
                 Some(to_keep.as_str()).filter(|text| !text.is_empty())
             }
             Self::Listener(sockets) => sockets.to_keep.as_deref(),
+            Self::Processors(_) | Self::Memory(_) => Some(resource_control::TO_KEEP),
             Self::Kernel(_) | Self::Database(_) => None,
         }
+    }
+
+    /// Whether it holds for the processes of one service and goes with them: then it may be replaced for a server that this
+    /// session started as well.
+    pub fn is_of_service_only(&self) -> bool {
+        matches!(self, Self::Processors(_) | Self::Memory(_))
     }
 
     /// A text of a file that sets such values at the start, with these.
@@ -123,7 +155,7 @@ impl ValueHolder {
             Self::Database(_) => with_values::<OptionFile>(path, text, values),
             Self::Limits(limited) => limited.with_values(path, text, values),
             Self::Tasks(_) => with_values::<UnitFile>(path, text, values),
-            Self::Listener(_) => text.to_owned(),
+            Self::Listener(_) | Self::Processors(_) | Self::Memory(_) => text.to_owned(),
         }
     }
 }

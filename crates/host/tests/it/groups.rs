@@ -31,10 +31,16 @@ const CPU: Limit = Limit {
     v2: &[("cpu.max", "10000 50000")],
 };
 
-const MEMORY: Limit = Limit {
+pub const MEMORY: Limit = Limit {
     controller: "memory",
     v1: &[("memory.limit_in_bytes", "31457280")],
     v2: &[("memory.max", "31457280")],
+};
+
+pub const CPUSET: Limit = Limit {
+    controller: "cpuset",
+    v1: &[("cpuset.cpus", "0-1"), ("cpuset.mems", "0")],
+    v2: &[("cpuset.cpus", "0-1")],
 };
 
 pub const TASKS: Limit = Limit { controller: "pids", v1: &[("pids.max", "3")], v2: &[("pids.max", "3")] };

@@ -1,12 +1,12 @@
 //! Values that only running processes hold, some of them with a file that keeps them: the backlog of listening sockets, limits of
-//! processes, the tasks of a control group. Whoever is killed at whatever act, they are as before, or as they were kept; a
+//! processes, the tasks, processors and memory of a control group. Whoever is killed at whatever act, they are as before, or as they were kept; a
 //! rollback gives them back, and nothing of the file or its folder stays.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::fake::{FakeServer, empty_folder, victim_of, victim_order};
-use crate::groups::{Group, TASKS};
+use crate::groups::{CPUSET, Group, MEMORY, TASKS};
 use crate::skip::skip;
 use std::fs;
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_host::os::procfs;
 use webdyno_host::services::listen_backlog::ListeningSockets;
 use webdyno_host::services::value_holder::ValueHolder;
-use webdyno_host::services::{listen_backlog, process_limit};
+use webdyno_host::services::{listen_backlog, process_limit, resource_control};
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyOptions, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
@@ -43,6 +43,12 @@ const FILES: Held = Held { setting: "LimitNOFILE", original: 100, values: [200, 
 const KEPT_FILES: Held = Held { kept_as: Some(["LimitNOFILE=", ":400\n"]), ..FILES };
 const PROCESSES: Held = Held { setting: "LimitNPROC", kept_as: Some(["LimitNPROC=", ":400\n"]), ..FILES };
 const TASKS_MAX: Held = Held { setting: "TasksMax", kept_as: Some(["TasksMax=", "\n"]), ..FILES };
+/// How many; the second value is the original.
+const CPUS: Held = Held { setting: "AllowedCPUs", original: 2, values: [1, 2, 1], kept_as: None };
+/// In bytes; -1 is no limit.
+const MEMORY_MAX: Held =
+    Held { setting: "MemoryMax", original: -1, values: [512 * MIB, 256 * MIB, 768 * MIB], kept_as: None };
+const MIB: i64 = 1 << 20;
 
 /// What is added to the unit of the service, in the folder of a test.
 fn drop_in(folder: &Path) -> PathBuf {
@@ -51,7 +57,7 @@ fn drop_in(folder: &Path) -> PathBuf {
 
 impl Held {
     fn of(setting: &str, is_in_file: bool) -> Self {
-        let all = [BACKLOG, FILES, KEPT_FILES, PROCESSES, TASKS_MAX];
+        let all = [BACKLOG, FILES, KEPT_FILES, PROCESSES, TASKS_MAX, CPUS, MEMORY_MAX];
         let is_it = |held: &Held| held.setting == setting && held.kept_as.is_some() == is_in_file;
         all.into_iter().find(is_it).unwrap()
     }
@@ -76,6 +82,9 @@ impl Held {
         let (mut plan, holder) = if self.setting == listen_backlog::SETTING {
             let (plan, sockets) = listen_backlog::prepare(&service, &change, None).unwrap();
             (plan, ValueHolder::Listener(sockets))
+        } else if resource_control::has(self.setting) {
+            let (preparation, mut holders) = resource_control::prepare(&service, &[change])?;
+            (preparation.into_plan()?, holders.remove(0).into())
         } else {
             let (preparation, holder) = process_limit::prepare(&service, &[change])?;
             (preparation.into_plan()?, holder.unwrap().into())
@@ -241,4 +250,106 @@ fn the_tasks_of_a_group_are_as_before_or_as_they_were_kept() {
     let limit = || vec![fs::read_to_string(&file).unwrap().trim().parse().unwrap()];
     TASKS_MAX.kill_everywhere(test, (family.0.id(), 80), &limit);
     drop(family);
+}
+
+/// How many processors each of a family may use.
+fn processors_of(family: &Family) -> Vec<i64> {
+    let count = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+        match list {
+            "0" => 1,
+            "0-1" => 2,
+            _ => -1,
+        }
+    };
+    procfs::tree_of(family.0.id()).into_iter().map(count).collect()
+}
+
+/// Whether this machine is one that the test knows.
+fn has_two_processors() -> bool {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let is = online.trim() == "0-1";
+    if !is {
+        skip("needs a machine with two processors");
+    }
+    is
+}
+
+#[test]
+fn the_processors_of_threads_are_as_before() {
+    end_as_victim();
+    if !has_two_processors() {
+        return;
+    }
+    let family = Family::start("true");
+    let test = "held_values::the_processors_of_threads_are_as_before";
+    CPUS.kill_everywhere(test, (family.0.id(), 80), &|| processors_of(&family));
+}
+
+#[test]
+fn the_processors_of_a_group_are_as_before() {
+    end_as_victim();
+    if !has_two_processors() {
+        return;
+    }
+    let Some(group) = Group::new(&CPUSET) else { return };
+    let family = Family::start(&format!("echo $$ >{}", group.folder.join("cgroup.procs").display()));
+    let file = group.folder.join("cpuset.cpus");
+    let test = "held_values::the_processors_of_a_group_are_as_before";
+    let seen = || {
+        let of_group = fs::read_to_string(&file).unwrap().trim() == "0-1";
+        [processors_of(&family), vec![if of_group { 2 } else { 1 }]].concat()
+    };
+    CPUS.kill_everywhere(test, (family.0.id(), 80), &seen);
+    drop(family);
+}
+
+/// Where a process is in the hierarchy that limits memory, with the limit there; -1 where there is none.
+fn memory_of(pid: u32) -> (PathBuf, i64) {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let of = |begin: &str| text.lines().find_map(|line| Some(line.split_once(begin)?.1.to_owned()));
+    let (directory, file) = match of(":memory:/") {
+        Some(path) => (Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes"),
+        None => (Path::new("/sys/fs/cgroup").join(of("0::/").unwrap()), "memory.max"),
+    };
+    let limit = fs::read_to_string(directory.join(file)).unwrap_or_default();
+    let limit = limit.trim().parse().ok().filter(|bytes| *bytes < 1 << 60).unwrap_or(-1);
+    (directory, limit)
+}
+
+#[test]
+fn the_memory_of_a_group_is_as_before() {
+    end_as_victim();
+    let Some(group) = Group::new(&MEMORY) else { return };
+    let family = Family::start(&format!("echo $$ >{}", group.folder.join("cgroup.procs").display()));
+    let file = ["memory.limit_in_bytes", "memory.max"].map(|name| group.folder.join(name));
+    let file = file.into_iter().find(|file| file.exists()).unwrap();
+    fs::write(&file, if file.ends_with("memory.max") { "max" } else { "-1" }).unwrap();
+    let test = "held_values::the_memory_of_a_group_is_as_before";
+    MEMORY_MAX.kill_everywhere(test, (family.0.id(), 80), &|| vec![memory_of(family.0.id()).1]);
+    drop(family);
+}
+
+#[test]
+fn processes_that_share_their_group_are_moved_for_their_memory_and_come_back() {
+    end_as_victim();
+    if !rustix::process::geteuid().is_root() {
+        return skip("needs root, to make control groups");
+    }
+    let family = Family::start("true");
+    let (home, at_home) = memory_of(family.0.id());
+    if at_home != -1 {
+        return skip("needs a control group without a limit");
+    }
+    let seen = || {
+        let all = procfs::tree_of(family.0.id());
+        all.into_iter().map(memory_of).map(|(at, limit)| if at == home { -1 } else { limit }).collect()
+    };
+    let test = "held_values::processes_that_share_their_group_are_moved_for_their_memory_and_come_back";
+    MEMORY_MAX.kill_everywhere(test, (family.0.id(), 80), &seen);
+    let ours = format!("webdyno-{}-", family.0.id());
+    let left = fs::read_dir(&home).unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count();
+    assert_eq!(left, 0, "a group of ours stayed in {}", home.display());
 }

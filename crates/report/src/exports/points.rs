@@ -4,6 +4,7 @@ use super::table::{Cell, Column, Kind, RowSink};
 use webdyno_model::sweep::{KnobValue, SweepPoint};
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
+use webdyno_session::sweep::recorded_report;
 
 pub fn columns() -> Vec<Column> {
     let column = |(name, kind): (&str, Kind)| Column { name: name.into(), kind };
@@ -27,7 +28,7 @@ pub fn columns() -> Vec<Column> {
 
 /// A row for each point, in their order. An error for a session that is no sweep.
 pub fn rows(recording: &Recording, wanted: &str, sink: RowSink<'_>) -> Result<()> {
-    let sweep = recording.sweep.as_ref().ok_or_else(|| {
+    let sweep = recorded_report(recording).ok_or_else(|| {
         UserError::cannot_run(format!(
             "the `{}` of {} has no points of a curve for {wanted}",
             recording.command, recording.started_at

@@ -8,6 +8,7 @@ mod lower_load;
 mod observing;
 mod server;
 mod servers;
+mod sweep;
 mod tables;
 mod target;
 
@@ -17,6 +18,7 @@ pub use loading::LoadLength;
 pub use observing::{ObserveUntil, ObservedHosts};
 pub use server::Server;
 pub use servers::Servers;
+pub use sweep::{LiveSide, LiveSweep, UnobservedTarget};
 pub use target::{ConfirmPlan, LiveTarget};
 
 use crate::log::writer::{EventLog, EventObserver};

@@ -8,6 +8,7 @@
 
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::tuning::stop_loss::StopLoss;
+use webdyno_model::UserError;
 use webdyno_model::interval::EndReason;
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::tune::Verdict;
@@ -46,6 +47,23 @@ pub fn live_traffic_note(traffic: Option<&LiveTraffic>, must_know: bool) -> Opti
         )),
         None => None,
     }
+}
+
+/// Why a sweep of settings is refused, or ends: others use the server, or it cannot be told whether they do.
+pub fn sweep_refusal(traffic: Option<&LiveTraffic>) -> Option<UserError> {
+    let why = match traffic {
+        Some(traffic) if traffic.present => {
+            format!("other clients use this server ({}), and a sweep switches its settings back and forth", traffic.to_text())
+        }
+        Some(_) => return None,
+        None => "whether other clients use this server cannot be told (it has no status page that can be read, and its connections \
+                 cannot be seen), and a sweep switches its settings back and forth"
+            .to_owned(),
+    };
+    Some(
+        UserError::cannot_run(why)
+            .hint("sweep while the server is quiet, or permit it with --allow-live-traffic"),
+    )
 }
 
 /// Why the load that verified a change was ended, if the stop-loss did that.

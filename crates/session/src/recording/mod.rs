@@ -22,7 +22,7 @@ use webdyno_model::objective::Objective;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::sweep::{KnobValue, SweepReport};
+use webdyno_model::sweep::{SweepPlan, SweepPoint, SweepReport};
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
 use webdyno_model::workload::Workload;
@@ -84,8 +84,12 @@ pub struct Recording {
     pub other_journals: BTreeMap<ChangedHost, Option<JournalPlace>>,
     /// How tuning ended.
     pub tune_end: Option<TuneEnd>,
-    /// The points of a sweep, each time one was measured.
-    pub sweep_points: Vec<SweepPointRecord>,
+    /// When something was changed first.
+    pub first_change_us: Option<u64>,
+    /// What a sweep is about.
+    pub sweep_plan: Option<SweepPlan>,
+    /// What each of its loads came to, in order of time; first those of the session that it goes on with.
+    pub sweep_loads: Vec<SweepPoint>,
     /// What a sweep came to.
     pub sweep: Option<SweepReport>,
     /// What a search for the capacity came to.
@@ -94,17 +98,6 @@ pub struct Recording {
     pub notes: Vec<String>,
     /// Exit code and error, when the session ended in order.
     pub end: Option<(u8, Option<String>)>,
-}
-
-/// A point of a sweep that was measured, once.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SweepPointRecord {
-    /// A value of each knob.
-    pub values: Vec<KnobValue>,
-    /// Which repeat, from 1.
-    pub repeat: u32,
-    /// The loads that were made there.
-    pub loads: Vec<u32>,
 }
 
 /// One load of a session.
@@ -258,9 +251,6 @@ impl Recording {
             }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::LoadStart { load, purpose, workload, alone_us } => {
-                if let Some(point) = self.sweep_points.last_mut().filter(|_| purpose == Purpose::Sweep) {
-                    point.loads.push(load);
-                }
                 self.loads.push(LoadRecord::started((load, purpose), t_us, workload, alone_us));
             }
             EventBody::Interval { load, interval } => {
@@ -287,18 +277,19 @@ impl Recording {
             }
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
-            body => self.add_result(body),
+            body => self.add_result(t_us, body),
         }
     }
 
     /// Adds what a tuning, a sweep or a capacity run has done or found.
-    fn add_result(&mut self, body: EventBody) {
+    fn add_result(&mut self, t_us: u64, body: EventBody) {
         match body {
             EventBody::Planned { n, finding, changes, diff } => {
                 let finding = *finding;
                 self.attempts.push(PlanAttempt { n, finding, changes, diff, applied: None, put_back: None });
             }
             EventBody::Applied { mark, outage_us, journal, host } => {
+                self.first_change_us.get_or_insert(t_us);
                 self.applied(AppliedPlan { mark, outage_us }, journal, host);
             }
             EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
@@ -308,9 +299,8 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
-            EventBody::SweepPointStart { values, repeat } => {
-                self.sweep_points.push(SweepPointRecord { values, repeat, loads: vec![] });
-            }
+            EventBody::SweepStart { plan } => self.sweep_plan = Some(*plan),
+            EventBody::SweepPointEnd { point } => self.sweep_loads.push(*point),
             EventBody::SweepEnd { report } => self.sweep = Some(*report),
             EventBody::CapacityEnd { report } => self.capacity = Some(*report),
             _ => {}
@@ -354,8 +344,9 @@ impl Recording {
     pub fn measurement(&self, record: &LoadRecord) -> Measurement {
         let lasted_s = record.intervals.last().map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
         let (end, measured_from_s) = record.end.clone().map_or((None, 0.0), |(end, from)| (Some(end), from));
-        // Nothing of ours but readings comes before the first load.
-        let is_first = self.loads.first().is_some_and(|first| first.load == record.load);
+        // Nothing of ours but readings comes before the first load, unless something was changed before it.
+        let is_first = self.loads.first().is_some_and(|first| first.load == record.load)
+            && self.first_change_us.is_none_or(|us| us > record.begins_us);
         let quiet_us = self.samples.first().map(|(t_us, _)| *t_us).filter(|_| is_first);
         let quiet_from_s =
             quiet_us.map(|t_us| seconds_since(record.begins_us, t_us)).filter(|t_s| *t_s < 0.0);

@@ -113,6 +113,13 @@ const TROUBLES: [&[Fault]; 8] = [
     ],
 ];
 
+/// The kills of [`Faults::kill`]: of the tool, of its agent, of both.
+pub const KILLS: [&[Fault]; 3] = [
+    &[Fault::Kill { tool: true, worker: false }],
+    &[Fault::Kill { tool: false, worker: true }],
+    &[Fault::Kill { tool: true, worker: true }],
+];
+
 /// Decides what happens.
 #[derive(Debug, Clone)]
 pub struct Faults {
@@ -121,12 +128,14 @@ pub struct Faults {
     /// On average one act in so many is struck.
     odds: u64,
     remaining_count: u32,
+    /// So many acts go well first.
+    quiet_acts: u64,
 }
 
 impl Faults {
     /// None at all.
     pub fn none() -> Self {
-        Self { random: Random::new(0, 0), troubles: vec![], odds: 1, remaining_count: 0 }
+        Self { random: Random::new(0, 0), troubles: vec![], odds: 1, remaining_count: 0, quiet_acts: 0 }
     }
 
     /// Those of a seed: one to three, of one to three kinds, early or late.
@@ -135,11 +144,21 @@ impl Faults {
         let troubles = (0..=random.below(3)).map(|_| *random.pick(&TROUBLES)).collect();
         let one_in = *random.pick(&[6, 20, 50, 120]);
         let left_count = 1 + random.below(3) as u32;
-        Self { random, troubles, odds: one_in, remaining_count: left_count }
+        Self { random, troubles, odds: one_in, remaining_count: left_count, quiet_acts: 0 }
+    }
+
+    /// A kill after so many acts: one of [`KILLS`].
+    pub fn kill(after: u64, victim: usize) -> Self {
+        let troubles = vec![KILLS[victim % KILLS.len()]];
+        Self { random: Random::new(after, 1), troubles, odds: 1, remaining_count: 1, quiet_acts: after }
     }
 
     /// What happens at an act of a kind, if anything.
     pub fn next_fault(&mut self, kind: ActKind) -> Option<Fault> {
+        if self.quiet_acts > 0 {
+            self.quiet_acts -= 1;
+            return None;
+        }
         if self.remaining_count == 0 || !self.random.one_in(self.odds) {
             return None;
         }

@@ -19,6 +19,7 @@ mod server;
 mod service;
 mod session;
 mod shadow;
+mod sweep;
 mod target;
 mod tests;
 mod two_hosts;

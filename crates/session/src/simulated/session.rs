@@ -17,6 +17,7 @@ use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::os::process::ProcessName;
 use webdyno_host::services::Tunable;
+use webdyno_model::Result;
 use webdyno_model::change::{ApplyOptions, Preparation, SettingChange};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
@@ -65,8 +66,16 @@ pub fn machine(seed: u64, traced: bool) -> Machine {
     machine
 }
 
-/// Plays a session.
+/// What a session does. `random` decides what it may.
+pub type Work = fn(&mut SimulatedTarget, random: &mut Random) -> Result<()>;
+
+/// Plays a tuning.
 pub fn run_session(seed: u64, traced: bool) -> SimulatedSession {
+    run_session_of(seed, traced, run_tuning)
+}
+
+/// Plays a session that does this.
+pub fn run_session_of(seed: u64, traced: bool, work: Work) -> SimulatedSession {
     let machine = machine(seed, traced);
     let mut random = Random::new(seed, 5);
     let first = configuration(&machine.state().files);
@@ -77,7 +86,7 @@ pub fn run_session(seed: u64, traced: bool) -> SimulatedSession {
     machine.state().operator.original.clone_from(&before);
     machine.state().faults = Faults::of(seed);
     let model = LoadModel::of(seed);
-    let (report_text, kept, agent) = run_tuning(&machine, &model, seed);
+    let (report_text, kept, agent) = run_work(&machine, &model, seed, work);
     if machine.state().faults_count == 0 {
         ended_well(&machine, &before, kept.as_ref());
     }
@@ -128,20 +137,19 @@ fn run_kept_session(machine: &Machine) {
 }
 
 /// The session itself: what a person was told, the configuration that was to be kept, and the agent.
-fn run_tuning(
+fn run_work(
     machine: &Machine,
     model: &LoadModel,
     seed: u64,
+    work: Work,
 ) -> (Vec<String>, Option<Configuration>, Option<ProcessName>) {
     let mut random = Random::new(seed, 6);
     let mut tuning_target = SimulatedTarget::new(machine, model.clone(), seed);
     tuning_target.is_live = random.one_in(4);
     machine.state().is_live = tuning_target.is_live;
     tuning_target.fail_measure_at = random.one_in(8).then(|| 1 + random.below(3) as u32);
-    let goal = if random.one_in(4) { Goal::Rate(1000.0) } else { Goal::Max };
-    let options = TuneOptions { goal, apply: true, allow_restart: !random.one_in(5), budget_us: 600_000_000 };
     let life = live(|| {
-        let ended = tune(&mut tuning_target, options);
+        let ended = work(&mut tuning_target, &mut random);
         tuning_target.reported.extend(ended.err().map(|error| error_text(&error)));
         tuning_target.close();
     });
@@ -156,4 +164,10 @@ fn run_tuning(
     state.end(tool);
     state.tool = None;
     (report_text, kept, state.worker)
+}
+
+fn run_tuning(target: &mut SimulatedTarget, random: &mut Random) -> Result<()> {
+    let goal = if random.one_in(4) { Goal::Rate(1000.0) } else { Goal::Max };
+    let options = TuneOptions { goal, apply: true, allow_restart: !random.one_in(5), budget_us: 600_000_000 };
+    tune(target, options).map(|_| ())
 }

@@ -52,9 +52,11 @@ pub struct SimulatedTarget {
     /// The tool's own process.
     pub tool: Process,
     agent: Option<Agent>,
-    model: LoadModel,
+    /// What the server gives to its users.
+    pub model: LoadModel,
     random: Random,
-    loads: u32,
+    /// How many loads were made.
+    pub loads: u32,
     /// How many changes were ordered.
     pub applies: u32,
     /// The load that fails, if any.

@@ -23,6 +23,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Prediction", "set"),
     ("Diagnosis", "from at watch_for observe_for once ring disambiguate fail_on_fault"),
     ("Search", "start max"),
+    ("Sweep", "knobs resume allow_live_traffic"),
     ("Tuning", "goal apply allow_restart accept_pending export budget yes"),
     (
         "Files",
@@ -102,6 +103,16 @@ const COMMANDS: &[CommandHelp] = &[
             "webdyno capacity --slo 'p99<200ms' http://127.0.0.1:8080/",
             "webdyno capacity --server ssh://web1 --sudo http://web1/",
             "webdyno capacity --page --users 10 --think 1s..3s http://127.0.0.1:8080/",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno sweep",
+        short: "connections rate duration users servers sudo knobs repeat resume allow_restart budget yes json",
+        refused: "requests objectives unix_socket",
+        examples: [
+            "webdyno sweep --knob MaxRequestWorkers=16..256 http://127.0.0.1:8080/",
+            "webdyno sweep --knob connections=1..512 http://127.0.0.1:8080/",
+            "webdyno sweep --knob gzip_comp_level=1,4,6 --server ssh://web1 http://web1/",
         ],
     },
     CommandHelp {

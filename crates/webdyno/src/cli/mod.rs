@@ -15,6 +15,7 @@ pub mod observe;
 mod other_tools;
 pub mod server;
 pub mod stages;
+pub mod sweep;
 pub mod transport;
 pub mod tree;
 pub mod usage;
@@ -48,6 +49,7 @@ pub use server::ServerArgs;
 use stages::StageArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use sweep::SweepArgs;
 use values::{ParseResult, duration_us, loopback_address, port, whole};
 use webdyno_load::workload::file::Draft;
 use webdyno_model::tune::{Goal, GoalRequest};
@@ -118,6 +120,8 @@ pub enum Command {
     Diagnose(DiagnoseArgs),
     /// Find the highest load that meets the objectives
     Capacity(CapacityArgs),
+    /// Measure a setting or a load at several values; name the one to choose
+    Sweep(SweepArgs),
     /// Record a host without load; diagnose incidents
     Observe(ObserveArgs),
     /// Lift what limits a server, round by round; plans without --apply
@@ -182,6 +186,7 @@ impl Command {
             Self::Run(arguments) => Some(&arguments.output),
             Self::Diagnose(arguments) => Some(&arguments.output),
             Self::Capacity(arguments) => Some(&arguments.output),
+            Self::Sweep(arguments) => Some(&arguments.output),
             Self::Tune(arguments) => Some(&arguments.output),
             Self::Observe(arguments) => Some(&arguments.output),
             Self::Check(arguments) => Some(&arguments.output),

@@ -42,3 +42,39 @@ impl ServerArgs {
         Ok(Start { sudo: self.sudo, ..Start::at(address.clone(), &own_executable) })
     }
 }
+
+/// Which servers, where a load may also be of one that nobody observes.
+#[derive(Debug, Args)]
+pub struct ObservedArgs {
+    /// Also observe the host: local, ssh://HOST, exec:COMMAND
+    ///
+    /// Also ssh://[USER@]HOST[:PORT]; exec: takes any command that runs `webdyno agent` there. `capacity` then names what limits;
+    /// `sweep` of a setting needs it, and takes local without it
+    #[arg(long = "server", value_name = "S")]
+    pub servers: Vec<String>,
+    /// Run the agent there as root (sudo -n)
+    #[arg(long)]
+    pub sudo: bool,
+    /// Option file with user and password of the database
+    ///
+    /// On its host, in the form of ~/.my.cnf; without it the credentials of the agent's user are used
+    #[arg(long, value_name = "FILE", requires = "servers")]
+    pub db_option_file: Option<String>,
+}
+
+impl ObservedArgs {
+    /// The servers to observe; `None` where none is.
+    pub fn server(&self) -> Option<ServerArgs> {
+        (!self.servers.is_empty()).then(|| self.server_or_local())
+    }
+
+    /// The same, of this machine where none was given.
+    pub fn server_or_local(&self) -> ServerArgs {
+        let local = || vec![ServerAddress::Local.to_string()];
+        ServerArgs {
+            servers: if self.servers.is_empty() { local() } else { self.servers.clone() },
+            sudo: self.sudo,
+            db_option_file: self.db_option_file.clone(),
+        }
+    }
+}

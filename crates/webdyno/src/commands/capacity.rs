@@ -157,7 +157,7 @@ fn probe_server(
     draft: &Draft,
     first: &Workload,
 ) -> Result<(Option<u64>, Option<MeasuredLoad>)> {
-    if let Some(server) = arguments.server() {
+    if let Some(server) = arguments.observed.server() {
         let load = MeasuredLoad::prepare(&arguments.load, &at(draft, draft.settings.users), &server)?;
         return Ok((load.prepared.alone_us(), Some(load)));
     }

@@ -18,5 +18,6 @@ pub mod rollback;
 pub mod run;
 pub mod schema;
 pub mod serve;
+pub mod sweep;
 pub mod tune;
 pub mod workload;

@@ -1,22 +1,18 @@
 //! `webdyno tune`: change what limits a server, round by round, until the goal is met; only plans without `--apply`.
 
 use crate::cli::TuneArgs;
-use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, record_servers};
+use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, changes, record_servers};
 use crate::process::interrupt_flag;
 use crate::{finish, live_metrics, progress, run_directory, terminal, web};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use webdyno_host::agent::RevertedChange;
-use webdyno_host::change::apply::pending_reload;
+use std::sync::atomic::AtomicBool;
 use webdyno_load::workload::file::Draft;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::tune::GoalRequest;
 use webdyno_model::{Result, UserError};
 use webdyno_session::export::Export;
-use webdyno_session::live::{ConfirmPlan, LiveSession, LiveTarget, Server};
+use webdyno_session::live::{ConfirmPlan, LiveSession, LiveTarget};
 use webdyno_session::rounds::{self, TuneOptions};
 
 /// Tunes. Gives the exit code.
@@ -32,7 +28,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     load.connect_machine(&mut servers)?;
-    let waits = waits_for_a_reload(servers.front(), arguments)?;
+    let waits = changes::waiting_note(servers.front(), arguments.apply, arguments.accept_pending)?;
     let pace =
         progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
     let about = measuring::session_info("tune", Some(arguments.goal.goal), &draft.objectives);
@@ -70,7 +66,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
     // the error that counts most.
     let (done, closed) = servers.close();
-    let reported = put_back(&mut session, done);
+    let reported = changes::record_reverted(&mut session, done);
     let result = closed.and(reported).and(result);
     finish::finish(session, result, &arguments.output, false)
 }
@@ -104,33 +100,6 @@ fn draft(arguments: &TuneArgs) -> Result<Draft> {
     Ok(draft)
 }
 
-/// Writes into the log what the agents put back at the end.
-fn put_back(session: &mut LiveSession, done: RevertedChange) -> Result<()> {
-    if done.actions.is_empty() {
-        return Ok(());
-    }
-    session.reverted(0, done)
-}
-
-/// What of others waits for a reload, as a note. Where it would be refused in the end, it is before the server is loaded
-/// for minutes.
-fn waits_for_a_reload(server: &Server, arguments: &TuneArgs) -> Result<Option<String>> {
-    let Some(snapshot) = server.snapshot().filter(|snapshot| !snapshot.pending.is_empty()) else {
-        return Ok(None);
-    };
-    let count = snapshot.pending.len();
-    match (arguments.apply, arguments.accept_pending) {
-        (true, false) => Err(pending_reload::refusal(&snapshot.service, &snapshot.pending)),
-        (true, true) => {
-            Ok(Some(format!("changes of others ({count}) will take effect with the first one of ours")))
-        }
-        (false, true) => Ok(None),
-        (false, false) => Ok(Some(format!(
-            "changes of others ({count}) wait for a reload: until then --apply is refused, unless --accept-pending accepts them"
-        ))),
-    }
-}
-
 fn write(export: &Export, arguments: &TuneArgs) -> Result<()> {
     export.write()?;
     if !arguments.output.quiet {
@@ -141,27 +110,12 @@ fn write(export: &Export, arguments: &TuneArgs) -> Result<()> {
 
 /// Asks on a terminal, unless told not to; in scripts `--apply` is the consent.
 fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<ConfirmPlan> {
-    let asks = arguments.apply && !arguments.yes && std::io::stdin().is_terminal();
+    let asks = arguments.apply && changes::asks(arguments.yes);
     asks.then(|| Box::new(move |plan: &RenderedPlan| confirm_plan(plan, &interrupted)) as ConfirmPlan)
 }
 
 fn confirm_plan(plan: &RenderedPlan, interrupted: &AtomicBool) -> Result<bool> {
     let on = plan.server().map(|role| format!("On {role}:\n")).unwrap_or_default();
     terminal::print_status(&format!("\n{on}{}\nApplied by: {}.", plan.diff.trim_end(), plan.class.name()));
-    let _ = write!(std::io::stderr(), "Apply? [y/N] ");
-    let stdin = std::io::stdin();
-    // Reading would sleep through Ctrl-C.
-    let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    loop {
-        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
-        let ready = poll(&mut waiting, Some(&tick)).is_ok_and(|count| count > 0);
-        if interrupted.load(Ordering::Relaxed) {
-            return Err(UserError::interrupted());
-        }
-        if ready {
-            break;
-        }
-    }
-    let mut answer = String::new();
-    Ok(stdin.read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
+    changes::confirm("Apply?", interrupted)
 }

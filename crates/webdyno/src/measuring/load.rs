@@ -6,6 +6,7 @@ use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
 use webdyno_host::agent::{ServerAddress, ServerList, Start};
 use webdyno_load::Prepared;
 use webdyno_load::workload::file::Draft;
+use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Access;
 use webdyno_model::workload::{Stop, Workload};
 use webdyno_model::{Result, UserError};
@@ -47,10 +48,8 @@ impl MeasuredLoad {
         let mut workload =
             arguments.workload_until(draft, Stop { duration_us: None, requests: arguments.requests })?;
         if !workload.stages.is_empty() {
-            return Err(UserError::usage(
-                "diagnose and tune measure a load that has settled, and this one has stages",
-            )
-            .hint("leave the stages and ramps out of the workload; `webdyno run` follows them"));
+            return Err(UserError::usage("a load that has settled is measured, and this one has stages")
+                .hint("leave the stages and ramps out of the workload; `webdyno run` follows them"));
         }
         if let Some(path) = &workload.transport.unix_socket {
             let text = format!(
@@ -60,15 +59,7 @@ impl MeasuredLoad {
             return Err(UserError::usage(text)
                 .hint("`webdyno run` loads any server; to observe or change one, load a port of it"));
         }
-        let measure_s = u32::try_from(measure_us.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(4);
-        let length = match (arguments.requests, arguments.warmup) {
-            (None, None) => {
-                LoadLength::Settled { measure_s, at_most_s: measure_s.saturating_add(SETTLE_S_MAX) }
-            }
-            (_, warmup_us) => {
-                LoadLength::Fixed { warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)) }
-            }
-        };
+        let length = load_length(arguments, measure_us);
         if let (LoadLength::Fixed { warmup_s: Some(warmup_s) }, None) = (length, arguments.requests) {
             // A given warm-up replaces the detection: then the load has a fixed end.
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
@@ -112,6 +103,16 @@ impl MeasuredLoad {
         Ok(servers)
     }
 
+    /// The service behind the port, and those behind it, with what is known of their settings.
+    pub fn services(&self, servers: &Servers) -> Result<Vec<ServiceSnapshot>> {
+        let mut services: Vec<ServiceSnapshot> = servers.front().snapshot().cloned().into_iter().collect();
+        for server in servers.all() {
+            let port = server.role().is_none().then_some(self.port);
+            services.extend(server.agent().topology(port, &self.access)?.backends);
+        }
+        Ok(services)
+    }
+
     /// Starts the agent of the machine that the server's container or namespace runs on, if one was given.
     pub fn connect_machine(&self, servers: &mut Servers) -> Result<()> {
         servers.connect_machine(&self.list, &self.how)
@@ -126,6 +127,15 @@ impl MeasuredLoad {
                 .destinations()
                 .iter()
                 .all(|to| to.addresses.iter().all(|at| at.ip().is_loopback()))
+    }
+}
+
+/// How long a load is that measures so many microseconds.
+pub fn load_length(arguments: &LoadArgs, measure_us: u64) -> LoadLength {
+    let measure_s = u32::try_from(measure_us.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(4);
+    match (arguments.requests, arguments.warmup) {
+        (None, None) => LoadLength::Settled { measure_s, at_most_s: measure_s.saturating_add(SETTLE_S_MAX) },
+        (_, warmup_us) => LoadLength::Fixed { warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)) },
     }
 }
 

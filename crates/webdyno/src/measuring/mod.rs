@@ -1,12 +1,13 @@
 //! What every command that measures a server shares: the start of its session, the load with the server that is observed
 //! meanwhile, objectives, and experiments.
 
+pub mod changes;
 pub mod experiments;
 mod load;
 pub mod objectives;
 pub mod target;
 
-pub use load::MeasuredLoad;
+pub use load::{MeasuredLoad, load_length};
 
 use webdyno_model::Result;
 use webdyno_model::environment::Environment;

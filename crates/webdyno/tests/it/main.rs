@@ -48,6 +48,7 @@ mod several_hosts;
 mod skip;
 mod stages;
 mod support;
+mod sweeping;
 mod systemd;
 #[path = "../../../host/tests/it/tables.rs"]
 mod tables;

@@ -12,6 +12,7 @@ use crate::change::seams::processes::site_client;
 use crate::probes::site::{self, Site};
 use crate::services::listen_backlog;
 use crate::services::process_limit::{self, task_group};
+use crate::services::resource_control::{memory, processors};
 use crate::services::value_holder::ValueHolder;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -67,6 +68,8 @@ impl Changer {
                 let name = match change.setting.name.as_str() {
                     listen_backlog::SETTING => listen_backlog::NAME,
                     task_group::SETTING => task_group::NAME,
+                    processors::SETTING => processors::NAME,
+                    memory::SETTING => memory::NAME,
                     _ => process_limit::NAME,
                 };
                 self.holders.get(name).cloned()
@@ -85,7 +88,7 @@ impl Changer {
         front: &ServiceSnapshot,
         options: &ApplyOptions,
     ) -> Result<Applied> {
-        if self.has_launched(front.port) {
+        if self.has_launched(front.port) && !holders.iter().all(ValueHolder::is_of_service_only) {
             return Err(UserError::cannot_run(super::OF_OTHERS));
         }
         for holder in holders {

@@ -17,7 +17,9 @@ use crate::services::apache::unprivileged::refusal;
 use crate::services::common::edit::{self, Edited};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
@@ -49,9 +51,7 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     };
     wanted.retain(|one| !holds(one, &now, &apache, snapshot.port));
     if wanted.is_empty() {
-        return Err(UserError::cannot_run(
-            "nothing to change: every setting already has the value that is wanted",
-        ));
+        return Err(UserError::cannot_run(NOTHING_TO_CHANGE));
     }
     let grows = mpm == Mpm::Prefork && wanted.iter().any(|one| one.setting.name == "MaxRequestWorkers");
     let is_blocked = grows && has_lost_places(&apache, snapshot.port);

@@ -12,7 +12,9 @@ use crate::services::common::kept_values::KeptValue;
 use crate::visibility::mount_namespace;
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 use webdyno_model::topology::Access;
@@ -49,9 +51,7 @@ pub fn prepare(
         }
     }
     if wanted.is_empty() {
-        return Err(UserError::cannot_run(
-            "nothing to change: every setting already has the value that is wanted",
-        ));
+        return Err(UserError::cannot_run(NOTHING_TO_CHANGE));
     }
     match plan(wanted) {
         Ok(plan) => Ok((Preparation::Plan(Box::new(plan)), Some(server))),

@@ -13,7 +13,9 @@ use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// Renders changes of the nginx of a snapshot. Writes nothing.
@@ -48,7 +50,7 @@ fn plan(
         }
     }
     if wanted.is_empty() {
-        return Err(("every setting already has the value that is wanted".into(), None));
+        return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let (planned, edits): (Vec<Change>, Vec<Vec<TextEdit>>) = wanted.into_iter().unzip();
     let edited = edit::apply(&edits.concat(), &Managers::here());

@@ -7,7 +7,7 @@ use super::settings::{Place, Setting, find};
 use crate::config_management::Managers;
 use crate::services::common::edit::{self, Edited};
 use std::path::{Path, PathBuf};
-use webdyno_model::change::{ApplyClass, Change, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
 
 /// Why a change is one for a person, and what helps.
@@ -72,7 +72,7 @@ pub fn plan(files: &IniFiles, changes: &[SettingChange]) -> Result<RenderedPlan,
         ));
     }
     if planned.is_empty() {
-        return Err(("every setting already has the value that is wanted".into(), None));
+        return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let (changes, edits): (Vec<Change>, Vec<ValueEdit>) = planned.into_iter().unzip();
     let edited = edit::apply(&edits, &Managers::here());

@@ -15,7 +15,9 @@ use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
 use std::path::PathBuf;
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// Renders changes of the FPM of a snapshot. Writes nothing.
@@ -73,7 +75,7 @@ fn plan(fpm: &Fpm, changes: &[SettingChange]) -> std::result::Result<RenderedPla
         }
     }
     if wanted.is_empty() {
-        return Err(("every setting already has the value that is wanted".into(), None));
+        return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let edits: Vec<ValueEdit> = wanted.iter().map(|one| one.edit.clone()).collect();
     let edited = edit::apply(&edits, &Managers::here());

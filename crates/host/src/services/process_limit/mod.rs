@@ -7,7 +7,7 @@ pub mod kept;
 pub mod task_group;
 
 use crate::config_management::Managers;
-use crate::os::process::ProcessName;
+use crate::os::process::{self, ProcessName};
 use crate::os::procfs;
 use crate::services::common::edit::{self, Edited};
 use crate::services::common::kept_values::{KeptValue, ValueFile, with_values};
@@ -353,19 +353,13 @@ pub fn limits_file(pid: u32) -> PathBuf {
 /// Whether this process may replace the limits of a process and all below it. For those of other users and to raise a hard
 /// limit it takes CAP_SYS_RESOURCE (capabilities(7)), which root of a container often has not.
 fn may_set_limits(pid: u32, raises_hard: bool) -> bool {
-    if procfs::read_text("/proc/self/status").is_ok_and(|status| has_sys_resource(&status)) {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    if process::has_capability(CAP_SYS_RESOURCE) {
         return true;
     }
     let own = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let is_own = |pid: &u32| procfs::acts_as(*pid) == Some(own);
     !raises_hard && descendants(pid).iter().chain([&pid]).all(is_own)
-}
-
-fn has_sys_resource(status: &str) -> bool {
-    const CAP_SYS_RESOURCE: u32 = 24;
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    effective.is_some_and(|mask| mask & (1 << CAP_SYS_RESOURCE) != 0)
 }
 
 #[cfg(test)]
@@ -459,7 +453,5 @@ mod tests {
         assert_eq!(parse(text, LIMITS[0].line), Some((1024, u64::MAX)));
         assert_eq!(parse(text, LIMITS[1].line), Some((95_000, u64::MAX)));
         assert_eq!(parse("", LIMITS[0].line), None);
-        assert!(has_sys_resource("CapInh:\t0\nCapEff:\t000001ffffffffff\n"));
-        assert!(!has_sys_resource("CapEff:\t00000000a80425fb\n") && !has_sys_resource(""));
     }
 }

@@ -85,7 +85,7 @@ fn own_group(service: &ServiceSnapshot, wanted: u64) -> std::result::Result<(Gro
     let name = &service.service;
     let unseen = |_| (format!("the control group of {name} cannot be seen"), None);
     let groups = control_group::of(service.pid).map_err(unseen)?;
-    let found = groups.v1(Controller::Pids).or(groups.unified.as_ref());
+    let found = groups.of_controller(Controller::Pids);
     let group =
         found.cloned().ok_or_else(|| (format!("the control group of {name} cannot be seen"), None))?;
     let shown = |directory: &Path| directory.join(FILE).display().to_string();

@@ -16,7 +16,9 @@ use crate::services::common::shape::Shape;
 use files::SysctlFile;
 use std::io;
 use std::path::Path;
-use webdyno_model::change::{ApplyClass, Change, ManagedFile, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{
+    ApplyClass, Change, ManagedFile, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::{SettingId, Target};
 use webdyno_model::{Result, UserError};
@@ -206,9 +208,7 @@ pub fn prepare_with(changes: &[SettingChange], is_passed_on: bool) -> Result<Pre
         }
     }
     if wanted.is_empty() {
-        return Err(UserError::cannot_run(
-            "nothing to change: every setting already has the value that is wanted",
-        ));
+        return Err(UserError::cannot_run(NOTHING_TO_CHANGE));
     }
     Ok(match plan(root, wanted, keeps) {
         Ok(plan) => Preparation::Plan(Box::new(plan)),

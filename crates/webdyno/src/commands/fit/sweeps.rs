@@ -6,17 +6,17 @@ use webdyno_model::sweep::SweepReport;
 use webdyno_model::{Result, UserError};
 use webdyno_session::log::FILE_NAME;
 use webdyno_session::recording::Recording;
+use webdyno_session::sweep::recorded_report;
 
 /// The points of the sweeps there, which must be of the same knobs.
 pub fn read(directory: &Path) -> Result<SweepReport> {
     if directory.join(FILE_NAME).exists() {
-        return Recording::read(directory)?
-            .sweep
-            .ok_or_else(|| no_sweep(directory, "is no sweep that came to its end"));
+        return recorded_report(&Recording::read(directory)?)
+            .ok_or_else(|| no_sweep(directory, "is no sweep that measured a point"));
     }
     let mut sweeps = Vec::new();
     for run in run_directories(directory)? {
-        sweeps.extend(Recording::read(&run)?.sweep.map(|sweep| (run, sweep)));
+        sweeps.extend(recorded_report(&Recording::read(&run)?).map(|sweep| (run, sweep)));
     }
     let mut sweeps = sweeps.into_iter();
     let (first, mut all) = sweeps.next().ok_or_else(|| no_sweep(directory, "holds no sweep"))?;

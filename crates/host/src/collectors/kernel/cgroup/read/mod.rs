@@ -4,17 +4,12 @@
 //! cgroup-v1/pids.rst, proc_pid_status(5). In version 1 a limit that is not set is a huge number for memory and -1 for
 //! the quota; in version 2 the word `max`. The top of a hierarchy has no limits.
 
-use crate::os::control_group::Group;
+use crate::os::control_group::{Group, NO_LIMIT_BYTES};
 use crate::os::key_values::value_of;
+use crate::os::processors::Processors;
 use crate::os::procfs;
 use std::collections::BTreeSet;
 use std::path::Path;
-
-/// From here on a limit of version 1 means none.
-const NO_LIMIT_BYTES: u64 = 1 << 60;
-
-/// The most processors that are looked at.
-const CPUS_MAX: u32 = 1 << 16;
 
 /// Which files a group has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,21 +119,10 @@ impl Cpus {
 pub fn usable_cpus(pid: u32) -> Option<Cpus> {
     let status = procfs::read_text(format!("/proc/{pid}/status")).ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let allowed = parse_cpu_list(allowed)?;
+    let Processors(allowed) = Processors::parse(allowed)?;
     // Without it the allowed ones may include some that could be plugged in one day.
-    let online = parse_cpu_list(&procfs::read_text("/sys/devices/system/cpu/online").ok()?)?;
+    let Processors(online) = Processors::online()?;
     Some(Cpus { usable: allowed.intersection(&online).copied().collect(), online_count: online.len() })
-}
-
-/// `0-3,8` as the kernel writes sets of processors.
-fn parse_cpu_list(text: &str) -> Option<BTreeSet<u32>> {
-    let mut cpus = BTreeSet::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        cpus.extend(first..=last.min(CPUS_MAX));
-    }
-    Some(cpus)
 }
 
 /// Memory and swap.

@@ -130,12 +130,7 @@ fn the_limit_of_tasks_with_least_room_counts() {
 }
 
 #[test]
-fn sets_of_processors_parse() {
-    for (text, expected) in
-        [("0-3,8\n", Some(5)), ("\t0\n", Some(1)), ("", Some(0)), ("x", None), ("3-1", Some(0))]
-    {
-        assert_eq!(parse_cpu_list(text).map(|cpus| cpus.len()), expected, "{text}");
-    }
+fn processors_that_may_be_used_are_online() {
     let own = usable_cpus(std::process::id()).unwrap();
     assert!(!own.usable.is_empty() && own.usable.len() <= own.online_count);
     assert!(Cpus { usable: [1].into(), online_count: 2 }.are_some());
@@ -144,10 +139,9 @@ fn sets_of_processors_parse() {
 }
 
 proptest! {
-    // Any text is survived, and never makes a set that is too large.
+    // Any text is survived.
     #[test]
     fn any_text_is_survived(text in "[0-9,-]{0,30}|.{0,20}") {
         parse_cpu_max(&text);
-        prop_assert!(parse_cpu_list(&text).is_none_or(|cpus| cpus.len() <= CPUS_MAX as usize + 1));
     }
 }

@@ -1,0 +1,281 @@
+//! `webdyno sweep`: one setting, or the load, at several values; the original is in force again at the end.
+
+mod knobs;
+
+use crate::cli::load::DURATION_US_DEFAULT;
+use crate::cli::sweep::{KnobArg, SweepArgs};
+use crate::measuring::{self, BEFORE_CHANGES_S, MeasuredLoad, changes, load_length, record_servers};
+use crate::process::interrupt_flag;
+use crate::{finish, live_metrics, progress, run_directory, terminal, web};
+use knobs::LoadKnob;
+use std::sync::atomic::AtomicBool;
+use webdyno_analysis::sweep::{AxisValues, POINTS_MAX, Planner, SweepOptions};
+use webdyno_load::workload::file::Draft;
+use webdyno_model::change::{ApplyOptions, RenderedPlan};
+use webdyno_model::event::EventBody;
+use webdyno_model::service::SettingValue;
+use webdyno_model::sweep::{KnobValue, SweepPlan};
+use webdyno_model::workload::{Stop, Workload};
+use webdyno_model::{Result, UserError};
+use webdyno_session::live::{
+    LiveSession, LiveSide, LiveSweep, LiveTarget, LoadLength, Servers, UnobservedTarget,
+};
+use webdyno_session::sweep::{self as sweeping, SweepKnob, SweepOrder, carried_loads, check_values};
+
+/// The order of the points, where no seed was given.
+const SEED_DEFAULT: u64 = 1;
+
+/// Sweeps. Gives the exit code.
+pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
+    check_flags(arguments)?;
+    let mut draft = arguments.load.draft()?;
+    // The load of the first point is as good as any to begin with.
+    let first: Vec<KnobValue> =
+        arguments.knobs.iter().filter_map(|knob| knob.values.first_values().into_iter().next()).collect();
+    apply_load(arguments, &mut draft, &first)?;
+    let draft = draft;
+    let interrupted = interrupt_flag()?;
+    let (load, mut servers) = observed(arguments, &draft)?;
+    let varied = varied(arguments, load.as_ref().zip(servers.as_ref()))?;
+    let has_setting = varied.knobs.iter().any(|knob| matches!(knob, SweepKnob::Setting(_)));
+    let waits = match servers.as_ref().filter(|_| has_setting) {
+        Some(servers) => changes::waiting_note(servers.front(), true, arguments.accept_pending)?,
+        None => None,
+    };
+    let base = workload(arguments, &draft)?;
+    let order = order(arguments, varied, &base)?;
+    if has_setting && changes::asks(arguments.yes) && !consents(&order, &interrupted)? {
+        return Err(UserError::cannot_run("nothing was measured: the changes were declined"));
+    }
+    let directory = run_directory::run_directory(&arguments.output, "sweep");
+    let measure_s = draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT) as f64 / 1e6;
+    let pace =
+        progress::ProgressPlan { measure_s, settles: arguments.load.warmup.is_none(), changes: has_setting };
+    let _followed = web::follow(&arguments.output, &directory)?;
+    let mut session = LiveSession::begin(
+        &directory,
+        measuring::session_info("sweep", None, &[]),
+        interrupted,
+        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
+    )?;
+    let load_of = |values: &[KnobValue]| {
+        let mut draft = draft.clone();
+        apply_load(arguments, &mut draft, values)?;
+        workload(arguments, &draft)
+    };
+    let begun = waits.map_or(Ok(()), |text| session.append(EventBody::Note { text }));
+    let begun = begun.and_then(|()| match &mut servers {
+        Some(servers) => record_servers(&mut session, servers, BEFORE_CHANGES_S),
+        None => Ok(()),
+    });
+    let result = begun.and_then(|()| {
+        let side = match (load, &mut servers) {
+            (Some(load), Some(servers)) => {
+                LiveSide::Observed(Box::new(live_target(load, &mut session, servers, arguments)))
+            }
+            _ => LiveSide::Unobserved(unobserved(arguments, &mut session, base)?),
+        };
+        let refuses_others = has_setting && !arguments.allow_live_traffic;
+        let mut target = LiveSweep { side, load_of: &load_of, refuses_others };
+        sweeping::sweep(&mut target, order).map(|_| ())
+    });
+    let result = match &servers {
+        None => result,
+        Some(servers) => {
+            // Good bye before the report: what could not be put back is the error that counts most.
+            let (done, closed) = servers.close();
+            let reported = changes::record_reverted(&mut session, done);
+            closed.and(reported).and(result)
+        }
+    };
+    drop(servers);
+    finish::finish(session, result, &arguments.output, false)
+}
+
+fn check_flags(arguments: &SweepArgs) -> Result<()> {
+    let load = &arguments.load;
+    let refuse = |message: &str, hint: &str| Err(UserError::usage(message.to_owned()).hint(hint));
+    if load.requests.is_some() {
+        return refuse(
+            "sweep measures for a time, not a number of requests",
+            "give -d TIME instead of -n; as in -d 10s",
+        );
+    }
+    if !load.objectives.is_empty() {
+        return refuse(
+            "sweep looks at rates, and takes no objectives",
+            "leave --slo out; `webdyno capacity --slo` finds the highest load that meets it",
+        );
+    }
+    let names: Vec<&str> = arguments.knobs.iter().map(|knob| knob.name.as_str()).collect();
+    if names.len() > 2 || (names.len() == 2 && names[0] == names[1]) {
+        return refuse("one knob is varied, or two different ones", "give --knob once, or twice for a grid");
+    }
+    let options = SweepOptions {
+        axes: arguments.knobs.iter().map(|knob| knob.values.clone()).collect(),
+        repeat: arguments.repeat,
+        seed: 0,
+        budget_s: 0.0,
+    };
+    match Planner::first_points(&options) {
+        0 | 1 => refuse(
+            "one point is no curve",
+            "give two values or more, as in --knob MaxRequestWorkers=50,100,200",
+        ),
+        count if count > POINTS_MAX => refuse(
+            &format!("{count} points are more than {POINTS_MAX}"),
+            "give fewer values, or a range A..B",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the load what the knobs of it say.
+fn apply_load(arguments: &SweepArgs, draft: &mut Draft, values: &[KnobValue]) -> Result<()> {
+    for (knob, value) in arguments.knobs.iter().zip(values) {
+        if let Some(load) = LoadKnob::of(&knob.name) {
+            load.set(&mut draft.settings, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn workload(arguments: &SweepArgs, draft: &Draft) -> Result<Workload> {
+    let length = load_length(&arguments.load, draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT));
+    let measure_us = draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT);
+    let duration_us = match length {
+        LoadLength::Fixed { warmup_s } => Some(measure_us + (warmup_s.unwrap_or(0.0) * 1e6) as u64),
+        LoadLength::Settled { .. } => None,
+    };
+    arguments.load.workload_until(draft, Stop { duration_us, requests: None })
+}
+
+/// The load and the agents of its server, where it is observed: a setting is changed by nobody else.
+fn observed(arguments: &SweepArgs, draft: &Draft) -> Result<(Option<MeasuredLoad>, Option<Servers>)> {
+    let has_setting = arguments.knobs.iter().any(|knob| LoadKnob::of(&knob.name).is_none());
+    let server = match has_setting {
+        true => Some(arguments.observed.server_or_local()),
+        false => arguments.observed.server(),
+    };
+    let Some(server) = server else { return Ok((None, None)) };
+    let load = MeasuredLoad::prepare(&arguments.load, draft, &server)?;
+    let mut servers = load.connect()?;
+    load.connect_machine(&mut servers)?;
+    Ok((Some(load), Some(servers)))
+}
+
+/// What is varied, checked against the server.
+#[derive(Default)]
+struct Varied {
+    knobs: Vec<SweepKnob>,
+    shown: Vec<webdyno_model::sweep::Knob>,
+    axes: Vec<AxisValues>,
+    original: Vec<Option<KnobValue>>,
+    plans: Vec<RenderedPlan>,
+}
+
+fn varied(arguments: &SweepArgs, server: Option<(&MeasuredLoad, &Servers)>) -> Result<Varied> {
+    let services = server.map_or(Ok(vec![]), |(load, servers)| load.services(servers))?;
+    let mut varied = Varied::default();
+    for argument in &arguments.knobs {
+        let axis = argument.values.clone();
+        let (Some((_, servers)), None) = (server, LoadKnob::of(&argument.name)) else {
+            varied.shown.push(knobs::shown(argument, None));
+            varied.knobs.push(SweepKnob::Load);
+            varied.axes.push(axis);
+            varied.original.push(None);
+            continue;
+        };
+        let (knob, step) = knobs::setting_knob(&argument.name, &services)?;
+        let axis = axis.in_steps_of(step);
+        if knobs::needs_restart_downwards(&knob.setting, &services) && !arguments.allow_restart {
+            return Err(UserError::usage(format!("{} of prefork goes down by a restart only", argument.name))
+                .hint("a reload does not free the places of its workers; --allow-restart permits it, and each point then has a downtime"));
+        }
+        let prepare = |changes: &[webdyno_model::change::SettingChange]| servers.prepare(changes);
+        let (now, plan) = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart)?;
+        varied.shown.push(knobs::shown(argument, Some(&knob.setting)));
+        let now = knobs::running(&knob.setting, &services).or(now);
+        varied.original.push(now.map(|value| known(&value, argument)));
+        varied.knobs.push(SweepKnob::Setting(knob));
+        varied.axes.push(axis);
+        varied.plans.extend(plan);
+    }
+    Ok(varied)
+}
+
+fn known(value: &SettingValue, argument: &KnobArg) -> KnobValue {
+    let is_word = matches!(&argument.values, AxisValues::List(values) if values.iter().any(|one| one.number().is_none()));
+    match value.number().filter(|_| !is_word) {
+        Some(number) => KnobValue::Number(number),
+        None => KnobValue::Word(value.to_string()),
+    }
+}
+
+fn order(arguments: &SweepArgs, varied: Varied, base: &Workload) -> Result<SweepOrder> {
+    let seed = arguments.load.seed.unwrap_or(SEED_DEFAULT);
+    let plan = SweepPlan {
+        knobs: varied.shown,
+        ranges: arguments.knobs.iter().map(|knob| knob.range.clone()).collect(),
+        workload: base.redacted(),
+        repeat: arguments.repeat,
+        seed,
+        original: varied.original,
+    };
+    let carried =
+        arguments.resume.as_deref().map_or(Ok(vec![]), |directory| carried_loads(directory, &plan))?;
+    let options = SweepOptions {
+        axes: varied.axes,
+        repeat: arguments.repeat,
+        seed,
+        budget_s: arguments.budget as f64 / 1e6,
+    };
+    Ok(SweepOrder { plan, knobs: varied.knobs, options, allow_restart: arguments.allow_restart, carried })
+}
+
+/// Asks once for all points: the command itself is the order in scripts.
+fn consents(order: &SweepOrder, interrupted: &AtomicBool) -> Result<bool> {
+    for ((knob, range), original) in order.plan.knobs.iter().zip(&order.plan.ranges).zip(&order.plan.original)
+    {
+        let Some(setting) = &knob.setting else { continue };
+        let now = match original {
+            Some(KnobValue::Number(number)) => format!(" (now {number})"),
+            Some(KnobValue::Word(word)) => format!(" (now {word})"),
+            None => String::new(),
+        };
+        terminal::print_status(&format!("{}: {range}{now}; put back at the end", setting.full_name()));
+    }
+    changes::confirm("Change the server for each point?", interrupted)
+}
+
+fn live_target<'a>(
+    load: MeasuredLoad,
+    session: &'a mut LiveSession,
+    servers: &'a mut Servers,
+    arguments: &SweepArgs,
+) -> LiveTarget<'a> {
+    LiveTarget {
+        session,
+        servers,
+        prepared: load.prepared,
+        workload: load.workload,
+        length: load.length,
+        options: ApplyOptions { yes_reload: arguments.accept_pending, ..ApplyOptions::default() },
+        confirm: None,
+        export: None,
+        // A sweep looks itself whether others are there, and ends; who permits them, permits the way back, too.
+        private: true,
+    }
+}
+
+fn unobserved<'a>(
+    arguments: &SweepArgs,
+    session: &'a mut LiveSession,
+    workload: Workload,
+) -> Result<UnobservedTarget<'a>> {
+    let mut prepared = webdyno_load::prepare(&workload)?;
+    webdyno_load::probe(&mut prepared)?;
+    webdyno_load::measure_alone(&mut prepared);
+    let measure_us = arguments.load.duration.unwrap_or(DURATION_US_DEFAULT);
+    Ok(UnobservedTarget { session, prepared, workload, length: load_length(&arguments.load, measure_us) })
+}
