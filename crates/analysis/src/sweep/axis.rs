@@ -171,7 +171,7 @@ fn number(text: &str) -> Option<(f64, bool)> {
 mod tests {
     use super::*;
 
-    fn shown(text: &str) -> String {
+    fn text_of(text: &str) -> String {
         let (values, is_bytes) = match AxisValues::parse(text) {
             Ok(parsed) => parsed,
             Err(expected) => return expected,
@@ -203,7 +203,7 @@ mod tests {
             ("1,,2", "values with commas between them, as 16,32,64, or a range, as 16..256"),
             ("", "values with commas between them, as 16,32,64, or a range, as 16..256"),
         ] {
-            assert_eq!(shown(text), expected, "{text}");
+            assert_eq!(text_of(text), expected, "{text}");
         }
     }
 

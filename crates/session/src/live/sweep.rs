@@ -29,6 +29,8 @@ pub struct LiveSweep<'a> {
     pub load_of: PointLoad<'a>,
     /// Whether it ends where others use the server.
     pub refuses_others: bool,
+    /// Whether it was seen that nobody else used the server.
+    pub was_alone: bool,
 }
 
 /// Whether the server is observed.
@@ -36,7 +38,7 @@ pub enum LiveSide<'a> {
     /// By its agents, which change it, too.
     Observed(Box<LiveTarget<'a>>),
     /// By nobody.
-    Unobserved(UnobservedTarget<'a>),
+    Unobserved(Box<UnobservedTarget<'a>>),
 }
 
 /// A load alone.
@@ -151,7 +153,11 @@ impl SweepTarget for LiveSweep<'_> {
             return Ok(());
         }
         let traffic = self.session().recording().live_traffic();
-        live_traffic_policy::sweep_refusal(traffic.as_ref()).map_or(Ok(()), Err)
+        if let Some(refusal) = live_traffic_policy::sweep_refusal(traffic.as_ref(), !self.was_alone) {
+            return Err(refusal);
+        }
+        self.was_alone = true;
+        Ok(())
     }
 
     fn wait_until_well(&mut self) -> Result<Option<String>> {

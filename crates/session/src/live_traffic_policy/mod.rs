@@ -49,9 +49,11 @@ pub fn live_traffic_note(traffic: Option<&LiveTraffic>, must_know: bool) -> Opti
     }
 }
 
-/// Why a sweep of settings is refused, or ends: others use the server, or it cannot be told whether they do.
-pub fn sweep_refusal(traffic: Option<&LiveTraffic>) -> Option<UserError> {
+/// Why a sweep of settings is refused, or ends: others use the server, or it cannot be told whether they do. Once it was told that
+/// nobody does, loads that are too short to tell are no reason.
+pub fn sweep_refusal(traffic: Option<&LiveTraffic>, must_know: bool) -> Option<UserError> {
     let why = match traffic {
+        None if !must_know => return None,
         Some(traffic) if traffic.present => {
             format!("other clients use this server ({}), and a sweep switches its settings back and forth", traffic.to_text())
         }

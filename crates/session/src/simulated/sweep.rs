@@ -57,7 +57,7 @@ fn order(workers: &str, users: Option<&str>, carried: Vec<SweepPoint>) -> SweepO
             seed: 7,
             original: vec![Some(KnobValue::Number(150.0))],
         },
-        knobs: vec![SweepKnob::Setting(setting)],
+        knobs: vec![SweepKnob::Setting(Box::new(setting))],
         options: SweepOptions { axes: vec![axis(workers)], repeat: 2, seed: 7, budget_s: 1e9 },
         allow_restart: true,
         carried,
@@ -101,7 +101,7 @@ fn rates(report: &SweepReport) -> Vec<(Vec<f64>, Option<f64>)> {
 }
 
 #[test]
-fn the_values_of_a_list_are_all_measured_as_often_as_was_asked() {
+fn every_value_of_a_list_is_measured_with_its_repeats() {
     let (ended, target) = swept(PLENTY, order("50,100,300", None, vec![]));
     let report = ended.unwrap();
     // 0.2 s in a worker: 250/s of 50, 500/s of 100; 450 users and 300 workers: 1500/s.

@@ -37,7 +37,7 @@ pub trait SweepTarget: TuningTarget {
 #[derive(Debug, Clone, PartialEq)]
 pub enum SweepKnob {
     /// A setting of the server.
-    Setting(SettingKnob),
+    Setting(Box<SettingKnob>),
     /// The load.
     Load,
 }

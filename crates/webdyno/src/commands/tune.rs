@@ -110,7 +110,7 @@ fn write(export: &Export, arguments: &TuneArgs) -> Result<()> {
 
 /// Asks on a terminal, unless told not to; in scripts `--apply` is the consent.
 fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<ConfirmPlan> {
-    let asks = arguments.apply && changes::asks(arguments.yes);
+    let asks = arguments.apply && changes::needs_consent(arguments.yes);
     asks.then(|| Box::new(move |plan: &RenderedPlan| confirm_plan(plan, &interrupted)) as ConfirmPlan)
 }
 

@@ -36,7 +36,7 @@ pub fn waiting_note(server: &Server, is_applied: bool, is_accepted: bool) -> Res
 }
 
 /// Whether somebody is there to be asked, who did not say yes before.
-pub fn asks(yes: bool) -> bool {
+pub fn needs_consent(yes: bool) -> bool {
     !yes && std::io::stdin().is_terminal()
 }
 

@@ -54,7 +54,7 @@ impl LoadKnob {
 }
 
 /// A knob as outputs show it.
-pub fn shown(argument: &KnobArg, setting: Option<&SettingId>) -> Knob {
+pub fn described(argument: &KnobArg, setting: Option<&SettingId>) -> Knob {
     let is_rate = LoadKnob::of(&argument.name) == Some(LoadKnob::Rate);
     let unit = if argument.is_bytes { Some("B") } else { is_rate.then_some("req/s") };
     Knob { name: argument.name.clone(), setting: setting.cloned(), unit: unit.map(str::to_owned) }

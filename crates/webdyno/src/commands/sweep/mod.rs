@@ -35,7 +35,7 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     apply_load(arguments, &mut draft, &first)?;
     let draft = draft;
     let interrupted = interrupt_flag()?;
-    let (load, mut servers) = observed(arguments, &draft)?;
+    let (load, servers) = observed(arguments, &draft)?;
     let varied = varied(arguments, load.as_ref().zip(servers.as_ref()))?;
     let has_setting = varied.knobs.iter().any(|knob| matches!(knob, SweepKnob::Setting(_)));
     let waits = match servers.as_ref().filter(|_| has_setting) {
@@ -44,7 +44,7 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     };
     let base = workload(arguments, &draft)?;
     let order = order(arguments, varied, &base)?;
-    if has_setting && changes::asks(arguments.yes) && !consents(&order, &interrupted)? {
+    if has_setting && changes::needs_consent(arguments.yes) && !consents(&order, &interrupted)? {
         return Err(UserError::cannot_run("nothing was measured: the changes were declined"));
     }
     let directory = run_directory::run_directory(&arguments.output, "sweep");
@@ -58,38 +58,45 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
+    let began = waits.map_or(Ok(()), |text| session.append(EventBody::Note { text }));
+    let result =
+        began.and_then(|()| measure_points(arguments, &mut session, (load, servers), (&draft, base), order));
+    finish::finish(session, result, &arguments.output, false)
+}
+
+/// Measures the points, and says good bye to the agents: what could not be restored is the error that counts most.
+fn measure_points(
+    arguments: &SweepArgs,
+    session: &mut LiveSession,
+    (load, mut servers): (Option<MeasuredLoad>, Option<Servers>),
+    (draft, base): (&Draft, Workload),
+    order: SweepOrder,
+) -> Result<()> {
     let load_of = |values: &[KnobValue]| {
         let mut draft = draft.clone();
         apply_load(arguments, &mut draft, values)?;
         workload(arguments, &draft)
     };
-    let begun = waits.map_or(Ok(()), |text| session.append(EventBody::Note { text }));
-    let begun = begun.and_then(|()| match &mut servers {
-        Some(servers) => record_servers(&mut session, servers, BEFORE_CHANGES_S),
+    let has_setting = order.knobs.iter().any(|knob| matches!(knob, SweepKnob::Setting(_)));
+    let refuses_others = has_setting && !arguments.allow_live_traffic;
+    let introduced = match &mut servers {
+        Some(servers) => record_servers(session, servers, BEFORE_CHANGES_S),
         None => Ok(()),
-    });
-    let result = begun.and_then(|()| {
+    };
+    let result = introduced.and_then(|()| {
         let side = match (load, &mut servers) {
             (Some(load), Some(servers)) => {
-                LiveSide::Observed(Box::new(live_target(load, &mut session, servers, arguments)))
+                LiveSide::Observed(Box::new(live_target(load, session, servers, arguments)))
             }
-            _ => LiveSide::Unobserved(unobserved(arguments, &mut session, base)?),
+            _ => LiveSide::Unobserved(Box::new(unobserved(arguments, session, base)?)),
         };
-        let refuses_others = has_setting && !arguments.allow_live_traffic;
-        let mut target = LiveSweep { side, load_of: &load_of, refuses_others };
+        let mut target = LiveSweep { side, load_of: &load_of, refuses_others, was_alone: false };
         sweeping::sweep(&mut target, order).map(|_| ())
     });
-    let result = match &servers {
-        None => result,
-        Some(servers) => {
-            // Good bye before the report: what could not be put back is the error that counts most.
-            let (done, closed) = servers.close();
-            let reported = changes::record_reverted(&mut session, done);
-            closed.and(reported).and(result)
-        }
-    };
-    drop(servers);
-    finish::finish(session, result, &arguments.output, false)
+    let Some(servers) = &servers else { return result };
+    let (done, closed) = servers.close();
+    let reported = changes::record_reverted(session, done);
+    closed.and(reported).and(result)
 }
 
 fn check_flags(arguments: &SweepArgs) -> Result<()> {
@@ -168,7 +175,7 @@ fn observed(arguments: &SweepArgs, draft: &Draft) -> Result<(Option<MeasuredLoad
 #[derive(Default)]
 struct Varied {
     knobs: Vec<SweepKnob>,
-    shown: Vec<webdyno_model::sweep::Knob>,
+    described: Vec<webdyno_model::sweep::Knob>,
     axes: Vec<AxisValues>,
     original: Vec<Option<KnobValue>>,
     plans: Vec<RenderedPlan>,
@@ -180,7 +187,7 @@ fn varied(arguments: &SweepArgs, server: Option<(&MeasuredLoad, &Servers)>) -> R
     for argument in &arguments.knobs {
         let axis = argument.values.clone();
         let (Some((_, servers)), None) = (server, LoadKnob::of(&argument.name)) else {
-            varied.shown.push(knobs::shown(argument, None));
+            varied.described.push(knobs::described(argument, None));
             varied.knobs.push(SweepKnob::Load);
             varied.axes.push(axis);
             varied.original.push(None);
@@ -194,10 +201,10 @@ fn varied(arguments: &SweepArgs, server: Option<(&MeasuredLoad, &Servers)>) -> R
         }
         let prepare = |changes: &[webdyno_model::change::SettingChange]| servers.prepare(changes);
         let (now, plan) = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart)?;
-        varied.shown.push(knobs::shown(argument, Some(&knob.setting)));
+        varied.described.push(knobs::described(argument, Some(&knob.setting)));
         let now = knobs::running(&knob.setting, &services).or(now);
         varied.original.push(now.map(|value| known(&value, argument)));
-        varied.knobs.push(SweepKnob::Setting(knob));
+        varied.knobs.push(SweepKnob::Setting(Box::new(knob)));
         varied.axes.push(axis);
         varied.plans.extend(plan);
     }
@@ -215,7 +222,7 @@ fn known(value: &SettingValue, argument: &KnobArg) -> KnobValue {
 fn order(arguments: &SweepArgs, varied: Varied, base: &Workload) -> Result<SweepOrder> {
     let seed = arguments.load.seed.unwrap_or(SEED_DEFAULT);
     let plan = SweepPlan {
-        knobs: varied.shown,
+        knobs: varied.described,
         ranges: arguments.knobs.iter().map(|knob| knob.range.clone()).collect(),
         workload: base.redacted(),
         repeat: arguments.repeat,
@@ -243,7 +250,7 @@ fn consents(order: &SweepOrder, interrupted: &AtomicBool) -> Result<bool> {
             Some(KnobValue::Word(word)) => format!(" (now {word})"),
             None => String::new(),
         };
-        terminal::print_status(&format!("{}: {range}{now}; put back at the end", setting.full_name()));
+        terminal::print_status(&format!("{}: {range}{now}; restored at the end", setting.full_name()));
     }
     changes::confirm("Change the server for each point?", interrupted)
 }
