@@ -230,7 +230,8 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 8] = ["schema", "export", "history", "fit", "predict", "serve", "workload", "lab"];
+const RARE: [&str; 9] =
+    ["schema", "export", "history", "compare", "fit", "predict", "serve", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {

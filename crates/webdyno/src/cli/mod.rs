@@ -120,7 +120,7 @@ pub enum Command {
     Diagnose(DiagnoseArgs),
     /// Find the highest load that meets the objectives
     Capacity(CapacityArgs),
-    /// Measure a setting or a load at several values; name the one to choose
+    /// Measure a setting or load at several values; name the best
     Sweep(SweepArgs),
     /// Record a host without load; diagnose incidents
     Observe(ObserveArgs),
