@@ -60,14 +60,14 @@ pub(super) fn changes(knobs: &[SweepKnob], values: &[KnobValue]) -> Vec<SettingC
     knobs.iter().zip(values).flat_map(of_knob).collect()
 }
 
-/// Sees whether each of these values can be put in force, by who prepares changes; writes nothing. Gives the value in force, and the
-/// last plan; `None` where there is nothing to change.
+/// Sees whether each of these values can be put in force, by who prepares changes; writes nothing. Gives the value in force
+/// where a plan tells it.
 pub fn check_values(
     prepare: &dyn Fn(&[SettingChange]) -> Result<Preparation>,
     knob: &SettingKnob,
     values: &[KnobValue],
     allow_restart: bool,
-) -> Result<(Option<SettingValue>, Option<RenderedPlan>)> {
+) -> Result<Option<SettingValue>> {
     let mut last = None;
     for value in values {
         let changes = knob.changes(value);
@@ -86,7 +86,7 @@ pub fn check_values(
             plan.changes.iter().find(|change| change.setting.name.eq_ignore_ascii_case(&knob.setting.name));
         change.and_then(|change| change.from.clone())
     };
-    Ok((last.as_ref().and_then(of_knob), last))
+    Ok(last.as_ref().and_then(of_knob))
 }
 
 /// The plan of changes of one target; `None` where they are in force already.

@@ -11,7 +11,7 @@ use knobs::LoadKnob;
 use std::sync::atomic::AtomicBool;
 use webdyno_analysis::sweep::{AxisValues, POINTS_MAX, Planner, SweepOptions};
 use webdyno_load::workload::file::Draft;
-use webdyno_model::change::{ApplyOptions, RenderedPlan};
+use webdyno_model::change::ApplyOptions;
 use webdyno_model::event::EventBody;
 use webdyno_model::service::SettingValue;
 use webdyno_model::sweep::{KnobValue, SweepPlan};
@@ -178,7 +178,6 @@ struct Varied {
     described: Vec<webdyno_model::sweep::Knob>,
     axes: Vec<AxisValues>,
     original: Vec<Option<KnobValue>>,
-    plans: Vec<RenderedPlan>,
 }
 
 fn varied(arguments: &SweepArgs, server: Option<(&MeasuredLoad, &Servers)>) -> Result<Varied> {
@@ -200,13 +199,12 @@ fn varied(arguments: &SweepArgs, server: Option<(&MeasuredLoad, &Servers)>) -> R
                 .hint("a reload does not free the places of its workers; --allow-restart permits it, and each point then has a downtime"));
         }
         let prepare = |changes: &[webdyno_model::change::SettingChange]| servers.prepare(changes);
-        let (now, plan) = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart)?;
+        let now = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart)?;
         varied.described.push(knobs::described(argument, Some(&knob.setting)));
         let now = knobs::running(&knob.setting, &services).or(now);
         varied.original.push(now.map(|value| known(&value, argument)));
         varied.knobs.push(SweepKnob::Setting(Box::new(knob)));
         varied.axes.push(axis);
-        varied.plans.extend(plan);
     }
     Ok(varied)
 }

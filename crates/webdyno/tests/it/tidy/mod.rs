@@ -257,6 +257,7 @@ pub fn helps() -> String {
         "run",
         "check",
         "capacity",
+        "sweep",
         "explain",
         "diagnose",
         "observe",
