@@ -44,7 +44,7 @@ fn a_setting_is_measured_at_each_value_and_put_back() {
     let points = json["points"].as_array().unwrap();
     let values: Vec<f64> = points.iter().filter_map(|point| point["value"].as_f64()).collect();
     assert_eq!(values, [10.0, 20.0, 40.0], "{json:#}");
-    assert_eq!((&json["schema"], &json["original"]), (&"webdyno/sweep/v1".into(), &20.into()));
+    assert_eq!((&json["schema"], &json["original"]), (&"webdyno/sweep/v1".into(), &20.0.into()));
     assert_eq!(events(&place, "s", "sweep_point_end"), events(&place, "s", "load_start"), "{json:#}");
     // Thirty users on a page that takes its time: twenty workers bring twice what ten bring.
     let rate = |at: usize| points[at]["rate"].as_f64();
