@@ -107,7 +107,7 @@ const COMMANDS: &[CommandHelp] = &[
     },
     CommandHelp {
         path: "webdyno sweep",
-        short: "connections rate duration users servers sudo knobs repeat resume allow_restart budget yes json",
+        short: "connections duration servers knobs repeat resume allow_restart budget json",
         refused: "requests objectives unix_socket",
         examples: [
             "webdyno sweep --knob MaxRequestWorkers=16..256 http://127.0.0.1:8080/",
