@@ -202,7 +202,7 @@ fn a_tool_that_is_gone_is_reverted_and_the_next_command_hears_of_it_once() {
     assert_eq!(server.picture(), original);
     assert_eq!(pending(&server.state()).unwrap(), []);
     let message = notice(&server.state()).unwrap();
-    assert!(message.ends_with("was interrupted; its guardian put everything back"), "{message}");
+    assert!(message.ends_with("was interrupted; its guardian reverted all of its changes"), "{message}");
     assert_eq!(notice(&server.state()), None);
 }
 

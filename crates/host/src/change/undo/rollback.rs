@@ -439,7 +439,8 @@ fn guardian_report(tools: &Tools, path: &Path) -> Option<String> {
     let _lock = Lock::try_take(tools, "webdyno").ok()??;
     let mut journal = Journal::open(path, &tools.disk).ok()?;
     journal.append(Record::Told).ok()?;
-    let message = format!("the session {} was interrupted; its guardian put everything back", journal.id());
+    let message =
+        format!("the session {} was interrupted; its guardian reverted all of its changes", journal.id());
     Some(match joined_conflicts(journal.history()) {
         none if none.is_empty() => message,
         conflicts => format!("{message}, but {conflicts}"),
