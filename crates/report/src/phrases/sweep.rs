@@ -34,7 +34,10 @@ pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
         } else {
             "; the smallest of these values takes least memory for the same rate"
         };
-        format!("Within 1% of the peak {from_to} (the plateau){smallest}.")
+        match is_within_noise(sweep, [low, high]) {
+            true => format!("No value {from_to} is proven better than another (the plateau){smallest}."),
+            false => format!("Within 1% of the peak {from_to} (the plateau){smallest}."),
+        }
     });
     let law = sweep.usl.as_ref().map(|law| law_sentence(sweep, law));
     plateau
@@ -42,6 +45,15 @@ pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
         .chain(law)
         .chain(sweep.notes.first().filter(|_| sweep.usl.is_none()).cloned())
         .collect()
+}
+
+/// Whether values belong to the plateau that have less than 99% of the peak: by their intervals alone.
+fn is_within_noise(sweep: &SweepReport, [low, high]: [f64; 2]) -> bool {
+    let within =
+        sweep.points.iter().filter(|point| point.value.is_some_and(|value| (low..=high).contains(&value)));
+    let rates: Vec<f64> = within.filter_map(|point| point.rate).collect();
+    let peak = rates.iter().copied().fold(0.0, f64::max);
+    sweep.usl.is_none() && rates.iter().any(|rate| *rate < 0.99 * peak)
 }
 
 /// The notes that [`why`] has not told.
