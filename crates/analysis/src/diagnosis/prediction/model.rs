@@ -147,7 +147,9 @@ impl ServerModel {
             return Err(why);
         }
         if processors.as_ref().is_some_and(|one| are_others_filling(facts, one, ended)) {
-            return Err("other programs filled the processors, and how much of them they leave to a server that needs more is not known");
+            return Err(
+                "other programs filled the processors, and how much of them they leave to a server that needs more is not known",
+            );
         }
         let last_hold_us = pools.last().map_or(0.0, |held| held.hold_us);
         let mut model = Self {
