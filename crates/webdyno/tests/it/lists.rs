@@ -254,6 +254,30 @@ fn lists_are_loaded_as_siege_loads_them() {
     }
 }
 
+/// What a browser recorded is sent again by users of their own.
+#[test]
+fn a_recording_of_a_browser_is_loaded() {
+    let _turn = shared_turn();
+    let (place, server) = (Place::new(), Server::answering(OK));
+    let entry = |path: &str, mime: &str| {
+        let url = format!("{}{path}", server.url().trim_end_matches('/'));
+        serde_json::json!({"request": {"method": "GET", "url": url},
+            "response": {"status": 200, "content": {"mimeType": mime}}})
+    };
+    let entries = [entry("/", "text/html"), entry("/a.css", "text/css"), entry("/api", "application/json")];
+    let har = serde_json::json!({"log": {"entries": entries}}).to_string();
+    std::fs::write(place.path("a.har"), har).unwrap();
+    run(place.webdyno().args(["workload", "from-har", "a.har", "--users", "2"])).with_code(0);
+    let load = ["run", "--workload", "workload.toml", "-d", "1s", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
+    let names: Vec<_> = json["requests_by_name"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(names, ["/", "/a.css", "/api"]);
+    // The file is there now, and is not written over.
+    run(place.webdyno().args(["workload", "from-har", "a.har"]))
+        .with_code(2)
+        .assert_error("exists already", "--output");
+}
+
 /// Commands that are wrong, with a part of what they say and of the hint.
 fn check_wrong(place: &Place, wrong: &[(&str, &str, &str)]) {
     for (command, message, hint) in wrong {
@@ -288,6 +312,8 @@ fn wrong_lists_are_told_before_anything_is_sent() {
         ("run --urls weights.txt --random", "says by weights", "leave --random out"),
         ("run http://127.0.0.1:1/ --random", "draws from a list", "--urls"),
         ("workload from-urls bad.txt", "bad.txt:2:3", "X=VALUE"),
+        ("workload from-har none.har", "cannot read none.har", ""),
+        ("workload from-har bad.txt", "bad.txt:1:", "Save all as HAR"),
         ("workload from-urls -", "stdin has no name", "file first"),
         ("workload from-urls weights.txt --random", "says by weights", "leave --random out"),
     ];

@@ -286,6 +286,7 @@ pub fn helps() -> String {
         "workload make-tree",
         "workload from-tree",
         "workload from-urls",
+        "workload from-har",
     ]
     .map(help)
     .concat()
