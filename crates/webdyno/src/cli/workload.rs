@@ -25,6 +25,8 @@ pub enum WorkloadCommand {
     FromUrls(FromUrlsArgs),
     /// Write a workload file from what a browser recorded
     FromHar(FromHarArgs),
+    /// Write a workload file from the pages of a site, found along its links
+    FromSite(FromSiteArgs),
 }
 
 /// `webdyno workload check`.
@@ -53,4 +55,42 @@ pub struct FromHarArgs {
     /// Users who do what was recorded
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub users: u32,
+}
+
+/// `webdyno workload from-site`.
+#[derive(Debug, Args)]
+pub struct FromSiteArgs {
+    /// Where to begin; only this scheme, host and port are asked, as its robots.txt allows
+    #[arg(value_name = "URL")]
+    pub url: String,
+
+    /// Workload file to write, new
+    #[arg(short, long, value_name = "FILE.toml", default_value = "workload.toml")]
+    pub output: PathBuf,
+
+    /// At most so many requests
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = requests)]
+    pub requests: usize,
+
+    /// At most so many links from the first page
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub depth: usize,
+
+    /// At most so many requests a second; fewer where robots.txt has a Crawl-delay
+    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = rate)]
+    pub rate: f64,
+
+    /// Users who look at the pages
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub users: u32,
+}
+
+fn requests(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=10_000).contains(count));
+    count.ok_or_else(|| "a number of requests from 1 to 10000".into())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| (0.1..=100.0).contains(rate));
+    rate.ok_or_else(|| "requests per second, from 0.1 to 100".into())
 }

@@ -48,7 +48,7 @@ impl Nginx {
              http {{ client_body_temp_path {displayed}/b; proxy_temp_path {displayed}/p; keepalive_requests 1000000;\n\
              fastcgi_temp_path {displayed}/f; uwsgi_temp_path {displayed}/u; scgi_temp_path {displayed}/s;\n\
              log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {displayed}/log plain;\n\
-             server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {}/; }} }} }}\n",
+             server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {0}/; }} location = /robots.txt {{ alias {0}/robots.txt; }} }} }}\n",
             tree.display()
         );
         let file = folder.join("nginx.conf");
@@ -278,6 +278,43 @@ fn a_recording_of_a_browser_is_loaded() {
         .assert_error("exists already", "--output");
 }
 
+/// The pages of a site are found along its links, as far as robots.txt allows.
+#[test]
+fn the_pages_of_a_site_are_loaded() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let tree = place.path("tree");
+    std::fs::create_dir_all(&tree).unwrap();
+    for (name, text) in [
+        ("index.html", "<a href=a.html>a</a><a href=/files/private.html>no</a><a href=gone.html>gone</a>"),
+        ("a.html", "<a href=/files/index.html>home</a><a href=file.bin>file</a><img src=i.png>"),
+        ("private.html", "no"),
+        ("file.bin", "0"),
+        ("i.png", "0"),
+        ("robots.txt", "User-agent: webdyno\nDisallow: /files/private"),
+    ] {
+        std::fs::write(tree.join(name), text).unwrap();
+    }
+    let Some(nginx) = Nginx::start(&place) else { return };
+    let site = format!("http://127.0.0.1:{}/files/index.html", nginx.port);
+    let walk = ["workload", "from-site", &site, "--rate", "100", "--users", "2"];
+    let text = run(place.webdyno().args(walk)).with_code(0).stdout;
+    for part in ["2 pages and 1 other file ", "1 URL kept out by robots.txt", "1 URL answered with an error"]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+    let load = ["run", "--workload", "workload.toml", "-d", "1s", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
+    let names: Vec<_> = json["requests_by_name"].as_object().unwrap().keys().cloned().collect();
+    assert!(
+        ["/files/index.html", "/files/a.html", "/files/file.bin"]
+            .iter()
+            .all(|name| names.contains(&(*name).to_owned())),
+        "{names:?}"
+    );
+    run(place.webdyno().args(walk)).with_code(2).assert_error("exists already", "--output");
+}
+
 /// Commands that are wrong, with a part of what they say and of the hint.
 fn check_wrong(place: &Place, wrong: &[(&str, &str, &str)]) {
     for (command, message, hint) in wrong {
@@ -314,6 +351,8 @@ fn wrong_lists_are_told_before_anything_is_sent() {
         ("workload from-urls bad.txt", "bad.txt:2:3", "X=VALUE"),
         ("workload from-har none.har", "cannot read none.har", ""),
         ("workload from-har bad.txt", "bad.txt:1:", "Save all as HAR"),
+        ("workload from-site ftp://h/", "`ftp://h/` is not the URL of a site", "http://"),
+        ("workload from-site http://u:p@h/", "no user and password", "from-har"),
         ("workload from-urls -", "stdin has no name", "file first"),
         ("workload from-urls weights.txt --random", "says by weights", "leave --random out"),
     ];

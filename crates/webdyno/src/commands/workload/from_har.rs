@@ -7,6 +7,7 @@ use std::fs;
 use webdyno_load::workload::file::to_toml;
 use webdyno_load::workload::har;
 use webdyno_model::error::io_error;
+use webdyno_model::number::human::plural;
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// Other hosts that are named, the rest is counted.
@@ -27,7 +28,9 @@ pub fn from_har(arguments: &FromHarArgs) -> Result<u8> {
         visits.users = arguments.users;
     }
     let workload = to_toml(&recorded.workload)?;
-    let what = format!("{} pages and {} requests", recorded.pages_count, recorded.requests_count);
+    let count = |value: usize, noun: &str| plural(value as u64, noun);
+    let what =
+        format!("{} and {}", count(recorded.pages_count, "page"), count(recorded.requests_count, "request"));
     new_file(&arguments.output, |to| {
         writeln!(to, "# {what} that a browser recorded, by webdyno workload from-har.\n{workload}")
     })?;

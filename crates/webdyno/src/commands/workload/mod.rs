@@ -2,6 +2,7 @@
 
 mod check;
 mod from_har;
+mod from_site;
 mod from_tree;
 mod from_urls;
 mod make_tree;
@@ -17,6 +18,7 @@ pub fn workload(arguments: &WorkloadArgs) -> Result<u8> {
         WorkloadCommand::MakeTree(arguments) => make_tree::make_tree(arguments),
         WorkloadCommand::FromTree(arguments) => from_tree::from_tree(arguments),
         WorkloadCommand::FromHar(arguments) => from_har::from_har(arguments),
+        WorkloadCommand::FromSite(arguments) => from_site::from_site(arguments),
         WorkloadCommand::FromUrls(arguments) => from_urls::from_urls(arguments),
     }
 }

@@ -287,6 +287,7 @@ pub fn helps() -> String {
         "workload from-tree",
         "workload from-urls",
         "workload from-har",
+        "workload from-site",
     ]
     .map(help)
     .concat()
