@@ -83,7 +83,7 @@ fn timed(threads: usize, files: &[&str]) {
     let start = Instant::now();
     let counted = count(&inputs, &Options { threads, ..Options::default() }).unwrap();
     let elapsed_s = start.elapsed().as_secs_f64();
-    let bytes: u64 = counted.logs.iter().map(|log| log.bytes).sum();
+    let bytes: u64 = counted.logs.iter().map(|log| log.size_bytes).sum();
     let counts = &counted.counts;
     println!(
         "{threads} threads: {elapsed_s:.3} s, {:.3} GB/s, {:.0} ns a line; {} lines, {} clients, {} URLs, {} MB of memory",

@@ -50,7 +50,7 @@ pub const CLASSES: [(Class, &str); 11] = [
 const ENDINGS: [(Class, &str); 9] = [
     (Class::Page, "html htm xhtml shtml"),
     (Class::Program, "php php5 php7 phtml cgi pl py rb asp aspx ashx jsp jspx do action cfm fcgi"),
-    (Class::Data, "json xml rss atom csv txt map yaml yml webmanifest graphql"),
+    (Class::Data, "json xml rss atom csv txt map yaml yml graphql"),
     (Class::Stylesheet, "css"),
     (Class::Script, "js mjs wasm"),
     (Class::Image, "png jpg jpeg gif svg webp ico avif bmp tif tiff heic"),
@@ -58,6 +58,37 @@ const ENDINGS: [(Class, &str); 9] = [
     (Class::Media, "mp4 webm mp3 m4a m4v ogg ogv oga wav flac mov avi mkv m3u8 ts mpd aac"),
     (Class::Download, "zip gz tgz bz2 xz zst tar 7z rar iso img exe msi dmg deb rpm apk jar pdf doc docx xls xlsx ppt pptx odt ods epub"),
 ];
+
+const KEY_SLOTS: usize = 512;
+
+/// The endings in open addressing by [`place`], with empty places behind: each as a number.
+const KEYS: [(u64, Class); KEY_SLOTS + 64] = {
+    let mut keys = [(0, Class::Other); KEY_SLOTS + 64];
+    let mut class = 0;
+    while class < ENDINGS.len() {
+        let (list, mut key, mut length, mut at) = (ENDINGS[class].1.as_bytes(), 0u64, 0, 0);
+        while at <= list.len() {
+            if at == list.len() || list[at] == b' ' {
+                let mut slot = place(key);
+                while keys[slot].0 != 0 {
+                    slot += 1;
+                }
+                keys[slot] = (key, ENDINGS[class].0);
+                (key, length) = (0, 0);
+            } else {
+                key |= (list[at] as u64) << (8 * length);
+                length += 1;
+            }
+            at += 1;
+        }
+        class += 1;
+    }
+    keys
+};
+
+const fn place(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
+}
 
 impl Class {
     /// The class of a path without query.
@@ -67,8 +98,13 @@ impl Class {
         let name = memchr(b';', name).map_or(name, |end| &name[..end]);
         let Some(point) = memrchr(b'.', name).filter(|point| *point > 0 || name.len() <= 5) else { return Self::Page };
         let ending = &name[point + 1..];
-        let is = |list: &str| list.split(' ').any(|one| one.as_bytes().eq_ignore_ascii_case(ending));
-        ENDINGS.iter().find(|(_, list)| is(list)).map_or(Self::Other, |(class, _)| *class)
+        let mut key = [0; 8];
+        if ending.len() > key.len() {
+            return if ending.eq_ignore_ascii_case(b"webmanifest") { Self::Data } else { Self::Other };
+        }
+        ending.iter().zip(&mut key).for_each(|(letter, slot)| *slot = letter.to_ascii_lowercase());
+        let key = u64::from_le_bytes(key);
+        KEYS.iter().skip(place(key)).take_while(|(held, _)| *held != 0).find(|(held, _)| *held == key).map_or(Self::Other, |one| one.1)
     }
 
     /// Whether a file is sent, and no program makes it: by its name, for want of more.

@@ -33,7 +33,7 @@ impl Distinct {
         }
         let hash = hash.max(1);
         let mask = self.exact.len() - 1;
-        let mut place = hash as usize & mask;
+        let mut place = (hash >> 12) as usize & mask;
         while self.exact[place] != hash {
             if self.exact[place] == 0 {
                 self.exact[place] = hash;

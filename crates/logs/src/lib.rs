@@ -13,6 +13,7 @@ pub mod ordered;
 pub mod rates;
 pub mod reading;
 mod redact;
+pub mod report;
 pub mod scan;
 pub mod sessions;
 pub mod timestamp;

@@ -145,6 +145,19 @@ impl Rates {
         self.week.iter_mut().zip(&other.week).for_each(|(own, other)| *own += other);
     }
 
+    /// The first and the last second with requests; `None` without any.
+    pub fn span_s(&self) -> Option<[i64; 2]> {
+        let mut pages: Vec<&Page> = self.pages.iter().collect();
+        pages.sort_by_key(|page| page.hour);
+        let seconds = |page: &&Page| self.seconds(page).filter(|(_, requests)| *requests > 0).map(|(at_s, _)| at_s).collect::<Vec<_>>();
+        let kept = pages.first().map(seconds).zip(pages.last().map(seconds));
+        let kept = kept.and_then(|(first, last)| first.first().copied().zip(last.last().copied()));
+        let beyond = self.beyond.keys().next().zip(self.beyond.keys().next_back());
+        let beyond = beyond.map(|(first, last)| (first * HOUR_S, (last + 1) * HOUR_S - 1));
+        let spans = kept.into_iter().chain(beyond);
+        spans.map(|(first, last)| [first, last]).reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])])
+    }
+
     /// Whether the seconds of some hours were not kept.
     pub fn is_complete(&self) -> bool {
         self.beyond.is_empty()

@@ -29,7 +29,9 @@ pub(crate) fn redacted(line: &[u8], privacy: Privacy) -> String {
 
 /// Whether a word may hold an address: digits with three points, or hexadecimal ones with two colons.
 fn is_address(word: &str) -> bool {
-    let is_v4 = word.split(|letter: char| !letter.is_ascii_digit() && letter != '.').any(|part| part.matches('.').count() >= 3);
+    let is_v4 = word.split(|letter: char| !letter.is_ascii_digit() && letter != '.').any(|part| {
+        part.split('.').filter(|digits| !digits.is_empty()).count() >= 4
+    });
     let is_v6 = word.split(|letter: char| !letter.is_ascii_hexdigit() && letter != ':').any(|part| {
         part.matches(':').count() >= 2 && !is_clock(part)
     });

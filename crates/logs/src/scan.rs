@@ -8,7 +8,7 @@ use crate::format::Format;
 use crate::ordered::{BlockEvents, Thresholds};
 use crate::rates::Rates;
 use crate::redact::redacted;
-use crate::sessions::SessionRequest;
+use crate::sessions::{ByHash, SessionRequest};
 use crate::timestamp::TimeReader;
 use crate::urls::{Response, Urls};
 use crate::working_set::Reference;
@@ -19,8 +19,8 @@ use webdyno_model::histogram::TimeHistogram;
 
 /// Lines that were not understood are shown up to this number.
 const SAMPLES_MAX: usize = 3;
-/// More methods or bots than these are no methods or bots.
-const NAMES_MAX: usize = 1000;
+/// More methods or agents of bots are not told apart.
+const NAMES_MAX: usize = 4096;
 
 /// What of the clients may be in the result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct Counts {
     privacy: Privacy,
     times: TimeReader,
     agents: Agents,
+    records: Vec<Record>,
+    places: Vec<u32>,
     /// Lines, whatever is in them.
     pub lines: u64,
     /// Empty ones, and comments (`#`).
@@ -94,8 +96,6 @@ pub struct Counts {
     pub sizes: TimeHistogram,
     /// Over time.
     pub rates: Rates,
-    /// First and last second.
-    pub span_s: Option<[i64; 2]>,
     /// URLs that matter.
     pub urls: Urls,
     /// Different URLs.
@@ -106,8 +106,39 @@ pub struct Counts {
     pub busiest: Urls,
     /// Clients that declare themselves to be programs.
     pub bots: Sum,
-    /// Their names.
-    pub bot_names: BTreeMap<Vec<u8>, u64>,
+    /// Their agents by hash: names and requests.
+    bot_agents: ByHash<(Vec<u8>, u64)>,
+}
+
+/// What of a line is counted in loops over all lines of a block: in each loop what one line has to fetch from memory does not wait for
+/// what the line before had to.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    /// Hash of the URL as it is shown; 0 without one.
+    url: u64,
+    /// Hash of the URL with its query.
+    object: u64,
+    /// Hash of the client's address; 0 without one.
+    client: u64,
+    agent: u64,
+    at_s: i64,
+    bytes: u64,
+    /// [`u64::MAX`] is not known.
+    time_us: u64,
+    /// Where its line is in the block.
+    begin: u32,
+    end: u32,
+    status: u16,
+    is_get: bool,
+    is_bot: bool,
+    has_time: bool,
+}
+
+impl Record {
+    fn response(&self) -> Response {
+        let time_us = (self.time_us != u64::MAX).then_some(self.time_us);
+        Response { status: self.status, bytes: self.bytes, time_us }
+    }
 }
 
 impl Counts {
@@ -118,6 +149,8 @@ impl Counts {
             privacy,
             times: TimeReader::default(),
             agents: Agents::default(),
+            records: vec![],
+            places: vec![],
             lines: 0,
             blank: 0,
             not_understood: 0,
@@ -131,26 +164,42 @@ impl Counts {
             kinds: [Timed::default(), Timed::default()],
             sizes: TimeHistogram::new(),
             rates: Rates::default(),
-            span_s: None,
             urls: Urls::default(),
             urls_distinct: Distinct::default(),
             clients: Distinct::default(),
             busiest: Urls::default(),
             bots: Sum::default(),
-            bot_names: BTreeMap::new(),
+            bot_agents: ByHash::default(),
         }
     }
 
     /// Counts the lines of a block; the first format that fits a line is its format.
     pub fn block(&mut self, block: &[u8], formats: &[Format], thresholds: Thresholds, events: &mut BlockEvents) {
+        let mut records = std::mem::take(&mut self.records);
+        records.clear();
         let mut begin = 0;
-        for end in memchr::memchr_iter(b'\n', block) {
-            self.line(&block[begin..end], formats, thresholds, events);
+        for end in memchr::memchr_iter(b'\n', block).chain([block.len()]) {
+            if begin < end || end < block.len() {
+                records.extend(self.line(block, [begin, end], formats));
+            }
             begin = end + 1;
         }
-        if begin < block.len() {
-            self.line(&block[begin..], formats, thresholds, events);
+        let sizes = &mut self.sizes;
+        records.iter().filter(|one| one.bytes > 0).for_each(|one| sizes.record(one.bytes));
+        let clients = &mut self.clients;
+        records.iter().filter(|one| one.client != 0).for_each(|one| clients.insert(one.client));
+        let mut places = std::mem::take(&mut self.places);
+        places.clear();
+        places.extend(records.iter().map(|one| self.urls.place(one.url)));
+        let generation = self.urls.generation();
+        for (record, place) in records.iter().zip(&places) {
+            // Places of before are those of other URLs once some have gone.
+            let place = if self.urls.generation() == generation { *place } else { self.urls.place(record.url) };
+            let class = self.url(record, place, block, formats);
+            self.class(record, class);
+            self.events(record, class, thresholds, events);
         }
+        (self.records, self.places) = (records, places);
     }
 
     /// Counts a line that is too long to be looked at.
@@ -160,51 +209,106 @@ impl Counts {
     }
 
     #[inline]
-    fn line(&mut self, line: &[u8], formats: &[Format], thresholds: Thresholds, events: &mut BlockEvents) {
+    fn line(&mut self, block: &[u8], [begin, end]: [usize; 2], formats: &[Format]) -> Option<Record> {
         self.lines += 1;
+        let line = &block[begin..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match formats.iter().find_map(|format| format.entry(line, &mut self.times)) {
-            Some(entry) => self.entry(&entry, thresholds, events),
-            None if line.first().is_none_or(|first| *first == b'#') || line.trim_ascii().is_empty() => self.blank += 1,
-            None => self.refuse(line),
-        }
-    }
-
-    #[cold]
-    fn refuse(&mut self, line: &[u8]) {
-        self.not_understood += 1;
-        if self.samples.len() < SAMPLES_MAX {
-            self.samples.push(redacted(line, self.privacy));
-        }
-    }
-
-    #[inline]
-    fn entry(&mut self, entry: &Entry<'_>, thresholds: Thresholds, events: &mut BlockEvents) {
-        let bytes = entry.bytes.unwrap_or(0);
-        self.sum.add(bytes);
+        let Some(entry) = formats.iter().find_map(|format| format.entry(line, &mut self.times)) else {
+            self.not_an_entry(line);
+            return None;
+        };
+        self.sum.add(entry.bytes.unwrap_or(0));
         self.unsized_requests += u64::from(entry.bytes.is_none());
         self.statuses[usize::from(entry.status)] += 1;
-        if bytes > 0 {
-            self.sizes.record(bytes);
-        }
         if entry.method == self.last_method.0 {
             self.last_method.1 += 1;
         } else {
             self.method(entry.method);
         }
         if let Some(stamp) = entry.time {
-            self.rates.add(stamp, bytes);
-            let [first, last] = self.span_s.get_or_insert([stamp.utc_s; 2]);
-            (*first, *last) = ((*first).min(stamp.utc_s), (*last).max(stamp.utc_s));
+            self.rates.add(stamp, entry.bytes.unwrap_or(0));
         }
-        let class = self.url(entry, bytes, thresholds, events);
-        self.classes[class as usize].add(bytes);
-        let kind = &mut self.kinds[usize::from(class.is_static())];
-        kind.sum.add(bytes);
-        if let Some(time_us) = entry.service_time_us {
-            kind.service_us.record(time_us);
+        if self.privacy.show_clients && !entry.client.is_empty() {
+            self.busy_client(&entry);
         }
-        self.client(entry, class, bytes, thresholds, events);
+        Some(Record { begin: begin as u32, end: end as u32, ..self.record(&entry) })
+    }
+
+    #[inline]
+    fn record(&mut self, entry: &Entry<'_>) -> Record {
+        let hash = |bytes: &[u8]| self.hashes.hash_one(bytes) | 1;
+        let (mut url, mut object) = (0, 0);
+        if !entry.path.is_empty() {
+            url = hash(entry.path);
+            if !entry.host.is_empty() {
+                url = url.rotate_left(17) ^ hash(entry.host);
+            }
+            object = if entry.query.is_empty() { url } else { url.rotate_left(29) ^ hash(entry.query) };
+            url = if self.privacy.keep_query { object } else { url };
+        }
+        let client = if entry.client.is_empty() { 0 } else { hash(entry.client) };
+        let agent = hash(entry.agent);
+        Record {
+            url,
+            object,
+            client,
+            agent,
+            at_s: entry.time.map_or(0, |stamp| stamp.utc_s),
+            bytes: entry.bytes.unwrap_or(0),
+            time_us: entry.service_time_us.unwrap_or(u64::MAX),
+            begin: 0,
+            end: 0,
+            status: entry.status,
+            is_get: entry.method == b"GET",
+            is_bot: !entry.agent.is_empty() && self.is_bot(entry.agent, agent),
+            has_time: entry.time.is_some(),
+        }
+    }
+
+    fn busy_client(&mut self, entry: &Entry<'_>) {
+        let response = Response { status: entry.status, bytes: entry.bytes.unwrap_or(0), time_us: entry.service_time_us };
+        let hash = self.hashes.hash_one(entry.client) | 1;
+        if self.busiest.add(self.busiest.place(hash), &response).is_none() {
+            self.busiest.add_new(hash, &response, Class::None, &[entry.client]);
+        }
+    }
+
+    #[inline]
+    fn is_bot(&mut self, agent: &[u8], hash: u64) -> bool {
+        if !self.agents.is_bot(agent, hash) {
+            return false;
+        }
+        if let Some((_, count)) = self.bot_agents.get_mut(&hash) {
+            *count += 1;
+        } else if self.bot_agents.len() < NAMES_MAX {
+            self.bot_agents.insert(hash, (bot_name(agent).to_vec(), 1));
+        }
+        true
+    }
+
+    /// Bots by their names, those with the most requests first.
+    pub fn bot_names(&self) -> Vec<(String, u64)> {
+        let mut names = BTreeMap::<&[u8], u64>::new();
+        self.bot_agents.values().for_each(|(name, count)| *names.entry(name).or_default() += count);
+        let mut names: Vec<_> = names.into_iter().map(|(name, count)| (String::from_utf8_lossy(name).into_owned(), count)).collect();
+        names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        names
+    }
+
+    #[cold]
+    fn not_an_entry(&mut self, line: &[u8]) {
+        if line.first().is_none_or(|first| *first == b'#') || line.trim_ascii().is_empty() {
+            self.blank += 1;
+        } else {
+            self.refuse(line);
+        }
+    }
+
+    fn refuse(&mut self, line: &[u8]) {
+        self.not_understood += 1;
+        if self.samples.len() < SAMPLES_MAX {
+            self.samples.push(redacted(line, self.privacy));
+        }
     }
 
     #[cold]
@@ -221,74 +325,57 @@ impl Counts {
         }
     }
 
-    /// Counts the URL; gives its class.
+    /// Counts the URL at its place; gives its class.
     #[inline]
-    fn url(&mut self, entry: &Entry<'_>, bytes: u64, thresholds: Thresholds, events: &mut BlockEvents) -> Class {
-        if entry.path.is_empty() {
+    fn url(&mut self, record: &Record, place: u32, block: &[u8], formats: &[Format]) -> Class {
+        if record.url == 0 {
             return Class::None;
         }
-        let mut path = self.hashes.hash_one(entry.path);
-        if !entry.host.is_empty() {
-            path = path.rotate_left(17) ^ self.hashes.hash_one(entry.host);
+        match self.urls.add(place, &record.response()) {
+            Some(class) => class,
+            None => self.new_url(record, &block[record.begin as usize..record.end as usize], formats),
         }
-        let whole = if entry.query.is_empty() { path } else { path.rotate_left(29) ^ self.hashes.hash_one(entry.query) };
+    }
+
+    /// A URL that was not in the table when the block began: its line is taken apart once more, for its text.
+    fn new_url(&mut self, record: &Record, line: &[u8], formats: &[Format]) -> Class {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(entry) = formats.iter().find_map(|format| format.entry(line, &mut self.times)) else { return Class::None };
+        self.urls_distinct.insert(record.url);
         let is_shown_whole = self.privacy.keep_query && !entry.query.is_empty();
-        let shown = if is_shown_whole { whole } else { path };
-        let response = Response { status: entry.status, bytes, time_us: entry.service_time_us };
-        let (class, is_new) = self.urls.add(shown, &response, entry.path, |out| {
-            out.extend_from_slice(entry.host);
-            out.extend_from_slice(entry.path);
-            if is_shown_whole {
-                out.push(b'?');
-                out.extend_from_slice(entry.query);
-            }
-        });
-        if is_new {
-            self.urls_distinct.insert(shown);
-        }
-        if matches!(entry.status, 200 | 206 | 304) && entry.method == b"GET" {
-            let sent = if entry.status == 304 { 0 } else { u32::try_from(bytes).unwrap_or(u32::MAX) };
-            events.references += 1;
-            events.reference_bytes += u64::from(sent);
-            if whole < thresholds.objects {
-                events.objects.push(Reference { object: whole, bytes: sent });
-            }
-        }
-        class
+        let query: [&[u8]; 2] = if is_shown_whole { [b"?", entry.query] } else { [b"", b""] };
+        self.urls.add_new(record.url, &record.response(), Class::of(entry.path), &[entry.host, entry.path, query[0], query[1]])
     }
 
     #[inline]
-    fn client(&mut self, entry: &Entry<'_>, class: Class, bytes: u64, thresholds: Thresholds, events: &mut BlockEvents) {
-        if entry.client.is_empty() {
-            return;
-        }
-        let address = self.hashes.hash_one(entry.client);
-        self.clients.insert(address);
-        if self.privacy.show_clients {
-            let response = Response { status: entry.status, bytes, time_us: entry.service_time_us };
-            self.busiest.add(address, &response, b"", |out| out.extend_from_slice(entry.client));
-        }
-        let agent = self.hashes.hash_one(entry.agent);
-        if !entry.agent.is_empty() && self.agents.is_bot(entry.agent, agent) {
-            return self.bot(entry.agent, bytes);
-        }
-        // Several people may share an address.
-        let client = address ^ agent.rotate_left(31);
-        if client < thresholds.clients
-            && let Some(stamp) = entry.time
-        {
-            let is_page = class.is_page() && entry.status < 400;
-            events.clients.push(SessionRequest { client, at_s: stamp.utc_s, is_page });
+    fn class(&mut self, record: &Record, class: Class) {
+        self.classes[class as usize].add(record.bytes);
+        let kind = &mut self.kinds[usize::from(class.is_static())];
+        kind.sum.add(record.bytes);
+        if record.time_us != u64::MAX {
+            kind.service_us.record(record.time_us);
         }
     }
 
-    fn bot(&mut self, agent: &[u8], bytes: u64) {
-        self.bots.add(bytes);
-        let name = bot_name(agent);
-        if let Some(count) = self.bot_names.get_mut(name) {
-            *count += 1;
-        } else if self.bot_names.len() < NAMES_MAX {
-            self.bot_names.insert(name.to_vec(), 1);
+    /// What needs the order of the log, and bots.
+    #[inline]
+    fn events(&mut self, record: &Record, class: Class, thresholds: Thresholds, events: &mut BlockEvents) {
+        if record.is_get && record.url != 0 && matches!(record.status, 200 | 206 | 304) {
+            let sent = if record.status == 304 { 0 } else { u32::try_from(record.bytes).unwrap_or(u32::MAX) };
+            events.references += 1;
+            events.reference_bytes += u64::from(sent);
+            if record.object < thresholds.objects {
+                events.objects.push(Reference { object: record.object, bytes: sent });
+            }
+        }
+        if record.is_bot {
+            return self.bots.add(record.bytes);
+        }
+        // Several people may share an address.
+        let client = record.client ^ record.agent.rotate_left(31);
+        if client < thresholds.clients && record.client != 0 && record.has_time {
+            let is_page = class.is_page() && record.status < 400;
+            events.clients.push(SessionRequest { client, at_s: record.at_s, is_page });
         }
     }
 
@@ -304,8 +391,12 @@ impl Counts {
         self.sum.merge(&other.sum);
         self.unsized_requests += other.unsized_requests;
         self.statuses.iter_mut().zip(&other.statuses).for_each(|(own, other)| *own += other);
-        add_names(&mut self.methods, other.methods);
-        add_names(&mut self.bot_names, other.bot_names);
+        for (name, count) in other.methods {
+            *self.methods.entry(name).or_default() += count;
+        }
+        for (hash, (name, count)) in other.bot_agents {
+            self.bot_agents.entry(hash).or_insert((name, 0)).1 += count;
+        }
         self.classes.iter_mut().zip(&other.classes).for_each(|(own, other)| own.merge(other));
         for (own, other) in self.kinds.iter_mut().zip(&other.kinds) {
             own.sum.merge(&other.sum);
@@ -313,10 +404,6 @@ impl Counts {
         }
         self.sizes.merge(&other.sizes);
         self.rates.merge(&other.rates);
-        if let Some([first, last]) = other.span_s {
-            let [own_first, own_last] = self.span_s.get_or_insert([first, last]);
-            (*own_first, *own_last) = ((*own_first).min(first), (*own_last).max(last));
-        }
         self.urls.merge(&other.urls);
         self.urls_distinct.merge(&other.urls_distinct);
         self.clients.merge(&other.clients);
@@ -328,11 +415,5 @@ impl Counts {
     pub fn settle(&mut self) {
         self.flush_method();
         self.rates.flush();
-    }
-}
-
-fn add_names(own: &mut BTreeMap<Vec<u8>, u64>, other: BTreeMap<Vec<u8>, u64>) {
-    for (name, count) in other {
-        *own.entry(name).or_default() += count;
     }
 }

@@ -12,6 +12,8 @@ const SLOTS: usize = ENTRIES_MAX * 2;
 /// Of a longer URL the beginning is shown.
 const NAME_MAX: usize = 250;
 const PLACE: u64 = 0xffff;
+/// No place in the table.
+pub const NO_PLACE: u32 = u32::MAX;
 
 /// What is known of a URL.
 #[derive(Debug, Clone, Copy)]
@@ -41,17 +43,18 @@ pub struct Url {
 /// A table of URLs.
 #[derive(Debug, Clone)]
 pub struct Urls {
-    /// Upper bits of the hash, and the place in `entries` plus 1; 0 is empty.
+    /// Upper bits of the hash, and the place in `entries`; 0 is empty.
     slots: Vec<u64>,
     entries: Vec<Url>,
     names: Vec<u8>,
     /// Weight that was taken off: no URL with more of it is missing.
     lost: u64,
+    generation: u32,
 }
 
 impl Default for Urls {
     fn default() -> Self {
-        Self { slots: vec![0; SLOTS], entries: vec![], names: vec![], lost: 0 }
+        Self { slots: vec![0; SLOTS], entries: vec![], names: vec![], lost: 0, generation: 0 }
     }
 }
 
@@ -74,44 +77,53 @@ impl Response {
 }
 
 impl Urls {
-    /// Counts a request for a URL by its hash. Gives its class, and whether it is new in the table; `name` makes its text.
+    /// The place of a URL by its hash, for [`Self::add`]; [`NO_PLACE`] when it is not in the table. Holds until [`Self::generation`]
+    /// changes. 48 bits of the hash tell URLs apart.
     #[inline]
-    pub fn add(&mut self, hash: u64, response: &Response, path: &[u8], name: impl FnOnce(&mut Vec<u8>)) -> (Class, bool) {
-        match self.find(hash) {
-            Ok(place) => {
-                let url = &mut self.entries[place];
-                url.count(response);
-                (url.class, false)
-            }
-            Err(slot) => {
-                let class = Class::of(path);
-                let url = Url { class, ..Url::empty(hash) };
-                self.insert(slot, url, name).count(response);
-                (class, true)
-            }
-        }
+    pub fn place(&self, hash: u64) -> u32 {
+        self.find(hash).map_or(NO_PLACE, |place| place as u32)
+    }
+
+    /// How often places have changed.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Counts a request for the URL at a place; gives its class, `None` without a place.
+    #[inline]
+    pub fn add(&mut self, place: u32, response: &Response) -> Option<Class> {
+        let url = self.entries.get_mut(place as usize)?;
+        url.count(response);
+        Some(url.class)
+    }
+
+    /// Counts a request for a URL that had no place; gives its class. The parts are its text.
+    pub fn add_new(&mut self, hash: u64, response: &Response, class: Class, parts: &[&[u8]]) -> Class {
+        let place = match self.find(hash) {
+            Ok(place) => place,
+            Err(slot) => self.insert(slot, Url { class, ..Url::empty(hash) }, parts),
+        };
+        self.entries[place].count(response);
+        class
     }
 
     /// The place of a hash, or the slot where it would be.
     #[inline]
     fn find(&self, hash: u64) -> Result<usize, usize> {
-        let mut slot = hash as usize % SLOTS;
+        let mut slot = (hash >> 20) as usize % SLOTS;
         loop {
             let held = self.slots[slot];
+            if (held ^ hash) & !PLACE == 0 && held != 0 {
+                return Ok((held & PLACE) as usize);
+            }
             if held == 0 {
                 return Err(slot);
-            }
-            if (held ^ hash) & !PLACE == 0 {
-                let place = (held & PLACE) as usize - 1;
-                if self.entries[place].hash == hash {
-                    return Ok(place);
-                }
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
-    fn insert(&mut self, slot: usize, url: Url, name: impl FnOnce(&mut Vec<u8>)) -> &mut Url {
+    fn insert(&mut self, slot: usize, url: Url, parts: &[&[u8]]) -> usize {
         let slot = if self.entries.len() == ENTRIES_MAX {
             self.shrink();
             self.find(url.hash).unwrap_or_else(|slot| slot)
@@ -119,13 +131,13 @@ impl Urls {
             slot
         };
         let name_at = self.names.len();
-        name(&mut self.names);
+        parts.iter().for_each(|part| self.names.extend_from_slice(part));
         self.names.truncate(name_at + NAME_MAX);
         let name_length = (self.names.len() - name_at) as u16;
         let place = self.entries.len();
-        self.slots[slot] = url.hash & !PLACE | (place as u64 + 1);
+        self.slots[slot] = url.hash & !PLACE | place as u64;
         self.entries.push(Url { name_at: name_at as u32, name_length, ..url });
-        &mut self.entries[place]
+        place
     }
 
     /// Takes the median weight off all, which makes room for half of them or more.
@@ -134,11 +146,12 @@ impl Urls {
         let (_, median, _) = weights.select_nth_unstable(ENTRIES_MAX / 2);
         let (median, before, names) = (*median, std::mem::take(&mut self.entries), std::mem::take(&mut self.names));
         self.lost += median;
+        self.generation += 1;
         self.slots.fill(0);
         for url in before.into_iter().filter(|url| url.weight > median) {
             if let Err(slot) = self.find(url.hash) {
                 let kept = Url { weight: url.weight - median, ..url };
-                self.insert(slot, kept, |out| out.extend_from_slice(name_of(&names, &url)));
+                self.insert(slot, kept, &[name_of(&names, &url)]);
             }
         }
     }
@@ -149,9 +162,7 @@ impl Urls {
         for url in &other.entries {
             match self.find(url.hash) {
                 Ok(place) => self.entries[place].absorb(url),
-                Err(slot) => {
-                    self.insert(slot, *url, |out| out.extend_from_slice(name_of(&other.names, url)));
-                }
+                Err(slot) => drop(self.insert(slot, *url, &[name_of(&other.names, url)])),
             }
         }
     }
@@ -243,8 +254,10 @@ mod tests {
     use std::hash::BuildHasher;
 
     fn add(urls: &mut Urls, number: u64, response: &Response) {
-        let name = format!("/{number}");
-        urls.add(FixedState::with_seed(1).hash_one(number), response, name.as_bytes(), |out| out.extend_from_slice(name.as_bytes()));
+        let hash = FixedState::with_seed(1).hash_one(number);
+        if urls.add(urls.place(hash), response).is_none() {
+            urls.add_new(hash, response, Class::Page, &[b"/", number.to_string().as_bytes()]);
+        }
     }
 
     /// 200,000 URLs once each, and among them some that matter: all of these are found, nearly whole.

@@ -164,6 +164,8 @@ fn layout(parts: &[Part]) -> std::result::Result<Layout, &'static str> {
         match (part, steps.last_mut()) {
             (Part::Literal(byte), None) => prefix.push(*byte),
             (Part::Literal(byte), Some((_, behind))) => behind.push(*byte),
+            // One behind the other they are a target.
+            (Part::Field(Field::Query), Some((Field::Target, behind))) if behind.is_empty() => {}
             (Part::Field(_), Some((_, behind))) if behind.is_empty() => {
                 return Err("two of its fields have nothing between them");
             }

@@ -119,7 +119,7 @@ impl Blocks {
         };
         let (reader, is_compressed) = plain(reader).map_err(|error| io_error("read", &name, &error))?;
         let formats = log.formats.iter().map(|format| format.name().to_owned()).collect();
-        self.done.push(ReadLog { name, formats, bytes: 0, cut_off: None });
+        self.done.push(ReadLog { name, formats, size_bytes: 0, cut_off: None });
         self.current = Some(Current { reader, is_compressed, formats: log.formats });
         Ok(true)
     }
@@ -134,7 +134,7 @@ impl Blocks {
                 Ok(0) => return Ok((filled, true)),
                 Ok(count) => {
                     filled += count;
-                    log.bytes += count as u64;
+                    log.size_bytes += count as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // What was read of a compressed log that is cut off or damaged counts.

@@ -1,10 +1,16 @@
 //! A log that grows: what is added to it, also when it is rotated (another file has its name) or truncated.
 
+use super::{Options, ReadLog};
+use crate::format::recognise;
+use crate::ordered::{BlockEvents, Ordered, Thresholds};
+use crate::report::report;
+use crate::scan::Counts;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
+use webdyno_model::logs::LogsReport;
 use webdyno_model::error::io_error;
 
 /// A line that does not end is given up at this length.
@@ -77,6 +83,55 @@ impl Follow {
         }
         (self.file, self.position) = (Some(new), 0);
         Ok(true)
+    }
+}
+
+/// So much is read at once.
+const PIECE: usize = 1 << 20;
+
+/// A log that is followed, with what was counted of it until now.
+pub struct Followed {
+    follow: Follow,
+    options: Options,
+    counts: Counts,
+    ordered: Ordered,
+    thresholds: Thresholds,
+    bytes: u64,
+}
+
+impl Followed {
+    /// Follows a log from its beginning.
+    pub fn new(path: &Path, options: Options) -> Result<Self> {
+        Ok(Self {
+            follow: Follow::new(path)?,
+            counts: Counts::new(options.privacy),
+            options,
+            ordered: Ordered::default(),
+            thresholds: Thresholds::default(),
+            bytes: 0,
+        })
+    }
+
+    /// Counts lines that were added; whether there were any.
+    pub fn read(&mut self) -> Result<bool> {
+        let lines = self.follow.read(PIECE)?;
+        // As soon as there are lines that say what the format is.
+        if self.options.formats.is_empty() {
+            self.options.formats = recognise(lines.split(|byte| *byte == b'\n').take(1000));
+        }
+        let mut events = BlockEvents::default();
+        self.counts.block(&lines, &self.options.formats, self.thresholds, &mut events);
+        self.thresholds = self.ordered.add(&events);
+        self.bytes += lines.len() as u64;
+        Ok(!lines.is_empty())
+    }
+
+    /// What was counted until now.
+    pub fn report(&mut self) -> LogsReport {
+        self.counts.settle();
+        let formats = self.options.formats.iter().map(|format| format.name().to_owned()).collect();
+        let name = self.follow.path.display().to_string();
+        report(&self.counts, &self.ordered, vec![ReadLog { name, formats, size_bytes: self.bytes, cut_off: None }])
     }
 }
 

@@ -14,6 +14,7 @@ use blocks::Blocks;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use webdyno_model::Result;
+use webdyno_model::logs::LogSource as ReadLog;
 
 /// Where lines come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,19 +44,6 @@ pub struct Options {
     pub privacy: Privacy,
     /// Threads that scan; at least one does.
     pub threads: usize,
-}
-
-/// A log that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadLog {
-    /// Its name.
-    pub name: String,
-    /// The formats of its lines; empty where none was recognised.
-    pub formats: Vec<String>,
-    /// Bytes, decompressed.
-    pub bytes: u64,
-    /// Why it ended early: a compressed file that is cut off.
-    pub cut_off: Option<String>,
 }
 
 /// What was counted.

@@ -156,12 +156,12 @@ impl WorkingSet {
             }
             return;
         };
-        // What it is now must fit.
-        let distance = self.places.from(known.place) + u64::from(bytes) - u64::from(known.bytes);
+        // The object itself is there, whatever the share; those in between stand for others.
+        let between = self.places.from(known.place) - u64::from(known.bytes);
         self.places.take(known.place);
         *known = Object { place: self.places.push(bytes), bytes };
         let rate = self.rate();
-        let bucket = &mut self.distances[bucket(distance as f64 / rate)];
+        let bucket = &mut self.distances[bucket(between as f64 / rate + f64::from(bytes))];
         bucket[0] += 1.0;
         bucket[1] += weight;
     }

@@ -1,0 +1,41 @@
+//! The flags of `webdyno logs`.
+
+use super::values::{ParseResult, duration_us, whole};
+use clap::Args;
+use std::path::PathBuf;
+use webdyno_logs::format::Format;
+
+/// `webdyno logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Access logs, plain, gzip or zstd, in any order; - for stdin
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// combined, common, vhost-combined, json, a LogFormat or a log_format [default: recognised]
+    ///
+    /// Of Apache as in LogFormat (`%h %t "%r" %>s %D`), of nginx as in log_format (`$remote_addr [$time_local] "$request" $status`)
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    pub format: Option<Format>,
+    /// Go on with what is added to the log until Ctrl-C, also when it is rotated
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How often --follow reports
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_us, requires = "follow")]
+    pub interval: u64,
+    /// Report the busiest clients; addresses stay out of the report otherwise
+    #[arg(long)]
+    pub show_clients: bool,
+    /// Tell URLs apart by their query strings, and report these
+    #[arg(long)]
+    pub keep_query: bool,
+    /// Threads [default: one per core]
+    #[arg(short, long, value_name = "N", value_parser = whole::<u16>(1..=256, "2"))]
+    pub threads: Option<u16>,
+    /// Write it as JSON to FILE (- for stdout)
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+fn format(text: &str) -> ParseResult<Format> {
+    Format::parse(text).map_err(|error| error.message.into())
+}
