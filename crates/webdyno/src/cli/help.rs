@@ -31,7 +31,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     ("Lab", "scenarios rounds keep all sees_processes directory place"),
     ("Comparison", "max_regression"),
-    ("Logs", "format follow interval show_clients keep_query"),
+    ("Logs", "format follow interval show_clients keep_query scan_threads"),
     ("Browser", "listen allow_remote control saved_workloads web"),
     (
         "Output",

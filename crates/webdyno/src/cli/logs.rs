@@ -29,7 +29,7 @@ pub struct LogsArgs {
     #[arg(long)]
     pub keep_query: bool,
     /// Threads [default: one per core]
-    #[arg(short, long, value_name = "N", value_parser = whole::<u16>(1..=256, "2"))]
+    #[arg(short, long = "threads", id = "scan_threads", value_name = "N", value_parser = whole::<u16>(1..=256, "2"))]
     pub threads: Option<u16>,
     /// Write it as JSON to FILE (- for stdout)
     #[arg(long, value_name = "FILE|-")]

@@ -13,17 +13,18 @@ const FUNCTION_LINES_MAX: usize = 60;
 /// A file fits a head.
 const FILE_LINES_MAX: usize = 600;
 
-/// Which crate may use which: `model <- {load, host, analysis} <- session <- {report, lab} <- {webdyno, evaluation}`.
+/// Which crate may use which: `model <- {load, host, analysis, logs} <- session <- {report, lab} <- {webdyno, evaluation}`.
 const EDGES: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("load", &["model"]),
     ("host", &["model"]),
     ("analysis", &["model"]),
+    ("logs", &["model"]),
     ("session", &["model", "load", "host", "analysis"]),
     ("report", &["model", "analysis", "session"]),
     ("lab", &["model", "host", "analysis", "session"]),
     ("evaluation", &["model", "host", "analysis", "session", "report", "lab"]),
-    ("webdyno", &["model", "load", "host", "analysis", "session", "report", "lab"]),
+    ("webdyno", &["model", "load", "host", "analysis", "logs", "session", "report", "lab"]),
 ];
 
 pub fn root() -> PathBuf {
