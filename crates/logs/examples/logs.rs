@@ -99,10 +99,10 @@ fn timed(threads: usize, files: &[&str]) {
 /// Each client and each URL once.
 fn distinct(count: u64) {
     use webdyno_logs::format::Format;
-    use webdyno_logs::ordered::{BlockEvents, Ordered, Thresholds};
+    use webdyno_logs::ordered::{BlockEvents, Ordered, Sampled};
     use webdyno_logs::scan::{Counts, Privacy};
     let (mut counts, mut ordered) = (Counts::new(Privacy::default()), Ordered::default());
-    let (formats, mut events, mut thresholds) = ([Format::parse("common").unwrap()], BlockEvents::default(), Thresholds::default());
+    let (formats, mut events, mut sampled) = ([Format::parse("common").unwrap()], BlockEvents::default(), Sampled::default());
     let mut block = Vec::new();
     let start = Instant::now();
     for number in 0..count {
@@ -111,8 +111,8 @@ fn distinct(count: u64) {
         writeln!(block, "c{number} - - [{day:02}/Oct/2026:{hour:02}:{minute:02}:{:02} +0200] \"GET /{number} HTTP/1.1\" 200 {}", second % 60, number % 5000).unwrap();
         if block.len() > 1 << 17 || number + 1 == count {
             events.clear();
-            counts.block(&block, &formats, thresholds, &mut events);
-            thresholds = ordered.add(&events);
+            counts.block(&block, &formats, &sampled, &mut events);
+            sampled = ordered.add(&events);
             block.clear();
         }
     }

@@ -1,20 +1,20 @@
 //! What needs the order of the log: sessions and the working set, from the events of one block after the other.
 
 use crate::sessions::{SessionRequest, Sessions};
-use crate::working_set::{Reference, WorkingSet};
+use crate::working_set::{Followed, Reference, WorkingSet};
 
-/// Which clients and objects are sampled: those whose hash is below.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thresholds {
-    /// Of clients.
+/// Which clients and objects are sampled.
+#[derive(Debug, Clone)]
+pub struct Sampled {
+    /// Clients with a hash below.
     pub clients: u64,
-    /// Of objects.
-    pub objects: u64,
+    /// Objects.
+    pub objects: Followed,
 }
 
-impl Default for Thresholds {
+impl Default for Sampled {
     fn default() -> Self {
-        Self { clients: u64::MAX, objects: u64::MAX }
+        Self { clients: u64::MAX, objects: Followed::default() }
     }
 }
 
@@ -51,10 +51,10 @@ pub struct Ordered {
 
 impl Ordered {
     /// Counts the events of the next block. Gives what is sampled from now on; events of blocks that were scanned before may be more.
-    pub fn add(&mut self, events: &BlockEvents) -> Thresholds {
+    pub fn add(&mut self, events: &BlockEvents) -> Sampled {
         self.working_set.count(events.references, events.reference_bytes);
         events.objects.iter().for_each(|reference| self.working_set.add(reference));
         events.clients.iter().for_each(|request| self.sessions.add(request));
-        Thresholds { clients: self.sessions.threshold(), objects: self.working_set.threshold() }
+        Sampled { clients: self.sessions.threshold(), objects: self.working_set.followed() }
     }
 }

@@ -5,7 +5,7 @@ use crate::class::{Agents, CLASSES, Class, bot_name};
 use crate::distinct::Distinct;
 use crate::entry::Entry;
 use crate::format::Format;
-use crate::ordered::{BlockEvents, Thresholds};
+use crate::ordered::{BlockEvents, Sampled};
 use crate::rates::Rates;
 use crate::redact::redacted;
 use crate::sessions::{ByHash, SessionRequest};
@@ -174,7 +174,7 @@ impl Counts {
     }
 
     /// Counts the lines of a block; the first format that fits a line is its format.
-    pub fn block(&mut self, block: &[u8], formats: &[Format], thresholds: Thresholds, events: &mut BlockEvents) {
+    pub fn block(&mut self, block: &[u8], formats: &[Format], sampled: &Sampled, events: &mut BlockEvents) {
         let mut records = std::mem::take(&mut self.records);
         records.clear();
         let mut begin = 0;
@@ -197,7 +197,7 @@ impl Counts {
             let place = if self.urls.generation() == generation { *place } else { self.urls.place(record.url) };
             let class = self.url(record, place, block, formats);
             self.class(record, class);
-            self.events(record, class, thresholds, events);
+            self.events(record, class, sampled, events);
         }
         (self.records, self.places) = (records, places);
     }
@@ -359,12 +359,12 @@ impl Counts {
 
     /// What needs the order of the log, and bots.
     #[inline]
-    fn events(&mut self, record: &Record, class: Class, thresholds: Thresholds, events: &mut BlockEvents) {
+    fn events(&mut self, record: &Record, class: Class, sampled: &Sampled, events: &mut BlockEvents) {
         if record.is_get && record.url != 0 && matches!(record.status, 200 | 206 | 304) {
             let sent = if record.status == 304 { 0 } else { u32::try_from(record.bytes).unwrap_or(u32::MAX) };
             events.references += 1;
             events.reference_bytes += u64::from(sent);
-            if record.object < thresholds.objects {
+            if sampled.objects.may_have(record.object) {
                 events.objects.push(Reference { object: record.object, bytes: sent });
             }
         }
@@ -373,7 +373,7 @@ impl Counts {
         }
         // Several people may share an address.
         let client = record.client ^ record.agent.rotate_left(31);
-        if client < thresholds.clients && record.client != 0 && record.has_time {
+        if client < sampled.clients && record.client != 0 && record.has_time {
             let is_page = class.is_page() && record.status < 400;
             events.clients.push(SessionRequest { client, at_s: record.at_s, is_page });
         }

@@ -2,7 +2,7 @@
 
 use super::{Options, ReadLog};
 use crate::format::recognise;
-use crate::ordered::{BlockEvents, Ordered, Thresholds};
+use crate::ordered::{BlockEvents, Ordered, Sampled};
 use crate::report::report;
 use crate::scan::Counts;
 use std::fs::File;
@@ -95,7 +95,7 @@ pub struct Followed {
     options: Options,
     counts: Counts,
     ordered: Ordered,
-    thresholds: Thresholds,
+    sampled: Sampled,
     bytes: u64,
 }
 
@@ -107,7 +107,7 @@ impl Followed {
             counts: Counts::new(options.privacy),
             options,
             ordered: Ordered::default(),
-            thresholds: Thresholds::default(),
+            sampled: Sampled::default(),
             bytes: 0,
         })
     }
@@ -120,8 +120,8 @@ impl Followed {
             self.options.formats = recognise(lines.split(|byte| *byte == b'\n').take(1000));
         }
         let mut events = BlockEvents::default();
-        self.counts.block(&lines, &self.options.formats, self.thresholds, &mut events);
-        self.thresholds = self.ordered.add(&events);
+        self.counts.block(&lines, &self.options.formats, &self.sampled, &mut events);
+        self.sampled = self.ordered.add(&events);
         self.bytes += lines.len() as u64;
         Ok(!lines.is_empty())
     }

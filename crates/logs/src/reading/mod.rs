@@ -8,7 +8,7 @@ mod decompress;
 pub mod follow;
 
 use crate::format::Format;
-use crate::ordered::{BlockEvents, Ordered, Thresholds};
+use crate::ordered::{BlockEvents, Ordered, Sampled};
 use crate::scan::{Counts, Privacy};
 use blocks::Blocks;
 use std::path::PathBuf;
@@ -92,17 +92,17 @@ fn scan(blocks: &Mutex<Blocks>, turn: &Turn, privacy: Privacy) -> Result<Counts>
     let mut counts = Counts::new(privacy);
     let mut events = BlockEvents::default();
     let mut buffer = Vec::new();
-    let mut thresholds = Thresholds::default();
+    let mut sampled = Sampled::default();
     loop {
         let Some(block) = lock(blocks).next(&mut buffer)? else { return Ok(counts) };
         events.clear();
-        counts.block(&buffer[..block.length], &block.formats, thresholds, &mut events);
+        counts.block(&buffer[..block.length], &block.formats, &sampled, &mut events);
         block.too_long.iter().for_each(|line| counts.too_long(line));
         let mut state = lock(&turn.state);
         while state.0 != block.number {
             state = turn.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        thresholds = state.1.add(&events);
+        sampled = state.1.add(&events);
         state.0 += 1;
         drop(state);
         turn.changed.notify_all();

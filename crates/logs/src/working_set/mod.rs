@@ -1,24 +1,29 @@
 //! The working set: which share of requests a cache of a size would miss, for all sizes at once, in memory that does not grow.
 //!
 //! A reference hits in a cache with LRU of as many bytes as the different objects since its last one, itself included, have together:
-//! its stack distance (Mattson et al. 1970). SHARDS measures it for a sample of the objects, those whose hash is below a threshold, and
-//! divides it by their share; with too many objects the threshold falls (Waldspurger, Park, Garthwaite, Ahmad, FAST '15, fixed size).
-//! What the sample has in references less or more than its share, which is of the few hottest objects, is added at the smallest
-//! distance: SHARDS-adj, for references and for bytes.
+//! its stack distance (Mattson et al. 1970). SHARDS measures it for a sample of the objects, those whose hash is below a threshold, each of
+//! which stands for as many others; with too many objects the threshold falls (Waldspurger, Park, Garthwaite, Ahmad, FAST '15, fixed size).
+//!
+//! A few hot objects have most of the references, and a sample has them or not: here they are followed apart, each standing for itself. They
+//! are the most referenced ones when the threshold falls for the first time: until then all objects are known, so that the choice spoils no
+//! sample. What the weighted references still lack or exceed is added at the smallest distance (SHARDS-adj), for references and for bytes.
 //!
 //! Distances are sums over places in the order of the last reference: a tree of width 64, whose sums over a node are loops over 64
 //! neighbours.
 
 use crate::sessions::ByHash;
+use std::sync::Arc;
 
-/// Objects that are sampled at most.
-const OBJECTS_MAX: usize = 1 << 15;
+/// Objects that are followed at most.
+const OBJECTS_MAX: usize = 1 << 16;
+/// Hot objects, which are followed whatever their hash.
+const HOT_MAX: usize = OBJECTS_MAX / 4;
 const WIDTH: usize = 64;
-const PLACES: usize = WIDTH * WIDTH * WIDTH / 2;
+const PLACES: usize = WIDTH * WIDTH * WIDTH;
 /// Sizes of a doubling that are told apart, as bits of a number's mantissa: 1% or so each.
 const BITS: u32 = 6;
 const BUCKETS: usize = 50 << BITS;
-/// Share of the sampled objects that remain when there are too many.
+/// Share of the threshold that remains when there are too many objects.
 const KEPT: f64 = 0.75;
 
 /// A reference to an object.
@@ -34,6 +39,8 @@ pub struct Reference {
 struct Object {
     place: u32,
     bytes: u32,
+    references: u32,
+    is_hot: bool,
 }
 
 /// Sizes of objects by the order of their last reference.
@@ -54,19 +61,16 @@ impl Default for Places {
 
 impl Places {
     /// Puts bytes at the newest place.
-    fn push(&mut self, bytes: u32) -> u32 {
+    fn push(&mut self, bytes: u64) -> u32 {
         let place = self.next;
         self.next += 1;
-        self.put(place, u64::from(bytes));
-        place as u32
-    }
-
-    fn put(&mut self, place: usize, bytes: u64) {
         self.leaves[place] += bytes;
         self.inner[place / WIDTH] += bytes;
         self.top[place / WIDTH / WIDTH] += bytes;
+        place as u32
     }
 
+    /// Takes what is at a place away.
     fn take(&mut self, place: u32) {
         let place = place as usize;
         let bytes = std::mem::take(&mut self.leaves[place]);
@@ -74,14 +78,39 @@ impl Places {
         self.top[place / WIDTH / WIDTH] -= bytes;
     }
 
-    /// The bytes at this place and all newer ones.
-    fn from(&self, place: u32) -> u64 {
+    /// The bytes at all places newer than this one.
+    fn newer_than(&self, place: u32) -> u64 {
         let place = place as usize;
         let (node, root) = (place / WIDTH, place / WIDTH / WIDTH);
-        let leaves: u64 = self.leaves[place..(node + 1) * WIDTH].iter().sum();
+        let leaves: u64 = self.leaves[place + 1..(node + 1) * WIDTH].iter().sum();
         let inner: u64 = self.inner[node + 1..(root + 1) * WIDTH].iter().sum();
         let top: u64 = self.top[root + 1..].iter().sum();
         leaves + inner + top
+    }
+}
+
+/// Which objects are followed: those with a hash below the threshold, and perhaps those whose bit is set.
+#[derive(Debug, Clone)]
+pub struct Followed {
+    threshold: u64,
+    /// A bit for each hot object, by its hash; empty while all objects are followed.
+    hot: Arc<[u64]>,
+}
+
+const HOT_BITS: usize = 1 << 18;
+
+impl Default for Followed {
+    fn default() -> Self {
+        Self { threshold: u64::MAX, hot: Arc::from([]) }
+    }
+}
+
+impl Followed {
+    /// Whether an object is followed; of the others a few may be taken for hot ones.
+    #[inline]
+    pub fn may_have(&self, object: u64) -> bool {
+        let bit = (object >> 8) as usize % HOT_BITS;
+        object < self.threshold || self.hot.get(bit / 64).is_some_and(|bits| bits >> (bit % 64) & 1 == 1)
     }
 }
 
@@ -90,12 +119,12 @@ impl Places {
 pub struct WorkingSet {
     objects: ByHash<Object>,
     places: Places,
-    threshold: u64,
-    /// References and bytes by distance, in the sample of now.
+    followed: Followed,
+    /// References and bytes by distance, each as many as it stands for.
     distances: Vec<[f64; 2]>,
-    /// First references, of the sample of now.
+    /// First references.
     cold: [f64; 2],
-    /// All references, and their bytes, sampled or not.
+    /// All references, and their bytes, followed or not.
     all: [f64; 2],
 }
 
@@ -104,7 +133,7 @@ impl Default for WorkingSet {
         Self {
             objects: ByHash::default(),
             places: Places::default(),
-            threshold: u64::MAX,
+            followed: Followed::default(),
             distances: vec![[0.0; 2]; BUCKETS],
             cold: [0.0; 2],
             all: [0.0; 2],
@@ -124,9 +153,9 @@ pub struct CurvePoint {
 }
 
 impl WorkingSet {
-    /// References to objects with a hash from here on need only be counted ([`Self::count`]).
-    pub fn threshold(&self) -> u64 {
-        self.threshold
+    /// References to which objects must come to [`Self::add`]; others need only be counted ([`Self::count`]).
+    pub fn followed(&self) -> Followed {
+        self.followed.clone()
     }
 
     /// Counts references that happened, those that [`Self::add`] is given included.
@@ -137,96 +166,113 @@ impl WorkingSet {
 
     /// A reference of the sample; others are ignored. In the order of the log.
     pub fn add(&mut self, reference: &Reference) {
-        if reference.object >= self.threshold {
-            return;
-        }
         if self.places.next == PLACES {
             self.compact();
         }
-        let known = self.objects.get_mut(&reference.object);
-        let bytes = if reference.bytes > 0 { reference.bytes } else { known.as_ref().map_or(0, |known| known.bytes) };
-        let weight = f64::from(reference.bytes);
-        let Some(known) = known else {
-            let place = self.places.push(bytes);
-            self.objects.insert(reference.object, Object { place, bytes });
-            self.cold[0] += 1.0;
-            self.cold[1] += weight;
-            if self.objects.len() > OBJECTS_MAX {
-                self.lower_threshold();
-            }
-            return;
-        };
-        // The object itself is there, whatever the share; those in between stand for others.
-        let between = self.places.from(known.place) - u64::from(known.bytes);
+        let stands_for = 1.0 / self.rate();
+        let sent = f64::from(reference.bytes);
+        let Some(known) = self.objects.get_mut(&reference.object) else { return self.add_new(reference) };
+        let weight = if known.is_hot { 1.0 } else { stands_for };
+        known.bytes = if reference.bytes > 0 { reference.bytes } else { known.bytes };
+        known.references = known.references.saturating_add(1);
+        // The object itself is there, whatever it stands for; those in between stand for others.
+        let distance = self.places.newer_than(known.place) as f64 + f64::from(known.bytes);
         self.places.take(known.place);
-        *known = Object { place: self.places.push(bytes), bytes };
-        let rate = self.rate();
-        let bucket = &mut self.distances[bucket(between as f64 / rate + f64::from(bytes))];
-        bucket[0] += 1.0;
-        bucket[1] += weight;
+        known.place = self.places.push(weighted(known.bytes, weight));
+        let figures = &mut self.distances[bucket(distance)];
+        *figures = [figures[0] + weight, figures[1] + weight * sent];
     }
 
-    /// Share of the objects that are sampled, 0 to 1.
+    fn add_new(&mut self, reference: &Reference) {
+        if reference.object >= self.followed.threshold {
+            return;
+        }
+        let weight = 1.0 / self.rate();
+        let place = self.places.push(weighted(reference.bytes, weight));
+        let object = Object { place, bytes: reference.bytes, references: 1, is_hot: false };
+        self.objects.insert(reference.object, object);
+        self.cold = [self.cold[0] + weight, self.cold[1] + weight * f64::from(reference.bytes)];
+        if self.objects.len() > OBJECTS_MAX {
+            self.lower_threshold();
+        }
+    }
+
+    /// Share of the objects that are sampled, 0 to 1; hot ones apart.
     pub fn rate(&self) -> f64 {
-        if self.threshold == u64::MAX { 1.0 } else { self.threshold as f64 / u64::MAX as f64 }
+        let threshold = self.followed.threshold;
+        if threshold == u64::MAX { 1.0 } else { threshold as f64 / u64::MAX as f64 }
     }
 
-    /// Drops a part of the objects; what was counted is reckoned to the smaller share.
+    /// Drops a part of the objects; those that remain stand for more.
     fn lower_threshold(&mut self) {
-        self.threshold = (self.threshold as f64 * KEPT) as u64;
-        let threshold = self.threshold;
-        let places = &mut self.places;
-        self.objects.retain(|hash, object| {
-            let is_kept = *hash < threshold;
-            if !is_kept {
-                places.take(object.place);
-            }
-            is_kept
-        });
-        let figures = self.distances.iter_mut().chain([&mut self.cold]);
-        figures.flatten().for_each(|figure| *figure *= KEPT);
+        if self.followed.hot.is_empty() {
+            self.choose_hot();
+        }
+        let threshold = (self.followed.threshold as f64 * KEPT) as u64;
+        self.followed.threshold = threshold;
+        self.objects.retain(|hash, object| object.is_hot || *hash < threshold);
+        self.compact();
+    }
+
+    fn choose_hot(&mut self) {
+        let mut counts: Vec<u32> = self.objects.values().map(|object| object.references).collect();
+        let (_, least, _) = counts.select_nth_unstable_by(HOT_MAX, |a, b| b.cmp(a));
+        let least = *least;
+        let mut bits = vec![0u64; HOT_BITS / 64];
+        for (hash, object) in self.objects.iter_mut().filter(|(_, object)| object.references > least) {
+            object.is_hot = true;
+            let bit = (hash >> 8) as usize % HOT_BITS;
+            bits[bit / 64] |= 1 << (bit % 64);
+        }
+        self.followed.hot = bits.into();
     }
 
     /// Moves the objects together, in their order.
     fn compact(&mut self) {
+        let stands_for = 1.0 / self.rate();
         let mut order: Vec<&mut Object> = self.objects.values_mut().collect();
         order.sort_unstable_by_key(|object| object.place);
         self.places = Places::default();
         for object in order {
-            object.place = self.places.push(object.bytes);
+            let weight = if object.is_hot { 1.0 } else { stands_for };
+            object.place = self.places.push(weighted(object.bytes, weight));
         }
     }
 
     /// Objects that were referenced, those that were not sampled reckoned in, and their bytes.
     pub fn footprint(&self) -> [f64; 2] {
-        let bytes: f64 = self.objects.values().map(|object| f64::from(object.bytes)).sum();
-        [self.objects.len() as f64 / self.rate(), bytes / self.rate()]
+        let stands_for = 1.0 / self.rate();
+        let weight = |object: &Object| if object.is_hot { 1.0 } else { stands_for };
+        let add = |[count, bytes]: [f64; 2], object: &Object| {
+            [count + weight(object), bytes + weight(object) * f64::from(object.bytes)]
+        };
+        self.objects.values().fold([0.0; 2], add)
     }
 
     /// The curve, a point for each distance that occurs, rising in size; empty without references.
     pub fn curve(&self) -> Vec<CurvePoint> {
-        let rate = self.rate();
-        let expected = self.all.map(|all| all * rate);
-        if expected[0] <= 0.0 {
+        if self.all[0] <= 0.0 {
             return vec![];
         }
-        let sampled = |at: usize| self.cold[at] + self.distances.iter().map(|one| one[at]).sum::<f64>();
+        let estimated = |at: usize| self.cold[at] + self.distances.iter().map(|one| one[at]).sum::<f64>();
         // The correction of SHARDS-adj; the first point of the curve has it.
-        let mut hits = [0, 1].map(|at| expected[at] - sampled(at));
+        let mut hits = [0, 1].map(|at| self.all[at] - estimated(at));
+        let mut least = [1.0f64; 2];
         let mut curve = vec![];
         for (at, figures) in self.distances.iter().enumerate().filter(|(_, figures)| figures[0] > 0.0) {
             hits = [hits[0] + figures[0], hits[1] + figures[1]];
-            let miss = |at: usize| (1.0 - hits[at] / expected[at].max(1.0)).clamp(0.0, 1.0);
-            curve.push(CurvePoint { cache_bytes: upper(at), miss_ratio: miss(0), byte_miss_ratio: miss(1) });
-        }
-        // A correction downwards at the smallest sizes must not make the curve rise.
-        let mut least = [1.0f64; 2];
-        for point in &mut curve {
-            least = [least[0].min(point.miss_ratio), least[1].min(point.byte_miss_ratio)];
-            (point.miss_ratio, point.byte_miss_ratio) = (least[0], least[1]);
+            for (least, (hits, all)) in least.iter_mut().zip(hits.iter().zip(self.all)) {
+                // A correction downwards at the smallest sizes must not make the curve rise.
+                *least = least.min(1.0 - hits / all.max(1.0)).max(0.0);
+            }
+            curve.push(CurvePoint { cache_bytes: upper(at), miss_ratio: least[0], byte_miss_ratio: least[1] });
         }
         curve
     }
+}
+
+fn weighted(bytes: u32, weight: f64) -> u64 {
+    (f64::from(bytes) * weight).round() as u64
 }
 
 fn bucket(bytes: f64) -> usize {
