@@ -158,7 +158,7 @@ pub struct Agents {
     known: Vec<u64>,
 }
 
-const AGENTS: usize = 1 << 13;
+const AGENTS: usize = 1 << 14;
 
 impl Default for Agents {
     fn default() -> Self {
@@ -167,16 +167,25 @@ impl Default for Agents {
 }
 
 impl Agents {
+    #[cold]
+    fn add(&mut self, agent: &[u8], key: u64, place: usize) -> bool {
+        let is_bot = is_bot(agent);
+        // The older one of the pair goes.
+        self.known[place ^ 1] = std::mem::replace(&mut self.known[place], key & !1 | u64::from(is_bot));
+        is_bot
+    }
+
     /// Whether the agent with this hash is a bot. The lowest bit holds the answer, so that half of the hashes stand for others; never
     /// 0, which is an empty place.
     #[inline]
     pub fn is_bot(&mut self, agent: &[u8], hash: u64) -> bool {
         let place = (hash >> 40) as usize % AGENTS;
-        let key = hash | 2;
-        if self.known[place] | 1 != key | 1 {
-            self.known[place] = key & !1 | u64::from(is_bot(agent));
+        let key = hash | 3;
+        let pair = [place, place ^ 1].map(|place| self.known[place]);
+        match pair.iter().find(|known| **known | 1 == key) {
+            Some(known) => known & 1 == 1,
+            None => self.add(agent, key, place),
         }
-        self.known[place] & 1 == 1
     }
 }
 

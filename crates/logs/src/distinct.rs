@@ -47,6 +47,19 @@ impl Distinct {
         }
     }
 
+    /// Adds many values: what is fetched for one does not wait for what was decided of the one before.
+    pub fn insert_all(&mut self, hashes: &[u64], fetched: &mut Vec<u64>) {
+        fetched.clear();
+        let mask = self.exact.len().wrapping_sub(1);
+        let exact = &self.exact;
+        fetched.extend(hashes.iter().map(|hash| exact.get((hash >> 12) as usize & mask).copied().unwrap_or(0)));
+        for (hash, fetched) in hashes.iter().zip(fetched) {
+            if hash != fetched {
+                self.insert(*hash);
+            }
+        }
+    }
+
     #[inline]
     fn register(&mut self, hash: u64) {
         let register = (hash >> (64 - PRECISION)) as usize;

@@ -70,7 +70,7 @@ pub struct Counts {
     times: TimeReader,
     agents: Agents,
     records: Vec<Record>,
-    places: Vec<u32>,
+    scratch: Box<Scratch>,
     /// Lines, whatever is in them.
     pub lines: u64,
     /// Empty ones, and comments (`#`).
@@ -108,6 +108,14 @@ pub struct Counts {
     pub bots: Sum,
     /// Their agents by hash: names and requests.
     bot_agents: ByHash<(Vec<u8>, u64)>,
+}
+
+/// Memory of the loops over a block.
+#[derive(Debug, Clone, Default)]
+struct Scratch {
+    hashes: Vec<u64>,
+    fetched: Vec<u64>,
+    places: Vec<u32>,
 }
 
 /// What of a line is counted in loops over all lines of a block: in each loop what one line has to fetch from memory does not wait for
@@ -150,7 +158,7 @@ impl Counts {
             times: TimeReader::default(),
             agents: Agents::default(),
             records: vec![],
-            places: vec![],
+            scratch: Box::default(),
             lines: 0,
             blank: 0,
             not_understood: 0,
@@ -175,7 +183,7 @@ impl Counts {
 
     /// Counts the lines of a block; the first format that fits a line is its format.
     pub fn block(&mut self, block: &[u8], formats: &[Format], sampled: &Sampled, events: &mut BlockEvents) {
-        let mut records = std::mem::take(&mut self.records);
+        let (mut records, mut scratch) = (std::mem::take(&mut self.records), std::mem::take(&mut self.scratch));
         records.clear();
         let mut begin = 0;
         for end in memchr::memchr_iter(b'\n', block).chain([block.len()]) {
@@ -186,20 +194,22 @@ impl Counts {
         }
         let sizes = &mut self.sizes;
         records.iter().filter(|one| one.bytes > 0).for_each(|one| sizes.record(one.bytes));
-        let clients = &mut self.clients;
-        records.iter().filter(|one| one.client != 0).for_each(|one| clients.insert(one.client));
-        let mut places = std::mem::take(&mut self.places);
-        places.clear();
-        places.extend(records.iter().map(|one| self.urls.place(one.url)));
+        let Scratch { hashes, fetched, places } = &mut *scratch;
+        hashes.clear();
+        hashes.extend(records.iter().map(|one| one.client).filter(|client| *client != 0));
+        self.clients.insert_all(hashes, fetched);
+        hashes.clear();
+        hashes.extend(records.iter().map(|one| one.url));
+        self.urls.places(hashes, fetched, places);
         let generation = self.urls.generation();
-        for (record, place) in records.iter().zip(&places) {
+        for (record, place) in records.iter().zip(&*places) {
             // Places of before are those of other URLs once some have gone.
             let place = if self.urls.generation() == generation { *place } else { self.urls.place(record.url) };
             let class = self.url(record, place, block, formats);
             self.class(record, class);
             self.events(record, class, sampled, events);
         }
-        (self.records, self.places) = (records, places);
+        (self.records, self.scratch) = (records, scratch);
     }
 
     /// Counts a line that is too long to be looked at.

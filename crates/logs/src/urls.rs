@@ -84,6 +84,19 @@ impl Urls {
         self.find(hash).map_or(NO_PLACE, |place| place as u32)
     }
 
+    /// The places of many URLs, and what is known of these fetched: what is fetched for one does not wait for the one before.
+    pub fn places(&self, hashes: &[u64], fetched: &mut Vec<u64>, places: &mut Vec<u32>) {
+        fetched.clear();
+        fetched.extend(hashes.iter().map(|hash| self.slots[first_slot(*hash)]));
+        places.clear();
+        places.extend(hashes.iter().zip(fetched).map(|(hash, held)| {
+            let is_it = (*held ^ hash) & !PLACE == 0 && *held != 0;
+            if is_it { (*held & PLACE) as u32 } else { self.place(*hash) }
+        }));
+        let known = places.iter().filter_map(|place| self.entries.get(*place as usize));
+        std::hint::black_box(known.fold(0, |sum, url| sum ^ url.requests));
+    }
+
     /// How often places have changed.
     pub fn generation(&self) -> u32 {
         self.generation
@@ -110,7 +123,7 @@ impl Urls {
     /// The place of a hash, or the slot where it would be.
     #[inline]
     fn find(&self, hash: u64) -> Result<usize, usize> {
-        let mut slot = (hash >> 20) as usize % SLOTS;
+        let mut slot = first_slot(hash);
         loop {
             let held = self.slots[slot];
             if (held ^ hash) & !PLACE == 0 && held != 0 {
@@ -194,6 +207,11 @@ impl Urls {
         let named = |url: &&Url| (String::from_utf8_lossy(name_of(&self.names, url)).into_owned(), **url);
         order.iter().take(count).map(named).collect()
     }
+}
+
+#[inline]
+fn first_slot(hash: u64) -> usize {
+    (hash >> 20) as usize % SLOTS
 }
 
 fn name_of<'a>(names: &'a [u8], url: &Url) -> &'a [u8] {

@@ -53,32 +53,34 @@ struct Step {
     field: Field,
     end: End,
     behind: Literal,
+    /// Of fields that nothing is counted of, one behind the other: what they mostly are (`- - [`), and how many they are.
+    usual: Option<(Literal, usize)>,
 }
 
 /// Text that must be there; short ones are compared as a number.
 #[derive(Debug, Clone, PartialEq)]
 struct Literal {
     text: Box<[u8]>,
-    word: u32,
-    mask: u32,
+    word: u64,
+    mask: u64,
 }
 
 impl Literal {
     fn new(text: &[u8]) -> Self {
-        let mut word = [0; 4];
-        let mut mask = [0; 4];
-        for (at, byte) in text.iter().take(4).enumerate() {
+        let mut word = [0; 8];
+        let mut mask = [0; 8];
+        for (at, byte) in text.iter().take(8).enumerate() {
             (word[at], mask[at]) = (*byte, 0xff);
         }
-        Self { text: text.into(), word: u32::from_le_bytes(word), mask: u32::from_le_bytes(mask) }
+        Self { text: text.into(), word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
     }
 
     #[inline]
     fn strip<'a>(&self, rest: &'a [u8]) -> Option<&'a [u8]> {
-        if let Some((first, _)) = rest.split_first_chunk::<4>()
-            && self.text.len() <= 4
+        if let Some((first, _)) = rest.split_first_chunk::<8>()
+            && self.text.len() <= 8
         {
-            let is_same = u32::from_le_bytes(*first) & self.mask == self.word;
+            let is_same = u64::from_le_bytes(*first) & self.mask == self.word;
             return is_same.then(|| &rest[self.text.len()..]);
         }
         rest.strip_prefix(&*self.text)
@@ -187,16 +189,31 @@ fn layout(parts: &[Part]) -> std::result::Result<Layout, &'static str> {
             Some(byte) => End::Byte(*byte),
         };
         before = behind.last().copied();
-        Step { field, end, behind: Literal::new(&behind) }
+        Step { field, end, behind: Literal::new(&behind), usual: None }
     });
-    Ok(Layout::Text { steps: steps.collect(), prefix: Literal::new(&prefix) })
+    let mut steps: Vec<Step> = steps.collect();
+    for at in 0..steps.len() {
+        let skipped = steps[at..].iter().take_while(|step| step.field == Field::Skip && step.end == End::Byte(b' '));
+        let usual: Vec<&[u8]> = skipped.map(|step| &*step.behind.text).collect();
+        let text: Vec<u8> = usual.iter().flat_map(|behind| [b"-".as_slice(), behind]).flatten().copied().collect();
+        steps[at].usual = (!usual.is_empty()).then(|| (Literal::new(&text), usual.len()));
+    }
+    Ok(Layout::Text { steps, prefix: Literal::new(&prefix) })
 }
 
 #[inline]
 fn text_entry<'a>(prefix: &Literal, steps: &[Step], line: &'a [u8], times: &mut TimeReader) -> Option<Entry<'a>> {
     let mut entry = Entry::default();
     let mut rest = prefix.strip(line)?;
-    for step in steps {
+    let mut steps = steps.iter();
+    while let Some(step) = steps.next() {
+        if let Some((usual, count)) = &step.usual
+            && let Some(behind) = usual.strip(rest)
+        {
+            rest = behind;
+            steps = steps.as_slice()[count - 1..].iter();
+            continue;
+        }
         let length = match step.end {
             End::Byte(byte) => match step.field {
                 // Of a fixed length.
@@ -219,6 +236,9 @@ fn quote(text: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
         let at = from + memchr::memchr(b'"', &text[from..])?;
+        if !text[..at].ends_with(b"\\") {
+            return Some(at);
+        }
         let escapes = text[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
         if escapes % 2 == 0 {
             return Some(at);

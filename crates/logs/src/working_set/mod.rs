@@ -15,7 +15,7 @@ use crate::sessions::ByHash;
 use std::sync::Arc;
 
 /// Objects that are followed at most.
-const OBJECTS_MAX: usize = 1 << 16;
+const OBJECTS_MAX: usize = 112_000;
 /// Hot objects, which are followed whatever their hash.
 const HOT_MAX: usize = OBJECTS_MAX / 4;
 const WIDTH: usize = 64;
