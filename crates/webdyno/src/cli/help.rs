@@ -188,7 +188,7 @@ const COMMANDS: &[CommandHelp] = &[
     },
     CommandHelp {
         path: "webdyno logs",
-        short: "files format follow show_clients keep_query json",
+        short: "files format servers follow show_clients keep_query json",
         refused: "",
         examples: [
             "webdyno logs /var/log/nginx/access.log*",

@@ -1,6 +1,6 @@
 //! The flags of `webdyno logs`.
 
-use super::values::{ParseResult, duration_us, whole};
+use super::values::{ParseResult, duration_us, port, whole};
 use clap::Args;
 use std::path::PathBuf;
 use webdyno_logs::format::Format;
@@ -16,6 +16,15 @@ pub struct LogsArgs {
     /// Of Apache as in LogFormat (`%h %t "%r" %>s %D`), of nginx as in log_format (`$remote_addr [$time_local] "$request" $status`)
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub format: Option<Format>,
+    /// Take the formats from the server's configuration: local, ssh://HOST, exec:COMMAND
+    #[arg(long = "server", id = "servers", value_name = "S", conflicts_with = "format")]
+    pub server: Option<String>,
+    /// Run the agent there as root (sudo -n)
+    #[arg(long, requires = "servers")]
+    pub sudo: bool,
+    /// Port of the web server, where there are several
+    #[arg(long, value_name = "N", requires = "servers", value_parser = port)]
+    pub port: Option<u16>,
     /// Go on with what is added to the log until Ctrl-C, also when it is rotated
     #[arg(short, long)]
     pub follow: bool,

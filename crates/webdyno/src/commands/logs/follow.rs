@@ -28,7 +28,7 @@ pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
         return Err(UserError::usage("--follow takes a file, not stdin").hint("`webdyno logs -` reads stdin to its end"));
     }
     let interrupted = interrupt_flag()?;
-    let mut followed = Followed::new(path, options(arguments))?;
+    let mut followed = Followed::new(path, options(arguments)?)?;
     let interval = Duration::from_micros(arguments.interval);
     let is_terminal = terminal::is_stderr_terminal();
     let mut counted_before = 0;

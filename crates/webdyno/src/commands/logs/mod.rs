@@ -1,6 +1,7 @@
 //! `webdyno logs FILE...`: what access logs say of a site: rates, mix, sessions, the working set.
 
 mod follow;
+mod server;
 
 use crate::cli::export::is_stdout;
 use crate::cli::logs::LogsArgs;
@@ -28,7 +29,7 @@ fn counted(arguments: &LogsArgs) -> Result<LogsReport> {
         return Err(UserError::usage("stdin is given twice").hint("cat the logs into one `webdyno logs -`"));
     }
     let threads = arguments.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
-    let counted = count(&inputs, &Options { threads, ..options(arguments) })?;
+    let counted = count(&inputs, &Options { threads, ..options(arguments)? })?;
     Ok(report(&counted.counts, &counted.ordered, counted.logs))
 }
 
@@ -36,12 +37,16 @@ fn input(path: &PathBuf) -> Input {
     if is_stdout(path) { Input::Stdin } else { Input::File(path.clone()) }
 }
 
-fn options(arguments: &LogsArgs) -> Options {
-    Options {
-        formats: arguments.format.iter().cloned().collect(),
+fn options(arguments: &LogsArgs) -> Result<Options> {
+    let formats = match &arguments.server {
+        Some(server) => server::formats(arguments, server)?,
+        None => arguments.format.iter().cloned().collect(),
+    };
+    Ok(Options {
+        formats,
         privacy: Privacy { show_clients: arguments.show_clients, keep_query: arguments.keep_query },
         threads: 1,
-    }
+    })
 }
 
 /// Logs of which no line was understood are an error: an answer of nothing would look like one.

@@ -427,3 +427,6 @@ impl Counts {
         self.rates.flush();
     }
 }
+
+#[cfg(test)]
+mod tests;
