@@ -100,9 +100,11 @@ fn timed(threads: usize, files: &[&str]) {
 fn distinct(count: u64) {
     use webdyno_logs::format::Format;
     use webdyno_logs::ordered::{BlockEvents, Ordered, Sampled};
-    use webdyno_logs::scan::{Counts, Privacy};
+    use webdyno_logs::redact::Privacy;
+    use webdyno_logs::scan::Counts;
     let (mut counts, mut ordered) = (Counts::new(Privacy::default()), Ordered::default());
-    let (formats, mut events, mut sampled) = ([Format::parse("common").unwrap()], BlockEvents::default(), Sampled::default());
+    let (formats, mut events, mut sampled) =
+        ([Format::parse("common").unwrap()], BlockEvents::default(), Sampled::default());
     let mut block = Vec::new();
     let start = Instant::now();
     for number in 0..count {
@@ -130,9 +132,11 @@ fn stream(references: usize, objects: f64, exponent: f64) -> Vec<Reference> {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let popularity = Zipf::new(objects, exponent).unwrap();
     let sizes = LogNormal::<f64>::new(9.0, 1.5).unwrap();
-    let sizes: Vec<u32> = (0..objects as usize).map(|_| sizes.sample(&mut random).clamp(1.0, 1e9) as u32).collect();
+    let sizes: Vec<u32> =
+        (0..objects as usize).map(|_| sizes.sample(&mut random).clamp(1.0, 1e9) as u32).collect();
     let hashes = FixedState::with_seed(3);
-    let reference = |object: usize| Reference { object: hashes.hash_one(object as u64), bytes: sizes[object] };
+    let reference =
+        |object: usize| Reference { object: hashes.hash_one(object as u64), bytes: sizes[object] };
     (0..references).map(|_| reference(popularity.sample(&mut random) as usize - 1)).collect()
 }
 
@@ -169,7 +173,8 @@ fn errors(stream: &[Reference], curve: &[CurvePoint]) -> [f64; 2] {
             at += 1;
         }
         let behind = curve.partition_point(|point| point.cache_bytes <= cache_bytes);
-        let point = behind.checked_sub(1).map_or([1.0; 2], |at| [curve[at].miss_ratio, curve[at].byte_miss_ratio]);
+        let point =
+            behind.checked_sub(1).map_or([1.0; 2], |at| [curve[at].miss_ratio, curve[at].byte_miss_ratio]);
         for figure in 0..2 {
             worst[figure] = worst[figure].max((point[figure] - (1.0 - hits[figure] / all[figure])).abs());
         }

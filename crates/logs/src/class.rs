@@ -56,7 +56,10 @@ const ENDINGS: [(Class, &str); 9] = [
     (Class::Image, "png jpg jpeg gif svg webp ico avif bmp tif tiff heic"),
     (Class::Font, "woff woff2 ttf otf eot"),
     (Class::Media, "mp4 webm mp3 m4a m4v ogg ogv oga wav flac mov avi mkv m3u8 ts mpd aac"),
-    (Class::Download, "zip gz tgz bz2 xz zst tar 7z rar iso img exe msi dmg deb rpm apk jar pdf doc docx xls xlsx ppt pptx odt ods epub"),
+    (
+        Class::Download,
+        "zip gz tgz bz2 xz zst tar 7z rar iso img exe msi dmg deb rpm apk jar pdf doc docx xls xlsx ppt pptx odt ods epub",
+    ),
 ];
 
 const KEY_SLOTS: usize = 512;
@@ -96,7 +99,9 @@ impl Class {
         let name = memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
         // A session id or the like may follow: `index.jsp;jsessionid=1`.
         let name = memchr(b';', name).map_or(name, |end| &name[..end]);
-        let Some(point) = memrchr(b'.', name).filter(|point| *point > 0 || name.len() <= 5) else { return Self::Page };
+        let Some(point) = memrchr(b'.', name).filter(|point| *point > 0 || name.len() <= 5) else {
+            return Self::Page;
+        };
         let ending = &name[point + 1..];
         let mut key = [0; 8];
         if ending.len() > key.len() {
@@ -104,7 +109,11 @@ impl Class {
         }
         ending.iter().zip(&mut key).for_each(|(letter, slot)| *slot = letter.to_ascii_lowercase());
         let key = u64::from_le_bytes(key);
-        KEYS.iter().skip(place(key)).take_while(|(held, _)| *held != 0).find(|(held, _)| *held == key).map_or(Self::Other, |one| one.1)
+        KEYS.iter()
+            .skip(place(key))
+            .take_while(|(held, _)| *held != 0)
+            .find(|(held, _)| *held == key)
+            .map_or(Self::Other, |one| one.1)
     }
 
     /// Whether a file is sent, and no program makes it: by its name, for want of more.
@@ -120,7 +129,18 @@ impl Class {
 
 /// What bots write into their agent: a name that ends so, or a place where they explain themselves.
 const MARKS: [&[u8]; 13] = [
-    b"bot", b"crawl", b"spider", b"slurp", b"+http", b"curl/", b"wget/", b"python-", b"scrapy", b"monitor", b"archiver", b"headless",
+    b"bot",
+    b"crawl",
+    b"spider",
+    b"slurp",
+    b"+http",
+    b"curl/",
+    b"wget/",
+    b"python-",
+    b"scrapy",
+    b"monitor",
+    b"archiver",
+    b"headless",
     b"facebookexternalhit",
 ];
 
@@ -218,7 +238,11 @@ mod tests {
     fn bots_declare_themselves() {
         let mut agents = Agents::default();
         for (hash, agent, bot) in [
-            (7 << 40, "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", Some("Googlebot")),
+            (
+                7 << 40,
+                "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+                Some("Googlebot"),
+            ),
             (8 << 40, "curl/7.88.1", Some("curl")),
             (9 << 40, "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0", None),
             (7 << 40 | 4, "Mozilla/5.0 (Macintosh) Safari/605.1", None),

@@ -52,7 +52,8 @@ impl Distinct {
         fetched.clear();
         let mask = self.exact.len().wrapping_sub(1);
         let exact = &self.exact;
-        fetched.extend(hashes.iter().map(|hash| exact.get((hash >> 12) as usize & mask).copied().unwrap_or(0)));
+        fetched
+            .extend(hashes.iter().map(|hash| exact.get((hash >> 12) as usize & mask).copied().unwrap_or(0)));
         for (hash, fetched) in hashes.iter().zip(fetched) {
             if hash != fetched {
                 self.insert(*hash);
@@ -169,7 +170,9 @@ mod tests {
 
     #[test]
     fn few_are_counted_and_many_estimated() {
-        for (count, tolerance) in [(0, 0), (1, 0), (5000, 0), (200_000, 0), (300_000, 3600), (3_000_000, 36_000)] {
+        for (count, tolerance) in
+            [(0, 0), (1, 0), (5000, 0), (200_000, 0), (300_000, 3600), (3_000_000, 36_000)]
+        {
             let mut distinct = of(0..count);
             distinct.merge(&of(0..count / 2));
             assert!(distinct.count().abs_diff(count) <= tolerance, "{count}: {}", distinct.count());
@@ -180,7 +183,12 @@ mod tests {
     /// Merging counts what both have once, whichever of them is exact.
     #[test]
     fn merging_is_counting_together() {
-        for (a, b) in [(0..100, 50..150), (0..400_000, 399_000..401_000), (0..1000, 0..400_000), (0..400_000, 200_000..600_000)] {
+        for (a, b) in [
+            (0..100, 50..150),
+            (0..400_000, 399_000..401_000),
+            (0..1000, 0..400_000),
+            (0..400_000, 200_000..600_000),
+        ] {
             let union = a.end.max(b.end);
             for (first, second) in [(of(a.clone()), of(b.clone())), (of(b), of(a))] {
                 let mut merged = first;

@@ -9,10 +9,12 @@ pub mod class;
 pub mod distinct;
 pub mod entry;
 pub mod format;
+mod number;
 pub mod ordered;
 pub mod rates;
 pub mod reading;
-mod redact;
+
+pub mod redact;
 pub mod report;
 pub mod scan;
 pub mod sessions;

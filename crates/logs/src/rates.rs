@@ -149,7 +149,9 @@ impl Rates {
     pub fn span_s(&self) -> Option<[i64; 2]> {
         let mut pages: Vec<&Page> = self.pages.iter().collect();
         pages.sort_by_key(|page| page.hour);
-        let seconds = |page: &&Page| self.seconds(page).filter(|(_, requests)| *requests > 0).map(|(at_s, _)| at_s).collect::<Vec<_>>();
+        let seconds = |page: &&Page| {
+            self.seconds(page).filter(|(_, requests)| *requests > 0).map(|(at_s, _)| at_s).collect::<Vec<_>>()
+        };
         let kept = pages.first().map(seconds).zip(pages.last().map(seconds));
         let kept = kept.and_then(|(first, last)| first.first().copied().zip(last.last().copied()));
         let beyond = self.beyond.keys().next().zip(self.beyond.keys().next_back());
@@ -209,7 +211,9 @@ impl Rates {
     /// Requests of each second from `from_s` on, so many: what an arrival pattern is made of.
     pub fn pattern(&self, from_s: i64, seconds: usize) -> Vec<u64> {
         let mut pattern = vec![0; seconds];
-        for (at_s, requests) in self.pages.iter().flat_map(|page| self.seconds(page)).filter(|(_, requests)| *requests > 0) {
+        for (at_s, requests) in
+            self.pages.iter().flat_map(|page| self.seconds(page)).filter(|(_, requests)| *requests > 0)
+        {
             let place = usize::try_from(at_s - from_s).ok();
             if let Some(slot) = place.and_then(|place| pattern.get_mut(place)) {
                 *slot += requests;
@@ -233,7 +237,8 @@ impl Rates {
                 let at_s = begin + at as i64 * span_s;
                 at_s >= from_s && at_s + span_s <= to_s + 1
             };
-            let counts: Vec<f64> = (0..spans.len()).filter(|at| is_inside(*at)).map(|at| spans[at] as f64).collect();
+            let counts: Vec<f64> =
+                (0..spans.len()).filter(|at| is_inside(*at)).map(|at| spans[at] as f64).collect();
             let sum: f64 = counts.iter().sum();
             let count = counts.len() as f64;
             if counts.len() < 10 || sum < 10.0 {

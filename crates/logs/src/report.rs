@@ -9,8 +9,8 @@ use crate::timestamp::rfc3339;
 use crate::urls::{Url, Urls};
 use crate::working_set::{CurvePoint, WorkingSet, cache_for, knee};
 use webdyno_model::logs::{
-    CachePoint, Cardinality, HitSize, LineCounts, LogBots, LogKind, LogPeak, LogRates, LogSessions, LogShare, LogSource, LogUrl, LogUrls,
-    LogWorkingSet, LogsReport, SCHEMA,
+    CachePoint, Cardinality, HitSize, LineCounts, LogBots, LogPart, LogPeak, LogRates, LogSessions, LogShare,
+    LogSource, LogUrl, LogUrls, LogWorkingSet, LogsReport, SCHEMA,
 };
 use webdyno_model::number::significant;
 
@@ -112,14 +112,15 @@ fn statuses(counts: &Counts) -> Vec<LogShare> {
 
 fn methods(counts: &Counts) -> Vec<LogShare> {
     let share = |(name, requests): (&Vec<u8>, &u64)| {
-        let name = if name.is_empty() { "unknown".into() } else { String::from_utf8_lossy(name).into_owned() };
+        let name =
+            if name.is_empty() { "unknown".into() } else { String::from_utf8_lossy(name).into_owned() };
         LogShare { name, requests: *requests, bytes: None }
     };
     most_first(counts.methods.iter().map(share).collect())
 }
 
-fn kind(timed: &Timed) -> LogKind {
-    LogKind {
+fn kind(timed: &Timed) -> LogPart {
+    LogPart {
         requests: timed.sum.requests,
         bytes: timed.sum.bytes,
         service_time_us: (!timed.service_us.is_empty()).then(|| timed.service_us.dist()),
@@ -128,7 +129,8 @@ fn kind(timed: &Timed) -> LogKind {
 
 fn urls(urls: &Urls) -> LogUrls {
     let top = |figure: &dyn Fn(&Url) -> u64| urls.top(ROWS, figure).iter().map(url).collect();
-    let mean_us = |url: &Url| if url.timed >= SLOW_REQUESTS_MIN { url.time_us / u64::from(url.timed) } else { 0 };
+    let mean_us =
+        |url: &Url| if url.timed >= SLOW_REQUESTS_MIN { url.time_us / u64::from(url.timed) } else { 0 };
     LogUrls {
         exact: urls.is_exact(),
         by_requests: top(&|url| u64::from(url.requests)),
@@ -161,7 +163,8 @@ fn urls_distinct(counts: &Counts) -> Cardinality {
 }
 
 fn clients(counts: &Counts) -> Vec<LogShare> {
-    let share = |(name, url): (String, Url)| LogShare { name, requests: url.requests.into(), bytes: Some(url.bytes) };
+    let share =
+        |(name, url): (String, Url)| LogShare { name, requests: url.requests.into(), bytes: Some(url.bytes) };
     counts.busiest.top(ROWS, |url| u64::from(url.requests)).into_iter().map(share).collect()
 }
 
@@ -192,7 +195,8 @@ fn working_set(set: &WorkingSet) -> Option<LogWorkingSet> {
         byte_miss_fraction: significant(point.byte_miss_ratio, 4),
     };
     let size = |hit_fraction: f64| {
-        cache_for(&curve, hit_fraction).map(|cache_bytes| HitSize { hit_fraction, cache_bytes: cache_bytes.round() })
+        cache_for(&curve, hit_fraction)
+            .map(|cache_bytes| HitSize { hit_fraction, cache_bytes: cache_bytes.round() })
     };
     let last = curve.len().saturating_sub(1);
     let every = curve.len().div_ceil(CURVE_POINTS).max(1);
@@ -201,7 +205,12 @@ fn working_set(set: &WorkingSet) -> Option<LogWorkingSet> {
         footprint_bytes: footprint_bytes.round(),
         sizes: [0.8, 0.95, 0.99].into_iter().filter_map(size).collect(),
         knee: knee(&curve).as_ref().map(shown),
-        curve: curve.iter().enumerate().filter(|(at, _)| (last - at) % every == 0).map(|(_, point)| shown(point)).collect(),
+        curve: curve
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| (last - at) % every == 0)
+            .map(|(_, point)| shown(point))
+            .collect(),
         sampled_fraction: significant(set.rate(), 4),
     })
 }
@@ -210,16 +219,28 @@ fn notes(report: &LogsReport, counts: &Counts) -> Vec<String> {
     let mut notes = vec![];
     for log in &report.logs {
         if let Some(why) = &log.cut_off {
-            notes.push(format!("{} is cut off or damaged ({why}); what could be read of it is counted.", log.name));
+            notes.push(format!(
+                "{} is cut off or damaged ({why}); what could be read of it is counted.",
+                log.name
+            ));
         }
         if log.formats.is_empty() && log.size_bytes > 0 {
             notes.push(format!("The format of {} was not recognised: give it with --format.", log.name));
         }
     }
-    if report.requests > 0 && report.static_requests.service_time_us.is_none() && report.dynamic_requests.service_time_us.is_none() {
-        notes.push("The log has no service times: add %D (Apache) or $request_time (nginx) to its format.".into());
+    if report.requests > 0
+        && report.static_requests.service_time_us.is_none()
+        && report.dynamic_requests.service_time_us.is_none()
+    {
+        notes.push(
+            "The log has no service times: add %D (Apache) or $request_time (nginx) to its format.".into(),
+        );
     }
-    if report.logs.iter().any(|log| log.formats.iter().any(|format| format.ends_with(" %D") && format.starts_with(['c', 'v']))) {
+    if report
+        .logs
+        .iter()
+        .any(|log| log.formats.iter().any(|format| format.ends_with(" %D") && format.starts_with(['c', 'v'])))
+    {
         notes.push("The number at the end of the lines is taken for microseconds (%D); give --format if it is another one.".into());
     }
     if counts.unsized_requests > 0 && counts.unsized_requests == report.requests {
@@ -229,7 +250,9 @@ fn notes(report: &LogsReport, counts: &Counts) -> Vec<String> {
         notes.push("Seconds of more than 10,000 hours are not kept: the peak second and minute are of the first ones read.".into());
     }
     if !report.urls.exact {
-        notes.push("There are more URLs than the table holds (32,768): counts of URLs may be too small.".into());
+        notes.push(
+            "There are more URLs than the table holds (32,768): counts of URLs may be too small.".into(),
+        );
     }
     notes
 }

@@ -132,8 +132,13 @@ impl Sessions {
 
     fn begin(&mut self, request: &SessionRequest) {
         let at_s = request.at_s;
-        let session =
-            Session { begin_s: at_s, last_s: at_s, last_page_s: at_s, requests: 1, pages: u32::from(request.is_page) };
+        let session = Session {
+            begin_s: at_s,
+            last_s: at_s,
+            last_page_s: at_s,
+            requests: 1,
+            pages: u32::from(request.is_page),
+        };
         self.open.insert(request.client, session);
         if self.open.len() >= CLIENTS_MAX {
             self.make_room();
@@ -190,7 +195,9 @@ mod tests {
     #[test]
     fn a_pause_ends_a_session_and_pages_follow_on_think_time() {
         let mut sessions = Sessions::default();
-        for (at_s, is_page) in [(0, true), (1, false), (30, true), (29, false), (30, true), (1830, false), (4000, true)] {
+        for (at_s, is_page) in
+            [(0, true), (1, false), (30, true), (29, false), (30, true), (1830, false), (4000, true)]
+        {
             sessions.add(&SessionRequest { client: 7, at_s, is_page });
         }
         let figures = sessions.figures().unwrap();

@@ -4,7 +4,7 @@
 //! A line has mostly the second of the line before it, else its minute: both are kept, and only a new minute is worked out.
 //! The day from a date: <https://howardhinnant.github.io/date_algorithms.html>.
 
-use crate::entry::whole;
+use crate::number::whole;
 
 /// A moment, and how far the clock that wrote it was from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,7 +60,8 @@ impl TimeReader {
         if let Some(last) = self.stamp.filter(|_| *text == self.text) {
             return Some(last);
         }
-        let same_minute = text[..MINUTE] == self.text[..MINUTE] && text[MINUTE + 2..] == self.text[MINUTE + 2..];
+        let same_minute =
+            text[..MINUTE] == self.text[..MINUTE] && text[MINUTE + 2..] == self.text[MINUTE + 2..];
         let stamp = match self.stamp.filter(|_| same_minute) {
             Some(last) => {
                 let second = |text: &[u8]| two(&text[MINUTE..MINUTE + 2]).filter(|second| *second <= 60);
@@ -103,7 +104,8 @@ fn offset(text: &[u8]) -> Option<i32> {
         Some(_) => return None,
     };
     let hours = two(text.get(1..3)?)?;
-    let minutes = text.get(3..).map(|rest| rest.strip_prefix(b":").unwrap_or(rest)).filter(|rest| !rest.is_empty());
+    let minutes =
+        text.get(3..).map(|rest| rest.strip_prefix(b":").unwrap_or(rest)).filter(|rest| !rest.is_empty());
     let minutes = minutes.map_or(Some(0), two)?;
     (hours <= 14 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60) as i32)
 }

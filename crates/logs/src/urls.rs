@@ -157,7 +157,8 @@ impl Urls {
     fn shrink(&mut self) {
         let mut weights: Vec<u64> = self.entries.iter().map(|url| url.weight).collect();
         let (_, median, _) = weights.select_nth_unstable(ENTRIES_MAX / 2);
-        let (median, before, names) = (*median, std::mem::take(&mut self.entries), std::mem::take(&mut self.names));
+        let (median, before, names) =
+            (*median, std::mem::take(&mut self.entries), std::mem::take(&mut self.names));
         self.lost += median;
         self.generation += 1;
         self.slots.fill(0);
@@ -243,7 +244,8 @@ impl Url {
         self.requests += 1;
         self.bytes += response.bytes;
         if response.status >= 400 {
-            let errors = if response.status >= 500 { &mut self.server_errors } else { &mut self.client_errors };
+            let errors =
+                if response.status >= 500 { &mut self.server_errors } else { &mut self.client_errors };
             *errors += 1;
         }
         if let Some(time_us) = response.time_us {

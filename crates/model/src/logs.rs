@@ -89,7 +89,7 @@ pub struct LogShare {
 
 /// Static or dynamic requests.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct LogKind {
+pub struct LogPart {
     /// Requests.
     pub requests: u64,
     /// Bytes of their responses.
@@ -240,9 +240,9 @@ pub struct LogsReport {
     /// Sizes of responses with a body, bytes.
     pub response_size: Dist,
     /// Files: styles, scripts, images, fonts, media, downloads.
-    pub static_requests: LogKind,
+    pub static_requests: LogPart,
     /// All others: pages, programs, data.
-    pub dynamic_requests: LogKind,
+    pub dynamic_requests: LogPart,
     /// URLs that matter.
     pub urls: LogUrls,
     /// Different URLs, without queries.

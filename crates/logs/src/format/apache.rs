@@ -17,8 +17,9 @@ pub(super) fn parts(format: &str) -> Result<Vec<Part>> {
                     other => other,
                 })
             })),
-            b'%' => directive(&mut rest, &mut parts)
-                .ok_or_else(|| UserError::usage(format!("the LogFormat `{format}` ends within a `%`")).hint("--format"))?,
+            b'%' => directive(&mut rest, &mut parts).ok_or_else(|| {
+                UserError::usage(format!("the LogFormat `{format}` ends within a `%`")).hint("--format")
+            })?,
             byte => parts.push(Part::Literal(byte)),
         }
     }
@@ -49,7 +50,8 @@ fn directive(rest: &mut std::iter::Peekable<std::str::Bytes<'_>>, parts: &mut Ve
 
 fn time_or_field(letter: u8, parameter: &str, parts: &mut Vec<Part>) {
     if letter == b't' && parameter.is_empty() {
-        let bracketed = [Part::Literal(b'['), Part::Field(Field::Time(TimeStyle::Common)), Part::Literal(b']')];
+        let bracketed =
+            [Part::Literal(b'['), Part::Field(Field::Time(TimeStyle::Common)), Part::Literal(b']')];
         parts.extend(bracketed);
     } else {
         parts.push(Part::Field(field(letter, parameter)));
@@ -88,7 +90,9 @@ fn time(parameter: &str) -> Field {
         // Fractions of the second that another field has.
         "msec_frac" | "usec_frac" => Field::Skip,
         "%d/%b/%Y:%H:%M:%S %z" | "%d/%b/%Y:%T %z" => Field::Time(TimeStyle::Common),
-        "%FT%T%z" | "%Y-%m-%dT%H:%M:%S%z" | "%F %T %z" | "%F %T" | "%Y-%m-%d %H:%M:%S" => Field::Time(TimeStyle::Iso8601),
+        "%FT%T%z" | "%Y-%m-%dT%H:%M:%S%z" | "%F %T %z" | "%F %T" | "%Y-%m-%d %H:%M:%S" => {
+            Field::Time(TimeStyle::Iso8601)
+        }
         pattern => Field::Time(TimeStyle::Pattern(pattern.into())),
     }
 }

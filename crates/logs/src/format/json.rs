@@ -2,7 +2,8 @@
 //! within it are entered (`request.uri`); of lists the first text counts. Nothing is allocated: texts stay as they are escaped.
 
 use super::status;
-use crate::entry::{Entry, time_us, whole};
+use crate::entry::Entry;
+use crate::number::{time_us, whole};
 use crate::timestamp::{Stamp, TimeReader, TimeStyle};
 
 /// Deeper objects are not entered.
@@ -99,17 +100,26 @@ fn set<'a>(entry: &mut Entry<'a>, key: &[u8], value: &'a [u8], times: &mut TimeR
     let is_empty = value.is_empty() || value == b"-" || value == b"null";
     match &name[..length] {
         _ if is_empty => {}
-        b"remoteaddr" | b"remoteip" | b"clientip" | b"clienthost" | b"client" | b"remotehost" | b"ip" if entry.client.is_empty() => {
+        b"remoteaddr" | b"remoteip" | b"clientip" | b"clienthost" | b"client" | b"remotehost" | b"ip"
+            if entry.client.is_empty() =>
+        {
             entry.client = value;
         }
-        b"timelocal" | b"timeiso8601" | b"time" | b"timestamp" | b"ts" | b"msec" | b"startutc" | b"datetime" if entry.time.is_none() => {
+        b"timelocal" | b"timeiso8601" | b"time" | b"timestamp" | b"ts" | b"msec" | b"startutc"
+        | b"datetime"
+            if entry.time.is_none() =>
+        {
             entry.time = any_time(value, times);
         }
         b"request" | b"requestline" if memchr::memchr(b' ', value).is_some() => entry.set_request(value),
         b"method" | b"requestmethod" => entry.method = value,
-        b"requesturi" | b"uri" | b"url" | b"path" | b"requestpath" | b"target" if entry.path.is_empty() => entry.set_target(value),
+        b"requesturi" | b"uri" | b"url" | b"path" | b"requestpath" | b"target" if entry.path.is_empty() => {
+            entry.set_target(value)
+        }
         b"args" | b"querystring" | b"query" => entry.query = value.strip_prefix(b"?").unwrap_or(value),
-        b"status" | b"downstreamstatus" | b"statuscode" | b"responsestatus" => entry.status = status(value).unwrap_or(0),
+        b"status" | b"downstreamstatus" | b"statuscode" | b"responsestatus" => {
+            entry.status = status(value).unwrap_or(0)
+        }
         b"bodybytessent" | b"bytessent" | b"bytes" | b"size" | b"downstreamcontentsize" | b"responsesize" => {
             entry.bytes = whole(value);
         }
@@ -122,7 +132,9 @@ fn set<'a>(entry: &mut Entry<'a>, key: &[u8], value: &'a [u8], times: &mut TimeR
         b"servicetimeus" | b"requesttimeus" | b"durationus" => entry.service_time_us = time_us(value, 1.0),
         b"requesttimems" | b"durationms" => entry.service_time_us = time_us(value, 1e3),
         b"httpuseragent" | b"useragent" | b"agent" => entry.agent = value,
-        b"host" | b"httphost" | b"servername" | b"vhost" | b"requesthost" if entry.host.is_empty() => entry.host = value,
+        b"host" | b"httphost" | b"servername" | b"vhost" | b"requesthost" if entry.host.is_empty() => {
+            entry.host = value
+        }
         _ => {}
     }
 }

@@ -10,7 +10,8 @@ mod recognise;
 
 pub use recognise::recognise;
 
-use crate::entry::{Entry, time_us, whole};
+use crate::entry::Entry;
+use crate::number::{time_us, whole};
 use crate::timestamp::{TimeReader, TimeStyle};
 use webdyno_model::{Result, UserError};
 
@@ -132,8 +133,9 @@ impl Format {
         }
         let is_nginx = text.contains('$') && !text.contains("%>s") && !text.contains("%s");
         let parts = if is_nginx { nginx::parts(text) } else { apache::parts(text)? };
-        let layout = layout(&parts)
-            .map_err(|why| UserError::usage(format!("the format `{text}` cannot be read back: {why}")).hint("--format"))?;
+        let layout = layout(&parts).map_err(|why| {
+            UserError::usage(format!("the format `{text}` cannot be read back: {why}")).hint("--format")
+        })?;
         Ok(Self { name: text.into(), layout })
     }
 
@@ -193,16 +195,23 @@ fn layout(parts: &[Part]) -> std::result::Result<Layout, &'static str> {
     });
     let mut steps: Vec<Step> = steps.collect();
     for at in 0..steps.len() {
-        let skipped = steps[at..].iter().take_while(|step| step.field == Field::Skip && step.end == End::Byte(b' '));
+        let skipped =
+            steps[at..].iter().take_while(|step| step.field == Field::Skip && step.end == End::Byte(b' '));
         let usual: Vec<&[u8]> = skipped.map(|step| &*step.behind.text).collect();
-        let text: Vec<u8> = usual.iter().flat_map(|behind| [b"-".as_slice(), behind]).flatten().copied().collect();
+        let text: Vec<u8> =
+            usual.iter().flat_map(|behind| [b"-".as_slice(), behind]).flatten().copied().collect();
         steps[at].usual = (!usual.is_empty()).then(|| (Literal::new(&text), usual.len()));
     }
     Ok(Layout::Text { steps, prefix: Literal::new(&prefix) })
 }
 
 #[inline]
-fn text_entry<'a>(prefix: &Literal, steps: &[Step], line: &'a [u8], times: &mut TimeReader) -> Option<Entry<'a>> {
+fn text_entry<'a>(
+    prefix: &Literal,
+    steps: &[Step],
+    line: &'a [u8],
+    times: &mut TimeReader,
+) -> Option<Entry<'a>> {
     let mut entry = Entry::default();
     let mut rest = prefix.strip(line)?;
     let mut steps = steps.iter();
@@ -273,7 +282,9 @@ fn set<'a>(entry: &mut Entry<'a>, field: &Field, value: &'a [u8], times: &mut Ti
 fn status(value: &[u8]) -> Option<u16> {
     match value {
         b"-" => Some(0),
-        _ => whole(value).filter(|status| (100..1000).contains(status) || *status == 0).map(|status| status as u16),
+        _ => whole(value)
+            .filter(|status| (100..1000).contains(status) || *status == 0)
+            .map(|status| status as u16),
     }
 }
 

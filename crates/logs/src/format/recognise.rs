@@ -1,7 +1,7 @@
 //! Which format the first lines of a log are of.
 
 use super::{Format, PRESETS};
-use crate::entry::{time_us, whole};
+use crate::number::{time_us, whole};
 use crate::timestamp::TimeReader;
 
 /// A field that servers are configured to write behind the combined format, most of all the time that a request took.

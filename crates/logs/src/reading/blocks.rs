@@ -58,10 +58,17 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Looks into each log: its format and its first time.
     pub fn open(inputs: &[Input], formats: &[Format]) -> Result<Self> {
-        let mut logs = inputs.iter().map(|input| look_into(input, formats)).collect::<Result<Vec<Log>>>()?;
+        let mut logs = inputs.iter().map(|input| opened(input, formats)).collect::<Result<Vec<Log>>>()?;
         // A log without any time is empty, or not understood: where it is does not matter.
         logs.sort_by_key(|log| log.first.map_or(i64::MAX, |stamp| stamp.utc_s));
-        Ok(Self { open: logs.into(), current: None, carry: vec![], is_skipping: false, number: 0, done: vec![] })
+        Ok(Self {
+            open: logs.into(),
+            current: None,
+            carry: vec![],
+            is_skipping: false,
+            number: 0,
+            done: vec![],
+        })
     }
 
     /// What was read of each log.
@@ -95,7 +102,8 @@ impl Blocks {
             }
             self.carry.clear();
             self.carry.extend_from_slice(&buffer[length.max(begin)..filled]);
-            let formats = self.current.as_ref().map_or_else(|| Arc::from([]), |current| Arc::clone(&current.formats));
+            let formats =
+                self.current.as_ref().map_or_else(|| Arc::from([]), |current| Arc::clone(&current.formats));
             if is_end {
                 (self.current, self.is_skipping) = (None, false);
                 self.carry.clear();
@@ -128,7 +136,9 @@ impl Blocks {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(usize, bool)> {
         let mut filled = self.carry.len();
         buffer[..filled].copy_from_slice(&self.carry);
-        let (Some(current), Some(log)) = (&mut self.current, self.done.last_mut()) else { return Ok((filled, true)) };
+        let (Some(current), Some(log)) = (&mut self.current, self.done.last_mut()) else {
+            return Ok((filled, true));
+        };
         while filled < buffer.len() {
             match current.reader.read(&mut buffer[filled..]) {
                 Ok(0) => return Ok((filled, true)),
@@ -155,15 +165,18 @@ fn open(input: &Input) -> Result<Reader> {
         Input::File(path) => {
             let file = File::open(path).map_err(|error| io_error("read", path.display(), &error))?;
             if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-                return Err(UserError::cannot_run(format!("cannot read {}: it is a directory", path.display()))
-                    .hint(format!("give its files: {}/access.log*", path.display())));
+                return Err(UserError::cannot_run(format!(
+                    "cannot read {}: it is a directory",
+                    path.display()
+                ))
+                .hint(format!("give its files: {}/access.log*", path.display())));
             }
             Box::new(file)
         }
     })
 }
 
-fn look_into(input: &Input, formats: &[Format]) -> Result<Log> {
+fn opened(input: &Input, formats: &[Format]) -> Result<Log> {
     let name = input.name();
     let wrong = |error: std::io::Error| io_error("read", &name, &error);
     let (mut reader, _) = plain(open(input)?).map_err(wrong)?;
@@ -171,16 +184,21 @@ fn look_into(input: &Input, formats: &[Format]) -> Result<Log> {
     let read = reader.by_ref().take(HEAD as u64).read_to_end(&mut head);
     if let Err(error) = read
         && head.is_empty()
-        && !matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput)
+        && !matches!(
+            error.kind(),
+            ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+        )
     {
         return Err(wrong(error));
     }
     // The last line may not be whole.
     let whole = if head.len() < HEAD { head.len() } else { memchr::memrchr(b'\n', &head).unwrap_or(0) };
-    let lines = || head[..whole].split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let lines =
+        || head[..whole].split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let formats: Arc<[Format]> = if formats.is_empty() { recognise(lines()).into() } else { formats.into() };
     let mut times = TimeReader::default();
-    let first = lines().find_map(|line| formats.iter().find_map(|format| format.entry(line, &mut times)?.time));
+    let first =
+        lines().find_map(|line| formats.iter().find_map(|format| format.entry(line, &mut times)?.time));
     let reader: Option<Reader> = match input {
         Input::File(_) if is_regular(input) => None,
         _ => Some(Box::new(Cursor::new(head).chain(reader))),

@@ -23,7 +23,8 @@ pub(super) fn plain(mut reader: Reader) -> std::io::Result<(Reader, bool)> {
         return Ok((whole, false));
     }
     let buffered = BufReader::with_capacity(BUFFER, whole);
-    let plain: Reader = if is_gzip { Box::new(MultiGzDecoder::new(buffered)) } else { Box::new(Frames::new(buffered)) };
+    let plain: Reader =
+        if is_gzip { Box::new(MultiGzDecoder::new(buffered)) } else { Box::new(Frames::new(buffered)) };
     Ok((plain, true))
 }
 

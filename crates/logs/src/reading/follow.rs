@@ -10,8 +10,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
-use webdyno_model::logs::LogsReport;
 use webdyno_model::error::io_error;
+use webdyno_model::logs::LogsReport;
 
 /// A line that does not end is given up at this length.
 const LINE_MAX: usize = 1 << 18;
@@ -131,7 +131,11 @@ impl Followed {
         self.counts.settle();
         let formats = self.options.formats.iter().map(|format| format.name().to_owned()).collect();
         let name = self.follow.path.display().to_string();
-        report(&self.counts, &self.ordered, vec![ReadLog { name, formats, size_bytes: self.bytes, cut_off: None }])
+        report(
+            &self.counts,
+            &self.ordered,
+            vec![ReadLog { name, formats, size_bytes: self.bytes, cut_off: None }],
+        )
     }
 }
 
@@ -146,7 +150,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let append = |text: &str| {
-            fs::OpenOptions::new().append(true).create(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+            fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(&path)
+                .unwrap()
+                .write_all(text.as_bytes())
+                .unwrap();
         };
         append("1\n2");
         let mut follow = Follow::new(&path).unwrap();

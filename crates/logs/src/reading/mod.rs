@@ -9,7 +9,8 @@ pub mod follow;
 
 use crate::format::Format;
 use crate::ordered::{BlockEvents, Ordered, Sampled};
-use crate::scan::{Counts, Privacy};
+use crate::redact::Privacy;
+use crate::scan::Counts;
 use blocks::Blocks;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -65,7 +66,8 @@ pub fn count(inputs: &[Input], options: &Options) -> Result<Counted> {
     let scanned: Vec<Result<Counts>> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..options.threads.max(1)).map(|_| scope.spawn(scan)).collect();
         let own = scan();
-        let others = others.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let others =
+            others.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         std::iter::once(own).chain(others).collect()
     });
     let mut counts = Counts::new(options.privacy);

@@ -7,7 +7,7 @@ use crate::entry::Entry;
 use crate::format::Format;
 use crate::ordered::{BlockEvents, Sampled};
 use crate::rates::Rates;
-use crate::redact::redacted;
+use crate::redact::{Privacy, redacted};
 use crate::sessions::{ByHash, SessionRequest};
 use crate::timestamp::TimeReader;
 use crate::urls::{Response, Urls};
@@ -21,15 +21,6 @@ use webdyno_model::histogram::TimeHistogram;
 const SAMPLES_MAX: usize = 3;
 /// More methods or agents of bots are not told apart.
 const NAMES_MAX: usize = 4096;
-
-/// What of the clients may be in the result.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Privacy {
-    /// The busiest clients, and addresses in lines that are shown.
-    pub show_clients: bool,
-    /// URLs with their query strings.
-    pub keep_query: bool,
-}
 
 /// Requests and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -183,7 +174,8 @@ impl Counts {
 
     /// Counts the lines of a block; the first format that fits a line is its format.
     pub fn block(&mut self, block: &[u8], formats: &[Format], sampled: &Sampled, events: &mut BlockEvents) {
-        let (mut records, mut scratch) = (std::mem::take(&mut self.records), std::mem::take(&mut self.scratch));
+        let (mut records, mut scratch) =
+            (std::mem::take(&mut self.records), std::mem::take(&mut self.scratch));
         records.clear();
         let mut begin = 0;
         for end in memchr::memchr_iter(b'\n', block).chain([block.len()]) {
@@ -204,7 +196,8 @@ impl Counts {
         let generation = self.urls.generation();
         for (record, place) in records.iter().zip(&*places) {
             // Places of before are those of other URLs once some have gone.
-            let place = if self.urls.generation() == generation { *place } else { self.urls.place(record.url) };
+            let place =
+                if self.urls.generation() == generation { *place } else { self.urls.place(record.url) };
             let class = self.url(record, place, block, formats);
             self.class(record, class);
             self.events(record, class, sampled, events);
@@ -276,7 +269,11 @@ impl Counts {
     }
 
     fn busy_client(&mut self, entry: &Entry<'_>) {
-        let response = Response { status: entry.status, bytes: entry.bytes.unwrap_or(0), time_us: entry.service_time_us };
+        let response = Response {
+            status: entry.status,
+            bytes: entry.bytes.unwrap_or(0),
+            time_us: entry.service_time_us,
+        };
         let hash = self.hashes.hash_one(entry.client) | 1;
         if self.busiest.add(self.busiest.place(hash), &response).is_none() {
             self.busiest.add_new(hash, &response, Class::None, &[entry.client]);
@@ -300,7 +297,10 @@ impl Counts {
     pub fn bot_names(&self) -> Vec<(String, u64)> {
         let mut names = BTreeMap::<&[u8], u64>::new();
         self.bot_agents.values().for_each(|(name, count)| *names.entry(name).or_default() += count);
-        let mut names: Vec<_> = names.into_iter().map(|(name, count)| (String::from_utf8_lossy(name).into_owned(), count)).collect();
+        let mut names: Vec<_> = names
+            .into_iter()
+            .map(|(name, count)| (String::from_utf8_lossy(name).into_owned(), count))
+            .collect();
         names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         names
     }
@@ -350,11 +350,18 @@ impl Counts {
     /// A URL that was not in the table when the block began: its line is taken apart once more, for its text.
     fn new_url(&mut self, record: &Record, line: &[u8], formats: &[Format]) -> Class {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some(entry) = formats.iter().find_map(|format| format.entry(line, &mut self.times)) else { return Class::None };
+        let Some(entry) = formats.iter().find_map(|format| format.entry(line, &mut self.times)) else {
+            return Class::None;
+        };
         self.urls_distinct.insert(record.url);
         let is_shown_whole = self.privacy.keep_query && !entry.query.is_empty();
         let query: [&[u8]; 2] = if is_shown_whole { [b"?", entry.query] } else { [b"", b""] };
-        self.urls.add_new(record.url, &record.response(), Class::of(entry.path), &[entry.host, entry.path, query[0], query[1]])
+        self.urls.add_new(
+            record.url,
+            &record.response(),
+            Class::of(entry.path),
+            &[entry.host, entry.path, query[0], query[1]],
+        )
     }
 
     #[inline]

@@ -36,11 +36,12 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     let rubbish = prop::collection::vec(any::<u8>(), 0..120)
         .prop_map(|bytes| bytes.into_iter().filter(|byte| *byte != b'\n').collect());
     // Good lines with a byte that is wrong.
-    let damaged = (good.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut line, at, byte)| {
-        let at = at.index(line.len());
-        line[at] = if byte == b'\n' { b' ' } else { byte };
-        line
-    });
+    let damaged =
+        (good.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut line, at, byte)| {
+            let at = at.index(line.len());
+            line[at] = if byte == b'\n' { b' ' } else { byte };
+            line
+        });
     prop_oneof![6 => good, 1 => rubbish, 2 => damaged]
 }
 

@@ -55,7 +55,12 @@ struct Places {
 impl Default for Places {
     fn default() -> Self {
         let zeros = |count| vec![0; count];
-        Self { leaves: zeros(PLACES), inner: zeros(PLACES / WIDTH), top: zeros(PLACES / WIDTH / WIDTH), next: 0 }
+        Self {
+            leaves: zeros(PLACES),
+            inner: zeros(PLACES / WIDTH),
+            top: zeros(PLACES / WIDTH / WIDTH),
+            next: 0,
+        }
     }
 }
 
@@ -265,7 +270,11 @@ impl WorkingSet {
                 // A correction downwards at the smallest sizes must not make the curve rise.
                 *least = least.min(1.0 - hits / all.max(1.0)).max(0.0);
             }
-            curve.push(CurvePoint { cache_bytes: upper(at), miss_ratio: least[0], byte_miss_ratio: least[1] });
+            curve.push(CurvePoint {
+                cache_bytes: upper(at),
+                miss_ratio: least[0],
+                byte_miss_ratio: least[1],
+            });
         }
         curve
     }

@@ -75,7 +75,8 @@ pub(super) fn errors(stream: &[Reference], curve: &[CurvePoint]) -> [f64; 2] {
             at += 1;
         }
         let behind = curve.partition_point(|point| point.cache_bytes <= cache_bytes);
-        let point = behind.checked_sub(1).map_or([1.0; 2], |at| [curve[at].miss_ratio, curve[at].byte_miss_ratio]);
+        let point =
+            behind.checked_sub(1).map_or([1.0; 2], |at| [curve[at].miss_ratio, curve[at].byte_miss_ratio]);
         for figure in 0..2 {
             worst[figure] = worst[figure].max((point[figure] - (1.0 - hits[figure] / all[figure])).abs());
         }
@@ -108,10 +109,20 @@ fn a_large_stream_is_within_a_hundredth() {
 
 #[test]
 fn answers_are_read_from_the_curve() {
-    let point = |cache_bytes: f64, miss_ratio: f64| CurvePoint { cache_bytes, miss_ratio, byte_miss_ratio: miss_ratio };
+    let point = |cache_bytes: f64, miss_ratio: f64| CurvePoint {
+        cache_bytes,
+        miss_ratio,
+        byte_miss_ratio: miss_ratio,
+    };
     let curve = [point(10.0, 0.9), point(100.0, 0.3), point(1000.0, 0.2)];
-    assert_eq!((miss_ratio(&curve, 5.0), miss_ratio(&curve, 100.0), miss_ratio(&curve, 1e9)), (1.0, 0.3, 0.2));
-    assert_eq!((cache_for(&curve, 0.8), cache_for(&curve, 0.99), cache_for(&[], 0.5)), (Some(100.0), Some(1000.0), None));
+    assert_eq!(
+        (miss_ratio(&curve, 5.0), miss_ratio(&curve, 100.0), miss_ratio(&curve, 1e9)),
+        (1.0, 0.3, 0.2)
+    );
+    assert_eq!(
+        (cache_for(&curve, 0.8), cache_for(&curve, 0.99), cache_for(&[], 0.5)),
+        (Some(100.0), Some(1000.0), None)
+    );
     assert_eq!(knee(&curve).unwrap().cache_bytes, 100.0);
     assert_eq!((knee(&[]), knee(&[point(1.0, 1.0)])), (None, None));
 }

@@ -22,10 +22,12 @@ const TOP: &str = "\x1b[H\x1b[J";
 /// Follows the log until Ctrl-C; gives the report of all of it.
 pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
     let [path] = arguments.files.as_slice() else {
-        return Err(UserError::usage("--follow takes one log").hint("webdyno logs --follow /var/log/nginx/access.log"));
+        return Err(UserError::usage("--follow takes one log")
+            .hint("webdyno logs --follow /var/log/nginx/access.log"));
     };
     if is_stdout(path) {
-        return Err(UserError::usage("--follow takes a file, not stdin").hint("`webdyno logs -` reads stdin to its end"));
+        return Err(UserError::usage("--follow takes a file, not stdin")
+            .hint("`webdyno logs -` reads stdin to its end"));
     }
     let interrupted = interrupt_flag()?;
     let mut followed = Followed::new(path, options(arguments)?)?;
@@ -57,6 +59,13 @@ pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
 
 fn line(report: &LogsReport, added: u64, interval: Duration) -> String {
     let at = report.rates.last.as_deref().unwrap_or("no request yet");
-    let errors = report.server_error_fraction.map_or(String::new(), |share| format!(", {} server errors in all", percent(share)));
-    format!("{at}: {} requests, {} added ({}){errors}\n", count(report.requests), count(added), rate(added as f64 / interval.as_secs_f64()))
+    let errors = report
+        .server_error_fraction
+        .map_or(String::new(), |share| format!(", {} server errors in all", percent(share)));
+    format!(
+        "{at}: {} requests, {} added ({}){errors}\n",
+        count(report.requests),
+        count(added),
+        rate(added as f64 / interval.as_secs_f64())
+    )
 }

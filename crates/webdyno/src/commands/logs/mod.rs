@@ -9,8 +9,8 @@ use crate::finish;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use webdyno_logs::reading::{Input, Options, count};
+use webdyno_logs::redact::Privacy;
 use webdyno_logs::report::report;
-use webdyno_logs::scan::Privacy;
 use webdyno_model::logs::LogsReport;
 use webdyno_model::{Result, UserError};
 
@@ -28,7 +28,8 @@ fn counted(arguments: &LogsArgs) -> Result<LogsReport> {
     if inputs.iter().filter(|input| **input == Input::Stdin).count() > 1 {
         return Err(UserError::usage("stdin is given twice").hint("cat the logs into one `webdyno logs -`"));
     }
-    let threads = arguments.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let threads =
+        arguments.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let counted = count(&inputs, &Options { threads, ..options(arguments)? })?;
     Ok(report(&counted.counts, &counted.ordered, counted.logs))
 }
@@ -57,6 +58,8 @@ fn check_understood(report: &LogsReport) -> Result<()> {
     }
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let sample = lines.samples.first().map_or(String::new(), |line| format!(", the first one: {line}"));
-    let message = format!("none of the {} lines of {} is of a known format{sample}", lines.total, names.join(", "));
-    Err(UserError::usage(message).hint("give --format as the server's configuration has it: LogFormat of Apache, log_format of nginx"))
+    let message =
+        format!("none of the {} lines of {} is of a known format{sample}", lines.total, names.join(", "));
+    Err(UserError::usage(message)
+        .hint("give --format as the server's configuration has it: LogFormat of Apache, log_format of nginx"))
 }

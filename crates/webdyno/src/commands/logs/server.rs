@@ -43,14 +43,18 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
         }
     }
     match formats.is_empty() {
-        true => Err(UserError::cannot_run(format!("the configuration of {server} names no format of its access logs")).hint("give --format")),
+        true => Err(UserError::cannot_run(format!(
+            "the configuration of {server} names no format of its access logs"
+        ))
+        .hint("give --format")),
         false => Ok(formats),
     }
 }
 
 /// Whether a file is a log or one of its rotated ones: `access.log.2.gz` is one of `/var/log/nginx/access.log`.
 fn is_of(file: &Path, log: &str) -> bool {
-    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name =
+        |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     name(file).starts_with(&name(Path::new(log)))
 }
 

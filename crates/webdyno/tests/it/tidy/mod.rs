@@ -268,6 +268,7 @@ pub fn helps() -> String {
         "export",
         "compare",
         "predict",
+        "logs",
         "history",
         "serve",
         "rollback",
