@@ -145,9 +145,9 @@ fn curve(references: usize, objects: f64, exponent: f64) {
     let before_kb = memory_peak_kb();
     let start = Instant::now();
     let mut set = WorkingSet::default();
-    for reference in &stream {
-        set.count(1, reference.bytes.into());
-        set.add(reference);
+    for block in stream.chunks(1000) {
+        set.count(block.len() as u64, block.iter().map(|one| u64::from(one.bytes)).sum());
+        set.add_all(block);
     }
     let elapsed_s = start.elapsed().as_secs_f64();
     let (curve, state_kb) = (set.curve(), memory_peak_kb() - before_kb);

@@ -179,6 +179,8 @@ pub struct Agents {
 }
 
 const AGENTS: usize = 1 << 14;
+/// Agents that may be at the same place.
+const WAYS: usize = 4;
 
 impl Default for Agents {
     fn default() -> Self {
@@ -187,26 +189,26 @@ impl Default for Agents {
 }
 
 impl Agents {
-    #[cold]
-    fn add(&mut self, agent: &[u8], key: u64, place: usize) -> bool {
-        let is_bot = is_bot(agent);
-        // The older one of the pair goes.
-        self.known[place ^ 1] = std::mem::replace(&mut self.known[place], key & !1 | u64::from(is_bot));
-        is_bot
-    }
-
     /// Whether the agent with this hash is a bot. The lowest bit holds the answer, so that half of the hashes stand for others; never
     /// 0, which is an empty place.
     #[inline]
     pub fn is_bot(&mut self, agent: &[u8], hash: u64) -> bool {
-        let place = (hash >> 40) as usize % AGENTS;
-        let key = hash | 3;
-        let pair = [place, place ^ 1].map(|place| self.known[place]);
-        match pair.iter().find(|known| **known | 1 == key) {
+        let first = (hash >> 40) as usize % AGENTS & !(WAYS - 1);
+        let (key, ways) = (hash | 3, &mut self.known[first..first + WAYS]);
+        match ways.iter().find(|known| **known | 1 == key) {
             Some(known) => known & 1 == 1,
-            None => self.add(agent, key, place),
+            None => add(ways, agent, key),
         }
     }
+}
+
+/// The oldest one goes.
+#[cold]
+fn add(ways: &mut [u64], agent: &[u8], key: u64) -> bool {
+    let is_bot = is_bot(agent);
+    ways.rotate_right(1);
+    ways[0] = key & !1 | u64::from(is_bot);
+    is_bot
 }
 
 #[cfg(test)]

@@ -49,15 +49,18 @@ impl Distinct {
 
     /// Adds many values: what is fetched for one does not wait for what was decided of the one before.
     pub fn insert_all(&mut self, hashes: &[u64], fetched: &mut Vec<u64>) {
+        if self.exact.is_empty() {
+            return hashes.iter().for_each(|hash| self.register(*hash));
+        }
         fetched.clear();
-        let mask = self.exact.len().wrapping_sub(1);
-        let exact = &self.exact;
-        fetched
-            .extend(hashes.iter().map(|hash| exact.get((hash >> 12) as usize & mask).copied().unwrap_or(0)));
-        for (hash, fetched) in hashes.iter().zip(fetched) {
-            if hash != fetched {
-                self.insert(*hash);
-            }
+        let (exact, mask) = (&self.exact, self.exact.len() - 1);
+        let at = |hash: &u64| (hash >> 12) as usize & mask;
+        // Most are at their place or the next one.
+        fetched.extend(hashes.iter().map(|hash| {
+            u64::from((exact[at(hash)] == *hash) | (exact[(at(hash) + 1) & mask] == *hash))
+        }));
+        for (hash, _) in hashes.iter().zip(fetched).filter(|(_, is_known)| **is_known == 0) {
+            self.insert(*hash);
         }
     }
 

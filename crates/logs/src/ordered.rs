@@ -53,8 +53,8 @@ impl Ordered {
     /// Counts the events of the next block. Gives what is sampled from now on; events of blocks that were scanned before may be more.
     pub fn add(&mut self, events: &BlockEvents) -> Sampled {
         self.working_set.count(events.references, events.reference_bytes);
-        events.objects.iter().for_each(|reference| self.working_set.add(reference));
-        events.clients.iter().for_each(|request| self.sessions.add(request));
+        self.working_set.add_all(&events.objects);
+        self.sessions.add_all(&events.clients);
         Sampled { clients: self.sessions.threshold(), objects: self.working_set.followed() }
     }
 }

@@ -11,7 +11,7 @@
 //! Distances are sums over places in the order of the last reference: a tree of width 64, whose sums over a node are loops over 64
 //! neighbours.
 
-use crate::sessions::ByHash;
+use crate::sessions::{ByHash, PART};
 use std::sync::Arc;
 
 /// Objects that are followed at most.
@@ -65,6 +65,11 @@ impl Default for Places {
 }
 
 impl Places {
+    fn clear(&mut self) {
+        [&mut self.leaves, &mut self.inner, &mut self.top].into_iter().for_each(|level| level.fill(0));
+        self.next = 0;
+    }
+
     /// Puts bytes at the newest place.
     fn push(&mut self, bytes: u64) -> u32 {
         let place = self.next;
@@ -169,6 +174,16 @@ impl WorkingSet {
         self.all[1] += bytes as f64;
     }
 
+    /// References, in the order of the log. Objects and their places are fetched first, so that none waits for the one before.
+    pub fn add_all(&mut self, references: &[Reference]) {
+        for part in references.chunks(PART) {
+            let known = part.iter().filter_map(|reference| self.objects.get(&reference.object));
+            let places = known.map(|known| self.places.leaves[known.place as usize]);
+            std::hint::black_box(places.fold(0, |sum, bytes| sum ^ bytes));
+            part.iter().for_each(|reference| self.add(reference));
+        }
+    }
+
     /// A reference of the sample; others are ignored. In the order of the log.
     pub fn add(&mut self, reference: &Reference) {
         if self.places.next == PLACES {
@@ -237,7 +252,7 @@ impl WorkingSet {
         let stands_for = 1.0 / self.rate();
         let mut order: Vec<&mut Object> = self.objects.values_mut().collect();
         order.sort_unstable_by_key(|object| object.place);
-        self.places = Places::default();
+        self.places.clear();
         for object in order {
             let weight = if object.is_hot { 1.0 } else { stands_for };
             object.place = self.places.push(weighted(object.bytes, weight));
