@@ -11,6 +11,7 @@ pub mod lab_run;
 pub mod list;
 pub mod live_metrics;
 pub mod load;
+pub mod logs;
 pub mod observe;
 mod other_tools;
 pub mod server;
@@ -42,6 +43,7 @@ use lab_run::{LabLoadArgs, LabUsersArgs};
 use live_metrics::LiveMetricsArgs;
 use load::LoadArgs;
 pub use load::open_file_connections_max;
+use logs::LogsArgs;
 pub use observe::ObserveArgs;
 use predict::PredictArgs;
 use serve::ServeArgs;
@@ -136,6 +138,8 @@ pub enum Command {
     Fit(FitArgs),
     /// Predict other settings or users from a recording; nothing is touched
     Predict(PredictArgs),
+    /// Report what access logs say: rates, mix, sessions, working set
+    Logs(LogsArgs),
     /// List the sessions below a directory, newest first
     History(HistoryArgs),
     /// Show the sessions below a directory in a browser
@@ -201,6 +205,7 @@ impl Command {
             | Self::Compare(_)
             | Self::Fit(_)
             | Self::Predict(_)
+            | Self::Logs(_)
             | Self::History(_)
             | Self::Serve(_) => None,
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that cannot go on must say where
 
+mod access_logs;
 mod apache;
 mod backends;
 mod booting;
