@@ -62,6 +62,8 @@ pub struct Counts {
     agents: Agents,
     records: Vec<Record>,
     scratch: Box<Scratch>,
+    /// URLs of the block that were not in the table: to be counted as different ones, if they are.
+    new_urls: Vec<u64>,
     /// Lines, whatever is in them.
     pub lines: u64,
     /// Empty ones, and comments (`#`).
@@ -150,6 +152,7 @@ impl Counts {
             agents: Agents::default(),
             records: vec![],
             scratch: Box::default(),
+            new_urls: vec![],
             lines: 0,
             blank: 0,
             not_understood: 0,
@@ -202,6 +205,8 @@ impl Counts {
             self.class(record, class);
             self.events(record, class, sampled, events);
         }
+        self.urls_distinct.insert_all(&self.new_urls, &mut scratch.fetched);
+        self.new_urls.clear();
         (self.records, self.scratch) = (records, scratch);
     }
 
@@ -353,7 +358,7 @@ impl Counts {
         let Some(entry) = formats.iter().find_map(|format| format.entry(line, &mut self.times)) else {
             return Class::None;
         };
-        self.urls_distinct.insert(record.url);
+        self.new_urls.push(record.url);
         let is_shown_whole = self.privacy.keep_query && !entry.query.is_empty();
         let query: [&[u8]; 2] = if is_shown_whole { [b"?", entry.query] } else { [b"", b""] };
         self.urls.add_new(
