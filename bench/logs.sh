@@ -49,8 +49,8 @@ row() {
 ours() { jq -r "$1" "$dir/report.json"; }
 theirs() { [ -f "$dir/goaccess.json" ] && jq -r "$1" "$dir/goaccess.json" || true; }
 mawk -F'"' '{ n++; split($3, s, " "); by[s[1]]++; bytes += s[2]; split($1, c, " "); if (!(c[1] in client)) { client[c[1]]; clients++ }
-  split($2, r, " "); sub(/\?.*/, "", r[2]); if (!(r[2] in url)) { url[r[2]]; urls++ }; split(c[4], t, " "); second[c[4]]++ }
-  END { for (s in second) if (second[s] > peak) peak = second[s]; printf "%d %.0f %d %d %d %d %d %d\n", n, bytes, by[200], by[304], by[404], clients, urls, peak }' \
+  split($2, r, " "); sub(/\?.*/, "", r[2]); if (!(r[2] in url)) { url[r[2]]; urls++ }; second[c[4]]++ }
+  END { for (at in second) if (second[at] > peak) peak = second[at]; printf "%d %.0f %d %d %d %d %d %d\n", n, bytes, by[200], by[304], by[404], clients, urls, peak }' \
   "$dir/access.log" >"$dir/awk"
 read -r n bytes ok notmod missing clients urls peak <"$dir/awk"
 row requests "$(ours .requests)" "$n" "$(theirs .general.total_requests)"

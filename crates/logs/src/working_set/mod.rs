@@ -130,8 +130,9 @@ pub struct WorkingSet {
     objects: ByHash<Object>,
     places: Places,
     followed: Followed,
-    /// References and bytes by distance, each as many as it stands for.
-    distances: Vec<[f64; 2]>,
+    /// References and bytes by distance, each as many as it stands for, and the largest distance of the bucket: where few objects
+    /// have many references, the curve has steps, which stand where they are.
+    distances: Vec<[f64; 3]>,
     /// First references.
     cold: [f64; 2],
     /// All references, and their bytes, followed or not.
@@ -141,10 +142,11 @@ pub struct WorkingSet {
 impl Default for WorkingSet {
     fn default() -> Self {
         Self {
-            objects: ByHash::default(),
+            // Growing would need half as much again.
+            objects: ByHash::with_capacity_and_hasher(OBJECTS_MAX, Default::default()),
             places: Places::default(),
             followed: Followed::default(),
-            distances: vec![[0.0; 2]; BUCKETS],
+            distances: vec![[0.0; 3]; BUCKETS],
             cold: [0.0; 2],
             all: [0.0; 2],
         }
@@ -200,7 +202,7 @@ impl WorkingSet {
         self.places.take(known.place);
         known.place = self.places.push(weighted(known.bytes, weight));
         let figures = &mut self.distances[bucket(distance)];
-        *figures = [figures[0] + weight, figures[1] + weight * sent];
+        *figures = [figures[0] + weight, figures[1] + weight * sent, figures[2].max(distance)];
     }
 
     fn add_new(&mut self, reference: &Reference) {
@@ -279,14 +281,14 @@ impl WorkingSet {
         let mut hits = [0, 1].map(|at| self.all[at] - estimated(at));
         let mut least = [1.0f64; 2];
         let mut curve = vec![];
-        for (at, figures) in self.distances.iter().enumerate().filter(|(_, figures)| figures[0] > 0.0) {
+        for figures in self.distances.iter().filter(|figures| figures[0] > 0.0) {
             hits = [hits[0] + figures[0], hits[1] + figures[1]];
             for (least, (hits, all)) in least.iter_mut().zip(hits.iter().zip(self.all)) {
                 // A correction downwards at the smallest sizes must not make the curve rise.
                 *least = least.min(1.0 - hits / all.max(1.0)).max(0.0);
             }
             curve.push(CurvePoint {
-                cache_bytes: upper(at),
+                cache_bytes: figures[2],
                 miss_ratio: least[0],
                 byte_miss_ratio: least[1],
             });
@@ -302,11 +304,6 @@ fn weighted(bytes: u32, weight: f64) -> u64 {
 fn bucket(bytes: f64) -> usize {
     let bits = bytes.max(1.0).to_bits() - 1.0f64.to_bits();
     ((bits >> (52 - BITS)) as usize).min(BUCKETS - 1)
-}
-
-/// The largest size of a bucket.
-fn upper(bucket: usize) -> f64 {
-    f64::from_bits((((bucket as u64) + 1) << (52 - BITS)) + 1.0f64.to_bits())
 }
 
 /// The share that a cache of a size misses, by a curve; all without one.

@@ -25,6 +25,9 @@ pub fn logs(report: &LogsReport) -> String {
         page.table(&[ColumnAlign::Words, ColumnAlign::Words], &rows);
     }
     let is_timed = report.urls.by_service_time.first().is_some();
+    if !report.urls.by_requests.is_empty() {
+        page.gap();
+    }
     urls(&mut page, "Most requested", report, &report.urls.by_requests, URLS);
     if is_timed {
         urls(&mut page, "Most expensive: service time in all", report, &report.urls.by_service_time, URLS);
