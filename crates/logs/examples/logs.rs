@@ -175,9 +175,7 @@ fn errors(stream: &[Reference], curve: &[CurvePoint]) -> [f64; 2] {
         let behind = curve.partition_point(|point| point.cache_bytes <= cache_bytes);
         let point =
             behind.checked_sub(1).map_or([1.0; 2], |at| [curve[at].miss_ratio, curve[at].byte_miss_ratio]);
-        for figure in 0..2 {
-            worst[figure] = worst[figure].max((point[figure] - (1.0 - hits[figure] / all[figure])).abs());
-        }
+        worst = [0, 1].map(|at| worst[at].max((point[at] - (1.0 - hits[at] / all[at])).abs()));
     }
     worst
 }

@@ -208,7 +208,7 @@ fn working_set(set: &WorkingSet) -> Option<LogWorkingSet> {
         curve: curve
             .iter()
             .enumerate()
-            .filter(|(at, _)| (last - at) % every == 0)
+            .filter(|(at, _)| (last - at).is_multiple_of(every))
             .map(|(_, point)| shown(point))
             .collect(),
         sampled_fraction: significant(set.rate(), 4),

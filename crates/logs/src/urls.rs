@@ -176,7 +176,9 @@ impl Urls {
         for url in &other.entries {
             match self.find(url.hash) {
                 Ok(place) => self.entries[place].absorb(url),
-                Err(slot) => drop(self.insert(slot, *url, &[name_of(&other.names, url)])),
+                Err(slot) => {
+                    self.insert(slot, *url, &[name_of(&other.names, url)]);
+                }
             }
         }
     }
@@ -285,7 +287,7 @@ mod tests {
     fn urls_that_matter_survive_those_that_do_not() {
         let (mut first, mut second) = (Urls::default(), Urls::default());
         for number in 0..200_000 {
-            let half = if number % 2 == 0 { &mut first } else { &mut second };
+            let half = if number.is_multiple_of(2) { &mut first } else { &mut second };
             add(half, 1000 + number, &Response { status: 200, bytes: 500, time_us: Some(100) });
             if number % 100 < 2 {
                 add(half, 1, &Response { status: 500, bytes: 10, time_us: Some(50) });

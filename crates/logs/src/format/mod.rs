@@ -249,7 +249,7 @@ fn quote(text: &[u8]) -> Option<usize> {
             return Some(at);
         }
         let escapes = text[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
-        if escapes % 2 == 0 {
+        if escapes.is_multiple_of(2) {
             return Some(at);
         }
         from = at + 1;

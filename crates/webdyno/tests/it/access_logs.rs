@@ -24,7 +24,7 @@ fn log(from: u64) -> String {
                 from + n / 2,
                 n % 50,
                 &format!("/p/{}?token=secret{n}", n % 20),
-                if n % 10 == 0 { 404 } else { 200 },
+                if n.is_multiple_of(10) { 404 } else { 200 },
                 100 + n,
             )
         })

@@ -6,7 +6,7 @@ mod server;
 use crate::cli::export::is_stdout;
 use crate::cli::logs::LogsArgs;
 use crate::finish;
-use std::path::PathBuf;
+use std::path::Path;
 use std::thread::available_parallelism;
 use webdyno_logs::reading::{Input, Options, count};
 use webdyno_logs::redact::Privacy;
@@ -24,7 +24,7 @@ pub fn logs(arguments: &LogsArgs) -> Result<u8> {
 }
 
 fn counted(arguments: &LogsArgs) -> Result<LogsReport> {
-    let inputs: Vec<Input> = arguments.files.iter().map(input).collect();
+    let inputs: Vec<Input> = arguments.files.iter().map(|path| input(path)).collect();
     if inputs.iter().filter(|input| **input == Input::Stdin).count() > 1 {
         return Err(UserError::usage("stdin is given twice").hint("cat the logs into one `webdyno logs -`"));
     }
@@ -34,8 +34,8 @@ fn counted(arguments: &LogsArgs) -> Result<LogsReport> {
     Ok(report(&counted.counts, &counted.ordered, counted.logs))
 }
 
-fn input(path: &PathBuf) -> Input {
-    if is_stdout(path) { Input::Stdin } else { Input::File(path.clone()) }
+fn input(path: &Path) -> Input {
+    if is_stdout(path) { Input::Stdin } else { Input::File(path.to_owned()) }
 }
 
 fn options(arguments: &LogsArgs) -> Result<Options> {
