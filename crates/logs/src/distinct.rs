@@ -56,9 +56,11 @@ impl Distinct {
         let (exact, mask) = (&self.exact, self.exact.len() - 1);
         let at = |hash: &u64| (hash >> 12) as usize & mask;
         // Most are at their place or the next one.
-        fetched.extend(hashes.iter().map(|hash| {
-            u64::from((exact[at(hash)] == *hash) | (exact[(at(hash) + 1) & mask] == *hash))
-        }));
+        fetched.extend(
+            hashes
+                .iter()
+                .map(|hash| u64::from((exact[at(hash)] == *hash) | (exact[(at(hash) + 1) & mask] == *hash))),
+        );
         for (hash, _) in hashes.iter().zip(fetched).filter(|(_, is_known)| **is_known == 0) {
             self.insert(*hash);
         }

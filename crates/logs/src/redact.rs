@@ -1,6 +1,5 @@
 //! Lines that are shown, without what they say of people: addresses, the first word (a client's name), users and query strings.
 
-
 /// What of the clients may be in the result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Privacy {

@@ -51,7 +51,9 @@ fn headline(report: &LogsReport) -> String {
         .as_ref()
         .map_or(String::new(), |peak| format!("; busiest minute {}", rate(peak.rate)));
     let set = report.working_set.as_ref().and_then(|set| set.sizes.get(1));
-    let cache = set.map_or(String::new(), |size| format!("; a cache of {} has 95% of the hits", bytes(size.cache_bytes)));
+    let cache = set.map_or(String::new(), |size| {
+        format!("; a cache of {} has 95% of the hits", bytes(size.cache_bytes))
+    });
     format!("{} requests, {}{busiest}{cache}", count(report.requests), rate(mean))
 }
 
