@@ -37,17 +37,14 @@ pub fn from_log(arguments: &FromLogArgs) -> Result<u8> {
         seconds.busiest(length_s as u32).ok_or_else(|| nothing(arguments, &left_out, not_understood))?;
     let counts = seconds.of(stretch);
     let list = arguments.output.with_extension("urls");
-    let write = || write_list(&inputs, &formats, &filter, stretch, &base, &list);
     let stages = stages(&counts, arguments.speed);
     let requests: u64 = counts.iter().sum();
     let peak = counts.iter().copied().max().unwrap_or(0);
     let connections = ((2.0 * peak as f64 * arguments.speed) as u64).clamp(CONNECTIONS[0], CONNECTIONS[1]);
-    write()?;
+    write_list(&inputs, &formats, &filter, stretch, &base, &list)?;
     let written = new_file(&arguments.output, |to| {
-        writeln!(
-            to,
-            "# {requests} requests of {length_s} s of an access log, by webdyno workload from-log."
-        )?;
+        let seconds = stretch.length_s;
+        writeln!(to, "# {requests} requests of {seconds} s of an access log, by webdyno workload from-log.")?;
         writeln!(to, "connections = {connections}")?;
         writeln!(to, "stage = [")?;
         stages.iter().try_for_each(|stage| writeln!(to, "    \"{stage}\","))?;
@@ -61,11 +58,7 @@ pub fn from_log(arguments: &FromLogArgs) -> Result<u8> {
     }
     terminal::print(&summary(arguments, (requests, peak, stretch), seconds.requests()))?;
     terminal::print(&notes(&left_out, not_understood))?;
-    terminal::print(&format!(
-        "load them with: webdyno run --workload {0}\ncompare then:   webdyno logs NEW.log --against {1}\n",
-        arguments.output.display(),
-        arguments.files[0].display()
-    ))?;
+    terminal::print(&format!("load them with: webdyno run --workload {}\n", arguments.output.display()))?;
     Ok(0)
 }
 
