@@ -15,6 +15,7 @@ pub mod rates;
 pub mod reading;
 
 pub mod redact;
+pub mod replay;
 pub mod report;
 pub mod scan;
 pub mod sessions;

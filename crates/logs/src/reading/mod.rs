@@ -7,10 +7,12 @@ mod blocks;
 mod decompress;
 pub mod follow;
 
+use crate::entry::Entry;
 use crate::format::Format;
 use crate::ordered::{BlockEvents, Ordered, Sampled};
 use crate::redact::Privacy;
 use crate::scan::Counts;
+use crate::timestamp::TimeReader;
 use blocks::Blocks;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -77,6 +79,23 @@ pub fn count(inputs: &[Input], options: &Options) -> Result<Counted> {
     let blocks = blocks.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (_, ordered) = turn.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Counted { counts, ordered, logs: blocks.logs() })
+}
+
+/// Gives each line that is understood, in the order of [`count`], and counts those that are not.
+pub fn each_entry(inputs: &[Input], formats: &[Format], mut take: impl FnMut(&Entry<'_>)) -> Result<u64> {
+    let mut blocks = Blocks::open(inputs, formats)?;
+    let (mut buffer, mut times, mut not_understood) = (vec![], TimeReader::default(), 0);
+    while let Some(block) = blocks.next(&mut buffer)? {
+        not_understood += block.too_long.len() as u64;
+        for line in buffer[..block.length].split(|byte| *byte == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            match block.formats.iter().find_map(|format| format.entry(line, &mut times)) {
+                Some(entry) => take(&entry),
+                None => not_understood += u64::from(!line.trim_ascii().is_empty() && line[0] != b'#'),
+            }
+        }
+    }
+    Ok(not_understood)
 }
 
 /// Whose block is counted in order next.

@@ -53,6 +53,6 @@ pub struct LogsArgs {
     pub json: Option<PathBuf>,
 }
 
-fn format(text: &str) -> ParseResult<Format> {
+pub fn format(text: &str) -> ParseResult<Format> {
     Format::parse(text).map_err(|error| error.message.into())
 }

@@ -3,6 +3,7 @@
 use super::tree::{FromTreeArgs, FromUrlsArgs, MakeTreeArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use webdyno_logs::format::Format;
 
 /// `webdyno workload`.
 #[derive(Debug, Args)]
@@ -27,6 +28,8 @@ pub enum WorkloadCommand {
     FromHar(FromHarArgs),
     /// Write a workload file from the pages of a site, found along its links
     FromSite(FromSiteArgs),
+    /// Write a workload file that sends what an access log has, second by second
+    FromLog(FromLogArgs),
 }
 
 /// `webdyno workload check`.
@@ -93,4 +96,45 @@ fn requests(text: &str) -> Result<usize, String> {
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| (0.1..=100.0).contains(rate));
     rate.ok_or_else(|| "requests per second, from 0.1 to 100".into())
+}
+
+/// `webdyno workload from-log`.
+#[derive(Debug, Args)]
+pub struct FromLogArgs {
+    /// Access logs, plain, gzip or zstd, in any order
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Where the requests are sent: scheme, host and port
+    #[arg(long, value_name = "BASE")]
+    pub url: String,
+
+    /// Workload file to write, new; the list of URLs goes beside it, as FILE.urls
+    #[arg(short, long, value_name = "FILE.toml", default_value = "workload.toml")]
+    pub output: PathBuf,
+
+    /// LogFormat, log_format, or combined, common, vhost-combined, json [default: recognised]
+    #[arg(long, value_name = "FORMAT", value_parser = super::logs::format)]
+    pub format: Option<Format>,
+
+    /// The busiest stretch of this length; all of a shorter log
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = super::values::duration_us)]
+    pub length: u64,
+
+    /// So many times as fast
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+
+    /// Only requests for this site, of logs that name it
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
+
+    /// Send query strings, too; they are then in the list of URLs
+    #[arg(long)]
+    pub keep_query: bool,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed: &f64| (0.01..=1000.0).contains(speed));
+    speed.ok_or_else(|| "a number from 0.01 to 1000, as 2 for twice as fast".into())
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod from_har;
+mod from_log;
 mod from_site;
 mod from_tree;
 mod from_urls;
@@ -19,6 +20,7 @@ pub fn workload(arguments: &WorkloadArgs) -> Result<u8> {
         WorkloadCommand::FromTree(arguments) => from_tree::from_tree(arguments),
         WorkloadCommand::FromHar(arguments) => from_har::from_har(arguments),
         WorkloadCommand::FromSite(arguments) => from_site::from_site(arguments),
+        WorkloadCommand::FromLog(arguments) => from_log::from_log(arguments),
         WorkloadCommand::FromUrls(arguments) => from_urls::from_urls(arguments),
     }
 }

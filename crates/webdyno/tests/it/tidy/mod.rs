@@ -294,6 +294,7 @@ pub fn helps() -> String {
         "workload from-urls",
         "workload from-har",
         "workload from-site",
+        "workload from-log",
     ]
     .map(help)
     .concat()
