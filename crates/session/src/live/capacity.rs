@@ -49,6 +49,8 @@ pub struct LiveCapacity<'a> {
     pub alone_us: Option<u64>,
     /// The shortest median of the server's own times, so far.
     pub quickest_us: Option<u64>,
+    /// The shortest mean response time of a step, so far.
+    pub lone_mean_us: Option<f64>,
 }
 
 impl LiveCapacity<'_> {
@@ -101,8 +103,9 @@ impl LiveCapacity<'_> {
     ) -> Result<StepLoad> {
         let workload = (self.workload_of)(offered, u64::from(seconds) * 1_000_000)?;
         let prepared = self.drained(&workload)?;
-        self.session.step_test =
-            test.map(|lengths| StepTest::new(self.objectives, &workload, warmup_s, lengths));
+        self.session.step_test = test.map(|lengths| {
+            StepTest::new(self.objectives, &workload, warmup_s, lengths).with_lone_mean(self.lone_mean_us)
+        });
         let length = LoadLength::Fixed { warmup_s: Some(f64::from(warmup_s)) };
         let loaded =
             self.session.load(&prepared, &workload, Purpose::Capacity, length, self.servers.as_deref());
@@ -126,6 +129,7 @@ impl CapacityTarget for LiveCapacity<'_> {
         let (warmup_s, lengths) = (self.warmup_s(step.kind)?, step.kind.measured_s());
         let made = self.load(step.offered, (warmup_s, warmup_s + lengths.1), Some(lengths))?;
         let StepLoad { load, workload, mut outcome } = made;
+        self.lone_mean_us = self.lone_mean_us.into_iter().chain(outcome.mean_us).reduce(f64::min);
         let recording = self.session.recording();
         let record =
             recording.load(load).ok_or_else(|| UserError::cannot_run("the step was not recorded"))?;
