@@ -5,6 +5,7 @@
 mod apache;
 mod backends;
 mod booting;
+mod capacity;
 mod change_record;
 mod checking;
 mod circles;
