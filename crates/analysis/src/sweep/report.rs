@@ -52,11 +52,13 @@ fn among_those_that_meet(points: &[SweepPoint], found: CurveAnalysis) -> CurveAn
     }
     let meeting = || points.iter().filter(|point| point.missed.is_none() && point.failed.is_none());
     let most = meeting().filter_map(|point| point.rate).reduce(f64::max);
-    let is_good = |point: &&SweepPoint| point.rate.zip(most).is_some_and(|(rate, most)| rate >= AS_GOOD * most);
+    let is_good =
+        |point: &&SweepPoint| point.rate.zip(most).is_some_and(|(rate, most)| rate >= AS_GOOD * most);
     let good: Vec<f64> = meeting().filter(is_good).filter_map(|point| point.value).collect();
     let ends = good.first().zip(good.last());
     let below = |point: &&SweepPoint| point.value.zip(good.first().copied()).is_some_and(|(a, b)| a < b);
-    let reaches = |point: &&SweepPoint| point.ci95.zip(most).is_some_and(|(ci95, most)| ci95[1] >= AS_GOOD * most);
+    let reaches =
+        |point: &&SweepPoint| point.ci95.zip(most).is_some_and(|(ci95, most)| ci95[1] >= AS_GOOD * most);
     let also = meeting().filter(below).find(reaches).and_then(|point| point.value);
     CurveAnalysis {
         plateau: ends.map(|(first, last)| [*first, *last]),
@@ -111,7 +113,8 @@ fn best(
     notes: &mut Vec<String>,
     unsure: &mut Option<String>,
 ) -> Option<Vec<KnobValue>> {
-    let can_be = |point: &&SweepPoint| point.failed.is_none() && point.rate.is_some() && point.missed.is_none();
+    let can_be =
+        |point: &&SweepPoint| point.failed.is_none() && point.rate.is_some() && point.missed.is_none();
     let mut rated: Vec<&SweepPoint> = points.iter().filter(can_be).collect();
     rated.sort_by(|a, b| b.rate.unwrap_or(0.0).total_cmp(&a.rate.unwrap_or(0.0)));
     let first = *rated.first()?;

@@ -223,7 +223,11 @@ fn what_misses_an_objective_is_not_chosen() {
     };
     let report = sweep_report(&plan, &loads(40.0), &SweepEnd::Measured);
     assert_eq!((report.choice, report.plateau, &report.unsure), (Some(20.0), Some([20.0, 20.0]), &None));
-    assert!(report.notes.iter().any(|note| note.contains("2 of 4 points miss p99<200ms")), "{:?}", report.notes);
+    assert!(
+        report.notes.iter().any(|note| note.contains("2 of 4 points miss p99<200ms")),
+        "{:?}",
+        report.notes
+    );
     let cut = sweep_report(&plan, &loads(40.0), &SweepEnd::Budget);
     assert!(cut.unsure.is_some());
     let none = sweep_report(&plan, &loads(0.0), &SweepEnd::Measured);

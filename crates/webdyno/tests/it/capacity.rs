@@ -33,7 +33,10 @@ fn one_worker_of_a_fixed_time_has_a_known_capacity() {
     let before = apache.configuration();
     let json = found(&place, &apache, &["--slo", "p95<900ms", "--start", "3.5"], 0);
     assert_near(&json, 1.0 / SERVICE_S);
-    assert_eq!((&json["schema"], &json["unit"]), (&"webdyno/capacity/v1".into(), &"requests_per_second".into()));
+    assert_eq!(
+        (&json["schema"], &json["unit"]),
+        (&"webdyno/capacity/v1".into(), &"requests_per_second".into())
+    );
     assert_eq!(apache.configuration(), before);
 }
 
@@ -65,7 +68,8 @@ fn an_objective_that_the_lowest_rate_misses_is_said() {
     let place = Place::shielded();
     let apache = apache(&place);
     let url = apache.url();
-    let capacity = ["capacity", &url, "--no-keepalive", "-q", "--slo", "p50<20ms", "--start", "2", "--budget", "12s"];
+    let capacity =
+        ["capacity", &url, "--no-keepalive", "-q", "--slo", "p50<20ms", "--start", "2", "--budget", "12s"];
     let ended = run(place.webdyno().args(capacity)).with_code(3);
     assert!(ended.stdout.contains("no capacity: the lowest load misses the objectives"), "{}", ended.stdout);
     assert!(ended.stdout.contains("p50<20ms"), "{}", ended.stdout);

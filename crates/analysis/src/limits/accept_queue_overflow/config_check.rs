@@ -3,7 +3,8 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, Severity, all_located_settings, apache, config_finding, fact, located, remedy, whole_number,
+    ConfigFinding, Severity, all_located_settings, apache, config_finding, fact, located, remedy,
+    whole_number,
 };
 use crate::wording::format_number;
 use std::cmp::Ordering;
@@ -41,7 +42,10 @@ pub(crate) fn short_queue(facts: &Facts) -> Option<ConfigFinding> {
         SettingId::of_service(service, setting),
         (Some(found.value.clone()), whole_number(USUAL)),
         class,
-        ("the default; net.core.somaxconn bounds it".into(), "a longer queue means longer waits while all workers are busy"),
+        (
+            "the default; net.core.somaxconn bounds it".into(),
+            "a longer queue means longer waits while all workers are busy",
+        ),
     );
     let cited = fact(setting, "connections", &found).into_iter().collect();
     Some(config_finding((Severity::Fails, 0.8), LimitId::AcceptQueueOverflow, summary, cited, remedy))

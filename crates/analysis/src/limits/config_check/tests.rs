@@ -333,7 +333,9 @@ fn children_of_few_requests_and_short_queues() {
     ] {
         assert_eq!(with_pool(setting, value), reported, "{setting} {value}");
     }
-    for (backlog, reported) in [("4", of("accept-queue-overflow", "ListenBacklog 511")), ("64", None), ("511", None)] {
+    for (backlog, reported) in
+        [("4", of("accept-queue-overflow", "ListenBacklog 511")), ("64", None), ("511", None)]
+    {
         let allowed = [(FactId::ahead_accept_queue_allowed, 4096.0)];
         assert_eq!(only(&apache("event", &[("ListenBacklog", backlog)], &allowed)), reported, "{backlog}");
     }

@@ -36,8 +36,8 @@
 //! `cpu.pressure` and `cpu.stat` there.
 
 pub(crate) mod ceiling;
-pub(crate) mod config_check;
 mod child_turnover;
+pub(crate) mod config_check;
 mod deflate;
 pub(crate) mod finding;
 mod gzip;

@@ -91,7 +91,8 @@ fn measure_points(
             }
             _ => LiveSide::Unobserved(Box::new(unobserved(arguments, session, base)?)),
         };
-        let mut target = LiveSweep { side, load_of: &load_of, refuses_others, was_alone: false, quiet_us: None };
+        let mut target =
+            LiveSweep { side, load_of: &load_of, refuses_others, was_alone: false, quiet_us: None };
         sweeping::sweep(&mut target, order).map(|_| ())
     });
     let Some(servers) = &servers else { return result };
