@@ -2,6 +2,7 @@
 
 use crate::facts::testing::{facts, of_pool, set};
 use crate::facts::{FactId, Facts};
+use crate::limits::ceiling::{Resource, ResourceUsage};
 use crate::limits::{LimitId, ceilings, resource_ceilings};
 use crate::resources::processors::rate_at_cpu;
 
@@ -328,7 +329,7 @@ fn waiting_clients_hold_no_worker() {
         ],
         &[],
     );
-    let workers = crate::limits::resource_ceilings(&facts);
+    let workers = resource_ceilings(&facts);
     let workers = workers.iter().find(|one| one.resource == Resource::Workers).unwrap();
     assert_eq!(workers.ceiling.binds_at_rate, Some(94.0));
 }

@@ -44,7 +44,7 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
         None => None,
     };
     let base = workload(arguments, &draft)?;
-    let order = order(arguments, varied, (&base, &draft.objectives))?;
+    let order = order(arguments, varied, (&base, &draft.objectives[..]))?;
     if has_setting && changes::needs_consent(arguments.yes) && !consents(&order, &interrupted)? {
         return Err(UserError::cannot_run("nothing was measured: the changes were declined"));
     }
