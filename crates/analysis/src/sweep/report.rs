@@ -1,5 +1,6 @@
 //! What a sweep came to, from its loads.
 
+use super::effects::study_report;
 use super::planner::SweepEnd;
 use super::points::merged_points;
 use crate::scaling::curve;
@@ -8,13 +9,17 @@ use webdyno_model::sweep::{KnobValue, SCHEMA, SweepPlan, SweepPoint, SweepReport
 
 /// The report of these loads. What only an agent knows is left out.
 pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> SweepReport {
-    let points = merged_points(loads);
-    let is_curve = plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
+    let mut points = merged_points(loads);
+    let study = plan.study.as_ref().map(|study| study_report(plan, study, &mut points));
+    let is_curve = study.is_none() && plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
     let found = if is_curve { curve(&points) } else { Default::default() };
     let mut notes = found.notes;
     notes.extend(end_note(end));
     notes.extend(discarded_note(loads));
-    let best = if is_curve { None } else { best(&points, &mut notes) };
+    if study.is_some() {
+        notes.extend(left_out_note(&points));
+    }
+    let best = if is_curve || study.is_some() { None } else { best(&points, &mut notes) };
     SweepReport {
         schema: SCHEMA.into(),
         knob: plan.knobs.first().map(|knob| knob.name.clone()).unwrap_or_default(),
@@ -26,6 +31,7 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
         notes,
         original: plan.original.first().cloned().flatten(),
         environment: None,
+        study,
         points,
     }
 }
@@ -50,6 +56,18 @@ fn discarded_note(loads: &[SweepPoint]) -> Option<String> {
     Some(format!(
         "{count} of {all} loads {do_not} not count and {} repeated; the last one: {last}.",
         if count == 1 { "was" } else { "were" }
+    ))
+}
+
+/// Points without a figure are in no effect.
+fn left_out_note(points: &[SweepPoint]) -> Option<String> {
+    let failed: Vec<&String> = points.iter().filter_map(|point| point.failed.as_ref()).collect();
+    let last = failed.last()?;
+    Some(format!(
+        "{} of {} points failed and {} left out of the effects; the last one: {last}.",
+        failed.len(),
+        points.len(),
+        if failed.len() == 1 { "is" } else { "are" }
     ))
 }
 

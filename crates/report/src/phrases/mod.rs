@@ -326,6 +326,7 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
         (Purpose::Verify, None) => "verification".into(),
         (Purpose::Sweep, _) => "point".into(),
         (Purpose::Capacity, _) => "step".into(),
+        (Purpose::WarmCache, _) => "cache warmed".into(),
     }
 }
 

@@ -56,9 +56,10 @@ fn order(workers: &str, users: Option<&str>, carried: Vec<SweepPoint>) -> SweepO
             repeat: 2,
             seed: 7,
             original: vec![Some(KnobValue::Number(150.0))],
+            study: None,
         },
         knobs: vec![SweepKnob::Setting(Box::new(setting))],
-        options: SweepOptions { axes: vec![axis(workers)], repeat: 2, seed: 7, budget_s: 1e9 },
+        options: SweepOptions { axes: vec![axis(workers)], points: vec![], repeat: 2, seed: 7, budget_s: 1e9 },
         allow_restart: true,
         carried,
     };
