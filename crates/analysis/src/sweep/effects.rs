@@ -6,8 +6,9 @@
 //!
 //! The interval comes from how far repeats lie apart. A few repeats of one point say next to nothing of that, and points of different
 //! contents spread differently (a disk more than a processor). So the variance of a point is that of its own repeats mixed with that of
-//! all points of its content, which counts as [`PRIOR`] degrees of freedom (Smyth 2004, moderated t); those of a contrast are put
-//! together as by Welch and Satterthwaite, and are never more than its contents have in all.
+//! all points of its content, which counts as [`PRIOR`] degrees of freedom (after Smyth 2004, moderated t), and never less than that of
+//! its own repeats. Degrees of freedom of a contrast are put together as by Welch and Satterthwaite, and are never more than its
+//! contents have in all.
 
 use super::planner::combinations;
 use crate::measurement::statistics::{mean, t_95};
@@ -94,8 +95,9 @@ impl<'a> Cells<'a> {
         for cell in &mut cells {
             let (squares, freedom) = sums[&cell.group];
             let own = cell.variance.unwrap_or(0.0);
-            cell.variance = (freedom >= FREEDOM_MIN)
-                .then(|| (PRIOR * squares / freedom + own) / (PRIOR + cell.freedom));
+            let mixed = (PRIOR * squares / freedom + own) / (PRIOR + cell.freedom);
+            cell.variance =
+                (freedom >= FREEDOM_MIN).then(|| mixed.max(own / cell.freedom.max(1.0)));
             cell.freedom += PRIOR;
         }
         let groups = content.map_or(1, |at| axes[at].levels.len());

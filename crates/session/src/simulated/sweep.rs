@@ -30,6 +30,11 @@ impl SweepTarget for SimulatedTarget {
         if self.is_live { Err(UserError::cannot_run("others use the server")) } else { Ok(()) }
     }
 
+    fn settle_page_cache(&mut self, _: PageCache) -> Result<Option<String>> {
+        self.tool.act(ActKind::Other, || "drop the page cache".into(), |_, _| ());
+        Ok(None)
+    }
+
     fn wait_until_well(&mut self) -> Result<Option<String>> {
         let answers =
             self.tool.act(ActKind::Other, || "is it well?".into(), |state, _| state.server.is_running());

@@ -271,7 +271,10 @@ fn axes(
         }
         (Some(_), None) => {}
         (None, state) => {
-            let (at, level) = state.map_or(Ok((top.at, "as-is")), |value| Ok((value.at, value.text()?)))?;
+            let (at, level) = match state {
+                Some(value) => (value.at, value.text()?),
+                None => (top.at, "as-is"),
+            };
             check_cache(at, level)?;
             let (levels, place) = (vec![level.to_owned()], files.position(at));
             axes.push(StudyAxis { name: PAGE_CACHE.into(), levels, place });
