@@ -23,7 +23,7 @@ mod write;
 pub use describe::describe;
 pub use draft::{Draft, Entry, Settings, VISITOR_REDIRECTS_DEFAULT};
 pub use requests::request_name;
-pub use study::{Study, StudyAxis, StudyContent, parse_study};
+pub use study::{StoreLevel, Study, StudyAxis, StudyContent, parse_study};
 pub use write::to_toml;
 
 use keys::TableKeys;

@@ -98,17 +98,32 @@ pub struct StudyContent {
     pub place: String,
 }
 
+/// How much of the file store is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StoreLevel {
+    /// So many bytes.
+    Bytes(f64),
+    /// This share of all URLs, in percent.
+    Percent(f64),
+}
+
+impl StoreLevel {
+    /// Reads `64M` or `25%`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
+        let bytes = quantity(text).filter(|(_, is_bytes)| *is_bytes).map(|(bytes, _)| Self::Bytes(bytes));
+        percent.map(Self::Percent).or(bytes)
+    }
+}
+
 impl StudyContent {
-    /// The same for a store of this size (`64M`), or of this share of all its URLs (`25%`): its first URLs. The error says what is
-    /// wrong with the size.
-    pub fn of_store(&self, level: &str) -> std::result::Result<Draft, String> {
+    /// The same for a store of this size: its first URLs. The error says what is wrong with the size.
+    pub fn of_store(&self, level: StoreLevel) -> std::result::Result<Draft, String> {
         let mut draft = self.draft.clone();
         let all = draft.list.as_ref().map_or(draft.entries.len() as u64, |list| list.count);
-        let share = level.strip_suffix('%').and_then(|text| text.trim().parse::<f64>().ok());
-        let wanted = match (share, quantity(level), self.mean_size_bytes) {
-            (Some(share), _, _) => (share / 100.0 * all as f64).round(),
-            (None, Some((bytes, true)), Some(mean)) => (bytes / mean as f64).round(),
-            _ => return Err("a size, as 64M, or a share of the URLs, as 25%, is wanted".into()),
+        let wanted = match level {
+            StoreLevel::Percent(percent) => (percent / 100.0 * all as f64).round(),
+            StoreLevel::Bytes(bytes) => (bytes / self.mean_size_bytes.unwrap_or(1) as f64).round(),
         };
         if !(1.0..=all as f64).contains(&wanted) {
             return Err(format!("`{}` has {all} URLs, and {wanted} would be asked for", self.name));
@@ -214,6 +229,7 @@ fn content<'t>(
                 .map_err(Problem::Elsewhere)?;
             // How much is loaded: what the study says of a content, it says of this one.
             settings::read(keys, &mut draft.settings, &mut vec![])?;
+            draft.settings.duration_us = base.duration_us;
             draft
         }
         None => {
@@ -326,8 +342,12 @@ fn check_levels(
             }
             PAGE_CACHE => check_cache(*at, level)?,
             STORE => {
+                let store = StoreLevel::parse(level).ok_or_else(|| {
+                    FileError::new(*at, format!("`{level}` is no size of a store"))
+                        .hint("a size, as 64M, or a share of the URLs, as 25%")
+                })?;
                 for content in contents.iter().filter(|one| one.mean_size_bytes.is_some()) {
-                    content.of_store(level).map_err(|why| {
+                    content.of_store(store).map_err(|why| {
                         FileError::new(*at, format!("the store cannot be {level}: {why}"))
                             .hint("give `mean_size` and a list with as many URLs as the largest store")
                     })?;

@@ -62,6 +62,7 @@ fn of_table(source: &Path) -> Result<SweepReport> {
         notes: vec![],
         original: None,
         environment: None,
+        study: None,
     })
 }
 
