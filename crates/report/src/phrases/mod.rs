@@ -11,6 +11,7 @@ mod pages;
 mod percentiles;
 mod repeats;
 mod site;
+pub(crate) mod study;
 pub(crate) mod sweep;
 mod transport;
 mod tune;

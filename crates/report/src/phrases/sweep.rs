@@ -10,6 +10,9 @@ const NAME_MAX: usize = 24;
 /// `MaxRequestWorkers: choose 150`.
 pub(crate) fn headline(sweep: &SweepReport) -> String {
     let knob = &sweep.knob;
+    if let Some(study) = &sweep.study {
+        return super::study::headline(sweep, study);
+    }
     match (sweep.choice, &sweep.best) {
         (Some(choice), _) => format!("{knob}: choose {}", value_label(sweep, choice)),
         (None, Some(best)) => {
@@ -24,6 +27,9 @@ pub(crate) fn headline(sweep: &SweepReport) -> String {
 
 /// Why that is the choice, and how sure it is; where there is no law, why there is none.
 pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
+    if let Some(study) = &sweep.study {
+        return super::study::findings(sweep, study);
+    }
     let plateau = sweep.plateau.map(|[low, high]| {
         let from_to = match low == high {
             true => format!("only at {}", value_label(sweep, low)),
@@ -46,7 +52,7 @@ pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
 
 /// The notes that [`why`] has not told.
 pub(crate) fn other_notes(sweep: &SweepReport) -> &[String] {
-    if sweep.usl.is_some() { &sweep.notes } else { sweep.notes.get(1..).unwrap_or_default() }
+    if sweep.usl.is_some() || sweep.study.is_some() { &sweep.notes } else { sweep.notes.get(1..).unwrap_or_default() }
 }
 
 fn law_sentence(sweep: &SweepReport, law: &ScalingLaw) -> String {
@@ -89,13 +95,14 @@ pub(crate) fn values_label(sweep: &SweepReport, point: &SweepPoint) -> String {
     let named = sweep.knobs.iter().map(|knob| knob.name.as_str()).zip(&point.values);
     let values: Vec<String> = named.map(|(name, value)| knob_value(sweep, name, value)).collect();
     match (values.is_empty(), point.value) {
+        (false, _) if sweep.study.is_some() => values.join(", "),
         (false, _) => shorten_middle(&values.join(", "), NAME_MAX),
         (true, Some(value)) => value_label(sweep, value),
         (true, None) => UNKNOWN.into(),
     }
 }
 
-fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
+pub(super) fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
     let is_bytes = sweep.knobs.iter().any(|knob| knob.name == name && knob.unit.as_deref() == Some("B"));
     match value {
         KnobValue::Number(value) if is_bytes => bytes(*value),
