@@ -7,6 +7,8 @@ use webdyno_model::sweep::{AxisLevel, CONTENT, Effect, Interaction, KnobValue, S
 
 /// An interval within this of 1 says that there is no effect that matters.
 const SAME: [f64; 2] = [0.95, 1.05];
+/// So many contents fit beside the points at which they are compared with the first one; --json has all.
+const CONTENTS_MAX: usize = 2;
 /// Longer names of contents are shortened in tables.
 const CONTENT_MAX: usize = 20;
 
@@ -66,26 +68,31 @@ pub(crate) fn effect_table(sweep: &SweepReport, study: &StudyReport) -> Vec<Vec<
     titled(["Effect", CONTENT, "rate", "95% interval", ""], main.map(row))
 }
 
-/// Each content against the others, at each point of the other axes.
+/// The first content against some of the others, at each point of the other axes: a row each, a column for each other content.
 pub(crate) fn content_table(sweep: &SweepReport, study: &StudyReport) -> Vec<Vec<String>> {
-    let most = study.effects.iter().filter(|one| one.axis == CONTENT).map(|one| one.at.len()).max().unwrap_or(0);
-    // Of two contents that both do not follow an axis all points have fewer conditions.
-    let whole = |effect: &&Effect| {
-        let alike = study.effects.iter().filter(|one| {
-            (one.axis.as_str(), &one.from, &one.to) == (CONTENT, &effect.from, &effect.to)
-        });
-        effect.axis == CONTENT && effect.at.len() == alike.map(|one| one.at.len()).max().unwrap_or(most)
+    let contents = study.axes.iter().find(|axis| axis.name == CONTENT);
+    let Some((first, others)) = contents.and_then(|axis| axis.levels.split_first()) else { return vec![] };
+    let others = &others[..others.len().min(CONTENTS_MAX)];
+    let of_first = || study.effects.iter().filter(|one| one.axis == CONTENT && one.to == *first);
+    let most = of_first().map(|one| one.at.len()).max().unwrap_or(0);
+    let mut points: Vec<&[AxisLevel]> = vec![];
+    for effect in of_first().filter(|one| one.at.len() == most && others.contains(&one.from)) {
+        if !points.contains(&effect.at.as_slice()) {
+            points.push(&effect.at);
+        }
+    }
+    let cell = |at: &[AxisLevel], other: &KnobValue| {
+        let found = of_first().find(|one| one.at == at && one.from == *other);
+        found.map_or_else(|| "-".into(), |one| ratio(one.ratio, one.ci95))
     };
-    let row = |effect: &Effect| {
-        let between = format!("{} / {}", plain(&effect.to), plain(&effect.from));
-        vec![
-            shorten_middle(&between, 2 * CONTENT_MAX),
-            levels(sweep, &effect.at),
-            multiple(effect.ratio),
-            interval(effect.ci95),
-        ]
+    let row = |at: &[AxisLevel]| {
+        std::iter::once(levels(sweep, at)).chain(others.iter().map(|other| cell(at, other))).collect()
     };
-    titled(["Contents", "at", "rate", "95% interval"], study.effects.iter().filter(whole).map(row))
+    let title = |other: &KnobValue| {
+        shorten_middle(&format!("{} / {}", plain(first), plain(other)), 2 * CONTENT_MAX)
+    };
+    let titles = std::iter::once("Contents".to_owned()).chain(others.iter().map(title)).collect();
+    std::iter::once(titles).chain(points.into_iter().map(row)).collect()
 }
 
 /// The interactions whose interval does not hold 1, the strongest first.
@@ -149,16 +156,32 @@ fn ratio(ratio: f64, ci95: Option<[f64; 2]>) -> String {
 }
 
 fn multiple(ratio: f64) -> String {
-    format!("x{}", two_digits(ratio))
+    format!("x{}", digits(ratio))
 }
 
 fn interval(ci95: Option<[f64; 2]>) -> String {
-    ci95.map_or_else(|| "-".into(), |[low, high]| format!("{} to {}", two_digits(low), two_digits(high)))
+    ci95.map_or_else(|| "-".into(), |[low, high]| format!("{} to {}", digits(low), digits(high)))
 }
 
-/// Two digits behind the point: what lies near 1 has to be told apart.
-fn two_digits(value: f64) -> String {
-    if value >= 100.0 { number(value.round()) } else { format!("{value:.2}") }
+/// Three digits, with those behind the point also where they are 0: what lies near 1 has to be told apart.
+fn digits(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => number(value.round()),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// A size as people write it in a study: `176M`.
+pub(super) fn size(bytes: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "K", "M", "G", "T"];
+    let mut unit = 0;
+    let mut value = bytes;
+    while value >= 1024.0 && value % 1024.0 == 0.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{}{}", number(value), UNITS[unit])
 }
 
 fn is_same(ci95: Option<[f64; 2]>) -> bool {

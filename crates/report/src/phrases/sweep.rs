@@ -105,6 +105,7 @@ pub(crate) fn values_label(sweep: &SweepReport, point: &SweepPoint) -> String {
 pub(super) fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
     let is_bytes = sweep.knobs.iter().any(|knob| knob.name == name && knob.unit.as_deref() == Some("B"));
     match value {
+        KnobValue::Number(value) if is_bytes && sweep.study.is_some() => super::study::size(*value),
         KnobValue::Number(value) if is_bytes => bytes(*value),
         KnobValue::Number(value) => number(*value),
         KnobValue::Word(word) => shorten_middle(word, NAME_MAX),

@@ -42,6 +42,7 @@ pub(super) fn write_study(page: &mut TextPage, sweep: &SweepReport, study: &Stud
 fn aligned(titles: &[String]) -> Vec<ColumnAlign> {
     let align = |title: &String| match title.as_str() {
         "rate" | "by" | "95% interval" => ColumnAlign::Number,
+        title if title.contains(" / ") => ColumnAlign::Number,
         _ => ColumnAlign::Words,
     };
     titles.iter().map(align).collect()

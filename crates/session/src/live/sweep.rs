@@ -231,7 +231,13 @@ impl SweepTarget for LiveSweep<'_> {
     fn settle_page_cache(&mut self, state: PageCache) -> Result<Option<String>> {
         match (state, &mut self.side) {
             (PageCache::AsIs, _) => Ok(None),
-            (PageCache::Warm, _) => self.warm_page_cache().map(|()| None),
+            (PageCache::Warm, side) => {
+                // Who reads the pages then is the service, whose memory they count as.
+                if let (LiveSide::Observed(target), false) = (side, self.page_cache_paths.is_empty()) {
+                    target.servers.front().agent().drop_pages(&self.page_cache_paths, false)?;
+                }
+                self.warm_page_cache().map(|()| None)
+            }
             (PageCache::Cold, LiveSide::Observed(target)) => {
                 let pages = target.servers.front().agent().drop_pages(&self.page_cache_paths, false)?;
                 if !pages.is_verified && !std::mem::replace(&mut self.was_unverified, true) {

@@ -142,7 +142,8 @@ pub fn check(
         });
     }
     target::common_port(&destinations)?;
-    if arguments.knobs.iter().any(drops_page_cache) {
+    let is_dropped = is_warmed && !study.page_cache_paths.is_empty();
+    if is_dropped || arguments.knobs.iter().any(drops_page_cache) {
         check_page_cache(study, servers)?;
     }
     let levels = arguments.knobs.iter().map(|knob| knob.values.first_values()).collect();
@@ -167,7 +168,7 @@ fn check_page_cache(study: &Study, servers: Option<&Servers>) -> Result<()> {
         .hint("name files that the agent may read; it is root with --sudo"));
     }
     terminal::print_status(&format!(
-        "page cache: {} files in {named}, {}, are dropped from memory before each cold load",
+        "page cache: {} files in {named}, {}, are dropped from memory before each load",
         count(found.files_count),
         bytes(found.bytes as f64)
     ));
