@@ -210,15 +210,15 @@ fn a_study_is_measured_and_put_back() {
     let place = Place::shielded();
     let (apache, before) = apache(&place);
     let url = apache.url();
-    let files = place.path("files");
-    std::fs::create_dir_all(&files).unwrap();
-    std::fs::write(files.join("1"), vec![1; 10_000]).unwrap();
+    // On a disk: files in memory have no cold state.
+    let files = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::write(files.path().join("1"), vec![1; 10_000]).unwrap();
     let study = format!(
         "base = \"{url}\"\nduration = \"1s\"\nwarmup = \"0s\"\nrepeats = 2\nconnections = 30\npage_cache = \"warm\"\n\
          page_cache_paths = [\"{}\"]\n[axes]\nMaxRequestWorkers = [10, 20]\nstore = [\"1k\", \"3k\"]\n\
          [[content]]\nname = \"pages\"\nmean_size = \"1k\"\nurls = {{ pattern = \"/?n=[1-3]\" }}\n\
          [[content]]\nname = \"form\"\nrequest = [{{ url = \"/\", form = {{ a = \"b\" }} }}]\nok = \"100-499\"\n",
-        files.display()
+        files.path().display()
     );
     let write = |text: &str| std::fs::write(place.path("study.toml"), text).unwrap();
     write(&study);

@@ -76,7 +76,7 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
         arguments.knobs.iter().filter_map(|knob| knob.values.first_values().into_iter().next()).collect();
     let draft = loads.draft(arguments, &first)?;
     let interrupted = interrupt_flag()?;
-    let (load, servers) = observed(arguments, &draft)?;
+    let (load, servers) = observed(arguments, &draft, loads.study())?;
     let varied = varied(arguments, loads.study(), load.as_ref().zip(servers.as_ref()))?;
     let contents = loads.study().map(|study| study::check(study, arguments, servers.as_ref())).transpose()?;
     let has_setting = varied.knobs.iter().any(|knob| matches!(knob, SweepKnob::Setting(_)));
@@ -115,7 +115,7 @@ fn measure_points(
     order: SweepOrder,
 ) -> Result<()> {
     let load_of = |values: &[KnobValue]| workload(arguments, &loads.draft(arguments, values)?);
-    let refuses_others = needs_agent(arguments) && !arguments.allow_live_traffic;
+    let refuses_others = needs_agent(arguments, loads.study()) && !arguments.allow_live_traffic;
     let measure_us = loads.measure_us();
     let page_cache_paths = loads.study().map(study::page_cache_paths).unwrap_or_default();
     let introduced = match &mut servers {
@@ -201,13 +201,17 @@ fn workload(arguments: &SweepArgs, draft: &Draft) -> Result<Workload> {
 }
 
 /// Whether something is done at the server: a setting is changed, or its page cache dropped.
-fn needs_agent(arguments: &SweepArgs) -> bool {
-    arguments.knobs.iter().any(|knob| knobs::is_setting(&knob.name) || study::drops_page_cache(knob))
+fn needs_agent(arguments: &SweepArgs, study: Option<&Study>) -> bool {
+    arguments.knobs.iter().any(|knob| knobs::is_setting(&knob.name)) || study.is_some_and(study::drops_pages)
 }
 
 /// The load and the agents of its server, where it is observed: a setting is changed by nobody else.
-fn observed(arguments: &SweepArgs, draft: &Draft) -> Result<(Option<MeasuredLoad>, Option<Servers>)> {
-    let server = match needs_agent(arguments) {
+fn observed(
+    arguments: &SweepArgs,
+    draft: &Draft,
+    study: Option<&Study>,
+) -> Result<(Option<MeasuredLoad>, Option<Servers>)> {
+    let server = match needs_agent(arguments, study) {
         true => Some(arguments.observed.server_or_local()),
         false => arguments.observed.server(),
     };

@@ -45,14 +45,14 @@ fn knob(axis: &StudyAxis) -> Result<KnobArg> {
     Ok(KnobArg { name: axis.name.clone(), range, values, is_bytes })
 }
 
-/// Whether a cold page cache is among the values of a knob.
-pub fn drops_page_cache(knob: &KnobArg) -> bool {
-    has_state(knob, PageCache::Cold)
+/// Whether the agent drops pages: for a cold page cache, and for a warm one where it is said of which files.
+pub fn drops_pages(study: &Study) -> bool {
+    has_state(study, PageCache::Cold) || !study.page_cache_paths.is_empty() && has_state(study, PageCache::Warm)
 }
 
-fn has_state(knob: &KnobArg, state: PageCache) -> bool {
-    let is_it = |value: &KnobValue| matches!(value, KnobValue::Word(word) if PageCache::parse(word) == Some(state));
-    knob.name == PAGE_CACHE && knob.values.first_values().iter().any(is_it)
+fn has_state(study: &Study, state: PageCache) -> bool {
+    let mut levels = study.axes.iter().filter(|axis| axis.name == PAGE_CACHE).flat_map(|axis| &axis.levels);
+    levels.any(|level| PageCache::parse(level) == Some(state))
 }
 
 /// The points: every level of each axis with every level of the others, but for a store that a content does not follow.
@@ -116,7 +116,7 @@ pub fn check(
     arguments: &SweepArgs,
     servers: Option<&Servers>,
 ) -> Result<(StudyPlan, Vec<Vec<KnobValue>>)> {
-    let is_warmed = arguments.knobs.iter().any(|knob| has_state(knob, PageCache::Warm));
+    let is_warmed = has_state(study, PageCache::Warm);
     let mut contents = vec![];
     let mut destinations = vec![];
     for content in &study.contents {
@@ -142,8 +142,7 @@ pub fn check(
         });
     }
     target::common_port(&destinations)?;
-    let is_dropped = is_warmed && !study.page_cache_paths.is_empty();
-    if is_dropped || arguments.knobs.iter().any(drops_page_cache) {
+    if drops_pages(study) {
         check_page_cache(study, servers)?;
     }
     let levels = arguments.knobs.iter().map(|knob| knob.values.first_values()).collect();
