@@ -29,7 +29,8 @@ const EFFECTS_MAX: usize = 2000;
 /// What a study came to. Its points are put into the order of its levels.
 pub(super) fn study_report(plan: &SweepPlan, study: &StudyPlan, points: &mut [SweepPoint]) -> StudyReport {
     let rank = |point: &SweepPoint| -> Vec<Option<usize>> {
-        let of_axis = |(levels, value): (&Vec<KnobValue>, &KnobValue)| levels.iter().position(|one| one == value);
+        let of_axis =
+            |(levels, value): (&Vec<KnobValue>, &KnobValue)| levels.iter().position(|one| one == value);
         study.levels.iter().zip(&point.values).map(of_axis).collect()
     };
     points.sort_by_key(rank);
@@ -74,7 +75,8 @@ impl<'a> Cells<'a> {
     fn of(axes: &'a [StudyAxis], points: &[SweepPoint]) -> Self {
         let content = axes.iter().position(|axis| axis.name == CONTENT);
         let group = |point: &SweepPoint| {
-            let level = content.and_then(|at| axes[at].levels.iter().position(|one| *one == point.values[at]));
+            let level =
+                content.and_then(|at| axes[at].levels.iter().position(|one| *one == point.values[at]));
             level.unwrap_or(0)
         };
         let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
@@ -96,8 +98,7 @@ impl<'a> Cells<'a> {
             let (squares, freedom) = sums[&cell.group];
             let own = cell.variance.unwrap_or(0.0);
             let mixed = (PRIOR * squares / freedom + own) / (PRIOR + cell.freedom);
-            cell.variance =
-                (freedom >= FREEDOM_MIN).then(|| mixed.max(own / cell.freedom.max(1.0)));
+            cell.variance = (freedom >= FREEDOM_MIN).then(|| mixed.max(own / cell.freedom.max(1.0)));
             cell.freedom += PRIOR;
         }
         let groups = content.map_or(1, |at| axes[at].levels.len());
@@ -115,11 +116,12 @@ impl<'a> Cells<'a> {
 
     /// All pairs of points at `to` and `from` of an axis that differ in nothing else, where the condition holds.
     fn pairs(&self, axis: usize, (from, to): (&KnobValue, &KnobValue), condition: &Condition) -> Pairs {
-        let levels = self.axes.iter().zip(condition).enumerate().map(|(at, (axis_there, fixed))| match fixed {
-            _ if at == axis => vec![to.clone()],
-            Some(level) => vec![level.clone()],
-            None => axis_there.levels.clone(),
-        });
+        let levels =
+            self.axes.iter().zip(condition).enumerate().map(|(at, (axis_there, fixed))| match fixed {
+                _ if at == axis => vec![to.clone()],
+                Some(level) => vec![level.clone()],
+                None => axis_there.levels.clone(),
+            });
         let mut pairs = Pairs::new();
         for mut values in combinations(levels) {
             let above = self.find(&values);
@@ -139,9 +141,8 @@ impl<'a> Cells<'a> {
     /// The conditions at which some axes are looked at: each content by itself, and levels of as many of the other axes as are
     /// kept, by how many there are fixed and how many could be.
     fn conditions(&self, axes: &[usize], is_kept: impl Fn(usize, usize) -> bool) -> Vec<Condition> {
-        let is_free = |at: &usize| {
-            !axes.contains(at) && Some(*at) != self.content && self.axes[*at].levels.len() > 1
-        };
+        let is_free =
+            |at: &usize| !axes.contains(at) && Some(*at) != self.content && self.axes[*at].levels.len() > 1;
         let choices = self.axes.iter().enumerate().map(|(at, axis)| {
             let levels = axis.levels.iter().cloned().map(Some);
             match axes.contains(&at) {
@@ -152,10 +153,7 @@ impl<'a> Cells<'a> {
         });
         let free: Vec<usize> = (0..self.axes.len()).filter(is_free).collect();
         let fixed = |condition: &Condition| free.iter().filter(|at| condition[**at].is_some()).count();
-        combinations(choices)
-            .into_iter()
-            .filter(|condition| is_kept(fixed(condition), free.len()))
-            .collect()
+        combinations(choices).into_iter().filter(|condition| is_kept(fixed(condition), free.len())).collect()
     }
 
     fn effects(&self) -> Vec<Effect> {
@@ -190,7 +188,9 @@ impl<'a> Cells<'a> {
         let mut found = vec![];
         for axis in (0..self.axes.len()).filter(|axis| Some(*axis) != self.content) {
             // Of two axes the one is enough: their ratio of ratios is the same from either side.
-            for second in (0..self.axes.len()).filter(|second| Some(*second) == self.content || *second > axis) {
+            for second in
+                (0..self.axes.len()).filter(|second| Some(*second) == self.content || *second > axis)
+            {
                 for condition in self.conditions(&[axis, second], |fixed, _| fixed == 0) {
                     found.extend(self.interactions_at(axis, second, &condition));
                 }

@@ -11,7 +11,8 @@ use webdyno_model::sweep::{KnobValue, SCHEMA, SweepPlan, SweepPoint, SweepReport
 pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> SweepReport {
     let mut points = merged_points(loads);
     let study = plan.study.as_ref().map(|study| study_report(plan, study, &mut points));
-    let is_curve = study.is_none() && plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
+    let is_curve =
+        study.is_none() && plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
     let found = if is_curve { curve(&points) } else { Default::default() };
     let mut notes = found.notes;
     notes.extend(end_note(end));

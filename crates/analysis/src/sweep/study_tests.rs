@@ -147,7 +147,9 @@ fn a_study_says_what_its_server_does() {
     // What a content does not follow is no axis of it.
     let all = &report.study.unwrap().effects;
     let programs = |one: &&Effect| one.at.iter().any(|level| level.value == word("simple"));
-    assert!(all.iter().filter(programs).all(|one| one.axis != STORE && one.at.iter().all(|at| at.axis != STORE)));
+    assert!(
+        all.iter().filter(programs).all(|one| one.axis != STORE && one.at.iter().all(|at| at.axis != STORE))
+    );
 }
 
 /// Intervals hold the truth in 90 to 99 of 100 studies, also where one part of a content is noisier than the others.

@@ -29,7 +29,8 @@ pub(crate) fn findings(sweep: &SweepReport, study: &StudyReport) -> Vec<String> 
     let of_axis = |name: &str| {
         let main = |effect: &&Effect| effect.axis == name && is_main(effect);
         let strength = |effect: &&Effect| (effect.ratio.ln().abs() * 1e6) as i64;
-        let most = study.effects.iter().filter(main).filter(|one| is_sure(one.ratio, one.ci95)).max_by_key(strength);
+        let most =
+            study.effects.iter().filter(main).filter(|one| is_sure(one.ratio, one.ci95)).max_by_key(strength);
         let none: Vec<String> = study
             .effects
             .iter()
@@ -39,13 +40,19 @@ pub(crate) fn findings(sweep: &SweepReport, study: &StudyReport) -> Vec<String> 
             .collect();
         let said = most.map(|effect| {
             let content = content_of(effect).map_or(String::new(), |content| format!(" for {content}"));
-            format!("{} makes most difference{content}: {}", step(sweep, effect), ratio(effect.ratio, effect.ci95))
+            format!(
+                "{} makes most difference{content}: {}",
+                step(sweep, effect),
+                ratio(effect.ratio, effect.ci95)
+            )
         });
         let unmoved = (!none.is_empty()).then(|| format!("none for {} (within 5%)", none.join(", ")));
         match (said, unmoved) {
             (Some(said), Some(unmoved)) => Some(format!("{said}; {unmoved}.")),
             (Some(said), None) => Some(format!("{said}.")),
-            (None, Some(unmoved)) => Some(format!("{name} makes {}.", unmoved.replacen("none", "no difference", 1))),
+            (None, Some(unmoved)) => {
+                Some(format!("{name} makes {}.", unmoved.replacen("none", "no difference", 1)))
+            }
             (None, None) => None,
         }
     };
@@ -88,9 +95,8 @@ pub(crate) fn content_table(sweep: &SweepReport, study: &StudyReport) -> Vec<Vec
     let row = |at: &[AxisLevel]| {
         std::iter::once(levels(sweep, at)).chain(others.iter().map(|other| cell(at, other))).collect()
     };
-    let title = |other: &KnobValue| {
-        shorten_middle(&format!("{} / {}", plain(first), plain(other)), 2 * CONTENT_MAX)
-    };
+    let title =
+        |other: &KnobValue| shorten_middle(&format!("{} / {}", plain(first), plain(other)), 2 * CONTENT_MAX);
     let titles = std::iter::once("Contents".to_owned()).chain(others.iter().map(title)).collect();
     std::iter::once(titles).chain(points.into_iter().map(row)).collect()
 }

@@ -52,7 +52,11 @@ pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
 
 /// The notes that [`why`] has not told.
 pub(crate) fn other_notes(sweep: &SweepReport) -> &[String] {
-    if sweep.usl.is_some() || sweep.study.is_some() { &sweep.notes } else { sweep.notes.get(1..).unwrap_or_default() }
+    if sweep.usl.is_some() || sweep.study.is_some() {
+        &sweep.notes
+    } else {
+        sweep.notes.get(1..).unwrap_or_default()
+    }
 }
 
 fn law_sentence(sweep: &SweepReport, law: &ScalingLaw) -> String {

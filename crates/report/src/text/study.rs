@@ -19,9 +19,11 @@ pub(super) fn write_study(page: &mut TextPage, sweep: &SweepReport, study: &Stud
     let effects = effect_table(sweep, study);
     let room = (ROWS_MAX.saturating_sub(interactions.len() + effects.len())).max(ROWS_MIN);
     let mut hidden = 0;
-    for (rows, most) in
-        [(effects, ROWS_MAX - ROWS_MIN), (content_table(sweep, study), room), (interactions, INTERACTIONS + 1)]
-    {
+    for (rows, most) in [
+        (effects, ROWS_MAX - ROWS_MIN),
+        (content_table(sweep, study), room),
+        (interactions, INTERACTIONS + 1),
+    ] {
         if rows.len() > 1 {
             page.gap();
             let shown = &rows[..rows.len().min(most)];

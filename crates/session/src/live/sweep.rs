@@ -119,8 +119,10 @@ impl LiveSweep<'_> {
 /// What requests each URL of a load once, of those that are only read; `None` where there are none.
 fn page_cache_reader(workload: &Workload) -> Result<Option<Workload>> {
     if workload.visits.is_some() {
-        return Err(UserError::usage("the page cache is warmed by requests, and this content has pages or users")
-            .hint("give it requests or a list of URLs with `connections`, or page_cache = \"as-is\""));
+        return Err(UserError::usage(
+            "the page cache is warmed by requests, and this content has pages or users",
+        )
+        .hint("give it requests or a list of URLs with `connections`, or page_cache = \"as-is\""));
     }
     let is_read = |request: &RequestSpec| ["GET", "HEAD"].contains(&request.method.as_str());
     let mut reading = workload.clone();

@@ -72,7 +72,13 @@ fn order(workers: &str, users: Option<&str>, carried: Vec<SweepPoint>) -> SweepO
             study: None,
         },
         knobs: vec![SweepKnob::Setting(Box::new(setting))],
-        options: SweepOptions { axes: vec![axis(workers)], points: vec![], repeat: 2, seed: 7, budget_s: 1e9 },
+        options: SweepOptions {
+            axes: vec![axis(workers)],
+            points: vec![],
+            repeat: 2,
+            seed: 7,
+            budget_s: 1e9,
+        },
         allow_restart: true,
         carried,
     };
@@ -97,7 +103,10 @@ fn study(carried: Vec<SweepPoint>) -> SweepOrder {
     }
     let levels = vec![workers, sizes, vec![word("cold")], contents];
     let mut points = combinations(levels.clone());
-    points.iter_mut().filter(|point| point[3] == word("40 users")).for_each(|point| point[1] = word(NOT_FOLLOWED));
+    points
+        .iter_mut()
+        .filter(|point| point[3] == word("40 users"))
+        .for_each(|point| point[1] = word(NOT_FOLLOWED));
     points.sort_by_key(|point| format!("{point:?}"));
     points.dedup();
     order.options.points = points;

@@ -250,7 +250,9 @@ impl AgentClient {
 
     /// Drops what the page cache holds of these files, and of all below these directories; `only_look`: sees whether that can be done.
     pub fn drop_pages(&self, paths: &[PathBuf], only_look: bool) -> Result<DroppedPages> {
-        match self.request(ToAgent::DropPages { paths: paths.to_vec(), only_look }, timeouts::DROP_PAGES_ANSWER)? {
+        match self
+            .request(ToAgent::DropPages { paths: paths.to_vec(), only_look }, timeouts::DROP_PAGES_ANSWER)?
+        {
             FromAgent::DroppedPages { pages } => Ok(pages),
             other => Err(unexpected(&other)),
         }

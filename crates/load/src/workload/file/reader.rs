@@ -134,8 +134,7 @@ impl<'t> Reader<'t> {
         })?;
         // Weights draw, whatever the order.
         let is_random = is_random && list.entries.weights.is_empty();
-        let Draft { requests, list, .. } =
-            Draft::from_list(list, &name, &scope.headers, is_random);
+        let Draft { requests, list, .. } = Draft::from_list(list, &name, &scope.headers, is_random);
         (self.draft.requests, self.draft.list) = (requests, list);
         self.draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&scope.auth));
         self.uses = vec![vec![]; self.draft.requests.len()];

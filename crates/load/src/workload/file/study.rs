@@ -244,7 +244,9 @@ fn content<'t>(
     };
     if draft.entries.is_empty() && draft.list.is_none() {
         let nothing = FileError::new(keys.at, format!("the content `{name}` has nothing to load"));
-        return Err(nothing.hint("write [[content.request]], urls = { file = .. } or workload = FILE").into());
+        return Err(nothing
+            .hint("write [[content.request]], urls = { file = .. } or workload = FILE")
+            .into());
     }
     if !draft.settings.stages.is_empty() || draft.settings.ramp_us.or(draft.settings.ramp_down_us).is_some() {
         let stages = FileError::new(keys.at, format!("the content `{name}` has stages or ramps"));
@@ -254,11 +256,7 @@ fn content<'t>(
 }
 
 /// The axes. Contents that an axis `content` does not name are left out, the others are put into its order.
-fn axes(
-    files: &Files,
-    top: &TableKeys<'_>,
-    contents: &mut Vec<StudyContent>,
-) -> FileResult<Vec<StudyAxis>> {
+fn axes(files: &Files, top: &TableKeys<'_>, contents: &mut Vec<StudyContent>) -> FileResult<Vec<StudyAxis>> {
     let mut axes = vec![];
     let written = top.read("axes", |value| value.entries("the axes"))?.unwrap_or_default();
     for (name, at, value) in written {
@@ -282,8 +280,11 @@ fn axes(
     let state = top.get(PAGE_CACHE);
     match (axes.iter().position(|axis| axis.name == PAGE_CACHE), state) {
         (Some(_), Some(value)) => {
-            return Err(FileError::new(value.at, "the state of the page cache is an axis, and also given here")
-                .hint("leave one of them out"));
+            return Err(FileError::new(
+                value.at,
+                "the state of the page cache is an axis, and also given here",
+            )
+            .hint("leave one of them out"));
         }
         (Some(_), None) => {}
         (None, state) => {

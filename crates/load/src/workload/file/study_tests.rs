@@ -46,13 +46,17 @@ fn the_example_is_the_study_of_the_scenario() {
     }
     assert!(files.draft.list.as_ref().unwrap().random);
     assert_eq!(simple.draft.requests[0].url, "http://127.0.0.1:8080/cgi-bin/simple");
-    assert_eq!((simple.draft.settings.connections, simple.draft.settings.duration_us), (Some(80), Some(4_000_000)));
+    assert_eq!(
+        (simple.draft.settings.connections, simple.draft.settings.duration_us),
+        (Some(80), Some(4_000_000))
+    );
     assert_eq!(moderate.draft.requests[1].method, "POST");
 }
 
 #[test]
 fn the_examples_of_the_guide_are_understood() {
-    let studies: Vec<&str> = GUIDE.split("```toml\n").skip(1).filter_map(|text| text.split("```").next()).collect();
+    let studies: Vec<&str> =
+        GUIDE.split("```toml\n").skip(1).filter_map(|text| text.split("```").next()).collect();
     assert!(!studies.is_empty());
     studies.into_iter().for_each(|text| drop(parse(text).unwrap()));
     // Every key is documented.
@@ -66,7 +70,8 @@ fn a_content_may_be_a_workload_file() {
     let text = "users = 3\nduration = \"2s\"\n[axes]\ncontent = [\"b\", \"a\"]\n[[content]]\nname = \"a\"\nworkload = \"mix.toml\"\n\
                 [[content]]\nname = \"b\"\nworkload = \"mix.toml\"\nusers = 9\n[[content]]\nname = \"unused\"\nurls = { pattern = \"http://h/[1-2]\" }";
     let study = parse(text).unwrap();
-    let settings: Vec<_> = study.contents.iter().map(|one| (one.name.as_str(), one.draft.settings.clone())).collect();
+    let settings: Vec<_> =
+        study.contents.iter().map(|one| (one.name.as_str(), one.draft.settings.clone())).collect();
     assert_eq!(settings.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["b", "a"]);
     assert_eq!((settings[0].1.users, settings[1].1.users), (Some(9), Some(7)));
     assert_eq!(settings[0].1.duration_us, Some(2_000_000));
@@ -99,8 +104,14 @@ fn wrong_studies_are_reported_with_place_and_remedy() {
         ("[[content]]\nname = \"a\"\n", "d/s.toml:1:1: the content `a` has nothing to load"),
         ("[[content]]\nname = \"a\"\nworkload = \"bad.toml\"\n", "d/bad.toml:2:1: `urll` is not a key"),
         ("[[content]]\nname = \"a\"\nworkload = \"none.toml\"\n", "d/s.toml:3:12: cannot read d/none.toml"),
-        ("[[content]]\nname = \"a\"\nurls = { pattern = \"http://h/9-1\" }\n", "d/s.toml:3:20: `http://h/9-1` has no range"),
-        ("[[content]]\nname = \"a\"\nurls = { pattern = \"http://h/[9-1]\" }\n", "d/s.toml:3:20: `http://h/[9-1]` stands for no URL"),
+        (
+            "[[content]]\nname = \"a\"\nurls = { pattern = \"http://h/9-1\" }\n",
+            "d/s.toml:3:20: `http://h/9-1` has no range",
+        ),
+        (
+            "[[content]]\nname = \"a\"\nurls = { pattern = \"http://h/[9-1]\" }\n",
+            "d/s.toml:3:20: `http://h/[9-1]` stands for no URL",
+        ),
         ("cpus = [1, 2]\n", "d/s.toml:1:1: `cpus` is not a key of a study"),
         ("users = 1\n", "d/s.toml:1:1: a study needs `content`"),
     ] {

@@ -256,8 +256,7 @@ fn varied(
                 .hint("a reload does not free the places of its workers; --allow-restart permits it, and each point then has a downtime")));
         }
         let prepare = |changes: &[webdyno_model::change::SettingChange]| servers.prepare(changes);
-        let now = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart)
-            .map_err(placed)?;
+        let now = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart).map_err(placed)?;
         varied.described.push(knobs::described(argument, Some(&knob.setting)));
         let now = knobs::running(&knob.setting, &services).or(now);
         varied.original.push(now.map(|value| known(&value, argument)));

@@ -19,8 +19,10 @@ use webdyno_session::live::Servers;
 pub fn arguments(given: &SweepArgs, study: &Study) -> Result<SweepArgs> {
     given.load.refuse_with_file("--study")?;
     if given.load.visits.workload.is_some() {
-        return Err(UserError::usage("--study names a file that says what is sent, and --workload another one")
-            .hint("write it into the study: [[content]] with workload = \"FILE\""));
+        return Err(UserError::usage(
+            "--study names a file that says what is sent, and --workload another one",
+        )
+        .hint("write it into the study: [[content]] with workload = \"FILE\""));
     }
     let mut arguments = given.clone();
     arguments.knobs = study.axes.iter().map(knob).collect::<Result<_>>()?;
@@ -47,7 +49,8 @@ fn knob(axis: &StudyAxis) -> Result<KnobArg> {
 
 /// Whether the agent drops pages: for a cold page cache, and for a warm one where it is said of which files.
 pub fn drops_pages(study: &Study) -> bool {
-    has_state(study, PageCache::Cold) || !study.page_cache_paths.is_empty() && has_state(study, PageCache::Warm)
+    has_state(study, PageCache::Cold)
+        || !study.page_cache_paths.is_empty() && has_state(study, PageCache::Warm)
 }
 
 fn has_state(study: &Study, state: PageCache) -> bool {
@@ -120,8 +123,10 @@ pub fn check(
     let mut contents = vec![];
     let mut destinations = vec![];
     for content in &study.contents {
-        let placed =
-            |error: UserError| UserError { message: format!("{}: {}", content.place, error.message), ..error };
+        let placed = |error: UserError| UserError {
+            message: format!("{}: {}", content.place, error.message),
+            ..error
+        };
         let draft = arguments.load.over(&content.draft);
         let duration_us = Some(draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT));
         let workload =
