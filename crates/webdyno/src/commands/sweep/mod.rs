@@ -14,6 +14,7 @@ use webdyno_analysis::sweep::{AxisValues, POINTS_MAX, Planner, SweepOptions};
 use webdyno_load::workload::file::{self, Draft, Study};
 use webdyno_model::change::ApplyOptions;
 use webdyno_model::event::EventBody;
+use webdyno_model::harm_guard::HarmCause;
 use webdyno_model::service::SettingValue;
 use webdyno_model::sweep::{KnobValue, PAGE_CACHE, StudyPlan, SweepPlan};
 use webdyno_model::workload::{Stop, Workload};
@@ -23,6 +24,8 @@ use webdyno_session::live::{
 };
 use webdyno_session::sweep::{self as sweeping, SweepKnob, SweepOrder, carried_loads, check_values};
 
+/// The setting that is a service's limit of memory.
+const MEMORY: &str = "MemoryMax";
 /// The order of the points, where no seed was given.
 const SEED_DEFAULT: u64 = 1;
 
@@ -118,6 +121,12 @@ fn measure_points(
     let refuses_others = needs_agent(arguments, loads.study()) && !arguments.allow_live_traffic;
     let measure_us = loads.measure_us();
     let page_cache_paths = loads.study().map(study::page_cache_paths).unwrap_or_default();
+    let of_memory =
+        |knob: &SweepKnob| matches!(knob, SweepKnob::Setting(setting) if setting.setting.name == MEMORY);
+    if order.knobs.iter().any(of_memory) {
+        // Less memory than a load asks for is what is to be seen. Processes that are ended for it end the load all the same.
+        session.tolerate(HarmCause::MemoryPressure);
+    }
     let introduced = match &mut servers {
         Some(servers) => record_servers(session, servers, BEFORE_CHANGES_S),
         None => Ok(()),
