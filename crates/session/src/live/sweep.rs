@@ -148,12 +148,12 @@ fn page_cache_reader(workload: &Workload) -> Result<Option<Workload>> {
 
 /// Why a page cache is not cold.
 fn not_cold(pages: &DroppedPages) -> Option<String> {
-    let DroppedPages { files_count, kept_count, unreadable_count, .. } = *pages;
-    let all = files_count + unreadable_count;
-    let left = kept_count + unreadable_count;
+    let DroppedPages { files_count, unreadable_count, sample_count, kept_count, .. } = *pages;
     // What others read meanwhile is a file or two.
-    (left * 100 > all).then(|| {
-        format!("the page cache is not cold: {kept_count} of {all} files are in memory, {unreadable_count} cannot be opened")
+    (kept_count * 20 > sample_count || unreadable_count * 100 > files_count).then(|| {
+        format!(
+            "the page cache is not cold: {kept_count} of {sample_count} files are in memory, {unreadable_count} cannot be opened"
+        )
     })
 }
 
@@ -242,7 +242,7 @@ impl SweepTarget for LiveSweep<'_> {
             }
             (PageCache::Cold, LiveSide::Observed(target)) => {
                 let pages = target.servers.front().agent().drop_pages(&self.page_cache_paths, false)?;
-                if !pages.is_verified && !std::mem::replace(&mut self.was_unverified, true) {
+                if pages.sample_count == 0 && !std::mem::replace(&mut self.was_unverified, true) {
                     let text = "the page cache was dropped, and whether it holds nothing cannot be seen on this file system";
                     target.session.append(EventBody::Note { text: text.into() })?;
                 }
