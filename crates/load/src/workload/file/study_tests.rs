@@ -29,8 +29,8 @@ fn the_example_is_the_study_of_the_scenario() {
         axes_of(&study),
         [
             "content: static, simple CGI, moderate CGI",
-            "store: 10M, 150M",
-            "memory: 176M, 400M",
+            "store: 32M, 256M",
+            "memory: 160M, 480M",
             "cpus: 1, 2",
             "page_cache: warm"
         ]
@@ -38,17 +38,17 @@ fn the_example_is_the_study_of_the_scenario() {
     assert_eq!((study.repeats, study.warmup_us), (Some(3), Some(1_000_000)));
     let [files, simple, moderate] = &study.contents[..] else { panic!("{study:?}") };
     let count = |draft: &Draft| draft.list.as_ref().unwrap().count;
-    assert_eq!((count(&files.draft), files.mean_size_bytes), (2400, Some(65536)));
-    for (level, expected) in [("10M", 160), ("150M", 2400), ("25%", 600)] {
+    assert_eq!((count(&files.draft), files.mean_size_bytes), (4096, Some(65536)));
+    for (level, expected) in [("32M", 512), ("256M", 4096), ("25%", 1024)] {
         let draft = files.of_store(StoreLevel::parse(level).unwrap()).unwrap();
         let entries = draft.list.clone().unwrap().entries.unwrap();
         assert_eq!((count(&draft), entries.entries.len()), (expected, expected as usize), "{level}");
     }
     assert!(files.draft.list.as_ref().unwrap().random);
-    assert_eq!(simple.draft.requests[0].url, "http://127.0.0.1:8080/cgi-bin/simple");
+    assert_eq!(simple.draft.requests[0].url, "http://127.0.0.1:8099/cgi-bin/simple");
     assert_eq!(
         (simple.draft.settings.connections, simple.draft.settings.duration_us),
-        (Some(80), Some(4_000_000))
+        (Some(40), Some(3_000_000))
     );
     assert_eq!(moderate.draft.requests[1].method, "POST");
 }
