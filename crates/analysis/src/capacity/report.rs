@@ -87,7 +87,6 @@ fn notes(
         format!("the capacity is at least {} {unit}", significant(rate, 4))
     });
     let ended = match end {
-        SearchEnd::Found => None,
         SearchEnd::LowestMissed => {
             Some("the lowest load misses the objectives: no load is known that meets them".to_owned())
         }
@@ -99,6 +98,7 @@ fn notes(
             "slow requests come in bursts by chance near the capacity: it and its 95% interval are fitted to all steps"
                 .to_owned(),
         ),
+        SearchEnd::Found => None,
         SearchEnd::Budget if seeming.bad.is_some() => {
             Some("the time was over before the interval was as narrow as it could be: --budget".to_owned())
         }

@@ -1,6 +1,7 @@
 //! What a sweep came to, from its loads.
 
 use super::conditions::GENERATOR;
+use super::effects::study_report;
 use super::planner::SweepEnd;
 use super::points::merged_points;
 use crate::scaling::{CurveAnalysis, curve};
@@ -10,8 +11,10 @@ use webdyno_model::sweep::{KnobValue, SCHEMA, SweepPlan, SweepPoint, SweepReport
 
 /// The report of these loads. What only an agent knows is left out.
 pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> SweepReport {
-    let points = merged_points(loads);
-    let is_curve = plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
+    let mut points = merged_points(loads);
+    let study = plan.study.as_ref().map(|study| study_report(plan, study, &mut points));
+    let is_curve =
+        study.is_none() && plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
     let mut found = if is_curve { curve(&points) } else { CurveAnalysis::default() };
     if is_curve && !plan.objectives.is_empty() {
         found = among_those_that_meet(&points, found);
@@ -20,8 +23,11 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
     notes.extend(objectives_note(plan, &points));
     notes.extend(end_note(end));
     notes.extend(discarded_note(loads));
+    if study.is_some() {
+        notes.extend(left_out_note(&points));
+    }
     let mut unsure = found.unsure;
-    let best = if is_curve { None } else { best(&points, &mut notes, &mut unsure) };
+    let best = if is_curve || study.is_some() { None } else { best(&points, &mut notes, &mut unsure) };
     let has_answer = found.choice.is_some() || best.is_some();
     unsure = unsure.or_else(|| (*end != SweepEnd::Measured).then(|| "not all points were measured".into()));
     SweepReport {
@@ -37,6 +43,7 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
         notes,
         original: plan.original.first().cloned().flatten(),
         environment: None,
+        study,
         points,
     }
 }
@@ -104,6 +111,18 @@ fn discarded_note(loads: &[SweepPoint]) -> Option<String> {
         "{count} of {all} loads {do_not} not count and {} repeated; the last one: {last}.{}",
         if count == 1 { "was" } else { "were" },
         by_generator.unwrap_or_default()
+    ))
+}
+
+/// Points without a figure are in no effect.
+fn left_out_note(points: &[SweepPoint]) -> Option<String> {
+    let failed: Vec<&String> = points.iter().filter_map(|point| point.failed.as_ref()).collect();
+    let last = failed.last()?;
+    Some(format!(
+        "{} of {} points failed and {} left out of the effects; the last one: {last}.",
+        failed.len(),
+        points.len(),
+        if failed.len() == 1 { "is" } else { "are" }
     ))
 }
 

@@ -63,7 +63,7 @@ impl Noise {
 
 fn options(text: &str, repeat: u32, seed: u64) -> SweepOptions {
     let (axis, _) = AxisValues::parse(text).unwrap();
-    SweepOptions { axes: vec![axis], repeat, seed, budget_s: f64::INFINITY }
+    SweepOptions { axes: vec![axis], points: vec![], repeat, seed, budget_s: f64::INFINITY }
 }
 
 /// Carries a sweep out.

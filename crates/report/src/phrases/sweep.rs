@@ -11,6 +11,9 @@ const NAME_MAX: usize = 24;
 /// `MaxRequestWorkers: choose 150`.
 pub(crate) fn headline(sweep: &SweepReport) -> String {
     let knob = &sweep.knob;
+    if let Some(study) = &sweep.study {
+        return super::study::headline(sweep, study);
+    }
     let unsure = sweep.unsure.as_ref().map_or(String::new(), |why| format!(" (not sure: {why})"));
     match (sweep.choice, &sweep.best) {
         (Some(choice), _) => format!("{knob}: choose {}{unsure}", value_label(sweep, choice)),
@@ -36,6 +39,9 @@ fn misses_everywhere(sweep: &SweepReport) -> bool {
 
 /// Why that is the choice, and how sure it is; where there is no law, why there is none.
 pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
+    if let Some(study) = &sweep.study {
+        return super::study::findings(sweep, study);
+    }
     let plateau = sweep.plateau.map(|[low, high]| {
         let from_to = match low == high {
             true => format!("only at {}", value_label(sweep, low)),
@@ -70,7 +76,11 @@ fn is_within_noise(sweep: &SweepReport, [low, high]: [f64; 2]) -> bool {
 
 /// The notes that [`why`] has not told.
 pub(crate) fn other_notes(sweep: &SweepReport) -> &[String] {
-    if sweep.usl.is_some() { &sweep.notes } else { sweep.notes.get(1..).unwrap_or_default() }
+    if sweep.usl.is_some() || sweep.study.is_some() {
+        &sweep.notes
+    } else {
+        sweep.notes.get(1..).unwrap_or_default()
+    }
 }
 
 fn law_sentence(sweep: &SweepReport, law: &ScalingLaw) -> String {
@@ -113,15 +123,17 @@ pub(crate) fn values_label(sweep: &SweepReport, point: &SweepPoint) -> String {
     let named = sweep.knobs.iter().map(|knob| knob.name.as_str()).zip(&point.values);
     let values: Vec<String> = named.map(|(name, value)| knob_value(sweep, name, value)).collect();
     match (values.is_empty(), point.value) {
+        (false, _) if sweep.study.is_some() => values.join(", "),
         (false, _) => shorten_middle(&values.join(", "), NAME_MAX),
         (true, Some(value)) => value_label(sweep, value),
         (true, None) => UNKNOWN.into(),
     }
 }
 
-fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
+pub(super) fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
     let is_bytes = sweep.knobs.iter().any(|knob| knob.name == name && knob.unit.as_deref() == Some("B"));
     match value {
+        KnobValue::Number(value) if is_bytes && sweep.study.is_some() => super::study::size(*value),
         KnobValue::Number(value) if is_bytes => bytes(*value),
         KnobValue::Number(value) => number(*value),
         KnobValue::Word(word) => shorten_middle(word, NAME_MAX),

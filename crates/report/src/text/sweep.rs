@@ -18,6 +18,9 @@ pub fn sweep(sweep: &SweepReport) -> String {
 
 /// The curve, with at most so many rows of its points.
 pub(super) fn write_sweep(page: &mut TextPage, sweep: &SweepReport, rows_max: usize) {
+    if let Some(study) = &sweep.study {
+        return super::study::write_study(page, sweep, study);
+    }
     let tone = if sweep.choice.is_some() || sweep.best.is_some() { Tone::Good } else { Tone::Warning };
     page.title(tone, &headline(sweep), "");
     for sentence in why(sweep) {

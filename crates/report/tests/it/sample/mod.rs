@@ -269,6 +269,7 @@ pub fn sweep() -> View {
         notes: found.notes,
         original: None,
         environment: Some(machine()),
+        study: None,
     };
     view("sweep", Outcome::Sweep(Box::new(report)))
 }

@@ -65,6 +65,7 @@ fn of_table(source: &Path) -> Result<SweepReport> {
         notes: vec![],
         original: None,
         environment: None,
+        study: None,
     })
 }
 
