@@ -26,6 +26,7 @@ fn levels() -> Vec<Vec<KnobValue>> {
 fn plan() -> SweepPlan {
     let knob = |name: &str| Knob { name: name.into(), setting: None, unit: None };
     SweepPlan {
+        objectives: vec![],
         knobs: [CONTENT, STORE, "memory", "cpus"].map(knob).into(),
         ranges: vec![],
         workload: Workload::default(),

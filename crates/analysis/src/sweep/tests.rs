@@ -205,6 +205,7 @@ fn no_load_begins_that_would_end_after_the_budget() {
 #[test]
 fn what_misses_an_objective_is_not_chosen() {
     let plan = SweepPlan {
+        study: None,
         knobs: vec![Knob { name: "MaxRequestWorkers".into(), setting: None, unit: None }],
         ranges: vec!["10,20,40,80".into()],
         objectives: vec![Objective::parse("p99<200ms").unwrap()],
