@@ -54,7 +54,8 @@ impl ResourceCeiling {
     /// The same with a rate that is not below what is served already, which disproves it: then it saturates at what is served, or
     /// where it would be far below, at an unknown rate.
     pub fn not_below_served(mut self, facts: &Facts) -> Self {
-        let Some(served) = rate(facts) else { return self };
+        // A table that fills binds later at rates that are passed now.
+        let Some(served) = rate(facts).filter(|_| self.fills.is_none()) else { return self };
         let Some(binds) = self.ceiling.binds_at_rate else { return self };
         let error = facts.value(FactId::rate_ci95_fraction).unwrap_or(0.0);
         let highest = self.ceiling.binds_at_ci95.map_or(binds, |ci95| ci95[1]);
