@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn urls_that_matter_survive_those_that_do_not() {
         let (mut first, mut second) = (Urls::default(), Urls::default());
-        for number in 0..200_000 {
+        for number in 0..200_000u64 {
             let half = if number.is_multiple_of(2) { &mut first } else { &mut second };
             add(half, 1000 + number, &Response { status: 200, bytes: 500, time_us: Some(100) });
             if number % 100 < 2 {

@@ -26,6 +26,8 @@ pub enum Purpose {
     Sweep,
     /// A step of a search for the capacity.
     Capacity,
+    /// What the next load asks for, read once so that it is in memory; nothing is measured.
+    WarmCache,
 }
 
 impl Purpose {
@@ -46,6 +48,7 @@ impl Purpose {
             Self::Verify => "verify",
             Self::Sweep => "sweep",
             Self::Capacity => "capacity",
+            Self::WarmCache => "warm_cache",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! makes of points that were measured elsewhere.
 
 use crate::environment::Environment;
+use crate::objective::Objective;
 use crate::setting::SettingId;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,9 @@ pub struct SweepPlan {
     pub knobs: Vec<Knob>,
     /// The values of each knob as they were asked for: `16..256`, `on,off`.
     pub ranges: Vec<String>,
+    /// What a point has to meet to be chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<Objective>,
     /// What is sent, without secrets; what a knob varies stands as it does without it.
     pub workload: Workload,
     /// Loads of each point.
@@ -57,6 +61,64 @@ pub struct SweepPlan {
     pub seed: u64,
     /// The value of each setting at the start, which is in force again at the end; `None` for knobs of the load.
     pub original: Vec<Option<KnobValue>>,
+    /// What a study adds to that: several knobs, some of them contents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study: Option<StudyPlan>,
+}
+
+/// What a study file says beside its knobs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StudyPlan {
+    /// The levels of each knob, in the order of the file.
+    pub levels: Vec<Vec<KnobValue>>,
+    /// What the levels of `content` send, in their order, without secrets.
+    pub contents: Vec<StudyContent>,
+    /// The files that a cold page cache holds nothing of, on the server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub page_cache_paths: Vec<String>,
+}
+
+/// A level of the axis `content`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudyContent {
+    /// As the file names it.
+    pub name: String,
+    /// What is sent, without secrets; what a knob varies stands as it does without it.
+    pub workload: Workload,
+    /// Mean size of the files that its URLs name, of one that follows the axis `store`; bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_size_bytes: Option<u64>,
+}
+
+/// The axis of a study whose levels are workloads.
+pub const CONTENT: &str = "content";
+/// The axis of a study that says how much of the file store is asked for.
+pub const STORE: &str = "store";
+/// The axis of a study that says what the page cache holds when a load begins.
+pub const PAGE_CACHE: &str = "page_cache";
+/// Stands for the level of an axis that a content does not follow.
+pub const NOT_FOLLOWED: &str = "-";
+
+/// What of the files under load the page cache holds when a load begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageCache {
+    /// Nothing: it was dropped.
+    Cold,
+    /// What fits: all was read just before.
+    Warm,
+    /// What the load before left.
+    AsIs,
+}
+
+impl PageCache {
+    /// Each with its word.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Cold, "cold"), (Self::Warm, "warm"), (Self::AsIs, "as-is")];
+
+    /// The state of a word; `None` for other words.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, name)| *name == word).map(|(state, _)| state)
+    }
 }
 
 /// A load at one point; several of one point are its repeats.
@@ -97,6 +159,9 @@ pub struct SweepPoint {
     /// The loads, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<SweepLoad>,
+    /// The first objective that most of its loads missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
     /// Why nothing was measured here: the server failed, or the value could not be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -158,6 +223,12 @@ pub struct SweepReport {
     /// Of knobs that are words, or of several knobs: the values of the best point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<Vec<KnobValue>>,
+    /// Why the choice, or the best point, is not sure; `None` where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsure: Option<String>,
+    /// What a point had to meet to be chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<Objective>,
     /// The law; `None` where the data cannot tell.
     pub usl: Option<ScalingLaw>,
     /// Why there is no law, no plateau, or an uncertain one; what to measure instead. Sentences.
@@ -169,4 +240,79 @@ pub struct SweepReport {
     /// The machine of the server; `None` of points that were measured elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+    /// What each axis of a study does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study: Option<StudyReport>,
+}
+
+/// What each axis of a study does to the rate, and what they do together. Ratios of geometric means over matched points.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StudyReport {
+    /// What was varied, in the order of the file.
+    pub axes: Vec<StudyAxis>,
+    /// From one level to another, of each content by itself: over all other axes, at each of their levels, and at each point; of
+    /// the axis `content` one content against another.
+    pub effects: Vec<Effect>,
+    /// Where the effect of an axis is another one at another level of a second axis.
+    pub interactions: Vec<Interaction>,
+}
+
+/// An axis of a study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudyAxis {
+    /// `memory`, `content`.
+    pub name: String,
+    /// Its levels, in the order of the file.
+    pub levels: Vec<KnobValue>,
+}
+
+/// A level of an axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AxisLevel {
+    /// The axis.
+    pub axis: String,
+    /// The level.
+    pub value: KnobValue,
+}
+
+/// The rate at one level of an axis, as a multiple of that at another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The axis.
+    pub axis: String,
+    /// The level that is 1.
+    pub from: KnobValue,
+    /// The other one.
+    pub to: KnobValue,
+    /// Levels of other axes at which this holds; axes that are not here are averaged over.
+    pub at: Vec<AxisLevel>,
+    /// Rate at `to` divided by that at `from`: geometric mean over pairs of points that differ in nothing else.
+    pub ratio: f64,
+    /// 95% interval of it, from how far repeats lie apart; `None` without repeats.
+    pub ci95: Option<[f64; 2]>,
+    /// Pairs of points that it is the mean of.
+    pub pairs: u32,
+}
+
+/// The effect of an axis at one level of a second axis, as a multiple of its effect at another level of that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interaction {
+    /// The axis.
+    pub axis: String,
+    /// From this level of it ..
+    pub from: KnobValue,
+    /// .. to that.
+    pub to: KnobValue,
+    /// The second axis.
+    pub second: String,
+    /// The level of the second axis that is 1.
+    pub second_from: KnobValue,
+    /// Its other one.
+    pub second_to: KnobValue,
+    /// Levels of other axes at which this holds; axes that are not here are averaged over.
+    pub at: Vec<AxisLevel>,
+    /// Effect at `second_to` divided by that at `second_from`: a ratio of ratios.
+    pub ratio: f64,
+    /// 95% interval of it; `None` without repeats.
+    pub ci95: Option<[f64; 2]>,
 }

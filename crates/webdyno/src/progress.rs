@@ -217,7 +217,7 @@ impl Progress {
                 ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })
             }
             Purpose::Verify => ("measuring after the change".into(), verify - CHANGE_S),
-            Purpose::Sweep => (
+            Purpose::Sweep | Purpose::WarmCache => (
                 self.doing.clone(),
                 (self.remaining_s - (t_us.saturating_sub(self.began_us)) as f64 / 1e6).max(1.0),
             ),

@@ -1,6 +1,6 @@
 //! The values of a knob: a list, or a range of which some are chosen.
 
-use webdyno_model::number::significant;
+use webdyno_model::number::{quantity, significant};
 use webdyno_model::sweep::KnobValue;
 
 /// More points are no sweep that anybody waits for.
@@ -109,7 +109,7 @@ fn list(text: &str) -> Result<(AxisValues, bool), String> {
     if words.iter().any(|word| word.is_empty()) {
         return Err("values with commas between them, as 16,32,64, or a range, as 16..256".into());
     }
-    let numbers: Vec<Option<(f64, bool)>> = words.iter().map(|word| number(word)).collect();
+    let numbers: Vec<Option<(f64, bool)>> = words.iter().map(|word| quantity(word)).collect();
     let is_numeric = numbers.iter().all(Option::is_some);
     let is_bytes = is_numeric && numbers.iter().flatten().any(|(_, is_bytes)| *is_bytes);
     let mut values: Vec<KnobValue> = vec![];
@@ -128,7 +128,7 @@ fn list(text: &str) -> Result<(AxisValues, bool), String> {
 fn range(low: &str, rest: &str) -> Result<(AxisValues, bool), String> {
     const EXPECTED: &str = "a range of two numbers, the lower one first, as 16..256 or 10..160/10";
     let (high, step) = rest.split_once('/').map_or((rest, None), |(high, step)| (high, Some(step)));
-    let read = |text: &str| number(text.trim()).ok_or(EXPECTED);
+    let read = |text: &str| quantity(text.trim()).ok_or(EXPECTED);
     let ((low, low_is_bytes), (high, high_is_bytes)) = (read(low)?, read(high)?);
     let step = step.map(read).transpose()?.map(|(step, _)| step);
     let is_bytes = low_is_bytes || high_is_bytes;
@@ -143,28 +143,6 @@ fn range(low: &str, rest: &str) -> Result<(AxisValues, bool), String> {
         (false, false) => 0.0,
     };
     Ok((AxisValues::Range(NumberRange { low, high, step: step.unwrap_or(usual) }), is_bytes))
-}
-
-/// A number, with whether it is one of bytes: `64`, `0.5`, `256M`, `2GiB`.
-fn number(text: &str) -> Option<(f64, bool)> {
-    let plain = |text: &str| {
-        let is_plain = text.starts_with(|c: char| c.is_ascii_digit())
-            && text.chars().all(|c| c.is_ascii_digit() || c == '.');
-        is_plain.then(|| text.parse().ok()).flatten()
-    };
-    if let Some(number) = plain(text) {
-        return Some((number, false));
-    }
-    let size = text.strip_suffix("iB").or(text.strip_suffix('B')).unwrap_or(text);
-    let unit = size.chars().last()?;
-    let times = match unit.to_ascii_uppercase() {
-        'K' => 1u64 << 10,
-        'M' => 1 << 20,
-        'G' => 1 << 30,
-        'T' => 1 << 40,
-        _ => return None,
-    };
-    Some((plain(&size[..size.len() - 1])? * times as f64, true))
 }
 
 #[cfg(test)]

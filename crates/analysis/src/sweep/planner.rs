@@ -18,6 +18,8 @@ const FAILED_MAX: usize = 3;
 pub struct SweepOptions {
     /// The values of each knob.
     pub axes: Vec<AxisValues>,
+    /// The points of a study, not all of which are combinations of all axes; empty: all combinations.
+    pub points: Vec<Vec<KnobValue>>,
     /// Loads of each point.
     pub repeat: u32,
     /// Decides the order.
@@ -78,14 +80,20 @@ impl Planner {
     /// The plan of a sweep that begins.
     pub fn new(options: SweepOptions) -> Self {
         let mut planner = Self { options, loads: vec![], queue: VecDeque::new(), refined: 0, added: 0 };
-        let first = grid(&planner.options.axes);
+        let first = match planner.options.points.is_empty() {
+            true => combinations(planner.options.axes.iter().map(AxisValues::first_values)),
+            false => planner.options.points.clone(),
+        };
         planner.add_passes(&first, planner.options.repeat);
         planner
     }
 
     /// The points that it begins with.
     pub fn first_points(options: &SweepOptions) -> usize {
-        options.axes.iter().map(|axis| axis.first_values().len()).product()
+        match options.points.len() {
+            0 => options.axes.iter().map(|axis| axis.first_values().len()).product(),
+            points => points,
+        }
     }
 
     /// All loads so far.
@@ -189,11 +197,10 @@ impl Planner {
     }
 }
 
-/// All combinations of the first values of each knob.
-fn grid(axes: &[AxisValues]) -> Vec<Vec<KnobValue>> {
-    axes.iter().fold(vec![vec![]], |points, axis| {
-        let values = axis.first_values();
-        let with = |point: &Vec<KnobValue>| {
+/// All combinations of the values of each knob.
+pub fn combinations<T: Clone>(axes: impl IntoIterator<Item = Vec<T>>) -> Vec<Vec<T>> {
+    axes.into_iter().fold(vec![vec![]], |points, values| {
+        let with = |point: &Vec<T>| {
             let point = point.clone();
             values.iter().map(move |value| [point.clone(), vec![value.clone()]].concat()).collect::<Vec<_>>()
         };

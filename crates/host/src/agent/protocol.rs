@@ -3,9 +3,11 @@
 //! The tool sends [`ToAgent`] with a rising id; the agent answers each with one [`FromAgent`] that carries the id.
 //! Samples and warnings come unasked, with id 0.
 
+use crate::os::page_cache::DroppedPages;
 use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use webdyno_model::UserError;
 use webdyno_model::change::{ApplyOptions, JournalPlace, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
@@ -15,7 +17,7 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 
 /// The version of this protocol. Tool and agent of different versions refuse to work together.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The longest message in bytes: bounds on everything.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -107,6 +109,13 @@ pub enum ToAgent {
     LoadEnds,
     /// After a brake: is the server quiet again?
     Unrest,
+    /// Drop what the page cache holds of these files, and of all below these directories, as the service sees them.
+    DropPages {
+        /// Absolute paths.
+        paths: Vec<PathBuf>,
+        /// Whether it is only to be seen that this can be done.
+        only_look: bool,
+    },
     /// Let the target of these changes render them. Writes nothing.
     Prepare {
         /// What is wanted, all of one target.
@@ -224,6 +233,11 @@ pub enum FromAgent {
     Unrest {
         /// Why it is not quiet yet; `None` when it is.
         why: Option<String>,
+    },
+    /// The pages of files.
+    DroppedPages {
+        /// What became of them.
+        pages: DroppedPages,
     },
     /// The rendered plan, or why there is none.
     Prepared {

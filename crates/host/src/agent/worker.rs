@@ -19,8 +19,10 @@ use crate::discovery::survey::SurveyBudget;
 use crate::os::cancellation::Cancellation;
 use crate::os::clock::clock_us;
 use crate::os::process::{self, ProcessName};
-use crate::os::{machine, timeouts};
+use crate::os::{machine, page_cache, timeouts};
 use crate::services::UNKNOWN;
+use crate::visibility::listeners::NO_PID;
+use crate::visibility::mount_namespace::within;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::IpAddr;
@@ -222,6 +224,17 @@ impl Worker {
             ToAgent::Unrest => {
                 Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.disturbance() })
             }
+            ToAgent::DropPages { paths, only_look } => {
+                let pid = self.snapshot.as_ref().map_or(NO_PID, |service| service.pid);
+                let dropped = match pid {
+                    NO_PID => Ok(page_cache::drop_pages(&paths, only_look)),
+                    pid => within(pid, || page_cache::drop_pages(&paths, only_look)),
+                };
+                let unseen = |error| {
+                    UserError::cannot_run(format!("the files of the service cannot be reached: {error}"))
+                };
+                Ok(FromAgent::DroppedPages { pages: dropped.map_err(unseen)?? })
+            }
             ToAgent::Prepare { changes, behind } => self.prepare(&changes, behind),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
@@ -253,6 +266,7 @@ impl Worker {
         let why = match question {
             _ if !self.settings_only => return Ok(()),
             ToAgent::Launch { .. } => "it starts no program",
+            ToAgent::DropPages { .. } => "it opens no files that it is told",
             ToAgent::Apply { plan, .. } if !self.prepared.contains(plan) => {
                 "it writes only what it has prepared itself"
             }
@@ -502,6 +516,7 @@ fn writes(question: &ToAgent) -> bool {
         question,
         ToAgent::LoadBegins { .. }
             | ToAgent::Apply { .. }
+            | ToAgent::DropPages { .. }
             | ToAgent::Launch { .. }
             | ToAgent::Keep
             | ToAgent::RollBack { .. }

@@ -182,6 +182,12 @@ const OBSERVE: Duration = sum(&[SNAPSHOT, CONFIGURATION]);
 /// The answer to a question that only reads: a service to observe, or a plan, which reads the configuration twice.
 pub const READ_ANSWER: Duration = sum(&[longer(OBSERVE, sum(&[CONFIGURATION, CONFIGURATION])), MARGIN]);
 
+/// Looking at files whose pages are dropped.
+pub const DROP_PAGES: Duration = Duration::from_secs(60);
+
+/// The answer to that.
+pub const DROP_PAGES_ANSWER: Duration = sum(&[DROP_PAGES, MARGIN]);
+
 /// The answer to discover: the first one comes after what an earlier session left was reverted.
 pub const DISCOVER_ANSWER: Duration = sum(&[UNDO, DISPOSE, READ_ANSWER]);
 

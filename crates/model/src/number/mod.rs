@@ -32,6 +32,28 @@ pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
     }
 }
 
+/// Reads a number, with whether it is one of bytes (powers of 1024): `64`, `0.5`, `256M`, `2GiB`.
+pub fn quantity(text: &str) -> Option<(f64, bool)> {
+    let plain = |text: &str| {
+        let is_plain = text.starts_with(|c: char| c.is_ascii_digit())
+            && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+        is_plain.then(|| text.parse().ok()).flatten()
+    };
+    if let Some(number) = plain(text) {
+        return Some((number, false));
+    }
+    let size = text.strip_suffix("iB").or(text.strip_suffix('B')).unwrap_or(text);
+    let unit = size.chars().last()?;
+    let times = match unit.to_ascii_uppercase() {
+        'K' => 1u64 << 10,
+        'M' => 1 << 20,
+        'G' => 1 << 30,
+        'T' => 1 << 40,
+        _ => return None,
+    };
+    Some((plain(&size[..size.len() - 1])? * times as f64, true))
+}
+
 /// Rounds to `digits` significant digits: reports say as much as was measured, and no more.
 pub fn significant(value: f64, digits: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {

@@ -10,7 +10,7 @@ pub fn csv(recording: &Recording, table: Table) -> Result<String> {
     let wrong =
         |error: csv::Error| UserError::cannot_run(format!("cannot write the results as csv: {error}"));
     let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(vec![]);
-    writer.write_record(table.columns().iter().map(|column| &column.name)).map_err(wrong)?;
+    writer.write_record(table.columns(recording).iter().map(|column| &column.name)).map_err(wrong)?;
     table.rows(recording, "CSV", &mut |row| writer.write_record(row.iter().map(text)).map_err(wrong))?;
     let bytes = writer.into_inner().map_err(|error| wrong(error.into_error().into()))?;
     super::utf8_text(bytes, "csv")

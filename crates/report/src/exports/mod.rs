@@ -46,11 +46,11 @@ impl Table {
         }
     }
 
-    fn columns(self) -> Vec<Column> {
+    fn columns(self, recording: &Recording) -> Vec<Column> {
         match self {
             Self::Seconds => seconds::columns(),
             Self::Samples => samples::columns(),
-            Self::Points => points::columns(),
+            Self::Points => points::columns(recording),
         }
     }
 

@@ -19,7 +19,7 @@ const GROUP_ROWS: usize = 1 << 16;
 
 /// The table, compressed with Snappy. An error when the recording has nothing for it, or when a histogram is damaged.
 pub fn parquet(recording: &Recording, table: Table) -> Result<Vec<u8>> {
-    let columns = table.columns();
+    let columns = table.columns(recording);
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_key_value_metadata(Some(origin(recording, table)))

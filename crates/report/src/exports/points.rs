@@ -6,7 +6,10 @@ use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
 use webdyno_session::sweep::recorded_report;
 
-pub fn columns() -> Vec<Column> {
+/// Those of every curve, and behind them those of the axes of a study, by their names.
+pub fn columns(recording: &Recording) -> Vec<Column> {
+    let axes = recorded_report(recording).and_then(|sweep| sweep.study).map(|study| study.axes);
+    let axes = axes.unwrap_or_default().into_iter().map(|axis| Column { name: axis.name, kind: Kind::Text });
     let column = |(name, kind): (&str, Kind)| Column { name: name.into(), kind };
     [
         ("value", Kind::Text),
@@ -23,7 +26,9 @@ pub fn columns() -> Vec<Column> {
         ("failed", Kind::Text),
     ]
     .map(column)
-    .into()
+    .into_iter()
+    .chain(axes)
+    .collect()
 }
 
 /// A row for each point, in their order. An error for a session that is no sweep.
@@ -35,20 +40,22 @@ pub fn rows(recording: &Recording, wanted: &str, sink: RowSink<'_>) -> Result<()
         ))
         .hint("--table seconds has its loads; `webdyno sweep` measures a curve")
     })?;
-    sweep.points.iter().try_for_each(|point| row(point, sink))
+    let axes = sweep.study.map_or(0, |study| study.axes.len());
+    sweep.points.iter().try_for_each(|point| row(point, axes, sink))
 }
 
-fn row(point: &SweepPoint, sink: RowSink<'_>) -> Result<()> {
+fn row(point: &SweepPoint, axes: usize, sink: RowSink<'_>) -> Result<()> {
     let text = |value: &KnobValue| match value {
         KnobValue::Number(number) => number.to_string(),
         KnobValue::Word(word) => word.clone(),
     };
-    let first = point.values.first().map(text).or_else(|| point.value.map(|value| value.to_string()));
-    let second = point.values.get(1).map(text);
+    let values: Vec<String> = point.values.iter().map(text).collect();
+    let first = values.first().cloned().or_else(|| point.value.map(|value| value.to_string()));
+    let second = values.get(1);
     let [low, high] = point.ci95.map_or([None; 2], |ends| ends.map(Some));
-    sink(&[
+    let cells = [
         optional(first.as_deref()),
-        optional(second.as_deref()),
+        optional(second.map(String::as_str)),
         Cell::real(point.rate),
         Cell::real(low),
         Cell::real(high),
@@ -59,7 +66,9 @@ fn row(point: &SweepPoint, sink: RowSink<'_>) -> Result<()> {
         Cell::real(point.cpu_fraction),
         Cell::Integer(point.loads.len() as u64),
         optional(point.failed.as_deref()),
-    ])
+    ];
+    let of_axes = values.iter().take(axes).map(|value| Cell::Text(value));
+    sink(&cells.into_iter().chain(of_axes).collect::<Vec<_>>())
 }
 
 fn optional(text: Option<&str>) -> Cell<'_> {

@@ -2,6 +2,7 @@
 
 use super::AddSection;
 use super::blocks::{Align, Block, Blocks, CurvePlot, CurvePoint, figure, interval};
+use crate::phrases::study::{content_table, effect_table, interaction_table};
 use crate::phrases::sweep::{other_notes, points_table};
 use webdyno_model::number::Number;
 use webdyno_model::sweep::{SweepPoint, SweepReport};
@@ -11,6 +12,15 @@ pub(super) fn sections(sweep: &SweepReport, section: &mut AddSection<'_>) {
     section("curve", "The curve", &|b| {
         if sweep.knobs.len() < 2 && sweep.points.iter().filter(|point| point.rate.is_some()).count() > 1 {
             b.add(Block::Curve { plot: Box::new(plot(sweep)) });
+        }
+        if let Some(study) = &sweep.study {
+            for (title, rows) in [
+                ("Effects", effect_table(sweep, study)),
+                ("Contents against each other", content_table(sweep, study)),
+                ("Interactions", interaction_table(sweep, study, usize::MAX)),
+            ] {
+                rows_with_titles(b, title, rows);
+            }
         }
         points(b, sweep);
         b.list(other_notes(sweep));
@@ -51,10 +61,16 @@ pub(super) fn mark(at: Option<f64>, name: &'static str) -> Option<(Number, &'sta
 }
 
 fn points(b: &mut Blocks, sweep: &SweepReport) {
-    let mut rows = points_table(sweep);
+    rows_with_titles(b, "Points of the curve", points_table(sweep));
+}
+
+fn rows_with_titles(b: &mut Blocks, title: &'static str, mut rows: Vec<Vec<String>>) {
+    if rows.len() < 2 {
+        return;
+    }
     let titles = rows.remove(0);
     let last = titles.len().saturating_sub(1);
     let column = |(at, title)| (title, if at == last { Align::Words } else { Align::Number });
     let columns: Vec<(&str, Align)> = titles.iter().map(String::as_str).enumerate().map(column).collect();
-    b.table("Points of the curve", &columns, rows);
+    b.table(title, &columns, rows);
 }

@@ -108,6 +108,11 @@ fn capitalised(text: &str) -> String {
 }
 
 fn of_sweep(sweep: &SweepReport) -> Summary {
+    if sweep.study.is_some() {
+        let points = phrases::sweep::why(sweep);
+        let points = points.iter().map(|text| point("Effect", text, ""));
+        return Summary { points: points.collect(), ..empty(Tone::Good, "Measured") };
+    }
     let is_chosen = sweep.choice.is_some() || sweep.best.is_some();
     let (tone, status) = if is_chosen { (Tone::Good, "Choice") } else { (Tone::Warning, "No choice") };
     let points = phrases::sweep::why(sweep);

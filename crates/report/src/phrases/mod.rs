@@ -11,6 +11,7 @@ mod pages;
 mod percentiles;
 mod repeats;
 mod site;
+pub(crate) mod study;
 pub(crate) mod sweep;
 mod transport;
 mod tune;
@@ -342,6 +343,7 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
         (Purpose::Verify, None) => "verification".into(),
         (Purpose::Sweep, _) => "point".into(),
         (Purpose::Capacity, _) => "step".into(),
+        (Purpose::WarmCache, _) => "cache warmed".into(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::human::{UNKNOWN, bytes, count, number, percent, rate, rate_interval, rate_or_unknown, time};
 use crate::plain::shorten_middle;
+use webdyno_model::objective::Objective;
 use webdyno_model::sweep::{KnobValue, ScalingLaw, SweepPoint, SweepReport};
 
 /// Longer names and words are shortened in columns.
@@ -10,20 +11,37 @@ const NAME_MAX: usize = 24;
 /// `MaxRequestWorkers: choose 150`.
 pub(crate) fn headline(sweep: &SweepReport) -> String {
     let knob = &sweep.knob;
+    if let Some(study) = &sweep.study {
+        return super::study::headline(sweep, study);
+    }
+    let unsure = sweep.unsure.as_ref().map_or(String::new(), |why| format!(" (not sure: {why})"));
     match (sweep.choice, &sweep.best) {
-        (Some(choice), _) => format!("{knob}: choose {}", value_label(sweep, choice)),
+        (Some(choice), _) => format!("{knob}: choose {}{unsure}", value_label(sweep, choice)),
         (None, Some(best)) => {
             let all = sweep.knobs.iter().map(|knob| knob.name.as_str()).zip(best);
             let named: Vec<String> =
                 all.map(|(name, value)| format!("{name} {}", knob_value(sweep, name, value))).collect();
-            format!("Best: {}", named.join(", "))
+            format!("Best: {}{unsure}", named.join(", "))
+        }
+        (None, None) if misses_everywhere(sweep) => {
+            let held: Vec<&str> = sweep.objectives.iter().map(Objective::text).collect();
+            format!("{knob}: no choice, no point meets {}", held.join(" and "))
         }
         (None, None) => format!("{knob}: no choice, the points cannot tell"),
     }
 }
 
+/// Whether there are figures, and all of them miss an objective.
+fn misses_everywhere(sweep: &SweepReport) -> bool {
+    let mut rated = sweep.points.iter().filter(|point| point.rate.is_some()).peekable();
+    rated.peek().is_some() && rated.all(|point| point.missed.is_some())
+}
+
 /// Why that is the choice, and how sure it is; where there is no law, why there is none.
 pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
+    if let Some(study) = &sweep.study {
+        return super::study::findings(sweep, study);
+    }
     let plateau = sweep.plateau.map(|[low, high]| {
         let from_to = match low == high {
             true => format!("only at {}", value_label(sweep, low)),
@@ -58,7 +76,11 @@ fn is_within_noise(sweep: &SweepReport, [low, high]: [f64; 2]) -> bool {
 
 /// The notes that [`why`] has not told.
 pub(crate) fn other_notes(sweep: &SweepReport) -> &[String] {
-    if sweep.usl.is_some() { &sweep.notes } else { sweep.notes.get(1..).unwrap_or_default() }
+    if sweep.usl.is_some() || sweep.study.is_some() {
+        &sweep.notes
+    } else {
+        sweep.notes.get(1..).unwrap_or_default()
+    }
 }
 
 fn law_sentence(sweep: &SweepReport, law: &ScalingLaw) -> String {
@@ -101,15 +123,17 @@ pub(crate) fn values_label(sweep: &SweepReport, point: &SweepPoint) -> String {
     let named = sweep.knobs.iter().map(|knob| knob.name.as_str()).zip(&point.values);
     let values: Vec<String> = named.map(|(name, value)| knob_value(sweep, name, value)).collect();
     match (values.is_empty(), point.value) {
+        (false, _) if sweep.study.is_some() => values.join(", "),
         (false, _) => shorten_middle(&values.join(", "), NAME_MAX),
         (true, Some(value)) => value_label(sweep, value),
         (true, None) => UNKNOWN.into(),
     }
 }
 
-fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
+pub(super) fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
     let is_bytes = sweep.knobs.iter().any(|knob| knob.name == name && knob.unit.as_deref() == Some("B"));
     match value {
+        KnobValue::Number(value) if is_bytes && sweep.study.is_some() => super::study::size(*value),
         KnobValue::Number(value) if is_bytes => bytes(*value),
         KnobValue::Number(value) => number(*value),
         KnobValue::Word(word) => shorten_middle(word, NAME_MAX),
@@ -157,9 +181,12 @@ fn remark(sweep: &SweepReport, point: &SweepPoint) -> String {
     let mut remarks = Vec::new();
     match point.value {
         Some(value) if sweep.choice == Some(value) => remarks.push("choice".to_owned()),
-        Some(value) if is_in(value) => remarks.push("plateau".into()),
+        Some(value) if is_in(value) && point.missed.is_none() => remarks.push("plateau".into()),
         _ if sweep.best.as_ref() == Some(&point.values) => remarks.push("best".into()),
         _ => {}
+    }
+    if let Some(slo) = &point.missed {
+        remarks.push(format!("misses {slo}"));
     }
     if discarded > 0 {
         remarks.push(format!("{discarded} of {} loads discarded", point.loads.len()));

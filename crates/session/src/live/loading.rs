@@ -150,7 +150,9 @@ impl LiveSession {
             }
             late => late?.filter(|_| end.reason != EndReason::Braked),
         };
-        if let Some(guard_trip) = late.filter(|trip| is_confirmed(trip, &self.whole_seconds(load))) {
+        if let Some(guard_trip) = late.filter(|trip| {
+            self.tolerated != Some(trip.cause) && is_confirmed(trip, &self.whole_seconds(load))
+        }) {
             self.append(EventBody::Brake { load, brake: guard_trip })?;
         }
         let interrupted = end.reason == EndReason::Interrupted;
@@ -198,6 +200,7 @@ impl LiveSession {
             let message = receiver.recv_timeout(POLL);
             if let Some(guard_trip) =
                 self.guarded_servers(servers).and_then(|servers| servers.front().agent().harm())
+                && self.tolerated != Some(guard_trip.cause)
                 && control.stopped() != Some(EndReason::Braked)
                 && is_confirmed(&guard_trip, &self.whole_seconds(load))
             {

@@ -32,6 +32,7 @@ use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_host::agent::RevertedChange;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, VERSION};
+use webdyno_model::harm_guard::HarmCause;
 use webdyno_model::objective::Objective;
 use webdyno_model::tune::Goal;
 use webdyno_model::{Result, UserError};
@@ -71,6 +72,8 @@ pub struct LiveSession {
     gives_up: bool,
     /// Whether loads go on also when they do harm.
     unbraked: bool,
+    /// Harm that is what a load is to show: no load ends for it.
+    tolerated: Option<HarmCause>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -125,6 +128,7 @@ impl LiveSession {
             step_test: None,
             gives_up: false,
             unbraked: false,
+            tolerated: None,
             interrupted,
         };
         session.append(EventBody::SessionStart {
@@ -153,6 +157,11 @@ impl LiveSession {
     /// whose faults are to be seen.
     pub fn disable_harm_guard(&mut self) {
         self.unbraked = true;
+    }
+
+    /// From now on no load ends for harm of this cause: it is what is varied.
+    pub fn tolerate(&mut self, cause: HarmCause) {
+        self.tolerated = Some(cause);
     }
 
     /// Microseconds since the session began.

@@ -12,22 +12,35 @@ use crate::simulated::session::{machine, run_session_of};
 use crate::simulated::target::{SimulatedTarget, live};
 use crate::sweep::{Companion, SettingKnob, SweepKnob, SweepOrder, SweepTarget, recorded_report, sweep};
 use std::collections::BTreeMap;
-use webdyno_analysis::sweep::{AxisValues, SweepOptions};
+use webdyno_analysis::sweep::{AxisValues, SweepOptions, combinations};
 use webdyno_model::environment::Environment;
 use webdyno_model::setting::SettingId;
-use webdyno_model::sweep::{Knob, KnobValue, SweepPlan, SweepPoint, SweepReport};
+use webdyno_model::sweep::{
+    CONTENT, Knob, KnobValue, NOT_FOLLOWED, PAGE_CACHE, PageCache, STORE, StudyPlan, SweepPlan, SweepPoint,
+    SweepReport,
+};
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
 
 impl SweepTarget for SimulatedTarget {
     fn offer(&mut self, values: &[KnobValue]) -> Result<()> {
-        let users = values.last().and_then(KnobValue::number);
+        // A study's contents differ in how many users they have.
+        let number = |value: &KnobValue| match value {
+            KnobValue::Word(word) => word.strip_suffix(" users").and_then(|number| number.parse().ok()),
+            KnobValue::Number(number) => Some(*number),
+        };
+        let users = values.iter().rev().find_map(number);
         self.model.users = users.ok_or_else(|| UserError::usage("users are a number"))?;
         Ok(())
     }
 
     fn refuse_others(&mut self) -> Result<()> {
         if self.is_live { Err(UserError::cannot_run("others use the server")) } else { Ok(()) }
+    }
+
+    fn settle_page_cache(&mut self, _: PageCache) -> Result<Option<String>> {
+        self.tool.act(ActKind::Other, || "drop the page cache".into(), |_, _| ());
+        Ok(None)
     }
 
     fn wait_until_well(&mut self) -> Result<Option<String>> {
@@ -52,13 +65,21 @@ fn order(workers: &str, users: Option<&str>, carried: Vec<SweepPoint>) -> SweepO
         plan: SweepPlan {
             knobs: vec![knob("MaxRequestWorkers")],
             ranges: vec![workers.into()],
+            objectives: vec![],
             workload: Workload::default(),
             repeat: 2,
             seed: 7,
             original: vec![Some(KnobValue::Number(150.0))],
+            study: None,
         },
         knobs: vec![SweepKnob::Setting(Box::new(setting))],
-        options: SweepOptions { axes: vec![axis(workers)], repeat: 2, seed: 7, budget_s: 1e9 },
+        options: SweepOptions {
+            axes: vec![axis(workers)],
+            points: vec![],
+            repeat: 2,
+            seed: 7,
+            budget_s: 1e9,
+        },
         allow_restart: true,
         carried,
     };
@@ -67,6 +88,30 @@ fn order(workers: &str, users: Option<&str>, carried: Vec<SweepPoint>) -> SweepO
         order.knobs.push(SweepKnob::Load);
         order.options.axes.push(axis(users));
     }
+    order
+}
+
+/// A study: two contents, one of which follows the store, with a cold page cache before each load.
+fn study(carried: Vec<SweepPoint>) -> SweepOrder {
+    let mut order = order("50,100", None, carried);
+    let word = |text: &str| KnobValue::Word(text.into());
+    let [workers, sizes] = [[50.0, 100.0], [1.0, 2.0]].map(|both| both.map(KnobValue::Number).to_vec());
+    let contents = ["40 users", "80 users"].map(word).to_vec();
+    for name in [STORE, PAGE_CACHE, CONTENT] {
+        order.plan.knobs.push(Knob { name: name.into(), setting: None, unit: None });
+        order.plan.original.push(None);
+        order.knobs.push(if name == PAGE_CACHE { SweepKnob::PageCache } else { SweepKnob::Load });
+    }
+    let levels = vec![workers, sizes, vec![word("cold")], contents];
+    let mut points = combinations(levels.clone());
+    points
+        .iter_mut()
+        .filter(|point| point[3] == word("40 users"))
+        .for_each(|point| point[1] = word(NOT_FOLLOWED));
+    points.sort_by_key(|point| format!("{point:?}"));
+    points.dedup();
+    order.options.points = points;
+    order.plan.study = Some(StudyPlan { levels, ..StudyPlan::default() });
     order
 }
 
@@ -134,6 +179,17 @@ fn two_knobs_make_a_grid_with_a_best_point() {
 }
 
 #[test]
+fn a_study_measures_each_point_in_its_state() {
+    let (ended, target) = swept(PLENTY, study(vec![]));
+    let report = ended.unwrap();
+    // Of the content that does not follow the store there is one point for each number of workers.
+    assert_eq!((report.points.len(), target.loads), (6, 12));
+    let effects = report.study.unwrap().effects;
+    let main = effects.iter().find(|one| one.axis == "MaxRequestWorkers" && one.at.len() == 1).unwrap();
+    assert!(main.ratio > 0.9 && main.ci95.is_some(), "{main:?}");
+}
+
+#[test]
 fn a_point_that_does_harm_is_marked_and_the_others_are_measured() {
     let model = LoadModel { harm_guard_workers: 200.0, ..PLENTY };
     let report = swept(model, order("50,100,300", None, vec![])).0.unwrap();
@@ -168,16 +224,24 @@ fn loads_of(target: &SimulatedTarget) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Kills at every act of a sweep, of the tool, of its agent, of both in turn (each of them at every act with WEBDYNO_SEEDS): the original is back after the next command, and a session that
-/// goes on measures no point again that was measured.
 #[test]
 fn killed_anywhere_the_original_is_back_and_nothing_is_measured_twice() {
-    const WANTED: &str = "50,100,200";
+    killed_anywhere(&|carried| order("50,100,200", None, carried), 6);
+}
+
+#[test]
+fn a_study_that_is_killed_anywhere_goes_on_as_well() {
+    killed_anywhere(&study, 12);
+}
+
+/// Kills at every act of a sweep, of the tool, of its agent, of both in turn (each of them at every act with WEBDYNO_SEEDS): the
+/// original is back after the next command, and a session that goes on measures no point again that was measured.
+fn killed_anywhere(order: &dyn Fn(Vec<SweepPoint>) -> SweepOrder, loads: usize) {
     let acts = |machine: &Machine| machine.state().acts_count;
     let undisturbed = plain_machine(42);
     let mut target = SimulatedTarget::new(&undisturbed, PLENTY, 42);
     let begun = acts(&undisturbed);
-    sweep(&mut target, order(WANTED, None, vec![])).unwrap();
+    sweep(&mut target, order(vec![])).unwrap();
     let count = acts(&undisturbed) - begun;
     assert!(count > 100, "{count} acts");
     let mut was_resumed = 0;
@@ -190,7 +254,7 @@ fn killed_anywhere_the_original_is_back_and_nothing_is_measured_twice() {
         let mut target = SimulatedTarget::new(&machine, PLENTY, 42);
         machine.state().faults = Faults::kill(at, victim);
         let life = live(|| {
-            let ended = sweep(&mut target, order(WANTED, None, vec![]));
+            let ended = sweep(&mut target, order(vec![]));
             target.close();
             ended
         });
@@ -214,9 +278,9 @@ fn killed_anywhere_the_original_is_back_and_nothing_is_measured_twice() {
         machine.state().is_connected = true;
         let mut next = SimulatedTarget::new(&machine, PLENTY, 43);
         was_resumed += usize::from(!measured.is_empty());
-        let found = sweep(&mut next, order(WANTED, None, measured.clone())).unwrap();
+        let found = sweep(&mut next, order(measured.clone())).unwrap();
         next.close();
-        assert_eq!(next.loads as usize + measured.len(), 6, "{}", state());
+        assert_eq!(next.loads as usize + measured.len(), loads, "{}", state());
         assert!(loads_of(&next).values().all(|count| *count == 2), "{}: {:?}", state(), loads_of(&next));
         assert!(found.points.iter().all(|point| point.loads.len() == 2), "{}", state());
         assert_eq!(files(&machine), before, "{}", state());

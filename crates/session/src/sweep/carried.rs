@@ -44,6 +44,12 @@ fn difference(before: &SweepPlan, now: &SweepPlan) -> Option<String> {
         let shown = |plan: &SweepPlan| format!("--repeat {} --seed {}", plan.repeat, plan.seed);
         return Some(format!("it has {}, and this one {}", shown(before), shown(now)));
     }
+    if before.objectives != now.objectives {
+        return Some("it has other objectives (--slo)".into());
+    }
+    if before.study != now.study {
+        return Some("its contents send other requests or make other loads, or its levels are others".into());
+    }
     (before.workload != now.workload).then(|| "it sends other requests, or makes another load".into())
 }
 

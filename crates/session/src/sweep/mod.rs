@@ -18,7 +18,7 @@ use webdyno_analysis::sweep::{
 use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
-use webdyno_model::sweep::{KnobValue, SweepPlan, SweepPoint, SweepReport};
+use webdyno_model::sweep::{KnobValue, PageCache, SweepLoad, SweepPlan, SweepPoint, SweepReport};
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// A server that is measured at several points.
@@ -27,6 +27,8 @@ pub trait SweepTarget: TuningTarget {
     fn offer(&mut self, values: &[KnobValue]) -> Result<()>;
     /// An error where others use the server by now, who would have to bear what a sweep does.
     fn refuse_others(&mut self) -> Result<()>;
+    /// Brings the page cache into this state for the load that was offered last. Why it could not be, if it could not.
+    fn settle_page_cache(&mut self, state: PageCache) -> Result<Option<String>>;
     /// Waits a while until the server answers, after it failed. Why it does not, if it does not.
     fn wait_until_well(&mut self) -> Result<Option<String>>;
     /// The machine of the server, where it is observed.
@@ -40,6 +42,8 @@ pub enum SweepKnob {
     Setting(Box<SettingKnob>),
     /// The load.
     Load,
+    /// What the page cache holds when the load begins.
+    PageCache,
 }
 
 /// What a sweep is to do.
@@ -131,6 +135,11 @@ impl Sweeping {
         if self.order.knobs.contains(&SweepKnob::Load) {
             target.offer(values)?;
         }
+        if let Some(state) = page_cache(&self.order.knobs, values)
+            && let Some(why) = target.settle_page_cache(state)?
+        {
+            return Ok(not_settled(values, why));
+        }
         let measured = target.measure(Purpose::Sweep)?;
         load_point(values, measured.load, &measured.measurement, self.planner.loads())
     }
@@ -140,6 +149,22 @@ impl Sweeping {
         self.planner.add(point);
         Ok(())
     }
+}
+
+/// The state of the page cache at a point, where it is one of the knobs.
+fn page_cache(knobs: &[SweepKnob], values: &[KnobValue]) -> Option<PageCache> {
+    let at = knobs.iter().position(|knob| *knob == SweepKnob::PageCache)?;
+    match values.get(at)? {
+        KnobValue::Word(word) => PageCache::parse(word),
+        KnobValue::Number(_) => None,
+    }
+}
+
+/// A load that was not made: it would not have been what its point says.
+fn not_settled(values: &[KnobValue], why: String) -> SweepPoint {
+    let load = SweepLoad { discarded: Some(why), ..SweepLoad::default() };
+    let value = values.first().and_then(KnobValue::number);
+    SweepPoint { value, values: values.to_vec(), loads: vec![load], ..SweepPoint::default() }
 }
 
 fn failed(values: &[KnobValue], error: UserError) -> SweepPoint {

@@ -55,7 +55,7 @@ fn whole(number: f64) -> Option<i64> {
 pub(super) fn changes(knobs: &[SweepKnob], values: &[KnobValue]) -> Vec<SettingChange> {
     let of_knob = |(knob, value): (&SweepKnob, &KnobValue)| match knob {
         SweepKnob::Setting(setting) => setting.changes(value),
-        SweepKnob::Load => vec![],
+        SweepKnob::Load | SweepKnob::PageCache => vec![],
     };
     knobs.iter().zip(values).flat_map(of_knob).collect()
 }

@@ -23,7 +23,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Prediction", "set"),
     ("Diagnosis", "from at watch_for observe_for once ring disambiguate fail_on_fault"),
     ("Search", "start max"),
-    ("Sweep", "knobs resume allow_live_traffic"),
+    ("Sweep", "knobs study resume allow_live_traffic"),
     ("Tuning", "goal apply allow_restart accept_pending export budget yes"),
     (
         "Files",
@@ -108,12 +108,12 @@ const COMMANDS: &[CommandHelp] = &[
     },
     CommandHelp {
         path: "webdyno sweep",
-        short: "connections duration servers knobs repeat resume allow_restart budget json",
+        short: "connections duration servers knobs study repeat allow_restart budget json",
         refused: "requests objectives unix_socket",
         examples: [
             "webdyno sweep --knob MaxRequestWorkers=16..256 http://127.0.0.1:8080/",
             "webdyno sweep --knob connections=1..512 http://127.0.0.1:8080/",
-            "webdyno sweep --knob gzip_comp_level=1,4,6 --server ssh://web1 http://web1/",
+            "webdyno sweep --study study.toml --server ssh://web1",
         ],
     },
     CommandHelp {

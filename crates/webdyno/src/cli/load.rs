@@ -105,7 +105,7 @@ impl LoadArgs {
     pub fn draft(&self) -> Result<Draft> {
         let mut draft = match &self.visits.workload {
             Some(path) => {
-                self.refuse_with_workload_file()?;
+                self.refuse_with_file("--workload")?;
                 file::read(path)?
             }
             None => self.draft_of_urls()?,
@@ -113,6 +113,13 @@ impl LoadArgs {
         self.apply_flags(&mut draft.settings);
         draft.objectives.extend(self.objectives.iter().cloned());
         Ok(draft)
+    }
+
+    /// One that a file says, as the flags change it.
+    pub fn over(&self, draft: &Draft) -> Draft {
+        let mut draft = draft.clone();
+        self.apply_flags(&mut draft.settings);
+        draft
     }
 
     /// The workload for `run`: it ends by itself.
@@ -170,7 +177,7 @@ impl LoadArgs {
     }
 
     /// A file says itself what is sent.
-    fn refuse_with_workload_file(&self) -> Result<()> {
+    pub fn refuse_with_file(&self, flag: &str) -> Result<()> {
         let others = [
             (!self.urls.is_empty(), "URLs"),
             (self.method.is_some(), "a method (-m)"),
@@ -181,7 +188,7 @@ impl LoadArgs {
         match others.into_iter().find(|(is_given, _)| *is_given) {
             None => Ok(()),
             Some((_, what)) => Err(UserError::usage(format!(
-                "--workload names a file that says what is sent, and {what} would be something else"
+                "{flag} names a file that says what is sent, and {what} would be something else"
             ))
             .hint("write it into the file: docs/workload.md has every key")),
         }

@@ -213,7 +213,7 @@ impl Command {
 }
 
 /// Where results go.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct OutputArgs {
     #[command(flatten)]
     pub exports: ExportArgs,

@@ -44,7 +44,7 @@ impl ServerArgs {
 }
 
 /// Which servers, where a load may also be of one that nobody observes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ObservedArgs {
     /// Also observe the host: local, ssh://HOST, exec:COMMAND
     ///

@@ -6,6 +6,7 @@ mod access_logs;
 mod apache;
 mod backends;
 mod booting;
+mod capacity;
 mod change_record;
 mod checking;
 mod circles;

@@ -202,3 +202,90 @@ fn processors_and_memory_are_swept_and_given_back() {
         run(place.webdyno().args(sweep)).with_code(2).assert_error(message, hint);
     }
 }
+
+/// A study of processors, two contents and a cold page cache: all of it measured, the original back, and goes on.
+#[test]
+fn a_study_is_measured_and_put_back() {
+    let _turn = shared_turn();
+    let place = Place::shielded();
+    let (apache, before) = apache(&place);
+    let url = apache.url();
+    // On a disk: files in memory have no cold state.
+    let files = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::write(files.path().join("1"), vec![1; 10_000]).unwrap();
+    let study = format!(
+        "base = \"{url}\"\nduration = \"1s\"\nwarmup = \"0s\"\nrepeats = 2\nconnections = 30\npage_cache = \"warm\"\n\
+         page_cache_paths = [\"{}\"]\n[axes]\nMaxRequestWorkers = [10, 20]\nstore = [\"1k\", \"3k\"]\n\
+         [[content]]\nname = \"pages\"\nmean_size = \"1k\"\nurls = {{ pattern = \"/?n=[1-3]\" }}\n\
+         [[content]]\nname = \"form\"\nrequest = [{{ url = \"/\", form = {{ a = \"b\" }} }}]\nok = \"100-499\"\n",
+        files.path().display()
+    );
+    let write = |text: &str| std::fs::write(place.path("study.toml"), text).unwrap();
+    write(&study);
+    let json = run(place.webdyno().args([
+        "sweep",
+        "--study",
+        "study.toml",
+        "--yes",
+        "-q",
+        "--out",
+        "s",
+        "--json",
+        "-",
+    ]))
+    .with_code(0)
+    .json();
+    assert_eq!(apache.configuration(), before);
+    assert_eq!(json["points"].as_array().unwrap().len(), 6, "{json:#}");
+    let effects = json["study"]["effects"].as_array().unwrap();
+    let of = |axis: &str, content: &str| {
+        let is_it = |one: &&Value| {
+            one["axis"] == axis
+                && one["at"].as_array().is_some_and(|at| at.len() == 1 && at[0]["value"] == content)
+        };
+        effects.iter().find(is_it).unwrap_or_else(|| panic!("{axis} {content}: {json:#}"))["ratio"]
+            .as_f64()
+            .unwrap()
+    };
+    // Thirty users on a page that takes its time: twenty workers bring twice what ten bring.
+    assert!((1.5..2.5).contains(&of("MaxRequestWorkers", "pages")), "{json:#}");
+    assert_eq!(
+        events(&place, "s", "sweep_point_end"),
+        events(&place, "s", "load_start") - warmed(&place),
+        "{json:#}"
+    );
+    let table =
+        run(place.webdyno().args(["export", "s", "--table", "points", "--csv", "-"])).with_code(0).stdout;
+    assert!(table.lines().next().unwrap().ends_with("content,MaxRequestWorkers,store,page_cache"), "{table}");
+    let text = run(place.webdyno().args(["report", "s"])).with_code(0).stdout;
+    assert!(text.lines().count() <= 40 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let resumed = ["sweep", "--study", "study.toml", "--yes", "-q", "--resume", "s", "--out", "r"];
+    run(place.webdyno().args(resumed)).with_code(0);
+    assert_eq!(events(&place, "r", "load_start"), 0);
+    for (from, to, message, hint) in [
+        (
+            "MaxRequestWorkers",
+            "MaxRequestWorker",
+            "study.toml:9:1: no service that was found",
+            "did you mean `MaxRequestWorkers`?",
+        ),
+        ("[10, 20]", "[10, 300000]", "study.toml:9:1: ", "a whole number from 1 to 200000"),
+        ("repeats", "repeat", "study.toml:4:1: `repeat` is not a key of a study", "did you mean `repeats`?"),
+        (
+            "\"warm\"\npage_cache_paths = [",
+            "\"cold\"\npage_cache_paths = [\"/nowhere\", ",
+            "/nowhere: No such file",
+            "absolute paths",
+        ),
+    ] {
+        write(&study.replacen(from, to, 1));
+        let sweep = ["sweep", "--study", "study.toml", "--yes", "-q", "--out", "x"];
+        run(place.webdyno().args(sweep)).with_code(2).assert_error(message, hint);
+        assert!(!place.path("x").exists() && apache.configuration() == before, "{to}");
+    }
+}
+
+fn warmed(place: &Place) -> usize {
+    let text = std::fs::read_to_string(place.path("s/events.jsonl")).unwrap();
+    text.lines().filter(|line| line.contains("\"purpose\":\"warm_cache\"")).count()
+}

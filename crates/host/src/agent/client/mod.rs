@@ -14,11 +14,12 @@ use crate::agent::stderr_capture::{StderrCapture, explain};
 use crate::agent::{Start, this_build};
 use crate::change::seams::helper::RollbackOutcome;
 use crate::os::clock::clock_us;
+use crate::os::page_cache::DroppedPages;
 use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::{machine, timeouts};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -243,6 +244,16 @@ impl AgentClient {
     pub fn disturbance(&self) -> Result<Option<String>> {
         match self.request(ToAgent::Unrest, timeouts::READ_ANSWER)? {
             FromAgent::Unrest { why } => Ok(why),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Drops what the page cache holds of these files, and of all below these directories; `only_look`: sees whether that can be done.
+    pub fn drop_pages(&self, paths: &[PathBuf], only_look: bool) -> Result<DroppedPages> {
+        match self
+            .request(ToAgent::DropPages { paths: paths.to_vec(), only_look }, timeouts::DROP_PAGES_ANSWER)?
+        {
+            FromAgent::DroppedPages { pages } => Ok(pages),
             other => Err(unexpected(&other)),
         }
     }
@@ -542,6 +553,7 @@ fn unexpected(answer: &FromAgent) -> UserError {
         FromAgent::Owned { .. } => "owned",
         FromAgent::Watched { .. } => "watched",
         FromAgent::Unrest { .. } => "unrest",
+        FromAgent::DroppedPages { .. } => "dropped pages",
         FromAgent::Prepared { .. } => "prepared",
         FromAgent::Applied { .. } => "applied",
         FromAgent::Reverted { .. } => "reverted",

@@ -15,6 +15,7 @@ mod scope;
 mod sessions;
 mod settings;
 mod source_span;
+mod study;
 mod tables;
 mod texts;
 mod write;
@@ -22,6 +23,7 @@ mod write;
 pub use describe::describe;
 pub use draft::{Draft, Entry, Settings, VISITOR_REDIRECTS_DEFAULT};
 pub use requests::request_name;
+pub use study::{StoreLevel, Study, StudyAxis, StudyContent, parse_study};
 pub use write::to_toml;
 
 use keys::TableKeys;
@@ -47,17 +49,25 @@ type ReadShared<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
 
 /// Reads a workload file and the files that it names. A usage error for one that cannot be read or is wrong.
 pub fn read(path: &Path) -> Result<Draft> {
+    draft(&read_text(path)?, path, &mut |file| std::fs::read(file))
+}
+
+/// Reads a study file and the files that it names; errors as of [`read`].
+pub fn read_study(path: &Path) -> Result<Study> {
+    parse_study(&read_text(path)?, path, &mut |file| std::fs::read(file))
+}
+
+fn read_text(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|error| {
         let error = io_error("read the workload", path.display(), &error);
         let hint = error.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
         UserError { kind: ErrorKind::Usage, hint: Some(hint), ..error }
     })?;
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         UserError::usage(format!("{}: it is not UTF-8 from byte {at} on", path.display()))
             .hint("a workload file is a text in TOML: docs/workload.md")
-    })?;
-    draft(&text, path, &mut |file| std::fs::read(file))
+    })
 }
 
 /// What the text of a workload file means. `path` is where it was read from, `read` reads the files that it names.
@@ -67,6 +77,11 @@ pub fn parse(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Workload> {
 
 /// The same before its defaults.
 pub fn draft(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Draft> {
+    draft_over(text, path, read, &Settings::default())
+}
+
+/// The same over settings that count where the file has none.
+fn draft_over(text: &str, path: &Path, read: ReadFile<'_>, base: &Settings) -> Result<Draft> {
     let mut loader = Loader { files: Files::default(), outer: vec![], finished: vec![], read };
     if let Err(error) = loader.load(path.to_owned(), text.to_owned(), &mut vec![]) {
         return Err(loader.files.user_error(*error));
@@ -74,7 +89,7 @@ pub fn draft(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Draft> {
     let Loader { files, outer, finished, read } = loader;
     let read = RefCell::new(read);
     let fetch = |path: &Path| (read.borrow_mut())(path);
-    read_tables(&files, &outer, &finished, &fetch).map_err(|error| files.user_error(*error))
+    read_tables(&files, &outer, &finished, &fetch, base).map_err(|error| files.user_error(*error))
 }
 
 /// The files, being loaded.
@@ -168,6 +183,7 @@ fn read_tables(
     outer: &[Option<usize>],
     order: &[usize],
     fetch: &ReadShared<'_>,
+    base: &Settings,
 ) -> FileResult<Draft> {
     let trees = (0..files.len()).map(|file| tree(files, file)).collect::<FileResult<Vec<_>>>()?;
     let mut tops = vec![];
@@ -181,6 +197,7 @@ fn read_tables(
         scopes.push(scope);
     }
     let mut reader = Reader::new(files);
+    reader.draft.settings = base.clone();
     for &file in order {
         reader.definitions(&scopes[file], &tops[file])?;
     }

@@ -19,7 +19,9 @@ use webdyno_model::error::io_error;
 use webdyno_model::workload::visit::{PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
 
 /// Every key of a list.
-pub(super) const LIST_KEYS: &[&str] = &["file", "order"];
+pub(super) const LIST_KEYS: &[&str] = &["file", "pattern", "order"];
+/// Most URLs that a pattern stands for.
+const PATTERN_COUNT_MAX: u64 = 1_000_000;
 
 /// A request or page at the top of a file.
 pub(super) struct TopLevel {
@@ -103,7 +105,10 @@ impl<'t> Reader<'t> {
     pub(super) fn list(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
         let Some(value) = top.get("urls") else { return Ok(()) };
         let keys = value.keys("a list of URLs", LIST_KEYS)?;
-        let file = keys.required("file", "file = \"urls.txt\"")?;
+        let source = match keys.one_of(&["file", "pattern"])? {
+            Some(source) => source,
+            None => keys.required("file", "file = \"urls.txt\" or pattern = \"/files/[001-250].html\"")?,
+        };
         let is_random = keys.read("order", tables::order)? == Some(RowOrder::Random);
         if !self.draft.requests.is_empty() || !self.sessions.is_empty() || self.draft.list.is_some() {
             return Err(FileError::new(
@@ -112,16 +117,24 @@ impl<'t> Reader<'t> {
             )
             .hint("write them into the list, or leave it out"));
         }
-        let path = scope.files.resolve_relative(file.at.file, file.non_empty_text()?);
-        let list = read_list(scope, &path).map_err(|error| {
+        let written = source.non_empty_text()?;
+        let (name, list) = if source.key == "pattern" {
+            let text = pattern_lines(scope, &source, written)?;
+            (written.to_owned(), read_list(scope, Path::new(written), text.into_bytes()))
+        } else {
+            let path = scope.files.resolve_relative(source.at.file, written);
+            let read_error = |error: io::Error| io_error("read the list", path.display(), &error);
+            let text = (scope.fetch)(&path).map_err(read_error);
+            (path.display().to_string(), text.and_then(|text| read_list(scope, &path, text)))
+        };
+        let list = list.map_err(|error| {
             let hint =
                 error.hint.clone().unwrap_or_else(|| "paths are relative to the file that names them".into());
-            FileError::from_user_error(file.at, error, &hint)
+            FileError::from_user_error(source.at, error, &hint)
         })?;
         // Weights draw, whatever the order.
         let is_random = is_random && list.entries.weights.is_empty();
-        let Draft { requests, list, .. } =
-            Draft::from_list(list, &path.display().to_string(), &scope.headers, is_random);
+        let Draft { requests, list, .. } = Draft::from_list(list, &name, &scope.headers, is_random);
         (self.draft.requests, self.draft.list) = (requests, list);
         self.draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&scope.auth));
         self.uses = vec![vec![]; self.draft.requests.len()];
@@ -264,10 +277,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Reads a list with the files of its bodies, which are in its directory.
-fn read_list(scope: &Scope<'_>, path: &Path) -> Result<UrlList> {
-    let read_error = |path: &Path, error: &io::Error| io_error("read the list", path.display(), error);
-    let text = (scope.fetch)(path).map_err(|error| read_error(path, &error))?;
+/// Understands a list, with the files of its bodies, which are in its directory.
+fn read_list(scope: &Scope<'_>, path: &Path, text: Vec<u8>) -> Result<UrlList> {
     let list_directory = path.parent().unwrap_or(Path::new(""));
     // As --urls does: where webdyno runs, and then beside the list.
     let mut read = |body: &Path| match (scope.fetch)(body) {
@@ -277,6 +288,39 @@ fn read_list(scope: &Scope<'_>, path: &Path) -> Result<UrlList> {
     let variable = |name: &str| std::env::var(name).ok();
     let context = ListContext { method: "GET", variable: &variable, read: &mut read };
     urls::parse(&path.display().to_string(), &text, context)
+}
+
+/// The URLs of a pattern, a line each: `/files/[001-250].html` stands for 250, as curl writes it.
+fn pattern_lines(scope: &Scope<'_>, value: &Value<'_>, pattern: &str) -> FileResult<String> {
+    let wrong = |why: &str| {
+        FileError::new(value.at, format!("`{pattern}` {why}"))
+            .hint("a pattern has one range of numbers in brackets, as in \"/files/[001-250].html\"")
+    };
+    let range = |(at, _): (usize, &str)| {
+        let (inside, rest) = pattern[at + 1..].split_once(']')?;
+        let (low, high) = inside.split_once('-')?;
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let numbers = is_number(low) && is_number(high);
+        let (from, to) = numbers.then(|| low.parse::<u64>().ok().zip(high.parse::<u64>().ok())).flatten()?;
+        Some((&pattern[..at], low.len(), from..=to, rest))
+    };
+    let found = pattern.match_indices('[').find_map(range);
+    let (before, digits, numbers, rest) = found.ok_or_else(|| wrong("has no range of numbers"))?;
+    let count = numbers.end().checked_sub(*numbers.start()).map(|count| count.saturating_add(1));
+    if count.is_none_or(|count| count > PATTERN_COUNT_MAX) {
+        return Err(wrong(&format!("stands for no URL, or for more than {PATTERN_COUNT_MAX}")));
+    }
+    let mut lines = String::new();
+    for number in numbers {
+        let url = format!("{before}{number:0digits$}{rest}");
+        let url = match &scope.base {
+            Some(base) => base.join(&url).map_err(|error| wrong(&format!("is no URL: {error}")))?.to_string(),
+            None => url,
+        };
+        lines.push_str(&url);
+        lines.push('\n');
+    }
+    Ok(lines)
 }
 
 /// The requests of a page's listed parts.

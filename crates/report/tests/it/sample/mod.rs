@@ -263,10 +263,13 @@ pub fn sweep() -> View {
         plateau: found.plateau,
         choice: found.choice,
         best: None,
+        unsure: found.unsure,
+        objectives: vec![],
         usl: found.usl,
         notes: found.notes,
         original: None,
         environment: Some(machine()),
+        study: None,
     };
     view("sweep", Outcome::Sweep(Box::new(report)))
 }

@@ -5,7 +5,7 @@ use crate::cli::usage::nearest;
 use webdyno_load::workload::file::Settings;
 use webdyno_model::service::{ServiceSnapshot, SettingScope, SettingValue};
 use webdyno_model::setting::{SettingId, Target};
-use webdyno_model::sweep::{Knob, KnobValue};
+use webdyno_model::sweep::{CONTENT, Knob, KnobValue, PAGE_CACHE, STORE};
 use webdyno_model::{Result, UserError};
 use webdyno_session::sweep::{Companion, SettingKnob};
 
@@ -15,7 +15,17 @@ const SYSCTL: [&str; 4] = ["net.", "vm.", "fs.", "kernel."];
 const PROCESS_LIMITS: [&str; 4] = ["LimitNOFILE", "LimitNPROC", "TasksMax", "backlog"];
 /// What else every service has, by the short names of the settings of its control group.
 const RESOURCES: [&str; 2] = ["cpus", "memory"];
+/// Quantities of the load.
+const LOAD_KNOBS: [&str; 3] = ["users", "connections", "rate"];
 const WORKERS: &str = "MaxRequestWorkers";
+
+/// The axes of a study that are neither of a setting nor of a quantity of the load.
+const STUDY_AXES: [&str; 3] = [CONTENT, STORE, PAGE_CACHE];
+
+/// Whether a knob is of a setting of the server.
+pub fn is_setting(name: &str) -> bool {
+    LoadKnob::of(name).is_none() && !STUDY_AXES.contains(&name)
+}
 
 /// A quantity of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +157,7 @@ fn names(service: &ServiceSnapshot) -> impl Iterator<Item = &str> {
 
 fn unknown(name: &str, services: &[ServiceSnapshot]) -> UserError {
     let programs: Vec<&str> = services.iter().map(|service| service.service.as_str()).collect();
-    let near = nearest(name, services.iter().flat_map(names).chain(["users", "connections", "rate"]));
+    let near = nearest(name, services.iter().flat_map(names).chain(LOAD_KNOBS).chain(STUDY_AXES));
     UserError::usage(format!("no service that was found ({}) has a setting `{name}`", programs.join(", "))).hint(match near {
         Some(near) => format!("did you mean `{near}`? A setting of the kernel has its whole name, as net.core.somaxconn"),
         None => "`webdyno observe --once --port N -v` lists what was found; the load has users, connections and rate".into(),

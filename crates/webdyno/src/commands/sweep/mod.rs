@@ -1,6 +1,7 @@
-//! `webdyno sweep`: one setting, or the load, at several values; the original is in force again at the end.
+//! `webdyno sweep`: one setting, or the load, at several values, or a study of several; the original is in force again at the end.
 
 mod knobs;
+mod study;
 
 use crate::cli::load::DURATION_US_DEFAULT;
 use crate::cli::sweep::{KnobArg, SweepArgs};
@@ -10,11 +11,13 @@ use crate::{finish, live_metrics, progress, run_directory, terminal, web};
 use knobs::LoadKnob;
 use std::sync::atomic::AtomicBool;
 use webdyno_analysis::sweep::{AxisValues, POINTS_MAX, Planner, SweepOptions};
-use webdyno_load::workload::file::Draft;
+use webdyno_load::workload::file::{self, Draft, Study};
 use webdyno_model::change::ApplyOptions;
 use webdyno_model::event::EventBody;
+use webdyno_model::harm_guard::HarmCause;
+use webdyno_model::objective::Objective;
 use webdyno_model::service::SettingValue;
-use webdyno_model::sweep::{KnobValue, SweepPlan};
+use webdyno_model::sweep::{KnobValue, PAGE_CACHE, StudyPlan, SweepPlan};
 use webdyno_model::workload::{Stop, Workload};
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{
@@ -22,28 +25,71 @@ use webdyno_session::live::{
 };
 use webdyno_session::sweep::{self as sweeping, SweepKnob, SweepOrder, carried_loads, check_values};
 
+/// The setting that is a service's limit of memory.
+const MEMORY: &str = "MemoryMax";
 /// The order of the points, where no seed was given.
 const SEED_DEFAULT: u64 = 1;
 
+/// What is loaded at each point.
+enum PointLoads {
+    /// What the flags say, as the knobs of the load change it.
+    Flags(Box<Draft>),
+    /// What the contents of a study say.
+    Study(Box<Study>),
+}
+
+impl PointLoads {
+    fn study(&self) -> Option<&Study> {
+        match self {
+            Self::Study(study) => Some(study),
+            Self::Flags(_) => None,
+        }
+    }
+
+    /// How long each of them is measured.
+    fn measure_us(&self) -> Option<u64> {
+        match self {
+            Self::Flags(draft) => draft.settings.duration_us,
+            Self::Study(study) => study.contents.first().and_then(|one| one.draft.settings.duration_us),
+        }
+    }
+
+    /// That of a point, by the values of the knobs.
+    fn draft(&self, arguments: &SweepArgs, values: &[KnobValue]) -> Result<Draft> {
+        let mut draft = match self {
+            Self::Flags(draft) => Draft::clone(draft),
+            Self::Study(study) => study::draft(study, arguments, values)?,
+        };
+        apply_load(arguments, &mut draft, values)?;
+        Ok(draft)
+    }
+}
+
 /// Sweeps. Gives the exit code.
 pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
-    check_flags(arguments)?;
-    let mut draft = arguments.load.draft()?;
+    let study = arguments.study.as_deref().map(file::read_study).transpose()?;
+    let of_study = study.as_ref().map(|study| study::arguments(arguments, study)).transpose()?;
+    let arguments = of_study.as_ref().unwrap_or(arguments);
+    check_flags(arguments, study.as_ref())?;
+    let loads = match study {
+        Some(study) => PointLoads::Study(Box::new(study)),
+        None => PointLoads::Flags(Box::new(arguments.load.draft()?)),
+    };
     // The load of the first point is as good as any to begin with.
     let first: Vec<KnobValue> =
         arguments.knobs.iter().filter_map(|knob| knob.values.first_values().into_iter().next()).collect();
-    apply_load(arguments, &mut draft, &first)?;
-    let draft = draft;
+    let draft = loads.draft(arguments, &first)?;
     let interrupted = interrupt_flag()?;
-    let (load, servers) = observed(arguments, &draft)?;
-    let varied = varied(arguments, load.as_ref().zip(servers.as_ref()))?;
+    let (load, servers) = observed(arguments, &draft, loads.study())?;
+    let varied = varied(arguments, loads.study(), load.as_ref().zip(servers.as_ref()))?;
+    let contents = loads.study().map(|study| study::check(study, arguments, servers.as_ref())).transpose()?;
     let has_setting = varied.knobs.iter().any(|knob| matches!(knob, SweepKnob::Setting(_)));
     let waits = match servers.as_ref().filter(|_| has_setting) {
         Some(servers) => changes::waiting_note(servers.front(), true, arguments.accept_pending)?,
         None => None,
     };
     let base = workload(arguments, &draft)?;
-    let order = order(arguments, varied, &base)?;
+    let order = order(arguments, varied, (&base, &draft.objectives[..]), contents)?;
     if has_setting && changes::needs_consent(arguments.yes) && !consents(&order, &interrupted)? {
         return Err(UserError::cannot_run("nothing was measured: the changes were declined"));
     }
@@ -54,13 +100,13 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     let _followed = web::follow(&arguments.output, &directory)?;
     let mut session = LiveSession::begin(
         &directory,
-        measuring::session_info("sweep", None, &[]),
+        measuring::session_info("sweep", None, &draft.objectives),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
     let began = waits.map_or(Ok(()), |text| session.append(EventBody::Note { text }));
     let result =
-        began.and_then(|()| measure_points(arguments, &mut session, (load, servers), (&draft, base), order));
+        began.and_then(|()| measure_points(arguments, &mut session, (load, servers), (&loads, base), order));
     finish::finish(session, result, &arguments.output, false)
 }
 
@@ -69,16 +115,19 @@ fn measure_points(
     arguments: &SweepArgs,
     session: &mut LiveSession,
     (load, mut servers): (Option<MeasuredLoad>, Option<Servers>),
-    (draft, base): (&Draft, Workload),
+    (loads, base): (&PointLoads, Workload),
     order: SweepOrder,
 ) -> Result<()> {
-    let load_of = |values: &[KnobValue]| {
-        let mut draft = draft.clone();
-        apply_load(arguments, &mut draft, values)?;
-        workload(arguments, &draft)
-    };
-    let has_setting = order.knobs.iter().any(|knob| matches!(knob, SweepKnob::Setting(_)));
-    let refuses_others = has_setting && !arguments.allow_live_traffic;
+    let load_of = |values: &[KnobValue]| workload(arguments, &loads.draft(arguments, values)?);
+    let refuses_others = needs_agent(arguments, loads.study()) && !arguments.allow_live_traffic;
+    let measure_us = loads.measure_us();
+    let page_cache_paths = loads.study().map(study::page_cache_paths).unwrap_or_default();
+    let of_memory =
+        |knob: &SweepKnob| matches!(knob, SweepKnob::Setting(setting) if setting.setting.name == MEMORY);
+    if order.knobs.iter().any(of_memory) {
+        // Less memory than a load asks for is what is to be seen. Processes that are ended for it end the load all the same.
+        session.tolerate(HarmCause::MemoryPressure);
+    }
     let introduced = match &mut servers {
         Some(servers) => record_servers(session, servers, BEFORE_CHANGES_S),
         None => Ok(()),
@@ -88,9 +137,19 @@ fn measure_points(
             (Some(load), Some(servers)) => {
                 LiveSide::Observed(Box::new(live_target(load, session, servers, arguments)))
             }
-            _ => LiveSide::Unobserved(Box::new(unobserved(arguments, session, base)?)),
+            _ => LiveSide::Unobserved(Box::new(unobserved(arguments, session, (base, measure_us))?)),
         };
-        let mut target = LiveSweep { side, load_of: &load_of, refuses_others, was_alone: false };
+        let (was_alone, was_unverified, quiet_us) = (false, false, None);
+        let load_of = &load_of;
+        let mut target = LiveSweep {
+            side,
+            load_of,
+            page_cache_paths,
+            refuses_others,
+            was_alone,
+            was_unverified,
+            quiet_us,
+        };
         sweeping::sweep(&mut target, order).map(|_| ())
     });
     let Some(servers) = &servers else { return result };
@@ -99,7 +158,7 @@ fn measure_points(
     closed.and(reported).and(result)
 }
 
-fn check_flags(arguments: &SweepArgs) -> Result<()> {
+fn check_flags(arguments: &SweepArgs, study: Option<&Study>) -> Result<()> {
     let load = &arguments.load;
     let refuse = |message: &str, hint: &str| Err(UserError::usage(message.to_owned()).hint(hint));
     if load.requests.is_some() {
@@ -108,19 +167,14 @@ fn check_flags(arguments: &SweepArgs) -> Result<()> {
             "give -d TIME instead of -n; as in -d 10s",
         );
     }
-    if !load.objectives.is_empty() {
-        return refuse(
-            "sweep looks at rates, and takes no objectives",
-            "leave --slo out; `webdyno capacity --slo` finds the highest load that meets it",
-        );
-    }
     let names: Vec<&str> = arguments.knobs.iter().map(|knob| knob.name.as_str()).collect();
-    if names.len() > 2 || (names.len() == 2 && names[0] == names[1]) {
+    if study.is_none() && names.len() > 2 || (names.len() == 2 && names[0] == names[1]) {
         return refuse("one knob is varied, or two different ones", "give --knob once, or twice for a grid");
     }
     let options = SweepOptions {
         axes: arguments.knobs.iter().map(|knob| knob.values.clone()).collect(),
-        repeat: arguments.repeat,
+        points: study.map(|study| study::points(study, &arguments.knobs)).unwrap_or_default(),
+        repeat: arguments.repeats(),
         seed: 0,
         budget_s: 0.0,
     };
@@ -157,10 +211,18 @@ fn workload(arguments: &SweepArgs, draft: &Draft) -> Result<Workload> {
     arguments.load.workload_until(draft, Stop { duration_us, requests: None })
 }
 
+/// Whether something is done at the server: a setting is changed, or its page cache dropped.
+fn needs_agent(arguments: &SweepArgs, study: Option<&Study>) -> bool {
+    arguments.knobs.iter().any(|knob| knobs::is_setting(&knob.name)) || study.is_some_and(study::drops_pages)
+}
+
 /// The load and the agents of its server, where it is observed: a setting is changed by nobody else.
-fn observed(arguments: &SweepArgs, draft: &Draft) -> Result<(Option<MeasuredLoad>, Option<Servers>)> {
-    let has_setting = arguments.knobs.iter().any(|knob| LoadKnob::of(&knob.name).is_none());
-    let server = match has_setting {
+fn observed(
+    arguments: &SweepArgs,
+    draft: &Draft,
+    study: Option<&Study>,
+) -> Result<(Option<MeasuredLoad>, Option<Servers>)> {
+    let server = match needs_agent(arguments, study) {
         true => Some(arguments.observed.server_or_local()),
         false => arguments.observed.server(),
     };
@@ -180,26 +242,32 @@ struct Varied {
     original: Vec<Option<KnobValue>>,
 }
 
-fn varied(arguments: &SweepArgs, server: Option<(&MeasuredLoad, &Servers)>) -> Result<Varied> {
+fn varied(
+    arguments: &SweepArgs,
+    study: Option<&Study>,
+    server: Option<(&MeasuredLoad, &Servers)>,
+) -> Result<Varied> {
     let services = server.map_or(Ok(vec![]), |(load, servers)| load.services(servers))?;
     let mut varied = Varied::default();
     for argument in &arguments.knobs {
         let axis = argument.values.clone();
-        let (Some((_, servers)), None) = (server, LoadKnob::of(&argument.name)) else {
+        let (Some((_, servers)), true) = (server, knobs::is_setting(&argument.name)) else {
             varied.described.push(knobs::described(argument, None));
-            varied.knobs.push(SweepKnob::Load);
+            let is_cache = study.is_some() && argument.name == PAGE_CACHE;
+            varied.knobs.push(if is_cache { SweepKnob::PageCache } else { SweepKnob::Load });
             varied.axes.push(axis);
             varied.original.push(None);
             continue;
         };
-        let (knob, step) = knobs::setting_knob(&argument.name, &services)?;
+        let placed = |error: UserError| study::placed(error, study, &argument.name);
+        let (knob, step) = knobs::setting_knob(&argument.name, &services).map_err(placed)?;
         let axis = axis.in_steps_of(step);
         if knobs::needs_restart_downwards(&knob.setting, &services) && !arguments.allow_restart {
-            return Err(UserError::usage(format!("{} of prefork goes down by a restart only", argument.name))
-                .hint("a reload does not free the places of its workers; --allow-restart permits it, and each point then has a downtime"));
+            return Err(placed(UserError::usage(format!("{} of prefork goes down by a restart only", argument.name))
+                .hint("a reload does not free the places of its workers; --allow-restart permits it, and each point then has a downtime")));
         }
         let prepare = |changes: &[webdyno_model::change::SettingChange]| servers.prepare(changes);
-        let now = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart)?;
+        let now = check_values(&prepare, &knob, &axis.to_check(), arguments.allow_restart).map_err(placed)?;
         varied.described.push(knobs::described(argument, Some(&knob.setting)));
         let now = knobs::running(&knob.setting, &services).or(now);
         varied.original.push(now.map(|value| known(&value, argument)));
@@ -217,23 +285,32 @@ fn known(value: &SettingValue, argument: &KnobArg) -> KnobValue {
     }
 }
 
-fn order(arguments: &SweepArgs, varied: Varied, base: &Workload) -> Result<SweepOrder> {
+fn order(
+    arguments: &SweepArgs,
+    varied: Varied,
+    (base, objectives): (&Workload, &[Objective]),
+    contents: Option<(StudyPlan, Vec<Vec<KnobValue>>)>,
+) -> Result<SweepOrder> {
     let seed = arguments.load.seed.unwrap_or(SEED_DEFAULT);
+    let (study, points) = contents.unzip();
     let plan = SweepPlan {
         knobs: varied.described,
         ranges: arguments.knobs.iter().map(|knob| knob.range.clone()).collect(),
+        objectives: objectives.to_vec(),
         workload: base.redacted(),
-        repeat: arguments.repeat,
+        repeat: arguments.repeats(),
         seed,
         original: varied.original,
+        study,
     };
     let carried =
         arguments.resume.as_deref().map_or(Ok(vec![]), |directory| carried_loads(directory, &plan))?;
     let options = SweepOptions {
         axes: varied.axes,
-        repeat: arguments.repeat,
+        points: points.unwrap_or_default(),
+        repeat: arguments.repeats(),
         seed,
-        budget_s: arguments.budget as f64 / 1e6,
+        budget_s: arguments.budget_s(),
     };
     Ok(SweepOrder { plan, knobs: varied.knobs, options, allow_restart: arguments.allow_restart, carried })
 }
@@ -276,11 +353,11 @@ fn live_target<'a>(
 fn unobserved<'a>(
     arguments: &SweepArgs,
     session: &'a mut LiveSession,
-    workload: Workload,
+    (workload, measure_us): (Workload, Option<u64>),
 ) -> Result<UnobservedTarget<'a>> {
     let mut prepared = webdyno_load::prepare(&workload)?;
     webdyno_load::probe(&mut prepared)?;
     webdyno_load::measure_alone(&mut prepared);
-    let measure_us = arguments.load.duration.unwrap_or(DURATION_US_DEFAULT);
+    let measure_us = measure_us.unwrap_or(DURATION_US_DEFAULT);
     Ok(UnobservedTarget { session, prepared, workload, length: load_length(&arguments.load, measure_us) })
 }

@@ -200,7 +200,7 @@ fn a_restart_is_noticed_however_fast_the_new_one_counts() {
     let mut accesses = |uptime_s, accesses_count| {
         let status = ServerStatus { uptime_s, accesses_count, ..ServerStatus::default() };
         let mut reading = values(&status);
-        collector.rise(&status, &mut reading);
+        collector.rise("http://h/status", &status, &mut reading);
         reading.value("apache.accesses_count").unwrap()
     };
     assert_eq!(accesses(Some(50), Some(1000)), 1000.0);
