@@ -32,8 +32,9 @@ impl SizeGoal {
         let rate = ["req/s", "requests/s", "/s"].into_iter().find_map(amount).map(Self::Rate);
         let found = rate.or_else(|| amount("pages/s").map(Self::Pages));
         found.or_else(|| amount("users").map(Self::Users)).ok_or_else(|| {
-            UserError::usage(format!("`{}` is not a goal that can be sized", text.trim()))
-                .hint("write what the site has to carry: --goal 500/s, --goal '70 pages/s' or --goal '2000 users'")
+            UserError::usage(format!("`{}` is not a goal that can be sized", text.trim())).hint(
+                "write what the site has to carry: --goal 500/s, --goal '70 pages/s' or --goal '2000 users'",
+            )
         })
     }
 }

@@ -7,6 +7,7 @@ use crate::cli::export::{ExportArgs, is_stdout};
 use crate::cli::fit::FitArgs;
 use crate::cli::history::HistoryArgs;
 use crate::cli::predict::PredictArgs;
+use crate::cli::size::SizeArgs;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -27,6 +28,7 @@ pub fn check(command: &Command) -> Result<()> {
         Command::Compare(CompareArgs { json, .. })
         | Command::Fit(FitArgs { json, .. })
         | Command::Predict(PredictArgs { json, .. })
+        | Command::Size(SizeArgs { json, .. })
         | Command::History(HistoryArgs { json, .. }) => {
             check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
         }

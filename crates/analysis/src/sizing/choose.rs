@@ -33,7 +33,8 @@ pub(super) fn choices<'a>(
     let known = catalogue.machines.iter().filter(|machine| is_measured(&of(machine)));
     let mut found: Vec<(f64, SizeChoice)> = vec![];
     for machine in known {
-        let database = of(machine).demands.database_cpu.and_then(|_| database(of, wanted, catalogue, is_priced));
+        let database =
+            of(machine).demands.database_cpu.and_then(|_| database(of, wanted, catalogue, is_priced));
         let apart = database.and_then(|of_database| {
             let server = Server { has_database: false, ..of(machine) };
             choice(&server, wanted, draws, Some(of_database), is_priced)
@@ -58,7 +59,9 @@ fn is_measured(server: &Server<'_>) -> bool {
 /// What it costs, by price where all have one.
 fn points(machine: &Machine, is_priced: bool) -> f64 {
     let price = machine.price.filter(|_| is_priced);
-    price.unwrap_or_else(|| machine.cores + machine.memory_bytes.unwrap_or(POINT_BYTES * machine.cores) / POINT_BYTES + 1.0)
+    price.unwrap_or_else(|| {
+        machine.cores + machine.memory_bytes.unwrap_or(POINT_BYTES * machine.cores) / POINT_BYTES + 1.0
+    })
 }
 
 fn choice(
@@ -92,7 +95,10 @@ fn choice(
         first_limit: limit(0),
         second_limit: limit(1),
         rate: Spread { p10: all(spread.p10), p50: all(spread.p50), p90: all(spread.p90) },
-        cpu_fraction: significant(wanted.rate / needed * server.cpu_us(Draw::default()) / 1e6 / server.cores(), 2),
+        cpu_fraction: significant(
+            wanted.rate / needed * server.cpu_us(Draw::default()) / 1e6 / server.cores(),
+            2,
+        ),
         database: database.map(|(machine, count)| DatabaseChoice {
             name: machine.name.clone(),
             cores: machine.cores,
@@ -120,9 +126,11 @@ fn database<'a>(
             && cores <= server.cores()
             && machine.memory_bytes.is_none_or(|memory| bytes <= memory)
     };
-    let cheapest = catalogue.machines.iter().filter(carries).min_by(|a, b| {
-        points(a, is_priced).total_cmp(&points(b, is_priced))
-    });
+    let cheapest = catalogue
+        .machines
+        .iter()
+        .filter(carries)
+        .min_by(|a, b| points(a, is_priced).total_cmp(&points(b, is_priced)));
     cheapest.map(|machine| (machine, 1 + wanted.spare))
 }
 

@@ -86,13 +86,15 @@ impl MeasuredLoad {
     /// Of the facts of a load of this length.
     pub fn of_facts(facts: Facts, lasted_s: f64) -> Result<Self> {
         let untold = |why: &str| {
-            UserError::cannot_run(format!("what a request takes cannot be told: {why}"))
-                .hint("record a load that the server keeps up with: webdyno diagnose --server SERVER --rate R URL")
+            UserError::cannot_run(format!("what a request takes cannot be told: {why}")).hint(
+                "record a load that the server keeps up with: webdyno diagnose --server SERVER --rate R URL",
+            )
         };
         let model = ServerModel::of(&facts).map_err(untold)?;
         let cores = usable_cores(&facts).ok_or_else(|| untold("the processors were not read"))?;
-        let demands = Demands::of(&facts, &model)
-            .ok_or_else(|| untold("what the server uses of the processors was not read, or is next to nothing"))?;
+        let demands = Demands::of(&facts, &model).ok_or_else(|| {
+            untold("what the server uses of the processors was not read, or is next to nothing")
+        })?;
         Ok(Self { facts, model, demands, cores, lasted_s })
     }
 
@@ -107,7 +109,8 @@ impl MeasuredLoad {
 
 /// Cores that the service may use.
 pub(super) fn usable_cores(facts: &Facts) -> Option<f64> {
-    let known = [FactId::cores, FactId::ahead_group_cores, FactId::ahead_group_quota_cores].map(|name| facts.value(name));
+    let known = [FactId::cores, FactId::ahead_group_cores, FactId::ahead_group_quota_cores]
+        .map(|name| facts.value(name));
     known.into_iter().flatten().filter(|cores| *cores > 0.0).reduce(f64::min)
 }
 
@@ -121,7 +124,8 @@ impl Demands {
         let sent_bits = model.link.as_ref().and_then(|link| link.ceiling.now);
         let link_bytes = sent_bits.map(|bits| bits / 8.0 / ended);
         let received = facts.value(FactId::received_bytes_per_request).map(|bytes| bytes * WIRE_RATIO);
-        let (pages, page_us) = (facts.value(FactId::pages_in_flight_mean), facts.value(FactId::page_time_mean_us));
+        let (pages, page_us) =
+            (facts.value(FactId::pages_in_flight_mean), facts.value(FactId::page_time_mean_us));
         let parts_per_page = pages.zip(page_us).map(|(pages, us)| ended * us / 1e6 / pages);
         let think_us = match model.load {
             Load::Closed { think_us, .. } if facts.value(FactId::users).is_some() => {
@@ -153,13 +157,15 @@ impl Demands {
     /// intervals; of classes of requests it says nothing.
     pub fn combined(all: &[(f64, &Self)], are_classes: bool) -> Self {
         let amount = |of: &dyn Fn(&Self) -> Option<Amount>| {
-            let known: Vec<(f64, Amount)> = all.iter().filter_map(|(weight, one)| Some((*weight, of(one)?))).collect();
+            let known: Vec<(f64, Amount)> =
+                all.iter().filter_map(|(weight, one)| Some((*weight, of(one)?))).collect();
             combined(&known, are_classes)
         };
         let mean = |of: &dyn Fn(&Self) -> Option<f64>| {
             amount(&|one: &Self| of(one).map(|value| Amount { value, error: 0.0 })).map(|found| found.value)
         };
-        let most = |of: &dyn Fn(&Self) -> Option<f64>| all.iter().filter_map(|(_, one)| of(one)).reduce(f64::max);
+        let most =
+            |of: &dyn Fn(&Self) -> Option<f64>| all.iter().filter_map(|(_, one)| of(one)).reduce(f64::max);
         Self {
             cpu: amount(&|one| Some(one.cpu)).unwrap_or_default(),
             database_cpu: amount(&|one| one.database_cpu),
@@ -177,7 +183,8 @@ impl Demands {
     /// As reports show them.
     pub fn shown(&self) -> Vec<Demand> {
         let row = |resource: &str, unit: &str, amount: Amount| {
-            let ends = [-1.0, 1.0].map(|sign| significant(amount.value * (1.0 + sign * amount.error).max(0.0), 3));
+            let ends =
+                [-1.0, 1.0].map(|sign| significant(amount.value * (1.0 + sign * amount.error).max(0.0), 3));
             let per_request = significant(amount.value, 3);
             Demand { resource: resource.into(), unit: unit.into(), per_request, ci95: Some(ends) }
         };
@@ -237,9 +244,9 @@ fn pools(all: &[(f64, &Demands)]) -> Vec<PoolDemand> {
 fn base_bytes(facts: &Facts) -> Option<f64> {
     let held = memory::now_bytes(facts)?;
     let workers = facts.value(FactId::worker_count_mean).zip(facts.value(FactId::worker_private_mean_bytes));
-    let children = facts.each(FactId::pool_memory_mean_bytes).map(|(pool, each)| {
-        each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0)
-    });
+    let children = facts
+        .each(FactId::pool_memory_mean_bytes)
+        .map(|(pool, each)| each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0));
     let in_use = workers.map_or(0.0, |(count, each)| count * each) + children.sum::<f64>();
     Some((held - in_use).max(0.0))
 }

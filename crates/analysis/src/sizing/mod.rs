@@ -4,8 +4,8 @@
 
 mod choose;
 mod demands;
-mod settings;
 mod server;
+mod settings;
 mod validate;
 
 pub use validate::validate;
@@ -15,7 +15,9 @@ use choose::Wanted;
 use demands::{Demands, MeasuredLoad, range};
 use server::{RANGE, Server, draws};
 use webdyno_model::number::{human, significant};
-use webdyno_model::sizing::{Machine, MachineCatalogue, MeasuredRange, MissRatioCurve, SCHEMA, SizeGoal, SizeReport};
+use webdyno_model::sizing::{
+    Machine, MachineCatalogue, MeasuredRange, MissRatioCurve, SCHEMA, SizeGoal, SizeReport,
+};
 use webdyno_model::{Result, UserError};
 
 /// Loads shorter than these leave things out.
@@ -53,7 +55,11 @@ pub struct SizeRequest {
 ///
 /// # Errors
 /// Wrong usage, or nothing can be told from the recordings.
-pub fn size(recordings: &[Measurement], request: &SizeRequest, catalogue: &MachineCatalogue) -> Result<SizeReport> {
+pub fn size(
+    recordings: &[Measurement],
+    request: &SizeRequest,
+    catalogue: &MachineCatalogue,
+) -> Result<SizeReport> {
     let (loads, notes) = loads(recordings, request.mix.len())?;
     sized(&loads, notes, request, catalogue)
 }
@@ -104,7 +110,12 @@ fn loads(recordings: &[Measurement], classes: usize) -> Result<(Vec<MeasuredLoad
             Ok(load) => loads.push(load),
             Err(error) if classes > 0 => return Err(error),
             Err(error) => {
-                notes.push(format!("Load {} of {} is left out: {}.", index + 1, recordings.len(), error.message));
+                notes.push(format!(
+                    "Load {} of {} is left out: {}.",
+                    index + 1,
+                    recordings.len(),
+                    error.message
+                ));
                 last = Some(error);
             }
         }
@@ -220,7 +231,10 @@ fn write_notes(
         );
     }
     if demands.link_bytes.is_none() {
-        notes.push("What a response takes of the link was not read: give --page-bytes. The link is not checked.".into());
+        notes.push(
+            "What a response takes of the link was not read: give --page-bytes. The link is not checked."
+                .into(),
+        );
     }
     if let (Some(bytes), true) = (demands.link_bytes, request.misses.is_none()) {
         if bytes.value > 0.0 {
@@ -229,7 +243,9 @@ fn write_notes(
     }
     let lacks = |what: &str, is_lacking: &dyn Fn(&Machine) -> bool| {
         let count = catalogue.machines.iter().filter(|one| is_lacking(one)).count();
-        (count > 0).then(|| format!("{count} of {} machines of {} {what}.", catalogue.machines.len(), catalogue.source))
+        (count > 0).then(|| {
+            format!("{count} of {} machines of {} {what}.", catalogue.machines.len(), catalogue.source)
+        })
     };
     notes.extend(lacks("name no memory: it is not checked", &|one| one.memory_bytes.is_none()));
     notes.extend(lacks("name no network: it is not checked", &|one| one.nic_bit_s.is_none()));
@@ -237,7 +253,6 @@ fn write_notes(
         one.speed.is_some_and(|speed| speed != KNOWN_SPEED)
     }));
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -45,7 +45,8 @@ pub(super) struct Draw {
 pub(super) fn draws() -> Vec<Draw> {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
     let mut one = || StandardNormal.sample(&mut random);
-    let draw = |_| Draw { cpu: one(), database: one(), link: one(), wait: one(), memory: one(), model: one() };
+    let draw =
+        |_| Draw { cpu: one(), database: one(), link: one(), wait: one(), memory: one(), model: one() };
     (0..DRAWS).map(draw).collect()
 }
 
@@ -82,11 +83,14 @@ impl Server<'_> {
         let demands = self.demands;
         let pool = |own_us: f64| Pool { places: f64::INFINITY, own_us };
         let bytes = demands.link_bytes.map(|bytes| drawn(bytes, draw.link)).filter(|bytes| *bytes > 0.0);
-        let own = demands.database_cpu.filter(|_| !self.has_database).map_or(0.0, |one| drawn(one, draw.database));
+        let own =
+            demands.database_cpu.filter(|_| !self.has_database).map_or(0.0, |one| drawn(one, draw.database));
         Network {
             pools: demands.pools.iter().map(|one| pool(one.own_us)).collect(),
             processors: Some((PROCESSORS_USABLE * self.cores(), self.cpu_us(draw))),
-            link_us: bytes.zip(self.machine.nic_bit_s).map(|(bytes, bits)| bytes * 8e6 / (LINK_USABLE * bits)),
+            link_us: bytes
+                .zip(self.machine.nic_bit_s)
+                .map(|(bytes, bits)| bytes * 8e6 / (LINK_USABLE * bits)),
             // A database elsewhere takes its time there.
             rest_us: drawn(demands.wait, draw.wait) + own,
             outside_us: demands.outside_us,
@@ -168,7 +172,8 @@ impl Server<'_> {
         };
         // What nobody measured nearer than a factor of two is less sure, by each doubling.
         let doublings = |ratio: f64| if ratio > 0.0 { ratio.log2().abs() } else { 0.0 };
-        let far = doublings(solved / self.range.rate).max(doublings(self.cores() / self.range.cores)).max(1.0);
+        let far =
+            doublings(solved / self.range.rate).max(doublings(self.cores() / self.range.cores)).max(1.0);
         let model = drawn(Amount { value: solved, error: ERROR_PROCESSORS * far.min(RANGE) }, draw.model);
         model.min(RANGE * self.range.rate)
     }
@@ -206,6 +211,10 @@ impl Server<'_> {
     pub fn alone_us(&self) -> f64 {
         let network = self.network(Draw::default());
         let held_us: f64 = network.pools.iter().map(|pool| pool.own_us).sum();
-        held_us + self.cpu_us(Draw::default()) + network.rest_us + network.outside_us + network.link_us.unwrap_or(0.0)
+        held_us
+            + self.cpu_us(Draw::default())
+            + network.rest_us
+            + network.outside_us
+            + network.link_us.unwrap_or(0.0)
     }
 }

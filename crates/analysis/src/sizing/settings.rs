@@ -43,7 +43,14 @@ fn settings(server: &Server<'_>, places: &[f64], rate: f64, serving: f64) -> Vec
     let of_pool = |(pool, places): (&super::demands::PoolDemand, &f64)| {
         let held = human::number(*places);
         let (setting, value, why) = match pool.resource {
-            Resource::Workers => ("MaxRequestWorkers", *places, format!("{held} hold what is under way at {} req/s, and bursts of half as many", human::number(rate))),
+            Resource::Workers => (
+                "MaxRequestWorkers",
+                *places,
+                format!(
+                    "{held} hold what is under way at {} req/s, and bursts of half as many",
+                    human::number(rate)
+                ),
+            ),
             Resource::PhpChildren => ("pm.max_children", *places, "as many as ask for PHP then".to_owned()),
             _ => (
                 "max_connections",

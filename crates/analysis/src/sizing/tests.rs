@@ -61,8 +61,9 @@ fn machine(name: &str, cores: f64, memory_bytes: f64, price: Option<f64>) -> Mac
 }
 
 fn catalogue(is_priced: bool) -> MachineCatalogue {
-    let sizes = [("tiny", 1.0, 5.0), ("small", 2.0, 9.0), ("medium", 4.0, 17.0), ("large", 8.0, 40.0)];
-    let machines = sizes.map(|(name, cores, price)| machine(name, cores, 4e9 * cores, is_priced.then_some(price)));
+    let sizes = [("tiny", 1.0, 7.0), ("small", 2.0, 10.0), ("medium", 4.0, 17.0), ("large", 8.0, 40.0)];
+    let machines =
+        sizes.map(|(name, cores, price)| machine(name, cores, 4e9 * cores, is_priced.then_some(price)));
     MachineCatalogue { source: "the test".into(), currency: None, machines: machines.to_vec() }
 }
 
@@ -88,12 +89,18 @@ fn demand(report: &SizeReport, name: &str) -> f64 {
 #[test]
 fn a_server_whose_demands_are_known_gives_the_known_answer() {
     let report = of(500.0, 0.3, true);
-    assert_eq!((demand(&report, "cpu"), demand(&report, "link"), demand(&report, "worker memory")), (4000.0, 10_500.0, 20e6));
+    assert_eq!(
+        (demand(&report, "cpu"), demand(&report, "link"), demand(&report, "worker memory")),
+        (4000.0, 10_500.0, 20e6)
+    );
     // 500/s of 4 ms are two cores; by 0.95 of them usable and 30% free three.
     let needs = report.needs.as_ref().unwrap();
     assert_eq!((needs.cores, needs.link_bit_s), (3.01, Some(67e6)));
     let best = best(&report);
-    assert_eq!((best.name.as_str(), best.count, best.cost, best.cpu_fraction), ("medium", 1, Some(17.0), 0.5));
+    assert_eq!(
+        (best.name.as_str(), best.count, best.cost, best.cpu_fraction),
+        ("medium", 1, Some(17.0), 0.5)
+    );
     // 3.8 usable cores of 4 ms are 950/s, of which the pools let hardly any wait.
     assert!((best.rate.p50 / 950.0 - 1.0).abs() < 0.05, "{best:?}");
     assert_eq!(best.first_limit.as_deref(), Some("cpu-saturated"));
@@ -143,8 +150,8 @@ fn spare_servers_and_a_database_need_machines_of_their_own() {
         let best = best(&report).clone();
         (best.count, best.spare, best.database.map(|database| database.count))
     };
-    assert_eq!(with(0, 400.0), (1, 0, None));
-    assert_eq!(with(1, 400.0).2, Some(2));
+    assert_eq!(with(0, 300.0), (1, 0, None));
+    assert_eq!(with(1, 300.0).2, Some(2));
     // Without a database n + 1 is one more.
     let alone = |spare| {
         let request = SizeRequest { spare, ..request(SizeGoal::Rate(500.0)) };
@@ -162,8 +169,12 @@ fn users_and_pages_are_rates() {
     // 1000 users every 2 s and the response.
     assert!((report.goal_rate.unwrap() - 498.0).abs() < 1.0, "{:?}", report.goal_rate);
     let no_think = sized_of(vec![measured(&[])], &users(None), &catalogue(false)).unwrap_err();
-    assert_eq!((no_think.exit_code(), no_think.hint.as_deref()), (2, Some("give it: --think 3s; or the goal as a rate: --goal 500/s")));
-    let no_pages = sized_of(vec![measured(&[])], &request(SizeGoal::Pages(10.0)), &catalogue(false)).unwrap_err();
+    assert_eq!(
+        (no_think.exit_code(), no_think.hint.as_deref()),
+        (2, Some("give it: --think 3s; or the goal as a rate: --goal 500/s"))
+    );
+    let no_pages =
+        sized_of(vec![measured(&[])], &request(SizeGoal::Pages(10.0)), &catalogue(false)).unwrap_err();
     assert_eq!(no_pages.exit_code(), 2);
     let grown = SizeRequest { growth: 0.2, years: 3.0, ..request(SizeGoal::Rate(500.0)) };
     let report = sized_of(vec![measured(&[])], &grown, &catalogue(false)).unwrap();
@@ -175,7 +186,10 @@ fn what_nobody_measured_is_refused_with_what_to_measure() {
     let far = of(1001.0, 0.3, false);
     assert!(far.choices.is_empty() && far.recommended.is_none());
     let why = far.refused.unwrap();
-    assert!(why.contains("more than four times what was measured (250)") && why.contains("--rate 251"), "{why}");
+    assert!(
+        why.contains("more than four times what was measured (250)") && why.contains("--rate 251"),
+        "{why}"
+    );
     let large = MachineCatalogue { machines: vec![machine("huge", 16.0, 64e9, None)], ..catalogue(false) };
     let report = sized_of(vec![measured(&[])], &request(SizeGoal::Rate(500.0)), &large).unwrap();
     assert!(report.refused.unwrap().contains("four times the 2 cores"));

@@ -52,9 +52,10 @@ pub fn validate(recordings: &[Measurement]) -> Result<SizeReport> {
     let differ = pairs.filter(|(from, of)| from.what == of.what && from.sizes != of.sizes);
     let validation: Vec<SizeCheck> = differ.map(|(from, of)| check(from, of)).collect();
     if validation.is_empty() {
-        return Err(UserError::usage("no two loads of one site at other sizes are in these recordings").hint(
-            "record them: webdyno sweep --knob cpus=1,2 URL, or the same load on machines of other sizes",
-        ));
+        return Err(UserError::usage("no two loads of one site at other sizes are in these recordings")
+            .hint(
+                "record them: webdyno sweep --knob cpus=1,2 URL, or the same load on machines of other sizes",
+            ));
     }
     let measured = MeasuredRange { loads: recordings.len() as u64, ..MeasuredRange::default() };
     Ok(SizeReport { schema: SCHEMA.into(), validation, measured, ..SizeReport::default() })
@@ -64,9 +65,12 @@ impl Point {
     /// `None` of a load without a successful request.
     fn of(recording: &Measurement) -> Result<Option<Self>> {
         let facts = observed(recording)?;
-        let Some((rate, cores)) = facts.value(FactId::rate).zip(usable_cores(&facts)) else { return Ok(None) };
+        let Some((rate, cores)) = facts.value(FactId::rate).zip(usable_cores(&facts)) else {
+            return Ok(None);
+        };
         let ceilings = resource_ceilings(&facts);
-        let max = |resource| ceilings.iter().find(|one| one.resource == resource).and_then(|one| one.ceiling.max);
+        let max =
+            |resource| ceilings.iter().find(|one| one.resource == resource).and_then(|one| one.ceiling.max);
         let pools = [Resource::Workers, Resource::PhpChildren, Resource::DatabaseConnections];
         let targets = facts.request_targets.iter().map(|target| target.path.as_str());
         let sizes = Sizes {
@@ -87,7 +91,9 @@ fn medians(mut points: Vec<Point>) -> Vec<Point> {
     points.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     let mut medians: Vec<Vec<Point>> = vec![];
     for point in points {
-        let is_same = |group: &&mut Vec<Point>| group[0].what == point.what && is_same_size(&group[0].sizes, &point.sizes);
+        let is_same = |group: &&mut Vec<Point>| {
+            group[0].what == point.what && is_same_size(&group[0].sizes, &point.sizes)
+        };
         match medians.iter_mut().find(is_same) {
             Some(group) => group.push(point),
             None => medians.push(vec![point]),
@@ -127,7 +133,9 @@ fn texts(from: &Sizes, of: &Sizes) -> (String, String) {
         }
     };
     let amount = |unit: &'static str| move |value: f64| format!("{} {unit}", human::number(value));
-    row(Some(from.cores), Some(of.cores), &|cores| format!("{} core{}", human::number(cores), if cores == 1.0 { "" } else { "s" }));
+    row(Some(from.cores), Some(of.cores), &|cores| {
+        format!("{} core{}", human::number(cores), if cores == 1.0 { "" } else { "s" })
+    });
     row(from.link_bits, of.link_bits, &|bits| format!("{} Mbit/s", human::number(bits / 1e6)));
     row(from.memory_bytes, of.memory_bytes, &human::bytes);
     let place = |sizes: &Sizes, index: usize| sizes.pools.get(index).map(|(_, places)| *places);
@@ -174,9 +182,10 @@ fn processors(load: &MeasuredLoad, of: &Facts, cores: f64) -> std::result::Resul
     let busy = facts.value(FactId::cpu_busy_fraction).unwrap_or(0.0);
     let usable = (own / load.cores).max(busy).clamp(PROCESSORS_USABLE, 1.0);
     let group = (usable * cores, own / ended * 1e6);
-    let machine = of.value(FactId::cores).zip(facts.value(FactId::client_cpu_cores)).map(|(all, client)| {
-        (usable * all, (own + client) / ended * 1e6)
-    });
+    let machine = of
+        .value(FactId::cores)
+        .zip(facts.value(FactId::client_cpu_cores))
+        .map(|(all, client)| (usable * all, (own + client) / ended * 1e6));
     let rate = |(servers, us): (f64, f64)| servers / us;
     Ok(machine.filter(|machine| rate(*machine) < rate(group)).unwrap_or(group))
 }

@@ -14,6 +14,7 @@ mod pages;
 pub mod predict;
 mod run;
 mod screen;
+pub mod size;
 pub mod sweep;
 mod tune;
 

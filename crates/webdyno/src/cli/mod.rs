@@ -28,6 +28,7 @@ pub mod fit;
 pub mod history;
 pub mod predict;
 pub mod serve;
+pub mod size;
 
 use capacity::CapacityArgs;
 pub use check::CheckArgs;
@@ -46,6 +47,7 @@ pub use observe::ObserveArgs;
 use predict::PredictArgs;
 use serve::ServeArgs;
 pub use server::ServerArgs;
+use size::SizeArgs;
 use stages::StageArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -136,6 +138,8 @@ pub enum Command {
     Fit(FitArgs),
     /// Predict other settings or users from a recording; nothing is touched
     Predict(PredictArgs),
+    /// Recommend machines for a goal, from recordings
+    Size(SizeArgs),
     /// List the sessions below a directory, newest first
     History(HistoryArgs),
     /// Show the sessions below a directory in a browser
@@ -201,6 +205,7 @@ impl Command {
             | Self::Compare(_)
             | Self::Fit(_)
             | Self::Predict(_)
+            | Self::Size(_)
             | Self::History(_)
             | Self::Serve(_) => None,
         }

@@ -267,6 +267,7 @@ pub fn helps() -> String {
         "export",
         "compare",
         "predict",
+        "size",
         "history",
         "serve",
         "rollback",
