@@ -182,10 +182,12 @@ fn processors(load: &MeasuredLoad, of: &Facts, cores: f64) -> std::result::Resul
     let busy = facts.value(FactId::cpu_busy_fraction).unwrap_or(0.0);
     let usable = (own / load.cores).max(busy).clamp(PROCESSORS_USABLE, 1.0);
     let group = (usable * cores, own / ended * 1e6);
-    let machine = of
-        .value(FactId::cores)
-        .zip(facts.value(FactId::client_cpu_cores))
-        .map(|(all, client)| (usable * all, (own + client) / ended * 1e6));
+    let client = facts.value(FactId::client_cpu_cores).zip(facts.value(FactId::cores));
+    let machine = of.value(FactId::cores).zip(client).map(|(all, (client, before))| {
+        // What others use stays as it is.
+        let others = (busy * before - own - client).max(0.0);
+        ((usable * all - others).max(0.01), (own + client) / ended * 1e6)
+    });
     let rate = |(servers, us): (f64, f64)| servers / us;
     Ok(machine.filter(|machine| rate(*machine) < rate(group)).unwrap_or(group))
 }
