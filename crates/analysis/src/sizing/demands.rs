@@ -107,6 +107,12 @@ impl MeasuredLoad {
     }
 }
 
+/// Cores that the kernel takes for what comes and goes over the network: it is in no process's time, and grows with the requests.
+pub(super) fn softirq_cores(facts: &Facts) -> f64 {
+    let known = facts.value(FactId::cpu_softirq_fraction).zip(facts.value(FactId::cores));
+    known.map_or(0.0, |(share, cores)| share * cores)
+}
+
 /// Cores that the service may use.
 pub(super) fn usable_cores(facts: &Facts) -> Option<f64> {
     let known = [FactId::cores, FactId::ahead_group_cores, FactId::ahead_group_quota_cores]
@@ -140,7 +146,7 @@ impl Demands {
             bytes: memory::each_bytes(facts, ceiling),
         });
         Some(Self {
-            cpu: read((cores - of_database.unwrap_or(0.0)).max(0.0) / ended * 1e6),
+            cpu: read((cores + softirq_cores(facts) - of_database.unwrap_or(0.0)).max(0.0) / ended * 1e6),
             database_cpu: of_database.map(|cores| read(cores / ended * 1e6)),
             link_bytes: link_bytes.or(received).map(read),
             wait: Amount { value: model.network.rest_us, error: ERROR.hypot(rate_error) },

@@ -1,7 +1,7 @@
 //! Predictions across sizes against what was measured: loads of one site at other processors, memory, link or users predict each other,
 //! with the pools, the load and the machine of the one that is predicted.
 
-use super::demands::{MeasuredLoad, usable_cores};
+use super::demands::{MeasuredLoad, softirq_cores, usable_cores};
 use crate::diagnosis::prediction::{ERROR_PROCESSORS, Supposition, observed, outcome, sizes::KNOWN};
 use crate::facts::{FactId, Facts};
 use crate::limits::ceiling::Resource;
@@ -17,6 +17,8 @@ use webdyno_model::{Result, UserError};
 
 /// Processors are used up to this share before they are full, unless they were seen to be used further.
 const PROCESSORS_USABLE: f64 = 0.95;
+/// A link that is used less limits nobody.
+const LINK_USED_MIN: f64 = 0.05;
 
 /// What a load ran on.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,13 +75,19 @@ impl Point {
             |resource| ceilings.iter().find(|one| one.resource == resource).and_then(|one| one.ceiling.max);
         let pools = [Resource::Workers, Resource::PhpChildren, Resource::DatabaseConnections];
         let targets = facts.request_targets.iter().map(|target| target.path.as_str());
+        let used = ceilings.iter().find(|one| one.resource == Resource::Link).and_then(|one| one.ceiling.now);
+        // Which of several idle links is the busiest says nothing.
+        let is_link_used = used.zip(max(Resource::Link)).is_some_and(|(now, max)| now >= LINK_USED_MIN * max);
+        let offered = facts.value(FactId::offered_rate);
+        let users = facts.value(FactId::users).or(facts.value(FactId::in_flight_mean).map(f64::round));
+        let users = users.filter(|_| offered.is_none());
         let sizes = Sizes {
             cores,
             memory_bytes: memory_pressure::limit_bytes(&facts),
-            link_bits: max(Resource::Link),
+            link_bits: max(Resource::Link).filter(|_| is_link_used),
             pools: pools.into_iter().filter_map(|resource| Some((resource, max(resource)?))).collect(),
-            users: facts.value(FactId::users).or(facts.value(FactId::in_flight_mean).map(f64::round)),
-            offered: facts.value(FactId::offered_rate),
+            users,
+            offered,
         };
         let load = MeasuredLoad::of(recording).map_err(|error| error.message);
         Ok(Some(Self { what: targets.collect::<Vec<_>>().join(" "), sizes, rate, load, facts }))
@@ -185,8 +193,9 @@ fn processors(load: &MeasuredLoad, of: &Facts, cores: f64) -> std::result::Resul
     let client = facts.value(FactId::client_cpu_cores).zip(facts.value(FactId::cores));
     let machine = of.value(FactId::cores).zip(client).map(|(all, (client, before))| {
         // What others use stays as it is.
-        let others = (busy * before - own - client).max(0.0);
-        ((usable * all - others).max(0.01), (own + client) / ended * 1e6)
+        let used = own + client + softirq_cores(facts);
+        let others = (busy * before - used).max(0.0);
+        ((usable * all - others).max(0.01), used / ended * 1e6)
     });
     let rate = |(servers, us): (f64, f64)| servers / us;
     Ok(machine.filter(|machine| rate(*machine) < rate(group)).unwrap_or(group))

@@ -79,10 +79,7 @@ fn bit_s(bits: f64) -> String {
 
 fn answer(page: &mut TextPage, report: &SizeReport, best: &SizeChoice) {
     let goal = report.goal.map_or(String::new(), |goal| goal.to_string());
-    let rate =
-        report.goal_rate.map_or(String::new(), |rate| format!(", {} req/s with what it grows", number(rate)));
-    let rate =
-        if goal == format!("{} req/s", report.goal_rate.unwrap_or(0.0)) { String::new() } else { rate };
+    let rate = report.goal_rate.map_or(String::new(), |rate| format!(": {} req/s to carry", number(rate)));
     let spare = if best.spare > 0 { format!(", {} spare", count(best.spare)) } else { String::new() };
     page.paragraph(&format!("Goal {goal}{rate}; {} headroom{spare}.", percent_coarse(report.headroom)));
     let response = report
@@ -243,7 +240,7 @@ mod tests {
             lines.len()
         );
         for part in [
-            "864 req/s with what it grows",
+            "Goal 500 req/s: 864 req/s to carry; 30% headroom, 1 spare.",
             "p10 1,500, p90 1,900",
             "EUR/month",
             "120.5",

@@ -1,6 +1,7 @@
 //! What is missing on the command line, asked one by one on a terminal. Each question is a flag as well.
 
 use crate::cli::size::{SizeArgs, goal, growth, headroom, seconds, years};
+use crate::terminal;
 use std::io::Write;
 use std::path::PathBuf;
 use webdyno_model::sizing::SizeGoal;
@@ -54,7 +55,7 @@ fn optional<T>(
         let Some(answer) = ask(question)?.filter(|answer| !answer.is_empty()) else { return Ok(()) };
         match read(&answer) {
             Ok(found) => *value = Some(found),
-            Err(wanted) => eprintln!("`{answer}` is not {wanted}"),
+            Err(wanted) => terminal::print_status(&format!("`{answer}` is not {wanted}")),
         }
     }
     Ok(())
@@ -72,7 +73,7 @@ fn until_read<T>(
         match read(&answer) {
             _ if answer.is_empty() => {}
             Ok(found) => return Ok(found),
-            Err(wanted) => eprintln!("`{answer}` is not {wanted}"),
+            Err(wanted) => terminal::print_status(&format!("`{answer}` is not {wanted}")),
         }
     }
 }
