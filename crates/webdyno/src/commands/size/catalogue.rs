@@ -211,4 +211,24 @@ mod tests {
             assert!(error.message.contains(expected) && error.exit_code() == 2, "{text}: {}", error.message);
         }
     }
+
+    #[test]
+    fn whatever_a_file_holds_is_read_or_refused() {
+        let csv = "name,cores,memory,network,price\na,2,4 GB,1G,9.5\n\"b\",4,,,\n";
+        for text in [GENERIC, csv] {
+            let cuts = (0..text.len()).step_by(7).filter(|cut| text.is_char_boundary(*cut));
+            for cut in cuts {
+                for (begin, end) in [(0, cut), (cut, text.len())] {
+                    for rubbish in ["", "\u{0}", "=", "\"", "[[", "\u{feff}é,"] {
+                        let broken = format!("{}{rubbish}{}", &text[begin..cut], &text[cut..end]);
+                        let results = [of_toml("c", &broken), of_csv("c", &broken)];
+                        assert!(
+                            results.into_iter().flatten().all(|one| !one.machines.is_empty()),
+                            "{broken}"
+                        );
+                    }
+                }
+            }
+        }
+    }
 }
