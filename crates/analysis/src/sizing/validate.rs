@@ -190,12 +190,9 @@ fn processors(load: &MeasuredLoad, of: &Facts, cores: f64) -> std::result::Resul
     let busy = facts.value(FactId::cpu_busy_fraction).unwrap_or(0.0);
     let usable = (own / load.cores).max(busy).clamp(PROCESSORS_USABLE, 1.0);
     let group = (usable * cores, own / ended * 1e6);
-    let client = facts.value(FactId::client_cpu_cores).zip(facts.value(FactId::cores));
-    let machine = of.value(FactId::cores).zip(client).map(|(all, (client, before))| {
-        // What others use stays as it is.
-        let used = own + client + softirq_cores(facts);
-        let others = (busy * before - used).max(0.0);
-        ((usable * all - others).max(0.01), used / ended * 1e6)
+    let machine = of.value(FactId::cores).zip(facts.value(FactId::client_cpu_cores)).map(|(all, client)| {
+        // Other programs are no part of it: a machine that is sized has none.
+        (usable * all, (own + client + softirq_cores(facts)) / ended * 1e6)
     });
     let rate = |(servers, us): (f64, f64)| servers / us;
     Ok(machine.filter(|machine| rate(*machine) < rate(group)).unwrap_or(group))
