@@ -139,7 +139,7 @@ pub struct MeasuredRange {
 
 /// Percentiles of a predicted figure.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Spread {
+pub struct RateSpread {
     /// Nine of ten predictions are at least this.
     pub p10: f64,
     /// Half of them are.
@@ -168,7 +168,7 @@ pub struct SizeChoice {
     /// What limits them next.
     pub second_limit: Option<String>,
     /// Highest rate of all but the spare ones, requests per second.
-    pub rate: Spread,
+    pub rate: RateSpread,
     /// Utilisation of their processors at the goal, 0 to 1.
     pub cpu_fraction: f64,
     /// Machines of its own for the database; `None` where it runs beside the web server, or there is none.

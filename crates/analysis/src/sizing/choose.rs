@@ -2,7 +2,7 @@
 
 use super::server::{Draw, MEMORY_USABLE, PROCESSORS_USABLE, RANGE, SYSTEM_BYTES, Server};
 use webdyno_model::number::{human, significant};
-use webdyno_model::sizing::{DatabaseChoice, Machine, MachineCatalogue, SizeChoice, Spread};
+use webdyno_model::sizing::{DatabaseChoice, Machine, MachineCatalogue, RateSpread, SizeChoice};
 
 /// So many choices are shown.
 const CHOICES_MAX: usize = 5;
@@ -94,7 +94,7 @@ fn choice(
         spare: wanted.spare,
         first_limit: limit(0),
         second_limit: limit(1),
-        rate: Spread { p10: all(spread.p10), p50: all(spread.p50), p90: all(spread.p90) },
+        rate: RateSpread { p10: all(spread.p10), p50: all(spread.p50), p90: all(spread.p90) },
         cpu_fraction: significant(
             wanted.rate / needed * server.cpu_us(Draw::default()) / 1e6 / server.cores(),
             2,

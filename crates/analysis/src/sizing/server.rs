@@ -9,7 +9,7 @@ use crate::queueing::{Load, Network, Pool};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
-use webdyno_model::sizing::{Machine, MeasuredRange, MissRatioCurve, Spread};
+use webdyno_model::sizing::{Machine, MeasuredRange, MissRatioCurve, RateSpread};
 
 /// Of processors, links and memory so much can be used: the shares that ceilings reckon with.
 pub(super) const PROCESSORS_USABLE: f64 = 0.95;
@@ -179,14 +179,14 @@ impl Server<'_> {
     }
 
     /// Percentiles of the highest rate.
-    pub fn spread(&self, draws: &[Draw]) -> Spread {
+    pub fn spread(&self, draws: &[Draw]) -> RateSpread {
         let mut rates: Vec<f64> = draws.iter().map(|draw| self.rate(*draw)).collect();
         rates.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let place = (share * (rates.len() as f64 - 1.0)).round() as usize;
             rates.get(place).copied().unwrap_or(0.0)
         };
-        Spread { p10: at(0.1), p50: at(0.5), p90: at(0.9) }
+        RateSpread { p10: at(0.1), p50: at(0.5), p90: at(0.9) }
     }
 
     /// Places of each pool and memory at this rate, and the mean response time there.

@@ -4,7 +4,7 @@ use super::*;
 use crate::facts::testing::{facts, of_pool, set, with_changes};
 use crate::facts::{FactId, Facts};
 use proptest::prelude::*;
-use webdyno_model::sizing::{SizeChoice, Spread};
+use webdyno_model::sizing::{RateSpread, SizeChoice};
 
 const MEASURED: [(FactId, f64); 16] = [
     (FactId::workers_limit, 100.0),
@@ -245,7 +245,7 @@ proptest! {
         let cores = |report: &SizeReport| best(report).count as f64 * best(report).cores;
         prop_assert!(is_priced || cores(&more_room) >= cores(&base), "{base:#?} {more_room:#?}");
         for choice in base.choices.iter() {
-            let Spread { p10, p50, p90 } = choice.rate;
+            let RateSpread { p10, p50, p90 } = choice.rate;
             prop_assert!(p10 <= p50 && p50 <= p90 && p10 >= goal * 0.99 && p50 * (1.0 - headroom) >= goal * 0.99);
         }
         let costs: Vec<f64> = base.choices.iter().filter_map(|choice| choice.cost).collect();

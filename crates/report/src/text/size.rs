@@ -177,7 +177,7 @@ fn validation(page: &mut TextPage, all: &[SizeCheck]) {
 mod tests {
     use super::*;
     use webdyno_model::prediction::Estimate;
-    use webdyno_model::sizing::{DatabaseChoice, SizeGoal, SizeNeeds, Spread, StartSetting};
+    use webdyno_model::sizing::{DatabaseChoice, RateSpread, SizeGoal, SizeNeeds, StartSetting};
 
     fn full() -> SizeReport {
         let choice = SizeChoice {
@@ -189,7 +189,7 @@ mod tests {
             spare: 1,
             first_limit: Some("working-set-exceeds-memory".into()),
             second_limit: Some("network-saturated".into()),
-            rate: Spread { p10: 1500.0, p50: 1700.0, p90: 1900.0 },
+            rate: RateSpread { p10: 1500.0, p50: 1700.0, p90: 1900.0 },
             cpu_fraction: 0.55,
             database: Some(DatabaseChoice {
                 name: "2x4".into(),
