@@ -66,11 +66,13 @@ bench:
 	@scripts/setup bench
 	$(MAKE) --no-print-directory build
 	$(CARGO) build --release --locked -p webdyno-load --example reference
+	$(CARGO) build --release --locked -p webdyno-logs --example logs
 	bench/engine.sh
 	bench/accuracy.sh
 	bench/lists.sh
 	bench/pages.sh
 	bench/observe.sh
+	bench/logs.sh
 
 FUZZ_S ?= 60
 FUZZ_SEED ?= $(shell date +%s)

@@ -64,9 +64,10 @@ pub struct CapacityReport {
     pub schema: String,
     /// What `rate` counts.
     pub unit: LoadUnit,
-    /// The highest load that met the objectives; `None` where the lowest one missed them.
+    /// The highest load that met the objectives, or where the fit of all steps meets them just so, when slow requests come by chance; `None`
+    /// where the lowest load missed them.
     pub rate: Option<f64>,
-    /// The highest load that surely meets them, and the lowest that surely misses them.
+    /// The highest load that surely meets them, and the lowest that surely misses them; the 95% interval of the fit, when it is one.
     pub ci95: Option<[f64; 2]>,
     /// What they were.
     pub objectives: Vec<Objective>,

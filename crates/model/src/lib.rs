@@ -19,6 +19,7 @@ pub mod harm_guard;
 pub mod histogram;
 pub mod interval;
 pub mod live_traffic;
+pub mod logs;
 pub mod number;
 pub mod objective;
 pub mod observation;

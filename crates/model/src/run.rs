@@ -15,6 +15,24 @@ use std::collections::BTreeMap;
 /// The schema of [`RunReport`].
 pub const SCHEMA: &str = "webdyno/run/v1";
 
+/// How near a load came to what it was to send again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Replay {
+    /// Requests of the list.
+    pub planned_requests: u64,
+    /// Requests that were started.
+    pub started_requests: u64,
+    /// Starts of the busiest second that was planned.
+    pub planned_peak_rate: f64,
+    /// Starts of the busiest second of the load; `None` of less than a second.
+    pub peak_rate: Option<f64>,
+    /// The largest difference of a name's share of the requests from its share of the list, 0 to 1.
+    pub mix_difference: Option<f64>,
+    /// The name that has it.
+    pub mix_name: Option<String>,
+}
+
 /// The report of one load, over its measured part (after the warm-up).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunReport {
@@ -34,6 +52,9 @@ pub struct RunReport {
     /// Seconds cut from the end as ramp-down.
     #[serde(default)]
     pub ramp_down_s: f64,
+    /// Sent against planned, of a list that is sent in turn and in stages (`workload from-log`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
     /// started = completed + failed + in_flight_at_end.
     pub requests: RequestCounts,
     /// Page loads; `None` when the workload has no pages.

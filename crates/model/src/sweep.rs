@@ -2,6 +2,7 @@
 //! makes of points that were measured elsewhere.
 
 use crate::environment::Environment;
+use crate::objective::Objective;
 use crate::setting::SettingId;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,9 @@ pub struct SweepPlan {
     pub knobs: Vec<Knob>,
     /// The values of each knob as they were asked for: `16..256`, `on,off`.
     pub ranges: Vec<String>,
+    /// What a point has to meet to be chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<Objective>,
     /// What is sent, without secrets; what a knob varies stands as it does without it.
     pub workload: Workload,
     /// Loads of each point.
@@ -97,6 +101,9 @@ pub struct SweepPoint {
     /// The loads, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<SweepLoad>,
+    /// The first objective that most of its loads missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
     /// Why nothing was measured here: the server failed, or the value could not be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -158,6 +165,12 @@ pub struct SweepReport {
     /// Of knobs that are words, or of several knobs: the values of the best point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<Vec<KnobValue>>,
+    /// Why the choice, or the best point, is not sure; `None` where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsure: Option<String>,
+    /// What a point had to meet to be chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<Objective>,
     /// The law; `None` where the data cannot tell.
     pub usl: Option<ScalingLaw>,
     /// Why there is no law, no plateau, or an uncertain one; what to measure instead. Sentences.

@@ -25,6 +25,7 @@ pub use phrases::level;
 pub use plain::{ascii, sanitize};
 pub use text::compare::{compare, compare_data};
 pub use text::history::history;
+pub use text::logs::logs;
 pub use text::predict::predict;
 pub use text::size::size;
 pub use text::sweep::sweep;

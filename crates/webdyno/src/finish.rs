@@ -144,7 +144,9 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
         }
         Outcome::Tune(tune) => is_tune_successful(tune),
         Outcome::Capacity(found) => found.rate.is_some() && found.generator.is_none(),
-        Outcome::Sweep(found) => found.points.iter().any(|point| point.rate.is_some()),
+        Outcome::Sweep(found) => {
+            found.points.iter().any(|point| point.rate.is_some() && point.missed.is_none())
+        }
         Outcome::Observation(_) => true,
         Outcome::Nothing => false,
     };

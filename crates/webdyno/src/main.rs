@@ -66,6 +66,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Size(arguments) => commands::size::size(&arguments),
         Command::Fit(arguments) => commands::fit::fit(&arguments),
         Command::History(arguments) => commands::history::history(&arguments),
+        Command::Logs(arguments) => commands::logs::logs(&arguments),
         Command::Serve(arguments) => commands::serve::serve(&arguments),
         Command::Helper(helper) => helpers::run(helper),
     }

@@ -6,6 +6,7 @@ use crate::cli::compare::CompareArgs;
 use crate::cli::export::{ExportArgs, is_stdout};
 use crate::cli::fit::FitArgs;
 use crate::cli::history::HistoryArgs;
+use crate::cli::logs::LogsArgs;
 use crate::cli::predict::PredictArgs;
 use crate::cli::size::SizeArgs;
 use std::fs::{self, OpenOptions};
@@ -29,6 +30,7 @@ pub fn check(command: &Command) -> Result<()> {
         | Command::Fit(FitArgs { json, .. })
         | Command::Predict(PredictArgs { json, .. })
         | Command::Size(SizeArgs { json, .. })
+        | Command::Logs(LogsArgs { json, .. })
         | Command::History(HistoryArgs { json, .. }) => {
             check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
         }

@@ -4,6 +4,7 @@
 //! long as it takes to be sure ([`StepTest`], a sequential test). No step is more than [`GROWTH_MAX`] times as high as one that met the
 //! objectives, so that none is more than one step beyond the knee.
 
+mod chance;
 mod knee;
 mod report;
 mod search;
@@ -15,6 +16,7 @@ pub use report::{SearchEnd, capacity_report};
 pub use search::{
     GROWTH_MAX, NextStep, RESOLUTION, SearchOptions, StepKind, StepResult, StepSpec, next_step,
 };
+pub use share_test::ShareEvidence;
 pub use step_test::{FALLS_BEHIND, StepOutcome, StepTest};
 
 use webdyno_model::objective::{Figure, Objective};

@@ -1,5 +1,6 @@
 //! What a search came to, from its steps.
 
+use super::chance::{chance_fit, decides};
 use super::search::{Bracket, bracket};
 use super::{FALLS_BEHIND, KneeStep, StepResult, knee};
 use webdyno_model::capacity::{CapacityReport, LoadUnit, SCHEMA};
@@ -37,6 +38,9 @@ pub fn capacity_report(
         Bracket { good: Some(good), bad: Some(bad) } => Some([good, bad]),
         _ => None,
     };
+    let chance = (decides(steps) && seeming.bad.is_some()).then(|| chance_fit(steps)).flatten();
+    let rate = chance.map_or(seeming.good, |fit| seeming.good.map(|_| shown(fit.rate, unit)));
+    let ci95 = chance.map_or(ci95, |fit| Some(fit.ci95.map(|load| shown(load, unit))));
     let missing = |one: &&StepResult| Some(one.step.offered) == seeming.bad && !one.outcome.seems_met;
     let limited_by = counted().rfind(missing).and_then(|one| one.outcome.missed.clone());
     let knee_step = |one: &StepResult| KneeStep {
@@ -49,7 +53,7 @@ pub fn capacity_report(
     let mut report = CapacityReport {
         schema: SCHEMA.into(),
         unit,
-        rate: seeming.good,
+        rate,
         ci95,
         objectives: objectives.to_vec(),
         limited_by,
@@ -61,12 +65,23 @@ pub fn capacity_report(
         notes: vec![],
         environment: None,
     };
-    report.notes = notes(&report, end, seeming, sure);
+    report.notes = notes(&report, end, seeming, sure, chance.is_some());
     report
 }
 
+/// A load that was not offered itself, with as many digits as it is known to.
+fn shown(load: f64, unit: LoadUnit) -> f64 {
+    if unit == LoadUnit::Users { load.round() } else { significant(load, 3) }
+}
+
 /// What a reader has to know of how sure it is.
-fn notes(report: &CapacityReport, end: &SearchEnd, seeming: Bracket, sure: Bracket) -> Vec<String> {
+fn notes(
+    report: &CapacityReport,
+    end: &SearchEnd,
+    seeming: Bracket,
+    sure: Bracket,
+    is_chance: bool,
+) -> Vec<String> {
     let unit = report.unit.name();
     let known = report.rate.map_or("nothing met the objectives".into(), |rate| {
         format!("the capacity is at least {} {unit}", significant(rate, 4))
@@ -80,6 +95,10 @@ fn notes(report: &CapacityReport, end: &SearchEnd, seeming: Bracket, sure: Brack
         SearchEnd::Generator => Some(format!(
             "the load generator was the limit, not the server: {known}; load from another or a larger machine"
         )),
+        SearchEnd::Found | SearchEnd::Budget if is_chance => Some(
+            "slow requests come in bursts by chance near the capacity: it and its 95% interval are fitted to all steps"
+                .to_owned(),
+        ),
         SearchEnd::Budget if seeming.bad.is_some() => {
             Some("the time was over before the interval was as narrow as it could be: --budget".to_owned())
         }
@@ -87,7 +106,7 @@ fn notes(report: &CapacityReport, end: &SearchEnd, seeming: Bracket, sure: Brack
         SearchEnd::Failed(error) => Some(format!("the search could not go on: {error}; {known}")),
     };
     let is_unsure = report.rate.is_some() && (sure.good != seeming.good || sure.bad != seeming.bad);
-    let unsure = (is_unsure && *end == SearchEnd::Found).then(|| {
+    let unsure = (is_unsure && !is_chance && *end == SearchEnd::Found).then(|| {
         "too few requests to be sure of each step: the interval spans the loads that are sure".to_owned()
     });
     ended.into_iter().chain(unsure).collect()
@@ -115,7 +134,7 @@ mod tests {
                 measured_s: 3.0,
                 discarded: None,
             },
-            outcome: StepOutcome { met, seems_met, missed, measured_s: 3 },
+            outcome: StepOutcome { met, seems_met, missed, measured_s: 3, ..StepOutcome::default() },
             generator: None,
         }
     }

@@ -1,6 +1,8 @@
 //! Which load to offer next: up in bounded steps until one misses the objectives, then between the highest that met them and the lowest
-//! that missed them, then both ends once more and longer. A pure function of the steps so far.
+//! that missed them, then both ends once more and longer. Where chance decides of a step whether it meets them, the next one is where
+//! the fit of all of them ([`chance`](super::chance)) has the capacity. A pure function of the steps so far.
 
+use super::chance::{chance_fit, decides};
 use super::{SearchEnd, StepOutcome};
 use webdyno_model::capacity::CapacityStep;
 use webdyno_model::number::significant;
@@ -31,13 +33,15 @@ pub enum StepKind {
     Search,
     /// To see that the answer holds.
     Confirm,
+    /// To learn how often responses are slow that are slow by chance: as long as that takes.
+    Sample,
 }
 
 impl StepKind {
     /// Seconds of it that are not measured.
     pub fn warmup_s(self) -> u32 {
         match self {
-            Self::Ramp => 1,
+            Self::Ramp | Self::Sample => 1,
             Self::Search | Self::Confirm => 2,
         }
     }
@@ -48,6 +52,7 @@ impl StepKind {
             Self::Ramp => (1, 3),
             Self::Search => (2, 6),
             Self::Confirm => (6, 12),
+            Self::Sample => (8, 12),
         }
     }
 
@@ -179,6 +184,10 @@ fn wanted(steps: &[StepResult], options: &SearchOptions) -> NextStep {
                 step((bad / DESCENT).max(0.01), StepKind::Ramp, options)
             }
         }
+        Bracket { good: Some(_), bad: Some(_) } if decides(steps) => match chance_fit(steps) {
+            Some(fit) if !fit.is_narrow() => step(fit.rate, StepKind::Sample, options),
+            _ => NextStep::Done(SearchEnd::Found),
+        },
         Bracket { good: Some(good), bad: Some(bad) } => {
             let between = rounded((good * bad).sqrt(), options);
             // Where the time of a step does not tell whether a load meets the objectives, the next one would not either.

@@ -3,7 +3,7 @@
 //! Beside the objectives, a load in open arrival has to be kept up with: where requests queue up second by second, no objective of
 //! a short step tells what a longer one would come to.
 
-use super::share_test::{ShareSecond, share_met, share_seems_met};
+use super::share_test::{ShareEvidence, ShareSecond, share_met, share_seems_met};
 use crate::run_report::slo_abort::ObjectiveScope;
 use webdyno_model::Result;
 use webdyno_model::interval::Interval;
@@ -36,6 +36,10 @@ pub struct StepOutcome {
     pub missed: Option<String>,
     /// Seconds that were measured.
     pub measured_s: u32,
+    /// Of the objective of a share that speaks most against the load, where one has no sure miss beside it.
+    pub share: Option<ShareEvidence>,
+    /// Mean response time, microseconds.
+    pub mean_us: Option<f64>,
 }
 
 /// Judges a step second by second.
@@ -48,6 +52,10 @@ pub struct StepTest {
     least_s: u32,
     most_s: u32,
     measured_s: u32,
+    is_random: bool,
+    lone_mean_us: Option<f64>,
+    /// Sum of the response times, microseconds, and their number.
+    times: (f64, f64),
 }
 
 impl StepTest {
@@ -67,7 +75,25 @@ impl StepTest {
             least_s,
             most_s,
             measured_s: 0,
+            is_random: matches!(workload.arrival, Arrival::Open { poisson: true, .. }),
+            lone_mean_us: None,
+            times: (0.0, 0.0),
         }
+    }
+
+    /// With the mean response time of a load without queues, microseconds: what exceeds it is taken for waiting.
+    #[must_use]
+    pub fn with_lone_mean(self, lone_mean_us: Option<f64>) -> Self {
+        Self { lone_mean_us, ..self }
+    }
+
+    /// Requests that wait, on average (Little's law).
+    fn queue(&self) -> f64 {
+        let (sum_us, count) = self.times;
+        // Users, and requests in equal distances, make no queues by chance.
+        let lone_mean_us = self.lone_mean_us.filter(|_| self.is_random);
+        let waited_us = lone_mean_us.map_or(0.0, |lone_us| (sum_us - count * lone_us).max(0.0));
+        waited_us / 1e6 / f64::from(self.measured_s.max(1))
     }
 
     /// Takes in the next second. Gives whether the step is over. An error when a histogram is damaged.
@@ -79,23 +105,34 @@ impl StepTest {
             return Ok(false);
         }
         self.measured_s += 1;
+        if let Some(times) = &interval.response_time {
+            self.times = (self.times.0 + times.sum_us, self.times.1 + interval.completed as f64);
+        }
         for one in &mut self.objectives {
             one.add_second(interval)?;
         }
         Ok(match self.outcome().met {
             Some(false) => true,
             Some(true) => self.measured_s >= self.least_s,
-            None => self.measured_s >= self.most_s,
+            None => self.measured_s >= self.most_s || self.is_short_and_far(),
         })
+    }
+
+    /// Whether a look is enough: nothing came near a bound, and the step is only to find a load where something does.
+    fn is_short_and_far(&self) -> bool {
+        self.least_s <= 1
+            && self.queue.as_ref().is_none_or(QueueTest::seems_met)
+            && self.objectives.iter().all(ObjectiveTest::is_far)
     }
 
     /// What is known by now.
     pub fn outcome(&self) -> StepOutcome {
         let is_last = self.measured_s >= self.most_s;
+        let queue = self.queue();
         let mut verdicts: Vec<(Option<bool>, bool, &str)> = self
             .objectives
             .iter()
-            .map(|one| (one.met(is_last), one.seems_met(), one.of.objective.text()))
+            .map(|one| (one.met(is_last, queue), one.seems_met(), one.of.objective.text()))
             .collect();
         verdicts.extend(self.queue.as_ref().map(|queue| (queue.met(), queue.seems_met(), FALLS_BEHIND)));
         let surely = verdicts.iter().find(|(met, ..)| *met == Some(false));
@@ -106,7 +143,14 @@ impl StepTest {
             seems_met: surely.or(seeming).is_none() && self.measured_s > 0,
             missed: surely.or(seeming).map(|(.., text)| (*text).to_owned()),
             measured_s: self.measured_s,
+            share: self.share(queue),
+            mean_us: (self.times.1 > 0.0).then(|| self.times.0 / self.times.1),
         }
+    }
+
+    fn share(&self, queue: f64) -> Option<ShareEvidence> {
+        let evidences = self.objectives.iter().filter_map(|one| one.share(queue));
+        evidences.max_by(|a, b| a.strength().total_cmp(&b.strength()))
     }
 }
 
@@ -159,9 +203,29 @@ impl ObjectiveTest {
         Ok(())
     }
 
-    fn met(&self, is_last: bool) -> Option<bool> {
+    /// Whether nothing came near the bound: no response took half as long, and none failed.
+    fn is_far(&self) -> bool {
+        let beyond: u64 = self.seconds.iter().map(|second| second.beyond).sum();
+        beyond == 0 && !self.seconds.is_empty() && !self.is_near()
+    }
+
+    fn is_near(&self) -> bool {
+        let objective = &self.of.objective;
+        matches!(objective.figure(), Figure::Time(..)) && self.longest_us as f64 > objective.bound() / 2.0
+    }
+
+    fn queue_near(&self, queue: f64) -> f64 {
+        if self.is_near() { queue } else { 0.0 }
+    }
+
+    fn share(&self, queue: f64) -> Option<ShareEvidence> {
+        let allowed = self.allowed().filter(|allowed| *allowed > 0.0)?;
+        Some(ShareEvidence::of(&self.seconds, allowed, self.queue_near(queue)))
+    }
+
+    fn met(&self, is_last: bool, queue: f64) -> Option<bool> {
         if let Some(allowed) = self.allowed() {
-            let met = share_met(&self.seconds, allowed);
+            let met = share_met(&self.seconds, allowed, self.queue_near(queue));
             // Of what may never happen nothing proves that it will not: it has not as long as anybody looked.
             return met.or((allowed <= 0.0 && is_last).then_some(true));
         }

@@ -145,7 +145,7 @@ pub fn is_fault(id: &str) -> bool {
 /// The ceilings that follow from these facts, with their findings, in the order of their resources.
 pub fn resource_ceilings(facts: &Facts) -> Vec<ResourceCeiling> {
     let computed = ALL.iter().flat_map(|limit| limit.ceilings).filter_map(|ceiling| ceiling(facts));
-    let mut all: Vec<_> = computed.collect();
+    let mut all: Vec<_> = computed.map(|one| one.not_below_served(facts)).collect();
     all.sort_by_key(|ceiling| ceiling.resource);
     all
 }

@@ -49,7 +49,10 @@ pub(crate) fn hold_time_us(facts: &Facts) -> Option<f64> {
     }
     let wait_us = accept_queue_wait_us(facts).unwrap_or(0.0);
     let good = facts.value(FactId::service_time_mean_us).map(|us| us - wait_us);
-    Some(good.map_or(of_all, |good| good.max(of_all)))
+    // No worker is held longer than that so many of them serve what is served (Little's law): what clients wait longer, they
+    // wait in queues.
+    let most_us = workers_max(facts).zip(rate(facts)).map_or(f64::INFINITY, |(most, rate)| most * 1e6 / rate);
+    Some(good.map_or(of_all, |good| good.min(most_us).max(of_all)))
 }
 
 /// The time by all busy workers; one of them is at work on the reading itself.

@@ -8,6 +8,7 @@ pub mod network;
 pub mod pages;
 pub mod percentiles;
 pub mod repeats;
+pub mod replay;
 pub mod slo_abort;
 
 use crate::measurement::Measurement;
@@ -23,6 +24,7 @@ use webdyno_model::run::{IntervalReport, NamedReport, RunReport, SCHEMA};
 pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     let timed = timed(measurement, counted(measurement))?;
     let percentiles_need = percentiles::request_needs(measurement, &timed);
+    let names = by_name(measurement)?;
     let measured = RunReport {
         schema: SCHEMA.into(),
         workload: measurement.workload.clone(),
@@ -30,7 +32,8 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
         warmup_s: significant(measurement.measured_from_s, 6),
         warmup_why: measurement.warmup_reason.clone(),
         ramp_down_s: significant(ramp_down_s(measurement), 6),
-        requests_by_name: by_name(measurement)?,
+        replay: replay::replay(measurement, &names),
+        requests_by_name: names,
         pages: pages::report(measurement, timed.elapsed_s)?,
         visits: pages::visits(measurement),
         unsupported_percentiles: percentiles_need.keys().cloned().collect(),

@@ -28,6 +28,8 @@ pub struct CurveAnalysis {
     pub plateau: Option<[f64; 2]>,
     /// The smallest measured value of the plateau.
     pub choice: Option<f64>,
+    /// Why the choice is not sure.
+    pub unsure: Option<String>,
     /// Why there is no law, no plateau, or an uncertain one; what to measure instead. Sentences.
     pub notes: Vec<String>,
 }
@@ -68,6 +70,7 @@ fn by_law(points: &[Observed], found: &Verified) -> CurveAnalysis {
         plateau: within.map(|ends| ends.map(|end| significant(end, 6))),
         choice,
         usl: Some(usl),
+        unsure: None,
         notes,
     }
 }
@@ -111,8 +114,12 @@ fn curve_points(points: &[Observed], law: Usl, laws: &[Usl]) -> Vec<LawPoint> {
 }
 
 fn by_points(points: &[Observed], reason: String) -> CurveAnalysis {
-    let shape = plateau::shape(points);
     let mut notes = vec![reason];
+    let shape = match points {
+        // The best of equals is the luckiest, and no better than the smallest.
+        [first, .., last] if verified::is_flat(points) => Some(Shape::Plateau([first.value, last.value])),
+        _ => plateau::shape(points),
+    };
     let plateau = match shape {
         Some(Shape::Plateau(ends)) => Some(ends),
         Some(Shape::Rises) | Some(Shape::Falls) | None => None,
@@ -121,11 +128,13 @@ fn by_points(points: &[Observed], reason: String) -> CurveAnalysis {
     let below = |choice: f64| points.iter().rev().find(|point| point.value < choice);
     let reaches =
         |point: &&Observed| point.noise.is_some_and(|noise| point.rate * (1.0 + noise) >= SHARE * peak);
+    let mut unsure = None;
     if let Some(point) = plateau.and_then(|ends| below(ends[0])).filter(reaches) {
+        unsure = Some(format!("{} may do as well", number(point.value)));
         notes.push(format!(
             "{} may do as well: its interval reaches the plateau. Repeat it to be sure.",
             number(point.value)
         ));
     }
-    CurveAnalysis { usl: None, plateau, choice: plateau.map(|ends| ends[0]), notes }
+    CurveAnalysis { usl: None, plateau, choice: plateau.map(|ends| ends[0]), unsure, notes }
 }

@@ -157,6 +157,20 @@ fn repeats_of_a_value_are_one_point_and_failures_none() {
 }
 
 #[test]
+fn of_values_that_do_not_differ_the_smallest_is_chosen() {
+    let pairs = [(16.0, 524.0), (32.0, 489.0), (48.0, 564.0), (80.0, 573.0), (144.0, 546.0), (256.0, 514.0)];
+    let noisy = |half: f64| {
+        let mut points = measured(&pairs);
+        points.iter_mut().for_each(|point| point.ci95 = point.rate.map(|rate| [rate - half, rate + half]));
+        let found = curve(&points);
+        (found.plateau, found.choice)
+    };
+    assert_eq!(noisy(60.0), (Some([16.0, 256.0]), Some(16.0)));
+    // Where the intervals tell them apart the best one is.
+    assert_eq!(noisy(10.0), (Some([80.0, 80.0]), Some(80.0)));
+}
+
+#[test]
 fn a_point_whose_interval_reaches_the_plateau_is_named() {
     let mut points = measured(&[(10.0, 400.0), (20.0, 780.0), (40.0, 800.0), (80.0, 795.0)]);
     points[1].ci95 = Some([760.0, 800.0]);

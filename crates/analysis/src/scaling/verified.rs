@@ -89,6 +89,18 @@ fn flat(points: &[Observed], spread: f64, freedom: f64) -> Option<String> {
     })
 }
 
+/// Whether no point is proven to differ from their mean. Of a dozen points one lies outside of its 95% interval by chance, but not by
+/// half as much again (Bonferroni's bound for 12 is 1.43 times as wide).
+pub(super) fn is_flat(points: &[Observed]) -> bool {
+    const ALL_HOLD: f64 = 1.5;
+    let weight: f64 = points.iter().map(|point| point.weight).sum();
+    let mean = points.iter().map(|point| point.weight * point.rate).sum::<f64>() / weight;
+    let is_near = |point: &Observed| {
+        point.noise.is_some_and(|noise| (point.rate - mean).abs() <= ALL_HOLD * noise * point.rate)
+    };
+    points.len() >= POINTS_MIN && points.iter().all(is_near)
+}
+
 /// Whether the points lie too far off the law.
 fn misfit(points: &[Observed], spread: f64) -> Option<String> {
     let noises: Vec<f64> = points.iter().filter_map(|point| point.noise).collect();

@@ -11,6 +11,9 @@ const STEAL_FRACTION_MAX: f64 = 0.02;
 /// From this share of the periods on, a quota is at work.
 const THROTTLED_FRACTION_MAX: f64 = 0.10;
 
+/// What such reasons begin with.
+pub(super) const GENERATOR: &str = "the load generator was the limit";
+
 /// Why a load does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Discard {
@@ -25,7 +28,7 @@ pub fn discard(measurement: &Measurement, run: &RunReport) -> Result<Option<Disc
     let client = &run.client;
     if client.saturated || client.kernel_limit_total.is_some() || !client.valid_for.rate {
         let why = client.why.clone().unwrap_or_else(|| "its figures cannot be believed".into());
-        return Ok(Some(Discard::Never(format!("the load generator was the limit: {why}"))));
+        return Ok(Some(Discard::Never(format!("{GENERATOR}: {why}"))));
     }
     let facts = facts(measurement, Some(run))?;
     let above = |fact: FactId, most: f64| facts.value(fact).filter(|share| *share >= most);

@@ -53,6 +53,7 @@ pub fn load_point(
             p99_us: run.response_time_us.p99,
             discarded,
         }],
+        missed: run.objectives.iter().find(|one| !one.met).map(|one| one.slo.clone()),
         failed,
     })
 }
@@ -125,8 +126,15 @@ fn merged(group: &[&SweepPoint], spread: Option<(f64, f64)>) -> SweepPoint {
         memory_bytes: middle(|load| load.memory_bytes.map(|bytes| bytes as f64)).map(|bytes| bytes as u64),
         cpu_fraction: middle(|load| load.cpu_fraction),
         loads: group.iter().flat_map(|load| load.loads.clone()).collect(),
+        missed: missed(&counted),
         failed: failed(group, counted.is_empty()),
     }
+}
+
+/// The objective that more than half of the loads missed, or that was missed by one of two.
+fn missed(counted: &[&&SweepPoint]) -> Option<String> {
+    let all: Vec<&String> = counted.iter().filter_map(|load| load.missed.as_ref()).collect();
+    all.first().filter(|_| 2 * all.len() >= counted.len()).map(|slo| (*slo).clone())
 }
 
 /// Why a point has no figure. A server that failed once at a value is none to be set to it.

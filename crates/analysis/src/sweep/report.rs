@@ -1,20 +1,29 @@
 //! What a sweep came to, from its loads.
 
+use super::conditions::GENERATOR;
 use super::planner::SweepEnd;
 use super::points::merged_points;
-use crate::scaling::curve;
-use webdyno_model::number::human::percent;
+use crate::scaling::{CurveAnalysis, curve};
+use webdyno_model::number::human::{number, percent};
+use webdyno_model::objective::Objective;
 use webdyno_model::sweep::{KnobValue, SCHEMA, SweepPlan, SweepPoint, SweepReport};
 
 /// The report of these loads. What only an agent knows is left out.
 pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> SweepReport {
     let points = merged_points(loads);
     let is_curve = plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
-    let found = if is_curve { curve(&points) } else { Default::default() };
+    let mut found = if is_curve { curve(&points) } else { CurveAnalysis::default() };
+    if is_curve && !plan.objectives.is_empty() {
+        found = among_those_that_meet(&points, found);
+    }
     let mut notes = found.notes;
+    notes.extend(objectives_note(plan, &points));
     notes.extend(end_note(end));
     notes.extend(discarded_note(loads));
-    let best = if is_curve { None } else { best(&points, &mut notes) };
+    let mut unsure = found.unsure;
+    let best = if is_curve { None } else { best(&points, &mut notes, &mut unsure) };
+    let has_answer = found.choice.is_some() || best.is_some();
+    unsure = unsure.or_else(|| (*end != SweepEnd::Measured).then(|| "not all points were measured".into()));
     SweepReport {
         schema: SCHEMA.into(),
         knob: plan.knobs.first().map(|knob| knob.name.clone()).unwrap_or_default(),
@@ -22,11 +31,52 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
         plateau: found.plateau,
         choice: found.choice,
         best,
+        unsure: unsure.filter(|_| has_answer),
+        objectives: plan.objectives.clone(),
         usl: found.usl,
         notes,
         original: plan.original.first().cloned().flatten(),
         environment: None,
         points,
+    }
+}
+
+/// Within this share of the best rate a point is as good.
+const AS_GOOD: f64 = 0.99;
+
+/// The choice among the points that meet the objectives: the smallest value whose rate is within 1% of the best of them. Here a rate that
+/// rises up to the last point which meets them is an answer, too.
+fn among_those_that_meet(points: &[SweepPoint], found: CurveAnalysis) -> CurveAnalysis {
+    if points.iter().all(|point| point.missed.is_none()) && found.choice.is_some() {
+        return found;
+    }
+    let meeting = || points.iter().filter(|point| point.missed.is_none() && point.failed.is_none());
+    let most = meeting().filter_map(|point| point.rate).reduce(f64::max);
+    let is_good =
+        |point: &&SweepPoint| point.rate.zip(most).is_some_and(|(rate, most)| rate >= AS_GOOD * most);
+    let good: Vec<f64> = meeting().filter(is_good).filter_map(|point| point.value).collect();
+    let ends = good.first().zip(good.last());
+    let below = |point: &&SweepPoint| point.value.zip(good.first().copied()).is_some_and(|(a, b)| a < b);
+    let reaches =
+        |point: &&SweepPoint| point.ci95.zip(most).is_some_and(|(ci95, most)| ci95[1] >= AS_GOOD * most);
+    let also = meeting().filter(below).find(reaches).and_then(|point| point.value);
+    CurveAnalysis {
+        plateau: ends.map(|(first, last)| [*first, *last]),
+        choice: good.first().copied(),
+        unsure: also.map(|value| format!("{} may do as well", number(value))),
+        ..found
+    }
+}
+
+fn objectives_note(plan: &SweepPlan, points: &[SweepPoint]) -> Option<String> {
+    let missing = points.iter().filter(|point| point.missed.is_some()).count();
+    let rated = points.iter().filter(|point| point.rate.is_some()).count();
+    let texts: Vec<&str> = plan.objectives.iter().map(Objective::text).collect();
+    let all = texts.join(" and ");
+    match missing {
+        0 => None,
+        _ if missing == rated => Some(format!("No point meets {all}.")),
+        _ => Some(format!("{missing} of {rated} points miss {all}: the choice is among the others.")),
     }
 }
 
@@ -46,17 +96,26 @@ fn discarded_note(loads: &[SweepPoint]) -> Option<String> {
         loads.iter().flat_map(|point| &point.loads).filter_map(|load| load.discarded.as_ref()).collect();
     let last = discarded.last()?;
     let (count, all) = (discarded.len(), loads.iter().map(|point| point.loads.len()).sum::<usize>());
+    let by_generator = last.starts_with(GENERATOR).then_some(
+        " Load from another machine; on this one `-t 1` and `taskset` give the generator a core of its own, and the server the others.",
+    );
     let do_not = if count == 1 { "does" } else { "do" };
     Some(format!(
-        "{count} of {all} loads {do_not} not count and {} repeated; the last one: {last}.",
-        if count == 1 { "was" } else { "were" }
+        "{count} of {all} loads {do_not} not count and {} repeated; the last one: {last}.{}",
+        if count == 1 { "was" } else { "were" },
+        by_generator.unwrap_or_default()
     ))
 }
 
 /// The best of points that are no curve. Where another one is as good within the noise, a note says so.
-fn best(points: &[SweepPoint], notes: &mut Vec<String>) -> Option<Vec<KnobValue>> {
-    let mut rated: Vec<&SweepPoint> =
-        points.iter().filter(|point| point.failed.is_none() && point.rate.is_some()).collect();
+fn best(
+    points: &[SweepPoint],
+    notes: &mut Vec<String>,
+    unsure: &mut Option<String>,
+) -> Option<Vec<KnobValue>> {
+    let can_be =
+        |point: &&SweepPoint| point.failed.is_none() && point.rate.is_some() && point.missed.is_none();
+    let mut rated: Vec<&SweepPoint> = points.iter().filter(can_be).collect();
     rated.sort_by(|a, b| b.rate.unwrap_or(0.0).total_cmp(&a.rate.unwrap_or(0.0)));
     let first = *rated.first()?;
     let reaches = |other: &&&SweepPoint| {
@@ -64,6 +123,7 @@ fn best(points: &[SweepPoint], notes: &mut Vec<String>) -> Option<Vec<KnobValue>
         ends.is_some_and(|(other, best)| other[1] >= best[0])
     };
     if let Some(second) = rated.get(1).filter(reaches) {
+        *unsure = Some("the next best is within the noise".into());
         let less = 1.0 - second.rate.unwrap_or(0.0) / first.rate.unwrap_or(f64::NAN);
         notes.push(format!(
             "The next best has {} less, which is within the noise: repeat both to be sure (--repeat).",

@@ -5,7 +5,9 @@ use crate::scaling::curve;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
-use webdyno_model::sweep::{KnobValue, SweepLoad, SweepPoint};
+use webdyno_model::objective::Objective;
+use webdyno_model::sweep::{Knob, KnobValue, SweepLoad, SweepPlan, SweepPoint};
+use webdyno_model::workload::Workload;
 
 /// A server whose rate at each value is known.
 #[derive(Debug, Clone, Copy)]
@@ -197,4 +199,38 @@ fn no_load_begins_that_would_end_after_the_budget() {
         planner.add(noise.load(Curve::Law { sigma: 0.0, kappa: 0.01 }, &spec.values));
     }
     assert_eq!(planner.next(30.0), NextPoint::Done(SweepEnd::Budget));
+}
+
+/// With an objective the choice is among the points that meet it, and is an answer also where the rate rises up to the last of them.
+#[test]
+fn what_misses_an_objective_is_not_chosen() {
+    let plan = SweepPlan {
+        knobs: vec![Knob { name: "MaxRequestWorkers".into(), setting: None, unit: None }],
+        ranges: vec!["10,20,40,80".into()],
+        objectives: vec![Objective::parse("p99<200ms").unwrap()],
+        workload: Workload::default(),
+        repeat: 1,
+        seed: 1,
+        original: vec![None],
+    };
+    let mut noise = Noise::of(1, 0.0);
+    let mut loads = |missed_from: f64| -> Vec<SweepPoint> {
+        let point = |value: f64| SweepPoint {
+            missed: (value >= missed_from).then(|| "p99<200ms".into()),
+            ..noise.load(Curve::Kink { limit: 1000.0, slope: 0.0 }, &[KnobValue::Number(value)])
+        };
+        [10.0, 20.0, 40.0, 80.0].map(point).to_vec()
+    };
+    let report = sweep_report(&plan, &loads(40.0), &SweepEnd::Measured);
+    assert_eq!((report.choice, report.plateau, &report.unsure), (Some(20.0), Some([20.0, 20.0]), &None));
+    assert!(
+        report.notes.iter().any(|note| note.contains("2 of 4 points miss p99<200ms")),
+        "{:?}",
+        report.notes
+    );
+    let cut = sweep_report(&plan, &loads(40.0), &SweepEnd::Budget);
+    assert!(cut.unsure.is_some());
+    let none = sweep_report(&plan, &loads(0.0), &SweepEnd::Measured);
+    assert_eq!((none.choice, none.unsure), (None, None));
+    assert!(none.notes.iter().any(|note| note.contains("No point meets")), "{:?}", none.notes);
 }

@@ -325,6 +325,9 @@ pub struct RequestList {
     pub random: bool,
     /// Whether its entries have weights.
     pub weighted: bool,
+    /// How many requests it has under each name that they are counted by; empty in recordings of before it was kept.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_name: BTreeMap<String, u64>,
     /// Its requests; `None` in recordings, which do not hold them.
     #[serde(skip)]
     pub entries: Option<Arc<ListEntries>>,

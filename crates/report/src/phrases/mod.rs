@@ -15,7 +15,7 @@ pub(crate) mod sweep;
 mod transport;
 mod tune;
 
-use crate::human::{count, number, plural, share, time, time_s, time_us};
+use crate::human::{UNKNOWN, count, number, percent, plural, rate, share, time, time_s, time_us};
 pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table, experiment};
 pub(crate) use capacity::{
     capacity_headline, capacity_next, capacity_points, capacity_steps, capacity_steps_title,
@@ -133,6 +133,22 @@ pub(crate) fn measured(run: &RunReport) -> String {
     } else {
         format!("measured for {length}, no warm-up excluded{down}")
     }
+}
+
+/// What was sent of a log, against what it holds; `None` of any other load.
+pub fn replay(run: &RunReport) -> Option<String> {
+    let replay = run.replay.as_ref()?;
+    let peak = replay.peak_rate.map_or_else(|| UNKNOWN.into(), rate);
+    let mix = replay.mix_difference.zip(replay.mix_name.as_ref());
+    let mix = mix.map_or_else(String::new, |(difference, name)| {
+        format!("; shares of the mix within {} ({name})", percent(difference))
+    });
+    Some(format!(
+        "Against the log: {} of {} requests sent, busiest second {peak} (in the log {}){mix}.",
+        count(replay.started_requests),
+        count(replay.planned_requests),
+        rate(replay.planned_peak_rate),
+    ))
 }
 
 /// The parts of a load that has stages: what was not measured before, what was, and what was not behind it.

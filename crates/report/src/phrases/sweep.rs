@@ -2,6 +2,7 @@
 
 use crate::human::{UNKNOWN, bytes, count, number, percent, rate, rate_interval, rate_or_unknown, time};
 use crate::plain::shorten_middle;
+use webdyno_model::objective::Objective;
 use webdyno_model::sweep::{KnobValue, ScalingLaw, SweepPoint, SweepReport};
 
 /// Longer names and words are shortened in columns.
@@ -10,16 +11,27 @@ const NAME_MAX: usize = 24;
 /// `MaxRequestWorkers: choose 150`.
 pub(crate) fn headline(sweep: &SweepReport) -> String {
     let knob = &sweep.knob;
+    let unsure = sweep.unsure.as_ref().map_or(String::new(), |why| format!(" (not sure: {why})"));
     match (sweep.choice, &sweep.best) {
-        (Some(choice), _) => format!("{knob}: choose {}", value_label(sweep, choice)),
+        (Some(choice), _) => format!("{knob}: choose {}{unsure}", value_label(sweep, choice)),
         (None, Some(best)) => {
             let all = sweep.knobs.iter().map(|knob| knob.name.as_str()).zip(best);
             let named: Vec<String> =
                 all.map(|(name, value)| format!("{name} {}", knob_value(sweep, name, value))).collect();
-            format!("Best: {}", named.join(", "))
+            format!("Best: {}{unsure}", named.join(", "))
+        }
+        (None, None) if misses_everywhere(sweep) => {
+            let held: Vec<&str> = sweep.objectives.iter().map(Objective::text).collect();
+            format!("{knob}: no choice, no point meets {}", held.join(" and "))
         }
         (None, None) => format!("{knob}: no choice, the points cannot tell"),
     }
+}
+
+/// Whether there are figures, and all of them miss an objective.
+fn misses_everywhere(sweep: &SweepReport) -> bool {
+    let mut rated = sweep.points.iter().filter(|point| point.rate.is_some()).peekable();
+    rated.peek().is_some() && rated.all(|point| point.missed.is_some())
 }
 
 /// Why that is the choice, and how sure it is; where there is no law, why there is none.
@@ -34,7 +46,10 @@ pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
         } else {
             "; the smallest of these values takes least memory for the same rate"
         };
-        format!("Within 1% of the peak {from_to} (the plateau){smallest}.")
+        match is_within_noise(sweep, [low, high]) {
+            true => format!("No value {from_to} is proven better than another (the plateau){smallest}."),
+            false => format!("Within 1% of the peak {from_to} (the plateau){smallest}."),
+        }
     });
     let law = sweep.usl.as_ref().map(|law| law_sentence(sweep, law));
     plateau
@@ -42,6 +57,15 @@ pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
         .chain(law)
         .chain(sweep.notes.first().filter(|_| sweep.usl.is_none()).cloned())
         .collect()
+}
+
+/// Whether values belong to the plateau that have less than 99% of the peak: by their intervals alone.
+fn is_within_noise(sweep: &SweepReport, [low, high]: [f64; 2]) -> bool {
+    let within =
+        sweep.points.iter().filter(|point| point.value.is_some_and(|value| (low..=high).contains(&value)));
+    let rates: Vec<f64> = within.filter_map(|point| point.rate).collect();
+    let peak = rates.iter().copied().fold(0.0, f64::max);
+    sweep.usl.is_none() && rates.iter().any(|rate| *rate < 0.99 * peak)
 }
 
 /// The notes that [`why`] has not told.
@@ -145,9 +169,12 @@ fn remark(sweep: &SweepReport, point: &SweepPoint) -> String {
     let mut remarks = Vec::new();
     match point.value {
         Some(value) if sweep.choice == Some(value) => remarks.push("choice".to_owned()),
-        Some(value) if is_in(value) => remarks.push("plateau".into()),
+        Some(value) if is_in(value) && point.missed.is_none() => remarks.push("plateau".into()),
         _ if sweep.best.as_ref() == Some(&point.values) => remarks.push("best".into()),
         _ => {}
+    }
+    if let Some(slo) = &point.missed {
+        remarks.push(format!("misses {slo}"));
     }
     if discarded > 0 {
         remarks.push(format!("{discarded} of {} loads discarded", point.loads.len()));

@@ -8,6 +8,7 @@ mod curve_plot;
 mod diagnosis;
 mod histogram;
 pub mod history;
+pub mod logs;
 mod observation;
 mod page;
 mod pages;

@@ -48,6 +48,7 @@ fn rates(page: &mut TextPage, run: &RunReport) {
         &[ColumnAlign::Words, ColumnAlign::Number, ColumnAlign::Number, ColumnAlign::Number],
         &phrases::rates(run),
     );
+    phrases::replay(run).iter().for_each(|text| page.paragraph(text));
 }
 
 fn objectives(page: &mut TextPage, run: &RunReport) {

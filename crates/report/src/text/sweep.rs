@@ -68,12 +68,13 @@ fn points(page: &mut TextPage, sweep: &SweepReport, rows_max: usize) {
     // Words are wrapped: remarks always, everything where figures are so long that a line would not hold them.
     let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let width: usize = (0..rows[0].len()).map(|column| widest(column) + 2).sum();
-    let align = |title: &String| match title.as_str() {
+    // The name of the knob is none: it is looked for as it is written.
+    let align = |(at, title): (usize, &String)| match title.as_str() {
         "" => ColumnAlign::Words,
-        _ if width > COLUMNS => ColumnAlign::Words,
+        _ if width > COLUMNS && at > 0 => ColumnAlign::Words,
         _ => ColumnAlign::Number,
     };
-    let aligned: Vec<ColumnAlign> = rows[0].iter().map(align).collect();
+    let aligned: Vec<ColumnAlign> = rows[0].iter().enumerate().map(align).collect();
     page.table(&aligned, &rows);
     if every > 1 {
         page.paragraph(&format!("{} of {} points; --json has all.", rows.len() - 1, sweep.points.len()));

@@ -23,7 +23,7 @@ use webdyno_model::{Result, UserError};
 const QUIET_TIMES: u64 = 2;
 const QUIET_US: u64 = 2_000;
 /// So long a queue may take to drain, and so often it is looked at.
-const DRAIN_US_MAX: u64 = 15_000_000;
+pub(super) const DRAIN_US_MAX: u64 = 15_000_000;
 const DRAIN_CHECK_S: f64 = 0.3;
 /// Seconds of the load at which the limit is looked for: warm-up and all.
 const LIMIT_S: (u32, u32) = (2, 9);
@@ -49,6 +49,8 @@ pub struct LiveCapacity<'a> {
     pub alone_us: Option<u64>,
     /// The shortest median of the server's own times, so far.
     pub quickest_us: Option<u64>,
+    /// The shortest mean response time of a step, so far.
+    pub lone_mean_us: Option<f64>,
 }
 
 impl LiveCapacity<'_> {
@@ -63,12 +65,11 @@ impl LiveCapacity<'_> {
         }
         let mut prepared = webdyno_load::prepare(workload)?;
         webdyno_load::probe(&mut prepared)?;
-        let quiet_us = self.alone_us.map(|us| (us * QUIET_TIMES).max(us + QUIET_US));
+        let quiet_us = quiet_us(self.alone_us);
         let until_us = self.session.elapsed_us() + DRAIN_US_MAX;
         loop {
             webdyno_load::measure_alone(&mut prepared);
-            let is_quiet = prepared.alone_us().zip(quiet_us).is_none_or(|(us, quiet_us)| us <= quiet_us);
-            if is_quiet {
+            if is_quiet(&prepared, quiet_us) {
                 return Ok(prepared);
             }
             if self.session.elapsed_us() >= until_us {
@@ -101,14 +102,25 @@ impl LiveCapacity<'_> {
     ) -> Result<StepLoad> {
         let workload = (self.workload_of)(offered, u64::from(seconds) * 1_000_000)?;
         let prepared = self.drained(&workload)?;
-        self.session.step_test =
-            test.map(|lengths| StepTest::new(self.objectives, &workload, warmup_s, lengths));
+        self.session.step_test = test.map(|lengths| {
+            StepTest::new(self.objectives, &workload, warmup_s, lengths).with_lone_mean(self.lone_mean_us)
+        });
         let length = LoadLength::Fixed { warmup_s: Some(f64::from(warmup_s)) };
         let loaded =
             self.session.load(&prepared, &workload, Purpose::Capacity, length, self.servers.as_deref());
         let outcome = self.session.step_test.take().map(|test| test.outcome()).unwrap_or_default();
         Ok(StepLoad { load: loaded?, workload, outcome })
     }
+}
+
+/// What lone requests take at most on a server that has nothing left of the load before, by what they took at first.
+pub(super) fn quiet_us(alone_us: Option<u64>) -> Option<u64> {
+    alone_us.map(|us| (us * QUIET_TIMES).max(us + QUIET_US))
+}
+
+/// Whether they do; where that is not known it has to do.
+pub(super) fn is_quiet(prepared: &Prepared, quiet_us: Option<u64>) -> bool {
+    prepared.alone_us().zip(quiet_us).is_none_or(|(us, quiet_us)| us <= quiet_us)
 }
 
 /// The least and the most seconds that a step measures.
@@ -126,6 +138,7 @@ impl CapacityTarget for LiveCapacity<'_> {
         let (warmup_s, lengths) = (self.warmup_s(step.kind)?, step.kind.measured_s());
         let made = self.load(step.offered, (warmup_s, warmup_s + lengths.1), Some(lengths))?;
         let StepLoad { load, workload, mut outcome } = made;
+        self.lone_mean_us = self.lone_mean_us.into_iter().chain(outcome.mean_us).reduce(f64::min);
         let recording = self.session.recording();
         let record =
             recording.load(load).ok_or_else(|| UserError::cannot_run("the step was not recorded"))?;

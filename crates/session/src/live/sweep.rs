@@ -1,5 +1,6 @@
 //! The live target of a sweep: that of a tuning, with a load that is varied; or a load alone, of a server that nobody observes.
 
+use super::capacity::{DRAIN_US_MAX, is_quiet, quiet_us};
 use super::{LiveSession, LiveTarget, LoadLength};
 use crate::live_traffic_policy;
 use crate::sweep::SweepTarget;
@@ -11,7 +12,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::sweep::KnobValue;
-use webdyno_model::workload::Workload;
+use webdyno_model::workload::{Arrival, Workload};
 use webdyno_model::{ErrorKind, Result, UserError};
 
 /// So long a server that failed may take to answer again, and so often it is asked.
@@ -31,6 +32,8 @@ pub struct LiveSweep<'a> {
     pub refuses_others: bool,
     /// Whether it was seen that nobody else used the server.
     pub was_alone: bool,
+    /// What lone requests took at most before the first rate, microseconds; `None` before it, and `Some(None)` where that is not known.
+    pub quiet_us: Option<Option<u64>>,
 }
 
 /// Whether the server is observed.
@@ -76,6 +79,21 @@ impl LiveSweep<'_> {
             LiveSide::Observed(target) => (&mut target.workload, &mut target.prepared),
             LiveSide::Unobserved(target) => (&mut target.workload, &mut target.prepared),
         }
+    }
+
+    /// Requests that a rate left behind are answered before the next one begins: lone ones take about as long as before the first.
+    fn wait_until_drained(&mut self, ready: &mut Prepared) -> Result<()> {
+        let quiet_us = *self.quiet_us.get_or_insert_with(|| quiet_us(ready.alone_us()));
+        let until_us = self.elapsed_us() + DRAIN_US_MAX;
+        while !is_quiet(ready, quiet_us) {
+            if self.elapsed_us() >= until_us {
+                let text = "a point began although lone requests still took longer than before the first one";
+                return self.session().append(EventBody::Note { text: text.into() });
+            }
+            self.pause()?;
+            webdyno_load::measure_alone(ready);
+        }
+        Ok(())
     }
 
     fn pause(&mut self) -> Result<()> {
@@ -143,6 +161,9 @@ impl SweepTarget for LiveSweep<'_> {
         let mut ready = webdyno_load::prepare(&next)?;
         webdyno_load::probe(&mut ready)?;
         webdyno_load::measure_alone(&mut ready);
+        if matches!(next.arrival, Arrival::Open { .. }) {
+            self.wait_until_drained(&mut ready)?;
+        }
         let (workload, prepared) = self.load();
         (*workload, *prepared) = (next, ready);
         Ok(())

@@ -52,6 +52,7 @@ fn order(workers: &str, users: Option<&str>, carried: Vec<SweepPoint>) -> SweepO
         plan: SweepPlan {
             knobs: vec![knob("MaxRequestWorkers")],
             ranges: vec![workers.into()],
+            objectives: vec![],
             workload: Workload::default(),
             repeat: 2,
             seed: 7,

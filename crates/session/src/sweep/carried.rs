@@ -44,6 +44,9 @@ fn difference(before: &SweepPlan, now: &SweepPlan) -> Option<String> {
         let shown = |plan: &SweepPlan| format!("--repeat {} --seed {}", plan.repeat, plan.seed);
         return Some(format!("it has {}, and this one {}", shown(before), shown(now)));
     }
+    if before.objectives != now.objectives {
+        return Some("it has other objectives (--slo)".into());
+    }
     (before.workload != now.workload).then(|| "it sends other requests, or makes another load".into())
 }
 

@@ -32,6 +32,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     ("Lab", "scenarios rounds keep all sees_processes directory place"),
     ("Comparison", "max_regression"),
+    ("Logs", "format follow interval show_clients keep_query scan_threads"),
     ("Browser", "listen allow_remote control saved_workloads web"),
     (
         "Output",
@@ -187,6 +188,16 @@ const COMMANDS: &[CommandHelp] = &[
         ],
     },
     CommandHelp {
+        path: "webdyno logs",
+        short: "files format servers follow show_clients keep_query json",
+        refused: "",
+        examples: [
+            "webdyno logs /var/log/nginx/access.log*",
+            "webdyno logs --format '%h %t \"%r\" %>s %b %D' access.log --json -",
+            "webdyno logs --follow /var/log/apache2/access.log",
+        ],
+    },
+    CommandHelp {
         path: "webdyno size",
         short: "directory goal think growth years headroom spare catalogue validate json",
         refused: "",
@@ -241,8 +252,8 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 10] =
-    ["schema", "export", "history", "compare", "fit", "predict", "size", "serve", "workload", "lab"];
+const RARE: [&str; 11] =
+    ["schema", "export", "history", "compare", "fit", "predict", "logs", "size", "serve", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {
@@ -313,7 +324,7 @@ mod tests {
             let shown = lines.iter().filter(|line| line.starts_with("  -") || line.starts_with("      --"));
             let positional = short
                 .split(' ')
-                .filter(|id| ["words", "directory", "source", "a", "b", "name"].contains(id))
+                .filter(|id| ["words", "directory", "source", "a", "b", "name", "files"].contains(id))
                 .count();
             let ids = short.split(' ').filter(|id| !id.is_empty()).count();
             assert_eq!(

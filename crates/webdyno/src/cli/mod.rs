@@ -11,6 +11,7 @@ pub mod lab_run;
 pub mod list;
 pub mod live_metrics;
 pub mod load;
+pub mod logs;
 pub mod observe;
 mod other_tools;
 pub mod server;
@@ -43,6 +44,7 @@ use lab_run::{LabLoadArgs, LabUsersArgs};
 use live_metrics::LiveMetricsArgs;
 use load::LoadArgs;
 pub use load::open_file_connections_max;
+use logs::LogsArgs;
 pub use observe::ObserveArgs;
 use predict::PredictArgs;
 use serve::ServeArgs;
@@ -140,6 +142,8 @@ pub enum Command {
     Predict(PredictArgs),
     /// Recommend machines for a goal, from recordings
     Size(SizeArgs),
+    /// Report what access logs say: rates, mix, sessions, working set
+    Logs(LogsArgs),
     /// List the sessions below a directory, newest first
     History(HistoryArgs),
     /// Show the sessions below a directory in a browser
@@ -206,6 +210,7 @@ impl Command {
             | Self::Fit(_)
             | Self::Predict(_)
             | Self::Size(_)
+            | Self::Logs(_)
             | Self::History(_)
             | Self::Serve(_) => None,
         }

@@ -43,7 +43,7 @@ pub struct SizeArgs {
     /// Machines that can be had: FILE.toml or FILE.csv [default: generic sizes]
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
-    /// JSON with the miss-ratio curve of an access log, from which disk reads follow
+    /// What `webdyno logs --json FILE` wrote: disk reads follow from its miss-ratio curve
     #[arg(long, value_name = "FILE")]
     pub working_set: Option<PathBuf>,
     /// Predict each load of the DIRs from those at other sizes, and report the error

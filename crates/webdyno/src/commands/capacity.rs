@@ -77,6 +77,7 @@ pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
             objectives: &held,
             alone_us,
             quickest_us: None,
+            lone_mean_us: None,
         };
         find_capacity(&mut target, &options, unit, &held).map(|_| ())
     });

@@ -10,6 +10,7 @@ pub mod export;
 pub mod fit;
 pub mod history;
 pub mod lab;
+pub mod logs;
 pub mod observe;
 pub mod predict;
 pub mod quickstart;

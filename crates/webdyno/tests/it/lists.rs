@@ -48,7 +48,7 @@ impl Nginx {
              http {{ client_body_temp_path {displayed}/b; proxy_temp_path {displayed}/p; keepalive_requests 1000000;\n\
              fastcgi_temp_path {displayed}/f; uwsgi_temp_path {displayed}/u; scgi_temp_path {displayed}/s;\n\
              log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {displayed}/log plain;\n\
-             server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {}/; }} }} }}\n",
+             server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {0}/; }} location = /robots.txt {{ alias {0}/robots.txt; }} }} }}\n",
             tree.display()
         );
         let file = folder.join("nginx.conf");
@@ -254,6 +254,123 @@ fn lists_are_loaded_as_siege_loads_them() {
     }
 }
 
+/// What a log has is sent again: as many in each second, of the same mix, on a site whose own log says so.
+#[test]
+fn a_log_is_sent_again() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("tree")).unwrap();
+    for name in ["a.html", "b.png", "robots.txt"] {
+        std::fs::write(place.path("tree").join(name), "x").unwrap();
+    }
+    let Some(nginx) = Nginx::start(&place) else { return };
+    let line = |second: usize, request: &str, status: u16| {
+        format!("10.0.0.1 - - [10/Oct/2026:13:55:{second:02} +0000] \"{request} HTTP/1.1\" {status} 1\n")
+    };
+    let counts = [20, 90, 0, 30, 160, 5];
+    let names = ["/files/a.html", "/files/a.html?q=secret", "/files/b.png", "/robots.txt"];
+    let mut log = line(1, "POST /files/a.html", 200) + &line(2, "GET /no", 404) + "rubbish\n";
+    for (second, count) in counts.iter().enumerate() {
+        log.extend((0..*count).map(|n| line(second, &format!("GET {}", names[n % names.len()]), 200)));
+    }
+    std::fs::write(place.path("old.log"), log).unwrap();
+    let base = format!("http://127.0.0.1:{}", nginx.port);
+    let made = run(place.webdyno().args(["workload", "from-log", "old.log", "--url", &base, "--speed", "2"]));
+    let text = made.with_code(0).stdout;
+    for part in [
+        "305 requests in the busiest 6 s, 2 times as fast",
+        "peak second 320/s",
+        "1 request of methods like POST",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(
+        text.contains("1 request that failed") && text.contains("1 line that were not understood"),
+        "{text}"
+    );
+    let list = std::fs::read_to_string(place.path("workload.urls")).unwrap();
+    assert!(!list.contains("secret"), "{list}");
+    let load = ["run", "--workload", "workload.toml", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
+    let replay = &json["replay"];
+    assert_eq!(
+        (replay["planned_requests"].as_u64(), replay["started_requests"].as_u64()),
+        (Some(305), Some(305))
+    );
+    // Two seconds of the log are one of the load.
+    assert_eq!(
+        (replay["planned_peak_rate"].as_f64(), replay["peak_rate"].as_f64()),
+        (Some(165.0), Some(165.0))
+    );
+    assert!(replay["mix_difference"].as_f64().unwrap() < 0.001, "{replay}");
+    let sent = counted(&nginx.served(305));
+    let of_list = list.lines().map(|url| url.trim_start_matches(&base).to_owned());
+    let mut expected = std::collections::BTreeMap::new();
+    of_list.for_each(|path| *expected.entry(path).or_insert(0) += 1);
+    assert_eq!(sent, expected);
+}
+
+/// What a browser recorded is sent again by users of their own.
+#[test]
+fn a_recording_of_a_browser_is_loaded() {
+    let _turn = shared_turn();
+    let (place, server) = (Place::new(), Server::answering(OK));
+    let entry = |path: &str, mime: &str| {
+        let url = format!("{}{path}", server.url().trim_end_matches('/'));
+        serde_json::json!({"request": {"method": "GET", "url": url},
+            "response": {"status": 200, "content": {"mimeType": mime}}})
+    };
+    let entries = [entry("/", "text/html"), entry("/a.css", "text/css"), entry("/api", "application/json")];
+    let har = serde_json::json!({"log": {"entries": entries}}).to_string();
+    std::fs::write(place.path("a.har"), har).unwrap();
+    run(place.webdyno().args(["workload", "from-har", "a.har", "--users", "2"])).with_code(0);
+    let load = ["run", "--workload", "workload.toml", "-d", "1s", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
+    let names: Vec<_> = json["requests_by_name"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(names, ["/", "/a.css", "/api"]);
+    // The file is there now, and is not written over.
+    run(place.webdyno().args(["workload", "from-har", "a.har"]))
+        .with_code(2)
+        .assert_error("exists already", "--output");
+}
+
+/// The pages of a site are found along its links, as far as robots.txt allows.
+#[test]
+fn the_pages_of_a_site_are_loaded() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let tree = place.path("tree");
+    std::fs::create_dir_all(&tree).unwrap();
+    for (name, text) in [
+        ("index.html", "<a href=a.html>a</a><a href=/files/private.html>no</a><a href=gone.html>gone</a>"),
+        ("a.html", "<a href=/files/index.html>home</a><a href=file.bin>file</a><img src=i.png>"),
+        ("private.html", "no"),
+        ("file.bin", "0"),
+        ("i.png", "0"),
+        ("robots.txt", "User-agent: webdyno\nDisallow: /files/private"),
+    ] {
+        std::fs::write(tree.join(name), text).unwrap();
+    }
+    let Some(nginx) = Nginx::start(&place) else { return };
+    let site = format!("http://127.0.0.1:{}/files/index.html", nginx.port);
+    let walk = ["workload", "from-site", &site, "--rate", "100", "--users", "2"];
+    let text = run(place.webdyno().args(walk)).with_code(0).stdout;
+    for part in ["2 pages and 1 other file ", "1 URL kept out by robots.txt", "1 URL answered with an error"]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+    let load = ["run", "--workload", "workload.toml", "-d", "1s", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
+    let names: Vec<_> = json["requests_by_name"].as_object().unwrap().keys().cloned().collect();
+    assert!(
+        ["/files/index.html", "/files/a.html", "/files/file.bin"]
+            .iter()
+            .all(|name| names.contains(&(*name).to_owned())),
+        "{names:?}"
+    );
+    run(place.webdyno().args(walk)).with_code(2).assert_error("exists already", "--output");
+}
+
 /// Commands that are wrong, with a part of what they say and of the hint.
 fn check_wrong(place: &Place, wrong: &[(&str, &str, &str)]) {
     for (command, message, hint) in wrong {
@@ -288,6 +405,22 @@ fn wrong_lists_are_told_before_anything_is_sent() {
         ("run --urls weights.txt --random", "says by weights", "leave --random out"),
         ("run http://127.0.0.1:1/ --random", "draws from a list", "--urls"),
         ("workload from-urls bad.txt", "bad.txt:2:3", "X=VALUE"),
+        ("workload from-har none.har", "cannot read none.har", ""),
+        ("workload from-har bad.txt", "bad.txt:1:", "Save all as HAR"),
+        (
+            "workload from-log good.txt --url http://h",
+            "good.txt has no request to send again: left out: 1 line",
+            "--format",
+        ),
+        (
+            "workload from-log good.txt --url h",
+            "--url wants scheme, host and port, not `h`",
+            "http://127.0.0.1:8080",
+        ),
+        ("workload from-log - --url http://h", "stdin can be read once", "file first"),
+        ("workload from-log good.txt --url http://h --length 7h", "from 1 s to 6 h", "--speed"),
+        ("workload from-site ftp://h/", "`ftp://h/` is not the URL of a site", "http://"),
+        ("workload from-site http://u:p@h/", "no user and password", "from-har"),
         ("workload from-urls -", "stdin has no name", "file first"),
         ("workload from-urls weights.txt --random", "says by weights", "leave --random out"),
     ];

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that cannot go on must say where
 
+mod access_logs;
 mod apache;
 mod backends;
 mod booting;
+mod capacity;
 mod change_record;
 mod checking;
 mod circles;

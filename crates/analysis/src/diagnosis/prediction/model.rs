@@ -146,6 +146,11 @@ impl ServerModel {
         if let Some(why) = beyond_model(facts, &pools, &all, refuses) {
             return Err(why);
         }
+        if processors.as_ref().is_some_and(|one| are_others_filling(facts, one, ended)) {
+            return Err(
+                "other programs filled the processors, and how much of them they leave to a server that needs more is not known",
+            );
+        }
         let last_hold_us = pools.last().map_or(0.0, |held| held.hold_us);
         let mut model = Self {
             network: Network::default(),
@@ -375,6 +380,13 @@ fn processors(facts: &Facts, ceiling: &ResourceCeiling, ended: f64) -> Option<(f
     let demand_us = own / ended * 1e6;
     Some((binds * usable * demand_us / 1e6, demand_us))
         .filter(|(servers, demand_us)| *servers > 0.0 && *demand_us > 0.0)
+}
+
+/// Whether others use most of processors that are full: they may be put aside when the server wants more, or not.
+fn are_others_filling(facts: &Facts, ceiling: &ResourceCeiling, ended: f64) -> bool {
+    let Some((_, demand_us)) = processors(facts, ceiling, ended) else { return false };
+    let now = ceiling.ceiling.now.unwrap_or(0.0);
+    is_used(Some(ceiling), BINDS_FRACTION) && 2.0 * ended * demand_us / 1e6 < now
 }
 
 /// What a response takes outside of all pools: on the way, and connecting. Where the outermost pool is full, what is left beside it

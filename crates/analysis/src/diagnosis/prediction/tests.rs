@@ -58,6 +58,11 @@ fn what_cannot_be_told_is_said() {
             "held by something else",
         ),
         (vec![(FactId::pressure_memory_full_fraction, 0.3)], workers(40.0), "memory was short"),
+        (
+            vec![(FactId::cpu_busy_fraction, 1.0), (FactId::service_cpu_cores, 0.4)],
+            workers(40.0),
+            "other programs filled the processors",
+        ),
         (vec![(FactId::rate, f64::NAN)], workers(40.0), "no successful request"),
         (vec![], Supposition { rate: Some(50.0), ..Supposition::default() }, "closed one"),
         (vec![], Supposition { users: Some(1e6), ..Supposition::default() }, "more than 20000 users"),

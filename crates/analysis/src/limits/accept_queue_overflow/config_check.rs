@@ -3,11 +3,53 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, Severity, apache, config_finding, fact, located, remedy, whole_number,
+    ConfigFinding, Severity, all_located_settings, apache, config_finding, fact, located, remedy,
+    whole_number,
 };
 use crate::wording::format_number;
+use std::cmp::Ordering;
 use webdyno_model::change::ApplyClass;
+use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::setting::SettingId;
+
+/// Queues shorter than this are named: half of the smallest that any kernel has by default. A browser opens six connections to a site, so
+/// that ten visitors at once fill it, and a graceful reload of a server leaves it unread for some hundredths of a second.
+const SHORT: f64 = 64.0;
+/// The default of Apache, nginx and PHP-FPM: <https://httpd.apache.org/docs/2.4/mod/mpm_common.html#listenbacklog>,
+/// <https://nginx.org/en/docs/http/ngx_http_core_module.html#listen>, and `listen.backlog` of php-fpm.conf.
+const USUAL: f64 = 511.0;
+/// Where a service says how long its queue may be.
+const BACKLOGS: [(&str, &str); 3] =
+    [("apache", "ListenBacklog"), ("nginx", "listen backlog"), ("php_fpm", "listen.backlog")];
+
+/// A queue that a few connections at once overflow. Negative values leave it to the kernel.
+pub(crate) fn short_queue(facts: &Facts) -> Option<ConfigFinding> {
+    let backends = facts.topology.iter().flat_map(|topology| &topology.backends);
+    let of_service = |service: &ServiceSnapshot| {
+        let (name, setting) = BACKLOGS.into_iter().find(|(name, _)| service.service == *name)?;
+        let all = all_located_settings(service, setting).into_iter();
+        let short = all.filter(|one| one.number().is_some_and(|length| (0.0..SHORT).contains(&length)));
+        let first = short.min_by(|a, b| a.number().partial_cmp(&b.number()).unwrap_or(Ordering::Equal))?;
+        Some((name, setting, first))
+    };
+    let (service, setting, found) = facts.service.iter().chain(backends).find_map(of_service)?;
+    let summary = format!(
+        "{setting} of {service} is {}: that few connections may wait to be accepted; more that come at once are dropped, and tried again after 1 s.",
+        found.with_location()
+    );
+    let class = if service == "nginx" { ApplyClass::Reload } else { ApplyClass::Restart };
+    let remedy = remedy(
+        SettingId::of_service(service, setting),
+        (Some(found.value.clone()), whole_number(USUAL)),
+        class,
+        (
+            "the default; net.core.somaxconn bounds it".into(),
+            "a longer queue means longer waits while all workers are busy",
+        ),
+    );
+    let cited = fact(setting, "connections", &found).into_iter().collect();
+    Some(config_finding((Severity::Fails, 0.8), LimitId::AcceptQueueOverflow, summary, cited, remedy))
+}
 
 /// The kernel's own value since Linux 5.4, and before.
 const DEFAULTS: [f64; 2] = [4096.0, 128.0];
@@ -46,7 +88,8 @@ pub(crate) fn ineffective_somaxconn(facts: &Facts) -> Option<ConfigFinding> {
     let backlog = located(service, "ListenBacklog")?;
     let number = backlog.number()?;
     let allowed = facts.value(FactId::ahead_accept_queue_allowed)?;
-    (allowed > number && !DEFAULTS.contains(&allowed)).then_some(())?;
+    // A queue that is too short for anything is what is to be said.
+    (allowed > number && number >= SHORT && !DEFAULTS.contains(&allowed)).then_some(())?;
     let summary = format!(
         "net.core.somaxconn is {}, but ListenBacklog is {}: the smaller value applies, so raising somaxconn had no effect here.",
         format_number(allowed),

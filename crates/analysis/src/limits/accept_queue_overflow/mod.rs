@@ -13,7 +13,7 @@
 //! When all workers are busy all the time, the queue overflows because nothing drains it: that is `apache-workers-exhausted`,
 //! and the overflow is its effect, whatever else argues against more workers (clients that gave up leave dead connections in
 //! the queue). So this is not reported while the worker limit is reached. A queue that is full most of the time also has
-//! another cause: the server does not get to accept.
+//! another cause: the server does not get to accept. `check` names a backlog below 64 without any load.
 //!
 //! ## What to do
 //! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (restart, as the listening
@@ -41,7 +41,11 @@ pub const LIMIT: Limit = Limit {
         response_time_p99_us, scoreboard_full_fraction,
     }],
     ceilings: &[ceiling::ceiling],
-    config_checks: &[config_check::capped_by_kernel, config_check::ineffective_somaxconn],
+    config_checks: &[
+        config_check::capped_by_kernel,
+        config_check::ineffective_somaxconn,
+        config_check::short_queue,
+    ],
     keeps_hold_times: true,
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),

@@ -47,6 +47,29 @@ impl ResourceCeiling {
     }
 }
 
+/// A ceiling less than so far below what is served is the measure of it that is off; one further below is of something else.
+const BELOW_SERVED_MAX: f64 = 0.2;
+
+impl ResourceCeiling {
+    /// The same with a rate that is not below what is served already, which disproves it: then it saturates at what is served, or
+    /// where it would be far below, at an unknown rate.
+    pub fn not_below_served(mut self, facts: &Facts) -> Self {
+        let Some(served) = rate(facts) else { return self };
+        let Some(binds) = self.ceiling.binds_at_rate else { return self };
+        let error = facts.value(FactId::rate_ci95_fraction).unwrap_or(0.0);
+        let highest = self.ceiling.binds_at_ci95.map_or(binds, |ci95| ci95[1]);
+        if highest >= served * (1.0 - error) {
+            return self;
+        }
+        let is_near = binds >= served * (1.0 - BELOW_SERVED_MAX);
+        let at = |factor: f64| significant(served * factor, 4);
+        self.ceiling.binds_at_rate = is_near.then(|| at(1.0));
+        self.ceiling.binds_at_ci95 =
+            self.ceiling.binds_at_ci95.filter(|_| is_near).map(|_| [at(1.0 - error), at(1.0 + error)]);
+        self
+    }
+}
+
 /// The most that the processors and the link can serve, if a request costs what it costs now (utilisation law); `None` where
 /// neither is known.
 pub fn rate_of_machine(facts: &Facts, all: &[ResourceCeiling]) -> Option<f64> {

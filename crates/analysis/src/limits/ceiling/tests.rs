@@ -2,6 +2,7 @@
 
 use crate::facts::testing::{facts, of_pool, set};
 use crate::facts::{FactId, Facts};
+use crate::limits::ceiling::{Resource, ResourceUsage};
 use crate::limits::{LimitId, ceilings, resource_ceilings};
 use crate::resources::processors::rate_at_cpu;
 
@@ -301,4 +302,34 @@ fn without_load_the_servers_own_count_is_the_rate() {
 #[test]
 fn unknown_limits_are_left_out() {
     assert_eq!(ceilings(&facts(&[], &[])), []);
+}
+
+/// Nothing saturates at less than what is served.
+#[test]
+fn no_ceiling_lies_below_what_is_served() {
+    let facts = facts(&[(FactId::rate, 94.0), (FactId::rate_ci95_fraction, 0.02)], &[]);
+    for (binds, shown) in [(24.4, None), (90.0, Some(94.0)), (93.0, Some(93.0)), (200.0, Some(200.0))] {
+        let usage = ResourceUsage { max: Some(20.0), binds_at_rate: Some(binds), ..ResourceUsage::default() };
+        let ceiling = usage.ceiling(Resource::Workers, "apache workers", "mod_status", None).unwrap();
+        assert_eq!(ceiling.not_below_served(&facts).ceiling.binds_at_rate, shown, "{binds}");
+    }
+}
+
+/// Where some requests fail, the time of good ones counts: without what they wait in queues, which no worker is held for.
+#[test]
+fn waiting_clients_hold_no_worker() {
+    let facts = facts(
+        &[
+            (FactId::rate, 94.0),
+            (FactId::failed_fraction, 0.05),
+            (FactId::workers_limit, 20.0),
+            (FactId::workers_busy_mean, 21.0),
+            (FactId::ended_per_s, 99.0),
+            (FactId::service_time_mean_us, 820_000.0),
+        ],
+        &[],
+    );
+    let workers = resource_ceilings(&facts);
+    let workers = workers.iter().find(|one| one.resource == Resource::Workers).unwrap();
+    assert_eq!(workers.ceiling.binds_at_rate, Some(94.0));
 }

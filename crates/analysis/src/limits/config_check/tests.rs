@@ -309,3 +309,34 @@ fn what_is_not_known_contradicts_nothing() {
     ];
     assert_eq!(ids(&apache("event", &debian, &values)), Vec::<String>::new());
 }
+
+#[test]
+fn children_of_few_requests_and_short_queues() {
+    let with_pool = |setting: &str, value: &str| {
+        let mut facts = apache("event", &[], &[]);
+        let mut php = service("php_fpm", None, &[]);
+        php.scoped = vec![scoped(setting, value, "pool www")];
+        facts.topology = Some(Topology { backends: vec![php], ..Topology::default() });
+        only(&facts)
+    };
+    let of = |id: &str, change: &str| Some((id.to_owned(), change.to_owned()));
+    for (setting, value, reported) in [
+        ("pm.max_requests", "1", of("cpu-saturated", "pm.max_requests 500")),
+        ("pm.max_requests", "10", of("cpu-saturated", "pm.max_requests 500")),
+        // Debian's default, its example, and a low one that costs nothing.
+        ("pm.max_requests", "0", None),
+        ("pm.max_requests", "500", None),
+        ("pm.max_requests", "11", None),
+        ("listen.backlog", "4", of("accept-queue-overflow", "listen.backlog 511")),
+        ("listen.backlog", "-1", None),
+        ("listen.backlog", "511", None),
+    ] {
+        assert_eq!(with_pool(setting, value), reported, "{setting} {value}");
+    }
+    for (backlog, reported) in
+        [("4", of("accept-queue-overflow", "ListenBacklog 511")), ("64", None), ("511", None)]
+    {
+        let allowed = [(FactId::ahead_accept_queue_allowed, 4096.0)];
+        assert_eq!(only(&apache("event", &[("ListenBacklog", backlog)], &allowed)), reported, "{backlog}");
+    }
+}

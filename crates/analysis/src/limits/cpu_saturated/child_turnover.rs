@@ -12,8 +12,8 @@ use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-const SETTING: &str = "pm.max_requests";
-const WANTED: i64 = 500;
+pub(super) const SETTING: &str = "pm.max_requests";
+pub(super) const WANTED: i64 = 500;
 /// What the end of a child and the start of another take at least: fork(2), exit(2), and the modules of PHP once each.
 const START_US: f64 = 1000.0;
 /// Below this share of PHP's work nothing would be seen of it.

@@ -22,7 +22,7 @@
 //! time with `gzip_comp_level 1`. If OPcache looks for changes of each script at each request (`opcache.revalidate_freq` 0) and
 //! that is a twentieth of what PHP computes, PHP's own value of 2 s takes it away; `opcache.validate_timestamps` 0 is for a person
 //! to decide. If a child of PHP-FPM ends after a few requests (`pm.max_requests`) and starting others is a tenth of what PHP
-//! computes, each serves 500. If MariaDB opens tables anew all the time as its cache of open tables is full, and that is a tenth of what it
+//! computes, each serves 500; `check` names ten requests and fewer without any load. If MariaDB opens tables anew all the time as its cache of open tables is full, and that is a tenth of what it
 //! computes, `table_open_cache` is raised. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
 //! scans in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. If the generator
 //! runs on the same machine, measure from another one.
@@ -37,6 +37,7 @@
 
 pub(crate) mod ceiling;
 mod child_turnover;
+pub(crate) mod config_check;
 mod deflate;
 pub(crate) mod finding;
 mod gzip;
@@ -67,6 +68,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::SynQueueOverflow,
     ],
     ceilings: &[ceiling::ceiling],
+    config_checks: &[config_check::few_requests],
     relieves: &[Resource::Processors],
     ends_tuning: true,
     is_past_peak: true,

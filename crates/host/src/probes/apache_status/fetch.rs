@@ -6,8 +6,10 @@
 //! dozen packages for redirects, proxies and pools that must not happen here.
 
 use crate::probes::status_page::is_whole;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
@@ -17,6 +19,19 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The most header lines.
 const HEADERS_MAX: usize = 64;
+
+/// Answers that this process was given, by URL.
+static ANSWERS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+/// How often a page answered this process, whoever of it asked: a look at the topology asks beside the collector, and the
+/// server counts every request.
+pub(crate) fn answers_count(url: &str) -> u64 {
+    ANSWERS.lock().unwrap_or_else(PoisonError::into_inner).get(url).copied().unwrap_or(0)
+}
+
+fn count_answer(url: &str) {
+    *ANSWERS.lock().unwrap_or_else(PoisonError::into_inner).entry(url.to_owned()).or_default() += 1;
+}
 
 /// The parts of `http://authority/path`.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,7 +93,11 @@ impl Request {
             }
             Err(error) => return Err(io_error("read", format!("the status page {}", self.url), &error)),
         }
-        match parse_answer(&self.answer) {
+        let answer = parse_answer(&self.answer);
+        if answer.is_some() {
+            count_answer(&self.url);
+        }
+        match answer {
             Some((200, body)) => Ok(Some(body)),
             Some((status, body)) => Err(refused(&self.url, status, &body)),
             None => {

@@ -22,7 +22,7 @@ use content::{FORM, of_file};
 pub use files::read;
 use line::{Line, LineBody};
 use line_errors::{LineError, LineErrors};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,11 +93,18 @@ impl UrlList {
             }
         };
         workload.requests = self.kinds.iter().map(request).collect();
+        let mut by_name = BTreeMap::new();
+        for name in
+            self.entries.entries.iter().filter_map(|entry| self.entries.names.get(usize::from(entry.name)))
+        {
+            *by_name.entry(name.clone()).or_default() += 1;
+        }
         workload.list = Some(RequestList {
             file: file.to_owned(),
             count: self.entries.entries.len() as u64,
             random,
             weighted: !self.entries.weights.is_empty(),
+            by_name,
             entries: Some(Arc::new(self.entries)),
         });
     }

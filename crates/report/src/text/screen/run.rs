@@ -26,6 +26,7 @@ pub(super) fn write_run(page: &mut TextPage, _: &View, run: &RunReport, room: Ro
     use ColumnAlign::{Number, Words};
     page.heading("Throughput");
     page.table(&[Words, Number, Number, Number], &phrases::rates(run));
+    phrases::replay(run).iter().for_each(|text| page.short_item("", text, room.text_lines));
     let latencies = latency_rows(run);
     if latencies.len() > 1 {
         page.heading("Latency");

@@ -263,6 +263,8 @@ pub fn sweep() -> View {
         plateau: found.plateau,
         choice: found.choice,
         best: None,
+        unsure: found.unsure,
+        objectives: vec![],
         usl: found.usl,
         notes: found.notes,
         original: None,

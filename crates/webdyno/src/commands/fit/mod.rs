@@ -38,6 +38,7 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
     let report = SweepReport {
         plateau: analysed.plateau,
         choice: analysed.choice,
+        unsure: analysed.unsure,
         usl: analysed.usl,
         notes: analysed.notes,
         ..measured
@@ -58,6 +59,8 @@ fn of_table(source: &Path) -> Result<SweepReport> {
         plateau: None,
         choice: None,
         best: None,
+        unsure: None,
+        objectives: vec![],
         usl: None,
         notes: vec![],
         original: None,

@@ -100,25 +100,28 @@ fn measurements(directory: &Path) -> Result<Vec<Measurement>> {
     measurement.map(|one| vec![one]).ok_or_else(|| finish::no_result_error(directory))
 }
 
-/// The curve in the JSON of an access log's analysis: `working_set.curve`, pairs of bytes and miss ratio.
+/// The curve in what `webdyno logs --json` writes, or pairs of bytes and miss ratio in its place.
 fn curve(path: &Path) -> Result<MissRatioCurve> {
     let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path.display(), &error))?;
     let wrong = |why: &str| {
         UserError::usage(format!("{}: {why}", path.display()))
-            .hint("it is the JSON that has working_set.curve, as [[bytes, miss ratio], ..]")
+            .hint("it is what `webdyno logs access.log --json FILE` writes, with working_set.curve")
     };
     let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
-    let found = json
-        .pointer("/working_set/curve")
-        .cloned()
-        .ok_or_else(|| wrong("there is no working_set.curve in it"))?;
-    let curve: MissRatioCurve = serde_json::from_value(found).map_err(|error| wrong(&error.to_string()))?;
-    let rises = curve.0.windows(2).all(|two| two[0][0] <= two[1][0]);
-    let is_good =
-        rises && curve.0.iter().all(|[bytes, misses]| *bytes >= 0.0 && (0.0..=1.0).contains(misses));
-    if is_good && !curve.0.is_empty() {
-        Ok(curve)
-    } else {
-        Err(wrong("its curve has no rising bytes with miss ratios from 0 to 1"))
-    }
+    let found = json.pointer("/working_set/curve").and_then(serde_json::Value::as_array);
+    let point = |one: &serde_json::Value| {
+        let number = |name: &str, place: usize| one.get(name).or_else(|| one.get(place))?.as_f64();
+        Some([number("cache_bytes", 0)?, number("byte_miss_fraction", 1)?])
+    };
+    let points: Option<Vec<[f64; 2]>> =
+        found.ok_or_else(|| wrong("there is no working_set.curve in it"))?.iter().map(point).collect();
+    let is_good = |points: &Vec<[f64; 2]>| {
+        let rises = points.windows(2).all(|two| two[0][0] <= two[1][0]);
+        let in_range = |[bytes, misses]: &[f64; 2]| *bytes >= 0.0 && (0.0..=1.0).contains(misses);
+        rises && !points.is_empty() && points.iter().all(in_range)
+    };
+    let points = points.filter(is_good);
+    points
+        .map(MissRatioCurve)
+        .ok_or_else(|| wrong("its curve has no rising bytes with miss ratios from 0 to 1"))
 }

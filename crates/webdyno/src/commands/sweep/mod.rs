@@ -13,6 +13,7 @@ use webdyno_analysis::sweep::{AxisValues, POINTS_MAX, Planner, SweepOptions};
 use webdyno_load::workload::file::Draft;
 use webdyno_model::change::ApplyOptions;
 use webdyno_model::event::EventBody;
+use webdyno_model::objective::Objective;
 use webdyno_model::service::SettingValue;
 use webdyno_model::sweep::{KnobValue, SweepPlan};
 use webdyno_model::workload::{Stop, Workload};
@@ -43,7 +44,7 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
         None => None,
     };
     let base = workload(arguments, &draft)?;
-    let order = order(arguments, varied, &base)?;
+    let order = order(arguments, varied, (&base, &draft.objectives[..]))?;
     if has_setting && changes::needs_consent(arguments.yes) && !consents(&order, &interrupted)? {
         return Err(UserError::cannot_run("nothing was measured: the changes were declined"));
     }
@@ -54,7 +55,7 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     let _followed = web::follow(&arguments.output, &directory)?;
     let mut session = LiveSession::begin(
         &directory,
-        measuring::session_info("sweep", None, &[]),
+        measuring::session_info("sweep", None, &draft.objectives),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
@@ -90,7 +91,8 @@ fn measure_points(
             }
             _ => LiveSide::Unobserved(Box::new(unobserved(arguments, session, base)?)),
         };
-        let mut target = LiveSweep { side, load_of: &load_of, refuses_others, was_alone: false };
+        let mut target =
+            LiveSweep { side, load_of: &load_of, refuses_others, was_alone: false, quiet_us: None };
         sweeping::sweep(&mut target, order).map(|_| ())
     });
     let Some(servers) = &servers else { return result };
@@ -106,12 +108,6 @@ fn check_flags(arguments: &SweepArgs) -> Result<()> {
         return refuse(
             "sweep measures for a time, not a number of requests",
             "give -d TIME instead of -n; as in -d 10s",
-        );
-    }
-    if !load.objectives.is_empty() {
-        return refuse(
-            "sweep looks at rates, and takes no objectives",
-            "leave --slo out; `webdyno capacity --slo` finds the highest load that meets it",
         );
     }
     let names: Vec<&str> = arguments.knobs.iter().map(|knob| knob.name.as_str()).collect();
@@ -217,11 +213,16 @@ fn known(value: &SettingValue, argument: &KnobArg) -> KnobValue {
     }
 }
 
-fn order(arguments: &SweepArgs, varied: Varied, base: &Workload) -> Result<SweepOrder> {
+fn order(
+    arguments: &SweepArgs,
+    varied: Varied,
+    (base, objectives): (&Workload, &[Objective]),
+) -> Result<SweepOrder> {
     let seed = arguments.load.seed.unwrap_or(SEED_DEFAULT);
     let plan = SweepPlan {
         knobs: varied.described,
         ranges: arguments.knobs.iter().map(|knob| knob.range.clone()).collect(),
+        objectives: objectives.to_vec(),
         workload: base.redacted(),
         repeat: arguments.repeat,
         seed,

@@ -40,8 +40,6 @@ pub struct ApacheStatus {
     life: u64,
     accesses_before: Option<u64>,
     uptime_s_before: Option<u64>,
-    /// Pages that we were given.
-    own_requests_count: u64,
     /// Of the event MPM the table of processes is read in every so manieth reading.
     until_table: u32,
     /// Whether there was one.
@@ -76,7 +74,7 @@ const TABLE_EVERY: u32 = 5;
 
 impl ApacheStatus {
     /// Totals begin anew at a restart, and at a reload by HUP: counters go on then.
-    fn rise(&mut self, status: &ServerStatus, reading: &mut Reading) {
+    fn rise(&mut self, url: &str, status: &ServerStatus, reading: &mut Reading) {
         let fell = |now: Option<u64>, before| now.zip(before).is_some_and(|(now, before)| now < before);
         // A busy server passes its old count within a second.
         let is_new =
@@ -91,7 +89,7 @@ impl ApacheStatus {
                 place.1 = value;
             }
         }
-        reading.push("apache.own_requests_count", self.own_requests_count as f64);
+        reading.push("apache.own_requests_count", fetch::answers_count(url) as f64);
     }
 
     /// Looks at the table of processes now and then, where there is one and workers are free. What it showed before is
@@ -107,10 +105,7 @@ impl ApacheStatus {
             let page = in_network_of_service(asked.url, asked.service_pid, || {
                 fetch::get_table(asked.url, asked.timeout)
             });
-            let found = page.ok().and_then(|page| {
-                self.own_requests_count += 1;
-                processes::parse(&page)
-            });
+            let found = page.ok().and_then(|page| processes::parse(&page));
             self.has_table = found.is_some();
             for ((name, _), value) in PROCESSES.iter().zip(found.map(of_processes).into_iter().flatten()) {
                 reading.push(*name, value as f64);
@@ -298,8 +293,7 @@ impl Collector for ApacheStatus {
             Ok((status, waited)) => {
                 let mut reading = values(&status);
                 reading.push("apache.status_wait_us", waited.as_micros() as f64);
-                self.rise(&status, &mut reading);
-                self.own_requests_count += 1;
+                self.rise(url, &status, &mut reading);
                 let left = TIMEOUT.saturating_sub(begun.elapsed()).max(TABLE_TIMEOUT_MIN);
                 let asked =
                     PageRequest { url, service_pid: target.service_pid, timeout: left.min(TABLE_TIMEOUT) };

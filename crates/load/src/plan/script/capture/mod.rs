@@ -9,7 +9,7 @@ mod json;
 use super::variables::{Names, VariableId, Variables};
 use crate::http::response_head::header_value;
 use html::Attributes;
-pub(super) use html::decoded;
+pub(crate) use html::decoded;
 use regex::bytes::Regex;
 use webdyno_model::workload::visit::{CaptureFrom, CaptureSpec};
 use webdyno_model::{Result, UserError};

@@ -1,0 +1,71 @@
+//! `--follow`: a log that grows. On a terminal the report is drawn anew; else there is a line for each interval, on stderr both, so
+//! that stdout has the report of the end alone.
+
+use super::options;
+use crate::cli::export::is_stdout;
+use crate::cli::logs::LogsArgs;
+use crate::process::interrupt_flag;
+use crate::terminal;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use webdyno_logs::reading::follow::Followed;
+use webdyno_model::logs::LogsReport;
+use webdyno_model::number::human::{count, percent, rate};
+use webdyno_model::{Result, UserError};
+
+/// How often the log is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// xterm's control sequences: to the top, and clear to the end.
+const TOP: &str = "\x1b[H\x1b[J";
+
+/// Follows the log until Ctrl-C; gives the report of all of it.
+pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
+    let [path] = arguments.files.as_slice() else {
+        return Err(UserError::usage("--follow takes one log")
+            .hint("webdyno logs --follow /var/log/nginx/access.log"));
+    };
+    if is_stdout(path) {
+        return Err(UserError::usage("--follow takes a file, not stdin")
+            .hint("`webdyno logs -` reads stdin to its end"));
+    }
+    let interrupted = interrupt_flag()?;
+    let mut followed = Followed::new(path, options(arguments)?)?;
+    let interval = Duration::from_micros(arguments.interval);
+    let is_terminal = terminal::is_stderr_terminal();
+    let mut counted_before = 0;
+    let mut due = Instant::now() + interval;
+    while !interrupted.load(Ordering::Relaxed) {
+        let has_more = followed.read()?;
+        if Instant::now() >= due {
+            due += interval;
+            let report = followed.report();
+            let text = match is_terminal {
+                true => format!("{TOP}{}", webdyno_report::logs(&report)),
+                false => line(&report, report.requests - counted_before, interval),
+            };
+            counted_before = report.requests;
+            // A closed stderr is no loss.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+        if !has_more {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+    // What was written until now.
+    while followed.read()? {}
+    Ok(followed.report())
+}
+
+fn line(report: &LogsReport, added: u64, interval: Duration) -> String {
+    let at = report.rates.last.as_deref().unwrap_or("no request yet");
+    let errors = report
+        .server_error_fraction
+        .map_or(String::new(), |share| format!(", {} server errors in all", percent(share)));
+    format!(
+        "{at}: {} requests, {} added ({}){errors}\n",
+        count(report.requests),
+        count(added),
+        rate(added as f64 / interval.as_secs_f64())
+    )
+}

@@ -1,0 +1,76 @@
+//! `--server S`: the formats of access logs, as the server's configuration has them in force. Nothing but that is read there.
+
+use crate::cli::logs::LogsArgs;
+use std::path::Path;
+use webdyno_host::agent::{ServerList, Start};
+use webdyno_logs::format::Format;
+use webdyno_model::event::EventBody;
+use webdyno_model::service::{LogFile, LogKind};
+use webdyno_model::{Result, UserError};
+use webdyno_session::live::{ObservedHosts, Servers};
+
+/// What nginx writes where the configuration names no format.
+const NGINX_DEFAULT: &str = "combined";
+
+/// The formats of the server's access logs, those of logs with a name like the given ones first.
+pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
+    let list = ServerList::parse(&[server.to_owned()])?;
+    let own_executable = crate::process::own_executable()?;
+    let how =
+        Start { reads_only: true, sudo: arguments.sudo, ..Start::at(list.web()?.clone(), &own_executable) };
+    let servers = Servers::connect(&list, &how)?;
+    let found = servers.topologies(&ObservedHosts { port: arguments.port, access: Default::default() })?;
+    let mut logs: Vec<(LogFile, String)> = vec![];
+    for event in &found {
+        let EventBody::Topology { topology, .. } = event else { continue };
+        for service in topology.services() {
+            let access = service.logs.iter().filter(|log| log.kind == LogKind::Access);
+            logs.extend(access.map(|log| (log.clone(), service.service.clone())));
+        }
+    }
+    if logs.is_empty() {
+        return Err(UserError::cannot_run(format!("no web server with an access log was found on {server}"))
+            .hint("reading its configuration may take --sudo; or give --format"));
+    }
+    logs.sort_by_key(|(log, _)| !arguments.files.iter().any(|file| is_of(file, &log.path)));
+    let mut formats: Vec<Format> = vec![];
+    for (log, service) in &logs {
+        let text = log.format.as_deref().or((service == "nginx").then_some(NGINX_DEFAULT));
+        if let Some(format) = text.map(Format::parse).transpose()?
+            && !formats.contains(&format)
+        {
+            formats.push(format);
+        }
+    }
+    match formats.is_empty() {
+        true => Err(UserError::cannot_run(format!(
+            "the configuration of {server} names no format of its access logs"
+        ))
+        .hint("give --format")),
+        false => Ok(formats),
+    }
+}
+
+/// Whether a file is a log or one of its rotated ones: `access.log.2.gz` is one of `/var/log/nginx/access.log`.
+fn is_of(file: &Path, log: &str) -> bool {
+    let name =
+        |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name(file).starts_with(&name(Path::new(log)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotated_logs_are_those_of_their_name() {
+        for (file, log, is) in [
+            ("access.log", "/var/log/nginx/access.log", true),
+            ("/copy/access.log.2.gz", "/var/log/nginx/access.log", true),
+            ("shop.log", "/var/log/nginx/access.log", false),
+            ("-", "/var/log/nginx/access.log", false),
+        ] {
+            assert_eq!(is_of(Path::new(file), log), is, "{file}");
+        }
+    }
+}
