@@ -135,7 +135,7 @@ fn database<'a>(
 }
 
 /// Why none of the catalogue will do, and what to do.
-pub(super) fn why_none<'a>(of: &ServerOf<'a>, wanted: &Wanted, catalogue: &'a MachineCatalogue) -> String {
+pub(super) fn refusal<'a>(of: &ServerOf<'a>, wanted: &Wanted, catalogue: &'a MachineCatalogue) -> String {
     let Some(first) = catalogue.machines.first() else {
         return format!("{} has no machine.", catalogue.source);
     };

@@ -187,7 +187,7 @@ impl Demands {
     }
 
     /// As reports show them.
-    pub fn shown(&self) -> Vec<Demand> {
+    pub fn rows(&self) -> Vec<Demand> {
         let row = |resource: &str, unit: &str, amount: Amount| {
             let ends =
                 [-1.0, 1.0].map(|sign| significant(amount.value * (1.0 + sign * amount.error).max(0.0), 3));
@@ -210,8 +210,8 @@ impl Demands {
             let value = f64::midpoint(least, most);
             (value > 0.0).then(|| row(name, "bytes", Amount { value, error: (most - least) / 2.0 / value }))
         };
-        let shown = known.into_iter().flatten().map(|(name, unit, amount)| row(name, unit, amount));
-        shown.chain(self.pools.iter().filter_map(of_pool)).collect()
+        let first = known.into_iter().flatten().map(|(name, unit, amount)| row(name, unit, amount));
+        first.chain(self.pools.iter().filter_map(of_pool)).collect()
     }
 }
 

@@ -76,7 +76,7 @@ fn sized(
         schema: SCHEMA.into(),
         goal: Some(request.goal),
         headroom: request.headroom,
-        demands: demands.shown(),
+        demands: demands.rows(),
         measured: range.clone(),
         currency: catalogue.currency.clone(),
         ..SizeReport::default()
@@ -93,10 +93,13 @@ fn sized(
         let of = |machine| server(&demands, machine, &range, request);
         let found = choose::choices(&of, &wanted, catalogue, &all_draws);
         match found.first() {
-            None => report.refused = Some(choose::why_none(&of, &wanted, catalogue)),
+            None => report.refused = Some(choose::refusal(&of, &wanted, catalogue)),
             Some(best) => settings::write(&mut report, best, &of, catalogue, goal_rate, request.headroom),
         }
         report.choices = found;
+    }
+    if report.choices.iter().any(|one| one.rate.p10 >= one.rate.p90) {
+        notes.insert(0, "No server is credited with more than four times the measured rate.".into());
     }
     report.notes = notes;
     Ok(report)

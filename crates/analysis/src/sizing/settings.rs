@@ -46,10 +46,7 @@ fn settings(server: &Server<'_>, places: &[f64], rate: f64, serving: f64) -> Vec
             Resource::Workers => (
                 "MaxRequestWorkers",
                 *places,
-                format!(
-                    "{held} hold what is under way at {} req/s, and bursts of half as many",
-                    human::number(rate)
-                ),
+                format!("at {} req/s, and bursts of half as many", human::number(rate)),
             ),
             Resource::PhpChildren => ("pm.max_children", *places, "as many as ask for PHP then".to_owned()),
             _ => (

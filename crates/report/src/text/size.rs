@@ -4,9 +4,11 @@ use super::page::{ColumnAlign, TextPage, Tone};
 use crate::human::{UNKNOWN, bytes, count, number, percent_coarse, time_us};
 use webdyno_model::sizing::{Demand, SizeCheck, SizeChoice, SizeReport};
 
-/// Notes are no longer than this: the screen has 40 lines.
+/// Notes are no longer than this, and as many as fit the screen.
 const NOTE_LINES: usize = 2;
-const NOTES_MAX: usize = 5;
+const LINES_MAX: usize = 40;
+/// More machines are in the JSON.
+const CHOICES_MAX: usize = 3;
 /// A prediction that is off by no more is near.
 const NEAR: f64 = 0.15;
 
@@ -34,11 +36,16 @@ pub fn size(report: &SizeReport) -> String {
     }
     page.heading("What a request takes");
     demands(&mut page, &report.demands);
-    if !report.notes.is_empty() {
-        page.gap();
+    let mut text = page.finish() + "\n";
+    for note in &report.notes {
+        let mut item = TextPage::default();
+        item.short_item("-", note, NOTE_LINES);
+        let item = item.finish();
+        if text.lines().count() + item.lines().count() <= LINES_MAX {
+            text += &item;
+        }
     }
-    report.notes.iter().take(NOTES_MAX).for_each(|note| page.short_item("-", note, NOTE_LINES));
-    page.finish()
+    text.trim_end().to_owned() + "\n"
 }
 
 /// `2 servers with 4 cores, 8 GB, 300 Mbit/s, and 1 database server with 2 cores, 4 GB`.
@@ -126,7 +133,8 @@ fn choices(page: &mut TextPage, report: &SizeReport) {
     let mut head =
         ["machines", "cores", "memory", "req/s", "p10 to p90", "first limit"].map(str::to_owned).to_vec();
     head.extend(is_priced.then_some(cost));
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(report.choices.iter().map(row)).collect();
+    let rows: Vec<Vec<String>> =
+        std::iter::once(head).chain(report.choices.iter().take(CHOICES_MAX).map(row)).collect();
     let right = ColumnAlign::Number;
     let columns = [ColumnAlign::Words, right, right, right, right, ColumnAlign::Words, right];
     page.table(&columns[..rows[0].len()], &rows);
@@ -235,7 +243,7 @@ mod tests {
         assert!(text.starts_with(answer), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines.len() <= 44 && lines.iter().all(|line| line.chars().count() <= 80),
+            lines.len() <= 40 && lines.iter().all(|line| line.chars().count() <= 80),
             "{}\n{text}",
             lines.len()
         );

@@ -13,13 +13,13 @@ pub struct SizeArgs {
     /// Several are loads of the same site, or with --mix classes of requests; of a sweep all its loads count
     #[arg(value_name = "DIR")]
     pub directory: Vec<PathBuf>,
-    /// What it has to carry: 500/s, '70 pages/s', '2000 users'
+    /// What to carry: 500/s, '70 pages/s' or '2000 users'
     #[arg(long, value_name = "G", value_parser = goal)]
     pub goal: Option<SizeGoal>,
     /// Users to carry as well as the goal
     #[arg(long, value_name = "N", value_parser = positive)]
     pub users: Option<f64>,
-    /// Mean think time of a user, as 3s [default: as recorded]
+    /// Mean think time, as 3s [default: as recorded]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub think: Option<f64>,
     /// Bytes on the wire of a page, or a request without pages, as 2M [default: as recorded]
@@ -28,7 +28,7 @@ pub struct SizeArgs {
     /// Growth of the goal, as 20%/year [default: 0%]
     #[arg(long, value_name = "PERCENT", value_parser = growth)]
     pub growth: Option<f64>,
-    /// For so many years it has to be enough [default: 1 with --growth]
+    /// For how many years [default: 1 with --growth]
     #[arg(long, value_name = "N", value_parser = years)]
     pub years: Option<f64>,
     /// What stays free at the goal [default: 30%]
@@ -40,13 +40,17 @@ pub struct SizeArgs {
     /// Shares of the DIRs as classes of requests, in their order, as 80,20
     #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = positive)]
     pub mix: Vec<f64>,
-    /// Machines that can be had: FILE.toml or FILE.csv [default: generic sizes]
+    /// FILE.toml or FILE.csv [default: generic sizes]
+    ///
+    /// The machines that can be had: name, cores, and where known memory, network, disk_read, price, speed
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
     /// What `webdyno logs --json FILE` wrote: disk reads follow from its miss-ratio curve
     #[arg(long, value_name = "FILE")]
     pub working_set: Option<PathBuf>,
-    /// Predict each load of the DIRs from those at other sizes, and report the error
+    /// Predict loads of the DIRs from each other
+    ///
+    /// Each from those of the same site at other sizes; the error is reported
     #[arg(long, conflicts_with_all = [
         "goal", "users", "think", "page_bytes", "growth", "years", "headroom", "spare", "mix", "catalogue", "working_set",
     ])]

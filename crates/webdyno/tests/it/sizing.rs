@@ -40,7 +40,7 @@ fn a_recording_becomes_machines() {
     assert!(rate("p10") >= 2000.0 && rate("p50") * 0.7 >= 1999.0 && rate("p50") <= rate("p90"), "{json:#}");
     assert!(
         shown.starts_with(&format!(
-            "{} servers with {} cores",
+            "{} servers with {} core",
             best["count"],
             best["cores"].as_f64().unwrap()
         )),

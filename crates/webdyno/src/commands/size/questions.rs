@@ -17,10 +17,10 @@ pub fn on_terminal(question: &str) -> Result<Option<String>> {
 }
 
 /// Who is asked.
-type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<Option<String>>;
+type Prompt<'a> = &'a mut dyn FnMut(&str) -> Result<Option<String>>;
 
 /// Asks for what is not given. An empty answer leaves the default, where there is one.
-pub fn complete(arguments: &mut SizeArgs, ask: Ask<'_>) -> Result<()> {
+pub fn complete(arguments: &mut SizeArgs, ask: Prompt<'_>) -> Result<()> {
     if arguments.directory.is_empty() {
         let given = |text: &str| Ok(text.split_whitespace().map(PathBuf::from).collect());
         arguments.directory =
@@ -46,7 +46,7 @@ pub fn complete(arguments: &mut SizeArgs, ask: Ask<'_>) -> Result<()> {
 }
 
 fn optional<T>(
-    ask: Ask<'_>,
+    ask: Prompt<'_>,
     value: &mut Option<T>,
     question: &str,
     read: impl Fn(&str) -> std::result::Result<T, String>,
@@ -62,7 +62,7 @@ fn optional<T>(
 }
 
 fn until_read<T>(
-    ask: Ask<'_>,
+    ask: Prompt<'_>,
     question: &str,
     flag: &str,
     read: impl Fn(&str) -> std::result::Result<T, String>,
