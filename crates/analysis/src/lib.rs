@@ -13,6 +13,7 @@ pub mod resources;
 pub mod run_report;
 pub mod scaling;
 pub mod settings;
+pub mod sizing;
 pub mod sweep;
 pub mod tuning;
 

@@ -32,6 +32,7 @@ pub mod sample;
 pub mod service;
 pub mod setting;
 pub mod site;
+pub mod sizing;
 pub mod sweep;
 pub mod topology;
 pub mod transport;

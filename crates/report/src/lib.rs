@@ -27,6 +27,7 @@ pub use text::compare::{compare, compare_data};
 pub use text::history::history;
 pub use text::logs::logs;
 pub use text::predict::predict;
+pub use text::size::size;
 pub use text::sweep::sweep;
 pub use text::text;
 use webdyno_model::number::human;

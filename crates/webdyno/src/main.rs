@@ -63,6 +63,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Lab(arguments) => commands::lab::lab(&arguments),
         Command::Compare(arguments) => commands::compare::compare(&arguments),
         Command::Predict(arguments) => commands::predict::predict(&arguments),
+        Command::Size(arguments) => commands::size::size(&arguments),
         Command::Fit(arguments) => commands::fit::fit(&arguments),
         Command::History(arguments) => commands::history::history(&arguments),
         Command::Logs(arguments) => commands::logs::logs(&arguments),

@@ -8,6 +8,7 @@ use crate::cli::fit::FitArgs;
 use crate::cli::history::HistoryArgs;
 use crate::cli::logs::LogsArgs;
 use crate::cli::predict::PredictArgs;
+use crate::cli::size::SizeArgs;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -28,6 +29,7 @@ pub fn check(command: &Command) -> Result<()> {
         Command::Compare(CompareArgs { json, .. })
         | Command::Fit(FitArgs { json, .. })
         | Command::Predict(PredictArgs { json, .. })
+        | Command::Size(SizeArgs { json, .. })
         | Command::Logs(LogsArgs { json, .. })
         | Command::History(HistoryArgs { json, .. }) => {
             check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)

@@ -9,7 +9,9 @@ use source::{Definition, Field, Shape, Source, Type};
 use std::collections::BTreeMap;
 use std::path::Path;
 use webdyno_lab::run::{outcome, passive, tuned};
-use webdyno_model::{Result, capacity, compare, diagnosis, logs, observation, prediction, run, sweep, tune};
+use webdyno_model::{
+    Result, capacity, compare, diagnosis, logs, observation, prediction, run, sizing, sweep, tune,
+};
 use webdyno_session::history;
 
 /// Types by their names.
@@ -45,7 +47,7 @@ const fn output(name: &'static str, id: &'static str, of: &'static str, written_
 }
 
 /// All of them, in the order of the reference.
-const OUTPUTS: [Output; 15] = [
+const OUTPUTS: [Output; 16] = [
     output("run", run::SCHEMA, "RunReport", "`webdyno run --json`"),
     output("diagnosis", diagnosis::SCHEMA, "Diagnosis", "`webdyno diagnose --json`"),
     Output {
@@ -59,6 +61,7 @@ const OUTPUTS: [Output; 15] = [
     output("sweep", sweep::SCHEMA, "SweepReport", "`webdyno sweep --json`, `webdyno fit --json`"),
     output("predict", prediction::SCHEMA, "PredictReport", "`webdyno predict --json`"),
     output("logs", logs::SCHEMA, "LogsReport", "`webdyno logs --json`"),
+    output("size", sizing::SCHEMA, "SizeReport", "`webdyno size --json`"),
     output("history", history::SCHEMA, "HistoryReport", "`webdyno history --json`"),
     output("lab", outcome::SCHEMA, "ScenarioOutcome", "`webdyno lab run --json`, a line for each run"),
     output(

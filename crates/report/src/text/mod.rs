@@ -15,6 +15,7 @@ mod pages;
 pub mod predict;
 mod run;
 mod screen;
+pub mod size;
 mod study;
 pub mod sweep;
 mod tune;

@@ -21,6 +21,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     ("Server", "servers sudo db_option_file port url interrupted settings_only"),
     ("Prediction", "set"),
+    ("Sizing", "page_bytes growth years headroom spare mix catalogue working_set validate"),
     ("Diagnosis", "from at watch_for observe_for once ring disambiguate fail_on_fault"),
     ("Search", "start max"),
     ("Sweep", "knobs study resume allow_live_traffic"),
@@ -197,6 +198,16 @@ const COMMANDS: &[CommandHelp] = &[
         ],
     },
     CommandHelp {
+        path: "webdyno size",
+        short: "directory goal think growth years headroom spare catalogue validate json",
+        refused: "",
+        examples: [
+            "webdyno size RUN_DIR --goal 500/s",
+            "webdyno size LOW HIGH --goal '2000 users' --think 3s --spare 1",
+            "webdyno size --validate SWEEP_DIR",
+        ],
+    },
+    CommandHelp {
         path: "webdyno history",
         short: "directory json",
         refused: "",
@@ -241,8 +252,8 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 10] =
-    ["schema", "export", "history", "compare", "fit", "predict", "logs", "serve", "workload", "lab"];
+const RARE: [&str; 11] =
+    ["schema", "export", "history", "compare", "fit", "predict", "logs", "size", "serve", "workload", "lab"];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {

@@ -29,6 +29,7 @@ pub mod fit;
 pub mod history;
 pub mod predict;
 pub mod serve;
+pub mod size;
 
 use capacity::CapacityArgs;
 pub use check::CheckArgs;
@@ -48,6 +49,7 @@ pub use observe::ObserveArgs;
 use predict::PredictArgs;
 use serve::ServeArgs;
 pub use server::ServerArgs;
+use size::SizeArgs;
 use stages::StageArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -138,6 +140,8 @@ pub enum Command {
     Fit(FitArgs),
     /// Predict other settings or users from a recording; nothing is touched
     Predict(PredictArgs),
+    /// Recommend machines for a goal, from recordings
+    Size(SizeArgs),
     /// Report what access logs say: rates, mix, sessions, working set
     Logs(LogsArgs),
     /// List the sessions below a directory, newest first
@@ -205,6 +209,7 @@ impl Command {
             | Self::Compare(_)
             | Self::Fit(_)
             | Self::Predict(_)
+            | Self::Size(_)
             | Self::Logs(_)
             | Self::History(_)
             | Self::Serve(_) => None,

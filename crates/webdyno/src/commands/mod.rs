@@ -19,6 +19,7 @@ pub mod rollback;
 pub mod run;
 pub mod schema;
 pub mod serve;
+pub mod size;
 pub mod sweep;
 pub mod tune;
 pub mod workload;

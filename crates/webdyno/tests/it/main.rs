@@ -46,6 +46,7 @@ mod recordings;
 mod secrets;
 mod serving;
 mod several_hosts;
+mod sizing;
 #[path = "../../../host/tests/it/skip.rs"]
 mod skip;
 mod stages;

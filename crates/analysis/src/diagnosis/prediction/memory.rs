@@ -9,7 +9,7 @@ use webdyno_model::number::significant;
 use webdyno_model::prediction::Estimate;
 
 /// What the server's processes hold now; `None` where it was not read.
-pub(super) fn now_bytes(facts: &Facts) -> Option<f64> {
+pub(crate) fn now_bytes(facts: &Facts) -> Option<f64> {
     let children = facts
         .each(FactId::pool_memory_mean_bytes)
         .map(|(pool, each)| each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0));
@@ -20,7 +20,7 @@ pub(super) fn now_bytes(facts: &Facts) -> Option<f64> {
 }
 
 /// What one more in use of a pool costs: the least and the most.
-fn each_bytes(facts: &Facts, pool: &ResourceCeiling) -> Option<[f64; 2]> {
+pub(crate) fn each_bytes(facts: &Facts, pool: &ResourceCeiling) -> Option<[f64; 2]> {
     match pool.resource {
         Resource::Workers => {
             let private = facts.value(FactId::worker_private_mean_bytes)?;

@@ -4,11 +4,12 @@
 //! Method: operational laws (Denning and Buzen, "The operational analysis of queueing network models", 1978) for what a request takes
 //! of each resource, mean value analysis of the network of pools and stations for what comes of it ([`crate::queueing`]).
 
-mod memory;
+pub(crate) mod memory;
 pub(crate) mod model;
 mod report;
 pub(crate) mod sizes;
 
+pub(crate) use report::observed;
 pub use report::predict;
 pub use sizes::{KNOWN, KnownSetting};
 
@@ -32,8 +33,8 @@ pub struct Supposition {
 }
 
 /// Errors of the model on kept recordings (docs/predictions.md): where a pool or users bind, and where processors do.
-const ERROR: f64 = 0.12;
-const ERROR_PROCESSORS: f64 = 0.15;
+pub(crate) const ERROR: f64 = 0.12;
+pub(crate) const ERROR_PROCESSORS: f64 = 0.15;
 /// From this utilisation on processors bind.
 const BINDS_FRACTION: f64 = 0.9;
 

@@ -21,18 +21,7 @@ const REFUSES_FRACTION: f64 = 0.98;
 /// Predicts what comes of a supposition. An error when a supposition makes no sense for this recording; what the recording cannot tell
 /// is no error, but `None` with a note.
 pub fn predict(measurement: &Measurement, supposed: &Supposition) -> Result<PredictReport> {
-    if measurement.workload.is_none() || measurement.intervals.is_empty() {
-        return Err(UserError::cannot_run("the recording has no load, and a prediction starts from one")
-            .hint("record one: webdyno diagnose --server SERVER URL"));
-    }
-    if measurement.samples.is_empty() && measurement.service.is_none() {
-        return Err(UserError::cannot_run(
-            "no server was observed in this recording: what a request takes there is not known",
-        )
-        .hint("record the server, too: webdyno diagnose --server SERVER URL"));
-    }
-    let run = run_report(measurement)?;
-    let mut facts = facts(measurement, Some(&run))?;
+    let mut facts = observed(measurement)?;
     let memory_to = supposed.changes.iter().find(|change| change.setting.name == "memory_bytes");
     if let Some(bytes) = memory_to.and_then(|change| change.to.number()) {
         facts = memory::with_bytes(&facts, bytes);
@@ -63,6 +52,24 @@ pub fn predict(measurement: &Measurement, supposed: &Supposition) -> Result<Pred
     report.next_limit_rate = next_limit(&facts, &found).map(|(_, rate)| significant(rate, 4));
     write_notes(&mut report, &facts, &now, &found);
     Ok(report)
+}
+
+/// The facts of a load whose server was observed.
+///
+/// # Errors
+/// There is no load, or no server.
+pub(crate) fn observed(measurement: &Measurement) -> Result<Facts> {
+    if measurement.workload.is_none() || measurement.intervals.is_empty() {
+        return Err(UserError::cannot_run("the recording has no load, and a prediction starts from one")
+            .hint("record one: webdyno diagnose --server SERVER URL"));
+    }
+    if measurement.samples.is_empty() && measurement.service.is_none() {
+        return Err(UserError::cannot_run(
+            "no server was observed in this recording: what a request takes there is not known",
+        )
+        .hint("record the server, too: webdyno diagnose --server SERVER URL"));
+    }
+    facts(measurement, Some(&run_report(measurement)?))
 }
 
 /// What was measured, and what is supposed.

@@ -272,6 +272,7 @@ pub fn helps() -> String {
         "export",
         "compare",
         "predict",
+        "size",
         "logs",
         "history",
         "serve",
