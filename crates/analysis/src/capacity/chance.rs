@@ -11,7 +11,7 @@ use super::share_test::EVIDENCE_NEEDED;
 use super::{RESOLUTION, ShareEvidence, StepResult};
 
 /// Powers of the load: from a bound of five service times at a low load to a queue that is full or empty.
-const POWERS: [f64; 2] = [16.0, 32.0];
+const POWERS: [f64; 4] = [16.0, 20.0, 25.0, 32.0];
 /// The distance of two capacities on the grid, as a share.
 const GRID: f64 = 0.005;
 /// The capacity lies between these times the lowest and the highest load.

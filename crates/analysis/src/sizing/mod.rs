@@ -239,10 +239,11 @@ fn write_notes(
                 .into(),
         );
     }
-    if let (Some(bytes), true) = (demands.link_bytes, request.misses.is_none()) {
-        if bytes.value > 0.0 {
-            notes.push("That memory holds the files that are asked for is taken for granted: disk reads are not in it.".into());
-        }
+    if demands.link_bytes.is_some_and(|bytes| bytes.value > 0.0) && request.misses.is_none() {
+        notes.push(
+            "That memory holds the files that are asked for is taken for granted: disk reads are not in it."
+                .into(),
+        );
     }
     let lacks = |what: &str, is_lacking: &dyn Fn(&Machine) -> bool| {
         let count = catalogue.machines.iter().filter(|one| is_lacking(one)).count();

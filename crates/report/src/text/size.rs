@@ -251,7 +251,7 @@ mod tests {
             "Goal 500 req/s: 864 req/s to carry; 30% headroom, 1 spare.",
             "p10 1,500, p90 1,900",
             "EUR/month",
-            "120.5",
+            " 121 ",
             "2 4x8 + 1 2x4 (db)",
         ] {
             assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{part}\n{text}");

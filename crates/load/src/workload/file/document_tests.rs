@@ -102,13 +102,15 @@ fn the_mix_example_is_of_requests_alone() {
 #[test]
 fn the_other_examples_are_right() {
     let rest = &examples()[4..];
-    assert_eq!(rest.len(), 2);
+    assert_eq!(rest.len(), 3);
     let staged = workload(rest[0]);
     assert_eq!(staged.arrival, Arrival::Open { rate_per_s: 1000.0, poisson: false });
     let measured: Vec<bool> = staged.stages.iter().map(|stage| stage.measured).collect();
     assert_eq!((measured, staged.connections), (vec![false, true, true, true], 10_000));
     let list = workload(rest[1]).list.unwrap();
     assert!(list.random && list.count == 2);
+    let numbered = workload(rest[2]).list.unwrap();
+    assert!(numbered.random && numbered.count == 2400);
 }
 
 #[test]

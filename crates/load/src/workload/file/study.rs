@@ -187,14 +187,16 @@ fn study<'t>(
         }
         contents.push(content);
     }
+    let repeats = top.read("repeats", |value| value.u32_in(1..=REPEATS_MAX))?;
+    let (warmup_us, budget_us) = (top.read("warmup", warmup)?, top.read("budget", Value::time_us)?);
     let paths = top.read("page_cache_paths", Value::texts)?.unwrap_or_default();
     Ok(Study {
         axes: axes(files, &top, &mut contents)?,
         contents,
         page_cache_paths: paths.into_iter().map(|(_, path)| path.to_owned()).collect(),
-        repeats: top.read("repeats", |value| value.u32_in(1..=REPEATS_MAX))?,
-        warmup_us: top.read("warmup", warmup)?,
-        budget_us: top.read("budget", Value::time_us)?,
+        repeats,
+        warmup_us,
+        budget_us,
         seed: base.seed,
     })
 }
