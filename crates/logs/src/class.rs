@@ -193,7 +193,7 @@ impl Agents {
     /// 0, which is an empty place.
     #[inline]
     pub fn is_bot(&mut self, agent: &[u8], hash: u64) -> bool {
-        let first = (hash >> 40) as usize % AGENTS & !(WAYS - 1);
+        let first = ((hash >> 40) as usize % AGENTS) & !(WAYS - 1);
         let (key, ways) = (hash | 3, &mut self.known[first..first + WAYS]);
         match ways.iter().find(|known| **known | 1 == key) {
             Some(known) => known & 1 == 1,

@@ -78,7 +78,7 @@ impl Distinct {
         let size = self.exact.len() * 2;
         let hashes = std::mem::take(&mut self.exact);
         if self.count >= EXACT_MAX {
-            self.to_registers(&hashes);
+            self.become_registers(&hashes);
             return;
         }
         self.exact = vec![0; size];
@@ -86,7 +86,7 @@ impl Distinct {
         hashes.into_iter().filter(|hash| *hash != 0).for_each(|hash| self.insert(hash));
     }
 
-    fn to_registers(&mut self, hashes: &[u64]) {
+    fn become_registers(&mut self, hashes: &[u64]) {
         self.exact = vec![];
         self.registers.resize(1 << PRECISION, 0);
         hashes.iter().filter(|hash| **hash != 0).for_each(|hash| self.register(*hash));
@@ -96,7 +96,7 @@ impl Distinct {
     pub fn merge(&mut self, other: &Self) {
         if other.exact.is_empty() && !self.exact.is_empty() {
             let hashes = std::mem::take(&mut self.exact);
-            self.to_registers(&hashes);
+            self.become_registers(&hashes);
         }
         for (own, other) in self.registers.iter_mut().zip(&other.registers) {
             *own = (*own).max(*other);

@@ -115,9 +115,9 @@ fn the_sized_server_put_through_the_model_meets_the_goal() {
     let request = request(SizeGoal::Rate(900.0));
     let load = MeasuredLoad::of_facts(measured(&[]), 60.0).unwrap();
     let catalogue = catalogue(false);
-    let report = sized(&[load.clone()], vec![], &request, &catalogue).unwrap();
+    let report = sized(std::slice::from_ref(&load), vec![], &request, &catalogue).unwrap();
     let best = best(&report);
-    let range = range(&[load.clone()]);
+    let range = range(std::slice::from_ref(&load));
     let machine = catalogue.machines.iter().find(|machine| machine.name == best.name).unwrap();
     let sized = server(&load.demands, machine, &range, &request);
     let each = 900.0 / best.count as f64;

@@ -24,7 +24,7 @@ pub fn logs(report: &LogsReport) -> String {
         page.gap();
         page.table(&[ColumnAlign::Words, ColumnAlign::Words], &rows);
     }
-    let is_timed = report.urls.by_service_time.first().is_some();
+    let is_timed = !report.urls.by_service_time.is_empty();
     if !report.urls.by_requests.is_empty() {
         page.gap();
     }

@@ -54,5 +54,5 @@ pub struct LogsArgs {
 }
 
 pub fn format(text: &str) -> ParseResult<Format> {
-    Format::parse(text).map_err(|error| error.message.into())
+    Format::parse(text).map_err(|error| error.message)
 }
