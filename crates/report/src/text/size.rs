@@ -252,7 +252,7 @@ mod tests {
             "p10 1,500, p90 1,900",
             "EUR/month",
             " 121 ",
-            "2 4x8 + 1 2x4 (db)",
+            "2 4x8 + 1 2x4 4 8 GB",
         ] {
             assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{part}\n{text}");
         }

@@ -28,7 +28,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Tuning", "goal apply allow_restart accept_pending export budget yes"),
     (
         "Files",
-        "total mean_size size_distribution sigma shape files_per_directory content popularity hidden output",
+        "total mean_size size_distribution sigma shape files_per_directory content popularity hidden output host site length speed depth",
     ),
     ("Lab", "scenarios rounds keep all sees_processes directory place"),
     ("Comparison", "max_regression"),
@@ -109,7 +109,7 @@ const COMMANDS: &[CommandHelp] = &[
     },
     CommandHelp {
         path: "webdyno sweep",
-        short: "connections duration servers knobs study repeat allow_restart budget json",
+        short: "connections duration servers knobs study allow_restart budget json",
         refused: "requests objectives unix_socket",
         examples: [
             "webdyno sweep --knob MaxRequestWorkers=16..256 http://127.0.0.1:8080/",
