@@ -39,8 +39,8 @@ pub fn capacity_report(
         _ => None,
     };
     let chance = (decides(steps) && seeming.bad.is_some()).then(|| chance_fit(steps)).flatten();
-    let rate = chance.map_or(seeming.good, |fit| seeming.good.map(|_| shown(fit.rate, unit)));
-    let ci95 = chance.map_or(ci95, |fit| Some(fit.ci95.map(|load| shown(load, unit))));
+    let rate = chance.map_or(seeming.good, |fit| seeming.good.map(|_| rounded(fit.rate, unit)));
+    let ci95 = chance.map_or(ci95, |fit| Some(fit.ci95.map(|load| rounded(load, unit))));
     let missing = |one: &&StepResult| Some(one.step.offered) == seeming.bad && !one.outcome.seems_met;
     let limited_by = counted().rfind(missing).and_then(|one| one.outcome.missed.clone());
     let knee_step = |one: &StepResult| KneeStep {
@@ -70,7 +70,7 @@ pub fn capacity_report(
 }
 
 /// A load that was not offered itself, with as many digits as it is known to.
-fn shown(load: f64, unit: LoadUnit) -> f64 {
+fn rounded(load: f64, unit: LoadUnit) -> f64 {
     if unit == LoadUnit::Users { load.round() } else { significant(load, 3) }
 }
 

@@ -224,17 +224,7 @@ impl Worker {
             ToAgent::Unrest => {
                 Ok(FromAgent::Unrest { why: self.watching()?.watched().harm_guard.disturbance() })
             }
-            ToAgent::DropPages { paths, only_look } => {
-                let pid = self.snapshot.as_ref().map_or(NO_PID, |service| service.pid);
-                let dropped = match pid {
-                    NO_PID => Ok(page_cache::drop_pages(&paths, only_look)),
-                    pid => within(pid, || page_cache::drop_pages(&paths, only_look)),
-                };
-                let unseen = |error| {
-                    UserError::cannot_run(format!("the files of the service cannot be reached: {error}"))
-                };
-                Ok(FromAgent::DroppedPages { pages: dropped.map_err(unseen)?? })
-            }
+            ToAgent::DropPages { paths, only_look } => self.drop_pages(&paths, only_look),
             ToAgent::Prepare { changes, behind } => self.prepare(&changes, behind),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
@@ -259,6 +249,18 @@ impl Worker {
             ToAgent::RollBack { journal, only_unkept } => self.roll_back(journal.as_deref(), only_unkept),
             ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
         }
+    }
+
+    /// Drops what the page cache holds of files, where the service sees them.
+    fn drop_pages(&self, paths: &[std::path::PathBuf], only_look: bool) -> Result<FromAgent> {
+        let pid = self.snapshot.as_ref().map_or(NO_PID, |service| service.pid);
+        let dropped = match pid {
+            NO_PID => Ok(page_cache::drop_pages(paths, only_look)),
+            pid => within(pid, || page_cache::drop_pages(paths, only_look)),
+        };
+        let unseen =
+            |error| UserError::cannot_run(format!("the files of the service cannot be reached: {error}"));
+        Ok(FromAgent::DroppedPages { pages: dropped.map_err(unseen)?? })
     }
 
     /// Who may run this agent by sudo, and nothing else, must not become root by it.

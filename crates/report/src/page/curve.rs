@@ -2,7 +2,7 @@
 
 use super::AddSection;
 use super::blocks::{Align, Block, Blocks, CurvePlot, CurvePoint, figure, interval};
-use crate::phrases::study::{content_table, effect_table, interaction_table};
+use crate::phrases::sweep::study::{content_table, effect_table, interaction_table};
 use crate::phrases::sweep::{other_notes, points_table};
 use webdyno_model::number::Number;
 use webdyno_model::sweep::{SweepPoint, SweepReport};

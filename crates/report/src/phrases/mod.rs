@@ -11,7 +11,6 @@ mod pages;
 mod percentiles;
 mod repeats;
 mod site;
-pub(crate) mod study;
 pub(crate) mod sweep;
 mod transport;
 mod tune;

@@ -1,8 +1,8 @@
 //! A study on one screen: the effects, the contents against each other, and what changes what. The points are in the files.
 
 use super::page::{ColumnAlign, TextPage, Tone};
-use crate::phrases::study::{content_table, effect_table, headline, interaction_table};
 use crate::phrases::sweep::other_notes;
+use crate::phrases::sweep::study::{content_table, effect_table, headline, interaction_table};
 use webdyno_model::sweep::{StudyReport, SweepReport};
 
 /// So many lines the tables have together; of more rows the first are shown.

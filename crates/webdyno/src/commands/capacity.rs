@@ -57,8 +57,7 @@ pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
-    let think_us =
-        (unit == LoadUnit::Users).then(|| first.visits.as_ref().map_or(0.0, |visits| visits.think.mean_us()));
+    let think_us = (unit == LoadUnit::Users).then(|| think_mean_us(&first));
     let options = SearchOptions {
         start: start.unwrap_or_else(|| default_start(alone_us)),
         is_start_lowest: start.is_some(),
@@ -83,6 +82,10 @@ pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
     });
     drop(servers);
     finish::finish(session, result, &arguments.output, false)
+}
+
+fn think_mean_us(workload: &Workload) -> f64 {
+    workload.visits.as_ref().map_or(0.0, |visits| visits.think.mean_us())
 }
 
 /// What is loaded, without what a search decides itself.

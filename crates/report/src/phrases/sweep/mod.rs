@@ -1,5 +1,7 @@
 //! What a curve amounts to: the choice, the plateau, the peak by the law, and how sure that is.
 
+pub(crate) mod study;
+
 use crate::human::{UNKNOWN, bytes, count, number, percent, rate, rate_interval, rate_or_unknown, time};
 use crate::plain::shorten_middle;
 use webdyno_model::objective::Objective;
@@ -12,7 +14,7 @@ const NAME_MAX: usize = 24;
 pub(crate) fn headline(sweep: &SweepReport) -> String {
     let knob = &sweep.knob;
     if let Some(study) = &sweep.study {
-        return super::study::headline(sweep, study);
+        return study::headline(sweep, study);
     }
     let unsure = sweep.unsure.as_ref().map_or(String::new(), |why| format!(" (not sure: {why})"));
     match (sweep.choice, &sweep.best) {
@@ -40,7 +42,7 @@ fn misses_everywhere(sweep: &SweepReport) -> bool {
 /// Why that is the choice, and how sure it is; where there is no law, why there is none.
 pub(crate) fn why(sweep: &SweepReport) -> Vec<String> {
     if let Some(study) = &sweep.study {
-        return super::study::findings(sweep, study);
+        return study::findings(sweep, study);
     }
     let plateau = sweep.plateau.map(|[low, high]| {
         let from_to = match low == high {
@@ -133,7 +135,7 @@ pub(crate) fn values_label(sweep: &SweepReport, point: &SweepPoint) -> String {
 pub(super) fn knob_value(sweep: &SweepReport, name: &str, value: &KnobValue) -> String {
     let is_bytes = sweep.knobs.iter().any(|knob| knob.name == name && knob.unit.as_deref() == Some("B"));
     match value {
-        KnobValue::Number(value) if is_bytes && sweep.study.is_some() => super::study::size(*value),
+        KnobValue::Number(value) if is_bytes && sweep.study.is_some() => study::size(*value),
         KnobValue::Number(value) if is_bytes => bytes(*value),
         KnobValue::Number(value) => number(*value),
         KnobValue::Word(word) => shorten_middle(word, NAME_MAX),

@@ -1,6 +1,6 @@
 //! What a study amounts to: what each axis does to each content, how contents compare, and where one axis changes what another does.
 
-use super::sweep::knob_value;
+use super::knob_value;
 use crate::human::number;
 use crate::plain::shorten_middle;
 use webdyno_model::sweep::{AxisLevel, CONTENT, Effect, Interaction, KnobValue, StudyReport, SweepReport};
