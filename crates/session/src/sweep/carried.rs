@@ -52,7 +52,8 @@ fn difference(before: &SweepPlan, now: &SweepPlan) -> Option<String> {
     if kept(before) != kept(now) {
         return Some("its contents send other requests or make other loads, or its levels are others".into());
     }
-    (before.workload != now.workload).then(|| "it sends other requests, or makes another load".into())
+    let sent = |plan: &SweepPlan| serde_json::to_value(&plan.workload).ok();
+    (sent(before) != sent(now)).then(|| "it sends other requests, or makes another load".into())
 }
 
 /// What a sweep came to, also one that was cut off; `None` of other sessions, and where nothing was measured.
