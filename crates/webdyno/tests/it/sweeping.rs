@@ -239,6 +239,37 @@ fn a_study_is_measured_and_put_back() {
     assert!(table.lines().next().unwrap().ends_with("content,MaxRequestWorkers,store,page_cache"), "{table}");
     let text = run(place.webdyno().args(["report", "s"])).with_code(0).stdout;
     assert!(text.lines().count() <= 40 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let resumed = ["sweep", "--study", "study.toml", "--yes", "-q", "--resume", "s", "--out", "r"];
+    run(place.webdyno().args(resumed)).with_code(0);
+    assert_eq!(events(&place, "r", "load_start"), 0);
+    check_wrong_studies(&place, &study);
+    assert_eq!(apache.configuration(), before);
+}
+
+/// Each mistake is told before anything is measured.
+fn check_wrong_studies(place: &Place, study: &str) {
+    let write = |text: &str| std::fs::write(place.path("study.toml"), text).unwrap();
+    for (from, to, message, hint) in [
+        (
+            "MaxRequestWorkers",
+            "MaxRequestWorker",
+            "study.toml:9:1: no service that was found",
+            "did you mean `MaxRequestWorkers`?",
+        ),
+        ("[10, 20]", "[10, 300000]", "study.toml:9:1: ", "a whole number from 1 to 200000"),
+        ("repeats", "repeat", "study.toml:4:1: `repeat` is not a key of a study", "did you mean `repeats`?"),
+        (
+            "\"warm\"\npage_cache_paths = [",
+            "\"cold\"\npage_cache_paths = [\"/nowhere\", ",
+            "/nowhere: No such file",
+            "absolute paths",
+        ),
+    ] {
+        write(&study.replacen(from, to, 1));
+        let sweep = ["sweep", "--study", "study.toml", "--yes", "-q", "--out", "x"];
+        run(place.webdyno().args(sweep)).with_code(2).assert_error(message, hint);
+        assert!(!place.path("x").exists(), "{to}");
+    }
 }
 
 fn warmed(place: &Place) -> usize {
