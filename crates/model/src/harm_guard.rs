@@ -73,4 +73,6 @@ pub struct SiteUnderLoad {
     pub generators: Vec<IpAddr>,
     /// How long the load waits for an answer, in microseconds.
     pub timeout_us: u64,
+    /// Whether the service's own limit of memory is what is varied: that it waits for memory is then no harm.
+    pub varies_memory: bool,
 }

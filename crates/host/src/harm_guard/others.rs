@@ -208,6 +208,7 @@ mod tests {
             user_agents: agents.iter().map(|agent| (*agent).to_owned()).collect(),
             generators: generators.iter().map(|address| address.parse().unwrap()).collect(),
             timeout_us: 1,
+            varies_memory: false,
         }
     }
 

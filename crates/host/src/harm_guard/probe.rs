@@ -189,6 +189,7 @@ mod tests {
             user_agents: vec![],
             generators: vec![],
             timeout_us: 1,
+            varies_memory: false,
         }
     }
 

@@ -23,6 +23,9 @@ pub struct Counters {
     pub memory_full_us: Option<u64>,
     /// Processes that the kernel killed for want of memory.
     pub oom_kills_count: Option<u64>,
+    /// Pages that the machine looked through for some to free. Those of a group that is at its own limit are not among them
+    /// (mm/vmscan.c; seen with 6.18).
+    pub scanned_pages: Option<u64>,
 }
 
 /// What the probe of the site knows.
@@ -129,6 +132,9 @@ fn machine_counters(vmstat: &str) -> Counters {
         swapped_out_pages: value_of(vmstat, "pswpout"),
         memory_full_us: None,
         oom_kills_count: value_of(vmstat, "oom_kill"),
+        scanned_pages: value_of(vmstat, "pgscan_kswapd")
+            .zip(value_of(vmstat, "pgscan_direct"))
+            .map(|(a, b)| a + b),
     }
 }
 
@@ -138,8 +144,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Linux 6.18, shortened.
-    const VMSTAT: &str =
-        "nr_free_pages 5006203\npswpin 17\npswpout 4096\nswap_ra 3\noom_kill 2\nunevictable_pgs_culled 0\n";
+    const VMSTAT: &str = "nr_free_pages 5006203\npswpin 17\npswpout 4096\nswap_ra 3\npgscan_kswapd 40\npgscan_direct 2\noom_kill 2\nunevictable_pgs_culled 0\n";
 
     #[test]
     fn counters_are_read_and_what_is_not_told_is_unknown() {

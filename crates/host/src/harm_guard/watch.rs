@@ -7,7 +7,7 @@
 //! Access logs may be on a file system that hangs. They are read without the lock of the state, so that nobody waits for
 //! them: who needs them waits for [`LOGS_PATIENCE`] at most.
 
-use super::decide::{History, WINDOW_US, decide};
+use super::decide::{History, WINDOW_US, decide, decide_with_varied_memory};
 use super::others::OtherClientErrors;
 use super::probe::{self, Probe};
 use super::reading::{MemorySource, Reading};
@@ -274,7 +274,10 @@ impl State {
         // A load that follows at once has no seconds of its own before it: what was there before the last one counts.
         let follows = lasts_us(base) >= WINDOW_US || self.earlier.is_empty();
         let base = if follows { base } else { &self.earlier };
-        let Some(brake) = decide(History { base, follows, load: &load.readings }) else {
+        let history = History { base, follows, load: &load.readings };
+        let is_varied = self.site.as_ref().is_some_and(|site| site.varies_memory);
+        let harm = if is_varied { decide_with_varied_memory(history) } else { decide(history) };
+        let Some(brake) = harm else {
             load.forget_long_ago();
             return;
         };
@@ -327,6 +330,7 @@ mod tests {
             user_agents: vec![],
             generators: vec![],
             timeout_us: 1,
+            varies_memory: false,
         };
         let missing = watch.begin(&site);
         assert!(missing.iter().any(|missing| missing.why == "reading the access logs hangs"), "{missing:?}");

@@ -47,6 +47,7 @@ fn site(port: u16) -> SiteUnderLoad {
         user_agents: vec![AGENT.into()],
         generators: vec!["127.0.0.1".parse().unwrap()],
         timeout_us: 10_000_000,
+        varies_memory: false,
     }
 }
 

@@ -113,7 +113,8 @@ impl LiveSession {
         self.loads += 1;
         let load = self.loads;
         let guarded = self.guarded_servers(servers);
-        let unwatched = guarded.map_or(Ok(vec![]), |all| all.front().start_harm_guard(prepared, workload))?;
+        let start = |all: &Servers| all.front().start_harm_guard(prepared, workload, self.varies_memory);
+        let unwatched = guarded.map_or(Ok(vec![]), start)?;
         self.append_start(load, purpose, prepared, workload)?;
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
@@ -150,9 +151,7 @@ impl LiveSession {
             }
             late => late?.filter(|_| end.reason != EndReason::Braked),
         };
-        if let Some(guard_trip) = late.filter(|trip| {
-            self.tolerated != Some(trip.cause) && is_confirmed(trip, &self.whole_seconds(load))
-        }) {
+        if let Some(guard_trip) = late.filter(|trip| is_confirmed(trip, &self.whole_seconds(load))) {
             self.append(EventBody::Brake { load, brake: guard_trip })?;
         }
         let interrupted = end.reason == EndReason::Interrupted;
@@ -200,7 +199,6 @@ impl LiveSession {
             let message = receiver.recv_timeout(POLL);
             if let Some(guard_trip) =
                 self.guarded_servers(servers).and_then(|servers| servers.front().agent().harm())
-                && self.tolerated != Some(guard_trip.cause)
                 && control.stopped() != Some(EndReason::Braked)
                 && is_confirmed(&guard_trip, &self.whole_seconds(load))
             {

@@ -32,7 +32,6 @@ use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_host::agent::RevertedChange;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, VERSION};
-use webdyno_model::harm_guard::HarmCause;
 use webdyno_model::objective::Objective;
 use webdyno_model::tune::Goal;
 use webdyno_model::{Result, UserError};
@@ -72,8 +71,8 @@ pub struct LiveSession {
     gives_up: bool,
     /// Whether loads go on also when they do harm.
     unbraked: bool,
-    /// Harm that is what a load is to show: no load ends for it.
-    tolerated: Option<HarmCause>,
+    /// Whether the memory of the service is what is varied: that it waits for memory ends no load then.
+    varies_memory: bool,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -128,7 +127,7 @@ impl LiveSession {
             step_test: None,
             gives_up: false,
             unbraked: false,
-            tolerated: None,
+            varies_memory: false,
             interrupted,
         };
         session.append(EventBody::SessionStart {
@@ -159,9 +158,9 @@ impl LiveSession {
         self.unbraked = true;
     }
 
-    /// From now on no load ends for harm of this cause: it is what is varied.
-    pub fn tolerate(&mut self, cause: HarmCause) {
-        self.tolerated = Some(cause);
+    /// From now on no load ends as the service waits for memory within its own limit: that is what is varied.
+    pub fn set_varies_memory(&mut self) {
+        self.varies_memory = true;
     }
 
     /// Microseconds since the session began.

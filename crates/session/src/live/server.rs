@@ -119,8 +119,15 @@ impl Server {
     }
 
     /// Has a load watched that is about to begin. Gives what cannot be seen of the harm that it may do.
-    pub fn start_harm_guard(&self, prepared: &Prepared, workload: &Workload) -> Result<Vec<MissingSignal>> {
-        self.agent.load_begins(&site(prepared, workload, self.same_network))
+    /// `varies_memory`: the limit of the service's memory is what is varied.
+    pub fn start_harm_guard(
+        &self,
+        prepared: &Prepared,
+        workload: &Workload,
+        varies_memory: bool,
+    ) -> Result<Vec<MissingSignal>> {
+        let site = site(prepared, workload, self.same_network);
+        self.agent.load_begins(&SiteUnderLoad { varies_memory, ..site })
     }
 
     /// The load has ended. Gives the harm that was told and not asked for yet.
@@ -238,6 +245,7 @@ fn site(prepared: &Prepared, workload: &Workload, same_network: bool) -> SiteUnd
         user_agents,
         generators: if same_network { ours } else { vec![] },
         timeout_us: workload.timeout_us,
+        varies_memory: false,
         addresses,
     }
 }

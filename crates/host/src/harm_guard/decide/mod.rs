@@ -49,6 +49,23 @@ pub struct History<'a> {
 
 /// Why the load must end; `None` as long as it does no harm.
 pub fn decide(history: History<'_>) -> Option<HarmGuardTrip> {
+    first_harm(history, memory_pressure)
+}
+
+/// The same where the service's own limit of memory is what is varied: that it waits for memory is then what is to be seen, and no harm
+/// unless the machine is short of it, too.
+pub fn decide_with_varied_memory(history: History<'_>) -> Option<HarmGuardTrip> {
+    let of_machine = |steps: &Steps<'_>| {
+        let scanned = rise(steps.second_ago(), steps.now(), |reading| reading.machine.scanned_pages);
+        memory_pressure(steps).filter(|_| scanned != Some(0))
+    };
+    first_harm(history, of_machine)
+}
+
+fn first_harm(
+    history: History<'_>,
+    memory_pressure: impl Fn(&Steps<'_>) -> Option<HarmGuardTrip>,
+) -> Option<HarmGuardTrip> {
     let steps = Steps::of(history)?;
     out_of_memory(&steps)
         .or_else(|| memory_pressure(&steps))

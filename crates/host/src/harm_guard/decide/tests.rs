@@ -12,6 +12,7 @@ fn readings(from: u64, count: u64, at: impl Fn(u64, &mut Reading)) -> Vec<Readin
             swapped_out_pages: Some(1000),
             memory_full_us: Some(1000),
             oom_kills_count: Some(5),
+            scanned_pages: Some(1000),
         };
         let mut reading = Reading {
             at_us: 1_000_000 + number * 200_000,
@@ -115,6 +116,28 @@ fn a_tenth_of_a_second_without_anything_that_runs_is_pressure() {
         add(&mut reading.machine.memory_full_us, number / 20 * 90_000);
     };
     assert_eq!(check(100, bursts), None);
+}
+
+/// Where the limit of the service is varied only the machine's own want of memory ends a load; a kill does as ever.
+#[test]
+fn a_service_that_waits_within_a_varied_limit_does_no_harm() {
+    let base = readings(0, 15, |_, _| {});
+    let cause = |at: fn(u64, &mut Reading)| {
+        let load = readings(15, 5, |number, reading| {
+            for counters in [&mut reading.machine, &mut reading.group] {
+                add(&mut counters.memory_full_us, number * 100_000);
+            }
+            at(number, reading);
+        });
+        decide_with_varied_memory(History { base: &base, follows: true, load: &load }).map(|trip| trip.cause)
+    };
+    assert_eq!(cause(|_, _| {}), None);
+    assert_eq!(
+        cause(|number, reading| add(&mut reading.machine.scanned_pages, number)),
+        Some(HarmCause::MemoryPressure)
+    );
+    assert_eq!(cause(|_, reading| reading.machine.scanned_pages = None), Some(HarmCause::MemoryPressure));
+    assert_eq!(cause(|_, reading| add(&mut reading.group.oom_kills_count, 1)), Some(HarmCause::OutOfMemory));
 }
 
 #[test]
@@ -240,6 +263,7 @@ fn any_reading() -> impl Strategy<Value = Reading> {
                 swapped_out_pages: rest[0],
                 memory_full_us: rest[1].map(|us| us * 100),
                 oom_kills_count: rest[2],
+                scanned_pages: rest[3],
             })
         })
     };

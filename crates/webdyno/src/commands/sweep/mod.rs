@@ -14,7 +14,6 @@ use webdyno_analysis::sweep::{AxisValues, POINTS_MAX, Planner, SweepOptions};
 use webdyno_load::workload::file::{self, Draft, Study};
 use webdyno_model::change::ApplyOptions;
 use webdyno_model::event::EventBody;
-use webdyno_model::harm_guard::HarmCause;
 use webdyno_model::objective::Objective;
 use webdyno_model::service::SettingValue;
 use webdyno_model::sweep::{KnobValue, PAGE_CACHE, StudyPlan, SweepPlan};
@@ -125,8 +124,8 @@ fn measure_points(
     let of_memory =
         |knob: &SweepKnob| matches!(knob, SweepKnob::Setting(setting) if setting.setting.name == MEMORY);
     if order.knobs.iter().any(of_memory) {
-        // Less memory than a load asks for is what is to be seen. Processes that are ended for it end the load all the same.
-        session.tolerate(HarmCause::MemoryPressure);
+        // Less memory than a load asks for is what is to be seen.
+        session.set_varies_memory();
     }
     let introduced = match &mut servers {
         Some(servers) => record_servers(session, servers, BEFORE_CHANGES_S),
