@@ -46,9 +46,11 @@ fn settings(server: &Server<'_>, places: &[f64], rate: f64, serving: f64) -> Vec
             Resource::Workers => (
                 "MaxRequestWorkers",
                 *places,
-                format!("at {} req/s, and bursts of half as many", human::number(rate)),
+                format!("for {} req/s, and half as many again for bursts", human::number(rate)),
             ),
-            Resource::PhpChildren => ("pm.max_children", *places, "as many as ask for PHP then".to_owned()),
+            Resource::PhpChildren => {
+                ("pm.max_children", *places, "one for each worker that runs PHP then".to_owned())
+            }
             _ => (
                 "max_connections",
                 places * serving + CONNECTIONS_SPARE,
@@ -62,7 +64,7 @@ fn settings(server: &Server<'_>, places: &[f64], rate: f64, serving: f64) -> Vec
     all.push(StartSetting {
         setting: "net.core.somaxconn".into(),
         value: SOMAXCONN_DEFAULT.max(2f64.powf(queue.max(1.0).log2().ceil())) as u64,
-        why: "A second in which nobody accepts loses no connection; ListenBacklog as many.".into(),
+        why: "a second of new connections; ListenBacklog alike.".into(),
     });
     all
 }

@@ -9,7 +9,8 @@ use webdyno_model::sweep::{SweepPoint, SweepReport};
 
 /// What stands before the plots over time.
 pub(super) fn sections(sweep: &SweepReport, section: &mut AddSection<'_>) {
-    section("curve", "The curve", &|b| {
+    let title = if sweep.study.is_some() { "Effects" } else { "The curve" };
+    section("curve", title, &|b| {
         if sweep.knobs.len() < 2 && sweep.points.iter().filter(|point| point.rate.is_some()).count() > 1 {
             b.add(Block::Curve { plot: Box::new(plot(sweep)) });
         }

@@ -55,7 +55,7 @@ fn headline(report: &LogsReport) -> String {
         .map_or(String::new(), |peak| format!("; busiest minute {}", rate(peak.rate)));
     let set = report.working_set.as_ref().and_then(|set| set.sizes.get(1));
     let cache = set.map_or(String::new(), |size| {
-        format!("; a cache of {} has 95% of the hits", bytes(size.cache_bytes))
+        format!("; a cache of {} gets 95% of the hits", bytes(size.cache_bytes))
     });
     format!("{} requests, {}{busiest}{cache}", count(report.requests), rate(mean))
 }
@@ -331,7 +331,7 @@ mod tests {
         let text = logs(&report);
         assert!(
             text.starts_with(
-                "1,000 requests, 10/s; busiest minute 40/s; a cache of 1 GB has 95% of the hits\n"
+                "1,000 requests, 10/s; busiest minute 40/s; a cache of 1 GB gets 95% of the hits\n"
             ),
             "{text}"
         );

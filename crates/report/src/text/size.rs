@@ -93,7 +93,8 @@ fn answer(page: &mut TextPage, report: &SizeReport, best: &SizeChoice) {
         .response_time_mean_us
         .map_or(String::new(), |us| format!("; at the goal a response takes {} on average", time_us(us)));
     page.paragraph(&format!(
-        "They carry {} req/s (p10 {}, p90 {}){response}.",
+        "{} {} req/s (p10 {}, p90 {}){response}.",
+        if best.count == 1 { "It carries" } else { "They carry" },
         number(best.rate.p50),
         number(best.rate.p10),
         number(best.rate.p90)

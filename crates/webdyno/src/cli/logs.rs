@@ -13,7 +13,7 @@ pub struct LogsArgs {
     pub files: Vec<PathBuf>,
     /// LogFormat, log_format, or combined, common, vhost-combined, json
     ///
-    /// Recognised by the first lines without it.     /// Of Apache as in LogFormat (`%h %t "%r" %>s %D`), of nginx as in log_format (`$remote_addr [$time_local] "$request" $status`)
+    /// Recognised by the first lines without it. Of Apache as in LogFormat (`%h %t "%r" %>s %D`), of nginx as in log_format (`$remote_addr [$time_local] "$request" $status`)
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub format: Option<Format>,
     /// Take the format from the configuration of local, ssh://HOST
@@ -54,5 +54,8 @@ pub struct LogsArgs {
 }
 
 pub fn format(text: &str) -> ParseResult<Format> {
-    Format::parse(text).map_err(|error| error.message)
+    Format::parse(text).map_err(|error| {
+        let why = error.message.rsplit_once(": ").map_or(error.message.as_str(), |(_, why)| why);
+        format!("a format whose lines can be read ({why})")
+    })
 }
