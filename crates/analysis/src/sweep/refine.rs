@@ -6,6 +6,8 @@ use webdyno_model::sweep::SweepPoint;
 
 /// So many values are added at most, each as often as the first ones, or as many loads at values that are known.
 pub(super) const REFINED_MAX: usize = 5;
+/// A curve of fewer values may bend between them.
+const FLAT_MIN: usize = 6;
 /// Where no law tells more than the points do, so many of these are new values.
 const BY_POINTS_MAX: usize = 3;
 /// Two values that differ by less than this ratio are one.
@@ -31,6 +33,9 @@ pub(super) fn more(points: &[SweepPoint], range: NumberRange, refined: usize) ->
         |point: &&SweepPoint| point.failed.is_none() && point.value.is_some() && point.rate.is_some();
     let known: Vec<&SweepPoint> = points.iter().filter(is_known).collect();
     let analysis = curve(points);
+    if is_flat(&known, &analysis) {
+        return More::Values(vec![]);
+    }
     let measured: Vec<f64> = points.iter().filter_map(|point| point.value).collect();
     let targets = match &analysis.usl {
         Some(_) => by_law(&analysis, &measured),
@@ -48,6 +53,13 @@ pub(super) fn more(points: &[SweepPoint], range: NumberRange, refined: usize) ->
         true => More::Again(contested(&known)),
         false => More::Values(chosen),
     }
+}
+
+/// Whether all values are as good as each other: then no further one tells more, and the smallest will be the choice.
+fn is_flat(known: &[&SweepPoint], analysis: &CurveAnalysis) -> bool {
+    let [smallest, .., largest] = known else { return false };
+    let ends = smallest.value.zip(largest.value).map(|(a, b)| [a, b]);
+    known.len() >= FLAT_MIN && analysis.plateau.is_some() && analysis.plateau == ends
 }
 
 /// The best value and those beside it that may be as good, when that is not sure: the best of several is the luckiest, too.

@@ -124,6 +124,21 @@ fn the_choice_lies_where_a_limit_is_reached() {
     }
 }
 
+/// A range that makes no difference is known as such after two fifths of the loads of 16 values, even with noise as of busy machines.
+#[test]
+fn a_flat_curve_needs_few_loads() {
+    let flat = Curve::Kink { limit: 1.0, slope: 0.0 };
+    let swept_of = |seed| {
+        let mut loads = Noise::of(seed, 0.08);
+        swept(options("16..256/16", 2, seed), |spec| loads.load(flat, &spec.values))
+    };
+    let all: Vec<Vec<SweepPoint>> = (0..20).map(swept_of).collect();
+    let is_short = |found: &&Vec<SweepPoint>| found.len() as f64 <= LOADS_SHARE * 2.0 * 16.0;
+    assert!(all.iter().filter(is_short).count() >= 18, "{:?}", all.iter().map(Vec::len).collect::<Vec<_>>());
+    let chosen = all.iter().filter(|found| curve(&merged_points(found)).choice == Some(16.0));
+    assert!(chosen.count() >= 18);
+}
+
 /// Every other pass goes backwards: what the server loses from load to load is lost by all points alike.
 #[test]
 fn a_server_that_becomes_slower_makes_no_curve() {
