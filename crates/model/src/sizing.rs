@@ -107,6 +107,15 @@ impl MissRatioCurve {
         let [low_at, low] = after.checked_sub(1).map_or([0.0, 1.0], |before| self.0[before]);
         Some(if high_at > low_at { low + (bytes - low_at) / (high_at - low_at) * (high - low) } else { high })
     }
+
+    /// The smallest cache that misses no more than this share; `None` where none does.
+    pub fn cache_bytes(&self, miss_ratio: f64) -> Option<f64> {
+        let after = self.0.iter().position(|point| point[1] <= miss_ratio)?;
+        let [high_at, high] = self.0[after];
+        let [low_at, low] = after.checked_sub(1).map_or([0.0, 1.0], |before| self.0[before]);
+        let share = if low > high { ((low - miss_ratio) / (low - high)).clamp(0.0, 1.0) } else { 1.0 };
+        Some(low_at + share * (high_at - low_at))
+    }
 }
 
 /// What a request takes of a resource.
@@ -195,8 +204,12 @@ pub struct DatabaseChoice {
 pub struct SizeNeeds {
     /// Processor cores as fast as those measured.
     pub cores: f64,
-    /// Memory, bytes; `None` where the recordings do not tell.
+    /// Memory, bytes, with that for files where it is known; `None` where the recordings do not tell.
     pub memory_bytes: Option<f64>,
+    /// Of that what files need so that the disk is no limit, or hardly read where nobody told what it reads; `None` without a
+    /// miss-ratio curve, or where no memory is enough.
+    #[serde(default)]
+    pub cache_bytes: Option<f64>,
     /// Network, bits per second; `None` where the recordings do not tell.
     pub link_bit_s: Option<f64>,
 }
@@ -229,6 +242,25 @@ pub struct SizeCheck {
     pub error: Option<f64>,
     /// Why nothing is predicted.
     pub why: Option<String>,
+}
+
+/// The memory of a store of files: where the rate comes to 90% of that with plenty of memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KneeCheck {
+    /// What was asked for.
+    pub what: String,
+    /// Memory of the load it was predicted from, bytes.
+    pub from_bytes: f64,
+    /// Of it held by processes and the kernel, bytes.
+    pub held_bytes: f64,
+    /// What the disk reads at most, as measured.
+    pub disk_bytes_per_s: f64,
+    /// As predicted, bytes.
+    pub predicted_bytes: f64,
+    /// As measured, between two sizes, bytes.
+    pub measured_bytes: f64,
+    /// By how much the prediction is off: 0.1 is 10% too high.
+    pub error: f64,
 }
 
 /// A recommendation, or with `--validate` how well predictions hold.
@@ -264,6 +296,9 @@ pub struct SizeReport {
     pub notes: Vec<String>,
     /// Of `--validate`: each load from each other one of the same site.
     pub validation: Vec<SizeCheck>,
+    /// Of `--validate --working-set`: the memory that the files need.
+    #[serde(default)]
+    pub knees: Vec<KneeCheck>,
 }
 
 #[cfg(test)]
@@ -298,5 +333,9 @@ mod tests {
             assert!((curve.miss_ratio(bytes).unwrap() - expected).abs() < 1e-9, "{bytes}");
         }
         assert_eq!(MissRatioCurve::default().miss_ratio(1e9), None);
+        for (ratio, expected) in [(1.0, 0.0), (0.75, 5e8), (0.5, 1e9), (0.3, 1.5e9), (0.1, 2e9)] {
+            assert!((curve.cache_bytes(ratio).unwrap() - expected).abs() < 1.0, "{ratio}");
+        }
+        assert_eq!(curve.cache_bytes(0.05), None);
     }
 }

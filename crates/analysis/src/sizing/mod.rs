@@ -4,6 +4,7 @@
 
 mod choose;
 mod demands;
+mod knee;
 mod server;
 mod settings;
 mod validate;

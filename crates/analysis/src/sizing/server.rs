@@ -22,6 +22,8 @@ pub(super) const BURST: f64 = 1.5;
 const PLACES_MIN: f64 = 4.0;
 /// Larger pools are as good as their bound, and take long to solve.
 const EXACT_PLACES_MAX: f64 = 150.0;
+/// A cache that leaves no more than this share of the misses that it could avoid.
+const MISSES_LEFT: f64 = 0.01;
 /// Predictions go no further than this from what was measured.
 pub(super) const RANGE: f64 = 4.0;
 /// The 10% point of so many is good to a tenth of the interval's width.
@@ -153,6 +155,17 @@ impl Server<'_> {
         let held = self.memory_bytes(&self.places(network, rate), draw)?;
         let missed = self.misses?.miss_ratio((MEMORY_USABLE * all - held).max(0.0))?;
         (missed > 0.0).then(|| disk / (missed * bytes))
+    }
+
+    /// Page cache with which the disk does not limit this rate, a share of what it reads left free; where nobody told what it reads, with
+    /// which it is hardly read. `None` without a curve, or where none is enough.
+    pub fn cache_bytes(&self, rate: f64, headroom: f64) -> Option<f64> {
+        let misses = self.misses?;
+        let least = misses.0.last()?[1];
+        let hardly = least + MISSES_LEFT * (1.0 - least);
+        let sent = self.demands.link_bytes.map(|bytes| bytes.value * rate).filter(|sent| *sent > 0.0);
+        let disk = self.machine.disk_read_bytes_per_s.zip(sent);
+        misses.cache_bytes(disk.map_or(hardly, |(disk, sent)| ((1.0 - headroom) * disk / sent).min(1.0)))
     }
 
     /// The highest rate of a draw.

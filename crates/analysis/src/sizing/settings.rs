@@ -30,9 +30,11 @@ pub(super) fn write<'a>(
     let (places, memory_bytes, response_us) = server.at(rate);
     let free = 1.0 - headroom;
     let bits = server.demands.link_bytes.map(|bytes| rate * bytes.value * 8.0 / LINK_USABLE / free);
+    let cache_bytes = server.cache_bytes(rate, headroom);
     report.needs = Some(SizeNeeds {
         cores: significant(rate * server.cpu_us(Draw::default()) / 1e6 / PROCESSORS_USABLE / free, 3),
-        memory_bytes: memory_bytes.map(|bytes| significant(bytes, 2)),
+        memory_bytes: memory_bytes.map(|bytes| significant(bytes + cache_bytes.unwrap_or(0.0), 2)),
+        cache_bytes: cache_bytes.map(|bytes| significant(bytes, 2)),
         link_bit_s: bits.map(|bits| significant(bits, 2)),
     });
     report.response_time_mean_us = response_us.map(|us| significant(us, 3));

@@ -252,3 +252,35 @@ proptest! {
         prop_assert!(costs.windows(2).all(|two| two[0] <= two[1]) && (costs.is_empty() || is_priced));
     }
 }
+
+/// A store of 256 MB of which all is asked for alike, on a disk that reads a tenth of what the processors serve: until a ninth of it is
+/// missed the disk limits. 50 MB are held beside.
+#[test]
+fn the_memory_of_a_store_is_predicted_from_a_load_with_plenty() {
+    let (full_rate, sent_bytes, store_bytes, held_bytes) = (250.0f64, 10_500.0, 256e6, 50e6);
+    let disk = 0.1 * full_rate * sent_bytes;
+    let load = |memory_bytes: f64| {
+        let missed = (1.0 - (memory_bytes - held_bytes) / store_bytes).max(0.0);
+        let rate = if missed > 0.0 { full_rate.min(disk / (missed * sent_bytes)) } else { full_rate };
+        let mut facts = measured(&[(FactId::rate, rate)]);
+        for (fact, value) in [
+            (FactId::group_memory_limit_bytes, memory_bytes),
+            (FactId::memory_total_bytes, 64e9),
+            (FactId::memory_used_in_limit_max_bytes, held_bytes),
+            (FactId::disk_read_bytes_per_s, missed * rate * sent_bytes),
+        ] {
+            set(&mut facts, fact, value);
+        }
+        (memory_bytes, rate, MeasuredLoad::of_facts(facts, 60.0).unwrap())
+    };
+    let loads: Vec<(f64, f64, MeasuredLoad)> = (6..20).map(|step| load(f64::from(step) * 20e6)).collect();
+    let store = |count: usize| knee::Store {
+        what: "/store",
+        loads: loads[loads.len() - count..].iter().map(|(bytes, rate, load)| (*bytes, *rate, load)).collect(),
+    };
+    let curve = webdyno_model::sizing::MissRatioCurve(vec![[0.0, 1.0], [store_bytes, 0.0]]);
+    let check = store(loads.len()).check(&curve).unwrap();
+    assert!((check.predicted_bytes / 277.6e6 - 1.0).abs() < 0.01 && check.error.abs() < 0.03, "{check:?}");
+    // Plenty everywhere: there is no knee to be seen.
+    assert_eq!(store(4).check(&curve), None);
+}

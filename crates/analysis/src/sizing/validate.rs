@@ -2,6 +2,7 @@
 //! with the pools, the load and the machine of the one that is predicted.
 
 use super::demands::{MeasuredLoad, softirq_cores, usable_cores};
+use super::knee::Store;
 use crate::diagnosis::prediction::{ERROR_PROCESSORS, Supposition, observed, outcome, sizes::KNOWN};
 use crate::facts::{FactId, Facts};
 use crate::limits::ceiling::Resource;
@@ -12,13 +13,16 @@ use crate::resources::processors::services_cores;
 use webdyno_model::change::SettingChange;
 use webdyno_model::number::{human, significant};
 use webdyno_model::prediction::Estimate;
-use webdyno_model::sizing::{MeasuredRange, SCHEMA, SizeCheck, SizeReport};
+use webdyno_model::sizing::{KneeCheck, MeasuredRange, MissRatioCurve, SCHEMA, SizeCheck, SizeReport};
 use webdyno_model::{Result, UserError};
 
 /// Processors are used up to this share before they are full, unless they were seen to be used further.
 const PROCESSORS_USABLE: f64 = 0.95;
 /// A link that is used less limits nobody.
 const LINK_USED_MIN: f64 = 0.05;
+
+const NO_KNEE: &str = "No memory that the files need can be checked: it takes three loads of one site at sizes of memory of which the \
+                       smaller ones wait for the disk.";
 
 /// What a load ran on.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,11 +44,12 @@ struct Point {
     load: std::result::Result<MeasuredLoad, String>,
 }
 
-/// Predicts each load from each other one of the same site, and says by how much it is off.
+/// Predicts each load from each other one of the same site, and says by how much it is off; with a miss-ratio curve also the memory that a
+/// store of files needs, where loads differ in it.
 ///
 /// # Errors
 /// No two loads that differ in size.
-pub fn validate(recordings: &[Measurement]) -> Result<SizeReport> {
+pub fn validate(recordings: &[Measurement], misses: Option<&MissRatioCurve>) -> Result<SizeReport> {
     let mut points: Vec<Point> = vec![];
     for recording in recordings {
         points.extend(Point::of(recording)?);
@@ -60,7 +65,33 @@ pub fn validate(recordings: &[Measurement]) -> Result<SizeReport> {
             ));
     }
     let measured = MeasuredRange { loads: recordings.len() as u64, ..MeasuredRange::default() };
-    Ok(SizeReport { schema: SCHEMA.into(), validation, measured, ..SizeReport::default() })
+    let knees = misses.map_or(vec![], |misses| knees(&points, misses));
+    let notes = match misses {
+        Some(_) if knees.is_empty() => vec![NO_KNEE.into()],
+        _ => vec![],
+    };
+    Ok(SizeReport { schema: SCHEMA.into(), validation, knees, measured, notes, ..SizeReport::default() })
+}
+
+/// The memory that each site needs, of loads that differ in nothing else.
+fn knees(points: &[Point], misses: &MissRatioCurve) -> Vec<KneeCheck> {
+    let mut groups: Vec<Vec<&Point>> = vec![];
+    for point in points {
+        let apart = |sizes: &Sizes| Sizes { memory_bytes: None, ..sizes.clone() };
+        let is_same =
+            |one: &&Point| one.what == point.what && is_same_size(&apart(&one.sizes), &apart(&point.sizes));
+        match groups.iter_mut().find(|group| group.iter().all(is_same)) {
+            Some(group) => group.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    let knee = |group: Vec<&Point>| {
+        let mut loads: Vec<(f64, f64, &MeasuredLoad)> =
+            group.iter().copied().filter_map(Point::memory).collect();
+        loads.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Store { what: &group.first()?.what, loads }.check(misses)
+    };
+    groups.into_iter().filter_map(knee).collect()
 }
 
 impl Point {
@@ -91,6 +122,13 @@ impl Point {
         };
         let load = MeasuredLoad::of(recording).map_err(|error| error.message);
         Ok(Some(Self { what: targets.collect::<Vec<_>>().join(" "), sizes, rate, load, facts }))
+    }
+}
+
+impl Point {
+    /// Its memory, its rate, and what was measured.
+    fn memory(&self) -> Option<(f64, f64, &MeasuredLoad)> {
+        Some((self.sizes.memory_bytes?, self.rate, self.load.as_ref().ok()?))
     }
 }
 

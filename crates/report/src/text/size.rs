@@ -2,7 +2,7 @@
 
 use super::page::{ColumnAlign, TextPage, Tone};
 use crate::human::{UNKNOWN, bytes, count, number, percent_coarse, time_us};
-use webdyno_model::sizing::{Demand, SizeCheck, SizeChoice, SizeReport};
+use webdyno_model::sizing::{Demand, KneeCheck, SizeCheck, SizeChoice, SizeReport};
 
 /// Notes are no longer than this, and as many as fit the screen.
 const NOTE_LINES: usize = 2;
@@ -17,6 +17,8 @@ pub fn size(report: &SizeReport) -> String {
     let mut page = TextPage::default();
     if !report.validation.is_empty() {
         validation(&mut page, &report.validation);
+        knees(&mut page, &report.knees);
+        report.notes.iter().for_each(|note| page.item("-", note));
         return page.finish();
     }
     let tone = if report.refused.is_some() { Tone::Warning } else { Tone::Good };
@@ -108,7 +110,8 @@ fn answer(page: &mut TextPage, report: &SizeReport, best: &SizeChoice) {
         ));
     }
     if let Some(needs) = &report.needs {
-        let memory = needs.memory_bytes.map_or(UNKNOWN.to_owned(), bytes);
+        let cache = needs.cache_bytes.map_or(String::new(), |cache| format!(" ({} for files)", bytes(cache)));
+        let memory = needs.memory_bytes.map_or(UNKNOWN.to_owned(), bytes) + &cache;
         let link = needs.link_bit_s.map_or(UNKNOWN.to_owned(), bit_s);
         page.paragraph(&format!("Each needs {} cores, memory {memory}, link {link}.", number(needs.cores)));
     }
@@ -182,6 +185,23 @@ fn validation(page: &mut TextPage, all: &[SizeCheck]) {
     reasons.iter().for_each(|why| page.item("-", &format!("Nothing is predicted: {why}.")));
 }
 
+/// The memory that stores of files need.
+fn knees(page: &mut TextPage, all: &[KneeCheck]) {
+    if all.is_empty() {
+        return;
+    }
+    page.heading("Memory for 90% of the rate with plenty of it");
+    let head = ["load", "from", "held", "predicted", "measured", "error"].map(str::to_owned).to_vec();
+    let row = |one: &KneeCheck| {
+        let sizes = [one.from_bytes, one.held_bytes, one.predicted_bytes, one.measured_bytes].map(bytes);
+        let error = format!("{:+.1}%", 100.0 * one.error);
+        std::iter::once(one.what.clone()).chain(sizes).chain([error]).collect()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(all.iter().map(row)).collect();
+    let right = ColumnAlign::Number;
+    page.table(&[ColumnAlign::Words, right, right, right, right, right], &rows);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +246,12 @@ mod tests {
                 .map(|name| demand(name, if name.ends_with("cpu") { "us" } else { "bytes" }))
                 .to_vec(),
             choices: vec![choice; 5],
-            needs: Some(SizeNeeds { cores: 3.01, memory_bytes: Some(3e9), link_bit_s: Some(300e6) }),
+            needs: Some(SizeNeeds {
+                cores: 3.01,
+                memory_bytes: Some(3e9),
+                cache_bytes: Some(1e9),
+                link_bit_s: Some(300e6),
+            }),
             response_time_mean_us: Some(8000.0),
             settings: ["MaxRequestWorkers", "pm.max_children", "max_connections", "net.core.somaxconn"]
                 .map(setting)

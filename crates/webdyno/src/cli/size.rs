@@ -50,9 +50,9 @@ pub struct SizeArgs {
     pub working_set: Option<PathBuf>,
     /// Predict loads of the DIRs from each other
     ///
-    /// Each from those of the same site at other sizes; the error is reported
+    /// Each from those of the same site at other sizes; the error is reported. With --working-set also the memory that the files need
     #[arg(long, conflicts_with_all = [
-        "goal", "users", "think", "page_bytes", "growth", "years", "headroom", "spare", "mix", "catalogue", "working_set",
+        "goal", "users", "think", "page_bytes", "growth", "years", "headroom", "spare", "mix", "catalogue",
     ])]
     pub validate: bool,
     /// Write it as JSON to FILE (- for stdout)

@@ -55,7 +55,10 @@ fn report(arguments: &SizeArgs) -> Result<SizeReport> {
         }
         recordings.extend(found);
     }
-    request.map_or_else(|| validate(&recordings), |request| sized(&recordings, &request, &machines))
+    match request {
+        Some(request) => sized(&recordings, &request, &machines),
+        None => validate(&recordings, arguments.working_set.as_deref().map(curve).transpose()?.as_ref()),
+    }
 }
 
 fn request(arguments: &SizeArgs) -> Result<SizeRequest> {
