@@ -2,7 +2,7 @@
 
 use crate::timestamp::Stamp;
 
-/// The fields of one line; borrowed from it.
+/// The fields of one line; all are parts of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Entry<'a> {
     /// Address or host name of the client, as logged; empty where the format has none.
@@ -57,10 +57,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// `http://host/path` as a proxy is asked for it; anything else as it is.
+/// `http://host/path` as a proxy is asked for it; anything else as it is. Always a part of the line, as all fields are.
 fn path_of_absolute(target: &[u8]) -> &[u8] {
-    let Some(behind) = memchr::memmem::find(target, b"://").map(|at| &target[at + 3..]) else {
-        return target;
-    };
-    memchr::memchr(b'/', behind).map_or(b"/", |slash| &behind[slash..])
+    let Some(mark) = memchr::memmem::find(target, b"://") else { return target };
+    let behind = &target[mark + 3..];
+    memchr::memchr(b'/', behind).map_or(&target[mark + 1..mark + 2], |slash| &behind[slash..])
 }

@@ -9,11 +9,12 @@ pub mod class;
 pub mod distinct;
 pub mod entry;
 pub mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod number;
 pub mod ordered;
 pub mod rates;
 pub mod reading;
-
 pub mod redact;
 pub mod replay;
 pub mod report;

@@ -11,11 +11,19 @@ pub struct Privacy {
 
 /// Of a longer line the beginning is shown.
 const LENGTH_MAX: usize = 160;
+/// So much more is looked at: an address that is cut off is one.
+const AHEAD: usize = 64;
 
 /// A line as it may be shown.
 pub(crate) fn redacted(line: &[u8], privacy: Privacy) -> String {
-    let text = String::from_utf8_lossy(&line[..line.len().min(LENGTH_MAX)]);
+    let text = String::from_utf8_lossy(&line[..line.len().min(LENGTH_MAX + AHEAD)]);
+    let is_dot = |letter: char| letter.is_control() || letter == '\u{fffd}';
+    // As it is shown, so that what looks like an address there is taken for one.
+    let text: String = text.chars().map(|letter| if is_dot(letter) { '.' } else { letter }).collect();
     let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    if line.len() > LENGTH_MAX + AHEAD && words.len() > 1 {
+        words.pop();
+    }
     let count = words.len();
     for (at, word) in words.iter_mut().enumerate() {
         if !privacy.keep_query
@@ -30,10 +38,7 @@ pub(crate) fn redacted(line: &[u8], privacy: Privacy) -> String {
         }
     }
     let joined = words.join(" ");
-    let shown: String = joined
-        .chars()
-        .map(|letter| if letter.is_control() || letter == '\u{fffd}' { '.' } else { letter })
-        .collect();
+    let shown: String = joined.chars().take(LENGTH_MAX).collect();
     if line.len() > LENGTH_MAX { shown + " ..." } else { shown }
 }
 

@@ -79,7 +79,8 @@ impl<'a> Reader<'a> {
             b'{' | b'[' => return None,
             _ => {
                 let end = self.rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b' '));
-                let (value, rest) = self.rest.split_at(end?);
+                // Of a value without a byte a list would have endlessly many.
+                let (value, rest) = self.rest.split_at(end.filter(|end| *end > 0)?);
                 self.rest = rest;
                 found(key, value);
             }

@@ -84,6 +84,10 @@ fn lines_of_another_format_are_refused() {
         ("json", "{}"),
         ("json", r#"{"status":200"#),
         ("json", r#"{"status":200,"time":"rubbish"}"#),
+        // Lists that do not end, or hold nothing between their commas.
+        ("json", r#"{"status":[}"#),
+        ("json", r#"{"status":[,]}"#),
+        ("json", r#"{"a":[[[["#),
     ] {
         assert_eq!(fields(format, line), None, "{format}: {line}");
     }
