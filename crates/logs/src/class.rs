@@ -189,17 +189,26 @@ impl Default for Agents {
 }
 
 impl Agents {
+    /// Fetches what [`Self::is_bot`] will need.
+    pub fn fetch(&self, hashes: impl Iterator<Item = u64>) {
+        std::hint::black_box(hashes.fold(0, |sum, hash| sum ^ self.known[first_way(hash)]));
+    }
+
     /// Whether the agent with this hash is a bot. The lowest bit holds the answer, so that half of the hashes stand for others; never
     /// 0, which is an empty place.
     #[inline]
     pub fn is_bot(&mut self, agent: &[u8], hash: u64) -> bool {
-        let first = ((hash >> 40) as usize % AGENTS) & !(WAYS - 1);
+        let first = first_way(hash);
         let (key, ways) = (hash | 3, &mut self.known[first..first + WAYS]);
         match ways.iter().find(|known| **known | 1 == key) {
             Some(known) => known & 1 == 1,
             None => add(ways, agent, key),
         }
     }
+}
+
+fn first_way(hash: u64) -> usize {
+    ((hash >> 40) as usize % AGENTS) & !(WAYS - 1)
 }
 
 /// The oldest one goes.

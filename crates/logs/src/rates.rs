@@ -222,6 +222,25 @@ impl Rates {
         pattern
     }
 
+    /// Requests and bytes of each span from `from_s` on, so many; a span is of whole minutes. Bytes of hours whose seconds were not
+    /// kept are missing.
+    pub fn timeline(&self, from_s: i64, span_s: i64, spans: usize) -> [Vec<u64>; 2] {
+        let mut timeline = [vec![0; spans], vec![0; spans]];
+        let mut add = |figure: usize, at_s: i64, count: u64| {
+            let place = usize::try_from((at_s - from_s).div_euclid(span_s)).ok();
+            if let Some(slot) = place.and_then(|place| timeline[figure].get_mut(place)) {
+                *slot += count;
+            }
+        };
+        for page in &self.pages {
+            self.seconds(page).for_each(|(at_s, requests)| add(0, at_s, requests));
+            let minutes = page.minute_bytes.iter().enumerate();
+            minutes.for_each(|(at, bytes)| add(1, page.hour * HOUR_S + at as i64 * 60, *bytes));
+        }
+        self.beyond.iter().for_each(|(hour, requests)| add(0, hour * HOUR_S, *requests));
+        timeline
+    }
+
     /// Index of dispersion of the counts in spans of `span_s`: variance over mean within each hour, so that the course of the day is
     /// no burst, and the mean of the hours by their requests. 1 is a Poisson process. `None` without hours of 10 spans and requests in
     /// as many. Of the first and last hour (`from_s`, `to_s`) what lies within the log.

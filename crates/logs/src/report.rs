@@ -10,7 +10,7 @@ use crate::urls::{Url, Urls};
 use crate::working_set::{CurvePoint, WorkingSet, cache_for, knee};
 use webdyno_model::logs::{
     CachePoint, Cardinality, HitSize, LineCounts, LogBots, LogPart, LogPeak, LogRates, LogSessions, LogShare,
-    LogSource, LogUrl, LogUrls, LogWorkingSet, LogsReport, SCHEMA,
+    LogSource, LogTimeline, LogUrl, LogUrls, LogWorkingSet, LogsReport, SCHEMA,
 };
 use webdyno_model::number::significant;
 
@@ -18,6 +18,9 @@ use webdyno_model::number::significant;
 const ROWS: usize = 10;
 /// A URL is slow when it is so often, not once.
 const SLOW_REQUESTS_MIN: u32 = 10;
+/// Steps of the timeline of a log at most, and how long one may be: beyond the last of these as many days as it needs.
+const TIMELINE_STEPS: i64 = 500;
+const STEPS_S: [i64; 8] = [60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 24 * 3600];
 /// Points of the miss-ratio curve.
 const CURVE_POINTS: usize = 200;
 
@@ -85,7 +88,18 @@ fn rates(rates: &Rates, sum: Sum) -> LogRates {
         dispersion_1s: dispersion(1),
         dispersion_10s: dispersion(10),
         dispersion_60s: dispersion(60),
+        timeline: timeline(rates, first, last),
     }
+}
+
+fn timeline(rates: &Rates, first: i64, last: i64) -> Option<LogTimeline> {
+    let steps = |step_s: i64| last.div_euclid(step_s) - first.div_euclid(step_s) + 1;
+    let days = 24 * 3600 * (steps(24 * 3600) / TIMELINE_STEPS + 1);
+    let step_s = STEPS_S.into_iter().find(|step_s| steps(*step_s) <= TIMELINE_STEPS).unwrap_or(days);
+    let from_s = first.div_euclid(step_s) * step_s;
+    let [requests, bytes] = rates.timeline(from_s, step_s, steps(step_s) as usize);
+    let bytes = if rates.is_complete() { bytes } else { vec![] };
+    Some(LogTimeline { from: rfc3339(from_s)?, step_s: step_s as u64, requests, bytes })
 }
 
 fn most_first(mut shares: Vec<LogShare>) -> Vec<LogShare> {
@@ -251,7 +265,7 @@ fn notes(report: &LogsReport, counts: &Counts) -> Vec<String> {
     }
     if !report.urls.exact {
         notes.push(
-            "There are more URLs than the table holds (32,768): counts of URLs may be too small.".into(),
+            "There are more URLs than the table holds (131,072): counts of URLs may be too small.".into(),
         );
     }
     notes

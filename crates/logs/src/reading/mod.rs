@@ -1,7 +1,7 @@
 //! Reading: files and stdin to blocks of whole lines, scanned by several threads. The only room of this crate with I/O.
 //!
 //! One reader at a time takes the next block, whatever it is made of; a thread scans its block while another one reads. What needs order is
-//! counted by whoever scanned the block whose turn it is.
+//! laid aside; one thread at a time counts what has its turn, and nobody waits for it.
 
 mod blocks;
 mod decompress;
@@ -14,6 +14,7 @@ use crate::redact::Privacy;
 use crate::scan::Counts;
 use crate::timestamp::TimeReader;
 use blocks::Blocks;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use webdyno_model::Result;
@@ -63,8 +64,8 @@ pub struct Counted {
 /// Reads and counts logs, the one with the earliest first line first.
 pub fn count(inputs: &[Input], options: &Options) -> Result<Counted> {
     let blocks = Mutex::new(Blocks::open(inputs, &options.formats)?);
-    let turn = Turn { state: Mutex::new((0, Ordered::default())), changed: Condvar::new() };
-    let scan = || scan(&blocks, &turn, options.privacy);
+    let in_order = InOrder::default();
+    let scan = || scan(&blocks, &in_order, options.privacy);
     let scanned: Vec<Result<Counts>> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..options.threads.max(1)).map(|_| scope.spawn(scan)).collect();
         let own = scan();
@@ -77,7 +78,7 @@ pub fn count(inputs: &[Input], options: &Options) -> Result<Counted> {
         counts.merge(one?);
     }
     let blocks = blocks.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (_, ordered) = turn.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let ordered = in_order.ordered.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Counted { counts, ordered, logs: blocks.logs() })
 }
 
@@ -98,10 +99,68 @@ pub fn each_entry(inputs: &[Input], formats: &[Format], mut take: impl FnMut(&En
     Ok(not_understood)
 }
 
-/// Whose block is counted in order next.
-struct Turn {
-    state: Mutex<(u64, Ordered)>,
-    changed: Condvar,
+/// Scanned blocks that may wait for an earlier one; more of them would only be memory.
+const LAID_ASIDE_MAX: usize = 16;
+
+/// What needs order: events that were laid aside, and what was counted of those before them.
+#[derive(Default)]
+struct InOrder {
+    pending: Mutex<Pending>,
+    /// Signalled when fewer wait.
+    counted: Condvar,
+    ordered: Mutex<Ordered>,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// Number of the block whose turn it is.
+    next: u64,
+    events: BTreeMap<u64, BlockEvents>,
+    /// Those that were counted, for their memory.
+    used: Vec<BlockEvents>,
+    sampled: Sampled,
+}
+
+impl InOrder {
+    /// Lays the events of a block aside, and counts all whose turn it is, unless another thread does; gives what is sampled now, and
+    /// empty events.
+    fn add(&self, number: u64, events: BlockEvents) -> (Sampled, BlockEvents) {
+        lock(&self.pending).events.insert(number, events);
+        // Whoever counts looks again after it has let go, so that none is left that came in between.
+        while self.has_next()
+            && let Ok(mut ordered) = self.ordered.try_lock()
+        {
+            while let Some(events) = self.take_next() {
+                let sampled = ordered.add(&events);
+                self.put_back(sampled, events);
+            }
+        }
+        let mut pending = lock(&self.pending);
+        while pending.events.len() > LAID_ASIDE_MAX {
+            pending = self.counted.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        (pending.sampled.clone(), pending.used.pop().unwrap_or_default())
+    }
+
+    fn has_next(&self) -> bool {
+        let pending = lock(&self.pending);
+        pending.events.contains_key(&pending.next)
+    }
+
+    fn take_next(&self) -> Option<BlockEvents> {
+        let mut pending = lock(&self.pending);
+        let next = pending.next;
+        pending.events.remove(&next)
+    }
+
+    fn put_back(&self, sampled: Sampled, mut events: BlockEvents) {
+        events.clear();
+        let mut pending = lock(&self.pending);
+        pending.next += 1;
+        pending.sampled = sampled;
+        pending.used.push(events);
+        self.counted.notify_all();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -109,23 +168,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn scan(blocks: &Mutex<Blocks>, turn: &Turn, privacy: Privacy) -> Result<Counts> {
+fn scan(blocks: &Mutex<Blocks>, in_order: &InOrder, privacy: Privacy) -> Result<Counts> {
     let mut counts = Counts::new(privacy);
-    let mut events = BlockEvents::default();
-    let mut buffer = Vec::new();
-    let mut sampled = Sampled::default();
+    let (mut sampled, mut events, mut buffer) = (Sampled::default(), BlockEvents::default(), Vec::new());
     loop {
         let Some(block) = lock(blocks).next(&mut buffer)? else { return Ok(counts) };
-        events.clear();
         counts.block(&buffer[..block.length], &block.formats, &sampled, &mut events);
         block.too_long.iter().for_each(|line| counts.too_long(line));
-        let mut state = lock(&turn.state);
-        while state.0 != block.number {
-            state = turn.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        sampled = state.1.add(&events);
-        state.0 += 1;
-        drop(state);
-        turn.changed.notify_all();
+        (sampled, events) = in_order.add(block.number, events);
     }
 }

@@ -6,16 +6,17 @@
 //!
 //! A few hot objects have most of the references, and a sample has them or not: here they are followed apart, each standing for itself. They
 //! are the most referenced ones when the threshold falls for the first time: until then all objects are known, so that the choice spoils no
-//! sample. What the weighted references still lack or exceed is added at the smallest distance (SHARDS-adj), for references and for bytes.
+//! sample. What the weighted references still lack or exceed is spread over the sample, as a ratio for references and one for bytes. (SHARDS-adj
+//! adds it at the smallest distance, as there it is hot objects that are in the sample or not.)
 //!
 //! Distances are sums over places in the order of the last reference: a tree of width 64, whose sums over a node are loops over 64
 //! neighbours.
 
-use crate::sessions::{ByHash, PART};
+use crate::sessions::PART;
 use std::sync::Arc;
 
 /// Objects that are followed at most.
-const OBJECTS_MAX: usize = 112_000;
+const OBJECTS_MAX: usize = 160_000;
 /// Hot objects, which are followed whatever their hash.
 const HOT_MAX: usize = OBJECTS_MAX / 4;
 const WIDTH: usize = 64;
@@ -35,67 +36,142 @@ pub struct Reference {
     pub bytes: u32,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// An object at the place of its last reference; one that was referenced again leaves an empty place.
+#[derive(Debug, Clone, Copy, Default)]
 struct Object {
-    place: u32,
+    /// 0 is an empty place.
+    hash: u64,
     bytes: u32,
+    /// How many; the highest bit: hot.
     references: u32,
-    is_hot: bool,
 }
 
-/// Sizes of objects by the order of their last reference.
+const HOT: u32 = 1 << 31;
+
+impl Object {
+    fn is_hot(&self) -> bool {
+        self.references & HOT != 0
+    }
+}
+
+/// Objects in the order of their last reference, found by their hash (open addressing, linear probing), and the sums of what they
+/// have together.
 #[derive(Debug, Clone)]
 struct Places {
+    objects: Vec<Object>,
     leaves: Vec<u64>,
     inner: Vec<u64>,
     top: Vec<u64>,
     next: usize,
+    /// A place and further bits of the hash; 0 is empty.
+    slots: Vec<u32>,
+    count: usize,
+}
+
+const PLACE_BITS: u32 = 18;
+const PLACE: u32 = PLACES as u32 - 1;
+/// A slot that is in use.
+const USED: u32 = 1 << 31;
+
+/// What a slot has beside its place.
+fn tag(hash: u64) -> u32 {
+    USED | ((hash >> 36) as u32) << PLACE_BITS
+}
+
+fn first_slot(hash: u64) -> usize {
+    (hash >> 10) as usize % PLACES
 }
 
 impl Default for Places {
     fn default() -> Self {
-        let zeros = |count| vec![0; count];
         Self {
-            leaves: zeros(PLACES),
-            inner: zeros(PLACES / WIDTH),
-            top: zeros(PLACES / WIDTH / WIDTH),
+            objects: vec![Object::default(); PLACES],
+            leaves: vec![0; PLACES],
+            inner: vec![0; PLACES / WIDTH],
+            top: vec![0; PLACES / WIDTH / WIDTH],
             next: 0,
+            slots: vec![0; PLACES],
+            count: 0,
         }
     }
 }
 
 impl Places {
-    fn clear(&mut self) {
-        [&mut self.leaves, &mut self.inner, &mut self.top].into_iter().for_each(|level| level.fill(0));
-        self.next = 0;
+    /// The slot of an object and its place; the slot where it would be, and nothing.
+    #[inline]
+    fn find(&self, hash: u64) -> (usize, Option<usize>) {
+        let (mut slot, tag) = (first_slot(hash), tag(hash));
+        loop {
+            let held = self.slots[slot];
+            let place = (held & PLACE) as usize;
+            if held & !PLACE == tag && self.objects[place].hash == hash {
+                return (slot, Some(place));
+            }
+            if held == 0 {
+                return (slot, None);
+            }
+            slot = (slot + 1) % PLACES;
+        }
     }
 
-    /// Puts bytes at the newest place.
-    fn push(&mut self, bytes: u64) -> u32 {
+    /// Fetches what [`Self::find`] and [`Self::take`] will need.
+    fn fetch(&self, references: &[Reference]) {
+        let mut places = [0u32; PART];
+        for (place, reference) in places.iter_mut().zip(references) {
+            *place = self.slots[first_slot(reference.object)] & PLACE;
+        }
+        let known = places.iter().map(|place| *place as usize);
+        let all = known.fold(0, |sum, place| sum ^ self.objects[place].hash ^ self.leaves[place]);
+        std::hint::black_box(all);
+    }
+
+    /// Puts an object at the newest place, and in a slot.
+    fn push(&mut self, slot: usize, object: Object, bytes: u64) {
         let place = self.next;
         self.next += 1;
-        self.leaves[place] += bytes;
+        self.slots[slot] = tag(object.hash) | place as u32;
+        self.objects[place] = object;
+        self.leaves[place] = bytes;
         self.inner[place / WIDTH] += bytes;
         self.top[place / WIDTH / WIDTH] += bytes;
-        place as u32
     }
 
-    /// Takes what is at a place away.
-    fn take(&mut self, place: u32) {
-        let place = place as usize;
+    /// Takes the object at a place away, but for its slot.
+    fn take(&mut self, place: usize) -> Object {
         let bytes = std::mem::take(&mut self.leaves[place]);
         self.inner[place / WIDTH] -= bytes;
         self.top[place / WIDTH / WIDTH] -= bytes;
+        std::mem::take(&mut self.objects[place])
     }
 
     /// The bytes at all places newer than this one.
-    fn newer_than(&self, place: u32) -> u64 {
-        let place = place as usize;
+    #[inline]
+    fn newer_than(&self, place: usize) -> u64 {
         let (node, root) = (place / WIDTH, place / WIDTH / WIDTH);
         let leaves: u64 = self.leaves[place + 1..(node + 1) * WIDTH].iter().sum();
         let inner: u64 = self.inner[node + 1..(root + 1) * WIDTH].iter().sum();
         let top: u64 = self.top[root + 1..].iter().sum();
         leaves + inner + top
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.objects[..self.next].iter().filter(|object| object.hash != 0)
+    }
+
+    /// Moves the objects that are kept together, in their order; `bytes` says what each counts.
+    fn compact(&mut self, is_kept: impl Fn(&Object) -> bool, bytes: impl Fn(&Object) -> u64) {
+        let end = std::mem::take(&mut self.next);
+        [&mut self.leaves, &mut self.inner, &mut self.top].into_iter().for_each(|level| level.fill(0));
+        self.slots.fill(0);
+        self.count = 0;
+        for place in 0..end {
+            let object = std::mem::take(&mut self.objects[place]);
+            if object.hash != 0 && is_kept(&object) {
+                let (slot, _) = self.find(object.hash);
+                self.push(slot, object, bytes(&object));
+                self.count += 1;
+            }
+        }
     }
 }
 
@@ -124,17 +200,72 @@ impl Followed {
     }
 }
 
+/// References and bytes of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Figures {
+    references: f64,
+    bytes: f64,
+}
+
+impl Figures {
+    fn add(&mut self, weight: f64, bytes: u32) {
+        self.references += weight;
+        self.bytes += weight * f64::from(bytes);
+    }
+}
+
+/// What was referenced at distances of one size: by objects that stand for themselves, and by those of the sample.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bucket {
+    known: Figures,
+    sampled: Figures,
+    /// The largest distance.
+    most: f64,
+    /// The distance that more than half of them have, if one has, and by how many it leads (Boyer and Moore's majority vote): where
+    /// one object has many references, asked for again at once, the curve has a step, which stands where it is.
+    step: f64,
+    lead: f64,
+}
+
+impl Bucket {
+    fn of(&mut self, is_known: bool) -> &mut Figures {
+        if is_known { &mut self.known } else { &mut self.sampled }
+    }
+
+    #[inline]
+    fn add(&mut self, distance: f64, weight: f64, bytes: u32) {
+        self.of(weight == 1.0).add(weight, bytes);
+        self.most = self.most.max(distance);
+        if distance == self.step {
+            self.lead += weight;
+        } else if self.lead >= weight {
+            self.lead -= weight;
+        } else {
+            (self.step, self.lead) = (distance, weight - self.lead);
+        }
+    }
+
+    /// Two distances with a share of the references each, the smaller one first.
+    fn steps(&self) -> [(f64, f64); 2] {
+        let all = self.known.references + self.sampled.references;
+        let share = f64::midpoint(all, self.lead) / all.max(f64::MIN_POSITIVE);
+        if self.lead > 0.0 && share > 0.5 {
+            [(self.step, share), (self.most, 1.0 - share)]
+        } else {
+            [(self.most, 1.0), (self.most, 0.0)]
+        }
+    }
+}
+
 /// The distances of a reference stream.
 #[derive(Debug, Clone)]
 pub struct WorkingSet {
-    objects: ByHash<Object>,
     places: Places,
     followed: Followed,
-    /// References and bytes by distance, each as many as it stands for, and the largest distance of the bucket: where few objects
-    /// have many references, the curve has steps, which stand where they are.
-    distances: Vec<[f64; 3]>,
+    /// By distance.
+    distances: Vec<Bucket>,
     /// First references.
-    cold: [f64; 2],
+    cold: Bucket,
     /// All references, and their bytes, followed or not.
     all: [f64; 2],
 }
@@ -142,12 +273,10 @@ pub struct WorkingSet {
 impl Default for WorkingSet {
     fn default() -> Self {
         Self {
-            // Growing would need half as much again.
-            objects: ByHash::with_capacity_and_hasher(OBJECTS_MAX, Default::default()),
             places: Places::default(),
             followed: Followed::default(),
-            distances: vec![[0.0; 3]; BUCKETS],
-            cold: [0.0; 2],
+            distances: vec![Bucket::default(); BUCKETS],
+            cold: Bucket::default(),
             all: [0.0; 2],
         }
     }
@@ -179,9 +308,7 @@ impl WorkingSet {
     /// References, in the order of the log. Objects and their places are fetched first, so that none waits for the one before.
     pub fn add_all(&mut self, references: &[Reference]) {
         for part in references.chunks(PART) {
-            let known = part.iter().filter_map(|reference| self.objects.get(&reference.object));
-            let places = known.map(|known| self.places.leaves[known.place as usize]);
-            std::hint::black_box(places.fold(0, |sum, bytes| sum ^ bytes));
+            self.places.fetch(part);
             part.iter().for_each(|reference| self.add(reference));
         }
     }
@@ -191,32 +318,37 @@ impl WorkingSet {
         if self.places.next == PLACES {
             self.compact();
         }
-        let stands_for = 1.0 / self.rate();
-        let sent = f64::from(reference.bytes);
-        let Some(known) = self.objects.get_mut(&reference.object) else { return self.add_new(reference) };
-        let weight = if known.is_hot { 1.0 } else { stands_for };
-        known.bytes = if reference.bytes > 0 { reference.bytes } else { known.bytes };
-        known.references = known.references.saturating_add(1);
+        let reference = Reference { object: reference.object.max(1), ..*reference };
+        let (slot, Some(place)) = self.places.find(reference.object) else { return self.add_new(&reference) };
+        let newer_bytes = self.places.newer_than(place);
+        let mut object = self.places.take(place);
+        object.bytes = if reference.bytes > 0 { reference.bytes } else { object.bytes };
+        object.references += u32::from(object.references & !HOT < !HOT);
         // The object itself is there, whatever it stands for; those in between stand for others.
-        let distance = self.places.newer_than(known.place) as f64 + f64::from(known.bytes);
-        self.places.take(known.place);
-        known.place = self.places.push(weighted(known.bytes, weight));
-        let figures = &mut self.distances[bucket(distance)];
-        *figures = [figures[0] + weight, figures[1] + weight * sent, figures[2].max(distance)];
+        let distance = newer_bytes as f64 + f64::from(object.bytes);
+        let weight = self.weight_of(&object);
+        self.places.push(slot, object, weighted(object.bytes, weight));
+        self.distances[bucket(distance)].add(distance, weight, reference.bytes);
     }
 
     fn add_new(&mut self, reference: &Reference) {
         if reference.object >= self.followed.threshold {
             return;
         }
-        let weight = 1.0 / self.rate();
-        let place = self.places.push(weighted(reference.bytes, weight));
-        let object = Object { place, bytes: reference.bytes, references: 1, is_hot: false };
-        self.objects.insert(reference.object, object);
-        self.cold = [self.cold[0] + weight, self.cold[1] + weight * f64::from(reference.bytes)];
-        if self.objects.len() > OBJECTS_MAX {
+        let object = Object { hash: reference.object, bytes: reference.bytes, references: 1 };
+        let weight = self.weight_of(&object);
+        let (slot, _) = self.places.find(object.hash);
+        self.places.push(slot, object, weighted(object.bytes, weight));
+        self.places.count += 1;
+        self.cold.of(weight == 1.0).add(weight, reference.bytes);
+        if self.places.count > OBJECTS_MAX {
             self.lower_threshold();
         }
+    }
+
+    /// As many objects as it stands for.
+    fn weight_of(&self, object: &Object) -> f64 {
+        if object.is_hot() { 1.0 } else { 1.0 / self.rate() }
     }
 
     /// Share of the objects that are sampled, 0 to 1; hot ones apart.
@@ -230,45 +362,41 @@ impl WorkingSet {
         if self.followed.hot.is_empty() {
             self.choose_hot();
         }
-        let threshold = (self.followed.threshold as f64 * KEPT) as u64;
-        self.followed.threshold = threshold;
-        self.objects.retain(|hash, object| object.is_hot || *hash < threshold);
+        self.followed.threshold = (self.followed.threshold as f64 * KEPT) as u64;
         self.compact();
     }
 
     fn choose_hot(&mut self) {
-        let mut counts: Vec<u32> = self.objects.values().map(|object| object.references).collect();
+        let mut counts: Vec<u32> = self.places.iter().map(|object| object.references).collect();
         let (_, least, _) = counts.select_nth_unstable_by(HOT_MAX, |a, b| b.cmp(a));
         let least = *least;
         let mut bits = vec![0u64; HOT_BITS / 64];
-        for (hash, object) in self.objects.iter_mut().filter(|(_, object)| object.references > least) {
-            object.is_hot = true;
-            let bit = (hash >> 8) as usize % HOT_BITS;
+        let known = self.places.objects.iter_mut().filter(|object| object.hash != 0);
+        for object in known.filter(|object| object.references > least) {
+            object.references |= HOT;
+            let bit = (object.hash >> 8) as usize % HOT_BITS;
             bits[bit / 64] |= 1 << (bit % 64);
         }
         self.followed.hot = bits.into();
     }
 
-    /// Moves the objects together, in their order.
+    /// Moves the objects together, those alone that are followed.
     fn compact(&mut self) {
-        let stands_for = 1.0 / self.rate();
-        let mut order: Vec<&mut Object> = self.objects.values_mut().collect();
-        order.sort_unstable_by_key(|object| object.place);
-        self.places.clear();
-        for object in order {
-            let weight = if object.is_hot { 1.0 } else { stands_for };
-            object.place = self.places.push(weighted(object.bytes, weight));
-        }
+        let (stands_for, threshold) = (1.0 / self.rate(), self.followed.threshold);
+        let weight = |object: &Object| if object.is_hot() { 1.0 } else { stands_for };
+        self.places.compact(
+            |object| object.is_hot() || object.hash < threshold,
+            |object| weighted(object.bytes, weight(object)),
+        );
     }
 
     /// Objects that were referenced, those that were not sampled reckoned in, and their bytes.
     pub fn footprint(&self) -> [f64; 2] {
-        let stands_for = 1.0 / self.rate();
-        let weight = |object: &Object| if object.is_hot { 1.0 } else { stands_for };
         let add = |[count, bytes]: [f64; 2], object: &Object| {
-            [count + weight(object), bytes + weight(object) * f64::from(object.bytes)]
+            let weight = self.weight_of(object);
+            [count + weight, bytes + weight * f64::from(object.bytes)]
         };
-        self.objects.values().fold([0.0; 2], add)
+        self.places.iter().fold([0.0; 2], add)
     }
 
     /// The curve, a point for each distance that occurs, rising in size; empty without references.
@@ -276,24 +404,33 @@ impl WorkingSet {
         if self.all[0] <= 0.0 {
             return vec![];
         }
-        let estimated = |at: usize| self.cold[at] + self.distances.iter().map(|one| one[at]).sum::<f64>();
-        // The correction of SHARDS-adj; the first point of the curve has it.
-        let mut hits = [0, 1].map(|at| self.all[at] - estimated(at));
-        let mut least = [1.0f64; 2];
-        let mut curve = vec![];
-        for figures in self.distances.iter().filter(|figures| figures[0] > 0.0) {
-            hits = [hits[0] + figures[0], hits[1] + figures[1]];
-            for (least, (hits, all)) in least.iter_mut().zip(hits.iter().zip(self.all)) {
-                // A correction downwards at the smallest sizes must not make the curve rise.
-                *least = least.min(1.0 - hits / all.max(1.0)).max(0.0);
+        let scale = self.scale();
+        let (mut hits, mut curve) = ([0.0; 2], vec![]);
+        for bucket in &self.distances {
+            let references = bucket.known.references + scale[0] * bucket.sampled.references;
+            let bytes = bucket.known.bytes + scale[1] * bucket.sampled.bytes;
+            for (distance, share) in bucket.steps().into_iter().filter(|(_, share)| share * references > 0.0)
+            {
+                hits = [hits[0] + share * references, hits[1] + share * bytes];
+                let missed = |at: usize| (1.0 - hits[at] / self.all[at].max(1.0)).clamp(0.0, 1.0);
+                let (miss_ratio, byte_miss_ratio) = (missed(0), missed(1));
+                curve.push(CurvePoint { cache_bytes: distance, miss_ratio, byte_miss_ratio });
             }
-            curve.push(CurvePoint {
-                cache_bytes: figures[2],
-                miss_ratio: least[0],
-                byte_miss_ratio: least[1],
-            });
         }
         curve
+    }
+
+    /// What a sampled reference, and a sampled byte, stand for beyond their weight: all that were counted are those that are known and
+    /// those that the sample stands for, so that the ratio of the two corrects it.
+    fn scale(&self) -> [f64; 2] {
+        let all = || self.distances.iter().chain([&self.cold]);
+        let sum = |of: &dyn Fn(&Bucket) -> f64| all().map(of).sum::<f64>();
+        let ratio =
+            |all: f64, known: f64, sampled: f64| if sampled > 0.0 { (all - known) / sampled } else { 1.0 };
+        [
+            ratio(self.all[0], sum(&|one| one.known.references), sum(&|one| one.sampled.references)),
+            ratio(self.all[1], sum(&|one| one.known.bytes), sum(&|one| one.sampled.bytes)),
+        ]
     }
 }
 
