@@ -42,6 +42,19 @@ pub struct LogPeak {
     pub rate: f64,
 }
 
+/// Requests over the whole log, in steps of the clock (UTC).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LogTimeline {
+    /// The beginning of the first step, RFC 3339.
+    pub from: String,
+    /// Length of a step.
+    pub step_s: u64,
+    /// Requests of each step, up to 500 of them.
+    pub requests: Vec<u64>,
+    /// Bytes of each; empty where they are not known of all hours.
+    pub bytes: Vec<u64>,
+}
+
 /// Requests over time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LogRates {
@@ -73,6 +86,9 @@ pub struct LogRates {
     pub dispersion_10s: Option<f64>,
     /// The same of minutes.
     pub dispersion_60s: Option<f64>,
+    /// The timeline of the log; `None` without requests.
+    #[serde(default)]
+    pub timeline: Option<LogTimeline>,
 }
 
 /// Requests of a kind.

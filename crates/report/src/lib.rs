@@ -17,7 +17,7 @@ mod wording;
 
 pub use chapters::CHAPTERS;
 pub use exports::{HdrFormat, Table, csv, hdr, junit, parquet};
-pub use page::{PageData, html, live_page, page_data};
+pub use page::{PageData, html, live_page, logs_html, page_data};
 
 pub use change_record::record;
 pub use json::json;

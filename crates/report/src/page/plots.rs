@@ -24,6 +24,13 @@ pub(super) struct TimeAxis {
     loads: Vec<LoadMark>,
 }
 
+impl TimeAxis {
+    /// The axis of what is no session.
+    pub(super) fn without_loads(ends_s: Option<f64>) -> Self {
+        Self { ends_s: figure(ends_s), loads: vec![] }
+    }
+}
+
 /// A load on that axis, in seconds since the session began.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct LoadMark {

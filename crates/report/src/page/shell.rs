@@ -1,8 +1,9 @@
 //! The document around a page: the bundle of `web/dist`, the data that it shows, and the summary for readers without scripts,
 //! previews of mails among them.
 
-use super::{PageData, page_data};
+use super::{PageData, logs, page_data};
 use std::fmt::Write as _;
+use webdyno_model::logs::LogsReport;
 use webdyno_session::view::View;
 
 const SCRIPT: &str = include_str!("../../../../web/dist/report.js");
@@ -13,12 +14,20 @@ const POLICY: &str =
 
 /// The session as one self-contained HTML document.
 pub fn html(view: &View) -> String {
-    let data = page_data(view);
+    kept(&page_data(view))
+}
+
+/// What access logs say as one self-contained HTML document; `made` names the program and its version.
+pub fn logs_html(report: &LogsReport, made: &str) -> String {
+    kept(&logs::page_data(report, made))
+}
+
+fn kept(data: &PageData) -> String {
     let policy = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n");
     // No string ends the element: in JSON `<` is only in strings.
-    let json = serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c");
+    let json = serde_json::to_string(data).unwrap_or_default().replace('<', "\\u003c");
     let held = format!("<script type=\"application/json\" id=\"page-data\">{json}</script>\n");
-    document(&data.title, &policy, &format!("<main>\n{}</main>\n{held}", plain_summary(&data)))
+    document(&data.title, &policy, &format!("<main>\n{}</main>\n{held}", plain_summary(data)))
 }
 
 /// The page of a session that runs: it asks `source` for its data, and `source/events` for what comes.

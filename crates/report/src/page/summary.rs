@@ -85,6 +85,14 @@ pub(super) fn summary(view: &View) -> Summary {
     summary
 }
 
+/// The summary of access logs: the lines of the text.
+pub(super) fn of_logs(headline: &str, rows: &[Vec<String>]) -> Summary {
+    let points = rows.iter().filter_map(|row| Some(point(capitalised(row.first()?), row.get(1)?, "")));
+    let (tone, status) =
+        if rows.is_empty() { (Tone::Warning, "Nothing found") } else { (Tone::Good, "Counted") };
+    Summary { headline: headline.into(), points: points.collect(), ..empty(tone, status) }
+}
+
 fn empty(tone: Tone, status: &str) -> Summary {
     Summary {
         tone,

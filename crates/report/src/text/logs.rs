@@ -14,6 +14,10 @@ const NOTES: usize = 3;
 /// A longer URL is cut in its middle.
 const URL_MAX: usize = 44;
 
+/// As [`LogRates::by_weekday`] has them.
+pub(crate) const DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
 /// The report as text, with a final newline.
 pub fn logs(report: &LogsReport) -> String {
     let mut page = TextPage::default();
@@ -44,7 +48,8 @@ pub fn logs(report: &LogsReport) -> String {
     page.finish()
 }
 
-fn headline(report: &LogsReport) -> String {
+/// The answer in a line.
+pub(crate) fn headline(report: &LogsReport) -> String {
     let rates = &report.rates;
     let Some(mean) = rates.mean else {
         return format!("No request was found in {} lines", count(report.lines.total));
@@ -60,7 +65,8 @@ fn headline(report: &LogsReport) -> String {
     format!("{} requests, {}{busiest}{cache}", count(report.requests), rate(mean))
 }
 
-fn rows(report: &LogsReport) -> Vec<Vec<String>> {
+/// What is known, a name and a text each.
+pub(crate) fn rows(report: &LogsReport) -> Vec<Vec<String>> {
     if report.requests == 0 {
         return vec![];
     }
@@ -117,7 +123,6 @@ fn busiest_hours(rates: &LogRates) -> Option<String> {
         .take(3)
         .map(|(hour, requests)| format!("{hour:02}h {}", share(*requests, sum)))
         .collect();
-    const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let day = rates.by_weekday.iter().zip(DAYS).max_by_key(|(requests, _)| **requests)?;
     // Of a few days the busiest weekday is the one that was logged.
     let is_week = rates.span_s? >= 7 * 86_400;
@@ -160,15 +165,16 @@ fn kind(kind: &LogPart, all: u64) -> String {
     )
 }
 
-fn about(cardinality: &Cardinality) -> String {
+fn about(cardinality: &Cardinality, one: &str, several: &str) -> String {
     let about = if cardinality.exact { "" } else { "about " };
-    format!("{about}{}", count(cardinality.count))
+    format!("{about}{} {}", count(cardinality.count), if cardinality.count == 1 { one } else { several })
 }
 
 fn clients(report: &LogsReport) -> String {
     let busiest = shares(&report.clients, report.requests, 3);
     let busiest = if busiest.is_empty() { busiest } else { format!("; {busiest}") };
-    format!("{} addresses, {} URLs{busiest}", about(&report.clients_distinct), about(&report.urls_distinct))
+    let addresses = about(&report.clients_distinct, "address", "addresses");
+    format!("{addresses}, {}{busiest}", about(&report.urls_distinct, "URL", "URLs"))
 }
 
 fn sessions(report: &LogsReport) -> Option<String> {

@@ -189,7 +189,7 @@ const COMMANDS: &[CommandHelp] = &[
     },
     CommandHelp {
         path: "webdyno logs",
-        short: "files format servers follow show_clients keep_query json",
+        short: "files format servers follow show_clients keep_query json html",
         refused: "",
         examples: [
             "webdyno logs /var/log/nginx/access.log*",

@@ -51,6 +51,9 @@ pub struct LogsArgs {
     /// Write it as JSON to FILE (- for stdout)
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
+    /// Write a page with plots to FILE
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 pub fn format(text: &str) -> ParseResult<Format> {

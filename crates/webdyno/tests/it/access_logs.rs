@@ -44,7 +44,8 @@ fn json_of(place: &Place, words: &[&str]) -> Value {
 fn what_is_counted_is_what_is_there() {
     let place = Place::new();
     fs::write(place.path("access.log"), log(36_000)).unwrap();
-    let shown = logs(&place, &["access.log", "--json", "out.json"]).with_code(0).stdout;
+    let words = ["access.log", "--json", "out.json", "--html", "page.html"];
+    let shown = logs(&place, &words).with_code(0).stdout;
     assert!(shown.starts_with("1,000 requests, 2/s; busiest minute 2/s"), "{shown}");
     assert!(shown.lines().count() <= 40 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     let report = read_json(place.path("out.json"));
@@ -64,7 +65,11 @@ fn what_is_counted_is_what_is_there() {
     ] {
         assert_eq!(report.pointer(key).and_then(Value::as_f64), Some(value as f64), "{key}");
     }
-    let texts = [shown, report.to_string()];
+    let course = report.pointer("/rates/timeline/requests").and_then(Value::as_array).unwrap();
+    assert_eq!(course.iter().filter_map(Value::as_u64).sum::<u64>(), 1000);
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains("1,000 requests, 2/s") && page.contains("\"id\":\"log-rate\""));
+    let texts = [shown, report.to_string(), page];
     assert!(texts.iter().all(|text| !text.contains("10.0.0.") && !text.contains("secret")), "{texts:?}");
     let open = json_of(&place, &["access.log", "--show-clients", "--keep-query"]).to_string();
     assert!(open.contains("10.0.0.") && open.contains("?token=secret"), "{open}");

@@ -18,6 +18,10 @@ use webdyno_model::{Result, UserError};
 pub fn logs(arguments: &LogsArgs) -> Result<u8> {
     let report = if arguments.follow { follow::follow(arguments)? } else { counted(arguments)? };
     check_understood(&report)?;
+    if let Some(html) = &arguments.html {
+        let made = concat!("webdyno ", env!("CARGO_PKG_VERSION"), " logs");
+        finish::write(html, &webdyno_report::logs_html(&report, made))?;
+    }
     let json = serde_json::to_string_pretty(&report);
     finish::show(arguments.json.as_deref(), json, &webdyno_report::logs(&report))?;
     Ok(0)
