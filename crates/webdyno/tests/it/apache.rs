@@ -229,9 +229,16 @@ fn a_server_that_is_not_apache_is_observed_and_left_alone() {
     // a processor has a queue, and that is a finding of its own.
     let load = ["-r", "5", "-d", "4s", "-t", "1", "-q", "--json", "-"];
     let json = run(place.webdyno().args(["diagnose", &url]).args(load)).with_code_in(&[0, 3]).json();
-    // Other tests are at work on the same processors.
-    let of_any_machine =
-        ["healthy", "unknown", "cpu-saturated", "cpu-stolen", "foreign-load", "generator-saturated"];
+    // Other tests are at work on the same processors; and this server ends every connection, which then takes most of the time.
+    let of_any_machine = [
+        "healthy",
+        "unknown",
+        "cpu-saturated",
+        "cpu-stolen",
+        "foreign-load",
+        "generator-saturated",
+        "keepalive-ineffective",
+    ];
     assert!(of_any_machine.contains(&json["bottleneck"].as_str().unwrap()), "{json:#}");
     let json = run(place.webdyno().args(["tune", &url, "--apply"]).args(load)).with_code_in(&[0, 3]).json();
     assert_eq!(json["state"], "reverted", "{json:#}");
