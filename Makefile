@@ -4,7 +4,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAM := $(TARGET)/release/webdyno
 
-.PHONY: help build static deb quickstart test test-all format check bench fuzz lab pages setup setup-test
+.PHONY: help build static deb quickstart test test-all format check bench fuzz lab lab-draw pages setup setup-test
 
 help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (two minutes to compile, one to run)"
@@ -14,6 +14,7 @@ help:
 	@echo "make static       build it also as $(PROGRAM)-static, which runs on any Linux of this processor"
 	@echo "make deb          make a Debian package of it in $(TARGET)/debian, with man pages and completions; with the static one if that is built"
 	@echo "make lab          run the lab's scenarios (as root) and write docs/lab.md and docs/diagnosis.md; LAB='NAME NAME' only these, LAB_REPEAT=N each so often, LAB_RIVALS=1 asks other advisers, too"
+	@echo "make lab-draw     run N servers drawn at random (as root; N=200, FROM=1000 the first seed) and say how often the diagnosis is right; DRAW_TUNE=1 tunes them, too"
 	@echo "make pages        write the guide's pages of the scenarios and the list of metrics (docs/) anew"
 	@echo "make fuzz         fuzz the readers of answers and configurations for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"
@@ -57,6 +58,15 @@ lab:
 	$(MAKE) --no-print-directory build
 	$(CARGO) build --release --locked -p webdyno-evaluation
 	@WEBDYNO=$(PROGRAM) scripts/lab
+
+N ?= 200
+FROM ?= 1000
+
+lab-draw:
+	@scripts/setup lab
+	$(MAKE) --no-print-directory build
+	$(CARGO) build --release --locked -p webdyno-evaluation
+	@WEBDYNO=$(PROGRAM) scripts/lab-draw $(N) $(FROM)
 
 pages:
 	@scripts/setup rust

@@ -1,6 +1,7 @@
 //! The command line of `webdyno-evaluation`.
 
 use clap::{Args, Parser, Subcommand};
+use std::ops::Range;
 use std::path::PathBuf;
 use webdyno_lab::scenario::Catalogue;
 
@@ -34,6 +35,42 @@ pub enum Command {
     Watch(ScenariosArgs),
     /// Tune scenarios as they are found, roll back, mend them by hand, and compare
     Tune(ScenariosArgs),
+    /// Run servers drawn at random, measure what limits each, and compare with what the diagnosis says
+    Draw(DrawArgs),
+}
+
+/// `webdyno-evaluation draw`.
+#[derive(Debug, Args)]
+pub struct DrawArgs {
+    /// Seeds, the last one left out; below 1000 those that rules may be written with
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    pub seeds: Range<u64>,
+    /// Directory of the recordings and of what each seed came to: seeds that are there are not run again
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Write what all seeds came to, a line of JSON for each, to FILE
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a line for each wrong first finding to FILE
+    #[arg(long, value_name = "FILE")]
+    pub failures: Option<PathBuf>,
+    /// Tune each server, too, and roll back: a minute or two more for each
+    #[arg(long)]
+    pub tune: bool,
+    /// Run nothing: judge the seeds that are there
+    #[arg(long, conflicts_with = "tune")]
+    pub judge_only: bool,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// A range of seeds.
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range
+        .filter(|range: &Range<u64>| !range.is_empty())
+        .ok_or_else(|| "two whole numbers, as 1000..1200".to_owned())
 }
 
 /// `webdyno-evaluation judge`.
@@ -54,6 +91,9 @@ pub struct JudgeArgs {
     /// On that page, what `watch` wrote to FILE
     #[arg(long, value_name = "FILE", requires = "out")]
     pub watched: Option<PathBuf>,
+    /// On that page, what `draw` wrote to FILE
+    #[arg(long, value_name = "FILE", requires = "out")]
+    pub drawn: Option<PathBuf>,
     /// Compare the ceilings that rounds predict with those that others measured, too
     #[arg(long, conflicts_with = "keep")]
     pub ceilings: bool,
@@ -114,5 +154,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn seeds_are_a_range() {
+        assert_eq!(seeds("3..5"), Ok(3..5));
+        for wrong in ["3", "5..3", "3..3", "a..b", "..5", "-1..2"] {
+            assert!(seeds(wrong).is_err(), "{wrong}");
+        }
     }
 }

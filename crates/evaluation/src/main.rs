@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let Cli { scenarios, webdyno, command } = Cli::parse();
     let catalogue = cli::catalogue(scenarios);
     let ended = match command {
+        Command::Draw(arguments) => commands::draw::draw(webdyno, &arguments),
         Command::Judge(arguments) => commands::judge::judge(&catalogue, &arguments),
         Command::Pages(arguments) => commands::pages::pages(&catalogue, &arguments),
         Command::Table(arguments) => commands::pages::table(&arguments),

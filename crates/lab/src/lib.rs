@@ -3,6 +3,7 @@
 
 pub mod build;
 pub mod cgroups;
+pub mod draw;
 pub mod evidence;
 pub mod figures;
 pub mod hosts;

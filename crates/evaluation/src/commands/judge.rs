@@ -3,7 +3,7 @@
 use super::{print, read, write};
 use crate::cli::JudgeArgs;
 use std::path::Path;
-use webdyno_evaluation::{judge, rivals};
+use webdyno_evaluation::{drawn, judge, rivals};
 use webdyno_lab::run::passive::PassiveOutcome;
 use webdyno_lab::scenario::Catalogue;
 use webdyno_model::Result;
@@ -42,6 +42,7 @@ pub fn judge(catalogue: &Catalogue, arguments: &JudgeArgs) -> Result<u8> {
                     arguments.watched.as_deref().map(read_passive_outcomes).transpose()?.as_deref(),
                 ),
                 rivals::section::section(&rivals, catalogue)?,
+                arguments.drawn.as_deref().map_or(Ok(String::new()), drawn_section)?,
             ];
             write(
                 path,
@@ -58,6 +59,11 @@ fn limits(
     cases: &[judge::JudgedRound],
 ) -> Result<(judge::ceilings::CeilingComparison, Vec<judge::ceilings::NextLimitCase>)> {
     Ok((judge::ceilings::predictions(cases)?, judge::ceilings::next_limits(cases)?))
+}
+
+/// What `draw` wrote, as a part of the page.
+fn drawn_section(path: &Path) -> Result<String> {
+    Ok(drawn::page::section(&drawn::read(&read(path)?, path)?))
 }
 
 /// What `watch` wrote.

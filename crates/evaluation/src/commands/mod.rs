@@ -1,5 +1,6 @@
 //! The commands, and what they share: output, errors, the scenarios that they run, and the program that runs these.
 
+pub mod draw;
 pub mod judge;
 pub mod pages;
 pub mod rivals;

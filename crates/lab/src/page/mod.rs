@@ -43,6 +43,7 @@ pub fn group_title(group: Group) -> &'static str {
         Group::Fault => "one fault",
         Group::Stacked => "a fault that hides the next one",
         Group::Healthy => "nothing is wrong",
+        Group::Drawn => "a server drawn at random",
     }
 }
 
@@ -53,6 +54,7 @@ pub fn group_word(group: Group) -> &'static str {
         Group::Fault => "fault",
         Group::Stacked => "stacked",
         Group::Healthy => "healthy",
+        Group::Drawn => "drawn",
     }
 }
 

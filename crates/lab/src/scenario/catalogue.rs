@@ -1,6 +1,7 @@
-//! Where scenarios are: built into the program, or folders of the user's own.
+//! Where scenarios are: built into the program, drawn by it, or folders of the user's own.
 
 use super::Scenario;
+use crate::draw;
 use rust_embed::RustEmbed;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ struct BuiltInScenarios;
 /// All scenarios of one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Catalogue {
-    /// Those in the program.
+    /// Those in the program, and those that it draws: they are the same wherever it runs, and are not listed.
     BuiltIn,
     /// The folders in this one.
     Directory(PathBuf),
@@ -81,7 +82,8 @@ impl Catalogue {
             Self::BuiltIn => {
                 let is_in =
                     |path: &String| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-                Ok(BuiltInScenarios::iter().map(Cow::into_owned).filter(is_in).collect())
+                let built_in = BuiltInScenarios::iter().map(Cow::into_owned).filter(is_in);
+                Ok(built_in.chain(draw::paths(folder)).collect())
             }
             Self::Directory(directory) => files_of_directory(directory, folder),
         }
@@ -89,7 +91,10 @@ impl Catalogue {
 
     fn bytes(&self, path: &str) -> Result<Option<Cow<'static, [u8]>>> {
         match self {
-            Self::BuiltIn => Ok(BuiltInScenarios::get(path).map(|file| file.data)),
+            Self::BuiltIn => {
+                let drawn = || draw::file(path).map(|text| Cow::Owned(text.into_bytes()));
+                Ok(BuiltInScenarios::get(path).map(|file| file.data).or_else(drawn))
+            }
             Self::Directory(directory) => match std::fs::read(directory.join(path)) {
                 Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -66,6 +66,8 @@ pub enum Group {
     Stacked,
     /// Nothing is wrong.
     Healthy,
+    /// Drawn at random.
+    Drawn,
 }
 
 /// A machine: namespaces and a control group of its own.

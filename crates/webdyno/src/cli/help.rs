@@ -30,7 +30,7 @@ const GROUPS: &[(&str, &str)] = &[
         "Files",
         "total mean_size size_distribution sigma shape files_per_directory content popularity hidden output host site length speed depth",
     ),
-    ("Lab", "scenarios rounds keep all sees_processes directory place"),
+    ("Lab", "scenarios rounds keep all attempt write show_truth sees_processes directory place"),
     ("Comparison", "max_regression"),
     ("Logs", "format follow interval show_clients keep_query scan_threads"),
     ("Browser", "listen allow_remote control saved_workloads web"),

@@ -1,6 +1,7 @@
 //! Flags of `webdyno lab`.
 
 use super::lab_run::{LabRunArgs, LabShowArgs};
+use super::whole;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub enum LabCommand {
     List,
     /// Build a scenario: its hosts, links and services
     Up(UpArgs),
+    /// Draw a server at random, with its load and what is wrong with it, and build it
+    Draw(DrawArgs),
     /// Build scenarios, load them round by round, judge and remove them
     Run(LabRunArgs),
     /// Print the page of a scenario: story, files, commands
@@ -41,6 +44,23 @@ pub enum LabCommand {
 pub struct UpArgs {
     /// The scenario
     pub name: String,
+}
+
+/// `webdyno lab draw`.
+#[derive(Debug, Args)]
+pub struct DrawArgs {
+    /// The server: the same seed draws the same one, on every machine
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX, "17"), allow_negative_numbers = true)]
+    pub seed: u64,
+    /// The N-th server in place of the first, as where the faults of that one do not limit it
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u32>(0..=1000, "1"), allow_negative_numbers = true)]
+    pub attempt: u32,
+    /// Write it as a scenario below DIR, and build nothing; the description holds the truth
+    #[arg(long, value_name = "DIR")]
+    pub write: Option<PathBuf>,
+    /// Print what is wrong with it, too
+    #[arg(long)]
+    pub show_truth: bool,
 }
 
 /// `webdyno lab exec`.

@@ -132,3 +132,29 @@ fn what_is_wrong_is_told_before_anything_is_built() {
         .with_code(2)
         .assert_error("scenarios", "--scenarios takes a folder");
 }
+
+#[test]
+fn a_server_drawn_at_random_is_written_built_and_removed() {
+    let place = Place::new();
+    let drawn = |words: &[&str]| run(place.webdyno().args(["lab", "draw"]).args(words));
+    let written = drawn(&["--seed", "17", "--write", "out", "--show-truth"]).with_code(0);
+    assert!(written.stdout.contains("out/draw-17 is written") && written.stdout.contains("Wrong:"));
+    assert!(place.path("out/draw-17/scenario.toml").exists());
+    run(place.webdyno().args(["lab", "show", "draw-17", "--scenarios", "out"])).with_code(0);
+    drawn(&["--seed", "17", "--write", "out"]).with_code(2).assert_error("exists already", "--write DIR");
+    drawn(&["--seed", "-3"]).with_code(2).assert_error("--seed", "17");
+    drawn(&[]).with_code(2).assert_error("--seed", "webdyno lab draw");
+    if !can_mount() {
+        return skip("needs root and mount(8)");
+    }
+    let _turn = shared_turn();
+    // Control groups are everybody's: a server that nobody else has.
+    let seed = std::fs::metadata(place.path(".")).unwrap().ino().to_string();
+    let built = drawn(&["--seed", &seed]).with_code(0);
+    assert!(built.stdout.contains("is up after") && built.stdout.contains("webdyno lab down draw-"));
+    assert!(!built.stdout.contains("Wrong:"), "{}", built.stdout);
+    let name = format!("draw-{seed}");
+    let listening = run(place.webdyno().args(["lab", "exec", &name, "cat", "/proc/net/tcp"])).with_code(0);
+    assert!(listening.stdout.contains(" 0A "), "{}", listening.stdout);
+    run(place.webdyno().args(["lab", "down", &name])).with_code(0);
+}

@@ -48,6 +48,13 @@ mod tests {
     }
 
     #[test]
+    fn the_loads_of_servers_drawn_at_random_are_command_lines() {
+        for seed in 0..60 {
+            check(&Catalogue::BuiltIn.open(&format!("draw-{seed}")).unwrap()).unwrap();
+        }
+    }
+
+    #[test]
     fn wrong_flags_are_told_before_anything_is_built() {
         let name = Catalogue::BuiltIn.names().unwrap().remove(0);
         let mut folder = Catalogue::BuiltIn.open(&name).unwrap();

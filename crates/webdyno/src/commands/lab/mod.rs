@@ -1,5 +1,6 @@
 //! `webdyno lab`: faulty servers of our own.
 
+mod draw;
 mod load;
 mod run;
 
@@ -31,6 +32,7 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
     match &arguments.command {
         LabCommand::List => list(&catalogue),
         LabCommand::Up(arguments) => build(&catalogue, arguments),
+        LabCommand::Draw(arguments) => draw::draw(arguments),
         LabCommand::Run(arguments) => run::run(&catalogue, arguments),
         LabCommand::Show(arguments) => print_page(&catalogue, arguments),
         LabCommand::Exec(arguments) => exec(&catalogue, arguments),
@@ -85,15 +87,20 @@ fn print_page(catalogue: &Catalogue, arguments: &LabShowArgs) -> Result<u8> {
 fn build(catalogue: &Catalogue, arguments: &UpArgs) -> Result<u8> {
     check_root("up", &arguments.name)?;
     let folder = catalogue.open(&arguments.name)?;
+    terminal::print(&up(&folder)?)?;
+    Ok(0)
+}
+
+/// Builds a scenario. Gives what a person wants to know then.
+fn up(folder: &ScenarioFolder) -> Result<String> {
     let began = Instant::now();
-    let lab = build::build(&folder, &options()?)?;
+    let lab = build::build(folder, &options()?)?;
     let (name, hosts) = (&folder.name, lab.host_names().join(", "));
-    terminal::print(&format!(
+    Ok(format!(
         "{name} is up after {:.1} s: hosts {hosts}\n\
          A shell on the server: webdyno lab exec {name}\nEverything gone again:  webdyno lab down {name}\n",
         began.elapsed().as_secs_f64()
-    ))?;
-    Ok(0)
+    ))
 }
 
 /// How scenarios are built by this program.

@@ -242,8 +242,10 @@ const FOREIGN_FLAGS: &[&str] = &[
     "--property",
     "--protocol",
     "--schemafile",
+    "--seeds",
     "--show",
     "--socket",
+    "--user",
     "--value",
     "--with",
 ];
@@ -281,6 +283,7 @@ pub fn helps() -> String {
         "lab run",
         "lab list",
         "lab up",
+        "lab draw",
         "lab exec",
         "lab down",
         "lab host",

@@ -1,0 +1,224 @@
+//! What drawn servers say of the diagnosis, as a part of docs/diagnosis.md. Pure.
+
+use super::statistics::Share;
+use super::{SeedOutcome, Visibility};
+use crate::judge::JudgedDiagnosis;
+use crate::judge::tally::{CONFIDENCE_MISLEADS, calibration, confusion};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use webdyno_analysis::limits;
+
+/// A tuned server that is slower than it was by more than this was made worse.
+const WORSE: f64 = 0.95;
+/// The share of what the known fix brings that counts as reached.
+const REACHED: f64 = 0.9;
+
+/// The part of the page; empty of none.
+pub fn section(all: &[SeedOutcome]) -> String {
+    let taken: Vec<&SeedOutcome> = all.iter().filter(|one| one.truth.is_some()).collect();
+    if taken.is_empty() {
+        return String::new();
+    }
+    let mut text = head(all, &taken);
+    visibilities(&mut text, &taken);
+    let rooted: Vec<(&SeedOutcome, JudgedDiagnosis)> =
+        taken.iter().filter_map(|one| Some((*one, one.judged(Visibility::Root)?))).collect();
+    let fault = |one: &SeedOutcome| {
+        let first = one.truth.as_ref().map(|truth| truth.first.join(" or ")).unwrap_or_default();
+        if first.is_empty() { "nothing".to_owned() } else { first }
+    };
+    table(&mut text, "what limits", &rooted, fault);
+    table(&mut text, "server", &rooted, |one| one.services.join(", "));
+    table(&mut text, "faults", &rooted, |one| one.faults.len().to_string());
+    let judged: Vec<JudgedDiagnosis> = rooted.iter().map(|(_, judged)| judged.clone()).collect();
+    matrix(&mut text, &judged);
+    confidence(&mut text, &judged);
+    wrong(&mut text, &rooted);
+    rejected(&mut text, all);
+    tuned(&mut text, &taken);
+    text
+}
+
+fn head(all: &[SeedOutcome], taken: &[&SeedOutcome]) -> String {
+    let seeds = all.iter().map(|one| one.seed);
+    let (from, to) = (seeds.clone().min().unwrap_or(0), seeds.max().unwrap_or(0));
+    let mut versions: Vec<&str> = taken.iter().map(|one| one.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let healthy = taken.iter().filter(|one| one.faults.is_empty());
+    let named = |one: &&&SeedOutcome| {
+        let found = one.found.iter().find(|(visibility, _)| *visibility == Visibility::Root);
+        let first = found.and_then(|(_, found)| found.first());
+        first.is_none_or(|first| {
+            limits::is_fault(&first.id) && !one.truth.iter().any(|truth| truth.findings.contains(&first.id))
+        })
+    };
+    let alarms = Share::of(healthy, named);
+    let fresh = if from >= 1000 {
+        "None of these seeds was looked at before."
+    } else {
+        "Rules may have been written with some of these seeds at hand."
+    };
+    format!(
+        "## Servers drawn at random\n\nSeeds {from} to {to}: {} servers, each drawn with none, one or two faults (`webdyno lab draw --seed \
+         N`). What limits a server is measured: by its load with all faults, without each, and without any. {fresh} Shares have a 95% \
+         interval (Wilson). Built by {}.\n\nFalse alarms on servers with which nothing is wrong: {}.\n\n",
+        taken.len(),
+        versions.join(", "),
+        alarms.text()
+    )
+}
+
+fn visibilities(text: &mut String, taken: &[&SeedOutcome]) {
+    text.push_str("| seen | first finding right | wrong, and more than 0.5 sure |\n|---|---|---|\n");
+    for visibility in Visibility::ALL {
+        let judged: Vec<JudgedDiagnosis> = taken.iter().filter_map(|one| one.judged(visibility)).collect();
+        let right = Share::of(&judged, |one| one.is_right());
+        let misleads = Share::of(&judged, |one| !one.is_right() && one.first().1 > CONFIDENCE_MISLEADS);
+        let _ = writeln!(text, "| {} | {} | {} |", visibility.name(), right.text(), misleads.text());
+    }
+    text.push('\n');
+}
+
+/// How many are right by something that a server has.
+fn table(
+    text: &mut String,
+    title: &str,
+    rooted: &[(&SeedOutcome, JudgedDiagnosis)],
+    key: impl Fn(&SeedOutcome) -> String,
+) {
+    let mut by: BTreeMap<String, Vec<&JudgedDiagnosis>> = BTreeMap::new();
+    for (one, judged) in rooted {
+        by.entry(key(one)).or_default().push(judged);
+    }
+    let _ = writeln!(text, "| {title} | first finding right (root) |\n|---|---|");
+    for (key, judged) in by {
+        let _ = writeln!(text, "| {key} | {} |", Share::of(judged, |one| one.is_right()).text());
+    }
+    text.push('\n');
+}
+
+fn matrix(text: &mut String, judged: &[JudgedDiagnosis]) {
+    text.push_str("| the answer | servers | found first (root) |\n|---|---|---|\n");
+    for (expected, found) in confusion(judged) {
+        let all: usize = found.values().sum();
+        let found: Vec<String> = found.into_iter().map(|(id, count)| format!("`{id}` {count}")).collect();
+        let _ = writeln!(text, "| `{expected}` | {all} | {} |", found.join(", "));
+    }
+    text.push('\n');
+}
+
+fn confidence(text: &mut String, judged: &[JudgedDiagnosis]) {
+    text.push_str("| stated confidence | right (root) |\n|---|---|\n");
+    for bin in calibration(judged.iter()) {
+        let share = Share { part: bin.right, of: bin.count };
+        let _ = writeln!(text, "| over {:.2} to {:.2} | {} |", bin.from, bin.to, share.text());
+    }
+    text.push('\n');
+}
+
+fn wrong(text: &mut String, rooted: &[(&SeedOutcome, JudgedDiagnosis)]) {
+    let wrong: Vec<_> = rooted.iter().filter(|(_, judged)| !judged.is_right()).collect();
+    if wrong.is_empty() {
+        return;
+    }
+    text.push_str("| wrong | server | what limits | found |\n|---|---|---|---|\n");
+    for (one, judged) in wrong {
+        let found: Vec<String> = judged.found.iter().map(|(id, sure)| format!("`{id}` {sure:.2}")).collect();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            judged.scenario,
+            one.words,
+            limiting(one),
+            found.join(", ")
+        );
+    }
+    text.push('\n');
+}
+
+/// The faults that are the first, with how severe they are, and what their removal brings.
+fn limiting(one: &SeedOutcome) -> String {
+    let Some(truth) = &one.truth else { return String::new() };
+    let first: Vec<&str> = one
+        .faults
+        .iter()
+        .filter(|(id, _)| truth.first.contains(id))
+        .map(|(_, severity)| severity.as_str())
+        .collect();
+    let rate = |rate: Option<f64>| rate.map_or("?".to_owned(), |rate| format!("{rate:.0}"));
+    match first.is_empty() {
+        true => "nothing".into(),
+        false => {
+            format!("{} ({}/s, mended {}/s)", first.join("; "), rate(truth.rates[0]), rate(truth.rates[1]))
+        }
+    }
+}
+
+/// A line for each server whose first finding is wrong, with all that one needs to look at it.
+pub fn failures(all: &[SeedOutcome], visibility: Visibility) -> String {
+    let mut text = String::new();
+    for one in all {
+        let Some(judged) = one.judged(visibility).filter(|judged| !judged.is_right()) else { continue };
+        let found: Vec<String> = judged.found.iter().map(|(id, sure)| format!("{id} {sure:.2}")).collect();
+        let _ = writeln!(
+            text,
+            "- {}: {}; right: {}; limits: {}; all faults: {}; load: {}; said: {}",
+            judged.scenario,
+            one.words,
+            one.truth.iter().flat_map(|truth| truth.findings.clone()).collect::<Vec<_>>().join(" or "),
+            limiting(one),
+            one.faults.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", "),
+            one.load,
+            found.join(", ")
+        );
+    }
+    text
+}
+
+fn rejected(text: &mut String, all: &[SeedOutcome]) {
+    let mut by: BTreeMap<String, usize> = BTreeMap::new();
+    for one in all.iter().flat_map(|one| &one.rejected) {
+        let why = one.why.split([':', '\n']).next().unwrap_or_default();
+        let faults = if one.faults.is_empty() { "nothing".to_owned() } else { one.faults.join(" and ") };
+        *by.entry(format!("{faults} | {why}")).or_default() += 1;
+    }
+    let given_up = all.iter().filter(|one| one.truth.is_none()).count();
+    let count: usize = by.values().sum();
+    let _ = writeln!(text, "Drawn again: {count} draws; seeds of which none was taken: {given_up}.\n");
+    if !by.is_empty() {
+        text.push_str("| faults | why it was drawn again | draws |\n|---|---|---|\n");
+        for (why, count) in by {
+            let _ = writeln!(text, "| {why} | {count} |");
+        }
+        text.push('\n');
+    }
+}
+
+fn tuned(text: &mut String, taken: &[&SeedOutcome]) {
+    let tuned: Vec<_> =
+        taken.iter().filter_map(|one| Some((one.truth.as_ref()?, one.tuned.as_ref()?))).collect();
+    if tuned.is_empty() {
+        return;
+    }
+    let ends =
+        |tuned: &webdyno_lab::run::tuned::TunedOutcome| Some(tuned.tuned_rate? / tuned.found_rate?.max(0.01));
+    let kept = Share::of(&tuned, |(_, tuned)| ends(tuned).is_some_and(|ratio| ratio >= WORSE));
+    let restored = Share::of(&tuned, |(_, tuned)| tuned.not_restored.is_none());
+    let faulty = tuned.iter().filter(|(truth, _)| !truth.first.is_empty());
+    let reached = Share::of(faulty, |(truth, tuned)| {
+        tuned.tuned_rate.zip(truth.rates[1]).is_some_and(|(tuned, mended)| tuned >= mended * REACHED)
+    });
+    let _ = writeln!(
+        text,
+        "`tune --apply`: as fast as before or faster: {}; reaches 90% of the rate of the known fix, where something is wrong: {}; \
+         everything restored by a rollback: {}.\n",
+        kept.text(),
+        reached.text(),
+        restored.text()
+    );
+}
+
+#[cfg(test)]
+#[path = "page_tests.rs"]
+mod tests;

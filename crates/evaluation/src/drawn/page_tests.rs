@@ -1,0 +1,72 @@
+//! The tables of some seeds whose outcomes are known.
+
+use super::*;
+use crate::drawn::RejectedDraw;
+use crate::drawn::truth::Truth;
+use webdyno_lab::run::passive::ReportedFinding;
+
+fn seed(number: u64, fault: Option<&str>, right: &str, found: &str, sure: f64) -> SeedOutcome {
+    let found = vec![ReportedFinding { id: found.into(), confidence: sure }];
+    SeedOutcome {
+        attempt: Some(1),
+        rejected: vec![RejectedDraw {
+            attempt: 0,
+            faults: vec!["log-disk".into()],
+            why: "its removal brings nothing".into(),
+        }],
+        words: "nginx, files".into(),
+        services: ["nginx".into(), "files".into()],
+        load: "-c 4".into(),
+        faults: fault.map(|id| (id.to_owned(), "severe".to_owned())).into_iter().collect(),
+        truth: Some(Truth {
+            first: fault.map(str::to_owned).into_iter().collect(),
+            findings: vec![right.into()],
+            rate_ratios: vec![],
+            rates: [Some(10.0), Some(40.0)],
+            p50_us: [None, None],
+        }),
+        found: Visibility::ALL.into_iter().map(|visibility| (visibility, found.clone())).collect(),
+        version: "1".into(),
+        ..SeedOutcome::of_seed(number)
+    }
+}
+
+#[test]
+fn the_tables_count_what_was_right() {
+    let all = [
+        seed(3, None, "healthy", "healthy", 0.9),
+        seed(4, None, "healthy", "log-io", 0.9),
+        seed(5, Some("log-disk"), "log-io", "log-io", 0.95),
+        seed(6, Some("log-disk"), "log-io", "unknown", 0.3),
+        SeedOutcome::of_seed(7),
+    ];
+    let text = section(&all);
+    for part in [
+        "Seeds 3 to 7: 4 servers",
+        "nothing is wrong: 1 of 2, 50% (9 to 91)",
+        "| root | 2 of 4, 50% (15 to 85) | 1 of 4, 25% (5 to 70) |",
+        "| log-disk | 1 of 2, 50% (9 to 91) |",
+        "| nginx, files | 2 of 4, 50% (15 to 85) |",
+        "| `log-io` | 2 | `log-io` 1, `unknown` 1 |",
+        "| over 0.85 to 1.00 | 2 of 3,",
+        "| draw-6-1 | nginx, files | severe (10/s, mended 40/s) | `unknown` 0.30 |",
+        "Drawn again: 4 draws; seeds of which none was taken: 1.",
+        "| log-disk | its removal brings nothing | 4 |",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(!text.contains("tune"), "{text}");
+    assert!(section(&[SeedOutcome::of_seed(7)]).is_empty());
+    let failures = failures(&all, Visibility::Root);
+    assert_eq!(failures.lines().count(), 2);
+    assert!(failures.contains("draw-6-1: nginx, files; right: log-io"), "{failures}");
+}
+
+#[test]
+fn what_is_kept_is_read_again() {
+    let one = seed(3, Some("log-disk"), "log-io", "log-io", 0.5);
+    let line = serde_json::to_string(&one).unwrap();
+    let path = std::path::Path::new("f");
+    assert_eq!(crate::drawn::read(&format!("{line}\n\n"), path), Ok(vec![one]));
+    assert!(crate::drawn::read("{}", path).unwrap_err().message.starts_with("f:1: "));
+}

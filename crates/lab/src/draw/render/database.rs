@@ -1,0 +1,36 @@
+//! The database: its settings and what it is filled with.
+
+use super::Rendered;
+use crate::draw::server::{Query, Server};
+
+/// Rows of the table of notes; without an index a page reads all of them.
+const ROWS: u32 = 120_000;
+
+pub fn render(server: &Server, rendered: &mut Rendered) {
+    let Some(query) = server.query else { return };
+    let (site, settings) = (server.names.site, &server.settings);
+    rendered.file(
+        format!("/etc/mysql/mariadb.conf.d/60-{site}.cnf"),
+        format!(
+            "[mysqld]\nmax_connections = {}\ninnodb_flush_log_at_trx_commit = 2\n",
+            settings.db_connections
+        ),
+    );
+    let tables = match query {
+        Query::Item => format!(
+            "CREATE TABLE note (id INT PRIMARY KEY AUTO_INCREMENT, item INT NOT NULL, text VARCHAR(100) NOT NULL);\n\
+             INSERT INTO note (item, text) SELECT 1 + seq MOD 1000, CONCAT('What somebody wrote as number ', seq) FROM seq_1_to_{ROWS};\n"
+        ),
+        Query::Number => "CREATE TABLE number (id INT PRIMARY KEY, last INT NOT NULL);\nINSERT INTO number VALUES (1, 0);\n".into(),
+    };
+    let state = (query == Query::Item).then_some(match settings.index {
+        true => "CREATE INDEX IF NOT EXISTS item ON note (item)",
+        false => "DROP INDEX IF EXISTS item ON note",
+    });
+    rendered.sql_state = state.map(|state| format!("USE {site}; {state};"));
+    rendered.sql = Some(format!(
+        "CREATE DATABASE {site};\nUSE {site};\n{tables}{}\nCREATE USER {site}@localhost IDENTIFIED BY '{site}';\n\
+         GRANT SELECT, INSERT, UPDATE ON {site}.* TO {site}@localhost;\n",
+        state.map_or(String::new(), |state| format!("{state};"))
+    ));
+}

@@ -1,0 +1,85 @@
+//! A server as files, programs and limits: what an administrator would have written. No name tells a fault.
+
+mod apache;
+mod database;
+mod load;
+mod nginx;
+mod php;
+mod programs;
+mod site;
+
+use super::server::{Extra, Front, Server};
+use std::collections::BTreeMap;
+
+pub use apache::{modules, mpm};
+pub use load::{flags, urls};
+
+/// A program of the server's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Program {
+    /// Its name, which its file of the process id has.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+    /// When it is ready: a port or a path.
+    pub ready: String,
+}
+
+/// A server as it is built.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rendered {
+    /// Files of the host `server` by their paths on it.
+    pub files: BTreeMap<String, String>,
+    /// Programs that prepare something or run beside.
+    pub programs: Vec<Program>,
+    /// What the database is filled with.
+    pub sql: Option<String>,
+    /// A statement that makes the database as it is in this state, however it was.
+    pub sql_state: Option<String>,
+    /// The same of kernel settings.
+    pub sysctl: BTreeMap<&'static str, u64>,
+    /// Processors' time.
+    pub cpus: f64,
+    /// Rate of the link, where it is set.
+    pub mbit: Option<u32>,
+}
+
+/// Renders a state of a server.
+pub fn render(server: &Server) -> Rendered {
+    let mut rendered = Rendered {
+        sysctl: server.settings.sysctl.clone(),
+        cpus: server.settings.cpus,
+        mbit: server.extras.contains(&Extra::ShapedLink).then_some(server.settings.mbit),
+        ..Rendered::default()
+    };
+    match server.front {
+        Front::Nginx => nginx::render(server, &mut rendered),
+        _ => apache::render(server, &mut rendered),
+    }
+    site::render(server, &mut rendered);
+    php::render(server, &mut rendered);
+    database::render(server, &mut rendered);
+    programs::render(server, &mut rendered);
+    rendered
+}
+
+/// What stands behind, as the front names it.
+fn inner_socket(server: &Server) -> String {
+    format!("/run/php/{}.sock", server.names.site)
+}
+
+/// The file of the key that is in force, without its ending.
+fn key(server: &Server) -> String {
+    let letter = match server.settings.rsa_bits {
+        0 => "a",
+        2048 => "b",
+        _ => "c",
+    };
+    format!("/etc/ssl/private/{}-{letter}", server.names.site)
+}
+
+impl Rendered {
+    fn file(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        self.files.insert(path.into(), text.into());
+    }
+}

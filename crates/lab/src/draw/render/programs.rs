@@ -1,0 +1,57 @@
+//! Programs beside the web server: keys that are made, the application server, another program that uses the processors.
+
+use super::php::{PERL_ROUNDS, rounds};
+use super::{Program, Rendered};
+use crate::draw::server::{Extra, Pages, Server};
+
+pub fn render(server: &Server, rendered: &mut Rendered) {
+    let names = &server.names;
+    if server.tls {
+        rendered.programs.push(Program {
+            name: "keys".into(),
+            command: keys(server),
+            ready: "/run/keys-are-made".into(),
+        });
+    }
+    if server.pages == Pages::Proxy {
+        let path = format!("/srv/{}-programs/server.pl", names.site);
+        rendered.file(&path, include_str!("server.pl"));
+        rendered.programs.push(Program {
+            name: format!("{}-app", names.site),
+            command: format!(
+                "exec perl {path} {} {} {} {} {}",
+                names.inner_port,
+                server.settings.app_workers,
+                server.wait_ms,
+                rounds(server.work_ms - 0.3, PERL_ROUNDS),
+                server.answer_bytes
+            ),
+            ready: names.inner_port.to_string(),
+        });
+    }
+    for number in 0..server.settings.jobs {
+        rendered.programs.push(Program {
+            name: format!("nightly-{number}"),
+            command: "exec perl -e 'my $x = 1; $x = ($x * 31 + 7) % 65521 while 1'".into(),
+            ready: String::new(),
+        });
+    }
+}
+
+/// Keys that a site of TLS may have, with certificates.
+fn keys(server: &Server) -> String {
+    let site = server.names.site;
+    let name = "-subj /CN=server.test -addext subjectAltName=DNS:server,DNS:server.test -days 365";
+    let make = |letter: &str, kind: &str| {
+        format!(
+            "openssl req -x509 -newkey {kind} -nodes -keyout {site}-{letter}.key -out {site}-{letter}.pem {name}"
+        )
+    };
+    let large = server.extras.contains(&Extra::LargeKey).then(|| make("c", "rsa:4096"));
+    let made = [Some(make("a", "ec -pkeyopt ec_paramgen_curve:P-256")), Some(make("b", "rsa:2048")), large];
+    let made: Vec<String> = made.into_iter().flatten().collect();
+    format!(
+        "umask 077 && mkdir -p /etc/ssl/private && cd /etc/ssl/private && {} && touch /run/keys-are-made && exec sleep infinity",
+        made.join(" && ")
+    )
+}

@@ -1,0 +1,25 @@
+# An application server: some processes, each with one request at a time. ADDRESS PROCESSES WAIT_MS ROUNDS BYTES.
+use strict;
+use warnings;
+use IO::Socket::INET;
+
+my ($port, $processes, $wait_ms, $rounds, $bytes) = @ARGV;
+my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 511, ReuseAddr => 1)
+    or die "port $port: $@\n";
+$SIG{PIPE} = 'IGNORE';
+for (2 .. $processes) {
+    last unless fork // die "fork: $!\n";
+}
+my $body = '<!doctype html><title>Page</title>' . ('<p>A line of text.</p>' x ($bytes / 22));
+my $answer = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
+while (1) {
+    my $client = $listener->accept or next;
+    while (defined(my $line = <$client>)) {
+        last if $line =~ /^\r?\n$/;
+    }
+    my $x = 1;
+    $x = ($x * 31 + $_) % 65521 for 1 .. $rounds;
+    select(undef, undef, undef, $wait_ms / 1000) if $wait_ms;
+    print $client $answer;
+    close $client;
+}

@@ -1,0 +1,278 @@
+//! The scenario of a server: its description, whose rounds are its states, each typed by hand from the one before, and the files
+//! of its hosts.
+
+use super::render::{Program, Rendered};
+use super::server::{Extra, Server};
+use super::shape::CPUS_FREE;
+use super::{Seed, State};
+use std::collections::{BTreeMap, BTreeSet};
+use toml::{Table, Value};
+use webdyno_analysis::limits;
+
+/// The name server of one of the lab's own scenarios.
+const RESOLVER: &str = include_str!("../../../../scenarios/hostname-lookups/resolver/srv/resolver.pl");
+const RESOLVER_ADDRESS: &str = "10.80.1.2";
+/// The first round's name.
+const FOUND: &str = "as found";
+/// What a removal must bring to count in a run of the scenario alone.
+const RATE_GAIN_MIN: f64 = 1.08;
+const TIME_GAIN_MAX: f64 = 0.8;
+
+/// All files, relative to the scenario's folder.
+pub fn files(
+    seed: Seed,
+    server: &Server,
+    states: &[State],
+    urls: &[String],
+    flags: &str,
+) -> BTreeMap<String, String> {
+    let Some(first) = states.first().map(|state| &state.rendered) else { return BTreeMap::new() };
+    let mut files: BTreeMap<String, String> =
+        first.files.iter().map(|(path, text)| (format!("server{path}"), text.clone())).collect();
+    if let Some(sql) = &first.sql {
+        files.insert("server/fill.sql".into(), sql.clone());
+    }
+    if server.extras.contains(&Extra::Resolver) {
+        files.insert(
+            "server/etc/hosts".into(),
+            "127.0.0.1\tlocalhost\n127.0.1.1\tserver.test server\n".into(),
+        );
+        files.insert("server/etc/resolv.conf".into(), format!("nameserver {RESOLVER_ADDRESS}\n"));
+        files.insert("resolver/srv/resolver.pl".into(), RESOLVER.into());
+    }
+    let load = table([("urls", strings(urls)), ("flags", flags.into())]);
+    let mut description = table([
+        ("title", format!("A server drawn at random, seed {}", seed.seed).into()),
+        ("group", "drawn".into()),
+        ("story", format!("{}. The load: {flags}", server.words()).into()),
+        ("load", load.into()),
+        ("hosts", hosts(server, first).into()),
+        ("services", Value::Array(services(server, first))),
+    ]);
+    let links = links(server, first);
+    if !links.is_empty() {
+        description.insert("links".into(), Value::Array(links));
+    }
+    let rounds = states.iter().enumerate().map(|(index, _)| round(server, states, index).into()).collect();
+    description.insert("rounds".into(), Value::Array(rounds));
+    files.insert("scenario.toml".into(), description.to_string());
+    files
+}
+
+fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
+    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+fn strings(of: &[String]) -> Value {
+    Value::Array(of.iter().map(|text| text.as_str().into()).collect())
+}
+
+fn hosts(server: &Server, first: &Rendered) -> Table {
+    let mut host = Table::new();
+    if first.cpus < CPUS_FREE {
+        host.insert("cpus".into(), first.cpus.into());
+    }
+    if !first.sysctl.is_empty() {
+        let sysctl =
+            first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), Value::Integer(*value as i64)));
+        host.insert("sysctl".into(), sysctl.collect::<Table>().into());
+    }
+    if server.extras.contains(&Extra::SlowDisk) {
+        let disk = table([
+            ("path", format!("/var/log/{}", server.names.site).into()),
+            ("size", "64M".into()),
+            ("sync", true.into()),
+            ("writes_per_s", 60.into()),
+        ]);
+        host.insert("disks".into(), Value::Array(vec![disk.into()]));
+    }
+    let mut hosts = Table::new();
+    if server.pinned {
+        host.insert("cores".into(), "0".into());
+        hosts.insert("client".into(), table([("cores", "1".into())]).into());
+    }
+    hosts.insert("server".into(), host.into());
+    if server.extras.contains(&Extra::Resolver) {
+        hosts.insert("resolver".into(), Table::new().into());
+    }
+    hosts
+}
+
+fn links(server: &Server, rendered: &Rendered) -> Vec<Value> {
+    let has_resolver = server.extras.contains(&Extra::Resolver);
+    if !has_resolver && rendered.mbit.is_none() {
+        return vec![];
+    }
+    let mut links = vec![front_link(rendered.mbit)];
+    if has_resolver {
+        links.push(table([("ends", Value::Array(vec!["server".into(), "resolver".into()]))]).into());
+    }
+    links
+}
+
+fn front_link(mbit: Option<u32>) -> Value {
+    let mut link = table([("ends", Value::Array(vec!["client".into(), "server".into()]))]);
+    if let Some(mbit) = mbit {
+        link.insert("rate_back".into(), format!("{mbit}mbit").into());
+    }
+    link.into()
+}
+
+fn services(server: &Server, first: &Rendered) -> Vec<Value> {
+    let mut services = vec![];
+    if server.extras.contains(&Extra::Resolver) {
+        let command = ("command", "exec perl /srv/resolver.pl".into());
+        let resolver =
+            [("program", "command".into()), ("host", "resolver".into()), command, ("ready", "53".into())];
+        services.push(table(resolver).into());
+    }
+    services.extend(first.programs.iter().map(program));
+    if first.sql.is_some() {
+        services.push(table([("program", "mariadb".into()), ("sql", "fill.sql".into())]).into());
+    }
+    if server.has_fpm() {
+        services.push(table([("program", "php-fpm".into())]).into());
+    }
+    services.push(match server.is_apache() {
+        false => table([("program", "nginx".into())]).into(),
+        true => apache(server),
+    });
+    services
+}
+
+fn apache(server: &Server) -> Value {
+    let modules: Vec<String> = super::render::modules(server).into_iter().map(str::to_owned).collect();
+    table([
+        ("program", "apache".into()),
+        ("mpm", super::render::mpm(server).into()),
+        ("modules", strings(&modules)),
+        ("sites", strings(&[server.names.site.to_owned()])),
+    ])
+    .into()
+}
+
+fn program(program: &Program) -> Value {
+    let mut one = table([("program", "command".into()), ("command", command(program).into())]);
+    if !program.ready.is_empty() {
+        one.insert("ready".into(), program.ready.as_str().into());
+    }
+    one.into()
+}
+
+/// Its command line, which leaves its process id.
+fn command(program: &Program) -> String {
+    format!("echo $$ > /run/{}.pid; {}", program.name, program.command)
+}
+
+/// A state: how it comes of the one before, and what is right there.
+fn round(server: &Server, states: &[State], index: usize) -> Table {
+    let name = match (index, states.len()) {
+        (0, _) => FOUND,
+        (_, 2) | (3, _) => "mended",
+        (1, _) => "the first one mended",
+        _ => "the other one mended",
+    };
+    let here = &states[index];
+    let known: BTreeSet<&str> = here.faults.iter().filter_map(known_finding).collect();
+    let nothing = if server.is_full() { "cpu-saturated" } else { "healthy" };
+    let finding = here.faults.first().map_or(nothing, |fault| known_finding(fault).unwrap_or("unknown"));
+    let beside = known.into_iter().filter(|id| *id != finding).map(Value::from).collect();
+    let mut round =
+        table([("name", name.into()), ("finding", finding.into()), ("beside", Value::Array(beside))]);
+    let proof = match (index, server.arrival) {
+        (0, _) => ("binds", table([("metric", "load.completed_count".into()), ("at_least", 1.0.into())])),
+        (_, super::Arrival::Open(_)) => (
+            "gains",
+            table([
+                ("metric", "load.p50_us".into()),
+                ("at_most", TIME_GAIN_MAX.into()),
+                ("over", FOUND.into()),
+            ]),
+        ),
+        _ => ("gains", table([("at_least", RATE_GAIN_MIN.into()), ("over", FOUND.into())])),
+    };
+    round.insert(proof.0.into(), Value::Array(vec![proof.1.into()]));
+    if let Some(before) = index.checked_sub(1).and_then(|before| states.get(before)) {
+        let (before, after) = (&before.rendered, &here.rendered);
+        round.insert("by_hand".into(), strings(&transition(server, before, after)));
+        if before.cpus.to_bits() != after.cpus.to_bits() {
+            let limits = table([("cpus", after.cpus.into())]);
+            round.insert("hosts".into(), table([("server", limits.into())]).into());
+        }
+        if before.mbit != after.mbit {
+            round.insert("links".into(), Value::Array(vec![front_link(after.mbit)]));
+        }
+    }
+    round
+}
+
+/// The best of a fault's findings that this version knows.
+fn known_finding(fault: &super::DrawnFault) -> Option<&'static str> {
+    fault.findings.iter().copied().find(|id| limits::by_id(id).is_some())
+}
+
+/// Lines for a shell that make one state of another.
+fn transition(server: &Server, before: &Rendered, after: &Rendered) -> Vec<String> {
+    let mut lines = vec![];
+    let mut changed: Vec<&str> = vec![];
+    for (path, text) in &after.files {
+        if before.files.get(path) != Some(text) {
+            lines.push(format!("cat > {path} <<'END'\n{}\nEND", text.trim_end()));
+            changed.push(path);
+        }
+    }
+    for path in before.files.keys().filter(|path| !after.files.contains_key(*path)) {
+        lines.push(format!("rm {path}"));
+        changed.push(path);
+    }
+    for (name, value) in after.sysctl.iter().filter(|(name, value)| before.sysctl.get(*name) != Some(value)) {
+        lines.push(format!("sysctl -qw {name}={value}"));
+    }
+    for program in before.programs.iter().filter(|program| !after.programs.contains(program)) {
+        lines.push(format!("kill -TERM -- -$(cat /run/{}.pid); sleep 0.5", program.name));
+    }
+    for program in after.programs.iter().filter(|program| !before.programs.contains(program)) {
+        let command = command(program).replace('\'', "'\\''");
+        lines.push(format!("setsid sh -c '{command}' </dev/null >>/var/log/command.log 2>&1 & sleep 1"));
+    }
+    if let Some(sql) = after.sql_state.as_ref().filter(|sql| before.sql_state.as_ref() != Some(sql)) {
+        lines.push(format!("mariadb -e '{sql}'"));
+    }
+    lines.extend(restarts(server, &changed));
+    lines
+}
+
+/// Restarts of the services whose files changed: a reload would leave some settings as they were.
+fn restarts(server: &Server, changed: &[&str]) -> Vec<String> {
+    let is_changed = |beginning: &str| changed.iter().any(|path| path.starts_with(beginning));
+    let is_page_changed = changed.iter().any(|path| path.ends_with(".php"));
+    let mut lines = vec![];
+    if is_changed("/etc/mysql") {
+        lines.push(
+            "mariadb-admin shutdown; setsid mariadbd --user=mysql </dev/null >>/var/log/mysql/error.log 2>&1 & \
+             sleep 0.5; until mariadb -e 'do 1' >/dev/null 2>&1; do sleep 0.1; done"
+                .to_owned(),
+        );
+    }
+    if server.has_fpm() && (is_changed("/etc/php") || is_page_changed) {
+        lines.push(
+            "kill -TERM $(cat /run/php/php8.2-fpm.pid); while [ -e /run/php/php8.2-fpm.pid ]; do sleep 0.1; done; \
+             php-fpm8.2 --daemonize --fpm-config /etc/php/8.2/fpm/php-fpm.conf"
+                .to_owned(),
+        );
+    }
+    let is_inner =
+        server.pages == super::server::Pages::ModPhp && (is_changed("/etc/php") || is_page_changed);
+    if server.is_apache() && (is_changed("/etc/apache2") || is_inner) {
+        lines.push(
+            "apache2 -k stop; while [ -e /run/apache2/apache2.pid ]; do sleep 0.1; done; sleep 0.5; ulimit -n 8192; \
+             apache2 -k start"
+                .to_owned(),
+        );
+    }
+    if is_changed("/etc/nginx") {
+        lines.push("nginx -s stop; while [ -e /run/nginx.pid ]; do sleep 0.1; done; nginx".to_owned());
+    }
+    lines.push("sleep 1".to_owned());
+    lines
+}

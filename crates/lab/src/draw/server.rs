@@ -1,0 +1,329 @@
+//! A server that can be drawn, as plain data: what it is, what a request takes there, its load, and its settings. Faults and
+//! decoys are changes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The web server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Front {
+    /// Apache with the prefork MPM.
+    Prefork,
+    /// Apache with the worker MPM.
+    Worker,
+    /// Apache with the event MPM.
+    Event,
+    /// nginx.
+    Nginx,
+}
+
+/// What makes its pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pages {
+    /// Nothing: files alone.
+    Static,
+    /// PHP inside of Apache's processes.
+    ModPhp,
+    /// PHP-FPM, by a socket in the file system.
+    FpmUnix,
+    /// PHP-FPM, by TCP.
+    FpmTcp,
+    /// A program for each request.
+    Cgi,
+    /// Lua inside of Apache.
+    Lua,
+    /// An application server of a few processes, behind a reverse proxy.
+    Proxy,
+}
+
+/// What a page asks the database for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Query {
+    /// The rows of one item.
+    Item,
+    /// A number that only one at a time may raise.
+    Number,
+}
+
+/// How requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Arrival {
+    /// So many at once, each followed by the next.
+    Closed(u32),
+    /// So many a second, however slow the responses.
+    Open(f64),
+    /// So many users, who think for so many milliseconds in between.
+    Users(u32, u32),
+}
+
+/// What is there in every state of the server, faulty or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extra {
+    /// A name server that takes its time, and is the only one that knows the clients.
+    Resolver,
+    /// A small disk that is written synchronously.
+    SlowDisk,
+    /// A program that could take lines of the log.
+    Receiver,
+    /// Files `.htaccess` with rules in a deep tree.
+    Rules,
+    /// Thousands of files beside the front page.
+    Crowd,
+    /// Redirects in the server's configuration.
+    Redirects,
+    /// A link whose rate is set.
+    ShapedLink,
+    /// Clients that keep the cookie of a session.
+    Cookie,
+    /// Clients that take compressed responses.
+    Compressing,
+    /// A key that takes long to be made.
+    LargeKey,
+}
+
+/// Where the access log goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Where the package has it.
+    Usual,
+    /// Onto the disk of [`Extra::SlowDisk`].
+    SlowDisk,
+    /// Into the program of [`Extra::Receiver`].
+    Receiver,
+}
+
+/// Names of no meaning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Names {
+    /// The site: part of paths, of the database, of the pool.
+    pub site: &'static str,
+    /// The page.
+    pub page: &'static str,
+    /// Where the files are.
+    pub root: String,
+    /// The format of the access log, by Apache's name for it.
+    pub log_format: &'static str,
+    /// Other sites of the same server.
+    pub others: Vec<&'static str>,
+    /// The port that clients know.
+    pub port: u16,
+    /// The port of what stands behind, where it listens on one.
+    pub inner_port: u16,
+}
+
+/// The server, its load and its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// The web server.
+    pub front: Front,
+    /// What makes its pages.
+    pub pages: Pages,
+    /// Its names.
+    pub names: Names,
+    /// Whether it has one core for itself, and the clients another one.
+    pub pinned: bool,
+    /// Whether clients use TLS.
+    pub tls: bool,
+    /// Whether the status page is there (Apache).
+    pub status: Status,
+    /// How long a page waits for something else, milliseconds.
+    pub wait_ms: u32,
+    /// How much of a core it takes besides, milliseconds: by a guess, what it is is measured.
+    pub work_ms: f64,
+    /// How long it is.
+    pub answer_bytes: u32,
+    /// Files that are asked for, or a page names: their sizes.
+    pub files_bytes: Vec<u32>,
+    /// Classes that a page of PHP loads.
+    pub classes: u32,
+    /// What a page asks the database for.
+    pub query: Option<Query>,
+    /// How requests come.
+    pub arrival: Arrival,
+    /// Whether clients keep their connections.
+    pub kept: bool,
+    /// What is there in every state.
+    pub extras: BTreeSet<Extra>,
+    /// The settings.
+    pub settings: Settings,
+}
+
+/// How much of the status page is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// As the package has it.
+    There,
+    /// Only for somebody else.
+    Protected,
+    /// The module is not loaded.
+    Absent,
+}
+
+/// What faults and decoys change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Processors' time of the host.
+    pub cpus: f64,
+    /// Rate of the link towards the clients, Mbit/s.
+    pub mbit: u32,
+    /// Kernel settings of the host.
+    pub sysctl: BTreeMap<&'static str, u64>,
+    /// Bits of an RSA key; 0 is a key on an elliptic curve.
+    pub rsa_bits: u32,
+    /// Whether clients may resume their TLS sessions.
+    pub resumes: bool,
+    /// MaxRequestWorkers.
+    pub workers: u32,
+    /// ThreadsPerChild.
+    pub threads: u32,
+    /// ServerLimit, where it is not what the workers need.
+    pub server_limit: Option<u32>,
+    /// KeepAliveTimeout or keepalive_timeout, seconds; 0 is off.
+    pub keepalive_s: u32,
+    /// MaxConnectionsPerChild.
+    pub connections_per_child: u32,
+    /// AllowOverride.
+    pub overrides: bool,
+    /// MultiViews.
+    pub negotiates: bool,
+    /// HostnameLookups.
+    pub lookups: bool,
+    /// LogLevel.
+    pub log_level: &'static str,
+    /// Where the access log goes.
+    pub log: LogTarget,
+    /// mod_ratelimit, KiB/s of each connection; of nginx limit_rate.
+    pub limit_kib_s: Option<u32>,
+    /// nginx: limit_req, requests per second in all.
+    pub limit_req: Option<u32>,
+    /// Level of compression.
+    pub compression: Option<u32>,
+    /// nginx: worker_processes; `None` is one for each core.
+    pub nginx_workers: Option<u32>,
+    /// nginx: worker_connections.
+    pub nginx_connections: u32,
+    /// Connections to the application server that one process may have.
+    pub proxy_places: Option<u32>,
+    /// pm.max_children.
+    pub children: u32,
+    /// opcache.enable.
+    pub opcache: bool,
+    /// opcache.memory_consumption, MB.
+    pub opcache_mb: u32,
+    /// Whether a page keeps its session open while it waits.
+    pub session: bool,
+    /// Processes of the application server.
+    pub app_workers: u32,
+    /// max_connections.
+    pub db_connections: u32,
+    /// Whether the item's column has an index.
+    pub index: bool,
+    /// Whether the number is raised before the page waits.
+    pub number_first: bool,
+    /// Processes of another program that use the processors.
+    pub jobs: u32,
+    /// Lines of an error log from long ago.
+    pub old_log: bool,
+}
+
+impl Server {
+    /// Whether the front is Apache.
+    pub fn is_apache(&self) -> bool {
+        self.front != Front::Nginx
+    }
+
+    /// Whether pages are PHP.
+    pub fn is_php(&self) -> bool {
+        matches!(self.pages, Pages::ModPhp) || self.has_fpm()
+    }
+
+    /// Whether PHP-FPM makes them.
+    pub fn has_fpm(&self) -> bool {
+        matches!(self.pages, Pages::FpmUnix | Pages::FpmTcp)
+    }
+
+    /// Cores that it may use.
+    pub fn cores(&self) -> f64 {
+        if self.pinned { 1.0 } else { 1.4 }
+    }
+
+    /// Whether a process or thread of Apache is held while a page waits.
+    pub fn holds_workers(&self) -> bool {
+        self.is_apache() && self.pages != Pages::Static
+    }
+
+    /// Requests under way at once when nothing limits.
+    pub fn demand(&self) -> f64 {
+        let each_ms = f64::from(self.wait_ms) + self.work_ms;
+        match self.arrival {
+            Arrival::Closed(count) => f64::from(count),
+            Arrival::Open(rate) => rate * each_ms / 1000.0,
+            Arrival::Users(count, think_ms) => f64::from(count) * each_ms / (each_ms + f64::from(think_ms)),
+        }
+    }
+
+    /// Requests per second when nothing limits, by a guess.
+    pub fn rate(&self) -> f64 {
+        let each_ms = f64::from(self.wait_ms) + self.work_ms;
+        match self.arrival {
+            Arrival::Closed(_) if self.wait_ms == 0 => self.cores() * 1000.0 / self.work_ms,
+            Arrival::Closed(count) => f64::from(count) * 1000.0 / each_ms,
+            Arrival::Open(rate) => rate,
+            Arrival::Users(count, think_ms) => f64::from(count) * 1000.0 / (each_ms + f64::from(think_ms)),
+        }
+    }
+
+    /// Whether so much more work for each request, in milliseconds of a core, is more than there is.
+    pub fn is_overloaded_by(&self, more_ms: f64) -> bool {
+        self.rate() * (self.work_ms + more_ms) / 1000.0 > self.cores() * 1.1
+    }
+
+    /// Bytes of a response, the mean of all that is asked for.
+    pub fn bytes(&self) -> f64 {
+        let page = (self.pages != Pages::Static).then_some(self.answer_bytes);
+        let all: Vec<u32> = page.into_iter().chain(self.files_bytes.iter().copied()).collect();
+        all.iter().map(|bytes| f64::from(*bytes)).sum::<f64>() / all.len().max(1) as f64
+    }
+
+    /// Connections at once when nothing limits.
+    pub fn connections(&self) -> u32 {
+        match self.arrival {
+            Arrival::Closed(count) | Arrival::Users(count, _) => count,
+            Arrival::Open(_) => (self.demand() * 2.0) as u32 + 10,
+        }
+    }
+
+    /// Whether what is drawn has work for the processors in every moment.
+    pub fn is_full(&self) -> bool {
+        matches!(self.arrival, Arrival::Closed(_)) && self.wait_ms == 0
+    }
+
+    /// In a few words: `event, php-fpm by tcp, mariadb, TLS`.
+    pub fn words(&self) -> String {
+        let front = match self.front {
+            Front::Prefork => "Apache (prefork)",
+            Front::Worker => "Apache (worker)",
+            Front::Event => "Apache (event)",
+            Front::Nginx => "nginx",
+        };
+        let database = self.query.map(|_| "MariaDB");
+        let tls = self.tls.then_some("TLS");
+        let pinned = self.pinned.then_some("a core of its own");
+        let words = [Some(front), Some(self.pages.words()), database, tls, pinned];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Pages {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Static => "files",
+            Self::ModPhp => "mod_php",
+            Self::FpmUnix => "PHP-FPM by a socket",
+            Self::FpmTcp => "PHP-FPM by TCP",
+            Self::Cgi => "CGI",
+            Self::Lua => "mod_lua",
+            Self::Proxy => "an application server",
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What holds of every server that is drawn.
+
+use super::*;
+use crate::scenario::Catalogue;
+
+const SEEDS: std::ops::Range<u64> = 0..500;
+
+fn drawn(seed: u64) -> DrawnServer {
+    draw(Seed { seed, attempt: 0 })
+}
+
+#[test]
+fn every_seed_gives_a_scenario_that_is_complete() {
+    for seed in SEEDS {
+        let name = Seed { seed, attempt: 0 }.name();
+        let folder = Catalogue::BuiltIn.open(&name).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let rounds = &folder.scenario.rounds;
+        let faults = drawn(seed).faults.len();
+        assert_eq!(rounds.len(), [1, 2, 4][faults], "{name}");
+        // Each state differs from the one before, and no site is filled anew.
+        for round in &rounds[1..] {
+            assert!(round.changes(), "{name}: {}", round.name);
+            assert!(
+                round.by_hand.iter().all(|line| !line.contains("fill.pl")),
+                "{name}: {:?}",
+                round.by_hand
+            );
+            assert!(round.by_hand.iter().all(|line| line.len() < 100_000), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_server_and_others_give_others() {
+    let mut seen = BTreeMap::new();
+    for seed in SEEDS {
+        let server = drawn(seed);
+        assert_eq!(server, drawn(seed));
+        seen.insert(server.files["scenario.toml"].clone(), seed);
+        assert_ne!(draw(Seed { seed, attempt: 1 }).files, server.files);
+        assert_eq!(draw(Seed { seed, attempt: 1 }).faults.len(), server.faults.len(), "{seed}");
+    }
+    assert_eq!(seen.len() as u64, SEEDS.end);
+}
+
+#[test]
+fn all_that_can_be_drawn_is_drawn() {
+    let servers: Vec<_> = SEEDS.map(drawn).collect();
+    for id in fault_ids() {
+        assert!(servers.iter().any(|server| server.faults.iter().any(|fault| fault.id == id)), "no {id}");
+    }
+    for decoy in DECOYS {
+        assert!(servers.iter().any(|server| server.decoys.contains(&decoy.words)), "no {}", decoy.words);
+    }
+    let with = |count: usize| servers.iter().filter(|server| server.faults.len() == count).count();
+    assert!((90..160).contains(&with(0)) && (230..340).contains(&with(1)) && (50..130).contains(&with(2)));
+}
+
+#[test]
+fn no_name_and_no_file_tells_the_fault() {
+    for seed in SEEDS {
+        let server = drawn(seed);
+        for (path, text) in server.files.iter().filter(|(path, _)| *path != "scenario.toml") {
+            for fault in &server.faults {
+                let telling = [&[fault.id], fault.findings].concat();
+                // A word of a setting is no name: `gzip` has a level of compression.
+                let tells =
+                    |word: &&str| word.contains('-') && (path.contains(*word) || text.contains(*word));
+                assert_eq!(telling.iter().find(|word| tells(word)), None, "{seed}: {path}");
+            }
+        }
+        let description = &server.files["scenario.toml"];
+        let spoken: Vec<_> = description
+            .lines()
+            .filter(|line| line.starts_with("title") || line.starts_with("story"))
+            .collect();
+        assert!(
+            server.faults.iter().all(|fault| !spoken.iter().any(|line| line.contains(fault.id))),
+            "{spoken:?}"
+        );
+    }
+}
+
+#[test]
+fn names_of_scenarios_are_those_of_seeds() {
+    for (name, seed) in [
+        ("draw-17", Some(Seed { seed: 17, attempt: 0 })),
+        ("draw-17-2", Some(Seed { seed: 17, attempt: 2 })),
+        ("draw-17-0", None),
+        ("draw-017", None),
+        ("draw-", None),
+        ("draw-x", None),
+        ("draw--1", None),
+        ("s5-lamp", None),
+        ("draw-99999999999999999999", None),
+    ] {
+        assert_eq!(Seed::of_name(name), seed, "{name}");
+    }
+    assert!(paths("draw-17/server").iter().all(|path| path.starts_with("draw-17/server/")));
+    assert!(Catalogue::BuiltIn.open("draw-17").is_ok() && Catalogue::BuiltIn.open("draw-x").is_err());
+    assert!(!Catalogue::BuiltIn.names().unwrap().iter().any(|name| name.starts_with(PREFIX)));
+}
