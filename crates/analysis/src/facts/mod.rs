@@ -43,6 +43,7 @@ mod serialized;
 mod sockets;
 #[cfg(test)]
 pub(crate) mod testing;
+mod waiting;
 mod workers;
 
 pub use id::FactId;
@@ -207,6 +208,7 @@ const FAMILIES: &[&[FactRow]] = &[
     database::ROWS,
     logs::ROWS,
     resource_usage::ROWS,
+    waiting::ROWS,
 ];
 
 /// The facts that follow from one metric each, with its name; with a star for several things.

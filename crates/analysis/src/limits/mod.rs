@@ -68,6 +68,10 @@ limits! {
     opcache_off OpcacheOff "opcache-off";
     opcache_full OpcacheFull "opcache-full";
     php_fpm_workers_exhausted PhpFpmWorkersExhausted "php-fpm-workers-exhausted";
+    session_lock SessionLock "session-lock";
+    single_thread_saturated SingleThreadSaturated "single-thread-saturated";
+    app_workers_exhausted AppWorkersExhausted "app-workers-exhausted";
+    slow_upstream SlowUpstream "slow-upstream";
     backend_refused BackendRefused "backend-refused";
     hostname_lookups HostnameLookups "hostname-lookups";
     htaccess_lookups HtaccessLookups "htaccess-lookups";

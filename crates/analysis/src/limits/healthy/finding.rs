@@ -40,6 +40,12 @@ const EXCESS_US_MAX: f64 = 5_000.0;
 const ALONE_INFLATION_MAX: f64 = 3.0;
 const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
 
+/// The same where users set the pace and processors are busy for no more than half of the time: by arithmetic on two cores
+/// that makes a request take a third longer.
+const IDLE_BUSY_MAX: f64 = 0.5;
+const ALONE_INFLATION_IDLE_MAX: f64 = 1.6;
+const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
+
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
 /// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
@@ -110,6 +116,7 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
     (processors_have_room || usable.is_some_and(|usable| processors::are_others_short(facts, usable)))
         && noticed_queue(facts).is_none()
         && !is_queued_at_backend(facts)
+        && !waits_for_locks(facts)
         && stalled_share(
             facts,
             [FactId::pressure_group_memory_full_fraction, FactId::pressure_memory_full_fraction],
@@ -144,6 +151,13 @@ fn is_queued_at_backend(facts: &Facts) -> bool {
     is_much(queue, QUEUE_FRACTION_MIN) || (unlike && in_database.is_some_and(waits_there))
 }
 
+/// Whether a noticed part of the requests waits for a lock on a file.
+fn waits_for_locks(facts: &Facts) -> bool {
+    let waiting = facts.value(FactId::lock_waiting_mean).filter(|waiting| *waiting >= 1.0);
+    let at_once = concurrency::requests_in_flight(facts);
+    waiting.is_some_and(|waiting| at_once.is_none_or(|at_once| waiting >= QUEUE_FRACTION_MIN * at_once))
+}
+
 /// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
 fn has_no_queue(facts: &Facts) -> bool {
     facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < EMPTY_QUEUE_MAX)
@@ -168,11 +182,18 @@ fn responds_well(facts: &Facts) -> bool {
 }
 
 /// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
-/// wait for each other, whether or not it is seen where.
+/// wait for each other, whether or not it is seen where. Where processors are half idle nothing is shared that would make
+/// them wait a little.
 pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
     let alone = facts.value(FactId::response_time_alone_us)?;
     let usual = facts.value(FactId::response_time_mean_us)?;
-    (usual > ALONE_INFLATION_MAX * alone + ALONE_EXCESS_US_MAX).then_some((alone, usual))
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    let is_idle = busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX) && keeps_up(facts) != Some(true);
+    let (times, excess_us) = match is_idle {
+        true => (ALONE_INFLATION_IDLE_MAX, ALONE_EXCESS_IDLE_US_MAX),
+        false => (ALONE_INFLATION_MAX, ALONE_EXCESS_US_MAX),
+    };
+    (usual > times * alone + excess_us).then_some((alone, usual))
 }
 
 /// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they

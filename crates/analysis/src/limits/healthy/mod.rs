@@ -2,7 +2,8 @@
 //!
 //! ## How it is recognised
 //! The goal, if there is one, is met, and nearly all requests succeeded. No connection waited in the accept queue or took a
-//! second to establish (its SYN was lost then), and no request waited in front of a backend or in the database. CPU was free,
+//! second to establish (its SYN was lost then), and no request waited in front of a backend, in the database, or for a lock on a
+//! file. CPU was free,
 //! or other processes used it and the service did not wait for it; memory and disks were not short, and workers were free.
 //! Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less than a few
 //! milliseconds), and not many times as long as a request alone, as sent a few times before the load: nothing queued. In an
@@ -25,7 +26,7 @@ use crate::limits::{Limit, LimitId};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, answer_bytes_mean, backend_queue_mean, backend_time_mean_us, connect_time_max_us, connect_timeouts,
-        cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean, in_flight_mean, offered_rate,
+        cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean, in_flight_mean, lock_waiting_mean, offered_rate,
         pressure_cpu_some_fraction, pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
         pressure_group_memory_full_fraction, pressure_io_full_fraction, pressure_memory_full_fraction, rate,
         response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us, response_time_inflation,

@@ -13,7 +13,7 @@ use crate::collectors::{Collector, Metric, Reading, Target, gauge};
 use crate::os::machine;
 use crate::os::procfs;
 use crate::os::sock_diag::{Query, TCP, each, state, states};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ pub struct Upstreams {
     whereabouts: Whereabouts,
     rests_until: Option<Instant>,
     /// Servers that were told: as zero when there are no connections any more.
-    known: BTreeMap<SocketAddr, ()>,
+    known: BTreeSet<SocketAddr>,
 }
 
 /// The connections that began in this thread's network namespace, by server. Those to the port under load are its clients'.
@@ -78,10 +78,10 @@ impl Upstreams {
         all.sort_by_key(|(server, open)| (std::cmp::Reverse(**open), **server));
         for (server, _) in all {
             if self.known.len() < SERVERS_MAX {
-                self.known.insert(*server, ());
+                self.known.insert(*server);
             }
         }
-        self.known.keys().map(|server| (*server, found.get(server).copied().unwrap_or_default())).collect()
+        self.known.iter().map(|server| (*server, found.get(server).copied().unwrap_or_default())).collect()
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
             client.write_all(b"?").unwrap();
         }
         std::thread::sleep(Duration::from_millis(30));
-        let mut upstreams = Upstreams { known: BTreeMap::from([(server, ())]), ..Upstreams::default() };
+        let mut upstreams = Upstreams { known: BTreeSet::from([server]), ..Upstreams::default() };
         let mut told = || {
             upstreams.rests_until = None;
             let reading = upstreams.read(&Target::default());

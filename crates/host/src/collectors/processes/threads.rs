@@ -4,6 +4,9 @@
 //! Facts: clock_getcpuclockid(3) tells the time of a process in one call; proc_pid_schedstat(5) (`/proc/PID/task/TID/schedstat`:
 //! nanoseconds on a processor) that of a thread, and where the kernel does not count it proc_pid_stat(5) does, in ticks.
 //!
+//! Threads of one process may also share one core among them, as those of Python and Ruby do behind a lock of their interpreter:
+//! then the process has one core, and none of its threads has. So the busiest process is told as well.
+//!
 //! Threads are read of processes alone that used half a core since the last reading: there are never more of those than
 //! twice the cores. Where there is none, the busiest process stands for its threads, which were no busier.
 
@@ -43,11 +46,12 @@ struct Program {
     threads: BTreeMap<u32, u64>,
 }
 
-/// The share of a core that the busiest thread used, and how many were saturated.
+/// The share of a core that the busiest thread used, how many were saturated, and the cores of the busiest process.
 #[derive(Debug, PartialEq)]
 struct Busiest {
     fraction: f64,
     saturated_count: u64,
+    process: f64,
 }
 
 impl Program {
@@ -88,7 +92,8 @@ fn busiest(processes: &BTreeMap<u32, f64>, threads: &BTreeMap<u32, f64>) -> Busi
     let quiet = processes.values().copied().filter(|share| *share < CANDIDATE).fold(0.0, f64::max);
     let fraction = if threads.is_empty() { quiet } else { largest(threads).max(quiet) };
     let saturated_count = threads.values().filter(|share| **share >= SATURATED).count() as u64;
-    Busiest { fraction: (fraction.min(1.0) * 1e4).round() / 1e4, saturated_count }
+    let rounded = |share: f64| (share * 1e4).round() / 1e4;
+    Busiest { fraction: rounded(fraction.min(1.0)), saturated_count, process: rounded(largest(processes)) }
 }
 
 /// The threads of a process and the time that each of them has run.
@@ -121,13 +126,16 @@ impl Collector for Threads {
                 "top -H -b -d 1 -n 2 -p {pids} | awk '/^top/ {{n++}} n == 2 && $1 ~ /^[0-9]+$/ {{s = $9 / 100; if (s > m) m = s; c += s >= {SATURATED}}} END {{print {print}}}'"
             )
         };
+        let by_process = |pids: &str| by_hand(pids, "m + 0").replace("top -H ", "top ");
         let own = "$(echo PID $(pgrep -P PID) | tr ' ' '\\n' | head -n 20 | paste -sd,)";
         let backend = "$(pgrep $(echo INSTANCE | sed 's/_[0-9]$//; s/_/./g') | head -n 20 | paste -sd,)";
         vec![
             gauge("threads.busiest_fraction", SOURCE, by_hand(own, "m + 0")),
             gauge("threads.saturated_count", SOURCE, by_hand(own, "c + 0")),
+            gauge("threads.busiest_process_fraction", SOURCE, by_process(own)),
             gauge("threads.*.busiest_fraction", SOURCE, by_hand(backend, "m + 0")),
             gauge("threads.*.saturated_count", SOURCE, by_hand(backend, "c + 0")),
+            gauge("threads.*.busiest_process_fraction", SOURCE, by_process(backend)),
         ]
     }
 
@@ -144,6 +152,7 @@ impl Collector for Threads {
             let Some(busiest) = self.programs.entry(pid).or_default().read(pid) else { continue };
             reading.push(format!("threads.{name}busiest_fraction"), busiest.fraction);
             reading.push(format!("threads.{name}saturated_count"), busiest.saturated_count as f64);
+            reading.push(format!("threads.{name}busiest_process_fraction"), busiest.process);
         }
         reading
     }
@@ -156,19 +165,19 @@ mod tests {
     #[test]
     fn the_busiest_thread_counts_and_a_quiet_process_stands_for_its_own() {
         let of = |all: &[(u32, f64)]| all.iter().copied().collect::<BTreeMap<u32, f64>>();
-        for (processes, threads, fraction, saturated_count) in [
+        for (processes, threads, fraction, saturated_count, process) in [
             // One thread of four has the core of its process.
-            (&[(1, 1.0), (2, 0.1)][..], &[(1, 0.02), (3, 0.97), (4, 0.01)][..], 0.97, 1),
+            (&[(1, 1.0), (2, 0.1)][..], &[(1, 0.02), (3, 0.97), (4, 0.01)][..], 0.97, 1, 1.0),
             // Two processes of one thread each.
-            (&[(1, 0.99), (2, 0.9)], &[(1, 0.99), (2, 0.9)], 0.99, 2),
+            (&[(1, 0.99), (2, 0.9)], &[(1, 0.99), (2, 0.9)], 0.99, 2, 0.99),
             // Many threads share the work.
-            (&[(1, 1.9)], &[(1, 0.5), (2, 0.5), (3, 0.5), (4, 0.4)], 0.5, 0),
-            (&[(1, 0.3), (2, 0.2)], &[], 0.3, 0),
+            (&[(1, 1.9)], &[(1, 0.5), (2, 0.5), (3, 0.5), (4, 0.4)], 0.5, 0, 1.9),
+            (&[(1, 0.3), (2, 0.2)], &[], 0.3, 0, 0.3),
             // It has just become busy.
-            (&[(1, 0.9), (2, 0.2)], &[], 0.2, 0),
-            (&[], &[], 0.0, 0),
+            (&[(1, 0.9), (2, 0.2)], &[], 0.2, 0, 0.9),
+            (&[], &[], 0.0, 0, 0.0),
         ] {
-            let expected = Busiest { fraction, saturated_count };
+            let expected = Busiest { fraction, saturated_count, process };
             assert_eq!(busiest(&of(processes), &of(threads)), expected, "{processes:?} {threads:?}");
         }
         let before = BTreeMap::from([(1, 100), (2, 50)]);

@@ -56,7 +56,7 @@ fn collect<T>(
     read: impl Fn(Entry<'_>) -> T,
 ) -> io::Result<Vec<T>> {
     let mut found = vec![];
-    each(Query { protocol: TCP, states, own_port, peer_port, own_ports: None }, |entry| {
+    each(Query { protocol: TCP, states, own_port, peer_port, ..Query::default() }, |entry| {
         found.push(read(entry))
     })?;
     Ok(found)
