@@ -116,6 +116,12 @@ impl<'a> Entry<'a> {
         awaits_answer(attribute(self.1, INFO)?)
     }
 
+    /// Whether the other side waits for an answer: something came in, and nothing was sent since. `None` where the kernel was
+    /// not asked.
+    pub(crate) fn owes_answer(self) -> Option<bool> {
+        owes_answer(attribute(self.1, INFO)?)
+    }
+
     fn port(self, offset: usize) -> u16 {
         u16::from_be_bytes([self.0[offset], self.0[offset + 1]])
     }
@@ -153,6 +159,13 @@ fn awaits_answer(info: &[u8]) -> Option<bool> {
     let (sent, received) = (u32_at(info, LAST_SENT)?, u32_at(info, LAST_RECEIVED)?);
     let never = u64_at(info, BYTES_RECEIVED) == Some(0) && u64_at(info, BYTES_CONFIRMED)? > 1;
     Some(sent < received || never)
+}
+
+/// The same from the other end. Within one tick it is known only of a connection on which nothing was sent yet.
+fn owes_answer(info: &[u8]) -> Option<bool> {
+    let (sent, received) = (u32_at(info, LAST_SENT)?, u32_at(info, LAST_RECEIVED)?);
+    let (asked, answered) = (u64_at(info, BYTES_RECEIVED)? > 0, u64_at(info, BYTES_CONFIRMED)? > 1);
+    Some(asked && (received < sent || !answered))
 }
 
 /// Asks for the sockets of both families.
@@ -270,11 +283,13 @@ mod tests {
         let mut client = TcpStream::connect(server).unwrap();
         let (mut other, _) = listener.accept().unwrap();
         let states = states([state::ESTABLISHED]);
+        // From the client's end and from the server's.
         let awaits = || {
-            let mut found = None;
-            let query =
-                Query { protocol: TCP, states, peer_port: server.port(), with_info: true, ..Query::default() };
-            each(query, |entry| found = entry.awaits_answer()).unwrap();
+            let (mut found, mut owed) = (None, None);
+            let query = Query { protocol: TCP, states, with_info: true, ..Query::default() };
+            each(Query { peer_port: server.port(), ..query }, |entry| found = entry.awaits_answer()).unwrap();
+            each(Query { own_port: server.port(), ..query }, |entry| owed = entry.owes_answer()).unwrap();
+            assert_eq!(found, owed);
             found
         };
         let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
