@@ -137,12 +137,13 @@ fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> 
         Some(workers) => format!("All {} workers of {name}{at} busy", format_number(workers)),
         None => format!("All workers of {name}{at} busy"),
     };
-    let wait = facts.value(FactId::response_time_mean_us).zip(explains).map_or(String::new(), |(us, share)| {
-        format!(", {} of the {} response time", format_time(us * share), format_time(us))
-    });
-    let alone = facts.value(FactId::response_time_alone_us).map_or(String::new(), |us| {
-        format!(" A request alone takes {}.", format_time(us))
-    });
+    let wait =
+        facts.value(FactId::response_time_mean_us).zip(explains).map_or(String::new(), |(us, share)| {
+            format!(", {} of the {} response time", format_time(us * share), format_time(us))
+        });
+    let alone = facts
+        .value(FactId::response_time_alone_us)
+        .map_or(String::new(), |us| format!(" A request alone takes {}.", format_time(us)));
     format!(
         "{all}: {} connections wait in its accept queue on average{wait}.{alone}{}",
         format_number(significant(full.queue, 3)),
@@ -158,7 +159,10 @@ fn waiting_text(facts: &Facts, full: &FullApplication<'_>) -> String {
     }
     let what = concurrency::wait_cause_text(facts, workers).filter(|what| !what.ends_with(full.listener));
     let what = what.map_or(String::new(), |what| format!(" ({what})"));
-    format!(" Together they use only {} cores: they wait themselves{what}.", format_number(significant(cores, 2)))
+    format!(
+        " Together they use only {} cores: they wait themselves{what}.",
+        format_number(significant(cores, 2))
+    )
 }
 
 /// Cores that the program uses.
@@ -175,7 +179,8 @@ fn remedy(facts: &Facts, full: &FullApplication<'_>) -> Remedy {
     let workers = full.workers;
     let each = workers.zip(cores(facts, full)).map(|(workers, cores)| cores / workers);
     let usable = facts.value(FactId::usable_cores);
-    let busy = each.zip(usable).filter(|(each, _)| *each >= 0.01).map(|(each, usable)| (usable / each).floor());
+    let busy =
+        each.zip(usable).filter(|(each, _)| *each >= 0.01).map(|(each, usable)| (usable / each).floor());
     let demand = workers.map(|workers| workers + full.queue);
     let wanted = demand.map(|demand| (HEADROOM * demand).ceil());
     let to = wanted.map(|wanted| busy.map_or(wanted, |most| wanted.min(most)));
@@ -197,7 +202,9 @@ fn remedy(facts: &Facts, full: &FullApplication<'_>) -> Remedy {
         from: workers.map(|workers| SettingValue::Integer(workers as i64)),
         to: to.map(|to| SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
-        risk: "each worker takes as much memory as those that run; what is behind it gets more requests at once".into(),
+        risk:
+            "each worker takes as much memory as those that run; what is behind it gets more requests at once"
+                .into(),
         why,
         predicted: predicted(facts, workers, to),
         together_with: vec![],
@@ -268,7 +275,10 @@ mod tests {
         let begins = "All 4 workers of python3.11 at 127.0.0.1:8000 busy: 46 connections wait in its accept queue on average, 920 ms of the 1 s response time. A request alone takes 80 ms. Together they use only 0.04 cores: they wait themselves.";
         assert_eq!(found.summary, begins);
         let remedy = &found.remedies[0];
-        assert_eq!((&remedy.from, &remedy.to), (&Some(SettingValue::Integer(4)), &Some(SettingValue::Integer(65))));
+        assert_eq!(
+            (&remedy.from, &remedy.to),
+            (&Some(SettingValue::Integer(4)), &Some(SettingValue::Integer(65)))
+        );
         assert_eq!(remedy.predicted.as_ref().map(|one| one.rate), Some(625.0));
         let nan = f64::NAN;
         for (what, changes, several, program, confidence) in [
@@ -317,7 +327,8 @@ mod tests {
 
     #[test]
     fn an_application_server_without_a_proxy_has_its_queue_at_the_port() {
-        let values = [(FactId::in_flight_mean, 50.0), (FactId::accept_queue_mean, 46.0), (FactId::rate, 50.0)];
+        let values =
+            [(FactId::in_flight_mean, 50.0), (FactId::accept_queue_mean, 46.0), (FactId::rate, 50.0)];
         let of = |name: &str| {
             let mut facts = facts_of_several(&values, &[]);
             facts.service.as_mut().unwrap().service = name.into();

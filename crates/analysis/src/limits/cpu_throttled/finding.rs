@@ -198,7 +198,11 @@ mod tests {
         };
         let found = with(&[]).unwrap();
         assert_eq!(found.confidence, CONFIDENCE_HIDDEN);
-        assert!(found.summary.starts_with("6 tasks of the service are ready to run and it uses 0.4 cores, while 1.4"));
+        assert!(
+            found
+                .summary
+                .starts_with("6 tasks of the service are ready to run and it uses 0.4 cores, while 1.4")
+        );
         for (name, value) in [
             (FactId::service_running_mean, 1.0),
             (FactId::cpu_busy_fraction, 0.95),

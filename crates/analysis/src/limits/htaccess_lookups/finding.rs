@@ -207,7 +207,8 @@ mod tests {
             ];
             let mut facts = facts(&values, &[]);
             let service = facts.service.as_mut().unwrap();
-            service.modules = if extension.is_empty() { vec!["php_module".into()] } else { vec!["core_module".into()] };
+            service.modules =
+                if extension.is_empty() { vec!["php_module".into()] } else { vec!["core_module".into()] };
             let scoped = |setting: &str, value: &str, part: String, file: Option<String>| ScopedSetting {
                 setting: setting.into(),
                 value: value.into(),
@@ -218,7 +219,12 @@ mod tests {
             service.scoped = vec![scoped("AllowOverride", "All", "DocumentRoot /srv/".into(), None)];
             service.scoped.extend((0..levels).map(|level| {
                 let folder = format!("/srv/{}", "d/".repeat(level));
-                scoped("AccessFileName", ".htaccess", format!("Directory {folder}"), Some(format!("{folder}.htaccess")))
+                scoped(
+                    "AccessFileName",
+                    ".htaccess",
+                    format!("Directory {folder}"),
+                    Some(format!("{folder}.htaccess")),
+                )
             }));
             let url = format!("http://h/{}page{extension}", "d/".repeat(11));
             facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(&url).unwrap() }];

@@ -94,7 +94,8 @@ fn evidence_in_scoreboard(facts: &Facts) -> Option<String> {
 /// What the sockets say, also while the status page waits in the queue itself: on an idle connection nothing was asked since its
 /// last answer.
 fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
-    let idle = facts.value(FactId::idle_connections_mean).filter(|idle| *idle >= HELD_FRACTION_MIN * workers)?;
+    let idle =
+        facts.value(FactId::idle_connections_mean).filter(|idle| *idle >= HELD_FRACTION_MIN * workers)?;
     (!worker_waits::is_logging(facts)).then_some(())?;
     Some(format!(
         "all {} workers are taken, and on {} open connections nothing is asked (tcp_info)",

@@ -161,7 +161,10 @@ mod tests {
             (vec![(FactId::nginx_connections_messages, 0.0), dropped], Some(0.7)),
             (vec![(FactId::nginx_connections_messages, nan), dropped, (FactId::failed_fraction, 0.0)], None),
             (vec![(FactId::nginx_connections_messages, 0.0)], None),
-            (vec![(FactId::nginx_connections_messages, nan), (FactId::ahead_open_files_max, 70.0)], Some(0.75)),
+            (
+                vec![(FactId::nginx_connections_messages, nan), (FactId::ahead_open_files_max, 70.0)],
+                Some(0.75),
+            ),
             (vec![(FactId::nginx_connections_messages, nan), (FactId::ahead_open_files_max, 40.0)], None),
         ] {
             assert_eq!(with(&changes, false).map(|finding| finding.confidence), sure, "{changes:?}");

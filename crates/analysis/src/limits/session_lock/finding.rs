@@ -30,7 +30,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .filter(|(file, count)| file.ends_with("/sess_") && *count > 0.0)
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map_or(String::new(), |(file, _)| format!(" in {}", file.trim_end_matches("/sess_")));
-    let of = in_flight.map_or(String::new(), |in_flight| format!(" of {} requests in flight", format_number(significant(in_flight, 3))));
+    let of = in_flight.map_or(String::new(), |in_flight| {
+        format!(" of {} requests in flight", format_number(significant(in_flight, 3)))
+    });
     let alone = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
     let alone = alone.map_or(String::new(), |(alone, usual)| {
         format!(" A request alone takes {}, under this load {}.", format_time(alone), format_time(usual))

@@ -113,12 +113,14 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
     let front = front.and_then(|seen| of_threads(seen, None, name));
     let topology = facts.topology.as_ref();
     let behind = facts.each(FactId::backend_busiest_thread_fraction).filter_map(|(name, fraction)| {
-        let service = topology.and_then(|topology| backends::named(topology).find(|(known, _)| known == name));
+        let service =
+            topology.and_then(|topology| backends::named(topology).find(|(known, _)| known == name));
         let of = |fact: FactId| facts.value_of(fact, name);
         let seen = Seen {
             fraction,
             threads: of(FactId::backend_saturated_threads_mean).unwrap_or(0.0),
-            process: of(FactId::backend_busiest_process_cores).zip(of(FactId::backend_busiest_process_max_cores)),
+            process: of(FactId::backend_busiest_process_cores)
+                .zip(of(FactId::backend_busiest_process_max_cores)),
         };
         of_threads(seen, Some(name), service.map_or(name, |(_, service)| backends::program_name(service)))
     });
@@ -213,7 +215,9 @@ mod tests {
         let front = [(FactId::busiest_thread_fraction, 0.98), (FactId::saturated_threads_mean, 1.0)];
         let found = with(&front, &[]).unwrap();
         assert!(
-            found.summary.starts_with("One thread of nginx uses 98% of a core, while 2.8 of the 4 cores are idle: 30"),
+            found
+                .summary
+                .starts_with("One thread of nginx uses 98% of a core, while 2.8 of the 4 cores are idle: 30"),
             "{}",
             found.summary
         );
@@ -237,7 +241,9 @@ mod tests {
             with(&[], &shared)
         };
         assert_eq!(lock(1.02).map(|finding| finding.confidence), Some(0.8));
-        assert!(lock(1.02).unwrap().summary.contains("wait for that process, whose threads run one at a time"));
+        assert!(
+            lock(1.02).unwrap().summary.contains("wait for that process, whose threads run one at a time")
+        );
         assert!(lock(1.6).is_none(), "it used more at times");
         for (what, changes) in [
             ("a burst", vec![(FactId::saturated_threads_mean, 0.3)]),

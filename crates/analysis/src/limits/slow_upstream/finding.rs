@@ -62,9 +62,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let in_flight = concurrency::requests_in_flight(facts)?;
-    let busy = facts.value(FactId::cpu_busy_fraction).map_or(String::new(), |busy| {
-        format!(" This machine's CPU is {:.0}% busy.", busy * 100.0)
-    });
+    let busy = facts
+        .value(FactId::cpu_busy_fraction)
+        .map_or(String::new(), |busy| format!(" This machine's CPU is {:.0}% busy.", busy * 100.0));
     let mut cited =
         facts.cite_of(&fact_ids! { upstream_waiting_mean, upstream_connections_mean }, upstream.address);
     cited.extend(facts.cite(&fact_ids! {
@@ -86,7 +86,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         remedies: vec![manual(
             SettingId::external("backend", "response time"),
             "none for this machine",
-            format!("find what limits {}: observe it as well (--server NAME=ssh://HOST); until then keep its answers in a cache, or ask it outside of the page", upstream.address),
+            format!(
+                "find what limits {}: observe it as well (--server NAME=ssh://HOST); until then keep its answers in a cache, or ask it outside of the page",
+                upstream.address
+            ),
         )],
     })
 }
@@ -111,8 +114,12 @@ mod tests {
         let mut facts =
             facts_of_several(&with_changes(&base, changes), &[(FactId::upstream_waiting_mean, AT, waiting)]);
         facts.service.as_mut().unwrap().service = "nginx".into();
-        let backend =
-            ServiceSnapshot { service: "unknown".into(), pid: 3, listens: vec![AT.into()], ..Default::default() };
+        let backend = ServiceSnapshot {
+            service: "unknown".into(),
+            pid: 3,
+            listens: vec![AT.into()],
+            ..Default::default()
+        };
         let link = Link { by: linked.into(), ..Link::default() };
         let backends = if is_here { vec![backend] } else { vec![] };
         facts.topology = Some(Topology { backends, links: vec![link], ..Topology::default() });

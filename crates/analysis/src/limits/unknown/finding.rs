@@ -88,7 +88,8 @@ const LOCK_WAITING_MIN: f64 = 1.0;
 
 /// The files whose locks requests wait for.
 fn locks_text(facts: &Facts) -> String {
-    let Some(waiting) = facts.value(FactId::lock_waiting_mean).filter(|waiting| *waiting >= LOCK_WAITING_MIN) else {
+    let Some(waiting) = facts.value(FactId::lock_waiting_mean).filter(|waiting| *waiting >= LOCK_WAITING_MIN)
+    else {
         return String::new();
     };
     let files = facts.each(FactId::file_lock_waiting_mean).filter(|(_, count)| *count >= LOCK_WAITING_MIN);
@@ -182,7 +183,10 @@ mod tests {
         let values = [&SLOW[..], &[(FactId::lock_waiting_mean, 25.0)]].concat();
         let file = [(FactId::file_lock_waiting_mean, "/srv/counter", 25.0)];
         let summary = check(&crate::facts::testing::facts_of_several(&values, &file)).unwrap().summary;
-        assert!(summary.contains("25 processes on average wait for a lock on the file /srv/counter"), "{summary}");
+        assert!(
+            summary.contains("25 processes on average wait for a lock on the file /srv/counter"),
+            "{summary}"
+        );
     }
 
     #[test]

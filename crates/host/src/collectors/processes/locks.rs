@@ -97,9 +97,15 @@ impl Collector for Locks {
             gauge(
                 SESSIONS,
                 "/proc/locks, /proc/PID/fd",
-                format!("for p in $(awk '$2==\"->\" {{print $6}}' /proc/locks); do ls -l /proc/$p/fd | grep -m 1 {SESSION}; done | wc -l"),
+                format!(
+                    "for p in $(awk '$2==\"->\" {{print $6}}' /proc/locks); do ls -l /proc/$p/fd | grep -m 1 {SESSION}; done | wc -l"
+                ),
             ),
-            gauge("locks.*.waiting_count", "/proc/locks, /proc/PID/fd", format!("grep -e '->' /proc/locks | grep -c \":{inode} \"")),
+            gauge(
+                "locks.*.waiting_count",
+                "/proc/locks, /proc/PID/fd",
+                format!("grep -e '->' /proc/locks | grep -c \":{inode} \""),
+            ),
         ]
     }
 
