@@ -80,6 +80,7 @@ limits! {
     log_verbosity LogVerbosity "log-verbosity";
     tls_handshakes TlsHandshakes "tls-handshakes";
     log_io LogIo "log-io";
+    compression Compression "compression";
     nginx_workers_saturated NginxWorkersSaturated "nginx-workers-saturated";
     cpu_saturated CpuSaturated "cpu-saturated";
     keepalive_holds_workers KeepaliveHoldsWorkers "keepalive-holds-workers";

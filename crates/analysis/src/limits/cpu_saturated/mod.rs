@@ -38,9 +38,9 @@
 pub(crate) mod ceiling;
 mod child_turnover;
 pub(crate) mod config_check;
-mod deflate;
+pub(crate) mod deflate;
 pub(crate) mod finding;
-mod gzip;
+pub(crate) mod gzip;
 mod revalidation;
 mod table_cache;
 
