@@ -130,7 +130,7 @@ fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
 }
 
 fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> String {
-    let name = full.program.as_ref().map_or("the application server", |(_, program)| program);
+    let name = full.program.as_ref().map_or("the application server", |(_, program)| *program);
     let at = if full.listener.is_empty() { String::new() } else { format!(" at {}", full.listener) };
     let all = match full.workers {
         Some(1.0) => format!("The one worker of {name}{at} is busy"),
@@ -157,7 +157,8 @@ fn waiting_text(facts: &Facts, full: &FullApplication<'_>) -> String {
     if cores > WAITING_CORES_MAX * workers {
         return format!(" Together they use {} cores.", format_number(significant(cores, 2)));
     }
-    let what = concurrency::wait_cause_text(facts, workers).filter(|what| !what.ends_with(full.listener));
+    let what = concurrency::wait_cause_text(facts, workers)
+        .filter(|what| full.listener.is_empty() || !what.ends_with(full.listener));
     let what = what.map_or(String::new(), |what| format!(" ({what})"));
     format!(
         " Together they use only {} cores: they wait themselves{what}.",

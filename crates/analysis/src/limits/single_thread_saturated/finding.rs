@@ -44,7 +44,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
     let idle = usable * (1.0 - busy);
-    let in_flight = concurrency::requests_in_flight(facts)?;
+    let in_flight = in_flight(facts)?;
     if usable < 2.0
         || idle < IDLE_CORES_MIN
         || in_flight < IN_FLIGHT_MIN
@@ -81,6 +81,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: cited,
         remedies: vec![remedy(facts, &found, usable)],
     })
+}
+
+/// Requests at once; of a server that was only watched those that wait for an answer of what is behind it, or connections on which
+/// something is asked.
+fn in_flight(facts: &Facts) -> Option<f64> {
+    let asked = || {
+        let (all, idle) =
+            (facts.value(FactId::client_connections_mean)?, facts.value(FactId::idle_connections_mean)?);
+        Some((all - idle).max(0.0))
+    };
+    concurrency::requests_in_flight(facts)
+        .or_else(|| facts.value(FactId::upstream_waiting_mean).filter(|waiting| *waiting >= IN_FLIGHT_MIN))
+        .or_else(asked)
 }
 
 const OF_SERVICE: [FactId; 4] =

@@ -17,6 +17,8 @@ const WAITING_MIN: f64 = 2.0;
 const SLOWER_TIMES_MIN: f64 = 2.0;
 const SLOWER_US_MIN: f64 = 20_000.0;
 const CONFIDENCE: f64 = 0.85;
+const SUSPECTED_US_MIN: f64 = 300_000.0;
+const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
 /// A server that requests wait for.
 pub(crate) struct Upstream<'a> {
@@ -53,11 +55,15 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
     })
 }
 
-/// Fires when most requests wait for a server on another machine, much longer than one that is alone takes.
+/// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
+/// nobody knows that: then what takes longer than most pages do is suspected.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let upstream = awaited(facts).filter(|upstream| upstream.program.is_none())?;
-    let alone_us = facts.value(FactId::response_time_alone_us)?;
-    let is_slower = upstream.time_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN;
+    let alone_us = facts.value(FactId::response_time_alone_us);
+    let is_slower = match alone_us {
+        Some(alone_us) => upstream.time_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN,
+        None => !facts.loaded && upstream.time_us >= SUSPECTED_US_MIN,
+    };
     if !is_slower || worker_waits::machine_is_short(facts) || concurrency::is_mostly_errors(facts) {
         return None;
     }
@@ -65,6 +71,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let busy = facts
         .value(FactId::cpu_busy_fraction)
         .map_or(String::new(), |busy| format!(" This machine's CPU is {:.0}% busy.", busy * 100.0));
+    let alone = alone_us.map_or("whether it takes as long for one is not known".to_owned(), |us| {
+        format!("a request alone took {} in all", format_time(us))
+    });
     let mut cited =
         facts.cite_of(&fact_ids! { upstream_waiting_mean, upstream_connections_mean }, upstream.address);
     cited.extend(facts.cite(&fact_ids! {
@@ -73,14 +82,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::SlowUpstream.into(),
         summary: format!(
-            "Requests wait for the server at {}: {} of {} in flight at once, {} each by its sockets; a request alone took {} in all.{busy}",
+            "Requests wait for the server at {}: {} of {} in flight at once, {} each by its sockets; {alone}.{busy}",
             upstream.address,
             format_number(significant(upstream.waiting, 3)),
             format_number(significant(in_flight, 3)),
             format_time(upstream.time_us),
-            format_time(alone_us),
         ),
-        confidence: CONFIDENCE,
+        confidence: if alone_us.is_some() { CONFIDENCE } else { CONFIDENCE_SUSPECTED },
         explains_fraction: Some(significant((upstream.waiting / in_flight).min(1.0), 3)),
         facts: cited,
         remedies: vec![manual(
