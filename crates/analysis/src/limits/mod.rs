@@ -71,6 +71,7 @@ limits! {
     session_lock SessionLock "session-lock";
     single_thread_saturated SingleThreadSaturated "single-thread-saturated";
     app_workers_exhausted AppWorkersExhausted "app-workers-exhausted";
+    proxy_pool_exhausted ProxyPoolExhausted "proxy-pool-exhausted";
     slow_upstream SlowUpstream "slow-upstream";
     backend_refused BackendRefused "backend-refused";
     hostname_lookups HostnameLookups "hostname-lookups";
