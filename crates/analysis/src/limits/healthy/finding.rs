@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::ceilings;
-use crate::resources::time_breakdown::{keeps_up, noticed_queue};
+use crate::resources::time_breakdown::{breakdown, keeps_up, noticed_queue};
 use crate::resources::{concurrency, processors};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
@@ -45,6 +45,10 @@ const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
 const IDLE_BUSY_MAX: f64 = 0.5;
 const ALONE_INFLATION_IDLE_MAX: f64 = 1.6;
 const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
+
+/// Without a request that was alone, this part of a response time of at least so much has to be in some known place.
+const UNEXPLAINED_FRACTION_MAX: f64 = 0.5;
+const UNEXPLAINED_US_MIN: f64 = 150_000.0;
 
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
@@ -177,8 +181,19 @@ fn responds_well(facts: &Facts) -> bool {
             || varies_without_queueing(facts))
         && !queued
         && slower_than_alone(facts).is_none()
+        && is_explained(facts)
         && !has_no_responses(facts)
         && keeps_up(facts) != Some(false)
+}
+
+/// Whether it is known where the time goes, or responses take as long as one that is alone: else nobody knows whether they waited.
+fn is_explained(facts: &Facts) -> bool {
+    if !facts.loaded || facts.value(FactId::response_time_alone_us).is_some() {
+        return true;
+    }
+    let usual = facts.value(FactId::response_time_mean_us).filter(|usual| *usual >= UNEXPLAINED_US_MIN);
+    let unexplained = breakdown(facts).unexplained;
+    !usual.zip(unexplained).is_some_and(|(usual, part)| part >= UNEXPLAINED_FRACTION_MAX * usual)
 }
 
 /// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
@@ -443,6 +458,43 @@ mod tests {
         for (alone_us, healthy) in [(90_000.0, true), (30_000.0, true), (25_000.0, false), (500.0, false)] {
             let alone = [(FactId::response_time_alone_us, alone_us)];
             assert_eq!(check(&facts(&[&HEALTHY[..], &alone].concat(), &[])).is_some(), healthy, "{alone_us}");
+        }
+    }
+
+    #[test]
+    fn users_who_wait_longer_than_one_alone_beside_idle_processors_wait_for_each_other() {
+        // 100 ms under load: twice as long as alone, with one user beside each.
+        for (busy, offered, healthy) in [(0.1, f64::NAN, false), (0.7, f64::NAN, true), (0.1, 500.0, true)] {
+            let changes = [
+                (FactId::cpu_busy_fraction, busy),
+                (FactId::response_time_alone_us, 50_000.0),
+                (FactId::offered_rate, offered),
+            ];
+            let values = crate::facts::testing::with_changes(&HEALTHY, &changes);
+            assert_eq!(check(&facts(&values, &[])).is_some(), healthy, "{busy} {offered}");
+        }
+    }
+
+    #[test]
+    fn locks_that_are_waited_for_and_time_that_nobody_can_place_are_not_healthy() {
+        for (changes, healthy) in [
+            (vec![(FactId::lock_waiting_mean, 9.0), (FactId::in_flight_mean, 20.0)], false),
+            (vec![(FactId::lock_waiting_mean, 1.0), (FactId::in_flight_mean, 20.0)], true),
+            (
+                vec![(FactId::response_time_mean_us, 900_000.0), (FactId::response_time_first_us, 890_000.0)],
+                false,
+            ),
+            (
+                vec![
+                    (FactId::response_time_mean_us, 900_000.0),
+                    (FactId::response_time_first_us, 890_000.0),
+                    (FactId::worker_time_mean_us, 880_000.0),
+                ],
+                true,
+            ),
+        ] {
+            let values = crate::facts::testing::with_changes(&HEALTHY, &changes);
+            assert_eq!(check(&facts(&values, &[])).is_some(), healthy, "{changes:?}");
         }
     }
 

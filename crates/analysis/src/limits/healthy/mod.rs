@@ -3,12 +3,13 @@
 //! ## How it is recognised
 //! The goal, if there is one, is met, and nearly all requests succeeded. No connection waited in the accept queue or took a
 //! second to establish (its SYN was lost then), and no request waited in front of a backend, in the database, or for a lock on a
-//! file. CPU was free,
-//! or other processes used it and the service did not wait for it; memory and disks were not short, and workers were free.
-//! Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less than a few
-//! milliseconds), and not many times as long as a request alone, as sent a few times before the load: nothing queued. In an
-//! open loop (`-r`) at least 95% of the rate was answered. Samples and load continued to the end, without harm. If the server
-//! is only observed, short responses that hold a worker for more than a second while no backend works are not called healthy.
+//! file. CPU was free, or other processes used it and the service did not wait for it; memory and disks were not short, and
+//! workers were free. Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less
+//! than a few milliseconds), and not many times as long as a request alone, as sent a few times before the load: nothing queued.
+//! Where users set the pace and processors are half idle, 1.6 times as long is too long; where no request could be sent alone, most
+//! of the response time must be in a known place. In an open loop (`-r`) at least 95% of the rate was answered. Samples and load
+//! continued to the end, without harm. If the server is only observed, short responses that hold a worker for more than a second
+//! while no backend works are not called healthy.
 //!
 //! ## What to do
 //! Nothing. The finding names the nearest limit and the rate at which it is expected. To find where the limit lies, increase
@@ -31,7 +32,7 @@ pub const LIMIT: Limit = Limit {
         pressure_group_memory_full_fraction, pressure_io_full_fraction, pressure_memory_full_fraction, rate,
         response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us, response_time_inflation,
         response_time_mean_us, scoreboard_full_fraction, service_time_mean_us, status_unanswered_fraction,
-        usable_busy_fraction, usable_cores, workers_idle_mean, workers_startable_mean,
+        usable_busy_fraction, usable_cores, worker_time_mean_us, workers_idle_mean, workers_startable_mean,
     }],
     keeps_hold_times: true,
     is_fault: false,

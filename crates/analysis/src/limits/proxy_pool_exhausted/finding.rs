@@ -135,7 +135,7 @@ mod tests {
             (FactId::response_time_mean_us, 600_000.0),
             (FactId::cpu_busy_fraction, 0.05),
         ];
-        let several = if several.is_empty() { &[(FactId::upstream_waiting_mean, AT, 3.9)] } else { several };
+        let several = if several.is_empty() { &[(FactId::upstream_waiting_mean, AT, 3.9)][..] } else { several };
         let mut facts = facts_of_several(&with_changes(&base, changes), several);
         let setting =
             ScopedSetting { setting: "ProxyPass".into(), value: value.into(), ..ScopedSetting::default() };
