@@ -3,13 +3,14 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::ceilings;
-use crate::resources::time_breakdown::{breakdown, keeps_up, noticed_queue};
+use crate::limits::healthy::response_time;
+use crate::limits::healthy::response_time::{EXCESS_US_MAX, is_below};
+use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{concurrency, processors};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
-const FAILED_FRACTION_MAX: f64 = 0.001;
 const CPU_FRACTION_MAX: f64 = 0.95;
 /// Fuller processors are others', if the service's group waits for one in less of the time than this.
 const CPU_WAIT_FRACTION_MAX: f64 = 0.5;
@@ -27,35 +28,11 @@ const STATEMENTS_FRACTION_MIN: f64 = 0.5;
 const UNLIKE_MIN: f64 = 1.3;
 /// With a shorter queue than this nobody waits when all workers are busy.
 const EMPTY_QUEUE_MAX: f64 = 0.5;
-/// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
-pub(crate) const CONNECT_US_MAX: f64 = 900_000.0;
-/// Responses that take this many times as long as the quickest tenth of their kind waited for something.
-const INFLATION_MAX: f64 = 2.0;
-/// Unless it is by less than this on average: a file that takes 60 us takes three times as long when the scheduler is
-/// late once, and nobody notices.
-const EXCESS_US_MAX: f64 = 5_000.0;
-
-/// Under load, responses that take this many times as long as one that is alone wait for others, unless it is by less than
-/// this: what is in flight shares processors and caches.
-const ALONE_INFLATION_MAX: f64 = 3.0;
-const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
-
-/// The same where users set the pace and processors are busy for no more than half of the time: by arithmetic on two cores
-/// that makes a request take a third longer.
-const IDLE_BUSY_MAX: f64 = 0.5;
-const ALONE_INFLATION_IDLE_MAX: f64 = 1.6;
-const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
-
-/// Without a request that was alone, this part of a response time of at least so much has to be in some known place.
-const UNEXPLAINED_FRACTION_MAX: f64 = 0.5;
-const UNEXPLAINED_US_MIN: f64 = 150_000.0;
 
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
 /// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
 const ANSWER_BYTES_LONG: f64 = 262_144.0;
-/// Means of some five seconds of independent answers differ by more than this once in a hundred times.
-const DRIFT_RATIO_MAX: f64 = 3.0;
 
 /// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -64,7 +41,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate)
     });
     if !has_room(facts, busy)
-        || !responds_well(facts)
+        || !response_time::responds_well(facts)
+        || has_no_responses(facts)
         || !is_well_observed(facts)
         || goal_missed
         || holds_workers_long(facts)
@@ -101,10 +79,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         }),
         remedies: vec![],
     })
-}
-
-fn is_below(facts: &Facts, name: FactId, max: f64) -> bool {
-    facts.value(name).is_none_or(|value| value <= max)
 }
 
 /// Whether nothing of the machine and of the service is full.
@@ -166,56 +140,6 @@ fn waits_for_locks(facts: &Facts) -> bool {
 fn has_no_queue(facts: &Facts) -> bool {
     facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < EMPTY_QUEUE_MAX)
         && facts.value(FactId::status_unanswered_fraction).is_some_and(|unanswered| unanswered == 0.0)
-}
-
-/// Whether clients got what they asked for without having waited.
-fn responds_well(facts: &Facts) -> bool {
-    let first = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
-    let queued =
-        first.is_some_and(|(first, usual)| usual > INFLATION_MAX * first && usual - first > EXCESS_US_MAX);
-    is_below(facts, FactId::failed_fraction, FAILED_FRACTION_MAX)
-        && is_below(facts, FactId::connect_time_max_us, CONNECT_US_MAX)
-        && is_below(facts, FactId::connect_timeouts, 0.0)
-        && (is_below(facts, FactId::response_time_inflation, INFLATION_MAX)
-            || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
-            || varies_without_queueing(facts))
-        && !queued
-        && slower_than_alone(facts).is_none()
-        && is_explained(facts)
-        && !has_no_responses(facts)
-        && keeps_up(facts) != Some(false)
-}
-
-/// Whether it is known where the time goes, or responses take as long as one that is alone: else nobody knows whether they waited.
-fn is_explained(facts: &Facts) -> bool {
-    if !facts.loaded || facts.value(FactId::response_time_alone_us).is_some() {
-        return true;
-    }
-    let usual = facts.value(FactId::response_time_mean_us).filter(|usual| *usual >= UNEXPLAINED_US_MIN);
-    let unexplained = breakdown(facts).unexplained;
-    !usual.zip(unexplained).is_some_and(|(usual, part)| part >= UNEXPLAINED_FRACTION_MAX * usual)
-}
-
-/// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
-/// wait for each other, whether or not it is seen where. Where processors are half idle nothing is shared that would make
-/// them wait a little.
-pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
-    let alone = facts.value(FactId::response_time_alone_us)?;
-    let usual = facts.value(FactId::response_time_mean_us)?;
-    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
-    let is_idle = busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX) && keeps_up(facts) != Some(true);
-    let (times, excess_us) = match is_idle {
-        true => (ALONE_INFLATION_IDLE_MAX, ALONE_EXCESS_IDLE_US_MAX),
-        false => (ALONE_INFLATION_MAX, ALONE_EXCESS_US_MAX),
-    };
-    (usual > times * alone + excess_us).then_some((alone, usual))
-}
-
-/// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they
-/// are where requests queue.
-fn varies_without_queueing(facts: &Facts) -> bool {
-    keeps_up(facts) == Some(true)
-        && facts.value(FactId::response_time_drift_ratio).is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
 }
 
 /// Whether nothing is answered at all, although something is asked for.

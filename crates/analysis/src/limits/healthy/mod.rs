@@ -19,6 +19,7 @@
 //! `vmstat 1`, `ss -ltn`, `curl -s http://localhost/server-status?auto` under load: idle CPU, empty queues, free workers.
 
 pub(crate) mod finding;
+pub(crate) mod response_time;
 
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitId};

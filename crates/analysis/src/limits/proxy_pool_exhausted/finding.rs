@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::healthy::finding::slower_than_alone;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::resources::workers::HEADROOM;
 use crate::resources::{concurrency, worker_waits};
 use crate::settings::backends::{addresses, forwarding_settings};
@@ -135,7 +135,8 @@ mod tests {
             (FactId::response_time_mean_us, 600_000.0),
             (FactId::cpu_busy_fraction, 0.05),
         ];
-        let several = if several.is_empty() { &[(FactId::upstream_waiting_mean, AT, 3.9)][..] } else { several };
+        let several =
+            if several.is_empty() { &[(FactId::upstream_waiting_mean, AT, 3.9)][..] } else { several };
         let mut facts = facts_of_several(&with_changes(&base, changes), several);
         let setting =
             ScopedSetting { setting: "ProxyPass".into(), value: value.into(), ..ScopedSetting::default() };

@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted::backend_wait;
-use crate::limits::healthy::finding::slower_than_alone;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::slow_upstream::finding::awaited;
 use crate::resources::processors::own_cores;
 use crate::resources::time_breakdown::breakdown;
