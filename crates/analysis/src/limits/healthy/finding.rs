@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn what_takes_much_longer_than_alone_waits_for_something() {
         // 100 ms under load, in which nothing is seen to be full.
-        for (alone_us, healthy) in [(90_000.0, true), (30_000.0, true), (25_000.0, false), (500.0, false)] {
+        for (alone_us, healthy) in [(90_000.0, true), (60_000.0, true), (25_000.0, false), (500.0, false)] {
             let alone = [(FactId::response_time_alone_us, alone_us)];
             assert_eq!(check(&facts(&[&HEALTHY[..], &alone].concat(), &[])).is_some(), healthy, "{alone_us}");
         }
