@@ -64,7 +64,7 @@ pub(crate) fn listening_at<'a>(topology: &'a Topology, at: &str) -> Option<(Stri
     let written = at.replacen("*:", "[::]:", 1);
     let port =
         |at: &str| at.rsplit_once(':').map(|(_, port)| port.to_owned()).filter(|_| !at.starts_with("unix:"));
-    let linked = topology.links.iter().filter(|link| link.by == at || port(&link.by) == port(at));
+    let mut linked = topology.links.iter().filter(|link| link.by == at || port(&link.by) == port(at));
     let linked = linked.find_map(|link| link.to_pid.filter(|_| link.by == at || port(at).is_some()));
     let listens = |backend: &ServiceSnapshot| backend.listens.iter().any(|own| *own == at || *own == written);
     named(topology)
