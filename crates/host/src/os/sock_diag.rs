@@ -6,7 +6,7 @@
 //!
 //! Fields are read in place, without building a value of each socket: a table of 20,000 is read every few seconds.
 
-use super::netlink::{attribute, dump, encoded, u32_at, u64_at};
+use super::netlink::{attribute, dump, encoded, u32_at};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -146,26 +146,26 @@ impl<'a> Entry<'a> {
 /// `INET_DIAG_INFO`, whose value is a `struct tcp_info` (include/uapi/linux/tcp.h), and the bit that asks for it.
 const INFO: u16 = 2;
 const ASK_INFO: u8 = 1 << (INFO - 1);
-/// Where it has the milliseconds since something was sent and since something was received, and the bytes that were confirmed
-/// (one for the beginning of the connection) and received.
+/// Where it has the milliseconds since something was sent and since something was received, and the segments with data that came
+/// in and went out.
 const LAST_SENT: usize = 44;
 const LAST_RECEIVED: usize = 52;
-const BYTES_CONFIRMED: usize = 120;
-const BYTES_RECEIVED: usize = 128;
+const SEGMENTS_IN: usize = 152;
+const SEGMENTS_OUT: usize = 156;
 
 /// The last that happened was that something was sent. Within one tick of the kernel's clock (1 to 10 ms) both happened at
 /// once: then it is known only of a connection on which nothing ever came.
 fn awaits_answer(info: &[u8]) -> Option<bool> {
     let (sent, received) = (u32_at(info, LAST_SENT)?, u32_at(info, LAST_RECEIVED)?);
-    let never = u64_at(info, BYTES_RECEIVED) == Some(0) && u64_at(info, BYTES_CONFIRMED)? > 1;
-    Some(sent < received || never)
+    let (came, went) = (u32_at(info, SEGMENTS_IN)? > 0, u32_at(info, SEGMENTS_OUT)? > 0);
+    Some(went && (sent < received || !came))
 }
 
 /// The same from the other end. Within one tick it is known only of a connection on which nothing was sent yet.
 fn owes_answer(info: &[u8]) -> Option<bool> {
     let (sent, received) = (u32_at(info, LAST_SENT)?, u32_at(info, LAST_RECEIVED)?);
-    let (asked, answered) = (u64_at(info, BYTES_RECEIVED)? > 0, u64_at(info, BYTES_CONFIRMED)? > 1);
-    Some(asked && (received < sent || !answered))
+    let (came, went) = (u32_at(info, SEGMENTS_IN)? > 0, u32_at(info, SEGMENTS_OUT)? > 0);
+    Some(came && (received < sent || !went))
 }
 
 /// Asks for the sockets of both families.
