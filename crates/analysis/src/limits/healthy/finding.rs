@@ -31,6 +31,8 @@ const EMPTY_QUEUE_MAX: f64 = 0.5;
 
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
+/// Of responses that take long nobody knows whether they would take as long alone, nor where the time goes.
+const CONFIDENCE_UNEXPLAINED: f64 = 0.5;
 /// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
 const ANSWER_BYTES_LONG: f64 = 262_144.0;
 
@@ -66,6 +68,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             headroom_text(facts)
         ),
         confidence: match (workers_seen, facts.loaded) {
+            _ if !response_time::is_explained(facts) => CONFIDENCE_UNEXPLAINED,
             (true, true) => 0.9,
             // How long clients wait on the way, and what they asked for in vain, only they see.
             (true, false) => 0.7,
@@ -400,25 +403,18 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_are_waited_for_and_time_that_nobody_can_place_are_not_healthy() {
-        for (changes, healthy) in [
-            (vec![(FactId::lock_waiting_mean, 9.0), (FactId::in_flight_mean, 20.0)], false),
-            (vec![(FactId::lock_waiting_mean, 1.0), (FactId::in_flight_mean, 20.0)], true),
-            (
-                vec![(FactId::response_time_mean_us, 900_000.0), (FactId::response_time_first_us, 890_000.0)],
-                false,
-            ),
-            (
-                vec![
-                    (FactId::response_time_mean_us, 900_000.0),
-                    (FactId::response_time_first_us, 890_000.0),
-                    (FactId::worker_time_mean_us, 880_000.0),
-                ],
-                true,
-            ),
+    fn locks_that_are_waited_for_are_not_healthy_and_time_that_nobody_can_place_is_half_sure() {
+        let slow = [(FactId::response_time_mean_us, 900_000.0), (FactId::response_time_first_us, 890_000.0)];
+        for (changes, confidence) in [
+            (vec![(FactId::lock_waiting_mean, 9.0), (FactId::in_flight_mean, 20.0)], None),
+            (vec![(FactId::lock_waiting_mean, 1.0), (FactId::in_flight_mean, 20.0)], Some(0.9)),
+            (slow.to_vec(), Some(0.5)),
+            ([&slow[..], &[(FactId::response_time_alone_us, 850_000.0)]].concat(), Some(0.9)),
+            ([&slow[..], &[(FactId::worker_time_mean_us, 880_000.0)]].concat(), Some(0.9)),
         ] {
             let values = crate::facts::testing::with_changes(&HEALTHY, &changes);
-            assert_eq!(check(&facts(&values, &[])).is_some(), healthy, "{changes:?}");
+            let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{changes:?}");
         }
     }
 

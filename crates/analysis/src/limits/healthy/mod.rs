@@ -6,8 +6,8 @@
 //! file. CPU was free, or other processes used it and the service did not wait for it; memory and disks were not short, and
 //! workers were free. Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less
 //! than a few milliseconds), and not many times as long as a request alone, as sent a few times before the load: nothing queued.
-//! Where users set the pace and processors are half idle, 1.6 times as long is too long; where no request could be sent alone, most
-//! of the response time must be in a known place. In an open loop (`-r`) at least 95% of the rate was answered. Samples and load
+//! Where users set the pace and processors are half idle, 1.6 times as long is too long; where no request could be sent alone and
+//! most of a long response time is in no known place, it is half sure. In an open loop (`-r`) at least 95% of the rate was answered. Samples and load
 //! continued to the end, without harm. If the server is only observed, short responses that hold a worker for more than a second
 //! while no backend works are not called healthy.
 //!

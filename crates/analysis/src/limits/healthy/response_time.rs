@@ -39,12 +39,11 @@ pub(super) fn responds_well(facts: &Facts) -> bool {
             || varies_without_queueing(facts))
         && !queued
         && slower_than_alone(facts).is_none()
-        && is_explained(facts)
         && keeps_up(facts) != Some(false)
 }
 
 /// Whether it is known where the time goes, or responses take as long as one that is alone: else nobody knows whether they waited.
-fn is_explained(facts: &Facts) -> bool {
+pub(super) fn is_explained(facts: &Facts) -> bool {
     if !facts.loaded || facts.value(FactId::response_time_alone_us).is_some() {
         return true;
     }

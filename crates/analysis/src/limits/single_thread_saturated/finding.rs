@@ -14,7 +14,7 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
 /// A thread that never waits is seen a little below a whole core.
-const SATURATED_FRACTION: f64 = 0.9;
+const SATURATED_FRACTION: f64 = 0.88;
 /// Cores that must be idle for another thread to have something to run on.
 const IDLE_CORES_MIN: f64 = 0.35;
 /// In so much of the samples some thread was saturated.
@@ -23,7 +23,7 @@ const SATURATED_THREADS_MIN: f64 = 0.7;
 const IN_FLIGHT_MIN: f64 = 2.0;
 
 /// Threads that share one core behind a lock: their process uses one, never much more.
-const ONE_CORE_MIN: f64 = 0.93;
+const ONE_CORE_MIN: f64 = 0.88;
 const ONE_CORE_MAX: f64 = 1.15;
 
 /// The program whose thread it is.
@@ -76,7 +76,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(usable),
             format_number(significant(in_flight, 3)),
         ),
-        confidence: if found.is_shared { 0.8 } else { 0.9 },
+        confidence: if found.is_shared { 0.75 } else { 0.9 },
         explains_fraction: explained_share(facts, &found),
         facts: cited,
         remedies: vec![remedy(facts, &found, usable)],

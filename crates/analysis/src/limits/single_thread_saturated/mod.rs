@@ -5,7 +5,7 @@
 //! idle, and requests wait for each other all the same.
 //!
 //! ## How it is recognised
-//! The busiest thread of the service, or of a program behind it, uses at least 90% of one core on average, while other cores that
+//! The busiest thread of the service, or of a program behind it, uses at least 88% of one core on average, while other cores that
 //! the service may use are idle; or all threads of one process together use one core and never more, as behind a global lock. Several requests are in
 //! flight, so that more than one thread would have something to do, and at a rate that clients decide not all are answered. nginx
 //! with fewer workers than cores has a finding of its own (`nginx-workers-saturated`).
