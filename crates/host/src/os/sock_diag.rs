@@ -111,13 +111,13 @@ impl<'a> Entry<'a> {
         self.port(4)
     }
 
-    /// Whether something was sent on the connection that is not answered; `None` where the kernel was not asked.
+    /// Whether something was sent on the connection that is not answered; `None` where the kernel was not asked, or cannot tell.
     pub(crate) fn awaits_answer(self) -> Option<bool> {
         awaits_answer(attribute(self.1, INFO)?)
     }
 
     /// Whether the other side waits for an answer: something came in, and nothing was sent since. `None` where the kernel was
-    /// not asked.
+    /// not asked, or cannot tell.
     pub(crate) fn owes_answer(self) -> Option<bool> {
         owes_answer(attribute(self.1, INFO)?)
     }
@@ -154,18 +154,34 @@ const SEGMENTS_IN: usize = 152;
 const SEGMENTS_OUT: usize = 156;
 
 /// The last that happened was that something was sent. Within one tick of the kernel's clock (1 to 10 ms) both happened at
-/// once: then it is known only of a connection on which nothing ever came.
+/// once, a quick answer to a question or the next question after an answer: then it is known only where nothing ever came.
 fn awaits_answer(info: &[u8]) -> Option<bool> {
-    let (sent, received) = (u32_at(info, LAST_SENT)?, u32_at(info, LAST_RECEIVED)?);
-    let (came, went) = (u32_at(info, SEGMENTS_IN)? > 0, u32_at(info, SEGMENTS_OUT)? > 0);
-    Some(went && (sent < received || !came))
+    was_last(times(info)?)
 }
 
-/// The same from the other end. Within one tick it is known only of a connection on which nothing was sent yet.
+/// The same from the other end.
 fn owes_answer(info: &[u8]) -> Option<bool> {
-    let (sent, received) = (u32_at(info, LAST_SENT)?, u32_at(info, LAST_RECEIVED)?);
-    let (came, went) = (u32_at(info, SEGMENTS_IN)? > 0, u32_at(info, SEGMENTS_OUT)? > 0);
-    Some(came && (received < sent || !went))
+    let (sent, received) = times(info)?;
+    was_last((received, sent))
+}
+
+/// How long ago something was sent and received; `None` for never.
+type Times = (Option<u32>, Option<u32>);
+
+fn times(info: &[u8]) -> Option<Times> {
+    let at = |time, segments| u32_at(info, time).filter(|_| u32_at(info, segments) > Some(0));
+    u32_at(info, SEGMENTS_OUT)?;
+    Some((at(LAST_SENT, SEGMENTS_OUT), at(LAST_RECEIVED, SEGMENTS_IN)))
+}
+
+/// Whether the first happened after the second; `None` where both did at once.
+fn was_last(times: Times) -> Option<bool> {
+    match times {
+        (None, _) => Some(false),
+        (Some(_), None) => Some(true),
+        (Some(one), Some(other)) if one == other => None,
+        (Some(one), Some(other)) => Some(one < other),
+    }
 }
 
 /// Asks for the sockets of both families.

@@ -3,6 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::single_thread_saturated;
+use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::workers::HEADROOM;
 use crate::resources::{concurrency, worker_waits};
@@ -88,7 +89,8 @@ fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
     let (listener, queue) =
         lasting.filter(|(listener, _)| !is_other(listener)).max_by(|a, b| a.1.total_cmp(&b.1))?;
     let program = of(listener).map(|(name, service)| (name, backends::program_name(service)));
-    let seen = facts.value_of(FactId::upstream_waiting_mean, listener).map(|waiting| waiting - queue);
+    let seen = facts.value_of(FactId::upstream_waiting_mean, listener);
+    let seen = seen.map(|seen| at_most_waiting(facts, listener, seen) - queue);
     let processes = program.as_ref().and_then(|(name, _)| processes_of_one_thread(facts, name));
     let workers = seen.filter(|served| *served >= 0.5).map(|served| served.round().max(1.0)).or(processes);
     Some(FullApplication { listener, queue, program, workers })

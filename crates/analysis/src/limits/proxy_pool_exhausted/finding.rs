@@ -3,6 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::slower_than_alone;
+use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::workers::HEADROOM;
 use crate::resources::{concurrency, worker_waits};
 use crate::settings::backends::{addresses, forwarding_settings};
@@ -38,7 +39,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let in_flight = concurrency::requests_in_flight(facts)?;
     let (alone_us, usual_us) = slower_than_alone(facts)?;
     let bound = forwarding_settings(service).find_map(|setting| bound(facts, setting))?;
-    let (name, waiting) = upstream(facts, &bound.address)?;
+    let (name, seen) = upstream(facts, &bound.address)?;
+    let waiting = at_most_waiting(facts, name, seen);
     let places = bound.max * processes;
     let is_full = waiting >= TAKEN_FRACTION_MIN * places && waiting <= TAKEN_FRACTION_MAX * places;
     let beyond = in_flight - waiting;
@@ -51,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let mut cited = facts
-        .cite_of(&fact_ids! { upstream_waiting_mean, upstream_connections_mean, backend_queue_mean }, name);
+        .cite_of(&fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean, backend_queue_mean }, name);
     cited.extend(facts.cite(&fact_ids! {
         service_processes_mean, in_flight_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,
     }));

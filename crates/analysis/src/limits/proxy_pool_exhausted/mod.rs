@@ -26,7 +26,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         backend_queue_mean, cpu_busy_fraction, in_flight_mean, rate, response_time_alone_us, response_time_mean_us,
-        service_processes_mean, upstream_connections_mean, upstream_waiting_mean,
+        service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_mean,
     }],
     causes: &[
         LimitId::SlowUpstream,

@@ -17,6 +17,8 @@ const WAITING_MIN: f64 = 2.0;
 const SLOWER_TIMES_MIN: f64 = 2.0;
 const SLOWER_US_MIN: f64 = 20_000.0;
 const CONFIDENCE: f64 = 0.85;
+/// Its connections are open while requests are under way, and which of them wait is not told.
+const CONFIDENCE_UNSURE: f64 = 0.75;
 const SUSPECTED_US_MIN: f64 = 300_000.0;
 const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
@@ -27,6 +29,8 @@ pub(crate) struct Upstream<'a> {
     pub(crate) waiting: f64,
     /// How long each of them does.
     pub(crate) time_us: f64,
+    /// Whether that is seen on most of the connections, and not only that they are open.
+    pub(crate) is_seen: bool,
     /// The program, where it is on this machine and known.
     pub(crate) program: Option<String>,
 }
@@ -42,17 +46,25 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
     };
     let most = facts
         .each(FactId::upstream_waiting_mean)
-        .filter(|(at, waiting)| *waiting >= WAITING_MIN && is_linked(at))
-        .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let (address, waiting) = most;
+        .filter(|(at, _)| is_linked(at))
+        .map(|(at, seen)| (at, seen, at_most_waiting(facts, at, seen)))
+        .filter(|(_, _, waiting)| *waiting >= WAITING_MIN)
+        .max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let (address, seen, waiting) = (most.0, most.1, most.2.min(in_flight));
     let program = topology.and_then(|topology| backends::listening_at(topology, address));
     let program = program.map(|(_, service)| backends::program_name(service).to_owned());
     (waiting >= WAITING_FRACTION_MIN * in_flight).then(|| Upstream {
         address,
         waiting,
         time_us: waiting / per_s * 1e6,
+        is_seen: seen >= WAITING_FRACTION_MIN * waiting,
         program,
     })
+}
+
+/// The most requests that may wait at a server: on kept connections the kernel's clock does not always tell.
+pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
+    seen + facts.value_of(FactId::upstream_unsure_mean, address).unwrap_or(0.0)
 }
 
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
@@ -74,8 +86,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let alone = alone_us.map_or("whether it takes as long for one is not known".to_owned(), |us| {
         format!("a request alone took {} in all", format_time(us))
     });
-    let mut cited =
-        facts.cite_of(&fact_ids! { upstream_waiting_mean, upstream_connections_mean }, upstream.address);
+    let mut cited = facts.cite_of(
+        &fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean },
+        upstream.address,
+    );
     cited.extend(facts.cite(&fact_ids! {
         in_flight_mean, response_time_mean_us, response_time_alone_us, rate, offered_rate, accept_queue_mean, cpu_busy_fraction,
     }));
@@ -88,7 +102,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(significant(in_flight, 3)),
             format_time(upstream.time_us),
         ),
-        confidence: if alone_us.is_some() { CONFIDENCE } else { CONFIDENCE_SUSPECTED },
+        confidence: match alone_us {
+            Some(_) if upstream.is_seen => CONFIDENCE,
+            Some(_) => CONFIDENCE_UNSURE,
+            None => CONFIDENCE_SUSPECTED,
+        },
         explains_fraction: Some(significant((upstream.waiting / in_flight).min(1.0), 3)),
         facts: cited,
         remedies: vec![manual(
@@ -112,6 +130,15 @@ mod tests {
     const AT: &str = "10.0.0.9:8080";
 
     fn with(changes: &[(FactId, f64)], waiting: f64, is_here: bool, linked: &str) -> Option<Finding> {
+        with_unsure(changes, (waiting, 0.0), is_here, linked)
+    }
+
+    fn with_unsure(
+        changes: &[(FactId, f64)],
+        (waiting, unsure): (f64, f64),
+        is_here: bool,
+        linked: &str,
+    ) -> Option<Finding> {
         let base = [
             (FactId::in_flight_mean, 40.0),
             (FactId::rate, 50.0),
@@ -119,8 +146,9 @@ mod tests {
             (FactId::response_time_alone_us, 60_000.0),
             (FactId::cpu_busy_fraction, 0.1),
         ];
-        let mut facts =
-            facts_of_several(&with_changes(&base, changes), &[(FactId::upstream_waiting_mean, AT, waiting)]);
+        let several =
+            [(FactId::upstream_waiting_mean, AT, waiting), (FactId::upstream_unsure_mean, AT, unsure)];
+        let mut facts = facts_of_several(&with_changes(&base, changes), &several);
         facts.service.as_mut().unwrap().service = "nginx".into();
         let backend = ServiceSnapshot {
             service: "unknown".into(),
@@ -140,6 +168,9 @@ mod tests {
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE, Some(0.9)));
         let begins = "Requests wait for the server at 10.0.0.9:8080: 36 of 40 in flight at once, 720 ms each by its sockets; a request alone took 60 ms in all.";
         assert!(found.summary.starts_with(begins), "{}", found.summary);
+        let kept = with_unsure(&[], (8.0, 32.0), false, AT).unwrap();
+        assert_eq!(kept.confidence, CONFIDENCE_UNSURE);
+        assert!(kept.summary.contains("40 of 40 in flight"), "{}", kept.summary);
         for (what, changes, waiting, is_here, linked) in [
             ("as slow when alone", vec![(FactId::response_time_alone_us, 600_000.0)], 36.0, false, AT),
             ("few wait there", vec![], 10.0, false, AT),

@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! At least half of the requests in flight have a connection to one server on another machine on which something was asked and not
 //! answered yet (tcp_info of the kernel: last sent, last received). By Little's law that many at this rate are the time that it
-//! takes for each: many times what a whole request took that was sent alone before the load. Processors and memory of this machine
+//! takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next question may follow an answer
+//! within a tick of the kernel's clock: then it is only known that they are open, and the finding is less sure. Processors and memory of this machine
 //! are not what is short. A server that takes as long for one as for many is no limit: then the workers that wait for it are
 //! (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is.
 //!
@@ -28,7 +29,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, cpu_busy_fraction, ended_per_s, failed_fraction, in_flight_mean, offered_rate, rate,
-        response_time_alone_us, response_time_mean_us, upstream_connections_mean, upstream_waiting_mean,
+        response_time_alone_us, response_time_mean_us, upstream_connections_mean, upstream_unsure_mean,
+        upstream_waiting_mean,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,

@@ -1,6 +1,7 @@
 //! The servers that the service and what is behind it have connections to, by address: how many are open, and on how many of
 //! them something was asked that is not answered. A server on another machine has no queue that could be seen; how many
-//! requests are there at once, by the rate, is how long each of them takes (Little's law).
+//! requests are there at once, by the rate, is how long each of them takes (Little's law). On kept connections the next question may
+//! follow an answer within one tick of the kernel's clock, as a quick answer follows a question: these are told apart, as unsure.
 //!
 //! Facts: sock_diag(7), ip(7) (`ip_local_port_range`): a connection that began here has a port of that range. Those of all
 //! programs in the service's network namespace are counted: which of them are in its chain, the topology tells. Where there are
@@ -28,13 +29,14 @@ const CHEAP: Duration = Duration::from_millis(1);
 const REST: u32 = 1_200;
 const REST_MAX: Duration = Duration::from_secs(30);
 
-const WAITING: &str = "upstreams.waiting_count";
+const ALL: &str = "upstreams.connections_count";
 
 /// Connections to one server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Open {
-    waiting: u64,
     all: u64,
+    waiting: u64,
+    unsure: u64,
 }
 
 /// The collector.
@@ -61,6 +63,7 @@ fn connections(port: Option<u16>) -> io::Result<HashMap<SocketAddr, Open>> {
         let open = found.entry(server).or_default();
         open.all += 1;
         open.waiting += u64::from(entry.awaits_answer() == Some(true));
+        open.unsure += u64::from(entry.awaits_answer().is_none());
     })?;
     Ok(found)
 }
@@ -94,15 +97,16 @@ impl Collector for Upstreams {
         const SOURCE: &str = "sock_diag(7), tcp_info";
         let open = "ss -tnH state established dst INSTANCE";
         // In milliseconds since something was sent and received.
-        let waiting = |which: &str| {
+        let waiting = |sent: &str| {
             format!(
-                "ss -tniH state established {which} | tr '\\n' ' ' | sed 's/ESTAB/\\n/g' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 < $4 {{n++}} END {{print n + 0}}'"
+                "ss -tniH state established dst INSTANCE | tr '\\n' ' ' | sed 's/ESTAB/\\n/g' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 {sent} $4 {{n++}} END {{print n + 0}}'"
             )
         };
         vec![
-            gauge(WAITING, SOURCE, waiting("")),
+            gauge(ALL, SOURCE, "ss -tnH state established '( sport >= :32768 )' | wc -l"),
             gauge("upstreams.*.connections_count", SOURCE, format!("{open} | wc -l")),
-            gauge("upstreams.*.waiting_count", SOURCE, waiting("dst INSTANCE")),
+            gauge("upstreams.*.waiting_count", SOURCE, waiting("<")),
+            gauge("upstreams.*.unsure_count", SOURCE, waiting("==")),
         ]
     }
 
@@ -124,10 +128,11 @@ impl Collector for Upstreams {
                 return reading;
             }
         };
-        reading.push(WAITING, found.values().map(|open| open.waiting).sum::<u64>() as f64);
+        reading.push(ALL, found.values().map(|open| open.all).sum::<u64>() as f64);
         for (server, open) in self.told(&found) {
             reading.push(format!("upstreams.{server}.connections_count"), open.all as f64);
             reading.push(format!("upstreams.{server}.waiting_count"), open.waiting as f64);
+            reading.push(format!("upstreams.{server}.unsure_count"), open.unsure as f64);
         }
         let took = thread_cpu().saturating_sub(before);
         let rest = took.saturating_mul(REST).min(REST_MAX);
