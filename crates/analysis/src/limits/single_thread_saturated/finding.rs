@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::nginx_workers_saturated;
-use crate::resources::time_breakdown::keeps_up;
+use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::{concurrency, memory_evidence};
 use crate::settings::backends;
 use crate::wording::format_number;
@@ -15,6 +15,10 @@ use webdyno_model::setting::SettingId;
 
 /// A thread that never waits is seen a little below a whole core.
 const SATURATED_FRACTION: f64 = 0.88;
+/// The same where connections wait until the program accepts them: then it had something to do all the time, and what interrupted
+/// it is the rest.
+const SATURATED_FRACTION_QUEUED: f64 = 0.75;
+const QUEUE_MIN: f64 = 2.0;
 /// Cores that must be idle for another thread to have something to run on.
 const IDLE_CORES_MIN: f64 = 0.35;
 /// In so much of the samples some thread was saturated.
@@ -112,6 +116,8 @@ struct Seen {
     fraction: f64,
     threads: f64,
     process: Option<(f64, f64)>,
+    /// Whether connections wait until it accepts them.
+    is_queued: bool,
 }
 
 /// The busiest program that has a saturated thread in most of the samples, or a process whose threads share one core.
@@ -122,6 +128,7 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
         fraction,
         threads: value(FactId::saturated_threads_mean).unwrap_or(0.0),
         process: value(FactId::busiest_process_cores).zip(value(FactId::busiest_process_max_cores)),
+        is_queued: noticed_queue(facts).is_some(),
     });
     let front = front.and_then(|seen| of_threads(seen, None, name));
     let topology = facts.topology.as_ref();
@@ -134,10 +141,18 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
             threads: of(FactId::backend_saturated_threads_mean).unwrap_or(0.0),
             process: of(FactId::backend_busiest_process_cores)
                 .zip(of(FactId::backend_busiest_process_max_cores)),
+            is_queued: is_queued(facts, name),
         };
         of_threads(seen, Some(name), service.map_or(name, |(_, service)| backends::program_name(service)))
     });
     front.into_iter().chain(behind).max_by(|a, b| a.fraction.total_cmp(&b.fraction))
+}
+
+/// Whether connections wait in front of this program.
+fn is_queued(facts: &Facts, name: &str) -> bool {
+    let Some(topology) = &facts.topology else { return false };
+    let mut queues = facts.each(FactId::backend_queue_mean).filter(|(_, queue)| *queue >= QUEUE_MIN);
+    queues.any(|(at, _)| backends::listening_at(topology, at).is_some_and(|(known, _)| known == name))
 }
 
 fn of_threads(seen: Seen, instance: Option<&str>, program: &str) -> Option<Saturated> {
@@ -148,8 +163,12 @@ fn of_threads(seen: Seen, instance: Option<&str>, program: &str) -> Option<Satur
         threads: seen.threads.max(1.0),
         is_shared,
     };
-    let is_one = seen.fraction >= SATURATED_FRACTION && seen.threads >= SATURATED_THREADS_MIN;
-    let shared = seen.process.filter(|(mean, max)| *mean >= ONE_CORE_MIN && *max <= ONE_CORE_MAX);
+    let is_one = match seen.is_queued {
+        true => seen.fraction >= SATURATED_FRACTION_QUEUED,
+        false => seen.fraction >= SATURATED_FRACTION && seen.threads >= SATURATED_THREADS_MIN,
+    };
+    let least = if seen.is_queued { SATURATED_FRACTION_QUEUED } else { ONE_CORE_MIN };
+    let shared = seen.process.filter(|(mean, max)| *mean >= least && *max <= ONE_CORE_MAX);
     is_one.then(|| of(seen.fraction, false)).or_else(|| shared.map(|(mean, _)| of(mean.min(1.0), true)))
 }
 
@@ -217,6 +236,7 @@ mod tests {
             service: backends::UNKNOWN.into(),
             pid: 3,
             executable: Some("/usr/bin/node".into()),
+            listens: vec!["127.0.0.1:3000".into()],
             ..ServiceSnapshot::default()
         };
         facts.topology = Some(Topology { backends: vec![backend], ..Topology::default() });
@@ -258,6 +278,16 @@ mod tests {
             lock(1.02).unwrap().summary.contains("wait for that process, whose threads run one at a time")
         );
         assert!(lock(1.6).is_none(), "it used more at times");
+        // A queue before it shows that it had something to do all the time.
+        let node = |queue: f64| {
+            let busy = [
+                (FactId::backend_busiest_thread_fraction, "unknown", 0.82),
+                (FactId::backend_saturated_threads_mean, "unknown", 0.4),
+                (FactId::backend_queue_mean, "127.0.0.1:3000", queue),
+            ];
+            with(&[], &busy).is_some()
+        };
+        assert!(node(18.0) && !node(0.5));
         for (what, changes) in [
             ("a burst", vec![(FactId::saturated_threads_mean, 0.3)]),
             ("it waits", vec![(FactId::busiest_thread_fraction, 0.7)]),

@@ -6,7 +6,8 @@
 //!
 //! ## How it is recognised
 //! The busiest thread of the service, or of a program behind it, uses at least 88% of one core on average, while other cores that
-//! the service may use are idle; or all threads of one process together use one core and never more, as behind a global lock. Several requests are in
+//! the service may use are idle; or all threads of one process together use one core and never more, as behind a global lock. Where
+//! connections wait until that program accepts them, three quarters of a core are enough. Several requests are in
 //! flight, so that more than one thread would have something to do, and at a rate that clients decide not all are answered. nginx
 //! with fewer workers than cores has a finding of its own (`nginx-workers-saturated`).
 //!
@@ -28,7 +29,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        backend_busiest_process_cores, backend_busiest_process_max_cores, backend_busiest_thread_fraction, backend_cpu_cores, backend_saturated_threads_mean, busiest_process_cores,
+        accept_queue_mean, backend_queue_mean, backend_busiest_process_cores, backend_busiest_process_max_cores, backend_busiest_thread_fraction, backend_cpu_cores, backend_saturated_threads_mean, busiest_process_cores,
         busiest_process_max_cores, busiest_thread_fraction, cores,
         client_connections_mean, cpu_busy_fraction, ended_per_s, idle_connections_mean, in_flight_mean, offered_rate, rate, response_time_alone_us, response_time_mean_us,
         saturated_threads_mean, service_cpu_cores, upstream_waiting_mean, usable_busy_fraction, usable_cores,
