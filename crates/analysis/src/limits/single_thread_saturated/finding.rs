@@ -19,6 +19,8 @@ const SATURATED_FRACTION: f64 = 0.88;
 /// it is the rest.
 const SATURATED_FRACTION_QUEUED: f64 = 0.75;
 const QUEUE_MIN: f64 = 2.0;
+/// What the other threads of the program use together at most.
+const OTHERS_CORES_MAX: f64 = 0.4;
 /// Cores that must be idle for another thread to have something to run on.
 const IDLE_CORES_MIN: f64 = 0.35;
 /// In so much of the samples some thread was saturated.
@@ -61,10 +63,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let found = saturated(facts)?;
     let (who, what) = match found.is_shared {
         true => ("The threads of one process", "that process, whose threads run one at a time"),
-        false if found.threads < 1.5 => ("One thread", "that thread"),
-        false => ("Few threads", "these threads"),
+        false => ("One thread", "that thread"),
     };
-    let uses = if who.starts_with("One") { "uses" } else { "use" };
+    let uses = if found.is_shared { "use" } else { "uses" };
     let mut cited = match &found.instance {
         Some(name) => facts.cite_of(&OF_BACKEND, name),
         None => facts.cite(&OF_SERVICE),
@@ -116,6 +117,8 @@ struct Seen {
     fraction: f64,
     threads: f64,
     process: Option<(f64, f64)>,
+    /// Cores that the whole program uses.
+    cores: Option<f64>,
     /// Whether connections wait until it accepts them.
     is_queued: bool,
 }
@@ -128,6 +131,7 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
         fraction,
         threads: value(FactId::saturated_threads_mean).unwrap_or(0.0),
         process: value(FactId::busiest_process_cores).zip(value(FactId::busiest_process_max_cores)),
+        cores: value(FactId::service_cpu_cores),
         is_queued: noticed_queue(facts).is_some(),
     });
     let front = front.and_then(|seen| of_threads(seen, None, name));
@@ -141,6 +145,7 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
             threads: of(FactId::backend_saturated_threads_mean).unwrap_or(0.0),
             process: of(FactId::backend_busiest_process_cores)
                 .zip(of(FactId::backend_busiest_process_max_cores)),
+            cores: of(FactId::backend_cpu_cores),
             is_queued: is_queued(facts, name),
         };
         of_threads(seen, Some(name), service.map_or(name, |(_, service)| backends::program_name(service)))
@@ -163,7 +168,10 @@ fn of_threads(seen: Seen, instance: Option<&str>, program: &str) -> Option<Satur
         threads: seen.threads.max(1.0),
         is_shared,
     };
+    // Several that are as busy are workers that compute, and others like them would help.
+    let is_alone = seen.cores.is_none_or(|cores| cores <= seen.fraction + OTHERS_CORES_MAX);
     let is_one = match seen.is_queued {
+        _ if !is_alone => false,
         true => seen.fraction >= SATURATED_FRACTION_QUEUED,
         false => seen.fraction >= SATURATED_FRACTION && seen.threads >= SATURATED_THREADS_MIN,
     };
@@ -293,6 +301,7 @@ mod tests {
             ("it waits", vec![(FactId::busiest_thread_fraction, 0.7)]),
             ("no core is idle", vec![(FactId::usable_busy_fraction, 0.95)]),
             ("there is one core", vec![(FactId::usable_cores, 1.0)]),
+            ("others are as busy", vec![(FactId::service_cpu_cores, 1.9)]),
             ("one user", vec![(FactId::in_flight_mean, 1.0)]),
             ("it keeps up", vec![(FactId::offered_rate, 100.0)]),
             ("there are fewer workers than cores", vec![(FactId::cores, 4.0)]),
