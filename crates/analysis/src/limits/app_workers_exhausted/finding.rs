@@ -26,6 +26,8 @@ const CONFIDENCE: f64 = 0.9;
 /// Another queue behind it: its workers may wait there. Or nobody knows which program it is.
 const CONFIDENCE_DOUBTFUL: f64 = 0.5;
 const CONFIDENCE_UNSEEN: f64 = 0.7;
+/// Fuller processors have no room for more of them.
+const BUSY_FRACTION_MAX: f64 = 0.95;
 /// Workers that use a smaller part of a core each do not compute: they wait.
 const WAITING_CORES_MAX: f64 = 0.2;
 /// The error of the rate that follows from more workers: what they wait for themselves may not grow with them.
@@ -124,7 +126,10 @@ fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
         other != full.listener && queue >= QUEUE_MIN && lasts(facts, other) && !full.listener.is_empty()
     });
     let one_thread = single_thread_saturated::finding::check(facts).is_some();
+    // Whoever fills the processors may be what the workers wait for.
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     match &full.program {
+        Some(_) if busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX) => CONFIDENCE_UNSEEN,
         _ if stands_behind || one_thread => CONFIDENCE_DOUBTFUL,
         Some(_) => CONFIDENCE,
         None => CONFIDENCE_UNSEEN,
@@ -296,6 +301,13 @@ mod tests {
                 vec![],
                 Some("unknown"),
                 None,
+            ),
+            (
+                "others fill the processors",
+                vec![(FactId::cpu_busy_fraction, 0.98)],
+                vec![],
+                Some("unknown"),
+                Some(0.7),
             ),
             (
                 "another one behind it",

@@ -14,14 +14,14 @@ use webdyno_model::number::significant;
 use webdyno_model::service::{ScopedSetting, SettingValue};
 use webdyno_model::setting::SettingId;
 
-/// So much of all places is taken on average where none is free for long: one is between two requests at times.
-const TAKEN_FRACTION_MIN: f64 = 0.8;
+/// So much of all places is taken on average where none is free for long: one is between two requests at times, and a process that has
+/// just been started may serve hardly anybody.
+const TAKEN_FRACTION_MIN: f64 = 0.55;
 /// Readings may meet a process that has just ended.
 const TAKEN_FRACTION_MAX: f64 = 1.3;
 /// More are in flight than are at the backend.
 const BEYOND_FRACTION_MIN: f64 = 0.2;
 const BEYOND_MIN: f64 = 2.0;
-/// The workers of a process, where it is not told how many there are.
 const CONFIDENCE: f64 = 0.85;
 
 /// A bound on the connections to a backend.
@@ -163,7 +163,7 @@ mod tests {
         let waiting = (FactId::upstream_waiting_mean, AT, 3.9);
         for (what, changes, several, value) in [
             ("no bound", vec![], vec![], "/app http://127.0.0.1:8000/app"),
-            ("places are free", vec![], vec![], "/app http://127.0.0.1:8000/app max=5"),
+            ("places are free", vec![], vec![], "/app http://127.0.0.1:8000/app max=9"),
             ("nobody waits", vec![(FactId::in_flight_mean, 4.0)], vec![], pass),
             ("the backend is full", vec![], vec![waiting, (FactId::backend_queue_mean, AT, 9.0)], pass),
             ("as quick as alone", vec![(FactId::response_time_mean_us, 65_000.0)], vec![], pass),
