@@ -281,7 +281,7 @@ mod tests {
             ];
             with(&[], &shared)
         };
-        assert_eq!(lock(1.02).map(|finding| finding.confidence), Some(0.8));
+        assert_eq!(lock(1.02).map(|finding| finding.confidence), Some(0.75));
         assert!(
             lock(1.02).unwrap().summary.contains("wait for that process, whose threads run one at a time")
         );
