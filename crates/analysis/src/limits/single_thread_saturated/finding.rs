@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::nginx_workers_saturated;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
-use crate::resources::{concurrency, memory_evidence};
+use crate::resources::{concurrency, memory_evidence, processors};
 use crate::settings::backends;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -23,6 +23,9 @@ const QUEUE_MIN: f64 = 2.0;
 const OTHERS_CORES_MAX: f64 = 0.4;
 /// Cores that must be idle for another thread to have something to run on.
 const IDLE_CORES_MIN: f64 = 0.35;
+/// Cores that the chain leaves where other programs fill them.
+const LEFT_CORES_MIN: f64 = 0.7;
+const CONFIDENCE_BESIDE_OTHERS: f64 = 0.6;
 /// In so much of the samples some thread was saturated.
 const SATURATED_THREADS_MIN: f64 = 0.7;
 /// With fewer requests at once no second thread has anything to do.
@@ -51,8 +54,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
     let idle = usable * (1.0 - busy);
     let in_flight = in_flight(facts)?;
+    // Others may fill what it leaves: it would be no faster without them, as long as it does not wait for a core.
+    let left = usable - processors::own_cores(facts).unwrap_or(usable);
+    let is_left = left >= LEFT_CORES_MIN && processors::cpu_shortage(facts).is_none();
     if usable < 2.0
-        || idle < IDLE_CORES_MIN
+        || (idle < IDLE_CORES_MIN && !is_left)
         || in_flight < IN_FLIGHT_MIN
         || keeps_up(facts) == Some(true)
         || memory_evidence::is_proven(facts)
@@ -66,6 +72,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         false => ("One thread", "that thread"),
     };
     let uses = if found.is_shared { "use" } else { "uses" };
+    let others = match idle >= IDLE_CORES_MIN {
+        true => {
+            format!("{} of the {} cores are idle", format_number(significant(idle, 2)), format_number(usable))
+        }
+        false => "other programs use the other cores".to_owned(),
+    };
     let mut cited = match &found.instance {
         Some(name) => facts.cite_of(&OF_BACKEND, name),
         None => facts.cite(&OF_SERVICE),
@@ -74,14 +86,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::SingleThreadSaturated.into(),
         summary: format!(
-            "{who} of {} {uses} {:.0}% of a core, while {} of the {} cores are idle: {} requests in flight wait for {what}.",
+            "{who} of {} {uses} {:.0}% of a core, while {others}: {} requests in flight wait for {what}.",
             found.program,
             found.fraction * 100.0,
-            format_number(significant(idle, 2)),
-            format_number(usable),
             format_number(significant(in_flight, 3)),
         ),
-        confidence: if found.is_shared { 0.75 } else { 0.9 },
+        confidence: match found.is_shared {
+            _ if idle < IDLE_CORES_MIN => CONFIDENCE_BESIDE_OTHERS,
+            true => 0.75,
+            false => 0.9,
+        },
         explains_fraction: explained_share(facts, &found),
         facts: cited,
         remedies: vec![remedy(facts, &found, usable)],
@@ -264,6 +278,11 @@ mod tests {
         );
         // 9.8 ms of each 300 are its work.
         assert_eq!((found.confidence, found.explains_fraction), (0.9, Some(0.967)));
+        let beside =
+            [&front[..], &[(FactId::usable_busy_fraction, 0.99), (FactId::service_cpu_cores, 1.0)]].concat();
+        let found = with(&beside, &[]).unwrap();
+        assert_eq!(found.confidence, CONFIDENCE_BESIDE_OTHERS);
+        assert!(found.summary.contains("while other programs use the other cores"), "{}", found.summary);
         let app = [
             (FactId::backend_busiest_thread_fraction, "unknown", 0.99),
             (FactId::backend_saturated_threads_mean, "unknown", 1.0),
