@@ -21,8 +21,10 @@ const TAKEN_FRACTION_MIN: f64 = 0.55;
 const TAKEN_FRACTION_MAX: f64 = 1.3;
 /// More are in flight than are at the backend.
 const BEYOND_FRACTION_MIN: f64 = 0.2;
+const BEYOND_FRACTION_WATCHED_MIN: f64 = 0.5;
 const BEYOND_MIN: f64 = 2.0;
 const CONFIDENCE: f64 = 0.85;
+const CONFIDENCE_WATCHED: f64 = 0.7;
 
 /// A bound on the connections to a backend.
 struct Bound<'a> {
@@ -37,16 +39,21 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
     let processes = facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).max(1.0))?;
     let in_flight = concurrency::requests_in_flight(facts)?;
-    let (alone_us, usual_us) = slower_than_alone(facts)?;
+    // Without load of our own nobody knows what one takes that is alone: then most of them must wait elsewhere.
+    let slower = slower_than_alone(facts).filter(|_| facts.loaded);
+    if facts.loaded && slower.is_none() {
+        return None;
+    }
     let bound = forwarding_settings(service).find_map(|setting| bound(facts, setting))?;
     let (name, seen) = upstream(facts, &bound.address)?;
     let waiting = at_most_waiting(facts, name, seen);
     let places = bound.max * processes;
     let is_full = waiting >= TAKEN_FRACTION_MIN * places && waiting <= TAKEN_FRACTION_MAX * places;
     let beyond = in_flight - waiting;
+    let least = if facts.loaded { BEYOND_FRACTION_MIN } else { BEYOND_FRACTION_WATCHED_MIN };
     let queue = facts.value_of(FactId::backend_queue_mean, name).unwrap_or(0.0);
     if !is_full
-        || beyond < BEYOND_MIN.max(BEYOND_FRACTION_MIN * in_flight)
+        || beyond < BEYOND_MIN.max(least * in_flight)
         || queue >= 1.0
         || worker_waits::machine_is_short(facts)
     {
@@ -60,17 +67,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ProxyPoolExhausted.into(),
         summary: format!(
-            "All connections that Apache may have to {} are in use: {} of about {} (max={} in each of {} processes), while {} requests are in flight. A request alone takes {}, under this load {}.",
+            "All connections that Apache may have to {} are in use: {} of about {} (max={} in each of {} processes), while {} requests are in flight.{alone}",
             bound.address,
             format_number(significant(waiting, 3)),
             format_number(significant(places, 3)),
             format_number(bound.max),
             format_number(significant(processes, 2)),
             format_number(significant(in_flight, 3)),
-            format_time(alone_us),
-            format_time(usual_us)
         ),
-        confidence: CONFIDENCE,
+        confidence: if facts.loaded { CONFIDENCE } else { CONFIDENCE_WATCHED },
         explains_fraction: Some(significant((beyond / in_flight).min(1.0), 3)),
         facts: cited,
         remedies: vec![remedy(&bound, (in_flight, processes))],
@@ -160,6 +165,13 @@ mod tests {
         );
         let to = SettingValue::Text("/app http://127.0.0.1:8000/app max=26 retry=0".into());
         assert_eq!(found.remedies[0].to, Some(to));
+        let setting =
+            ScopedSetting { setting: "ProxyPass".into(), value: pass.into(), ..ScopedSetting::default() };
+        let base = [(FactId::service_processes_mean, 3.0), (FactId::in_flight_mean, 40.0)];
+        let mut watched = facts_of_several(&base, &[(FactId::upstream_waiting_mean, AT, 3.9)]);
+        watched.service.as_mut().unwrap().scoped = vec![setting];
+        watched.loaded = false;
+        assert_eq!(check(&watched).map(|finding| finding.confidence), Some(CONFIDENCE_WATCHED));
         let waiting = (FactId::upstream_waiting_mean, AT, 3.9);
         for (what, changes, several, value) in [
             ("no bound", vec![], vec![], "/app http://127.0.0.1:8000/app"),
