@@ -2,7 +2,6 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::nginx_workers_saturated;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::{concurrency, memory_evidence, processors};
 use crate::settings::backends;
@@ -62,7 +61,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         || in_flight < IN_FLIGHT_MIN
         || keeps_up(facts) == Some(true)
         || memory_evidence::is_proven(facts)
-        || nginx_workers_saturated::finding::check(facts).is_some()
+        || has_few_nginx_workers(facts, usable)
     {
         return None;
     }
@@ -100,6 +99,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: cited,
         remedies: vec![remedy(facts, &found, usable)],
     })
+}
+
+/// Whether nginx has fewer workers than cores: then more of them are what is missing (`nginx-workers-saturated`).
+fn has_few_nginx_workers(facts: &Facts, usable: f64) -> bool {
+    let workers = facts.setting("worker_processes").filter(|workers| *workers >= 1.0);
+    facts.is_service("nginx") && workers.is_some_and(|workers| workers < usable.floor())
 }
 
 /// Requests at once; of a server that was only watched those that wait for an answer of what is behind it, or connections on which
