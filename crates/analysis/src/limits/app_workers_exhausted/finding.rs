@@ -23,9 +23,9 @@ const WAITING_FRACTION_MIN: f64 = 0.5;
 /// Programs that have a finding of their own for it.
 const OTHERS: [&str; 4] = ["php_fpm", "apache", "mariadb", "nginx"];
 const CONFIDENCE: f64 = 0.9;
-/// Another queue behind it: its workers may wait there. Or nobody knows which program it is.
+/// Another queue behind it: its workers may wait there. Or nobody knows which program it is, and what it computes.
 const CONFIDENCE_DOUBTFUL: f64 = 0.5;
-const CONFIDENCE_UNSEEN: f64 = 0.7;
+const CONFIDENCE_BUSY: f64 = 0.7;
 /// Fuller processors have no room for more of them.
 const BUSY_FRACTION_MAX: f64 = 0.95;
 /// Workers that use a smaller part of a core each do not compute: they wait.
@@ -128,11 +128,14 @@ fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     let one_thread = single_thread_saturated::finding::check(facts).is_some();
     // Whoever fills the processors may be what the workers wait for.
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
-    match &full.program {
-        Some(_) if busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX) => CONFIDENCE_UNSEEN,
-        _ if stands_behind || one_thread => CONFIDENCE_DOUBTFUL,
-        Some(_) => CONFIDENCE,
-        None => CONFIDENCE_UNSEEN,
+    let is_full = busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX);
+    // Where nobody sees what it computes, its one thread may be what has no time.
+    if stands_behind || one_thread || cores(facts, full).is_none() {
+        CONFIDENCE_DOUBTFUL
+    } else if is_full {
+        CONFIDENCE_BUSY
+    } else {
+        CONFIDENCE
     }
 }
 
@@ -290,7 +293,7 @@ mod tests {
         assert_eq!(remedy.predicted.as_ref().map(|one| one.rate), Some(625.0));
         let nan = f64::NAN;
         for (what, changes, several, program, confidence) in [
-            ("nobody knows who listens", vec![], vec![], None, Some(0.7)),
+            ("nobody knows who listens", vec![], vec![], None, Some(0.5)),
             ("PHP-FPM has a rule", vec![], vec![], Some("php_fpm"), None),
             ("a burst", vec![], vec![(FactId::backend_waiting_fraction, APP, 0.2)], Some("unknown"), None),
             ("short", vec![], vec![(FactId::backend_queue_mean, APP, 3.0)], Some("unknown"), None),
