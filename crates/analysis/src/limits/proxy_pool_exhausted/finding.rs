@@ -59,6 +59,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
+    let alone = slower.map_or(String::new(), |(alone_us, usual_us)| {
+        format!(
+            " A request alone takes {}, under this load {}.",
+            format_time(alone_us),
+            format_time(usual_us)
+        )
+    });
     let mut cited = facts
         .cite_of(&fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean, backend_queue_mean }, name);
     cited.extend(facts.cite(&fact_ids! {
