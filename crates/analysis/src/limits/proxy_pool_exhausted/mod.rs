@@ -20,7 +20,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -37,7 +37,6 @@ pub const LIMIT: Limit = Limit {
     ],
     keeps_hold_times: true,
     kind: Some(LimitKind::Documents),
-    gain: Some(LimitGain::Waiting),
     ..Limit::new(
         LimitId::ProxyPoolExhausted,
         "All connections to the backend in use",
