@@ -203,7 +203,7 @@ fn remedy(facts: &Facts, full: &FullApplication<'_>) -> Remedy {
     };
     let why = match demand {
         Some(demand) => format!(
-            "{} requests need a worker at once, plus 30% headroom{bound}. In its own settings: --workers or --threads (gunicorn), processes (uWSGI), workers and threads (Puma), maxThreads (Tomcat)",
+            "{} requests need a worker at once, plus 30% headroom{bound}. In its own settings: workers or threads (gunicorn), processes (uWSGI), workers and threads (Puma), maxThreads (Tomcat)",
             format_number(significant(demand, 3))
         ),
         None => "more processes or threads in its own settings, until none of its connections waits".into(),

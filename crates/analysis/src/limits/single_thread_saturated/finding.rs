@@ -132,7 +132,7 @@ const OF_ALL: [FactId; 8] = fact_ids! {
 
 /// What is known of the threads of a program: the busiest one, how many are saturated, and the busiest process.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ThreadUse {
     fraction: f64,
     threads: f64,
     process: Option<(f64, f64)>,
@@ -146,7 +146,7 @@ struct Seen {
 fn saturated(facts: &Facts) -> Option<Saturated> {
     let name = facts.service.as_ref().map_or("the service", backends::program_name);
     let value = |name: FactId| facts.value(name);
-    let front = value(FactId::busiest_thread_fraction).map(|fraction| Seen {
+    let front = value(FactId::busiest_thread_fraction).map(|fraction| ThreadUse {
         fraction,
         threads: value(FactId::saturated_threads_mean).unwrap_or(0.0),
         process: value(FactId::busiest_process_cores).zip(value(FactId::busiest_process_max_cores)),
@@ -159,7 +159,7 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
         let service =
             topology.and_then(|topology| backends::named(topology).find(|(known, _)| known == name));
         let of = |fact: FactId| facts.value_of(fact, name);
-        let seen = Seen {
+        let seen = ThreadUse {
             fraction,
             threads: of(FactId::backend_saturated_threads_mean).unwrap_or(0.0),
             process: of(FactId::backend_busiest_process_cores)
@@ -179,7 +179,7 @@ fn is_queued(facts: &Facts, name: &str) -> bool {
     queues.any(|(at, _)| backends::listening_at(topology, at).is_some_and(|(known, _)| known == name))
 }
 
-fn of_threads(seen: Seen, instance: Option<&str>, program: &str) -> Option<Saturated> {
+fn of_threads(seen: ThreadUse, instance: Option<&str>, program: &str) -> Option<Saturated> {
     let of = |fraction: f64, is_shared: bool| Saturated {
         instance: instance.map(str::to_owned),
         program: program.to_owned(),
@@ -235,7 +235,7 @@ fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
             SettingId::application("workers"),
             Some(usable.floor() as i64),
             "each process takes as much memory as the one that runs, and shares no state in memory with it",
-            "one process for each core (--workers of gunicorn, cluster mode of Node and Puma): a thread uses one core at most",
+            "one process for each core (workers of gunicorn, cluster mode of Node and Puma): a thread uses one core at most",
         ),
     }
 }
@@ -288,6 +288,10 @@ mod tests {
         let found = with(&beside, &[]).unwrap();
         assert_eq!(found.confidence, CONFIDENCE_BESIDE_OTHERS);
         assert!(found.summary.contains("while other programs use the other cores"), "{}", found.summary);
+    }
+
+    #[test]
+    fn a_program_behind_is_told_by_its_name_and_threads_may_share_a_core() {
         let app = [
             (FactId::backend_busiest_thread_fraction, "unknown", 0.99),
             (FactId::backend_saturated_threads_mean, "unknown", 1.0),
@@ -320,6 +324,11 @@ mod tests {
             with(&[], &busy).is_some()
         };
         assert!(node(18.0) && !node(0.5));
+    }
+
+    #[test]
+    fn it_stays_silent_where_another_thread_would_not_help() {
+        let front = [(FactId::busiest_thread_fraction, 0.98), (FactId::saturated_threads_mean, 1.0)];
         for (what, changes) in [
             ("a burst", vec![(FactId::saturated_threads_mean, 0.3)]),
             ("it waits", vec![(FactId::busiest_thread_fraction, 0.7)]),

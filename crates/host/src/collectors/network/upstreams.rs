@@ -75,7 +75,7 @@ fn is_client_port(server: &SocketAddr, own: Option<(u16, u16)>) -> bool {
 
 impl Upstreams {
     /// The servers to tell: those told before, and those that most is asked of.
-    fn told(&mut self, found: &HashMap<SocketAddr, Open>) -> Vec<(SocketAddr, Open)> {
+    fn reported_servers(&mut self, found: &HashMap<SocketAddr, Open>) -> Vec<(SocketAddr, Open)> {
         let own = range(&procfs::read_text(LOCAL_PORTS).unwrap_or_default());
         let mut all: Vec<_> = found.iter().filter(|(server, _)| !is_client_port(server, own)).collect();
         all.sort_by_key(|(server, open)| (std::cmp::Reverse(**open), **server));
@@ -129,7 +129,7 @@ impl Collector for Upstreams {
             }
         };
         reading.push(ALL, found.values().map(|open| open.all).sum::<u64>() as f64);
-        for (server, open) in self.told(&found) {
+        for (server, open) in self.reported_servers(&found) {
             reading.push(format!("upstreams.{server}.connections_count"), open.all as f64);
             reading.push(format!("upstreams.{server}.waiting_count"), open.waiting as f64);
             reading.push(format!("upstreams.{server}.unsure_count"), open.unsure as f64);

@@ -75,7 +75,7 @@ fn path_of(waiter: &Waiter) -> Option<String> {
 }
 
 /// How a file is told: a session's without what names it. `None` where it has no name that a metric may have.
-fn told_as(path: &str) -> Option<(String, bool)> {
+fn instance_name(path: &str) -> Option<(String, bool)> {
     let path = path.trim_end_matches(" (deleted)");
     let (folder, name) = path.rsplit_once('/')?;
     let is_session = name.starts_with(SESSION);
@@ -127,7 +127,7 @@ impl Collector for Locks {
             let mut told: BTreeMap<String, u64> = self.known.iter().map(|file| (file.clone(), 0)).collect();
             let mut sessions = 0;
             for (waiter, count) in files.into_values() {
-                let Some((name, is_session)) = path_of(&waiter).and_then(|path| told_as(&path)) else {
+                let Some((name, is_session)) = path_of(&waiter).and_then(|path| instance_name(&path)) else {
                     continue;
                 };
                 sessions += if is_session { count } else { 0 };
@@ -174,7 +174,7 @@ mod tests {
             ("pipe:[1]", None),
         ] {
             let expected = told.map(|(name, is_session): (&str, bool)| (name.to_owned(), is_session));
-            assert_eq!(told_as(path), expected, "{path}");
+            assert_eq!(instance_name(path), expected, "{path}");
         }
     }
 
