@@ -30,10 +30,11 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, backend_busiest_thread_fraction, backend_cpu_cores, backend_processes_mean, backend_queue_mean,
-        backend_threads_mean, backend_waiting_fraction, cpu_busy_fraction, in_flight_mean, offered_rate, rate,
-        response_time_alone_us, response_time_mean_us, service_cpu_cores, service_processes_mean, upstream_unsure_mean, upstream_waiting_mean,
-        usable_busy_fraction, usable_cores,
+        accept_queue_mean, backend_busiest_thread_fraction, backend_cpu_cores, backend_processes_mean,
+        backend_queue_mean, backend_threads_mean, backend_waiting_fraction, cpu_busy_fraction,
+        in_flight_mean, offered_rate, rate, response_time_alone_us, response_time_mean_us,
+        service_cpu_cores, service_processes_mean, upstream_waiting_mean, usable_busy_fraction,
+        usable_cores,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,

@@ -27,13 +27,15 @@ use crate::limits::{Limit, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, answer_bytes_mean, backend_queue_mean, backend_time_mean_us, connect_time_max_us, connect_timeouts,
-        cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean, in_flight_mean, lock_waiting_mean, offered_rate,
-        pressure_cpu_some_fraction, pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
+        accept_queue_mean, answer_bytes_mean, backend_queue_mean, backend_time_mean_us, connect_time_max_us,
+        connect_timeouts, cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean,
+        in_flight_mean, lock_waiting_mean, offered_rate, pressure_cpu_some_fraction,
+        pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
         pressure_group_memory_full_fraction, pressure_io_full_fraction, pressure_memory_full_fraction, rate,
-        response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us, response_time_inflation,
-        response_time_mean_us, scoreboard_full_fraction, service_time_mean_us, status_unanswered_fraction,
-        usable_busy_fraction, usable_cores, worker_time_mean_us, workers_idle_mean, workers_startable_mean,
+        response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us,
+        response_time_inflation, response_time_mean_us, scoreboard_full_fraction, service_time_mean_us,
+        status_unanswered_fraction, usable_busy_fraction, usable_cores, workers_idle_mean,
+        workers_startable_mean,
     }],
     keeps_hold_times: true,
     is_fault: false,

@@ -29,10 +29,12 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, backend_queue_mean, backend_busiest_process_cores, backend_busiest_process_max_cores, backend_busiest_thread_fraction, backend_cpu_cores, backend_saturated_threads_mean, busiest_process_cores,
-        busiest_process_max_cores, busiest_thread_fraction, cores,
-        client_connections_mean, cpu_busy_fraction, ended_per_s, idle_connections_mean, in_flight_mean, offered_rate, rate, response_time_alone_us, response_time_mean_us,
-        saturated_threads_mean, service_cpu_cores, upstream_waiting_mean, usable_busy_fraction, usable_cores,
+        backend_busiest_process_cores, backend_busiest_process_max_cores, backend_busiest_thread_fraction,
+        backend_cpu_cores, backend_queue_mean, backend_saturated_threads_mean, busiest_process_cores,
+        busiest_process_max_cores, busiest_thread_fraction, client_connections_mean, cores,
+        cpu_busy_fraction, idle_connections_mean, in_flight_mean, rate, response_time_alone_us,
+        response_time_mean_us, saturated_threads_mean, service_cpu_cores, upstream_waiting_mean,
+        usable_busy_fraction, usable_cores,
     }],
     causes: &[
         LimitId::AppWorkersExhausted,

@@ -28,9 +28,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, cpu_busy_fraction, ended_per_s, failed_fraction, in_flight_mean, offered_rate, rate,
-        response_time_alone_us, response_time_mean_us, upstream_connections_mean, upstream_unsure_mean,
-        upstream_waiting_mean,
+        accept_queue_mean, cpu_busy_fraction, in_flight_mean, offered_rate, rate, response_time_alone_us,
+        response_time_mean_us, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_mean,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
