@@ -104,7 +104,7 @@ fn locks_text(facts: &Facts) -> String {
 /// Where on this machine or another one most requests wait for an answer.
 fn awaited_text(facts: &Facts) -> Option<String> {
     let upstream = awaited(facts)?;
-    let name = upstream.program.map_or("the server".to_owned(), |program| program);
+    let name = upstream.program.unwrap_or_else(|| "the server".to_owned());
     Some(format!(
         "{} of them wait for an answer of {name} at {}, {} each",
         format_number(upstream.waiting),
