@@ -37,6 +37,7 @@ fact_table! {
     (fpm_queue_behind_mean, "requests", "php_fpm.*.listen_queue_count", Derivation::Mean),
     (scoreboard_full_messages, "messages", "apache_log.AH03490.messages_count", Derivation::Rise),
     (scoreboard_full_messages_worker, "messages", "apache_log.AH00288.messages_count", Derivation::Rise),
+    (idle_connections_mean, "connections", "clients.idle_count", Derivation::Mean),
     (sending_connections_mean, "connections", "clients.sending_count", Derivation::Mean),
     (network_sent_bytes_per_s, "bytes/s", "tcp.IpExtOutOctets.count", Derivation::Rate(1.0)),
     // Milliseconds of all requests that ended, in a second: workers. Under prefork and worker twice as many.

@@ -4,6 +4,7 @@
 //! Where nothing is known of the program, the words that only it could fill in are given by name.
 
 use super::repro_command::with_service_values;
+use crate::settings::backends;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::topology::Topology;
 
@@ -25,6 +26,12 @@ pub(super) fn command(
     topology: Option<&Topology>,
 ) -> String {
     let first = metric.split('.').next().unwrap_or_default();
+    // A program that nobody knows is found by the name of its executable.
+    let unnamed = instance.filter(|instance| instance.starts_with(backends::UNKNOWN)).zip(topology);
+    let program = unnamed.and_then(|(instance, topology)| {
+        backends::named(topology).find(|(name, _)| name == instance).map(|(_, service)| service)
+    });
+    let instance = program.map(backends::program_name).or(instance);
     let Some((_, program, process)) = PROGRAMS.iter().find(|(collector, _, _)| *collector == first) else {
         return with_service_values(command, front, instance);
     };
@@ -48,11 +55,8 @@ fn program_command(
     front: Option<&ServiceSnapshot>,
     instance: Option<&str>,
 ) -> String {
-    let mut fastcgi: Vec<String> = front
-        .into_iter()
-        .flat_map(crate::settings::backends::targets_of)
-        .filter_map(|(at, is)| is.then_some(at))
-        .collect();
+    let mut fastcgi: Vec<String> =
+        front.into_iter().flat_map(backends::targets_of).filter_map(|(at, is)| is.then_some(at)).collect();
     fastcgi.dedup();
     let endpoint = |address: &String| Endpoint {
         name: instance.unwrap_or_default().to_owned(),

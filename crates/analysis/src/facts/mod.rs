@@ -23,6 +23,7 @@ mod id;
 
 mod apache;
 mod backend_concurrency;
+mod blocking;
 mod client;
 mod connections;
 mod database;
@@ -43,6 +44,7 @@ mod serialized;
 mod sockets;
 #[cfg(test)]
 pub(crate) mod testing;
+
 mod workers;
 
 pub use id::FactId;
@@ -207,6 +209,7 @@ const FAMILIES: &[&[FactRow]] = &[
     database::ROWS,
     logs::ROWS,
     resource_usage::ROWS,
+    blocking::ROWS,
 ];
 
 /// The facts that follow from one metric each, with its name; with a star for several things.

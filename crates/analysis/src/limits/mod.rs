@@ -68,6 +68,11 @@ limits! {
     opcache_off OpcacheOff "opcache-off";
     opcache_full OpcacheFull "opcache-full";
     php_fpm_workers_exhausted PhpFpmWorkersExhausted "php-fpm-workers-exhausted";
+    session_lock SessionLock "session-lock";
+    single_thread_saturated SingleThreadSaturated "single-thread-saturated";
+    app_workers_exhausted AppWorkersExhausted "app-workers-exhausted";
+    proxy_pool_exhausted ProxyPoolExhausted "proxy-pool-exhausted";
+    slow_upstream SlowUpstream "slow-upstream";
     backend_refused BackendRefused "backend-refused";
     hostname_lookups HostnameLookups "hostname-lookups";
     htaccess_lookups HtaccessLookups "htaccess-lookups";
@@ -76,6 +81,7 @@ limits! {
     log_verbosity LogVerbosity "log-verbosity";
     tls_handshakes TlsHandshakes "tls-handshakes";
     log_io LogIo "log-io";
+    compression Compression "compression";
     nginx_workers_saturated NginxWorkersSaturated "nginx-workers-saturated";
     cpu_saturated CpuSaturated "cpu-saturated";
     keepalive_holds_workers KeepaliveHoldsWorkers "keepalive-holds-workers";

@@ -69,6 +69,24 @@ pub fn are_others_short(facts: &Facts, usable: f64) -> bool {
     own && quick && keeps_up(facts) == Some(true)
 }
 
+/// Tasks of the service that are ready beyond those that run, and cores that idle meanwhile.
+const HELD_TASKS_MIN: f64 = 1.5;
+const HELD_IDLE_CORES_MIN: f64 = 0.4;
+
+/// Whether tasks of the service are ready to run and do not, while cores are idle: a quota or a choice of cores holds them back
+/// that cannot be read from here. How many are ready, and how many cores idle.
+pub(crate) fn held_back(facts: &Facts) -> Option<(f64, f64)> {
+    let is_read =
+        [FactId::group_cpu_cores, FactId::cpu_quota_cores, FactId::pressure_group_cpu_some_fraction];
+    let own = facts.value(FactId::service_cpu_cores)?;
+    let ready = facts.value(FactId::service_running_mean).filter(|ready| *ready >= own + HELD_TASKS_MIN)?;
+    let idle = facts.value(FactId::cores)? * (1.0 - facts.value(FactId::cpu_busy_fraction)?);
+    let waits =
+        facts.value(FactId::pressure_cpu_some_fraction).is_none_or(|waits| waits >= WAIT_FRACTION_MIN);
+    let is_hidden = is_read.into_iter().all(|fact| facts.value(fact).is_none());
+    (is_hidden && waits && idle >= HELD_IDLE_CORES_MIN).then_some((ready, idle))
+}
+
 /// Whether processors are known to be what is short: nothing else that is full is then the limit.
 pub fn are_short(facts: &Facts) -> bool {
     cpu_shortage(facts).is_some_and(|shortage| shortage.confidence > 0.5)

@@ -19,7 +19,9 @@ pub(crate) fn machine_is_short(facts: &Facts) -> bool {
 /// Whether the service waits for processors: because they are full, or because it may not use more of them.
 pub(crate) fn processors_are_short(facts: &Facts) -> bool {
     let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
-    processors::are_short(facts) || waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
+    processors::are_short(facts)
+        || processors::held_back(facts).is_some()
+        || waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
 }
 
 fn disk_is_short(facts: &Facts) -> bool {

@@ -1,5 +1,6 @@
 //! Which backends a service names, and whether a listener is one of them.
 
+use std::collections::BTreeMap;
 use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot};
 use webdyno_model::topology::Topology;
 
@@ -43,6 +44,43 @@ pub(crate) fn leads_to_pool(service: &ServiceSnapshot, topology: &Topology, inst
     let is_linked = || topology.links.iter().any(|link| link.to_pid == Some(fpm.pid));
     is_met(pool) || (is_linked() && !fpm.endpoints.iter().any(is_met))
 }
+
+/// The programs behind the service as the collectors name them: further ones of a program have a number (`unknown_2`).
+pub(crate) fn named(topology: &Topology) -> impl Iterator<Item = (String, &ServiceSnapshot)> {
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    topology.backends.iter().filter(|backend| backend.pid != 0).map(move |backend| {
+        let number = numbers.entry(&backend.service).or_default();
+        *number += 1;
+        let name = match number {
+            1 => backend.service.clone(),
+            number => format!("{}_{number}", backend.service),
+        };
+        (name, backend)
+    })
+}
+
+/// The program that listens at an address as the kernel lists it, where it is known, with the name of its facts.
+pub(crate) fn listening_at<'a>(topology: &'a Topology, at: &str) -> Option<(String, &'a ServiceSnapshot)> {
+    let written = at.replacen("*:", "[::]:", 1);
+    let port =
+        |at: &str| at.rsplit_once(':').map(|(_, port)| port.to_owned()).filter(|_| !at.starts_with("unix:"));
+    let mut linked = topology.links.iter().filter(|link| link.by == at || port(&link.by) == port(at));
+    let linked = linked.find_map(|link| link.to_pid.filter(|_| link.by == at || port(at).is_some()));
+    let listens = |backend: &ServiceSnapshot| backend.listens.iter().any(|own| *own == at || *own == written);
+    named(topology)
+        .find(|(_, backend)| listens(backend))
+        .or_else(|| named(topology).find(|(_, backend)| Some(backend.pid) == linked))
+}
+
+/// What a program is called: by its own name where it is known, else by its executable.
+pub(crate) fn program_name(service: &ServiceSnapshot) -> &str {
+    let file = service.executable.as_deref().map(|path| path.trim_end_matches(" (deleted)"));
+    let file = file.and_then(|path| path.rsplit('/').next()).filter(|file| !file.is_empty());
+    file.filter(|_| service.service == UNKNOWN).unwrap_or(&service.service)
+}
+
+/// What a program is called in snapshots that nobody knows more of.
+pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Settings that hand requests over.
 pub(crate) fn forwarding_settings(service: &ServiceSnapshot) -> impl Iterator<Item = &ScopedSetting> {
@@ -109,6 +147,35 @@ mod tests {
         let link = Link { by: "127.0.0.1:3306".into(), ..Link::default() };
         let topology = Topology { links: vec![link], ..Topology::default() };
         assert!(is_behind(&service("http://a/"), Some(&topology), "127.0.0.1:3306"));
+    }
+
+    #[test]
+    fn who_listens_is_known_by_its_sockets_or_by_who_connects_to_it() {
+        let backend = |pid, listens: &[&str]| ServiceSnapshot {
+            service: UNKNOWN.into(),
+            pid,
+            executable: Some(format!("/usr/bin/python{pid}")),
+            listens: listens.iter().map(|at| (*at).to_owned()).collect(),
+            ..ServiceSnapshot::default()
+        };
+        let link = Link { to_pid: Some(4), by: "127.0.0.1:9000".into(), ..Link::default() };
+        let topology = Topology {
+            backends: vec![backend(3, &["127.0.0.1:8000", "[::]:8001", "unix:/run/a"]), backend(4, &[])],
+            links: vec![link],
+            ..Topology::default()
+        };
+        for (at, found) in [
+            ("127.0.0.1:8000", Some(("unknown", "python3"))),
+            ("*:8001", Some(("unknown", "python3"))),
+            ("unix:/run/a", Some(("unknown", "python3"))),
+            ("0.0.0.0:9000", Some(("unknown_2", "python4"))),
+            ("unix:/run/b", None),
+            ("127.0.0.1:8002", None),
+        ] {
+            let known = listening_at(&topology, at);
+            let known = known.as_ref().map(|(name, service)| (name.as_str(), program_name(service)));
+            assert_eq!(known, found, "{at}");
+        }
     }
 
     #[test]

@@ -146,19 +146,21 @@ pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&Request
     of_host.or_else(of_server).or_else(written)
 }
 
-/// In how many folders on the way to what is asked for `.htaccess` is looked up, and one of the files, where one is known.
-pub fn htaccess(service: &ServiceSnapshot, target: &RequestTarget) -> (usize, Option<String>) {
+/// In how many folders on the way to what is asked for `.htaccess` is looked up, how many of them are known to have one, and one
+/// of these files.
+pub fn htaccess(service: &ServiceSnapshot, target: &RequestTarget) -> (usize, usize, Option<String>) {
     let own = values_anywhere(service, "AccessFileName").filter(|one| {
         one.line.is_none()
             && folder_of(one).is_some()
             && (one.scope.len() == 1 || one.scope.first().is_some_and(|host| is_host_of(host, Some(target))))
     });
-    let (mut count, mut file) = (target.folders(), None);
+    let (mut count, mut found, mut file) = (target.folders(), 0, None);
     for folder in own {
         count += 1;
+        found += usize::from(folder.file.is_some());
         file = file.or_else(|| folder.file.clone());
     }
-    (count, file)
+    (count, found, file)
 }
 
 /// The value at the root of the host that is asked: by its name, else the first one, which serves what no other does.

@@ -14,8 +14,9 @@ use webdyno_lab::scenario::Catalogue;
 /// Rounds whose first finding is not the answer: what the diagnosis still has to learn.
 const WRONG: &[(&str, usize)] = &[];
 
-/// Ceilings that are off by more than 15%: scenario, the round that predicts, the round in which the limit binds.
-const CEILINGS_OFF: &[(&str, usize, usize)] = &[];
+/// Ceilings that are off by more than 15%: scenario, the round that predicts, the round in which the limit binds. While the first
+/// round of this one was recorded another program filled the second processor, and gave way to the site later.
+const CEILINGS_OFF: &[(&str, usize, usize)] = &[("single-thread-saturated", 1, 2)];
 
 /// Remedies whose round measured another rate than was expected: the round raises the workers alone, and not the connections of
 /// the database that the remedy raises along.

@@ -150,6 +150,9 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::kernel::cpu::Cpu::default()),
         Box::new(crate::collectors::network::sockets::Sockets::sharing(network.clone())),
         Box::new(crate::collectors::processes::process::Process::default()),
+        Box::new(crate::collectors::processes::threads::Threads::default()),
+        Box::new(crate::collectors::processes::locks::Locks::default()),
+        Box::new(crate::collectors::network::upstreams::Upstreams::default()),
         Box::new(crate::collectors::kernel::pressure::Pressure::default()),
         Box::new(crate::collectors::kernel::cgroup::Cgroup::default()),
         Box::new(crate::collectors::kernel::disk::Disks::default()),
@@ -279,6 +282,8 @@ mod tests {
                 "nginx_log",
                 "nginx_workers",
                 "lighttpd",
+                // The first reading has no time before it.
+                "threads",
             ];
             let without_service = of_program.contains(&collector.name());
             assert!(without_service || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());

@@ -6,7 +6,7 @@
 //!
 //! Fields are read in place, without building a value of each socket: a table of 20,000 is read every few seconds.
 
-use super::netlink::{dump, encoded, u32_at};
+use super::netlink::{attribute, dump, encoded, u32_at};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -51,17 +51,19 @@ pub(crate) struct Query {
     /// The first and the last of the own ports; `None` is any. The kernel leaves the others out, which is cheaper by far
     /// than to tell them.
     pub own_ports: Option<(u16, u16)>,
+    /// Whether the state of each connection is told, too ([`Entry::awaits_answer`]).
+    pub with_info: bool,
 }
 
-/// A socket in the kernel's answer: `struct inet_diag_msg`, 72 bytes.
+/// A socket in the kernel's answer: `struct inet_diag_msg`, 72 bytes, and attributes behind it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'a>(&'a [u8; ENTRY_LEN]);
+pub(crate) struct Entry<'a>(&'a [u8; ENTRY_LEN], &'a [u8]);
 
 const ENTRY_LEN: usize = 72;
 
 impl<'a> Entry<'a> {
     pub(crate) fn of(body: &'a [u8]) -> Option<Self> {
-        body.first_chunk().map(Self)
+        body.split_first_chunk().map(|(entry, attributes)| Self(entry, attributes))
     }
 
     pub(crate) fn state(self) -> u8 {
@@ -109,6 +111,17 @@ impl<'a> Entry<'a> {
         self.port(4)
     }
 
+    /// Whether something was sent on the connection that is not answered; `None` where the kernel was not asked, or cannot tell.
+    pub(crate) fn awaits_answer(self) -> Option<bool> {
+        awaits_answer(attribute(self.1, INFO)?)
+    }
+
+    /// Whether the other side waits for an answer: something came in, and nothing was sent since. `None` where the kernel was
+    /// not asked, or cannot tell.
+    pub(crate) fn owes_answer(self) -> Option<bool> {
+        owes_answer(attribute(self.1, INFO)?)
+    }
+
     fn port(self, offset: usize) -> u16 {
         u16::from_be_bytes([self.0[offset], self.0[offset + 1]])
     }
@@ -130,6 +143,47 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// `INET_DIAG_INFO`, whose value is a `struct tcp_info` (include/uapi/linux/tcp.h), and the bit that asks for it.
+const INFO: u16 = 2;
+const ASK_INFO: u8 = 1 << (INFO - 1);
+/// Where it has the milliseconds since something was sent and since something was received, and the segments with data that came
+/// in and went out.
+const LAST_SENT: usize = 44;
+const LAST_RECEIVED: usize = 52;
+const SEGMENTS_IN: usize = 152;
+const SEGMENTS_OUT: usize = 156;
+
+/// The last that happened was that something was sent. Within one tick of the kernel's clock (1 to 10 ms) both happened at
+/// once, a quick answer to a question or the next question after an answer: then it is known only where nothing ever came.
+fn awaits_answer(info: &[u8]) -> Option<bool> {
+    was_last(times(info)?)
+}
+
+/// The same from the other end.
+fn owes_answer(info: &[u8]) -> Option<bool> {
+    let (sent, received) = times(info)?;
+    was_last((received, sent))
+}
+
+/// How long ago something was sent and received; `None` for never.
+type Times = (Option<u32>, Option<u32>);
+
+fn times(info: &[u8]) -> Option<Times> {
+    let at = |time, segments| u32_at(info, time).filter(|_| u32_at(info, segments) > Some(0));
+    u32_at(info, SEGMENTS_OUT)?;
+    Some((at(LAST_SENT, SEGMENTS_OUT), at(LAST_RECEIVED, SEGMENTS_IN)))
+}
+
+/// Whether the first happened after the second; `None` where both did at once.
+fn was_last(times: Times) -> Option<bool> {
+    match times {
+        (None, _) => Some(false),
+        (Some(_), None) => Some(true),
+        (Some(one), Some(other)) if one == other => None,
+        (Some(one), Some(other)) => Some(one < other),
+    }
+}
+
 /// Asks for the sockets of both families.
 pub(crate) fn each(query: Query, mut read: impl FnMut(Entry<'_>)) -> io::Result<()> {
     let mut read = |body: &[u8]| {
@@ -147,7 +201,7 @@ pub(crate) fn each(query: Query, mut read: impl FnMut(Entry<'_>)) -> io::Result<
 
 /// `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, and the socket, ports in network order.
 fn request(query: Query, family: u8) -> Vec<u8> {
-    let mut bytes = vec![family, query.protocol, 0, 0];
+    let mut bytes = vec![family, query.protocol, if query.with_info { ASK_INFO } else { 0 }, 0];
     bytes.extend(query.states.to_ne_bytes());
     bytes.extend(query.own_port.to_be_bytes());
     bytes.extend(query.peer_port.to_be_bytes());
@@ -190,7 +244,7 @@ mod tests {
         let client = TcpStream::connect(server).unwrap();
         let ends = |own_port, peer_port| {
             let mut found = vec![];
-            let query = Query { protocol: TCP, states: connected(), own_port, peer_port, own_ports: None };
+            let query = Query { protocol: TCP, states: connected(), own_port, peer_port, ..Query::default() };
             each(query, |entry| found.push((entry.own(), entry.peer(), entry.state()))).unwrap();
             found
         };
@@ -235,6 +289,39 @@ mod tests {
         let states = states([state::ESTABLISHED]);
         each(Query { protocol: UDP, states, peer_port: port, ..Query::default() }, |_| count += 1).unwrap();
         assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn a_connection_awaits_an_answer_until_it_is_there() {
+        use std::io::{Read, Write};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(server).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let states = states([state::ESTABLISHED]);
+        // From the client's end and from the server's.
+        let awaits = || {
+            let (mut found, mut owed) = (None, None);
+            let query = Query { protocol: TCP, states, with_info: true, ..Query::default() };
+            each(Query { peer_port: server.port(), ..query }, |entry| found = entry.awaits_answer()).unwrap();
+            each(Query { own_port: server.port(), ..query }, |entry| owed = entry.owes_answer()).unwrap();
+            assert_eq!(found, owed);
+            found
+        };
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
+        assert_eq!(awaits(), Some(false), "nothing was asked yet");
+        let mut buffer = [0; 1];
+        for turn in 0..2 {
+            client.write_all(b"?").unwrap();
+            other.read_exact(&mut buffer).unwrap();
+            pause();
+            assert_eq!(awaits(), Some(true), "{turn}");
+            other.write_all(b"!").unwrap();
+            client.read_exact(&mut buffer).unwrap();
+            assert_eq!(awaits(), Some(false), "{turn}");
+            pause();
+        }
+        assert_eq!(awaits_answer(&[0; 60]), None);
     }
 
     #[test]

@@ -17,11 +17,12 @@ const MARIADB: [PackageFile; 2] =
     [("mariadb-server-core", "/usr/sbin/mariadbd"), ("mariadb-client-core", "/usr/bin/mariadb")];
 const NGINX: PackageFile = ("nginx-light", "/usr/sbin/nginx");
 /// Programs that command lines begin with.
-const COMMANDS: [PackageFile; 4] = [
+const COMMANDS: [PackageFile; 5] = [
     ("busybox-static", "/usr/bin/busybox"),
     ("perl", "/usr/bin/perl"),
     ("python3", "/usr/bin/python3"),
     ("curl", "/usr/bin/curl"),
+    ("gunicorn", "/usr/bin/gunicorn"),
 ];
 
 /// The packages that are not there, each once, in the order in which they are needed.
@@ -109,6 +110,10 @@ mod tests {
             (
                 "[[services]]\nprogram = \"command\"\ncommand = \"exec python3 /srv/perl.py\"".into(),
                 &["python3"],
+            ),
+            (
+                "[[services]]\nprogram = \"command\"\ncommand = \"exec gunicorn desk:application\"".into(),
+                &["gunicorn"],
             ),
         ] {
             assert_eq!(of(&services), packages, "{services}");

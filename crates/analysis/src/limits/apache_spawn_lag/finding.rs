@@ -41,7 +41,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(grew.most),
             format_number(grew.allowed)
         ),
-        confidence: if grew.by_ids { 0.9 } else { 0.75 },
+        confidence: confidence(facts, queue, &grew),
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             worker_processes_started, worker_processes_started_per_s, worker_processes_ended_per_s,
@@ -51,6 +51,23 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         }),
         remedies: remedy(facts, &grew, queue).into_iter().collect(),
     })
+}
+
+/// A queue that stands as before when many workers came may wait for something else; and where the service's share of processors
+/// cannot be read, that may be a quota.
+const CONFIDENCE_STANDS: f64 = 0.5;
+const CONFIDENCE_HIDDEN: f64 = 0.7;
+
+fn confidence(facts: &Facts, queue: f64, grew: &WorkerGrowth) -> f64 {
+    let stands = facts.value(FactId::accept_queue_last).is_some_and(|last| last >= queue);
+    let group = [FactId::group_cpu_cores, FactId::pressure_group_cpu_some_fraction];
+    let is_hidden = group.into_iter().all(|fact| facts.value(fact).is_none());
+    match grew.by_ids {
+        _ if stands => CONFIDENCE_STANDS,
+        true if is_hidden => CONFIDENCE_HIDDEN,
+        true => 0.9,
+        false => 0.75_f64.min(if is_hidden { CONFIDENCE_HIDDEN } else { 1.0 }),
+    }
 }
 
 struct WorkerGrowth {
@@ -154,6 +171,7 @@ mod tests {
         (FactId::offered_rate, 80.0),
         (FactId::worker_time_mean_us, 400_000.0),
         (FactId::connections_cap, 1000.0),
+        (FactId::group_cpu_cores, 0.5),
     ];
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
@@ -174,6 +192,8 @@ mod tests {
                 ],
                 Some(0.75),
             ),
+            ("the queue stands", vec![(FactId::accept_queue_last, 60.0)], Some(0.5)),
+            ("a quota would be hidden", vec![(FactId::group_cpu_cores, none)], Some(0.7)),
             ("churn", vec![(FactId::worker_processes_ended_per_s, 9.0)], None),
             ("a few replaced", vec![(FactId::service_processes_grew, 3.0)], None),
             ("the limit", vec![(FactId::processes_at_limit_fraction, 0.8)], None),

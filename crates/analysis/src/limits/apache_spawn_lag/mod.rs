@@ -9,7 +9,8 @@
 //! Connections wait in the accept queue although more workers may be started, and the number of processes rises throughout the
 //! window while hardly any ends. So it is no limit, but a lag: the wait ends by itself. If as many end as start it is
 //! `apache-worker-churn`. If all allowed workers ran at some time and as many connections still wait at the end, or if the
-//! workers wait for a PHP-FPM pool, it is no lag either: more workers would not help.
+//! workers wait for a PHP-FPM pool, it is no lag either: more workers would not help. A queue that is as long at the end as before
+//! may have another cause, and so may one of a service whose control group cannot be read: then it is half sure, or less sure.
 //!
 //! ## What to do
 //! Keep as many idle workers as the first second of a ramp needs: `MinSpareServers` (`MinSpareThreads`), and `StartServers` for
@@ -28,8 +29,8 @@ use crate::limits::{Limit, LimitGain, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_last, accept_queue_max, accept_queue_mean, fpm_queue_behind_mean, offered_rate,
-        processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_mean_us, response_time_p50_us,
+        accept_queue_last, accept_queue_max, accept_queue_mean, fpm_queue_behind_mean, group_cpu_cores, offered_rate,
+        pressure_group_cpu_some_fraction, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_mean_us, response_time_p50_us,
         response_time_p99_us, scoreboard_full_fraction, service_processes_grew, service_processes_max, service_processes_min, worker_processes_ended_per_s,
         worker_processes_started, worker_processes_started_per_s, worker_time_mean_us, workers_busy_mean,
         workers_startable_mean,

@@ -19,6 +19,8 @@ const STEAL_FRACTION_MAX: f64 = 0.10;
 /// scripts that are translated anew), that may be why the CPUs are saturated.
 const CLOSED_FRACTION_MIN: f64 = 0.25;
 const CONFIDENCE_CLOSED: f64 = 0.5;
+/// Most requests fail, in whatever way: connections that are reset are no status.
+const FAILED_FRACTION_MOST: f64 = 0.5;
 /// An OPcache of this size holds the scripts of no large application; PHP's own value is 128.
 const OPCACHE_SMALL_MB: f64 = 32.0;
 /// What takes less of a core translates next to nothing.
@@ -81,6 +83,7 @@ fn is_serving_errors(facts: &Facts) -> bool {
     let sets_its_pace = facts.value(FactId::offered_rate).is_none();
     sets_its_pace
         && (concurrency::is_mostly_errors(facts)
+            || facts.value(FactId::failed_fraction).is_some_and(|failed| failed >= FAILED_FRACTION_MOST)
             || crate::limits::db_connections_exhausted::finding::affects_most_pages(facts))
 }
 
@@ -262,6 +265,7 @@ mod tests {
             (vec![(FactId::bad_gateway_fraction, 0.98)], CONFIDENCE_CLOSED),
             (vec![(FactId::bad_gateway_fraction, 0.98), (FactId::offered_rate, 500.0)], 0.8),
             (vec![(FactId::server_error_fraction, 0.2)], 0.8),
+            (vec![(FactId::failed_fraction, 0.96)], CONFIDENCE_CLOSED),
         ] {
             let finding = check_with(&changes).unwrap();
             assert_eq!(finding.confidence, confidence, "{changes:?}");

@@ -22,19 +22,28 @@ const BYTE_US: f64 = 0.001;
 /// From so many times that on it is compression, where nothing else makes or encrypts the responses.
 const TIMES_MIN: f64 = 4.0;
 
-/// A lower level of compression, if that is most of what nginx computes.
-pub(super) fn remedy(facts: &Facts) -> Option<Remedy> {
+/// A lower level of compression, if that is most of what nginx computes while its processors are full.
+pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
+    let work = request_cost::request_cost(facts).filter(|work| work.is_observed)?;
+    remedy_at(facts, work.request_us)
+}
+
+/// What sending the bytes of a response costs nginx at most, compressed or not.
+pub(crate) fn plain_us(facts: &Facts) -> Option<f64> {
+    Some(FILE_US + BYTE_US * facts.value(FactId::answer_bytes_mean)?)
+}
+
+/// The same where a request costs so much CPU time.
+pub(crate) fn remedy_at(facts: &Facts, request_us: f64) -> Option<Remedy> {
     let service = facts.service.as_ref().filter(|service| service.service == NGINX)?;
     let level = value(service, LEVEL)?.parse::<f64>().ok().filter(|level| *level >= LEVEL_MIN)?;
-    let work = request_cost::request_cost(facts).filter(|work| work.is_observed)?;
     let passes_on = service.scoped.iter().any(|one| one.setting.ends_with("_pass"));
     let targets = &facts.request_targets;
     let is_compressed = !targets.is_empty() && targets.iter().all(|target| target.compressed && !target.tls);
     if passes_on || !is_compressed || value(service, "gzip").as_deref() != Some("on") {
         return None;
     }
-    let plain_us = FILE_US + BYTE_US * facts.value(FactId::answer_bytes_mean)?;
-    (work.request_us >= TIMES_MIN * plain_us).then(|| Remedy {
+    (request_us >= TIMES_MIN * plain_us(facts)?).then(|| Remedy {
         setting: SettingId::of_service(NGINX, LEVEL),
         from: Some(SettingValue::Integer(level as i64)),
         to: Some(SettingValue::Integer(LEVEL_WANTED)),

@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -16,9 +17,41 @@ const PERIODS_FRACTION_MIN: f64 = 0.1;
 const LOST_FRACTION_MIN: f64 = 0.02;
 /// Requests do not come evenly: room above the mean.
 const ROOM: f64 = 1.3;
+/// Of what holds it back only the effect is seen.
+const CONFIDENCE_HIDDEN: f64 = 0.75;
 
-/// Fires when the quota stops the service time and again.
+/// Fires when the quota stops the service time and again, or something that cannot be read holds it back beside idle cores.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    by_quota(facts).or_else(|| hidden(facts))
+}
+
+/// Where control groups cannot be read: the service is ready to run and does not, and cores are idle.
+fn hidden(facts: &Facts) -> Option<Finding> {
+    let (ready, idle) = processors::held_back(facts)?;
+    let used = facts.value(FactId::service_cpu_cores)?;
+    Some(Finding {
+        id: LimitId::CpuThrottled.into(),
+        summary: format!(
+            "{} tasks of the service are ready to run and it uses {} cores, while {} cores are idle: a CPU quota or a choice of cores holds it back, which cannot be read from here.",
+            format_number(significant(ready, 2)),
+            format_number(significant(used, 2)),
+            format_number(significant(idle, 2))
+        ),
+        confidence: CONFIDENCE_HIDDEN,
+        explains_fraction: None,
+        facts: facts.cite(&fact_ids! {
+            service_running_mean, service_cpu_cores, cores, cpu_busy_fraction, pressure_cpu_some_fraction, rate,
+            offered_rate, response_time_mean_us,
+        }),
+        remedies: vec![manual(
+            SettingId::hardware("cpus"),
+            "other programs on the machine get less CPU when it is busy",
+            "raise the quota or the cores where they were set (`systemctl show -p CPUQuotaPerSecUSec UNIT`, `docker inspect`, cpu.max of the control group)",
+        )],
+    })
+}
+
+fn by_quota(facts: &Facts) -> Option<Finding> {
     let periods = facts.value(FactId::throttled_fraction).filter(|share| *share >= PERIODS_FRACTION_MIN)?;
     let lost = facts.value(FactId::pressure_group_cpu_full_fraction).or(facts.value(FactId::throttled_cores));
     if lost.is_some_and(|lost| lost < LOST_FRACTION_MIN) {
@@ -148,6 +181,35 @@ mod tests {
         for (changed, to, cpus) in [(FactId::usable_cores, 0.2, 0.2), (FactId::offered_rate, 15.0, 0.2)] {
             let remedy = with(changed, to).unwrap().remedies.remove(0);
             assert_eq!(remedy.to.as_ref().and_then(SettingValue::number), Some(cpus), "{changed}");
+        }
+    }
+
+    #[test]
+    fn a_quota_that_cannot_be_read_shows_in_tasks_that_are_ready_beside_idle_cores() {
+        let base = [
+            (FactId::service_running_mean, 6.0),
+            (FactId::service_cpu_cores, 0.4),
+            (FactId::cores, 2.0),
+            (FactId::cpu_busy_fraction, 0.3),
+            (FactId::pressure_cpu_some_fraction, 0.9),
+        ];
+        let with = |changes: &[(FactId, f64)]| {
+            check(&facts(&crate::facts::testing::with_changes(&base, changes), &[]))
+        };
+        let found = with(&[]).unwrap();
+        assert_eq!(found.confidence, CONFIDENCE_HIDDEN);
+        assert!(
+            found
+                .summary
+                .starts_with("6 tasks of the service are ready to run and it uses 0.4 cores, while 1.4")
+        );
+        for (name, value) in [
+            (FactId::service_running_mean, 1.0),
+            (FactId::cpu_busy_fraction, 0.95),
+            (FactId::group_cpu_cores, 0.4),
+            (FactId::pressure_cpu_some_fraction, 0.1),
+        ] {
+            assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
         }
     }
 

@@ -38,7 +38,7 @@ pub const LIMIT: Limit = Limit {
         ended_per_s, failed_fraction, fpm_processes_max, offered_rate, rate,
         rate_ci95_fraction, server_error_fraction, server_errors_answered_per_s, workers_limit,
     }],
-    causes: &[LimitId::BackendRefused],
+    causes: &[LimitId::BackendRefused, LimitId::AppWorkersExhausted],
     ceilings: &[ceiling::ceiling],
     config_checks: &[config_check::fewer_connections_than_workers],
     keeps_hold_times: true,

@@ -45,6 +45,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheWorkersExhausted,
         LimitId::DbConnectionsExhausted,
         LimitId::AcceptQueueOverflow,
+        LimitId::AppWorkersExhausted,
     ],
     kind: Some(LimitKind::Documents),
     meaning: Some("The database takes the time. The remedy is in queries and indexes, not in a setting."),

@@ -46,6 +46,8 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheWorkersExhausted,
         LimitId::DbConnectionsExhausted,
         LimitId::AcceptQueueOverflow,
+        LimitId::AppWorkersExhausted,
+        LimitId::SingleThreadSaturated,
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),

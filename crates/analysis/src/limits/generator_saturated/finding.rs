@@ -81,7 +81,7 @@ fn has_short_connections(facts: &Facts) -> bool {
     !(slower
         || is_over(FactId::failed_fraction, FAILED_FRACTION_MAX)
         || is_over(FactId::connect_timeouts, 0.0)
-        || is_over(FactId::connect_time_max_us, crate::limits::healthy::finding::CONNECT_US_MAX)
+        || is_over(FactId::connect_time_max_us, crate::limits::healthy::response_time::CONNECT_US_MAX)
         || is_over(FactId::throttled_fraction, THROTTLED_FRACTION_MAX))
 }
 

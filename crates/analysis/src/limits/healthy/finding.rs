@@ -3,13 +3,14 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::ceilings;
-use crate::resources::time_breakdown::{keeps_up, noticed_queue};
+use crate::limits::healthy::response_time;
+use crate::limits::healthy::response_time::{EXCESS_US_MAX, is_below};
+use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{concurrency, processors};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
-const FAILED_FRACTION_MAX: f64 = 0.001;
 const CPU_FRACTION_MAX: f64 = 0.95;
 /// Fuller processors are others', if the service's group waits for one in less of the time than this.
 const CPU_WAIT_FRACTION_MAX: f64 = 0.5;
@@ -27,25 +28,13 @@ const STATEMENTS_FRACTION_MIN: f64 = 0.5;
 const UNLIKE_MIN: f64 = 1.3;
 /// With a shorter queue than this nobody waits when all workers are busy.
 const EMPTY_QUEUE_MAX: f64 = 0.5;
-/// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
-pub(crate) const CONNECT_US_MAX: f64 = 900_000.0;
-/// Responses that take this many times as long as the quickest tenth of their kind waited for something.
-const INFLATION_MAX: f64 = 2.0;
-/// Unless it is by less than this on average: a file that takes 60 us takes three times as long when the scheduler is
-/// late once, and nobody notices.
-const EXCESS_US_MAX: f64 = 5_000.0;
-
-/// Under load, responses that take this many times as long as one that is alone wait for others, unless it is by less than
-/// this: what is in flight shares processors and caches.
-const ALONE_INFLATION_MAX: f64 = 3.0;
-const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
 
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
+/// Of responses that take long nobody knows whether they would take as long alone, nor where the time goes.
+const CONFIDENCE_UNEXPLAINED: f64 = 0.5;
 /// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
 const ANSWER_BYTES_LONG: f64 = 262_144.0;
-/// Means of some five seconds of independent answers differ by more than this once in a hundred times.
-const DRIFT_RATIO_MAX: f64 = 3.0;
 
 /// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -54,7 +43,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.is_met_by(rate)
     });
     if !has_room(facts, busy)
-        || !responds_well(facts)
+        || !response_time::responds_well(facts)
+        || has_no_responses(facts)
         || !is_well_observed(facts)
         || goal_missed
         || holds_workers_long(facts)
@@ -78,6 +68,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             headroom_text(facts)
         ),
         confidence: match (workers_seen, facts.loaded) {
+            _ if !response_time::is_explained(facts) => CONFIDENCE_UNEXPLAINED,
             (true, true) => 0.9,
             // How long clients wait on the way, and what they asked for in vain, only they see.
             (true, false) => 0.7,
@@ -93,10 +84,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn is_below(facts: &Facts, name: FactId, max: f64) -> bool {
-    facts.value(name).is_none_or(|value| value <= max)
-}
-
 /// Whether nothing of the machine and of the service is full.
 fn has_room(facts: &Facts, busy: f64) -> bool {
     // Of a service whose group cannot be seen, that may have fewer processors than there are, the machine's waiting may be its.
@@ -110,6 +97,7 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
     (processors_have_room || usable.is_some_and(|usable| processors::are_others_short(facts, usable)))
         && noticed_queue(facts).is_none()
         && !is_queued_at_backend(facts)
+        && !waits_for_locks(facts)
         && stalled_share(
             facts,
             [FactId::pressure_group_memory_full_fraction, FactId::pressure_memory_full_fraction],
@@ -144,42 +132,17 @@ fn is_queued_at_backend(facts: &Facts) -> bool {
     is_much(queue, QUEUE_FRACTION_MIN) || (unlike && in_database.is_some_and(waits_there))
 }
 
+/// Whether a noticed part of the requests waits for a lock on a file.
+fn waits_for_locks(facts: &Facts) -> bool {
+    let waiting = facts.value(FactId::lock_waiting_mean).filter(|waiting| *waiting >= 1.0);
+    let at_once = concurrency::requests_in_flight(facts);
+    waiting.is_some_and(|waiting| at_once.is_none_or(|at_once| waiting >= QUEUE_FRACTION_MIN * at_once))
+}
+
 /// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
 fn has_no_queue(facts: &Facts) -> bool {
     facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < EMPTY_QUEUE_MAX)
         && facts.value(FactId::status_unanswered_fraction).is_some_and(|unanswered| unanswered == 0.0)
-}
-
-/// Whether clients got what they asked for without having waited.
-fn responds_well(facts: &Facts) -> bool {
-    let first = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
-    let queued =
-        first.is_some_and(|(first, usual)| usual > INFLATION_MAX * first && usual - first > EXCESS_US_MAX);
-    is_below(facts, FactId::failed_fraction, FAILED_FRACTION_MAX)
-        && is_below(facts, FactId::connect_time_max_us, CONNECT_US_MAX)
-        && is_below(facts, FactId::connect_timeouts, 0.0)
-        && (is_below(facts, FactId::response_time_inflation, INFLATION_MAX)
-            || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
-            || varies_without_queueing(facts))
-        && !queued
-        && slower_than_alone(facts).is_none()
-        && !has_no_responses(facts)
-        && keeps_up(facts) != Some(false)
-}
-
-/// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
-/// wait for each other, whether or not it is seen where.
-pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
-    let alone = facts.value(FactId::response_time_alone_us)?;
-    let usual = facts.value(FactId::response_time_mean_us)?;
-    (usual > ALONE_INFLATION_MAX * alone + ALONE_EXCESS_US_MAX).then_some((alone, usual))
-}
-
-/// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they
-/// are where requests queue.
-fn varies_without_queueing(facts: &Facts) -> bool {
-    keeps_up(facts) == Some(true)
-        && facts.value(FactId::response_time_drift_ratio).is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
 }
 
 /// Whether nothing is answered at all, although something is asked for.
@@ -419,9 +382,39 @@ mod tests {
     #[test]
     fn what_takes_much_longer_than_alone_waits_for_something() {
         // 100 ms under load, in which nothing is seen to be full.
-        for (alone_us, healthy) in [(90_000.0, true), (30_000.0, true), (25_000.0, false), (500.0, false)] {
+        for (alone_us, healthy) in [(90_000.0, true), (60_000.0, true), (25_000.0, false), (500.0, false)] {
             let alone = [(FactId::response_time_alone_us, alone_us)];
             assert_eq!(check(&facts(&[&HEALTHY[..], &alone].concat(), &[])).is_some(), healthy, "{alone_us}");
+        }
+    }
+
+    #[test]
+    fn users_who_wait_longer_than_one_alone_beside_idle_processors_wait_for_each_other() {
+        // 100 ms under load: twice as long as alone, with one user beside each.
+        for (busy, offered, healthy) in [(0.1, f64::NAN, false), (0.7, f64::NAN, true), (0.1, 500.0, true)] {
+            let changes = [
+                (FactId::cpu_busy_fraction, busy),
+                (FactId::response_time_alone_us, 50_000.0),
+                (FactId::offered_rate, offered),
+            ];
+            let values = crate::facts::testing::with_changes(&HEALTHY, &changes);
+            assert_eq!(check(&facts(&values, &[])).is_some(), healthy, "{busy} {offered}");
+        }
+    }
+
+    #[test]
+    fn locks_that_are_waited_for_are_not_healthy_and_time_that_nobody_can_place_is_half_sure() {
+        let slow = [(FactId::response_time_mean_us, 900_000.0), (FactId::response_time_first_us, 890_000.0)];
+        for (changes, confidence) in [
+            (vec![(FactId::lock_waiting_mean, 9.0), (FactId::in_flight_mean, 20.0)], None),
+            (vec![(FactId::lock_waiting_mean, 1.0), (FactId::in_flight_mean, 20.0)], Some(0.9)),
+            (slow.to_vec(), Some(0.5)),
+            ([&slow[..], &[(FactId::response_time_alone_us, 850_000.0)]].concat(), Some(0.9)),
+            ([&slow[..], &[(FactId::worker_time_mean_us, 880_000.0)]].concat(), Some(0.9)),
+        ] {
+            let values = crate::facts::testing::with_changes(&HEALTHY, &changes);
+            let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{changes:?}");
         }
     }
 

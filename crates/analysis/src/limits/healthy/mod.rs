@@ -2,12 +2,14 @@
 //!
 //! ## How it is recognised
 //! The goal, if there is one, is met, and nearly all requests succeeded. No connection waited in the accept queue or took a
-//! second to establish (its SYN was lost then), and no request waited in front of a backend or in the database. CPU was free,
-//! or other processes used it and the service did not wait for it; memory and disks were not short, and workers were free.
-//! Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less than a few
-//! milliseconds), and not many times as long as a request alone, as sent a few times before the load: nothing queued. In an
-//! open loop (`-r`) at least 95% of the rate was answered. Samples and load continued to the end, without harm. If the server
-//! is only observed, short responses that hold a worker for more than a second while no backend works are not called healthy.
+//! second to establish (its SYN was lost then), and no request waited in front of a backend, in the database, or for a lock on a
+//! file. CPU was free, or other processes used it and the service did not wait for it; memory and disks were not short, and
+//! workers were free. Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less
+//! than a few milliseconds), and not many times as long as a request alone, as sent a few times before the load: nothing queued.
+//! Where users set the pace and processors are half idle, 1.6 times as long is too long; where no request could be sent alone and
+//! most of a long response time is in no known place, it is half sure. In an open loop (`-r`) at least 95% of the rate was answered. Samples and load
+//! continued to the end, without harm. If the server is only observed, short responses that hold a worker for more than a second
+//! while no backend works are not called healthy.
 //!
 //! ## What to do
 //! Nothing. The finding names the nearest limit and the rate at which it is expected. To find where the limit lies, increase
@@ -17,6 +19,7 @@
 //! `vmstat 1`, `ss -ltn`, `curl -s http://localhost/server-status?auto` under load: idle CPU, empty queues, free workers.
 
 pub(crate) mod finding;
+pub(crate) mod response_time;
 
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitId};
@@ -24,13 +27,15 @@ use crate::limits::{Limit, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, answer_bytes_mean, backend_queue_mean, backend_time_mean_us, connect_time_max_us, connect_timeouts,
-        cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean, in_flight_mean, offered_rate,
-        pressure_cpu_some_fraction, pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
+        accept_queue_mean, answer_bytes_mean, backend_queue_mean, backend_time_mean_us, connect_time_max_us,
+        connect_timeouts, cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean,
+        in_flight_mean, lock_waiting_mean, offered_rate, pressure_cpu_some_fraction,
+        pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
         pressure_group_memory_full_fraction, pressure_io_full_fraction, pressure_memory_full_fraction, rate,
-        response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us, response_time_inflation,
-        response_time_mean_us, scoreboard_full_fraction, service_time_mean_us, status_unanswered_fraction,
-        usable_busy_fraction, usable_cores, workers_idle_mean, workers_startable_mean,
+        response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us,
+        response_time_inflation, response_time_mean_us, scoreboard_full_fraction, service_time_mean_us,
+        status_unanswered_fraction, usable_busy_fraction, usable_cores, workers_idle_mean,
+        workers_startable_mean,
     }],
     keeps_hold_times: true,
     is_fault: false,

@@ -19,6 +19,9 @@ const LOOKUP_US: f64 = 1.5;
 const LOOKUPS_SHARE_MIN: f64 = 0.2;
 /// The kernel's share of the time above which it is not the reading of rules that costs it.
 const KERNEL_SHARE_MAX: f64 = 0.6;
+/// So many files of rules for one request were seen: opening and reading them is the kernel's work, and what else may cost the
+/// time is less likely than they are.
+const FILES_MANY: usize = 3;
 
 /// What the requests meet.
 struct HtaccessLookups {
@@ -31,6 +34,8 @@ struct HtaccessLookups {
     /// Folders that are looked into for each of them.
     folders: f64,
     file: Option<String>,
+    /// The most files that are read for one request, of those that are known.
+    files: usize,
 }
 
 /// Fires when rules are read anew for each request, and that is what the processors do.
@@ -44,7 +49,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let explains = met.share * if excess >= file_cost::EXCESS_MIN { excess } else { by_look_ups };
-    let found = met.file.as_ref().map_or(String::new(), |file| format!(", and finds {file}"));
+    let more = if met.files > 1 { format!(" and {} more", met.files - 1) } else { String::new() };
+    let found = met.file.as_ref().map_or(String::new(), |file| format!(", and finds {file}{more}"));
     Some(Finding {
         id: LimitId::HtaccessLookups.into(),
         summary: format!(
@@ -66,13 +72,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn confidence(met: &HtaccessLookups, files: &FileCost, by_look_ups: f64) -> f64 {
     let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MAX);
     let observed = match &met.file {
-        Some(_) if in_kernel => 0.6,
+        Some(_) if in_kernel && met.files < FILES_MANY => 0.6,
+        Some(_) if in_kernel => 0.85,
         Some(_) => 0.9,
         None if by_look_ups >= LOOKUPS_SHARE_MIN => 0.8,
         // Further in there may be files that nobody looked for.
         None => 0.5,
     };
-    observed - files.doubt
+    observed - if met.files >= FILES_MANY { files.doubt / 2.0 } else { files.doubt }
 }
 
 /// Where requests go, if `.htaccess` is looked up there; the first that has files where several do.
@@ -88,7 +95,7 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
         else {
             continue;
         };
-        let (folders, file) = effective::htaccess(service, target);
+        let (folders, files, file) = effective::htaccess(service, target);
         let before = met.take();
         let (share, sum) =
             before.as_ref().map_or((0.0, 0.0), |before| (before.share, before.folders * before.share));
@@ -103,6 +110,7 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
             } else {
                 folders as f64
             },
+            files: before.as_ref().map_or(files, |before| before.files.max(files)),
             file: before.and_then(|before| before.file).or(file),
         });
     }
@@ -183,6 +191,47 @@ mod tests {
         );
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("None".into())));
         assert_eq!(finding.remedies[0].setting.part.as_deref(), Some("h/"));
+    }
+
+    #[test]
+    fn many_files_that_were_seen_come_before_cores_that_are_full_with_reading_them() {
+        for (levels, kernel, extension, confidence) in
+            [(1, 0.8, ".html", 0.6), (11, 0.8, ".html", 0.85), (11, 0.2, "", 0.73), (1, 0.2, "", 0.55)]
+        {
+            let values = [
+                (FactId::service_cpu_cores, 0.98),
+                (FactId::cores, 1.0),
+                (FactId::cpu_per_request_us, 3800.0),
+                (FactId::cpu_system_cores, kernel),
+                (FactId::cpu_user_cores, 1.0 - kernel),
+            ];
+            let mut facts = facts(&values, &[]);
+            let service = facts.service.as_mut().unwrap();
+            service.modules =
+                if extension.is_empty() { vec!["php_module".into()] } else { vec!["core_module".into()] };
+            let scoped = |setting: &str, value: &str, part: String, file: Option<String>| ScopedSetting {
+                setting: setting.into(),
+                value: value.into(),
+                scope: vec!["VirtualHost *:80".into(), part.as_str().into()],
+                file,
+                line: None,
+            };
+            service.scoped = vec![scoped("AllowOverride", "All", "DocumentRoot /srv/".into(), None)];
+            service.scoped.extend((0..levels).map(|level| {
+                let folder = format!("/srv/{}", "d/".repeat(level));
+                scoped(
+                    "AccessFileName",
+                    ".htaccess",
+                    format!("Directory {folder}"),
+                    Some(format!("{folder}.htaccess")),
+                )
+            }));
+            let url = format!("http://h/{}page{extension}", "d/".repeat(11));
+            facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(&url).unwrap() }];
+            let found = check(&facts).unwrap();
+            assert_eq!(found.confidence, confidence, "{levels} {kernel} {extension}");
+            assert_eq!(found.summary.contains("and 10 more"), levels == 11, "{}", found.summary);
+        }
     }
 
     #[test]

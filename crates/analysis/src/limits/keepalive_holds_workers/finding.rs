@@ -37,7 +37,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: held.confidence,
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
-            workers_keepalive_mean, workers_busy_mean, workers_writing_mean, scoreboard_full_fraction,
+            workers_keepalive_mean, workers_busy_mean, workers_writing_mean, idle_connections_mean, scoreboard_full_fraction,
             workers_limit, processes_at_limit_fraction, service_processes_mean, requests_in_workers_mean,
             in_flight_mean, accept_queue_mean, connections_reused_fraction, connections_opened_per_s,
             service_cpu_cores, cpu_busy_fraction, status_unanswered_fraction, response_time_p50_us,
@@ -66,12 +66,16 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
     }
     let workers = workers::limit_proof(facts)?.workers;
     let inside = evidence_in_scoreboard(facts);
+    let connections = evidence_in_connections(facts, workers);
     let outside = evidence_in_requests(facts, workers);
-    let confidence = match (&inside, &outside) {
-        (Some(_), Some(_)) => 0.95,
-        (Some(_), None) => 0.9,
+    let confidence = match (&inside, &outside, &connections) {
+        (Some(_), Some(_), _) | (Some(_), _, Some(_)) => 0.95,
+        (Some(_), ..) => 0.9,
+        (_, Some(_), Some(_)) => 0.9,
+        (.., Some(_)) => 0.85,
         _ => 0.75,
     };
+    let inside = inside.or(connections);
     Some(HeldWorkers { words: inside.or(outside)?, confidence, workers })
 }
 
@@ -84,6 +88,19 @@ fn evidence_in_scoreboard(facts: &Facts) -> Option<String> {
         "{} of {} busy workers wait for the next request (K)",
         format_number(kept),
         format_number(busy)
+    ))
+}
+
+/// What the sockets say, also while the status page waits in the queue itself: on an idle connection nothing was asked since its
+/// last answer.
+fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
+    let idle =
+        facts.value(FactId::idle_connections_mean).filter(|idle| *idle >= HELD_FRACTION_MIN * workers)?;
+    (!worker_waits::is_logging(facts)).then_some(())?;
+    Some(format!(
+        "all {} workers are taken, and on {} open connections nothing is asked (tcp_info)",
+        format_number(workers),
+        format_number(idle)
     ))
 }
 
@@ -204,6 +221,18 @@ mod tests {
                     (FactId::processes_at_limit_fraction, 1.0),
                 ],
                 Some(0.75),
+            ),
+            (
+                "a page that starves, and nobody's load",
+                vec![
+                    (FactId::scoreboard_full_fraction, none),
+                    (FactId::workers_keepalive_mean, none),
+                    (FactId::workers_busy_mean, none),
+                    (FactId::requests_in_workers_mean, none),
+                    (FactId::processes_at_limit_fraction, 1.0),
+                    (FactId::idle_connections_mean, 55.0),
+                ],
+                Some(0.85),
             ),
             (
                 "neither",

@@ -8,7 +8,8 @@
 //! No worker is free, connections wait in the accept queue, CPU is free, and more than half of the busy workers are in `K`
 //! (mod_status). The status page waits like any request and often times out: then as many processes run as `MaxRequestWorkers`
 //! allows, while the requests in flight that are not in the queue (by the load engine's count) are fewer than half of the
-//! workers, and connections carry more than one request. Under the event MPM an idle connection holds no thread, so this is not
+//! workers, and connections carry more than one request; or the sockets show it alone: on as many accepted connections as half of the
+//! workers nothing was asked since the last response (tcp_info). Under the event MPM an idle connection holds no thread, so this is not
 //! reported.
 //!
 //! ## What to do
@@ -32,7 +33,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! { response_time_alone_us,
         accept_queue_mean, connections_opened_per_s, connections_reused_fraction, cpu_busy_fraction,
-        in_flight_mean, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_p50_us,
+        idle_connections_mean, in_flight_mean, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_p50_us,
         response_time_p99_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
         status_unanswered_fraction, worker_private_mean_bytes, workers_busy_mean, workers_keepalive_mean,
         workers_limit, workers_writing_mean,

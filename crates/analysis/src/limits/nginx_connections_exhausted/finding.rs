@@ -39,15 +39,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (Some(_), _) => 0.7,
         // It drops connections for other limits, too.
         (None, Some(_)) if failed.is_some() || !facts.loaded => 0.7,
+        // Its log may be anywhere, and have another level; the fullest worker shows it from outside.
+        (None, _) if is_full_from_outside(facts, failed) => 0.75,
         (None, _) => return None,
     };
     let said = match (logged, dropped) {
         (Some(count), _) => {
             format!("logged {} times: worker_connections are not enough", format_number(count))
         }
-        (None, count) => {
-            format!("{} accepted connections dropped", format_number(count.unwrap_or(0.0)))
-        }
+        (None, Some(count)) => format!("{} accepted connections dropped", format_number(count)),
+        (None, None) => format!(
+            "the fullest worker has {} files open",
+            format_number(facts.value(FactId::ahead_open_files_max).unwrap_or(0.0))
+        ),
     };
     let each = facts.setting(SETTING).map_or(String::new(), |each| {
         format!(" ({} for each of {} worker(s))", format_number(each), format_number(workers(facts)))
@@ -60,11 +64,23 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence,
         explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
         facts: facts.cite(&fact_ids! {
-            nginx_connections_messages, nginx_dropped, failed_fraction, in_flight_mean, client_connections_mean,
+            nginx_connections_messages, nginx_dropped, ahead_open_files_max, failed_fraction, in_flight_mean, client_connections_mean,
             open_files_limit, cores, rate,
         }),
         remedies: vec![remedy(facts)],
     })
+}
+
+/// From this share of failed requests on, a worker with as many open files as places has none left.
+const FAILED_OUTSIDE_MIN: f64 = 0.05;
+const FILES_OF_PLACES_MIN: f64 = 0.9;
+
+/// Whether a worker has as many files open as it has places for connections, while requests fail: its logs and listening sockets
+/// are few.
+fn is_full_from_outside(facts: &Facts, failed: Option<f64>) -> bool {
+    let files = facts.value(FactId::ahead_open_files_max).zip(facts.setting(SETTING));
+    failed.is_some_and(|failed| failed >= FAILED_OUTSIDE_MIN)
+        && files.is_some_and(|(files, places)| files >= FILES_OF_PLACES_MIN * places)
 }
 
 /// Its workers, as configured.
@@ -145,6 +161,11 @@ mod tests {
             (vec![(FactId::nginx_connections_messages, 0.0), dropped], Some(0.7)),
             (vec![(FactId::nginx_connections_messages, nan), dropped, (FactId::failed_fraction, 0.0)], None),
             (vec![(FactId::nginx_connections_messages, 0.0)], None),
+            (
+                vec![(FactId::nginx_connections_messages, nan), (FactId::ahead_open_files_max, 70.0)],
+                Some(0.75),
+            ),
+            (vec![(FactId::nginx_connections_messages, nan), (FactId::ahead_open_files_max, 40.0)], None),
         ] {
             assert_eq!(with(&changes, false).map(|finding| finding.confidence), sure, "{changes:?}");
         }

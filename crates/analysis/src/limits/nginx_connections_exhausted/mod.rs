@@ -25,7 +25,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        client_connections_mean, cores, failed_fraction, in_flight_mean, nginx_connections_messages,
+        ahead_open_files_max, client_connections_mean, cores, failed_fraction, in_flight_mean, nginx_connections_messages,
         nginx_dropped, open_files_limit, rate,
     }],
     causes: &[LimitId::AcceptQueueOverflow, LimitId::BackendRefused, LimitId::LostSyns],

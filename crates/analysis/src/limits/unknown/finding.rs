@@ -3,7 +3,8 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::apache_workers_exhausted::backend_wait;
-use crate::limits::healthy::finding::slower_than_alone;
+use crate::limits::healthy::response_time::slower_than_alone;
+use crate::limits::slow_upstream::finding::awaited;
 use crate::resources::processors::own_cores;
 use crate::resources::time_breakdown::breakdown;
 use crate::resources::workers;
@@ -34,8 +35,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::Unknown.into(),
         summary: format!(
-            "The limit could not be proven.{stopped}{errors}{}{}{}",
+            "The limit could not be proven.{stopped}{errors}{}{}{}{}",
             time(facts),
+            locks_text(facts),
             serialized_text(facts),
             unobserved_text(facts)
         ),
@@ -46,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             response_time_inflation, connect_time_max_us, usable_busy_fraction, cpu_busy_fraction,
             service_cpu_cores, accept_queue_mean, scoreboard_full_fraction, workers_busy_mean,
             workers_idle_mean, worker_time_mean_us, backend_time_mean_us, backend_queue_mean,
-            worker_time_first_us,
+            worker_time_first_us, lock_waiting_mean, upstream_waiting_mean, busiest_thread_fraction,
         }),
         remedies: vec![],
     })
@@ -81,6 +83,36 @@ fn time(facts: &Facts) -> String {
     format!(" Most of the response time is spent in {place} ({}){waits}.", format_time(us))
 }
 
+/// Fewer wait for a lock by chance.
+const LOCK_WAITING_MIN: f64 = 1.0;
+
+/// The files whose locks requests wait for.
+fn locks_text(facts: &Facts) -> String {
+    let Some(waiting) = facts.value(FactId::lock_waiting_mean).filter(|waiting| *waiting >= LOCK_WAITING_MIN)
+    else {
+        return String::new();
+    };
+    let files = facts.each(FactId::file_lock_waiting_mean).filter(|(_, count)| *count >= LOCK_WAITING_MIN);
+    let file = files.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(file, _)| file);
+    format!(
+        " {} processes on average wait for a lock on {}: what holds it is served one after the other.",
+        format_number(waiting),
+        file.map_or("a file".to_owned(), |file| format!("the file {file}"))
+    )
+}
+
+/// Where on this machine or another one most requests wait for an answer.
+fn awaited_text(facts: &Facts) -> Option<String> {
+    let upstream = awaited(facts)?;
+    let name = upstream.program.unwrap_or_else(|| "the server".to_owned());
+    Some(format!(
+        "{} of them wait for an answer of {name} at {}, {} each",
+        format_number(upstream.waiting),
+        upstream.address,
+        format_time(upstream.time_us)
+    ))
+}
+
 /// Whether requests wait for each other.
 fn serialized_text(facts: &Facts) -> String {
     let workers = workers::limit_proof(facts).map(|proof| proof.workers);
@@ -89,7 +121,8 @@ fn serialized_text(facts: &Facts) -> String {
     }
     if let Some((alone, usual)) = slower_than_alone(facts) {
         let queue = facts.value(FactId::backend_queue_mean).filter(|queue| *queue >= 1.0);
-        let place = queue.map_or("in something that no signal shows".to_owned(), |queue| {
+        let unseen = || awaited_text(facts).unwrap_or_else(|| "in something that no signal shows".to_owned());
+        let place = queue.map_or_else(unseen, |queue| {
             format!(
                 "{} connections on average wait in the backend's accept queue: it has too few processes or threads",
                 format_number(queue)
@@ -143,6 +176,17 @@ mod tests {
         assert!(unseen.contains("no signal shows"), "{unseen}");
         let seen = summary(&[(FactId::backend_queue_mean, 38.0)]);
         assert!(seen.contains("38 connections on average wait in the backend's accept queue"), "{seen}");
+    }
+
+    #[test]
+    fn a_lock_on_a_file_is_told() {
+        let values = [&SLOW[..], &[(FactId::lock_waiting_mean, 25.0)]].concat();
+        let file = [(FactId::file_lock_waiting_mean, "/srv/counter", 25.0)];
+        let summary = check(&crate::facts::testing::facts_of_several(&values, &file)).unwrap().summary;
+        assert!(
+            summary.contains("25 processes on average wait for a lock on the file /srv/counter"),
+            "{summary}"
+        );
     }
 
     #[test]

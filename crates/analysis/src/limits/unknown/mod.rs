@@ -23,9 +23,9 @@ use crate::limits::{Limit, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, backend_queue_mean, backend_time_mean_us, connect_time_max_us, cpu_busy_fraction,
-        failed_fraction, memory_available_min_bytes, offered_rate, rate, response_time_alone_us, response_time_first_us,
-        response_time_inflation, response_time_mean_us, scoreboard_full_fraction, service_cpu_cores,
+        accept_queue_mean, backend_queue_mean, backend_time_mean_us, busiest_thread_fraction, connect_time_max_us, cpu_busy_fraction,
+        failed_fraction, file_lock_waiting_mean, lock_waiting_mean, memory_available_min_bytes, offered_rate, rate, response_time_alone_us, response_time_first_us,
+        response_time_inflation, response_time_mean_us, scoreboard_full_fraction, service_cpu_cores, upstream_waiting_mean,
         usable_busy_fraction, worker_time_first_us, worker_time_mean_us, workers_busy_mean, workers_idle_mean,
     }],
     keeps_hold_times: true,

@@ -15,6 +15,7 @@ pub(super) mod shaping;
 pub(super) mod socket_table;
 pub mod sockets;
 pub mod tcp;
+pub mod upstreams;
 
 use super::{Reading, Target};
 use crate::os::procfs;

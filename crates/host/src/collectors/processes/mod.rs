@@ -1,6 +1,8 @@
 //! Processes of the service, its workers, and those of others.
 
+pub mod locks;
 pub mod other_processes;
 pub mod process;
+pub mod threads;
 pub mod worker_memory;
 pub mod workers;

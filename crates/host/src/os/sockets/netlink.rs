@@ -19,6 +19,8 @@ pub struct End {
     pub open: bool,
     /// Whether bytes that were handed over are not confirmed by the other side.
     pub sending: bool,
+    /// Whether the other side has asked for something and waits; `None` where that is not known.
+    pub owes_answer: Option<bool>,
     /// Its own address and port.
     pub own: (IpAddr, u16),
     /// Address and port of the other side.
@@ -29,7 +31,11 @@ pub struct End {
 
 /// The server's ends of all connections of a port that are not closed from this side.
 pub fn server_ends(port: u16) -> io::Result<Vec<End>> {
-    collect(states([state::ESTABLISHED, state::CLOSE_WAIT]), port, 0, end)
+    let mut found = vec![];
+    let states = states([state::ESTABLISHED, state::CLOSE_WAIT]);
+    let query = Query { protocol: TCP, states, own_port: port, with_info: true, ..Query::default() };
+    each(query, |entry| found.push(end(entry)))?;
+    Ok(found)
 }
 
 /// The clients' ends of all open connections to a port (on any machine) from this network namespace.
@@ -56,7 +62,7 @@ fn collect<T>(
     read: impl Fn(Entry<'_>) -> T,
 ) -> io::Result<Vec<T>> {
     let mut found = vec![];
-    each(Query { protocol: TCP, states, own_port, peer_port, own_ports: None }, |entry| {
+    each(Query { protocol: TCP, states, own_port, peer_port, ..Query::default() }, |entry| {
         found.push(read(entry))
     })?;
     Ok(found)
@@ -68,6 +74,7 @@ fn end(entry: Entry<'_>) -> End {
         cookie: entry.cookie(),
         open: entry.state() == state::ESTABLISHED,
         sending: entry.send_queue() > 0,
+        owes_answer: entry.owes_answer(),
         // A socket of both families shows IPv4 as `::ffff:a.b.c.d`; its other end does not.
         own: (own.0.to_canonical(), own.1),
         peer: (peer.0.to_canonical(), peer.1),

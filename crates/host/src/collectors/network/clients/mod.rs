@@ -10,6 +10,9 @@
 //! Of each connection the kernel tells what was sent and not yet confirmed (`idiag_wqueue`): of slow clients that is never
 //! nothing while an answer lasts, and a worker waits for it once the connection's send buffer is full.
 //!
+//! And it tells when something was sent and received last: a connection on which nothing was asked since the last answer is idle,
+//! and whoever holds it waits for its client.
+//!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
 //! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
 //! readings in between are empty.
@@ -82,6 +85,8 @@ struct Connection {
     client_inode: Option<u64>,
     /// Whether its client has not taken all that was sent.
     sending: bool,
+    /// Whether it was accepted and nothing is asked on it.
+    idle: bool,
 }
 
 /// The connections that were open from the first look to the second one.
@@ -101,6 +106,7 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
             cookie: end.cookie,
             client_inode,
             sending: end.sending,
+            idle: end.inode != 0 && end.owes_answer == Some(false) && !end.sending,
         })
     };
     servers.filter(|end| end.open).filter_map(connection).collect()
@@ -182,6 +188,8 @@ fn read(port: u16, agent_pid: u32, target: &Target) -> Result<Reading, String> {
     reading.push("clients.connections_count", seen.all.len() as f64);
     let sending = seen.all.iter().filter(|connection| connection.sending).count();
     reading.push("clients.sending_count", sending as f64);
+    let idle = seen.all.iter().filter(|connection| connection.idle).count();
+    reading.push("clients.idle_count", idle as f64);
     reading.push("clients.left_count", seen.left_count as f64);
     match seen.others {
         Some(Ok(others)) => reading.push("clients.others_count", others.len() as f64),
@@ -210,6 +218,11 @@ impl Collector for Clients {
                 SOURCE,
                 // Without the column of states the second one is Send-Q.
                 "ss -tnH state established 'sport = :PORT' | awk '$2>0' | wc -l",
+            ),
+            gauge(
+                "clients.idle_count",
+                "sock_diag(7), tcp_info",
+                "ss -tniH state established 'sport = :PORT' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 <= $4 {n++} END {print n + 0}'",
             ),
             gauge("clients.left_count", SOURCE, server_ends("close-wait")),
             gauge("clients.others_count", "sock_diag(7), /proc/PID/fd", others),

@@ -18,6 +18,7 @@ use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_e
 use crate::os::procfs;
 use std::collections::BTreeMap;
 use tree::{Tracker, Tree, cpu_ns, identity, ns_of};
+use webdyno_model::service::ServiceSnapshot;
 
 /// Backends that get values of their own.
 const BACKENDS_MAX: usize = 8;
@@ -42,6 +43,21 @@ struct CpuTimes {
     machine_ns: Option<u64>,
     service_ns: Option<(u64, u64)>,
     client_ns: Option<(u64, u64)>,
+}
+
+/// The backends that have values of their own, each with the name of its program; further ones of a program have a number
+/// behind it.
+pub(crate) fn named_backends(target: &Target) -> impl Iterator<Item = (String, &ServiceSnapshot)> {
+    let mut names: BTreeMap<&str, u32> = BTreeMap::new();
+    target.backends.iter().filter(|backend| backend.pid != 0).take(BACKENDS_MAX).map(move |backend| {
+        let number = names.entry(&backend.service).or_default();
+        *number += 1;
+        let name = match number {
+            1 => backend.service.clone(),
+            number => format!("{}_{number}", backend.service),
+        };
+        (name, backend)
+    })
 }
 
 /// What names a process and the time that it and its children used.
@@ -90,18 +106,11 @@ impl Process {
         }
     }
 
-    /// Adds each backend under the name of its program; further ones of a program have a number behind it.
+    /// Adds each backend under its name ([`named_backends`]).
     fn backend_values(&mut self, target: &Target, reading: &mut Reading) {
         let backends = || target.backends.iter().filter(|backend| backend.pid != 0);
         self.backends.retain(|pid, _| backends().any(|backend| backend.pid == *pid));
-        let mut names: BTreeMap<&str, u32> = BTreeMap::new();
-        for backend in backends().take(BACKENDS_MAX) {
-            let number = names.entry(&backend.service).or_default();
-            *number += 1;
-            let name = match number {
-                1 => backend.service.clone(),
-                number => format!("{}_{number}", backend.service),
-            };
+        for (name, backend) in named_backends(target) {
             let (tracker, cpu) = self.backends.entry(backend.pid).or_default();
             let Some(tree) = tracker.read(backend.pid) else {
                 reading.problem(format!("{name}, process {}, is gone", backend.pid));
@@ -110,6 +119,7 @@ impl Process {
             let cpu_s = cpu.update(tree.identity, tree.cpu_ns as f64) / NS_PER_S as f64;
             reading.push(format!("process.{name}.cpu_s"), cpu_s);
             reading.push(format!("process.{name}.count"), tree.count as f64);
+            reading.push(format!("process.{name}.threads_count"), tree.threads_count as f64);
             for (what, value) in [
                 ("fullest_open_files_count", tree.fullest.map(|(open, _)| open)),
                 ("fullest_open_files_limit_count", tree.fullest.map(|(_, limit)| limit)),
@@ -174,6 +184,7 @@ const BACKEND: &str = "$(pgrep $(echo INSTANCE | sed 's/_[0-9]$//; s/_/./g'))";
 fn count_metrics() -> Vec<Metric> {
     let in_state = |state: &str| format!("ps -o s= -p {GROUP} | grep -c {state}");
     let backend = format!("echo {BACKEND} | wc -w");
+    let backend_threads = format!("ps -L -o lwp= -p $(echo {BACKEND} | tr ' ' ,) | wc -l");
     let user = "$(ps -o ruid= --ppid PID | sort | uniq -c | sort -rn | awk 'NR==1 {print $2}')";
     vec![
         gauge("process.count", STAT, format!("ps -o pid= -p {GROUP} | wc -l")),
@@ -181,6 +192,7 @@ fn count_metrics() -> Vec<Metric> {
         gauge("process.running_count", STAT, in_state("R")),
         gauge("process.disk_wait_count", STAT, in_state("D")),
         gauge("process.*.count", STAT, backend),
+        gauge("process.*.threads_count", STAT, backend_threads),
         gauge(
             "process.user_tasks_count",
             STAT,

@@ -1,0 +1,358 @@
+//! When `app-workers-exhausted` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::single_thread_saturated;
+use crate::limits::slow_upstream::finding::at_most_waiting;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::workers::HEADROOM;
+use crate::resources::{concurrency, worker_waits};
+use crate::settings::backends::{self, UNKNOWN};
+use crate::wording::{format_number, format_time};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// A queue that is at least so long, and at least this share of what is in flight.
+const QUEUE_MIN: f64 = 2.0;
+const QUEUE_FRACTION_MIN: f64 = 0.1;
+/// It stands there in most of the samples.
+const WAITING_FRACTION_MIN: f64 = 0.5;
+/// Programs that have a finding of their own for it.
+const OTHERS: [&str; 4] = ["php_fpm", "apache", "mariadb", "nginx"];
+const CONFIDENCE: f64 = 0.9;
+/// Another queue behind it: its workers may wait there. Or nobody knows which program it is, and what it computes.
+const CONFIDENCE_DOUBTFUL: f64 = 0.5;
+const CONFIDENCE_BUSY: f64 = 0.7;
+/// Fuller processors have no room for more of them.
+const BUSY_FRACTION_MAX: f64 = 0.95;
+/// Workers that use a smaller part of a core each do not compute: they wait.
+const WAITING_CORES_MAX: f64 = 0.2;
+/// The error of the rate that follows from more workers: what they wait for themselves may not grow with them.
+const PREDICTION_ERROR: f64 = 0.25;
+
+/// The application server whose workers are all busy.
+struct FullApplication<'a> {
+    listener: &'a str,
+    queue: f64,
+    /// What it is called, and the name of its facts; `None` where nobody could see who listens.
+    program: Option<(String, &'a str)>,
+    /// Requests that it serves at once, where that is seen.
+    workers: Option<f64>,
+}
+
+/// Fires when connections wait for a worker of an application server, and nothing else is what is short.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if worker_waits::machine_is_short(facts) {
+        return None;
+    }
+    let full = behind(facts).or_else(|| in_front(facts))?;
+    let in_flight = concurrency::requests_in_flight(facts);
+    let is_noticed = in_flight.is_none_or(|in_flight| full.queue >= QUEUE_FRACTION_MIN * in_flight);
+    if full.queue < QUEUE_MIN || !is_noticed {
+        return None;
+    }
+    let explains = in_flight.map(|in_flight| significant((full.queue / in_flight).min(1.0), 3));
+    let mut cited = facts.cite_of(&fact_ids! { backend_queue_mean, backend_waiting_fraction }, full.listener);
+    cited.extend(facts.cite_of(&[FactId::upstream_waiting_mean], full.listener));
+    if let Some((name, _)) = &full.program {
+        cited.extend(facts.cite_of(&OF_PROGRAM, name));
+    }
+    cited.extend(facts.cite(&OF_ALL));
+    Some(Finding {
+        id: LimitId::AppWorkersExhausted.into(),
+        summary: summary(facts, &full, explains),
+        confidence: confidence(facts, &full),
+        explains_fraction: explains,
+        facts: cited,
+        remedies: vec![remedy(facts, &full)],
+    })
+}
+
+const OF_PROGRAM: [FactId; 4] = fact_ids! {
+    backend_processes_mean, backend_threads_mean, backend_cpu_cores, backend_busiest_thread_fraction,
+};
+const OF_ALL: [FactId; 8] = fact_ids! {
+    accept_queue_mean, in_flight_mean, response_time_mean_us, response_time_alone_us, rate, offered_rate,
+    cpu_busy_fraction, service_cpu_cores,
+};
+
+/// The longest lasting queue of a program behind the front that no other rule knows.
+fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
+    let topology = facts.topology.as_ref();
+    let of = |listener: &str| topology.and_then(|topology| backends::listening_at(topology, listener));
+    let is_other = |listener: &str| {
+        let is_fastcgi = concurrency::targets(facts).iter().any(|(at, fastcgi)| *fastcgi && at == listener);
+        is_fastcgi || of(listener).is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
+    };
+    let lasting = facts.each(FactId::backend_queue_mean).filter(|(listener, _)| lasts(facts, listener));
+    let (listener, queue) =
+        lasting.filter(|(listener, _)| !is_other(listener)).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let program = of(listener).map(|(name, service)| (name, backends::program_name(service)));
+    let seen = facts.value_of(FactId::upstream_waiting_mean, listener);
+    let seen = seen.map(|seen| at_most_waiting(facts, listener, seen) - queue);
+    let processes = program.as_ref().and_then(|(name, _)| processes_of_one_thread(facts, name));
+    let workers = seen.filter(|served| *served >= 0.5).map(|served| served.round().max(1.0)).or(processes);
+    Some(FullApplication { listener, queue, program, workers })
+}
+
+fn lasts(facts: &Facts, listener: &str) -> bool {
+    let share = facts.value_of(FactId::backend_waiting_fraction, listener);
+    share.is_some_and(|share| share >= WAITING_FRACTION_MIN)
+}
+
+/// Processes that serve, where each has one thread: one of several only leads the others.
+fn processes_of_one_thread(facts: &Facts, name: &str) -> Option<f64> {
+    let processes = facts.value_of(FactId::backend_processes_mean, name)?;
+    let threads = facts.value_of(FactId::backend_threads_mean, name)?;
+    (threads < processes + 0.5).then(|| (processes - 1.0).round().max(1.0))
+}
+
+/// An application server without a proxy before it: the queue is that of the port.
+fn in_front(facts: &Facts) -> Option<FullApplication<'_>> {
+    let service = facts.service.as_ref().filter(|service| service.service == UNKNOWN)?;
+    let queue = noticed_queue(facts)?;
+    let workers = facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).round().max(1.0));
+    let threads = facts.value(FactId::in_flight_mean).map(|in_flight| (in_flight - queue).round());
+    let workers = threads.filter(|served| *served >= 1.0).or(workers);
+    let program = Some((String::new(), backends::program_name(service)));
+    Some(FullApplication { listener: "", queue, program, workers })
+}
+
+fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
+    let stands_behind = facts.each(FactId::backend_queue_mean).any(|(other, queue)| {
+        other != full.listener && queue >= QUEUE_MIN && lasts(facts, other) && !full.listener.is_empty()
+    });
+    let one_thread = single_thread_saturated::finding::check(facts).is_some();
+    // Whoever fills the processors may be what the workers wait for.
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    let is_full = busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX);
+    // Where nobody sees what it computes, its one thread may be what has no time.
+    if stands_behind || one_thread || cores(facts, full).is_none() {
+        CONFIDENCE_DOUBTFUL
+    } else if is_full {
+        CONFIDENCE_BUSY
+    } else {
+        CONFIDENCE
+    }
+}
+
+fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> String {
+    let name = full.program.as_ref().map_or("the application server", |(_, program)| *program);
+    let at = if full.listener.is_empty() { String::new() } else { format!(" at {}", full.listener) };
+    let all = match full.workers {
+        Some(1.0) => format!("The one worker of {name}{at} is busy"),
+        Some(workers) => format!("All {} workers of {name}{at} busy", format_number(workers)),
+        None => format!("All workers of {name}{at} busy"),
+    };
+    let wait =
+        facts.value(FactId::response_time_mean_us).zip(explains).map_or(String::new(), |(us, share)| {
+            format!(", {} of the {} response time", format_time(us * share), format_time(us))
+        });
+    let alone = facts
+        .value(FactId::response_time_alone_us)
+        .map_or(String::new(), |us| format!(" A request alone takes {}.", format_time(us)));
+    format!(
+        "{all}: {} connections wait in its accept queue on average{wait}.{alone}{}",
+        format_number(significant(full.queue, 3)),
+        waiting_text(facts, full)
+    )
+}
+
+/// What the workers do meanwhile.
+fn waiting_text(facts: &Facts, full: &FullApplication<'_>) -> String {
+    let Some((workers, cores)) = full.workers.zip(cores(facts, full)) else { return String::new() };
+    if cores > WAITING_CORES_MAX * workers {
+        return format!(" Together they use {} cores.", format_number(significant(cores, 2)));
+    }
+    let what = concurrency::wait_cause_text(facts, workers)
+        .filter(|what| full.listener.is_empty() || !what.ends_with(full.listener));
+    let what = what.map_or(String::new(), |what| format!(" ({what})"));
+    format!(
+        " Together they use only {} cores: they wait themselves{what}.",
+        format_number(significant(cores, 2))
+    )
+}
+
+/// Cores that the program uses.
+fn cores(facts: &Facts, full: &FullApplication<'_>) -> Option<f64> {
+    match &full.program {
+        Some((name, _)) if name.is_empty() => facts.value(FactId::service_cpu_cores),
+        Some((name, _)) => facts.value_of(FactId::backend_cpu_cores, name),
+        None => None,
+    }
+}
+
+/// As many workers as requests come at once, and if they compute no more than the cores can run.
+fn remedy(facts: &Facts, full: &FullApplication<'_>) -> Remedy {
+    let workers = full.workers;
+    let each = workers.zip(cores(facts, full)).map(|(workers, cores)| cores / workers);
+    let usable = facts.value(FactId::usable_cores);
+    let busy =
+        each.zip(usable).filter(|(each, _)| *each >= 0.01).map(|(each, usable)| (usable / each).floor());
+    let demand = workers.map(|workers| workers + full.queue);
+    let wanted = demand.map(|demand| (HEADROOM * demand).ceil());
+    let to = wanted.map(|wanted| busy.map_or(wanted, |most| wanted.min(most)));
+    let to = to.zip(workers).filter(|(to, workers)| to > workers).map(|(to, _)| to);
+    let bound = if to.zip(wanted).is_some_and(|(to, wanted)| to < wanted) {
+        "; more than that would only wait for a core"
+    } else {
+        ""
+    };
+    let why = match demand {
+        Some(demand) => format!(
+            "{} requests need a worker at once, plus 30% headroom{bound}. In its own settings: workers or threads (gunicorn), processes (uWSGI), workers and threads (Puma), maxThreads (Tomcat)",
+            format_number(significant(demand, 3))
+        ),
+        None => "more processes or threads in its own settings, until none of its connections waits".into(),
+    };
+    Remedy {
+        setting: SettingId::application("workers"),
+        from: workers.map(|workers| SettingValue::Integer(workers as i64)),
+        to: to.map(|to| SettingValue::Integer(to as i64)),
+        class: ApplyClass::Manual,
+        risk:
+            "each worker takes as much memory as those that run; what is behind it gets more requests at once"
+                .into(),
+        why,
+        predicted: predicted(facts, workers, to),
+        together_with: vec![],
+    }
+}
+
+/// Little's law: as many as are in flight can be served at once, and each takes as long as now.
+fn predicted(facts: &Facts, workers: Option<f64>, to: Option<f64>) -> Option<Predicted> {
+    let (workers, to) = workers.zip(to)?;
+    let rate = facts.value(FactId::rate).filter(|_| facts.loaded)?;
+    let at_once = facts.value(FactId::in_flight_mean)?;
+    let expected = rate * (to.min(at_once) / workers).max(1.0);
+    Some(concurrency::predicted(facts, expected, PREDICTION_ERROR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts_of_several, with_changes};
+    use webdyno_model::service::ServiceSnapshot;
+    use webdyno_model::topology::Topology;
+
+    const APP: &str = "127.0.0.1:8000";
+
+    /// nginx before four workers of 80 ms each, and fifty users.
+    fn check_with(
+        changes: &[(FactId, f64)],
+        several: &[(FactId, &str, f64)],
+        program: Option<&str>,
+    ) -> Option<Finding> {
+        let base = [
+            (FactId::in_flight_mean, 50.0),
+            (FactId::rate, 50.0),
+            (FactId::cpu_busy_fraction, 0.06),
+            (FactId::usable_cores, 2.0),
+            (FactId::response_time_mean_us, 1_000_000.0),
+            (FactId::response_time_alone_us, 80_000.0),
+        ];
+        let behind = [
+            (FactId::backend_queue_mean, APP, 46.0),
+            (FactId::backend_waiting_fraction, APP, 1.0),
+            (FactId::backend_processes_mean, "unknown", 5.0),
+            (FactId::backend_threads_mean, "unknown", 5.0),
+            (FactId::backend_cpu_cores, "unknown", 0.04),
+        ];
+        let is_changed = |(name, of, _): &&(FactId, &str, f64)| {
+            several.iter().any(|(changed, changed_of, _)| changed == name && changed_of == of)
+        };
+        let kept = behind.iter().filter(|one| !is_changed(one)).chain(several).copied();
+        let several: Vec<_> = kept.filter(|(_, _, value)| value.is_finite()).collect();
+        let mut facts = facts_of_several(&with_changes(&base, changes), &several);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        let backend = program.map(|program| ServiceSnapshot {
+            service: program.into(),
+            pid: 7,
+            executable: Some("/usr/bin/python3.11".into()),
+            listens: vec![APP.into()],
+            ..ServiceSnapshot::default()
+        });
+        facts.topology = Some(Topology { backends: backend.into_iter().collect(), ..Topology::default() });
+        check(&facts)
+    }
+
+    #[test]
+    fn a_lasting_queue_of_an_application_server_is_one_of_workers() {
+        let found = check_with(&[], &[], Some("unknown")).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (0.9, Some(0.92)));
+        let begins = "All 4 workers of python3.11 at 127.0.0.1:8000 busy: 46 connections wait in its accept queue on average, 920 ms of the 1 s response time. A request alone takes 80 ms. Together they use only 0.04 cores: they wait themselves.";
+        assert_eq!(found.summary, begins);
+        let remedy = &found.remedies[0];
+        assert_eq!(
+            (&remedy.from, &remedy.to),
+            (&Some(SettingValue::Integer(4)), &Some(SettingValue::Integer(65)))
+        );
+        assert_eq!(remedy.predicted.as_ref().map(|one| one.rate), Some(625.0));
+        let nan = f64::NAN;
+        for (what, changes, several, program, confidence) in [
+            ("nobody knows who listens", vec![], vec![], None, Some(0.5)),
+            ("PHP-FPM has a rule", vec![], vec![], Some("php_fpm"), None),
+            ("a burst", vec![], vec![(FactId::backend_waiting_fraction, APP, 0.2)], Some("unknown"), None),
+            ("short", vec![], vec![(FactId::backend_queue_mean, APP, 3.0)], Some("unknown"), None),
+            ("none", vec![], vec![(FactId::backend_queue_mean, APP, nan)], Some("unknown"), None),
+            (
+                "the processors are what is short",
+                vec![(FactId::pressure_group_cpu_some_fraction, 0.9)],
+                vec![],
+                Some("unknown"),
+                None,
+            ),
+            (
+                "others fill the processors",
+                vec![(FactId::cpu_busy_fraction, 0.98)],
+                vec![],
+                Some("unknown"),
+                Some(0.7),
+            ),
+            (
+                "another one behind it",
+                vec![],
+                vec![
+                    (FactId::backend_queue_mean, "127.0.0.1:9000", 4.0),
+                    (FactId::backend_waiting_fraction, "127.0.0.1:9000", 1.0),
+                ],
+                Some("unknown"),
+                Some(0.5),
+            ),
+        ] {
+            let found = check_with(&changes, &several, program);
+            assert_eq!(found.map(|finding| finding.confidence), confidence, "{what}");
+        }
+    }
+
+    #[test]
+    fn workers_are_those_that_are_seen_to_serve_and_no_more_than_cores_can_run() {
+        let seen = |several: &[(FactId, &str, f64)]| {
+            let remedy = check_with(&[], several, Some("unknown")).unwrap().remedies.remove(0);
+            [remedy.from, remedy.to].map(|value| value.and_then(|value| value.number()))
+        };
+        // Threads: eight are served of 54 that wait for an answer.
+        let threads = [(FactId::backend_threads_mean, "unknown", 12.0)];
+        let served = [threads[0], (FactId::upstream_waiting_mean, APP, 54.0)];
+        assert_eq!(seen(&served), [Some(8.0), Some(71.0)]);
+        assert_eq!(seen(&threads), [None, None]);
+        // Each takes 0.4 of a core: two cores run five.
+        assert_eq!(seen(&[(FactId::backend_cpu_cores, "unknown", 1.6)]), [Some(4.0), Some(5.0)]);
+    }
+
+    #[test]
+    fn an_application_server_without_a_proxy_has_its_queue_at_the_port() {
+        let values =
+            [(FactId::in_flight_mean, 50.0), (FactId::accept_queue_mean, 46.0), (FactId::rate, 50.0)];
+        let of = |name: &str| {
+            let mut facts = facts_of_several(&values, &[]);
+            facts.service.as_mut().unwrap().service = name.into();
+            check(&facts).map(|finding| finding.summary)
+        };
+        assert!(of(UNKNOWN).unwrap().starts_with("All 4 workers of unknown busy: 46 connections wait"));
+        assert_eq!(of("apache"), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! `app-workers-exhausted`: all workers of the application server are busy, and requests wait until it accepts them.
+//!
+//! Behind the proxy stands a program of its own: gunicorn, uWSGI, Puma, Tomcat, Node, PHP's own server. It has so many processes
+//! or threads, and each serves one request at a time. While all of them are busy, nobody accepts, and new connections wait in the
+//! accept queue of the application's own socket. The proxy (nginx, Apache, lighttpd) has handed them over by then: its own queue
+//! is empty, its log shows only that the answers are late, and the processors may be idle.
+//!
+//! ## How it is recognised
+//! Connections wait in the accept queue of the application server's socket in most samples, and they are a good part of the
+//! requests in flight. A free worker accepts a connection at once, so that such a queue proves that none is free. The processors
+//! and memory are not what is short, and no single thread of the program has a core to itself (`single-thread-saturated`). PHP-FPM
+//! (`php-fpm-workers-exhausted`) and Apache as a backend (`apache-workers-exhausted`) have findings of their own. How many requests
+//! are served at once is seen by the connections on which an answer is awaited, less those in the queue. Nothing of the program
+//! itself needs to be known.
+//!
+//! ## What to do
+//! Give it as many workers as requests come at once, plus 30%: `--workers` or `--threads` (gunicorn), `processes` (uWSGI),
+//! `workers` and `threads` (Puma), `maxThreads` (Tomcat). Manual change: webdyno does not write an application's settings. Each
+//! worker takes as much memory as those that run, so multiply first. If the workers compute, more of them than cores serve
+//! nobody faster; if they wait for a database or another server, that gets more requests at once.
+//!
+//! ## By hand
+//! `ss -ltnp` or `ss -lxp` under load: Recv-Q of the application's socket; `top` shows its processes idle or busy.
+
+pub(crate) mod finding;
+
+use crate::facts::fact_ids;
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, backend_busiest_thread_fraction, backend_cpu_cores, backend_processes_mean,
+        backend_queue_mean, backend_threads_mean, backend_waiting_fraction, cpu_busy_fraction,
+        in_flight_mean, offered_rate, rate, response_time_alone_us, response_time_mean_us,
+        service_cpu_cores, service_processes_mean, upstream_waiting_mean, usable_busy_fraction,
+        usable_cores,
+    }],
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::BackendRefused,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+        LimitId::LostSyns,
+        LimitId::SlowUpstream,
+    ],
+    keeps_hold_times: true,
+    kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::Waiting),
+    ..Limit::new(
+        LimitId::AppWorkersExhausted,
+        "All workers of the application server busy",
+        include_str!("mod.rs"),
+        finding::check,
+    )
+};

@@ -1,0 +1,96 @@
+//! When `compression` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::cpu_saturated::{deflate, gzip};
+use crate::limits::single_thread_saturated;
+use crate::resources::{memory_evidence, processors};
+use crate::wording::format_time;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+
+const CONFIDENCE: f64 = 0.85;
+
+/// Fires where compressing saturates the cores, or the one core of one thread, and a lower level costs less.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if memory_evidence::is_proven(facts) {
+        return None;
+    }
+    let request_us = facts.value(FactId::cpu_per_request_us)?;
+    let remedy = remedy(facts, request_us)?;
+    let plain_us = gzip::plain_us(facts)?.min(request_us);
+    let level = remedy.from.as_ref().map_or(String::new(), |level| format!(" is {level}"));
+    Some(Finding {
+        id: LimitId::Compression.into(),
+        summary: format!(
+            "Compression takes the CPU: a request takes {} of CPU time, the same bytes sent as they are at most {}. {}{level}.",
+            format_time(request_us),
+            format_time(plain_us),
+            remedy.setting.name,
+        ),
+        confidence: CONFIDENCE,
+        explains_fraction: Some(significant(1.0 - plain_us / request_us, 3)),
+        facts: facts.cite(&fact_ids! {
+            cpu_per_request_us, answer_bytes_mean, service_cpu_cores, usable_busy_fraction, usable_cores, cpu_busy_fraction,
+            cores, response_time_mean_us, rate,
+        }),
+        remedies: vec![remedy],
+    })
+}
+
+fn remedy(facts: &Facts, request_us: f64) -> Option<Remedy> {
+    if processors::cpu_shortage(facts).is_some() {
+        return deflate::remedy(facts).or_else(|| gzip::remedy(facts));
+    }
+    single_thread_saturated::finding::check(facts)?;
+    gzip::remedy_at(facts, request_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+    use crate::settings::effective::RequestTarget;
+    use webdyno_model::service::{ScopedSetting, SettingValue};
+
+    /// nginx compresses files at level 9.
+    fn with(changes: &[(FactId, f64)], compressed: bool) -> Option<Finding> {
+        let base = [
+            (FactId::service_cpu_cores, 1.96),
+            (FactId::cores, 2.0),
+            (FactId::usable_cores, 2.0),
+            (FactId::cpu_busy_fraction, 0.99),
+            (FactId::pressure_group_cpu_some_fraction, 0.9),
+            (FactId::cpu_per_request_us, 13_000.0),
+            (FactId::answer_bytes_mean, 90_000.0),
+            (FactId::in_flight_mean, 16.0),
+        ];
+        let mut facts = facts(&with_changes(&base, changes), &[("gzip_comp_level", 9)]);
+        let service = facts.service.as_mut().unwrap();
+        service.service = "nginx".into();
+        service.scoped =
+            vec![ScopedSetting { setting: "gzip".into(), value: "on".into(), ..ScopedSetting::default() }];
+        let target = RequestTarget::of("http://h/layer.csv").unwrap();
+        facts.request_targets = vec![RequestTarget { share: 1.0, compressed, ..target }];
+        check(&facts)
+    }
+
+    #[test]
+    fn cores_or_one_core_that_compress_with_care_are_named() {
+        let found = with(&[], true).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE, Some(0.974)));
+        assert_eq!(found.remedies[0].to, Some(SettingValue::Integer(1)));
+        assert!(found.summary.ends_with("gzip_comp_level is 9."), "{}", found.summary);
+        let one = [
+            (FactId::service_cpu_cores, 0.99),
+            (FactId::cpu_busy_fraction, 0.55),
+            (FactId::pressure_group_cpu_some_fraction, 0.1),
+            (FactId::busiest_thread_fraction, 0.98),
+            (FactId::saturated_threads_mean, 1.0),
+        ];
+        assert!(with(&one, true).is_some());
+        let idle = [&one[..], &[(FactId::busiest_thread_fraction, 0.4)]].concat();
+        assert!(with(&idle, true).is_none() && with(&[], false).is_none());
+        assert!(with(&[(FactId::cpu_per_request_us, 400.0)], true).is_none(), "as cheap as the file");
+    }
+}

@@ -1,0 +1,43 @@
+//! `compression`: compressing responses takes the CPU.
+//!
+//! Whoever compresses while sending does it again for each request, and at a high level takes several times as long for a few
+//! percent less: level 9 of zlib takes up to ten times the CPU time of level 1. What looks like honest work of the processors is a
+//! setting.
+//!
+//! ## How it is recognised
+//! The cores that the service may use are saturated, or one thread of it has one core to itself (`single-thread-saturated`); the
+//! responses come compressed, at `DeflateCompressionLevel` 7 and above or `gzip_comp_level` 4 and above; the server sends files;
+//! and a request takes several times the CPU time that sending the same bytes as they are would take, most of it outside of the
+//! kernel.
+//!
+//! ## What to do
+//! A lower level: 1 in nginx, 6 (zlib's own) in Apache; responses grow by a few percent, at most by a fifth. Best is to compress
+//! files once (`gzip_static on`, or `.gz` files beside them), and not to compress what is compressed already (images, archives).
+//!
+//! ## By hand
+//! `perf top` or `top -H` under load: deflate of libz; `nginx -T | grep gzip`; `grep -r DeflateCompressionLevel /etc/apache2`.
+
+pub(crate) mod finding;
+
+use crate::facts::fact_ids;
+use crate::limits::ceiling::Resource;
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        answer_bytes_mean, cpu_busy_fraction, cpu_per_request_us, cores, rate, response_time_mean_us, service_cpu_cores,
+        usable_busy_fraction, usable_cores,
+    }],
+    causes: &[
+        LimitId::CpuSaturated,
+        LimitId::SingleThreadSaturated,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::AcceptQueueOverflow,
+        LimitId::SynQueueOverflow,
+    ],
+    relieves: &[Resource::Processors],
+    kind: Some(LimitKind::RequestCost),
+    gain: Some(LimitGain::Cost),
+    ..Limit::new(LimitId::Compression, "Compression takes the CPU", include_str!("mod.rs"), finding::check)
+};

@@ -1,0 +1,80 @@
+//! Whether clients waited: response times against quick ones of their kind, the first ones of the load, and one that is alone.
+
+use crate::facts::{FactId, Facts};
+use crate::resources::time_breakdown::{breakdown, keeps_up};
+
+const FAILED_FRACTION_MAX: f64 = 0.001;
+/// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
+pub(crate) const CONNECT_US_MAX: f64 = 900_000.0;
+/// Responses that take this many times as long as the quickest tenth of their kind waited for something.
+const INFLATION_MAX: f64 = 2.0;
+/// Unless it is by less than this on average: a file that takes 60 us takes three times as long when the scheduler is
+/// late once, and nobody notices.
+pub(super) const EXCESS_US_MAX: f64 = 5_000.0;
+/// Under load, responses that take this many times as long as one that is alone wait for others, unless it is by less than
+/// this: what is in flight shares processors and caches.
+const ALONE_INFLATION_MAX: f64 = 3.0;
+const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
+/// The same where users set the pace and processors are busy for no more than half of the time: by arithmetic on two cores
+/// that makes a request take a third longer.
+const IDLE_BUSY_MAX: f64 = 0.5;
+const ALONE_INFLATION_IDLE_MAX: f64 = 1.6;
+const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
+/// Without a request that was alone, this part of a response time of at least so much has to be in some known place.
+const UNEXPLAINED_FRACTION_MAX: f64 = 0.5;
+const UNEXPLAINED_US_MIN: f64 = 150_000.0;
+/// Means of some five seconds of independent answers differ by more than this once in a hundred times.
+const DRIFT_RATIO_MAX: f64 = 3.0;
+
+/// Whether clients got what they asked for without having waited.
+pub(super) fn responds_well(facts: &Facts) -> bool {
+    let first = facts.value(FactId::response_time_first_us).zip(facts.value(FactId::response_time_mean_us));
+    let queued =
+        first.is_some_and(|(first, usual)| usual > INFLATION_MAX * first && usual - first > EXCESS_US_MAX);
+    is_below(facts, FactId::failed_fraction, FAILED_FRACTION_MAX)
+        && is_below(facts, FactId::connect_time_max_us, CONNECT_US_MAX)
+        && is_below(facts, FactId::connect_timeouts, 0.0)
+        && (is_below(facts, FactId::response_time_inflation, INFLATION_MAX)
+            || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
+            || varies_without_queueing(facts))
+        && !queued
+        && slower_than_alone(facts).is_none()
+        && keeps_up(facts) != Some(false)
+}
+
+/// Whether it is known where the time goes, or responses take as long as one that is alone: else nobody knows whether they waited.
+pub(super) fn is_explained(facts: &Facts) -> bool {
+    if !facts.loaded || facts.value(FactId::response_time_alone_us).is_some() {
+        return true;
+    }
+    let usual = facts.value(FactId::response_time_mean_us).filter(|usual| *usual >= UNEXPLAINED_US_MIN);
+    let unexplained = breakdown(facts).unexplained;
+    !usual.zip(unexplained).is_some_and(|(usual, part)| part >= UNEXPLAINED_FRACTION_MAX * usual)
+}
+
+/// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
+/// wait for each other, whether or not it is seen where. Where processors are half idle nothing is shared that would make
+/// them wait a little.
+pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
+    let alone = facts.value(FactId::response_time_alone_us)?;
+    let usual = facts.value(FactId::response_time_mean_us)?;
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    let is_idle = busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX) && keeps_up(facts) != Some(true);
+    let (times, excess_us) = match is_idle {
+        true => (ALONE_INFLATION_IDLE_MAX, ALONE_EXCESS_IDLE_US_MAX),
+        false => (ALONE_INFLATION_MAX, ALONE_EXCESS_US_MAX),
+    };
+    (usual > times * alone + excess_us).then_some((alone, usual))
+}
+
+/// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they
+/// are where requests queue.
+fn varies_without_queueing(facts: &Facts) -> bool {
+    keeps_up(facts) == Some(true)
+        && facts.value(FactId::response_time_drift_ratio).is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
+}
+
+/// Whether it is no more than this, as far as that is known.
+pub(super) fn is_below(facts: &Facts, name: FactId, max: f64) -> bool {
+    facts.value(name).is_none_or(|value| value <= max)
+}

@@ -1,0 +1,185 @@
+//! When `slow-upstream` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
+use crate::resources::{concurrency, worker_waits};
+use crate::settings::backends;
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+use webdyno_model::setting::SettingId;
+
+/// Of the requests in flight, those that wait there, and how many at least.
+const WAITING_FRACTION_MIN: f64 = 0.5;
+const WAITING_MIN: f64 = 2.0;
+/// Under load it takes so many times as long as a whole request that was alone, and this much more.
+const SLOWER_TIMES_MIN: f64 = 2.0;
+const SLOWER_US_MIN: f64 = 20_000.0;
+const CONFIDENCE: f64 = 0.85;
+/// Its connections are open while requests are under way, and which of them wait is not told.
+const CONFIDENCE_UNSURE: f64 = 0.75;
+const SUSPECTED_US_MIN: f64 = 300_000.0;
+const CONFIDENCE_SUSPECTED: f64 = 0.5;
+
+/// A server that requests wait for.
+pub(crate) struct Upstream<'a> {
+    pub(crate) address: &'a str,
+    /// Requests that wait for its answer.
+    pub(crate) waiting: f64,
+    /// How long each of them does.
+    pub(crate) time_us: f64,
+    /// Whether that is seen on most of the connections, and not only that they are open.
+    pub(crate) is_seen: bool,
+    /// The program, where it is on this machine and known.
+    pub(crate) program: Option<String>,
+}
+
+/// The server that most of the requests in flight wait for, wherever it is; `None` where there is none.
+pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
+    let in_flight = concurrency::requests_in_flight(facts)?;
+    let per_s = facts.ended_per_s()?;
+    let topology = facts.topology.as_ref();
+    let is_linked = |at: &str| match (topology, &facts.service) {
+        (Some(topology), Some(service)) => backends::is_behind(service, Some(topology), at),
+        _ => false,
+    };
+    let most = facts
+        .each(FactId::upstream_waiting_mean)
+        .filter(|(at, _)| is_linked(at))
+        .map(|(at, seen)| (at, seen, at_most_waiting(facts, at, seen)))
+        .filter(|(_, _, waiting)| *waiting >= WAITING_MIN)
+        .max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let (address, seen, waiting) = (most.0, most.1, most.2.min(in_flight));
+    let program = topology.and_then(|topology| backends::listening_at(topology, address));
+    let program = program.map(|(_, service)| backends::program_name(service).to_owned());
+    (waiting >= WAITING_FRACTION_MIN * in_flight).then(|| Upstream {
+        address,
+        waiting,
+        time_us: waiting / per_s * 1e6,
+        is_seen: seen >= WAITING_FRACTION_MIN * waiting,
+        program,
+    })
+}
+
+/// The most requests that may wait at a server: on kept connections the kernel's clock does not always tell.
+pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
+    seen + facts.value_of(FactId::upstream_unsure_mean, address).unwrap_or(0.0)
+}
+
+/// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
+/// nobody knows that: then what takes longer than most pages do is suspected.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let upstream = awaited(facts).filter(|upstream| upstream.program.is_none())?;
+    let alone_us = facts.value(FactId::response_time_alone_us);
+    let is_slower = match alone_us {
+        Some(alone_us) => upstream.time_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN,
+        None => !facts.loaded && upstream.time_us >= SUSPECTED_US_MIN,
+    };
+    if !is_slower || worker_waits::machine_is_short(facts) || concurrency::is_mostly_errors(facts) {
+        return None;
+    }
+    let in_flight = concurrency::requests_in_flight(facts)?;
+    let busy = facts
+        .value(FactId::cpu_busy_fraction)
+        .map_or(String::new(), |busy| format!(" This machine's CPU is {:.0}% busy.", busy * 100.0));
+    let alone = alone_us.map_or("whether it takes as long for one is not known".to_owned(), |us| {
+        format!("a request alone took {} in all", format_time(us))
+    });
+    let mut cited = facts.cite_of(
+        &fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean },
+        upstream.address,
+    );
+    cited.extend(facts.cite(&fact_ids! {
+        in_flight_mean, response_time_mean_us, response_time_alone_us, rate, offered_rate, accept_queue_mean, cpu_busy_fraction,
+    }));
+    Some(Finding {
+        id: LimitId::SlowUpstream.into(),
+        summary: format!(
+            "Requests wait for the server at {}: {} of {} in flight at once, {} each by its sockets; {alone}.{busy}",
+            upstream.address,
+            format_number(significant(upstream.waiting, 3)),
+            format_number(significant(in_flight, 3)),
+            format_time(upstream.time_us),
+        ),
+        confidence: match alone_us {
+            Some(_) if upstream.is_seen => CONFIDENCE,
+            Some(_) => CONFIDENCE_UNSURE,
+            None => CONFIDENCE_SUSPECTED,
+        },
+        explains_fraction: Some(significant((upstream.waiting / in_flight).min(1.0), 3)),
+        facts: cited,
+        remedies: vec![manual(
+            SettingId::external("backend", "response time"),
+            "none for this machine",
+            format!(
+                "find what limits {}: observe it as well (--server NAME=ssh://HOST); until then keep its answers in a cache, or ask it outside of the page",
+                upstream.address
+            ),
+        )],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts_of_several, with_changes};
+    use webdyno_model::service::ServiceSnapshot;
+    use webdyno_model::topology::{Link, Topology};
+
+    const AT: &str = "10.0.0.9:8080";
+
+    fn with(changes: &[(FactId, f64)], waiting: f64, is_here: bool, linked: &str) -> Option<Finding> {
+        with_unsure(changes, (waiting, 0.0), is_here, linked)
+    }
+
+    fn with_unsure(
+        changes: &[(FactId, f64)],
+        (waiting, unsure): (f64, f64),
+        is_here: bool,
+        linked: &str,
+    ) -> Option<Finding> {
+        let base = [
+            (FactId::in_flight_mean, 40.0),
+            (FactId::rate, 50.0),
+            (FactId::response_time_mean_us, 800_000.0),
+            (FactId::response_time_alone_us, 60_000.0),
+            (FactId::cpu_busy_fraction, 0.1),
+        ];
+        let several =
+            [(FactId::upstream_waiting_mean, AT, waiting), (FactId::upstream_unsure_mean, AT, unsure)];
+        let mut facts = facts_of_several(&with_changes(&base, changes), &several);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        let backend = ServiceSnapshot {
+            service: "unknown".into(),
+            pid: 3,
+            listens: vec![AT.into()],
+            ..Default::default()
+        };
+        let link = Link { by: linked.into(), ..Link::default() };
+        let backends = if is_here { vec![backend] } else { vec![] };
+        facts.topology = Some(Topology { backends, links: vec![link], ..Topology::default() });
+        check(&facts)
+    }
+
+    #[test]
+    fn a_server_that_slows_down_under_load_is_named_with_its_time() {
+        let found = with(&[], 36.0, false, AT).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE, Some(0.9)));
+        let begins = "Requests wait for the server at 10.0.0.9:8080: 36 of 40 in flight at once, 720 ms each by its sockets; a request alone took 60 ms in all.";
+        assert!(found.summary.starts_with(begins), "{}", found.summary);
+        let kept = with_unsure(&[], (8.0, 32.0), false, AT).unwrap();
+        assert_eq!(kept.confidence, CONFIDENCE_UNSURE);
+        assert!(kept.summary.contains("40 of 40 in flight"), "{}", kept.summary);
+        for (what, changes, waiting, is_here, linked) in [
+            ("as slow when alone", vec![(FactId::response_time_alone_us, 600_000.0)], 36.0, false, AT),
+            ("few wait there", vec![], 10.0, false, AT),
+            ("it is on this machine", vec![], 36.0, true, AT),
+            ("nobody of the chain talks to it", vec![], 36.0, false, "10.0.0.8:8080"),
+            ("cores are short", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], 36.0, false, AT),
+            ("nobody knows", vec![(FactId::response_time_alone_us, f64::NAN)], 36.0, false, AT),
+        ] {
+            assert!(with(&changes, waiting, is_here, linked).is_none(), "{what}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `slow-upstream`: the requests wait for another server, which takes longer the more they are.
+//!
+//! A page or a proxy asks another machine: an application server, an interface of a partner, a search, a database elsewhere. While
+//! that is asked by few it answers soon; under load it takes many times as long, and everything in front of it waits. Here
+//! nothing is full but what has to wait: more workers would only ask more at once.
+//!
+//! ## How it is recognised
+//! At least half of the requests in flight have a connection to one server on another machine on which something was asked and not
+//! answered yet (tcp_info of the kernel: last sent, last received). By Little's law that many at this rate are the time that it
+//! takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next question may follow an answer
+//! within a tick of the kernel's clock: then it is only known that they are open, and the finding is less sure. Processors and memory of this machine
+//! are not what is short. A server that takes as long for one as for many is no limit: then the workers that wait for it are
+//! (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is.
+//!
+//! ## What to do
+//! Look at that server: observe it as well (`--server NAME=ssh://HOST`), and what limits it is found there. Until then: ask it less
+//! (a cache of its answers), not within the page (a queue, a timeout with a default), or several of them. Manual change.
+//!
+//! ## By hand
+//! `ss -tni state established dst ADDRESS` under load: connections with lastsnd below lastrcv wait; their number by the rate is the
+//! time of each. nginx: `$upstream_response_time` in its log format.
+
+pub(crate) mod finding;
+
+use crate::facts::fact_ids;
+use crate::limits::{Limit, LimitId, LimitKind};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, cpu_busy_fraction, in_flight_mean, offered_rate, rate, response_time_alone_us,
+        response_time_mean_us, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_mean,
+    }],
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::ApacheSpawnLag,
+        LimitId::AcceptQueueOverflow,
+        LimitId::LostSyns,
+    ],
+    kind: Some(LimitKind::Documents),
+    ..Limit::new(
+        LimitId::SlowUpstream,
+        "Requests wait for another server",
+        include_str!("mod.rs"),
+        finding::check,
+    )
+};
