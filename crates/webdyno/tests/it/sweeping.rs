@@ -1,6 +1,6 @@
 //! `webdyno sweep` on a real Apache: the values that were asked for, the original afterwards, also after SIGKILL, and going on.
 
-use crate::support::{Apache, Place, Snapshot, run, shared_turn, signal, skip, wait_until};
+use crate::support::{Apache, Place, Snapshot, run, shared_turn, signal, skip, turn, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
@@ -206,7 +206,8 @@ fn processors_and_memory_are_swept_and_given_back() {
 /// A study of processors, two contents and a cold page cache: all of it measured, the original back, and goes on.
 #[test]
 fn a_study_is_measured_and_put_back() {
-    let _turn = shared_turn();
+    // Loads that others disturb do not count, and a study without any has no result.
+    let _turn = turn();
     let place = Place::shielded();
     let (apache, before) = apache(&place);
     let url = apache.url();
