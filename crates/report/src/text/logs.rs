@@ -1,7 +1,7 @@
 //! What access logs say, on one screen: rates and the working set first, then where the load is, then what cannot be told.
 
 use super::page::{ColumnAlign, TextPage, Tone};
-use crate::human::{bytes, count, number, percent, rate, share, time_s, time_us};
+use crate::human::{bytes, count, number, percent, plural, rate, share, time_s, time_us};
 use webdyno_model::distribution::Dist;
 use webdyno_model::logs::{Cardinality, LogPart, LogPeak, LogRates, LogShare, LogUrl, LogsReport};
 
@@ -62,7 +62,7 @@ pub(crate) fn headline(report: &LogsReport) -> String {
     let cache = set.map_or(String::new(), |size| {
         format!("; a cache of {} gets 95% of the hits", bytes(size.cache_bytes))
     });
-    format!("{} requests, {}{busiest}{cache}", count(report.requests), rate(mean))
+    format!("{}, {}{busiest}{cache}", plural(report.requests, "request"), rate(mean))
 }
 
 /// What is known, a name and a text each.
@@ -229,7 +229,7 @@ fn lines(report: &LogsReport) -> String {
     format!(
         "{} in {}, {not}{blank}; {}",
         count(lines.total),
-        crate::human::plural(report.logs.len() as u64, "log"),
+        plural(report.logs.len() as u64, "log"),
         named.join(", ")
     )
 }

@@ -162,6 +162,7 @@ fn what_is_no_access_log_is_refused_with_a_hint() {
         (vec!["rubbish", "--format", "combinde"], 2, "is no format of an access log"),
         (vec!["rubbish", "empty", "--follow"], 2, "--follow takes one log"),
         (vec!["-", "-"], 2, "stdin is given twice"),
+        (vec!["rubbish", "--html", "-"], 2, "--html takes a file"),
     ] {
         let ended = logs(&place, &words).with_code(code);
         assert!(ended.stderr.contains(message), "{words:?}: {}", ended.stderr);

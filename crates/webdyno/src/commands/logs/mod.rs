@@ -16,6 +16,10 @@ use webdyno_model::{Result, UserError};
 
 /// Counts the logs, and shows what they say.
 pub fn logs(arguments: &LogsArgs) -> Result<u8> {
+    if arguments.html.as_deref().is_some_and(is_stdout) {
+        return Err(UserError::usage("--html takes a file, not stdout")
+            .hint("webdyno logs access.log --html logs.html"));
+    }
     let report = if arguments.follow { follow::follow(arguments)? } else { counted(arguments)? };
     check_understood(&report)?;
     if let Some(html) = &arguments.html {
