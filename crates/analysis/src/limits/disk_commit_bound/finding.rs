@@ -64,7 +64,7 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
         ..manual(
             SettingId::of_service("mariadb", FLUSH),
             "a power failure loses the transactions of the last second",
-            "the log is flushed once a second; the owner of the data decides whether that is enough",
+            "the log is flushed once a second (with innodb_log_file_buffering = ON where MariaDB has that: else each write still waits for the disk); the owner of the data decides whether that is enough",
         )
     };
     let is_set = now.is_some_and(|value| value != 1.0);
