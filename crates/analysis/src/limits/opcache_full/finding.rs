@@ -23,10 +23,6 @@ const KEYS_FULL_FRACTION: f64 = 0.98;
 
 /// Fires when scripts find no room and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    of_pool(facts).or_else(|| super::in_apache::check(facts))
-}
-
-fn of_pool(facts: &Facts) -> Option<Finding> {
     let pool = php_cost::busiest_pool(facts)?;
     let of = |name: FactId| facts.value_of(name, &pool);
     if of(FactId::opcache_enabled).is_some_and(|enabled| enabled < 1.0) {

@@ -18,16 +18,21 @@
 pub(crate) mod finding;
 pub(crate) mod in_apache;
 
-use crate::facts::fact_ids;
+use crate::facts::{Facts, fact_ids};
 use crate::limits::ceiling::Resource;
 use crate::limits::incident::{IncidentFigure, IncidentRule, row};
 use crate::limits::{Limit, LimitId, LimitKind};
+use webdyno_model::diagnosis::Finding;
+
+fn check(facts: &Facts) -> Option<Finding> {
+    finding::check(facts).or_else(|| in_apache::check(facts))
+}
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         cores, cpu_busy_fraction, ended_per_s, fpm_cpu_cores, opcache_enabled, opcache_full,
-        answer_bytes_mean, cpu_per_request_us, in_flight_mean, opcache_mapping_bytes, opcache_read_bytes_per_s,
+        answer_bytes_mean, cpu_per_request_us, opcache_mapping_bytes, opcache_read_bytes_per_s,
         opcache_resident_bytes, service_cpu_cores,
         opcache_hash_restarts, opcache_keys, opcache_keys_limit, opcache_memory_free_bytes,
         opcache_memory_used_bytes, opcache_memory_wasted_bytes, opcache_misses, opcache_misses_per_s,
@@ -42,7 +47,7 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::OpcacheFull, "OPcache is full", include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::OpcacheFull, "OPcache is full", include_str!("mod.rs"), check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -34,12 +34,8 @@ struct Bound<'a> {
     max: f64,
 }
 
-/// Fires when all connections that the proxy may have are in use, and others wait for one, or are refused.
+/// Fires when all connections that the proxy may have are in use, and others wait for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    of_apache(facts).or_else(|| super::refused::check(facts))
-}
-
-fn of_apache(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
     let processes = facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).max(1.0))?;
     let in_flight = concurrency::requests_in_flight(facts)?;

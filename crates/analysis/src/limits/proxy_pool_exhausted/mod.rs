@@ -22,8 +22,13 @@
 pub(crate) mod finding;
 pub(crate) mod refused;
 
-use crate::facts::fact_ids;
+use crate::facts::{Facts, fact_ids};
 use crate::limits::{Limit, LimitId, LimitKind};
+use webdyno_model::diagnosis::Finding;
+
+fn check(facts: &Facts) -> Option<Finding> {
+    finding::check(facts).or_else(|| refused::check(facts))
+}
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -48,6 +53,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::ProxyPoolExhausted,
         "All connections to the backend in use",
         include_str!("mod.rs"),
-        finding::check,
+        check,
     )
 };

@@ -111,7 +111,7 @@ mod tests {
                 scope: vec!["upstream behind".into()],
                 ..ScopedSetting::default()
             }];
-            super::super::finding::check(&facts)
+            check(&facts)
         };
         let ten = "127.0.0.1:9236 max_conns=10 max_fails=0";
         let logged = (FactId::nginx_no_upstream_messages, 40.0);

@@ -23,9 +23,7 @@ const RATE_UNIT_BYTES: f64 = 1024.0;
 
 /// Fires when answers come at the pace of a limit that is configured, or one turns requests away.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    finding_by_bandwidth(facts)
-        .or_else(|| finding_by_responses(facts))
-        .or_else(|| super::delayed::check(facts))
+    finding_by_bandwidth(facts).or_else(|| finding_by_responses(facts))
 }
 
 fn finding_by_responses(facts: &Facts) -> Option<Finding> {

@@ -31,16 +31,21 @@ pub(crate) mod delayed;
 pub(crate) mod finding;
 pub(crate) mod rejected;
 
-use crate::facts::fact_ids;
+use crate::facts::{Facts, fact_ids};
 use crate::limits::{Limit, LimitId, LimitKind};
+use webdyno_model::diagnosis::Finding;
+
+fn check(facts: &Facts) -> Option<Finding> {
+    finding::check(facts).or_else(|| delayed::check(facts))
+}
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, backend_connections_failed_logged, backend_unreachable_logged, cpu_busy_fraction,
+        accept_queue_mean, answer_bytes_mean, backend_connections_failed_logged, backend_unreachable_logged, cpu_busy_fraction,
         db_refusals_logged, ended_per_s, failed_fraction, first_byte_mean_us, forbidden_fraction,
-        in_flight_mean, open_files_messages, open_files_program_messages, proxy_connections_failed_logged,
-        rate, rate_ci95_fraction, received_bytes_per_s, request_bytes_per_s, request_timeout_fraction,
+        in_flight_mean, offered_rate, open_files_messages, open_files_program_messages, proxy_connections_failed_logged,
+        rate, rate_ci95_fraction, received_bytes_per_s, request_bytes_per_s, request_timeout_fraction, response_time_alone_us,
         requests_in_workers_mean, response_time_mean_us, response_time_p99_us, server_error_fraction,
         service_time_mean_us, too_many_requests_fraction, unavailable_fraction, workers_startable_mean,
     }],
@@ -51,5 +56,5 @@ pub const LIMIT: Limit = Limit {
         LimitId::BackendRefused,
     ],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(LimitId::RateLimited, "Rate limited", include_str!("mod.rs"), finding::check)
+    ..Limit::new(LimitId::RateLimited, "Rate limited", include_str!("mod.rs"), check)
 };
