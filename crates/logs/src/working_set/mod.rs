@@ -9,8 +9,8 @@
 //! sample. What the weighted references still lack or exceed is spread over the sample, as a ratio for references and one for bytes. (SHARDS-adj
 //! adds it at the smallest distance, as there it is hot objects that are in the sample or not.)
 //!
-//! Distances are sums over places in the order of the last reference: a tree of width 64, whose sums over a node are loops over 64
-//! neighbours.
+//! Distances are sums over places in the order of the last reference: a tree of width 16, whose sums over a node are loops over 16
+//! neighbours, all of them: what does not count is masked, which is cheaper than a loop whose end is guessed wrong.
 
 use crate::sessions::PART;
 use std::sync::Arc;
@@ -19,8 +19,20 @@ use std::sync::Arc;
 const OBJECTS_MAX: usize = 160_000;
 /// Hot objects, which are followed whatever their hash.
 const HOT_MAX: usize = OBJECTS_MAX / 4;
-const WIDTH: usize = 64;
-const PLACES: usize = WIDTH * WIDTH * WIDTH;
+const WIDTH: usize = 16;
+const PLACES: usize = 1 << PLACE_BITS;
+/// Levels of the tree: the last one is one node.
+const LEVELS: usize = 5;
+/// What of a node is behind each place of it.
+const BEHIND: [[u64; WIDTH]; WIDTH] = {
+    let mut masks = [[0; WIDTH]; WIDTH];
+    let mut at = 0;
+    while at < WIDTH * WIDTH {
+        masks[at / WIDTH][at % WIDTH] = if at % WIDTH > at / WIDTH { u64::MAX } else { 0 };
+        at += 1;
+    }
+    masks
+};
 /// Sizes of a doubling that are told apart, as bits of a number's mantissa: 1% or so each.
 const BITS: u32 = 6;
 const BUCKETS: usize = 50 << BITS;
@@ -54,14 +66,18 @@ impl Object {
     }
 }
 
+/// A node of the tree: two lines of the cache.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(128))]
+struct Node([u64; WIDTH]);
+
 /// Objects in the order of their last reference, found by their hash (open addressing, linear probing), and the sums of what they
 /// have together.
 #[derive(Debug, Clone)]
 struct Places {
     objects: Vec<Object>,
-    leaves: Vec<u64>,
-    inner: Vec<u64>,
-    top: Vec<u64>,
+    /// Bytes by place, then of each node of the level below.
+    levels: [Vec<Node>; LEVELS],
     next: usize,
     /// A place and further bits of the hash; 0 is empty.
     slots: Vec<u32>,
@@ -86,9 +102,9 @@ impl Default for Places {
     fn default() -> Self {
         Self {
             objects: vec![Object::default(); PLACES],
-            leaves: vec![0; PLACES],
-            inner: vec![0; PLACES / WIDTH],
-            top: vec![0; PLACES / WIDTH / WIDTH],
+            levels: std::array::from_fn(|level| {
+                vec![Node([0; WIDTH]); PLACES.div_ceil(WIDTH.pow(level as u32 + 1))]
+            }),
             next: 0,
             slots: vec![0; PLACES],
             count: 0,
@@ -116,12 +132,21 @@ impl Places {
 
     /// Fetches what [`Self::find`] and [`Self::take`] will need.
     fn fetch(&self, references: &[Reference]) {
-        let mut places = [0u32; PART];
-        for (place, reference) in places.iter_mut().zip(references) {
-            *place = self.slots[first_slot(reference.object)] & PLACE;
+        let mut slots = [0u32; PART];
+        for (slot, reference) in slots.iter_mut().zip(references) {
+            *slot = self.slots[first_slot(reference.object)];
         }
-        let known = places.iter().map(|place| *place as usize);
-        let all = known.fold(0, |sum, place| sum ^ self.objects[place].hash ^ self.leaves[place]);
+        let mut all = 0;
+        for (slot, reference) in slots.into_iter().zip(references) {
+            let (mut held, mut at, tag) = (slot, first_slot(reference.object), tag(reference.object));
+            while held & !PLACE != tag && held != 0 {
+                at = (at + 1) % PLACES;
+                held = self.slots[at];
+            }
+            let place = (held & PLACE) as usize;
+            let Node(node) = &self.levels[0][place / WIDTH];
+            all ^= self.objects[place].hash ^ node[0] ^ node[WIDTH - 1];
+        }
         std::hint::black_box(all);
     }
 
@@ -131,27 +156,35 @@ impl Places {
         self.next += 1;
         self.slots[slot] = tag(object.hash) | place as u32;
         self.objects[place] = object;
-        self.leaves[place] = bytes;
-        self.inner[place / WIDTH] += bytes;
-        self.top[place / WIDTH / WIDTH] += bytes;
+        self.add_bytes(place, bytes);
     }
 
     /// Takes the object at a place away, but for its slot.
     fn take(&mut self, place: usize) -> Object {
-        let bytes = std::mem::take(&mut self.leaves[place]);
-        self.inner[place / WIDTH] -= bytes;
-        self.top[place / WIDTH / WIDTH] -= bytes;
+        self.add_bytes(place, self.levels[0][place / WIDTH].0[place % WIDTH].wrapping_neg());
         std::mem::take(&mut self.objects[place])
+    }
+
+    #[inline]
+    fn add_bytes(&mut self, mut place: usize, bytes: u64) {
+        for level in &mut self.levels {
+            let held = &mut level[place / WIDTH].0[place % WIDTH];
+            *held = held.wrapping_add(bytes);
+            place /= WIDTH;
+        }
     }
 
     /// The bytes at all places newer than this one.
     #[inline]
-    fn newer_than(&self, place: usize) -> u64 {
-        let (node, root) = (place / WIDTH, place / WIDTH / WIDTH);
-        let leaves: u64 = self.leaves[place + 1..(node + 1) * WIDTH].iter().sum();
-        let inner: u64 = self.inner[node + 1..(root + 1) * WIDTH].iter().sum();
-        let top: u64 = self.top[root + 1..].iter().sum();
-        leaves + inner + top
+    fn newer_than(&self, mut place: usize) -> u64 {
+        let mut sum = 0u64;
+        for level in &self.levels {
+            let counted =
+                level[place / WIDTH].0.iter().zip(&BEHIND[place % WIDTH]).map(|(bytes, mask)| bytes & mask);
+            sum = sum.wrapping_add(counted.fold(0, u64::wrapping_add));
+            place /= WIDTH;
+        }
+        sum
     }
 
     fn iter(&self) -> impl Iterator<Item = &Object> {
@@ -161,7 +194,7 @@ impl Places {
     /// Moves the objects that are kept together, in their order; `bytes` says what each counts.
     fn compact(&mut self, is_kept: impl Fn(&Object) -> bool, bytes: impl Fn(&Object) -> u64) {
         let end = std::mem::take(&mut self.next);
-        [&mut self.leaves, &mut self.inner, &mut self.top].into_iter().for_each(|level| level.fill(0));
+        self.levels.iter_mut().for_each(|level| level.fill(Node([0; WIDTH])));
         self.slots.fill(0);
         self.count = 0;
         for place in 0..end {
@@ -216,6 +249,7 @@ impl Figures {
 
 /// What was referenced at distances of one size: by objects that stand for themselves, and by those of the sample.
 #[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
 struct Bucket {
     known: Figures,
     sampled: Figures,
@@ -262,6 +296,8 @@ impl Bucket {
 pub struct WorkingSet {
     places: Places,
     followed: Followed,
+    /// Objects that one of the sample stands for.
+    stands_for: f64,
     /// By distance.
     distances: Vec<Bucket>,
     /// First references.
@@ -275,6 +311,7 @@ impl Default for WorkingSet {
         Self {
             places: Places::default(),
             followed: Followed::default(),
+            stands_for: 1.0,
             distances: vec![Bucket::default(); BUCKETS],
             cold: Bucket::default(),
             all: [0.0; 2],
@@ -348,7 +385,7 @@ impl WorkingSet {
 
     /// As many objects as it stands for.
     fn weight_of(&self, object: &Object) -> f64 {
-        if object.is_hot() { 1.0 } else { 1.0 / self.rate() }
+        if object.is_hot() { 1.0 } else { self.stands_for }
     }
 
     /// Share of the objects that are sampled, 0 to 1; hot ones apart.
@@ -363,6 +400,7 @@ impl WorkingSet {
             self.choose_hot();
         }
         self.followed.threshold = (self.followed.threshold as f64 * KEPT) as u64;
+        self.stands_for = 1.0 / self.rate();
         self.compact();
     }
 
@@ -382,7 +420,7 @@ impl WorkingSet {
 
     /// Moves the objects together, those alone that are followed.
     fn compact(&mut self) {
-        let (stands_for, threshold) = (1.0 / self.rate(), self.followed.threshold);
+        let (stands_for, threshold) = (self.stands_for, self.followed.threshold);
         let weight = |object: &Object| if object.is_hot() { 1.0 } else { stands_for };
         self.places.compact(
             |object| object.is_hot() || object.hash < threshold,
@@ -435,7 +473,7 @@ impl WorkingSet {
 }
 
 fn weighted(bytes: u32, weight: f64) -> u64 {
-    (f64::from(bytes) * weight).round() as u64
+    (f64::from(bytes) * weight + 0.5) as u64
 }
 
 fn bucket(bytes: f64) -> usize {
