@@ -9,30 +9,18 @@
 //! sample. What the weighted references still lack or exceed is spread over the sample, as a ratio for references and one for bytes. (SHARDS-adj
 //! adds it at the smallest distance, as there it is hot objects that are in the sample or not.)
 //!
-//! Distances are sums over places in the order of the last reference: a tree of width 16, whose sums over a node are loops over 16
-//! neighbours, all of them: what does not count is masked, which is cheaper than a loop whose end is guessed wrong.
+//! Distances are sums over the objects in the order of their last reference ([`places`]).
+
+mod places;
 
 use crate::sessions::PART;
+use places::{HOT, Object, PLACES, Places};
 use std::sync::Arc;
 
 /// Objects that are followed at most.
 const OBJECTS_MAX: usize = 160_000;
 /// Hot objects, which are followed whatever their hash.
 const HOT_MAX: usize = OBJECTS_MAX / 4;
-const WIDTH: usize = 16;
-const PLACES: usize = 1 << PLACE_BITS;
-/// Levels of the tree: the last one is one node.
-const LEVELS: usize = 5;
-/// What of a node is behind each place of it.
-const BEHIND: [[u64; WIDTH]; WIDTH] = {
-    let mut masks = [[0; WIDTH]; WIDTH];
-    let mut at = 0;
-    while at < WIDTH * WIDTH {
-        masks[at / WIDTH][at % WIDTH] = if at % WIDTH > at / WIDTH { u64::MAX } else { 0 };
-        at += 1;
-    }
-    masks
-};
 /// Sizes of a doubling that are told apart, as bits of a number's mantissa: 1% or so each.
 const BITS: u32 = 6;
 const BUCKETS: usize = 50 << BITS;
@@ -46,166 +34,6 @@ pub struct Reference {
     pub object: u64,
     /// Its size, bytes; 0 where it was not sent (304): what it was before.
     pub bytes: u32,
-}
-
-/// An object at the place of its last reference; one that was referenced again leaves an empty place.
-#[derive(Debug, Clone, Copy, Default)]
-struct Object {
-    /// 0 is an empty place.
-    hash: u64,
-    bytes: u32,
-    /// How many; the highest bit: hot.
-    references: u32,
-}
-
-const HOT: u32 = 1 << 31;
-
-impl Object {
-    fn is_hot(&self) -> bool {
-        self.references & HOT != 0
-    }
-}
-
-/// A node of the tree: two lines of the cache.
-#[derive(Debug, Clone, Copy)]
-#[repr(align(128))]
-struct Node([u64; WIDTH]);
-
-/// Objects in the order of their last reference, found by their hash (open addressing, linear probing), and the sums of what they
-/// have together.
-#[derive(Debug, Clone)]
-struct Places {
-    objects: Vec<Object>,
-    /// Bytes by place, then of each node of the level below.
-    levels: [Vec<Node>; LEVELS],
-    next: usize,
-    /// A place and further bits of the hash; 0 is empty.
-    slots: Vec<u32>,
-    count: usize,
-}
-
-const PLACE_BITS: u32 = 18;
-const PLACE: u32 = PLACES as u32 - 1;
-/// A slot that is in use.
-const USED: u32 = 1 << 31;
-
-/// What a slot has beside its place.
-fn tag(hash: u64) -> u32 {
-    USED | ((hash >> 36) as u32) << PLACE_BITS
-}
-
-fn first_slot(hash: u64) -> usize {
-    (hash >> 10) as usize % PLACES
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self {
-            objects: vec![Object::default(); PLACES],
-            levels: std::array::from_fn(|level| {
-                vec![Node([0; WIDTH]); PLACES.div_ceil(WIDTH.pow(level as u32 + 1))]
-            }),
-            next: 0,
-            slots: vec![0; PLACES],
-            count: 0,
-        }
-    }
-}
-
-impl Places {
-    /// The slot of an object and its place; the slot where it would be, and nothing.
-    #[inline]
-    fn find(&self, hash: u64) -> (usize, Option<usize>) {
-        let (mut slot, tag) = (first_slot(hash), tag(hash));
-        loop {
-            let held = self.slots[slot];
-            let place = (held & PLACE) as usize;
-            if held & !PLACE == tag && self.objects[place].hash == hash {
-                return (slot, Some(place));
-            }
-            if held == 0 {
-                return (slot, None);
-            }
-            slot = (slot + 1) % PLACES;
-        }
-    }
-
-    /// Fetches what [`Self::find`] and [`Self::take`] will need.
-    fn fetch(&self, references: &[Reference]) {
-        let mut slots = [0u32; PART];
-        for (slot, reference) in slots.iter_mut().zip(references) {
-            *slot = self.slots[first_slot(reference.object)];
-        }
-        let mut all = 0;
-        for (slot, reference) in slots.into_iter().zip(references) {
-            let (mut held, mut at, tag) = (slot, first_slot(reference.object), tag(reference.object));
-            while held & !PLACE != tag && held != 0 {
-                at = (at + 1) % PLACES;
-                held = self.slots[at];
-            }
-            let place = (held & PLACE) as usize;
-            let Node(node) = &self.levels[0][place / WIDTH];
-            all ^= self.objects[place].hash ^ node[0] ^ node[WIDTH - 1];
-        }
-        std::hint::black_box(all);
-    }
-
-    /// Puts an object at the newest place, and in a slot.
-    fn push(&mut self, slot: usize, object: Object, bytes: u64) {
-        let place = self.next;
-        self.next += 1;
-        self.slots[slot] = tag(object.hash) | place as u32;
-        self.objects[place] = object;
-        self.add_bytes(place, bytes);
-    }
-
-    /// Takes the object at a place away, but for its slot.
-    fn take(&mut self, place: usize) -> Object {
-        self.add_bytes(place, self.levels[0][place / WIDTH].0[place % WIDTH].wrapping_neg());
-        std::mem::take(&mut self.objects[place])
-    }
-
-    #[inline]
-    fn add_bytes(&mut self, mut place: usize, bytes: u64) {
-        for level in &mut self.levels {
-            let held = &mut level[place / WIDTH].0[place % WIDTH];
-            *held = held.wrapping_add(bytes);
-            place /= WIDTH;
-        }
-    }
-
-    /// The bytes at all places newer than this one.
-    #[inline]
-    fn newer_than(&self, mut place: usize) -> u64 {
-        let mut sum = 0u64;
-        for level in &self.levels {
-            let counted =
-                level[place / WIDTH].0.iter().zip(&BEHIND[place % WIDTH]).map(|(bytes, mask)| bytes & mask);
-            sum = sum.wrapping_add(counted.fold(0, u64::wrapping_add));
-            place /= WIDTH;
-        }
-        sum
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Object> {
-        self.objects[..self.next].iter().filter(|object| object.hash != 0)
-    }
-
-    /// Moves the objects that are kept together, in their order; `bytes` says what each counts.
-    fn compact(&mut self, is_kept: impl Fn(&Object) -> bool, bytes: impl Fn(&Object) -> u64) {
-        let end = std::mem::take(&mut self.next);
-        self.levels.iter_mut().for_each(|level| level.fill(Node([0; WIDTH])));
-        self.slots.fill(0);
-        self.count = 0;
-        for place in 0..end {
-            let object = std::mem::take(&mut self.objects[place]);
-            if object.hash != 0 && is_kept(&object) {
-                let (slot, _) = self.find(object.hash);
-                self.push(slot, object, bytes(&object));
-                self.count += 1;
-            }
-        }
-    }
 }
 
 /// Which objects are followed: those with a hash below the threshold, and perhaps those whose bit is set.
