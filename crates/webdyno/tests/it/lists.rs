@@ -48,6 +48,7 @@ impl Nginx {
              http {{ client_body_temp_path {displayed}/b; proxy_temp_path {displayed}/p; keepalive_requests 1000000;\n\
              fastcgi_temp_path {displayed}/f; uwsgi_temp_path {displayed}/u; scgi_temp_path {displayed}/s;\n\
              log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {displayed}/log plain;\n\
+             log_format own '$request_time|$status|$remote_addr|$msec|\"$request\"'; access_log {displayed}/own.log own;\n\
              server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {0}/; }} location = /robots.txt {{ alias {0}/robots.txt; }} }} }}\n",
             tree.display()
         );
@@ -314,6 +315,11 @@ fn a_log_is_sent_again() {
     of_list.for_each(|path| *expected.entry(path).or_insert(0) += 1);
     assert_eq!(sent, expected);
     sessions_are_made_again(&place, &nginx, &base);
+    // A format that nothing but the server's configuration tells.
+    let port = nginx.port.to_string();
+    let logs = ["logs", "nginx/own.log", "--server", "local", "--port", &port, "--json", "-"];
+    let json = run(place.webdyno().args(logs)).with_code(0).json();
+    assert!(json["requests"].as_u64() >= Some(610) && json["lines"]["not_understood"] == 0, "{json}");
 }
 
 /// The same log twice as fast, by visitors who do what its clients did.
