@@ -1,5 +1,6 @@
 //! A line of an access log as its fields: what every format comes to.
 
+use crate::number::position;
 use crate::timestamp::Stamp;
 
 /// The fields of one line; all are parts of it.
@@ -31,7 +32,7 @@ impl<'a> Entry<'a> {
     /// Takes a request line apart: `GET /path?query HTTP/1.1`. What is none leaves method and path empty.
     #[inline]
     pub fn set_request(&mut self, line: &'a [u8]) {
-        let Some(blank) = line.iter().take(24).position(|byte| *byte == b' ') else { return };
+        let Some(blank) = position(&line[..line.len().min(24)], b' ') else { return };
         let (method, rest) = (&line[..blank], &line[blank + 1..]);
         let target = match rest.len().checked_sub(9) {
             Some(end) if rest[end..].starts_with(b" HTTP/") => &rest[..end],

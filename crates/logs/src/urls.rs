@@ -15,8 +15,9 @@ const PLACE: u64 = 0xf_ffff;
 /// No place in the table.
 pub const NO_PLACE: u32 = u32::MAX;
 
-/// What is known of a URL.
+/// What is known of a URL: a line of the cache, and not parts of two.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 pub struct Url {
     hash: u64,
     weight: u64,

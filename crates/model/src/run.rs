@@ -31,6 +31,18 @@ pub struct Replay {
     pub mix_difference: Option<f64>,
     /// The name that has it.
     pub mix_name: Option<String>,
+    /// Sessions that were planned; `None` of a list of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planned_sessions: Option<u64>,
+    /// Sessions that were begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_sessions: Option<u64>,
+    /// The most sessions that were planned to be active, begun and not ended, at the end of a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planned_active_sessions: Option<u64>,
+    /// The most that were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_sessions: Option<u64>,
 }
 
 /// The report of one load, over its measured part (after the warm-up).
@@ -52,7 +64,7 @@ pub struct RunReport {
     /// Seconds cut from the end as ramp-down.
     #[serde(default)]
     pub ramp_down_s: f64,
-    /// Sent against planned, of a list that is sent in turn and in stages (`workload from-log`).
+    /// Sent against planned, of a list or of sessions that are sent in turn and in stages (`workload from-log`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
     /// started = completed + failed + in_flight_at_end.

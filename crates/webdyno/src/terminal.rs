@@ -99,6 +99,12 @@ pub fn is_stderr_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// The lines of the terminal of stderr; of one that does not say it those of a VT100.
+pub fn stderr_rows() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 1).unwrap_or(24)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

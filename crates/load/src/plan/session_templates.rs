@@ -24,7 +24,7 @@ const ACCEPT_ENCODING: (&str, &str) = ("Accept-Encoding", "gzip, deflate, br");
 pub(crate) struct Script {
     pub(crate) sessions: Vec<SessionPlan>,
     /// Which of them is next.
-    pub(crate) choice: Weighted,
+    pub(crate) choice: SessionChoice,
     /// Visitors of a closed load.
     pub(crate) users: u32,
     pub(crate) cookies: bool,
@@ -49,6 +49,22 @@ pub(crate) struct Script {
     pub(crate) discovers: bool,
 }
 
+/// Which session is next.
+#[derive(Debug)]
+pub(crate) enum SessionChoice {
+    InTurn,
+    Weighted(Weighted),
+}
+
+impl SessionChoice {
+    fn from_visits(visits: &Visits) -> Self {
+        match visits.in_turn {
+            true => Self::InTurn,
+            false => Self::Weighted(Weighted::from_weights(visits.sessions.iter().map(|one| one.weight))),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct SessionPlan {
     pub(crate) steps: Vec<StepPlan>,
@@ -68,6 +84,8 @@ pub(crate) struct StepPlan {
     pub(crate) is_always_possible: bool,
     /// The time after it.
     pub(crate) think: Think,
+    /// When it is due at the earliest, since its session began.
+    pub(crate) at_ns: u64,
 }
 
 #[derive(Debug)]
@@ -112,7 +130,7 @@ impl Script {
         });
         let mut script = Self {
             sessions: vec![],
-            choice: Weighted::from_weights(visits.sessions.iter().map(|session| session.weight)),
+            choice: SessionChoice::from_visits(visits),
             users: visits.users,
             cookies: visits.cookies,
             cache: visits.cache,
@@ -158,7 +176,6 @@ impl Script {
         // A link may lead anywhere.
         let is_always_possible =
             !dynamic.is_some_and(Dynamic::is_link) && needs.iter().all(|id| always_set.contains(id));
-        let think = spec.think.unwrap_or(visits.think);
         StepPlan {
             request: spec.request as u32,
             page,
@@ -166,7 +183,8 @@ impl Script {
             first_label,
             needs,
             is_always_possible,
-            think,
+            think: spec.think.unwrap_or(visits.think),
+            at_ns: spec.at_us.unwrap_or(0).saturating_mul(1000),
         }
     }
 
@@ -203,6 +221,14 @@ impl Script {
     /// Whether a target is a request of the workload, which defines its own headers.
     pub(crate) fn is_listed(&self, target: u32) -> bool {
         (target as usize) < self.dynamic.len()
+    }
+
+    /// Which session the one with this number is.
+    pub(crate) fn spec_of(&self, session: u64, random: &mut SplitMix) -> u32 {
+        match &self.choice {
+            SessionChoice::InTurn => (session % self.sessions.len() as u64) as u32,
+            SessionChoice::Weighted(weights) => weights.draw(random) as u32,
+        }
     }
 
     #[inline]

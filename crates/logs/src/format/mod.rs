@@ -11,7 +11,7 @@ mod recognise;
 pub use recognise::recognise;
 
 use crate::entry::Entry;
-use crate::number::{time_us, whole};
+use crate::number::{position, time_us, whole};
 use crate::timestamp::{TimeReader, TimeStyle};
 use webdyno_model::{Result, UserError};
 
@@ -227,7 +227,7 @@ fn text_entry<'a>(
             End::Byte(byte) => match step.field {
                 // Of a fixed length.
                 Field::Time(TimeStyle::Common) if rest.get(26) == Some(&byte) => 26,
-                _ => rest.iter().position(|one| *one == byte)?,
+                _ => position(rest, byte)?,
             },
             End::Quote => quote(rest)?,
             End::Line => rest.len(),

@@ -3,6 +3,7 @@
 //! Order and seconds are those of the log, so that mix, popularity, locality and bursts are those of the site's users, and none of them
 //! is a model. What a log does not tell (bodies, cookies) cannot be sent: only GET and HEAD are.
 
+pub mod sessions;
 #[cfg(test)]
 mod tests;
 

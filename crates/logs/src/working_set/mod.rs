@@ -9,18 +9,18 @@
 //! sample. What the weighted references still lack or exceed is spread over the sample, as a ratio for references and one for bytes. (SHARDS-adj
 //! adds it at the smallest distance, as there it is hot objects that are in the sample or not.)
 //!
-//! Distances are sums over places in the order of the last reference: a tree of width 64, whose sums over a node are loops over 64
-//! neighbours.
+//! Distances are sums over the objects in the order of their last reference ([`places`]).
+
+mod places;
 
 use crate::sessions::PART;
+use places::{HOT, Object, PLACES, Places};
 use std::sync::Arc;
 
 /// Objects that are followed at most.
 const OBJECTS_MAX: usize = 160_000;
 /// Hot objects, which are followed whatever their hash.
 const HOT_MAX: usize = OBJECTS_MAX / 4;
-const WIDTH: usize = 64;
-const PLACES: usize = WIDTH * WIDTH * WIDTH;
 /// Sizes of a doubling that are told apart, as bits of a number's mantissa: 1% or so each.
 const BITS: u32 = 6;
 const BUCKETS: usize = 50 << BITS;
@@ -34,145 +34,6 @@ pub struct Reference {
     pub object: u64,
     /// Its size, bytes; 0 where it was not sent (304): what it was before.
     pub bytes: u32,
-}
-
-/// An object at the place of its last reference; one that was referenced again leaves an empty place.
-#[derive(Debug, Clone, Copy, Default)]
-struct Object {
-    /// 0 is an empty place.
-    hash: u64,
-    bytes: u32,
-    /// How many; the highest bit: hot.
-    references: u32,
-}
-
-const HOT: u32 = 1 << 31;
-
-impl Object {
-    fn is_hot(&self) -> bool {
-        self.references & HOT != 0
-    }
-}
-
-/// Objects in the order of their last reference, found by their hash (open addressing, linear probing), and the sums of what they
-/// have together.
-#[derive(Debug, Clone)]
-struct Places {
-    objects: Vec<Object>,
-    leaves: Vec<u64>,
-    inner: Vec<u64>,
-    top: Vec<u64>,
-    next: usize,
-    /// A place and further bits of the hash; 0 is empty.
-    slots: Vec<u32>,
-    count: usize,
-}
-
-const PLACE_BITS: u32 = 18;
-const PLACE: u32 = PLACES as u32 - 1;
-/// A slot that is in use.
-const USED: u32 = 1 << 31;
-
-/// What a slot has beside its place.
-fn tag(hash: u64) -> u32 {
-    USED | ((hash >> 36) as u32) << PLACE_BITS
-}
-
-fn first_slot(hash: u64) -> usize {
-    (hash >> 10) as usize % PLACES
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self {
-            objects: vec![Object::default(); PLACES],
-            leaves: vec![0; PLACES],
-            inner: vec![0; PLACES / WIDTH],
-            top: vec![0; PLACES / WIDTH / WIDTH],
-            next: 0,
-            slots: vec![0; PLACES],
-            count: 0,
-        }
-    }
-}
-
-impl Places {
-    /// The slot of an object and its place; the slot where it would be, and nothing.
-    #[inline]
-    fn find(&self, hash: u64) -> (usize, Option<usize>) {
-        let (mut slot, tag) = (first_slot(hash), tag(hash));
-        loop {
-            let held = self.slots[slot];
-            let place = (held & PLACE) as usize;
-            if held & !PLACE == tag && self.objects[place].hash == hash {
-                return (slot, Some(place));
-            }
-            if held == 0 {
-                return (slot, None);
-            }
-            slot = (slot + 1) % PLACES;
-        }
-    }
-
-    /// Fetches what [`Self::find`] and [`Self::take`] will need.
-    fn fetch(&self, references: &[Reference]) {
-        let mut places = [0u32; PART];
-        for (place, reference) in places.iter_mut().zip(references) {
-            *place = self.slots[first_slot(reference.object)] & PLACE;
-        }
-        let known = places.iter().map(|place| *place as usize);
-        let all = known.fold(0, |sum, place| sum ^ self.objects[place].hash ^ self.leaves[place]);
-        std::hint::black_box(all);
-    }
-
-    /// Puts an object at the newest place, and in a slot.
-    fn push(&mut self, slot: usize, object: Object, bytes: u64) {
-        let place = self.next;
-        self.next += 1;
-        self.slots[slot] = tag(object.hash) | place as u32;
-        self.objects[place] = object;
-        self.leaves[place] = bytes;
-        self.inner[place / WIDTH] += bytes;
-        self.top[place / WIDTH / WIDTH] += bytes;
-    }
-
-    /// Takes the object at a place away, but for its slot.
-    fn take(&mut self, place: usize) -> Object {
-        let bytes = std::mem::take(&mut self.leaves[place]);
-        self.inner[place / WIDTH] -= bytes;
-        self.top[place / WIDTH / WIDTH] -= bytes;
-        std::mem::take(&mut self.objects[place])
-    }
-
-    /// The bytes at all places newer than this one.
-    #[inline]
-    fn newer_than(&self, place: usize) -> u64 {
-        let (node, root) = (place / WIDTH, place / WIDTH / WIDTH);
-        let leaves: u64 = self.leaves[place + 1..(node + 1) * WIDTH].iter().sum();
-        let inner: u64 = self.inner[node + 1..(root + 1) * WIDTH].iter().sum();
-        let top: u64 = self.top[root + 1..].iter().sum();
-        leaves + inner + top
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Object> {
-        self.objects[..self.next].iter().filter(|object| object.hash != 0)
-    }
-
-    /// Moves the objects that are kept together, in their order; `bytes` says what each counts.
-    fn compact(&mut self, is_kept: impl Fn(&Object) -> bool, bytes: impl Fn(&Object) -> u64) {
-        let end = std::mem::take(&mut self.next);
-        [&mut self.leaves, &mut self.inner, &mut self.top].into_iter().for_each(|level| level.fill(0));
-        self.slots.fill(0);
-        self.count = 0;
-        for place in 0..end {
-            let object = std::mem::take(&mut self.objects[place]);
-            if object.hash != 0 && is_kept(&object) {
-                let (slot, _) = self.find(object.hash);
-                self.push(slot, object, bytes(&object));
-                self.count += 1;
-            }
-        }
-    }
 }
 
 /// Which objects are followed: those with a hash below the threshold, and perhaps those whose bit is set.
@@ -216,6 +77,7 @@ impl Figures {
 
 /// What was referenced at distances of one size: by objects that stand for themselves, and by those of the sample.
 #[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
 struct Bucket {
     known: Figures,
     sampled: Figures,
@@ -262,6 +124,8 @@ impl Bucket {
 pub struct WorkingSet {
     places: Places,
     followed: Followed,
+    /// Objects that one of the sample stands for.
+    stands_for: f64,
     /// By distance.
     distances: Vec<Bucket>,
     /// First references.
@@ -275,6 +139,7 @@ impl Default for WorkingSet {
         Self {
             places: Places::default(),
             followed: Followed::default(),
+            stands_for: 1.0,
             distances: vec![Bucket::default(); BUCKETS],
             cold: Bucket::default(),
             all: [0.0; 2],
@@ -348,7 +213,7 @@ impl WorkingSet {
 
     /// As many objects as it stands for.
     fn weight_of(&self, object: &Object) -> f64 {
-        if object.is_hot() { 1.0 } else { 1.0 / self.rate() }
+        if object.is_hot() { 1.0 } else { self.stands_for }
     }
 
     /// Share of the objects that are sampled, 0 to 1; hot ones apart.
@@ -363,6 +228,7 @@ impl WorkingSet {
             self.choose_hot();
         }
         self.followed.threshold = (self.followed.threshold as f64 * KEPT) as u64;
+        self.stands_for = 1.0 / self.rate();
         self.compact();
     }
 
@@ -382,7 +248,7 @@ impl WorkingSet {
 
     /// Moves the objects together, those alone that are followed.
     fn compact(&mut self) {
-        let (stands_for, threshold) = (1.0 / self.rate(), self.followed.threshold);
+        let (stands_for, threshold) = (self.stands_for, self.followed.threshold);
         let weight = |object: &Object| if object.is_hot() { 1.0 } else { stands_for };
         self.places.compact(
             |object| object.is_hot() || object.hash < threshold,
@@ -435,7 +301,7 @@ impl WorkingSet {
 }
 
 fn weighted(bytes: u32, weight: f64) -> u64 {
-    (f64::from(bytes) * weight).round() as u64
+    (f64::from(bytes) * weight + 0.5) as u64
 }
 
 fn bucket(bytes: f64) -> usize {

@@ -22,6 +22,9 @@ pub const CONNECTIONS_PER_HOST: u32 = 6;
 pub struct Visits {
     /// At least one.
     pub sessions: Vec<SessionSpec>,
+    /// Whether they are taken one after the other, and from the first again, instead of drawn by their weights.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_turn: bool,
     /// Visitors at once in closed arrival.
     pub users: u32,
     /// After each step that has none of its own; the last step's is spent before the next session.
@@ -49,6 +52,7 @@ impl Default for Visits {
     fn default() -> Self {
         Self {
             sessions: vec![],
+            in_turn: false,
             users: 1,
             think: Think::None,
             cookies: true,
@@ -85,6 +89,9 @@ pub struct StepSpec {
     pub captures: Vec<CaptureSpec>,
     /// Time until the next step; `None` for [`Visits::think`].
     pub think: Option<Think>,
+    /// When it is due, since its session began; not before the step before it has its answer. `None`: then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<u64>,
 }
 
 /// A page: a document and what it embeds. Its name is its document's.

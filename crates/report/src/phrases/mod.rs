@@ -49,7 +49,7 @@ pub(crate) use tune::{
 };
 use webdyno_model::distribution::Dist;
 use webdyno_model::live_traffic::LiveTraffic;
-use webdyno_model::run::{ConnectPeak, RunReport};
+use webdyno_model::run::{ConnectPeak, Replay, RunReport};
 use webdyno_model::service::SettingValue;
 use webdyno_model::workload::{Arrival, Clock};
 use webdyno_session::view::{SessionEnd, View};
@@ -144,10 +144,25 @@ pub fn replay(run: &RunReport) -> Option<String> {
         format!("; shares of the mix within {} ({name})", percent(difference))
     });
     Some(format!(
-        "Against the log: {} of {} requests sent, busiest second {peak} (in the log {}){mix}.",
+        "Against the log: {} of {} requests sent, busiest second {peak} (in the log {}){mix}.{}",
         count(replay.started_requests),
         count(replay.planned_requests),
         rate(replay.planned_peak_rate),
+        replayed_sessions(replay).unwrap_or_default(),
+    ))
+}
+
+fn replayed_sessions(replay: &Replay) -> Option<String> {
+    let (planned, started) = (replay.planned_sessions?, replay.started_sessions?);
+    let each = |requests: u64, sessions: u64| number(requests as f64 / sessions.max(1) as f64);
+    Some(format!(
+        " {} of {} sessions, {} requests each (in the log {}), at most {} active at once (in the log {}).",
+        count(started),
+        count(planned),
+        each(replay.started_requests, started),
+        each(replay.planned_requests, planned),
+        replay.active_sessions.map_or_else(|| UNKNOWN.into(), count),
+        count(replay.planned_active_sessions?),
     ))
 }
 

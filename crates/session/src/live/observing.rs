@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 use webdyno_analysis::diagnosis::incidents::Detector;
 use webdyno_model::event::EventBody;
-use webdyno_model::topology::Access;
+use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
 
 /// How often samples and interrupts are looked at.
@@ -209,6 +209,11 @@ impl Servers {
             Ok(server.topology(&server.agent().topology(port, &watched.access)?))
         };
         self.all().map(of).collect()
+    }
+
+    /// Who serves on the web server's host, as it is: with what is not to be written down, as the text of formats of logs.
+    pub fn front_topology(&self, watched: &ObservedHosts) -> Result<Topology> {
+        self.front.agent().topology(watched.port, &watched.access)
     }
 
     /// Begins to observe all hosts; `in_full` for one look.

@@ -125,6 +125,10 @@ pub struct FromLogArgs {
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
     pub speed: f64,
 
+    /// A visitor for each session of the log: each client's requests in its order and at its times, with cookies
+    #[arg(long)]
+    pub sessions: bool,
+
     /// Only requests for this site, of logs that name it
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,

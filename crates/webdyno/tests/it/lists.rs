@@ -48,6 +48,7 @@ impl Nginx {
              http {{ client_body_temp_path {displayed}/b; proxy_temp_path {displayed}/p; keepalive_requests 1000000;\n\
              fastcgi_temp_path {displayed}/f; uwsgi_temp_path {displayed}/u; scgi_temp_path {displayed}/s;\n\
              log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {displayed}/log plain;\n\
+             log_format own '$request_time|$status|$remote_addr|$msec|\"$request\"'; access_log {displayed}/own.log own;\n\
              server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {0}/; }} location = /robots.txt {{ alias {0}/robots.txt; }} }} }}\n",
             tree.display()
         );
@@ -254,7 +255,7 @@ fn lists_are_loaded_as_siege_loads_them() {
     }
 }
 
-/// What a log has is sent again: as many in each second, of the same mix, on a site whose own log says so.
+/// What a log has is sent again: as many in each second, of the same mix, on a site whose own log says so; by its sessions, too.
 #[test]
 fn a_log_is_sent_again() {
     let _turn = shared_turn();
@@ -264,14 +265,21 @@ fn a_log_is_sent_again() {
         std::fs::write(place.path("tree").join(name), "x").unwrap();
     }
     let Some(nginx) = Nginx::start(&place) else { return };
-    let line = |second: usize, request: &str, status: u16| {
-        format!("10.0.0.1 - - [10/Oct/2026:13:55:{second:02} +0000] \"{request} HTTP/1.1\" {status} 1\n")
+    let line = |second: usize, client: usize, request: &str, status: u16| {
+        format!(
+            "10.0.0.{client} - - [10/Oct/2026:13:55:{second:02} +0000] \"{request} HTTP/1.1\" {status} 1\n"
+        )
     };
     let counts = [20, 90, 0, 30, 160, 5];
-    let names = ["/files/a.html", "/files/a.html?q=secret", "/files/b.png", "/robots.txt"];
-    let mut log = line(1, "POST /files/a.html", 200) + &line(2, "GET /no", 404) + "rubbish\n";
+    let names = ["/files/a.html", "/files/b.png", "/files/a.html", "/robots.txt"];
+    let mut log = line(1, 1, "POST /files/a.html", 200) + &line(2, 1, "GET /no", 404) + "rubbish\n";
     for (second, count) in counts.iter().enumerate() {
-        log.extend((0..*count).map(|n| line(second, &format!("GET {}", names[n % names.len()]), 200)));
+        // Eleven clients in each second, other ones in the second half: which, and in which order, is in the query.
+        let request = |n: usize| {
+            let client = n % 11 + 100 * (second / 3);
+            line(second, client, &format!("GET {}?v={client}-{second}{n:03}", names[n % names.len()]), 200)
+        };
+        log.extend((0..*count).map(request));
     }
     std::fs::write(place.path("old.log"), log).unwrap();
     let base = format!("http://127.0.0.1:{}", nginx.port);
@@ -281,15 +289,13 @@ fn a_log_is_sent_again() {
         "305 requests in the busiest 6 s, 2 times as fast",
         "peak second 320/s",
         "1 request of methods like POST",
+        "1 request that failed",
+        "1 line that were not understood",
     ] {
         assert!(text.contains(part), "{text}");
     }
-    assert!(
-        text.contains("1 request that failed") && text.contains("1 line that were not understood"),
-        "{text}"
-    );
     let list = std::fs::read_to_string(place.path("workload.urls")).unwrap();
-    assert!(!list.contains("secret"), "{list}");
+    assert!(!list.contains('?'), "{list}");
     let load = ["run", "--workload", "workload.toml", "-q", "--json", "-"];
     let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
     let replay = &json["replay"];
@@ -308,6 +314,56 @@ fn a_log_is_sent_again() {
     let mut expected = std::collections::BTreeMap::new();
     of_list.for_each(|path| *expected.entry(path).or_insert(0) += 1);
     assert_eq!(sent, expected);
+    sessions_are_made_again(&place, &nginx, &base);
+}
+
+/// The same log twice as fast, by visitors who do what its clients did.
+fn sessions_are_made_again(place: &Place, nginx: &Nginx, base: &str) {
+    nginx.forget();
+    let words =
+        ["workload", "from-log", "old.log", "--url", base, "--sessions", "--keep-query", "--speed", "2"];
+    let text = run(place.webdyno().args(words).args(["-o", "sessions.toml"])).with_code(0).stdout;
+    assert!(text.contains("22 sessions, 13.9 each, at most 11 active at once"), "{text}");
+    let written = std::fs::read_to_string(place.path("sessions.toml")).unwrap();
+    assert!(!written.contains("10.0.0."), "{written}");
+    run(place.webdyno().args(["workload", "check", "sessions.toml"])).with_code(0);
+    let load = ["run", "--workload", "sessions.toml", "-q", "--out", "out", "--json", "-"];
+    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
+    let replay = &json["replay"];
+    for (key, planned, tolerance) in [
+        ("started_requests", 305.0, 0.0),
+        ("planned_requests", 305.0, 0.0),
+        ("started_sessions", 22.0, 0.0),
+        ("planned_sessions", 22.0, 0.0),
+        ("planned_peak_rate", 165.0, 0.0),
+        ("peak_rate", 165.0, 0.05),
+        ("planned_active_sessions", 11.0, 0.0),
+        ("active_sessions", 11.0, 0.1),
+        ("mix_difference", 0.0, 0.01),
+    ] {
+        let value = replay[key].as_f64().unwrap();
+        assert!((value - planned).abs() <= tolerance * planned.max(1.0), "{key}: {replay}");
+    }
+    let text = run(place.webdyno().args(["report", "out"])).with_code(0).stdout;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("22 of 22 sessions, 13.9 requests each (in the log 13.9)"), "{text}");
+    // The client's own order, also where its requests are of one second.
+    let mut by_client: std::collections::BTreeMap<String, Vec<u32>> = std::collections::BTreeMap::new();
+    for served in nginx.served(305).iter().filter_map(|served| served.uri.split_once("?v=")) {
+        let (client, place) = served.1.split_once('-').unwrap();
+        by_client.entry(client.to_owned()).or_default().push(place.parse().unwrap());
+    }
+    assert_eq!(by_client.values().map(Vec::len).sum::<usize>(), 305);
+    assert!(by_client.len() == 22 && by_client.values().all(|places| places.is_sorted()), "{by_client:?}");
+    its_own_log_is_read(place, nginx);
+}
+
+/// A format that nothing but the server's configuration tells.
+fn its_own_log_is_read(place: &Place, nginx: &Nginx) {
+    let port = nginx.port.to_string();
+    let logs = ["logs", "nginx/own.log", "--server", "local", "--port", &port, "--json", "-"];
+    let json = run(place.webdyno().args(logs)).with_code(0).json();
+    assert!(json["requests"].as_u64() >= Some(610) && json["lines"]["not_understood"] == 0, "{json}");
 }
 
 /// What a browser recorded is sent again by users of their own.

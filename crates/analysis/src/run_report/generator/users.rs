@@ -48,6 +48,10 @@ struct StepTimes {
 pub(super) fn step_counts(measurement: &Measurement) -> Option<StepCounts> {
     let workload = measurement.workload.as_ref().filter(|workload| workload.arrival == Arrival::Closed)?;
     let visits = workload.visits.as_deref()?;
+    // What is due at a time of its session waits for that, and not for a think time.
+    if visits.sessions.iter().flat_map(|session| &session.steps).any(|step| step.at_us.is_some()) {
+        return None;
+    }
     let users = steady_users(measurement)?;
     let steps = steps(measurement, visits)?;
     let (think_us, think_variance) = think(visits)?;

@@ -33,7 +33,7 @@ impl SessionDraw {
     fn new(script: &Script, seed: u64, session: u64) -> Self {
         let mut random = SplitMix::stream(seed, SESSION_DRAWS, session);
         let returning = random.fraction() < script.returning_fraction;
-        let spec = script.choice.draw(&mut random) as u32;
+        let spec = script.spec_of(session, &mut random);
         Self { random, returning, spec }
     }
 
@@ -79,6 +79,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let counted = predictable && draw.is_predictable(script);
         (visitor.random, visitor.spec, visitor.incomplete, visitor.url) =
             (draw.random, draw.spec, false, None);
+        visitor.begun_ns = due_ns;
         script.set_variables(visitor.number, visitor.session, &mut visitor.random, &mut visitor.variables);
         if !draw.returning {
             self.reset_place(index);
@@ -175,7 +176,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let now_ns = self.now_ns;
         self.end_page(index);
         let visitor = &mut self.visits.visitors[index as usize];
-        let session = &script.sessions[visitor.spec as usize];
+        let (spec, begun_ns) = (visitor.spec, visitor.begun_ns);
         let step = script.step_at(visitor.spec, visitor.step);
         let think_ns = think::draw(&step.think, &mut visitor.random).saturating_mul(1000);
         // A visitor without a connection backs off.
@@ -183,8 +184,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let due_ns = now_ns.saturating_add(think_ns.max(pause_ns));
         visitor.fetches.clear();
         let next = visitor.step + 1;
-        match (next as usize) < session.steps.len() && self.next_step(index, next) {
-            true => self.wait_for(index, Phase::BeforeStep, due_ns),
+        match self.next_step(index, next) {
+            true => {
+                let at_ns = script.step_at(spec, self.visits.visitors[index as usize].step).at_ns;
+                self.wait_for(index, Phase::BeforeStep, due_ns.max(begun_ns.saturating_add(at_ns)));
+            }
             false => self.end_session(index, due_ns, 0),
         }
     }

@@ -35,9 +35,11 @@ pub(super) struct Visitor {
     pub(super) random: SplitMix,
     /// Which of the sessions of the workload.
     pub(super) spec: u32,
+    /// When its session was to begin.
+    pub(super) begun_ns: u64,
     /// The step that is due next, or in progress.
     pub(super) step: u32,
-    /// When it was to begin.
+    /// When that was to begin.
     pub(super) due_ns: u64,
     /// Changes with every step, so that an outdated reference to a step is recognised.
     pub(super) serial: u32,

@@ -96,7 +96,11 @@ fn requests(text: &mut String, workload: &Workload) {
 }
 
 fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
-    let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
+    // A share of all is a whole one.
+    let total = |session: &SessionSpec| match visits.in_turn {
+        true => session.weight,
+        false => visits.sessions.iter().map(|session| session.weight).sum(),
+    };
     let pages: usize =
         visits.sessions.iter().flat_map(|session| &session.steps).filter(|s| s.page.is_some()).count();
     line(
@@ -114,7 +118,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
         let steps = steps.join(", ");
         let name =
             if steps.starts_with(&session.name) { String::new() } else { format!("{}: ", session.name) };
-        format!("{}{name}{steps}", share(session.weight, total))
+        format!("{}{name}{steps}", share(session.weight, total(session)))
     };
     lines(text, "session", visits.sessions.iter().map(session));
 }

@@ -8,7 +8,7 @@ use webdyno_model::objective::Objective;
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::{StageDraft, Unit};
 use webdyno_model::workload::visit::{
-    CONNECTIONS_PER_HOST, PageSpec, RequestList, SessionSpec, StepSpec, Table, Think, Visits,
+    CONNECTIONS_PER_HOST, PageSpec, RequestList, RowOrder, SessionSpec, StepSpec, Table, Think, Visits,
 };
 use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
@@ -47,6 +47,7 @@ pub struct Settings {
     pub cookies: Option<bool>,
     pub cache: Option<bool>,
     pub returning_fraction: Option<f64>,
+    pub session_order: Option<RowOrder>,
     pub connections_per_host: Option<u32>,
     pub ok_status: Option<StatusSet>,
     pub expect: Vec<Expectation>,
@@ -115,6 +116,7 @@ impl Draft {
             settings.cookies.is_some(),
             settings.cache.is_some(),
             settings.returning_fraction.is_some(),
+            settings.session_order.is_some(),
             settings.connections_per_host.is_some(),
             !self.tables.is_empty(),
         ];
@@ -197,6 +199,7 @@ impl Draft {
         let settings = &self.settings;
         Visits {
             sessions: self.entries.iter().map(|entry| entry.session.clone()).collect(),
+            in_turn: settings.session_order == Some(RowOrder::InTurn),
             users: settings.users.unwrap_or(CONCURRENCY_DEFAULT).max(1),
             think: settings.think.unwrap_or_default(),
             cookies: settings.cookies.unwrap_or(true),

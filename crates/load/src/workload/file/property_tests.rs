@@ -88,10 +88,10 @@ fn session(place: usize) -> BoxedStrategy<String> {
             ),
         ]
         .boxed();
-        (what, capture, proptest::option::of(think()))
-            .prop_map(|(what, capture, think)| {
+        (what, capture, proptest::option::of(think()), prop_oneof![Just(""), Just(", at = \"3s\"")])
+            .prop_map(|(what, capture, think, at)| {
                 let think = think.map(|think| format!(", think = \"{think}\"")).unwrap_or_default();
-                format!("{{ {what}{capture}{think} }}")
+                format!("{{ {what}{capture}{think}{at} }}")
             })
             .boxed()
     };
@@ -110,8 +110,9 @@ fn file() -> BoxedStrategy<String> {
     ]
     .boxed();
     let settings = (think(), any::<u64>(), any::<bool>(), 0.0..1.0).prop_map(|(think, seed, flag, share)| {
+        let order = if flag { "in turn" } else { "random" };
         format!(
-            "think = \"{think}\"\nseed = {seed}\ncookies = {flag}\ncache = {flag}\nreturning = {share:?}\n\
+            "session_order = \"{order}\"\nthink = \"{think}\"\nseed = {seed}\ncookies = {flag}\ncache = {flag}\nreturning = {share:?}\n\
              expect = [\"status=200\", 'regex=\"a\\d']\nok = \"200,300-302\"\nvariables = {{ v = \"1\" }}\n"
         )
     });

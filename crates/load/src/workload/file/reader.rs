@@ -38,6 +38,8 @@ pub(super) struct Reader<'t> {
     pub(super) draft: Draft,
     pub(super) tops: Vec<TopLevel>,
     pub(super) sessions: Vec<(SourceSpan, Entry)>,
+    /// What they are called, and where.
+    pub(super) session_names: HashMap<String, SourceSpan>,
     /// What all captures are called.
     pub(super) captured: Vec<(SourceSpan, String)>,
     /// The variables of each request.
@@ -57,6 +59,7 @@ impl<'t> Reader<'t> {
             draft: Draft::default(),
             tops: vec![],
             sessions: vec![],
+            session_names: HashMap::new(),
             captured: vec![],
             uses: vec![],
             known: HashMap::new(),

@@ -13,7 +13,7 @@ use webdyno_model::workload::visit::{PageSpec, SessionSpec, StepSpec};
 /// Every key of a session.
 pub(super) const SESSION_KEYS: &[&str] = &["name", "weight", "step"];
 /// Every key of a step.
-pub(super) const STEP_KEYS: &[&str] = &["request", "page", "capture", "think"];
+pub(super) const STEP_KEYS: &[&str] = &["request", "page", "capture", "think", "at"];
 
 impl<'t> Reader<'t> {
     pub(super) fn read_sessions(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
@@ -29,10 +29,10 @@ impl<'t> Reader<'t> {
             None => format!("session {number}"),
         };
         let at = keys.get("name").map_or(keys.at, |value| value.at);
-        if let Some((before, _)) = self.sessions.iter().find(|(_, entry)| entry.session.name == name) {
+        if let Some(before) = self.session_names.insert(name.clone(), at) {
             let message = format!(
                 "two sessions are called `{name}`; the other one is at {}",
-                self.files.position(*before)
+                self.files.position(before)
             );
             return Err(FileError::new(at, message).hint("give them different names"));
         }
@@ -58,6 +58,7 @@ impl<'t> Reader<'t> {
         };
         let captures = keys.read("capture", captures::read)?.unwrap_or_default();
         let think = keys.read("think", think)?;
+        let at_us = keys.read("at", Value::time_us)?;
         let is_page = what.key == "page";
         let (request, page) = match what.as_text() {
             Some(text) => self.resolve_reference(scope, what.at, text, is_page)?,
@@ -81,6 +82,7 @@ impl<'t> Reader<'t> {
             page,
             captures: captures.into_iter().map(|(_, capture)| capture).collect(),
             think,
+            at_us,
         })
     }
 

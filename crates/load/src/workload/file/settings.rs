@@ -39,6 +39,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "cookies",
     "cache",
     "returning",
+    "session_order",
     "connections_per_host",
     "ok",
     "expect",
@@ -94,6 +95,7 @@ pub(super) fn read(
     set(&mut into.cookies, top.read("cookies", Value::flag)?);
     set(&mut into.cache, top.read("cache", Value::flag)?);
     set(&mut into.returning_fraction, top.read("returning", |value| value.between(0.0, 1.0))?);
+    set(&mut into.session_order, top.read("session_order", super::tables::order)?);
     let per_host = top.read("connections_per_host", |value| value.u32_in(1..=PER_HOST_MAX))?;
     set(&mut into.connections_per_host, per_host);
     set(&mut into.ok_status, top.read("ok", ok_status)?);

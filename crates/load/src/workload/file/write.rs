@@ -163,6 +163,9 @@ fn write_visits(text: &mut String, visits: &Visits) {
         line(text, "cache", "true");
     }
     line(text, "returning", &number(visits.returning_fraction));
+    if visits.in_turn {
+        line(text, "session_order", &quoted("in turn"));
+    }
     line(text, "connections_per_host", &visits.connections_per_host.to_string());
     if !visits.variables.is_empty() {
         let pairs: Vec<_> = visits.variables.iter().map(|(name, value)| (key(name), quoted(value))).collect();
@@ -238,7 +241,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
     // A page or a request alone needs no session around it; but what stands at the top comes first when it is read.
     let plain = |session: &SessionSpec| match &session.steps[..] {
         [step] => {
-            let is_bare = step.captures.is_empty() && step.think.is_none();
+            let is_bare = step.captures.is_empty() && step.think.is_none() && step.at_us.is_none();
             let name = workload.requests.get(step.request).map(|request| &request.name);
             (is_bare && name == Some(&session.name)).then_some(step.page.is_some())
         }
@@ -267,6 +270,9 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
                     }
                     if let Some(think) = step.think {
                         line(text, "think", &quoted(&think.to_string()));
+                    }
+                    if let Some(at_us) = step.at_us {
+                        line(text, "at", &time(at_us));
                     }
                 }
             }

@@ -41,7 +41,7 @@ pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
             due += interval;
             let report = followed.report();
             let text = match is_terminal {
-                true => format!("{TOP}{}", webdyno_report::logs(&report)),
+                true => frame(&webdyno_report::logs(&report), terminal::stderr_rows()),
                 false => line(&report, report.requests - counted_before, interval),
             };
             counted_before = report.requests;
@@ -54,7 +54,17 @@ pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
     }
     // What was written until now.
     while followed.read()? {}
+    if is_terminal {
+        // The report of the end takes the place of the last one.
+        let _ = std::io::stderr().write_all(TOP.as_bytes());
+    }
     Ok(followed.report())
+}
+
+/// The beginning of a report, as much as the terminal has lines for: more would move the headline out of it.
+fn frame(report: &str, rows: usize) -> String {
+    let lines: Vec<&str> = report.lines().take(rows - 1).collect();
+    format!("{TOP}{}\n", lines.join("\n"))
 }
 
 fn line(report: &LogsReport, added: u64, interval: Duration) -> String {
@@ -68,4 +78,15 @@ fn line(report: &LogsReport, added: u64, interval: Duration) -> String {
         count(added),
         rate(added as f64 / interval.as_secs_f64())
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_leaves_the_headline_on_the_terminal() {
+        assert_eq!(frame("a\nb\nc\n", 3), format!("{TOP}a\nb\n"));
+        assert_eq!(frame("a\n", 24), format!("{TOP}a\n"));
+    }
 }

@@ -4,7 +4,6 @@ use crate::cli::logs::LogsArgs;
 use std::path::Path;
 use webdyno_host::agent::{ServerList, Start};
 use webdyno_logs::format::Format;
-use webdyno_model::event::EventBody;
 use webdyno_model::service::{LogFile, LogKind};
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{ObservedHosts, Servers};
@@ -19,14 +18,12 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
     let how =
         Start { reads_only: true, sudo: arguments.sudo, ..Start::at(list.web()?.clone(), &own_executable) };
     let servers = Servers::connect(&list, &how)?;
-    let found = servers.topologies(&ObservedHosts { port: arguments.port, access: Default::default() })?;
+    let found =
+        servers.front_topology(&ObservedHosts { port: arguments.port, access: Default::default() })?;
     let mut logs: Vec<(LogFile, String)> = vec![];
-    for event in &found {
-        let EventBody::Topology { topology, .. } = event else { continue };
-        for service in topology.services() {
-            let access = service.logs.iter().filter(|log| log.kind == LogKind::Access);
-            logs.extend(access.map(|log| (log.clone(), service.service.clone())));
-        }
+    for service in found.services() {
+        let access = service.logs.iter().filter(|log| log.kind == LogKind::Access);
+        logs.extend(access.map(|log| (log.clone(), service.service.clone())));
     }
     if logs.is_empty() {
         return Err(UserError::cannot_run(format!("no web server with an access log was found on {server}"))
@@ -34,21 +31,21 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
     }
     logs.sort_by_key(|(log, _)| !arguments.files.iter().any(|file| is_of(file, &log.path)));
     let mut formats: Vec<Format> = vec![];
+    let mut unreadable = None;
     for (log, service) in &logs {
         let text = log.format.as_deref().or((service == "nginx").then_some(NGINX_DEFAULT));
-        if let Some(format) = text.map(Format::parse).transpose()?
-            && !formats.contains(&format)
-        {
-            formats.push(format);
+        match text.map(Format::parse) {
+            Some(Ok(format)) if !formats.contains(&format) => formats.push(format),
+            // Of logs of another kind, perhaps.
+            Some(Err(error)) => unreadable = unreadable.or(Some(error)),
+            _ => {}
         }
     }
-    match formats.is_empty() {
-        true => Err(UserError::cannot_run(format!(
-            "the configuration of {server} names no format of its access logs"
-        ))
-        .hint("give --format")),
-        false => Ok(formats),
-    }
+    let none = || {
+        UserError::cannot_run(format!("the configuration of {server} names no format of its access logs"))
+            .hint("give --format")
+    };
+    if formats.is_empty() { Err(unreadable.unwrap_or_else(none)) } else { Ok(formats) }
 }
 
 /// Whether a file is a log or one of its rotated ones: `access.log.2.gz` is one of `/var/log/nginx/access.log`.

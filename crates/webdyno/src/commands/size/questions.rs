@@ -3,7 +3,7 @@
 use crate::cli::size::{SizeArgs, goal, growth, headroom, seconds, years};
 use crate::terminal;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use webdyno_model::sizing::SizeGoal;
 use webdyno_model::{Result, UserError};
 
@@ -22,7 +22,11 @@ type Prompt<'a> = &'a mut dyn FnMut(&str) -> Result<Option<String>>;
 /// Asks for what is not given. An empty answer leaves the default, where there is one.
 pub fn complete(arguments: &mut SizeArgs, ask: Prompt<'_>) -> Result<()> {
     if arguments.directory.is_empty() {
-        let given = |text: &str| Ok(text.split_whitespace().map(PathBuf::from).collect());
+        let given = |text: &str| {
+            let all: Vec<PathBuf> = text.split_whitespace().map(PathBuf::from).collect();
+            let wanted = "the directory of a load: those that `webdyno run --server S --out DIR` wrote";
+            if all.iter().all(|path| path.is_dir()) { Ok(all) } else { Err(wanted.to_owned()) }
+        };
         arguments.directory =
             until_read(ask, "Run directories of loads, with blanks between them:", "DIR", given)?;
     }
@@ -41,7 +45,10 @@ pub fn complete(arguments: &mut SizeArgs, ask: Prompt<'_>) -> Result<()> {
     optional(ask, &mut arguments.headroom, "What stays free at the goal [30%]:", headroom)?;
     let count = |text: &str| text.parse().map_err(|_| "a whole number, as 1".to_owned());
     optional(ask, &mut arguments.spare, "Servers that may be missing [0]:", count)?;
-    let file = |text: &str| Ok(PathBuf::from(text));
+    let file = |text: &str| match Path::new(text).is_file() {
+        true => Ok(PathBuf::from(text)),
+        false => Err("a file".to_owned()),
+    };
     optional(ask, &mut arguments.catalogue, "Catalogue of machines, TOML or CSV [generic sizes]:", file)
 }
 
@@ -95,11 +102,11 @@ mod tests {
         };
         let (ended, all, count) = asked(
             SizeArgs::default(),
-            &["a b", "", "fast", "2000 users", "3s", "20%/year", "3", "", "1", ""],
+            &["a b", "src tests", "", "fast", "2000 users", "3s", "20%/year", "3", "", "1", ""],
         );
         assert_eq!(
             (ended, count, all.directory.len(), all.goal),
-            (Ok(()), 10, 2, Some(SizeGoal::Users(2000.0)))
+            (Ok(()), 11, 2, Some(SizeGoal::Users(2000.0)))
         );
         assert_eq!(
             (all.think, all.growth, all.years, all.headroom, all.spare),

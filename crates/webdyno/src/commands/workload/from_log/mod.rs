@@ -1,13 +1,18 @@
 //! `webdyno workload from-log`: a workload file that sends what an access log has: the same requests, in their order, as many in each
-//! second.
+//! second; or the same sessions.
+
+mod sessions;
 
 use super::workload_file::{new_file, relative_path, toml_string};
 use crate::cli::workload::FromLogArgs;
 use crate::terminal;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use url::Url;
+use webdyno_logs::entry::Entry;
+use webdyno_logs::format::Format;
 use webdyno_logs::reading::{Input, each_entry};
+use webdyno_logs::replay::sessions::Sessions;
 use webdyno_logs::replay::{Filter, LeftOut, Seconds, Stretch, stages};
 use webdyno_model::number::human::{count, plural, rate};
 use webdyno_model::{Result, UserError};
@@ -36,18 +41,67 @@ pub fn from_log(arguments: &FromLogArgs) -> Result<u8> {
     let stretch =
         seconds.busiest(length_s as u32).ok_or_else(|| nothing(arguments, &left_out, not_understood))?;
     let counts = seconds.of(stretch);
+    let log = Log { inputs, formats, filter, stretch };
+    let base = base.as_str().trim_end_matches('/');
+    let figures = match arguments.sessions {
+        true => {
+            let sessions = log.sessions()?;
+            sessions::write(&arguments.output, base, &sessions, stretch.length_s, arguments.speed)?
+        }
+        false => write_requests(arguments, &log, base, &counts)?,
+    };
+    terminal::print(&summary(arguments, &counts, seconds.requests()))?;
+    terminal::print(&figures)?;
+    terminal::print(&notes(&left_out, not_understood))?;
+    terminal::print(&format!("load them with: webdyno run --workload {}\n", arguments.output.display()))?;
+    Ok(0)
+}
+
+/// The stretch of a log that is sent again.
+struct Log {
+    inputs: Vec<Input>,
+    formats: Vec<Format>,
+    filter: Filter,
+    stretch: Stretch,
+}
+
+impl Log {
+    /// Reads it: what is sent of each line, with its second.
+    fn each(&self, mut take: impl FnMut(usize, &Entry<'_>, String)) -> Result<()> {
+        let each = |entry: &Entry<'_>| {
+            let second = self.filter.takes(entry).ok().and_then(|at_s| self.stretch.second(at_s));
+            second.into_iter().for_each(|second| take(second, entry, self.filter.target(entry)));
+        };
+        each_entry(&self.inputs, &self.formats, each).map(|_| ())
+    }
+
+    fn sessions(&self) -> Result<Sessions> {
+        let (mut sessions, mut has_clients) = (Sessions::default(), true);
+        self.each(|second, entry, target| {
+            if has_clients && sessions.requests() <= sessions::REQUESTS_MAX {
+                has_clients = sessions.add(second, entry, target);
+            }
+        })?;
+        match (has_clients, sessions.requests() <= sessions::REQUESTS_MAX) {
+            (false, _) => Err(sessions::no_clients()),
+            (true, false) => Err(sessions::too_many()),
+            (true, true) => Ok(sessions),
+        }
+    }
+}
+
+/// Writes a list of all requests, and the workload file that sends them in turn. Nothing more is to be said of them.
+fn write_requests(arguments: &FromLogArgs, log: &Log, base: &str, counts: &[u64]) -> Result<String> {
     let list = arguments.output.with_extension("urls");
-    let stages = stages(&counts, arguments.speed);
-    let requests: u64 = counts.iter().sum();
     let peak = counts.iter().copied().max().unwrap_or(0);
     let connections = ((2.0 * peak as f64 * arguments.speed) as u64).clamp(CONNECTIONS[0], CONNECTIONS[1]);
-    write_list(&inputs, &formats, &filter, stretch, &base, &list)?;
+    write_list(log, base, &list)?;
     let written = new_file(&arguments.output, |to| {
-        let seconds = stretch.length_s;
+        let (requests, seconds) = (counts.iter().sum::<u64>(), counts.len());
         writeln!(to, "# {requests} requests of {seconds} s of an access log, by webdyno workload from-log.")?;
         writeln!(to, "connections = {connections}")?;
         writeln!(to, "stage = [")?;
-        stages.iter().try_for_each(|stage| writeln!(to, "    \"{stage}\","))?;
+        stages(counts, arguments.speed).iter().try_for_each(|stage| writeln!(to, "    \"{stage}\","))?;
         let file = relative_path(&arguments.output, &list);
         writeln!(to, "]\n\n[urls]\nfile = {}", toml_string(&file.to_string_lossy()))
     });
@@ -56,13 +110,11 @@ pub fn from_log(arguments: &FromLogArgs) -> Result<u8> {
         drop(std::fs::remove_file(&list));
         return Err(error);
     }
-    terminal::print(&summary(arguments, (requests, peak, stretch), seconds.requests()))?;
-    terminal::print(&notes(&left_out, not_understood))?;
-    terminal::print(&format!("load them with: webdyno run --workload {}\n", arguments.output.display()))?;
-    Ok(0)
+    Ok(String::new())
 }
 
-fn summary(arguments: &FromLogArgs, (requests, peak, stretch): (u64, u64, Stretch), all: u64) -> String {
+fn summary(arguments: &FromLogArgs, counts: &[u64], all: u64) -> String {
+    let (requests, peak): (u64, u64) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
     let part = if requests == all { String::new() } else { format!(" of {}", count(all)) };
     let speed =
         if arguments.speed == 1.0 { String::new() } else { format!(", {} times as fast", arguments.speed) };
@@ -70,9 +122,9 @@ fn summary(arguments: &FromLogArgs, (requests, peak, stretch): (u64, u64, Stretc
         "{}: {}{part} in the busiest {} s{speed}\npeak second {}, mean {}\n",
         arguments.output.display(),
         plural(requests, "request"),
-        stretch.length_s,
+        counts.len(),
         rate(peak as f64 * arguments.speed),
-        rate(requests as f64 / f64::from(stretch.length_s) * arguments.speed),
+        rate(requests as f64 / counts.len() as f64 * arguments.speed),
     )
 }
 
@@ -117,23 +169,12 @@ fn inputs(arguments: &FromLogArgs) -> Result<Vec<Input>> {
 }
 
 /// One line for each request, in the order of the log.
-fn write_list(
-    inputs: &[Input],
-    formats: &[webdyno_logs::format::Format],
-    filter: &Filter,
-    stretch: Stretch,
-    base: &Url,
-    list: &std::path::Path,
-) -> Result<()> {
+fn write_list(log: &Log, base: &str, list: &Path) -> Result<()> {
     // Logs may have times out of order: each second keeps what was asked for in it.
-    let mut targets: Vec<Vec<String>> = vec![vec![]; stretch.length_s as usize];
-    each_entry(inputs, formats, |entry| {
-        let second = filter.takes(entry).ok().and_then(|at_s| stretch.second(at_s));
-        if let Some(second) = second {
-            let head = if entry.method == b"HEAD" { " HEAD" } else { "" };
-            targets[second].push(format!("{}{head}", filter.target(entry)));
-        }
+    let mut targets: Vec<Vec<String>> = vec![vec![]; log.stretch.length_s as usize];
+    log.each(|second, entry, mut target| {
+        target.push_str(if entry.method == b"HEAD" { " HEAD" } else { "" });
+        targets[second].push(target);
     })?;
-    let base = base.as_str().trim_end_matches('/');
     new_file(list, |to| targets.iter().flatten().try_for_each(|target| writeln!(to, "{base}{target}")))
 }
