@@ -1,5 +1,6 @@
 //! What sections of a page are made of: sentences, lists, tables, code, bars and plots, as data.
 
+use super::flame::FlameFrame;
 use super::with_unicode_arrows;
 use serde::Serialize;
 use webdyno_model::number::{Number, significant};
@@ -37,6 +38,7 @@ pub(super) enum Block {
     Percentiles { id: &'static str, title: String, percentiles: Vec<Number>, lines: Vec<PercentileLine> },
     Curve { plot: Box<CurvePlot> },
     Waterfall { title: String, time_us: u64, parts: Vec<Part> },
+    Flame { label: String, frames: Vec<FlameFrame> },
 }
 
 /// How a sentence is set.
