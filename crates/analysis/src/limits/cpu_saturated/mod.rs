@@ -10,7 +10,8 @@
 //! an open loop (`-r`) whose rate is served in full, cores below 95% have headroom. The finding reports who used them: the
 //! service, its backends by name, the generator on the same machine, other programs by name. If other programs
 //! (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core (`softirq-bound`) use them,
-//! that is the finding.
+//! that is the finding. Where sampling is permitted it says what the service's CPU time was for: compression, TLS, PHP, copying,
+//! network and so on, by 99 samples a second of each core.
 //!
 //! If a database or PHP-FPM uses a good part of them and cannot be queried, its work may be needless: a suspicion. Without the
 //! control group's figures, without /proc of the service's processes and without PSI, the run queue and the service's CPU time
@@ -32,7 +33,7 @@
 //! workers, children of the PHP-FPM pool), and keeps fewer only if that gives more.
 //!
 //! ## By hand
-//! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control group
+//! `perf record -F 99 -e cpu-clock -a -g sleep 10; perf report --no-children --sort comm,dso,symbol`; `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control group
 //! `cpu.pressure` and `cpu.stat` there.
 
 pub(crate) mod ceiling;
