@@ -192,7 +192,7 @@ impl Profile {
                 let mut reading = Reading::default();
                 reading.lacks(
                     self.name(),
-                    format!("perf_event_open is not permitted: {error}"),
+                    format!("perf_event_open of its processes: {error}"),
                     "run as root, or with CAP_PERFMON; `sysctl kernel.perf_event_paranoid` of 2 shows the processes of one's own user",
                 );
                 reading

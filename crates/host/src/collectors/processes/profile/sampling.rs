@@ -106,15 +106,19 @@ impl Open {
 fn hit(sample: &Sample) -> Option<Hit> {
     let task = sample.record_id.task.as_ref()?;
     let chains = sample.call_chain.iter().flatten();
-    let kernel: Vec<u64> = chains
+    let address = sample.code_addr.map(|(address, _)| address)?;
+    let mut kernel: Vec<u64> = chains
         .flat_map(|chain| match chain {
             CallChain::Kernel(addresses) => addresses.as_slice(),
             _ => &[],
         })
         .copied()
         .collect();
-    let address = sample.code_addr.map(|(address, _)| address)?;
-    let address = Some(address).filter(|address| kernel.is_empty() && address >> 63 == 0);
+    // The upper half is the kernel's.
+    if kernel.is_empty() && address >> 63 == 1 {
+        kernel.push(address);
+    }
+    let address = Some(address).filter(|_| kernel.is_empty());
     Some(Hit { pid: task.pid, address, kernel })
 }
 
