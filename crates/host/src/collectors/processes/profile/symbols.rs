@@ -4,12 +4,15 @@
 //! what an object exports for others stands in `.dynsym` and is left there when it is stripped; `.symtab` has the rest. Where
 //! a stripped object's function is its own, no name is better than the one before it.
 
-use object::read::{ObjectSegment, ObjectSymbol, ReadCache};
+use object::read::{ObjectSegment, ObjectSymbol};
 use object::{Object, SymbolKind};
 use std::fs::File;
+use std::io::Read;
 
 /// Names of one object that are kept: some programs have millions.
 const SYMBOLS_MAX: usize = 300_000;
+/// A larger file is not read for the names in it.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Functions by their addresses.
 #[derive(Debug, Default)]
@@ -70,10 +73,14 @@ pub(super) struct SharedObject {
 }
 
 impl SharedObject {
-    /// Reads an object; one that is none has no names.
-    pub(super) fn of(file: File) -> Self {
-        let cache = ReadCache::new(file);
-        object::File::parse(&cache).map_or_else(|_| Self::default(), |object| Self::of_parsed(&object))
+    /// Reads an object; one that is none, or too large, has no names.
+    pub(super) fn of(mut file: File) -> Self {
+        let is_small = |about: std::fs::Metadata| about.is_file() && about.len() <= FILE_BYTES_MAX;
+        let mut bytes = vec![];
+        if !file.metadata().is_ok_and(is_small) || file.read_to_end(&mut bytes).is_err() {
+            return Self::default();
+        }
+        object::File::parse(&*bytes).map_or_else(|_| Self::default(), |object| Self::of_parsed(&object))
     }
 
     fn of_parsed<'a>(object: &impl Object<'a>) -> Self {
@@ -123,10 +130,13 @@ mod tests {
         assert_eq!(SymbolTable::of_kernel("0000000000000000 T _stext\n").name(5), None);
     }
 
-    // The program of this test has this function, and an address outside of all has no name.
+    // An object that this test runs in, and an address outside of all has no name.
     #[test]
     fn functions_of_a_real_object_are_found_by_their_offset() {
-        let own = SharedObject::of(File::open("/proc/self/exe").unwrap());
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path =
+            maps.lines().find_map(|line| line.find("/libc.so").map(|_| line.rsplit(' ').next().unwrap()));
+        let own = SharedObject::of(File::open(path.unwrap()).unwrap());
         let (begin, end, _) = own.symbols.functions[own.symbols.functions.len() / 2];
         let name = own.symbols.name(begin).unwrap();
         let offset = own.segments.iter().find(|(_, length, at)| (*at..at + length).contains(&begin));
