@@ -37,6 +37,8 @@ fact_table! {
     (fpm_queue_behind_mean, "requests", "php_fpm.*.listen_queue_count", Derivation::Mean),
     (scoreboard_full_messages, "messages", "apache_log.AH03490.messages_count", Derivation::Rise),
     (scoreboard_full_messages_worker, "messages", "apache_log.AH00288.messages_count", Derivation::Rise),
+    (worker_threads_seen_mean, "threads", "apache_writers.seen_count", Derivation::Mean),
+    (worker_threads_logging_mean, "threads", "apache_writers.logging_count", Derivation::Mean),
     (idle_connections_mean, "connections", "clients.idle_count", Derivation::Mean),
     (sending_connections_mean, "connections", "clients.sending_count", Derivation::Mean),
     (network_sent_bytes_per_s, "bytes/s", "tcp.IpExtOutOctets.count", Derivation::Rate(1.0)),

@@ -34,6 +34,8 @@ fact_table! {
     (db_query_cache_lock_waiting_mean, "statements", "mariadb.query_cache_lock_waiting_count", Derivation::Mean),
     (db_query_cache_limit_bytes, "bytes", "mariadb.query_cache_limit_bytes", Derivation::Latest),
     (db_table_lock_waits_per_s, "waits/s", "mariadb.table_lock_waits_count", Derivation::Rate(1.0)),
+    (db_committing_mean, "statements", "mariadb.committing_count", Derivation::Mean),
+    (db_disk_syncs_per_s, "syncs/s", "mariadb.disk_syncs_count", Derivation::Rate(1.0)),
     (db_row_lock_waiting_mean, "statements", "mariadb.row_lock_waiting_count", Derivation::Mean),
     (db_row_lock_time_fraction, "s/s", "mariadb.row_lock_time_ms", Derivation::Rate(1e-3)),
     (db_row_lock_waits_per_s, "waits/s", "mariadb.row_lock_waits_count", Derivation::Rate(1.0)),

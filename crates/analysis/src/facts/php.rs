@@ -33,6 +33,9 @@ fact_table! {
     (opcache_memory_free_bytes, "bytes", "opcache.*.memory_free_bytes", Derivation::Latest),
     (opcache_memory_wasted_bytes, "bytes", "opcache.*.memory_wasted_bytes", Derivation::Latest),
     (opcache_oom_restarts, "restarts", "opcache.*.oom_restarts_count", Derivation::Rise),
+    (opcache_mapping_bytes, "bytes", "opcache_in_apache.size_bytes", Derivation::Latest),
+    (opcache_resident_bytes, "bytes", "opcache_in_apache.resident_bytes", Derivation::Max),
+    (opcache_read_bytes_per_s, "bytes/s", "opcache_in_apache.read_bytes", Derivation::Rate(1.0)),
     (opcache_hash_restarts, "restarts", "opcache.*.hash_restarts_count", Derivation::Rise),
     "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction;
     "connections": backend_queue_mean;

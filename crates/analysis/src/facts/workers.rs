@@ -32,6 +32,8 @@ impl FactBuilder<'_> {
         const QUEUE: &str = "sockets.accept_queue_count";
         let queue = self.series.mean(QUEUE);
         let less_queue = |all: Option<f64>| all.zip(queue).map(|(all, queue)| (all - queue).max(0.0));
+        // More in the queue than there are requests were given up by their clients: how many of them is not known.
+        let is_stale = |all: f64| queue.is_some_and(|queue| queue > all);
         // Connections that wait to be accepted are connections of the port, too.
         let held = less_queue(self.series.mean("clients.connections_count"));
         self.add_from(FactId::connections_held_mean, held, ("clients.connections_count", Derivation::Mean));
@@ -39,7 +41,7 @@ impl FactBuilder<'_> {
         let in_flight = self.facts.get(&FactId::in_flight_mean).map(|fact| fact.value).filter(|_| loaded);
         let in_workers = match self.requests_beyond_full_queue(queue) {
             Some(most) => less_queue(in_flight).map(|requests| requests.min(most)),
-            None => less_queue(in_flight),
+            None => less_queue(in_flight.filter(|all| !is_stale(*all))),
         };
         self.add_from(FactId::requests_in_workers_mean, in_workers, (QUEUE, Derivation::Mean));
         let slots = self.series.mean("apache.slots_count").zip(self.series.mean("apache.slots_open_count"));

@@ -62,6 +62,7 @@ limits! {
     foreign_load ForeignLoad "foreign-load";
     db_connections_exhausted DbConnectionsExhausted "db-connections-exhausted";
     db_lock_contention DbLockContention "db-lock-contention";
+    disk_commit_bound DiskCommitBound "disk-commit-bound";
     db_cache_too_small DbCacheTooSmall "db-cache-too-small";
     db_slow_queries DbSlowQueries "db-slow-queries";
     db_thread_churn DbThreadChurn "db-thread-churn";

@@ -18,8 +18,11 @@ const OWN_MIN: f64 = 0.4;
 /// What an answer of a file costs Apache, at most, in processor time: 15 to 40 us were seen under full load on cores of
 /// today, 100 to 180 us where each request wakes a sleeping one up, and cores of ten years ago are half as fast.
 const FILE_US: f64 = 150.0;
-/// A connection of its own, at most.
+/// The same on a machine whose calls into the kernel are slow: 190 us were seen where they took 3.7 times as long as on a good one.
+const FILE_SCALED_US: f64 = 70.0;
+/// A connection of its own, at most; 90 us were seen on that machine.
 const CONNECTION_US: f64 = 100.0;
+const CONNECTION_SCALED_US: f64 = 40.0;
 /// A byte: read or mapped, and copied to the socket.
 const BYTE_US: f64 = 0.001;
 /// A byte that came compressed, with those that were compressed to it.
@@ -117,13 +120,13 @@ pub fn plain_file_us(facts: &Facts) -> f64 {
 
 fn file_us_with(facts: &Facts, byte_us: f64) -> f64 {
     let opened = crate::resources::site_profile::reused(facts).map_or(1.0, |reused| 1.0 - reused);
-    let file_us = scaled_to_machine_us(facts, FILE_US) + connection_us(facts) * opened;
+    let file_us = FILE_US.max(scaled_to_machine_us(facts, FILE_SCALED_US)) + connection_us(facts) * opened;
     file_us + byte_us * facts.value(FactId::answer_bytes_mean).unwrap_or(0.0)
 }
 
 /// What a connection of its own costs Apache, at most, in processor time.
 pub fn connection_us(facts: &Facts) -> f64 {
-    scaled_to_machine_us(facts, CONNECTION_US)
+    CONNECTION_US.max(scaled_to_machine_us(facts, CONNECTION_SCALED_US))
 }
 
 #[cfg(test)]

@@ -48,5 +48,16 @@ pub(crate) fn dominant_state(facts: &Facts) -> Option<(FactId, f64, &'static str
 
 /// Whether the workers have answered already and wait for the log: for its disk, or for the names in it.
 pub(crate) fn is_logging(facts: &Facts) -> bool {
-    dominant_state(facts).is_some_and(|(fact, _, _)| fact == FactId::workers_logging_mean)
+    match dominant_state(facts) {
+        Some((fact, _, _)) => fact == FactId::workers_logging_mean,
+        None => logging_from_outside(facts).is_some_and(|(logging, busy)| logging >= MOST * busy),
+    }
+}
+
+/// How many workers wait within a write to the access log, and how many may be busy at most: as many as there are requests.
+pub(crate) fn logging_from_outside(facts: &Facts) -> Option<(f64, f64)> {
+    let logging = facts.value(FactId::worker_threads_logging_mean)?;
+    let all = facts.value(FactId::worker_threads_seen_mean)?;
+    let requests = crate::resources::concurrency::requests_in_flight(facts).unwrap_or(all);
+    Some((logging, all.min(requests).max(logging)))
 }

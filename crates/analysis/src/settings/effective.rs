@@ -130,7 +130,7 @@ pub fn values_anywhere<'a>(
 
 /// A setting of the server or of the host that is asked.
 pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<String> {
-    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host @ SettingScope::VirtualHost(_)] if is_host_of(host, target));
+    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host @ SettingScope::VirtualHost(_)] if is_host_of(service, host, target));
     let of_host = values_anywhere(service, setting).find(is_host).map(|one| one.value.clone());
     let of_server = || {
         let found = service.settings.get(setting)?;
@@ -152,7 +152,8 @@ pub fn htaccess(service: &ServiceSnapshot, target: &RequestTarget) -> (usize, us
     let own = values_anywhere(service, "AccessFileName").filter(|one| {
         one.line.is_none()
             && folder_of(one).is_some()
-            && (one.scope.len() == 1 || one.scope.first().is_some_and(|host| is_host_of(host, Some(target))))
+            && (one.scope.len() == 1
+                || one.scope.first().is_some_and(|host| is_host_of(service, host, Some(target))))
     });
     let (mut count, mut found, mut file) = (target.folders(), 0, None);
     for folder in own {
@@ -205,11 +206,18 @@ fn host_names(part: &SettingScope) -> impl Iterator<Item = &str> {
     words.split_whitespace().skip(1)
 }
 
-/// Whether this part is the host that is asked; a host without names may be, and any when nothing is known of the request.
-fn is_host_of(part: &SettingScope, target: Option<&RequestTarget>) -> bool {
-    let mut names = host_names(part).peekable();
-    names.peek().is_none()
-        || target.is_none_or(|target| names.any(|name| name.eq_ignore_ascii_case(&target.host)))
+/// Whether this part is the host that is asked: by its name, else the first one, which serves what no other does; any when nothing
+/// is known of the request.
+fn is_host_of(service: &ServiceSnapshot, part: &SettingScope, target: Option<&RequestTarget>) -> bool {
+    let Some(target) = target else { return true };
+    let hosts = || service.scoped.iter().filter_map(|one| one.scope.first()).filter(is_host);
+    let is_named =
+        |host: &&SettingScope| host_names(host).any(|name| name.eq_ignore_ascii_case(&target.host));
+    hosts().find(is_named).or_else(|| hosts().next()) == Some(part)
+}
+
+fn is_host(part: &&SettingScope) -> bool {
+    matches!(part, SettingScope::VirtualHost(_))
 }
 
 /// `Options` with signs change those before; without any they take their place.

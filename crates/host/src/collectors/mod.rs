@@ -174,12 +174,14 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::services::access_log::AccessLog::default()),
         Box::new(crate::collectors::services::apache_log::ApacheLog::default()),
         Box::new(crate::collectors::services::apache_status::ApacheStatus::default()),
+        Box::new(crate::collectors::services::apache_writers::ApacheWriters),
         Box::new(crate::collectors::services::nginx::Nginx),
         Box::new(crate::collectors::services::nginx_log::NginxLog::default()),
         Box::new(crate::collectors::services::nginx_workers::NginxWorkers),
         Box::new(crate::collectors::services::lighttpd::Lighttpd),
         Box::new(crate::collectors::services::php_fpm::PhpFpm::default()),
         Box::new(crate::collectors::services::opcache::Opcache::default()),
+        Box::new(crate::collectors::services::opcache_in_apache::OpcacheInApache::default()),
     ]
 }
 
@@ -276,9 +278,11 @@ mod tests {
                 "access_log",
                 "apache_log",
                 "apache_status",
+                "apache_writers",
                 "mariadb",
                 "php_fpm",
                 "opcache",
+                "opcache_in_apache",
                 "nginx",
                 "nginx_log",
                 "nginx_workers",

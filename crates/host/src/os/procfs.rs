@@ -318,6 +318,12 @@ pub fn listed_children(pid: u32) -> io::Result<Vec<u32>> {
     Ok(children)
 }
 
+/// The threads of a process; none of one that has ended.
+pub fn threads_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Children by parent, of all processes.
 pub fn all_children() -> BTreeMap<u32, Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

@@ -41,8 +41,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ApacheWorkerChurn.into(),
         summary: format!(
-            "Apache processes end after {} connections each (MaxConnectionsPerChild): {} are started per second{bound}. {} connections wait in the accept queue.",
+            "Apache processes end after {} connections each (MaxConnectionsPerChild): {} end and {} are started per second{bound}. {} connections wait in the accept queue.",
             format_number(churn.connections),
+            format_number(churn.ended_per_s),
             format_number(churn.started_per_s),
             format_number(queue)
         ),
@@ -60,6 +61,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 struct WorkerChurn {
     /// Connections that a process takes.
     connections: f64,
+    ended_per_s: f64,
     started_per_s: f64,
     by_ids: bool,
 }
@@ -69,21 +71,27 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
     let accepted =
         facts.value(FactId::new_connections_per_s).or(facts.value(FactId::connections_opened_per_s))?;
     if connections >= 1.0 && is_at_ceiling(facts, connections, accepted) {
-        return Some(WorkerChurn { connections, started_per_s: accepted / connections, by_ids: true });
+        let per_s = accepted / connections;
+        return Some(WorkerChurn { connections, ended_per_s: per_s, started_per_s: per_s, by_ids: true });
     }
     if connections < 1.0 || worker_waits::machine_is_short(facts) {
         return None;
     }
-    // Those that begin and end between two looks are counted only by the machine's forks.
-    let observed = facts
-        .value(FactId::worker_processes_started_per_s)
-        .zip(facts.value(FactId::worker_processes_ended_per_s));
-    let by_ids = observed.map(|(started, ended)| started.min(ended));
-    let started_per_s = by_ids.or(facts.value(FactId::forks_per_s))?;
+    // Those that begin and end between two looks are counted only by the machine's forks. What ends counts: of many that
+    // were there from the start all may end before the parent's pace has doubled often enough, and of idle ones it ends one
+    // in a second.
+    let by_ids = facts.value(FactId::worker_processes_ended_per_s);
+    let ended_per_s = by_ids.or(facts.value(FactId::forks_per_s))?;
     let threads = facts.threads_per_process();
-    let is_fast = started_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;
-    let explained = started_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
-    (is_fast && explained).then_some(WorkerChurn { connections, started_per_s, by_ids: by_ids.is_some() })
+    let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;
+    let explained = ended_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
+    let started_per_s = facts.value(FactId::worker_processes_started_per_s).unwrap_or(ended_per_s);
+    (is_fast && explained).then_some(WorkerChurn {
+        connections,
+        ended_per_s,
+        started_per_s,
+        by_ids: by_ids.is_some(),
+    })
 }
 
 /// Whether as many connections are taken as the processes can that prefork starts, and none of these outlives two looks of the
@@ -149,6 +157,8 @@ mod tests {
                 3,
                 Some(0.7),
             ),
+            // All that were there ended at once, and the parent has doubled its pace only once.
+            ("they only end", vec![(FactId::worker_processes_started_per_s, 0.5)], 3, Some(0.95)),
             ("for ever", vec![], 0, None),
             ("they only begin", vec![(FactId::worker_processes_ended_per_s, 0.0)], 3, None),
             ("others end, too, but not these", vec![(FactId::new_connections_per_s, 800.0)], 3, None),
@@ -167,7 +177,7 @@ mod tests {
             (
                 "they stay",
                 vec![
-                    (FactId::worker_processes_started_per_s, 12.0),
+                    (FactId::worker_processes_ended_per_s, 12.0),
                     (FactId::new_connections_per_s, 479.0),
                     (FactId::worker_oldest_mean_s, 9.0),
                 ],

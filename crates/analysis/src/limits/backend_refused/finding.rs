@@ -62,7 +62,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         remedies: vec![if has_known_cause(facts, logged) {
             let why =
                 "by its log the server itself ran out of them: fix that first, the backend may be healthy";
-            manual(SettingId::of_service("apache", "ports and descriptors"), "none", why)
+            let front = facts.service.as_ref().map_or("apache", |service| service.service.as_str());
+            manual(SettingId::of_service(front, "ports and descriptors"), "none", why)
         } else {
             remedy(facts, &targets, &at)
         }],
@@ -113,7 +114,7 @@ fn has_known_cause(facts: &Facts, logged: f64) -> bool {
         .into_iter()
         .filter_map(|name| facts.value(name))
         .sum::<f64>();
-    own >= 0.5 * logged
+    own >= 1.0 && own >= 0.5 * logged
 }
 
 const LOGGED: [FactId; 4] = fact_ids! {

@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::network_saturated;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
-use crate::resources::{memory_evidence, processors};
+use crate::resources::{concurrency, memory_evidence, processors};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::setting::SettingId;
@@ -26,7 +26,9 @@ const FULL_FRACTION_MAX: f64 = 0.2;
 /// Fires when the run's own verdict says that its figures cannot be believed, or when too few connections kept the load
 /// from a server that had room.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_server_full(facts)) {
+    // Errors come as fast as they can be asked for: what fails the requests is what limits, however busy that keeps the generator.
+    let is_server = is_server_full(facts) || concurrency::is_mostly_errors(facts);
+    if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_server) {
         let summary =
             format!("The load generator is the bottleneck: {why}. The figures are not valid for the server.");
         let advice = "use more threads (-t), another machine for the generator, or a lower load";

@@ -106,9 +106,11 @@ fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
 
 /// What follows from the requests: those that are in flight and not in the queue are with workers.
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
-    let seen = facts.value(FactId::requests_in_workers_mean)?;
     // The queue also has connections that were given up, and those of who looks at the status page: no fewer requests are with
     // workers than those that end, each for at least as long as one that is alone takes.
+    let has_more = |queue: f64| facts.value(FactId::in_flight_mean).is_some_and(|all| queue > all);
+    let all_queue = noticed_queue(facts).filter(|queue| has_more(*queue)).map(|_| 0.0);
+    let seen = facts.value(FactId::requests_in_workers_mean).or(all_queue)?;
     let alone_us = facts.value(FactId::response_time_alone_us);
     let at_least = facts.ended_per_s().zip(alone_us).map_or(0.0, |(rate, us)| rate * us / 1e6);
     let requests = seen.max(at_least);

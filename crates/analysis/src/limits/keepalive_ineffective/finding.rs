@@ -124,6 +124,14 @@ fn cost(facts: &Facts) -> Option<ConnectionCost> {
     let each = facts.value(FactId::connect_time_mean_us).unwrap_or(0.0)
         + facts.value(FactId::handshake_mean_us).unwrap_or(0.0);
     let us = each * opened.min(1.0);
+    // Where processors are full all requests wait for what connections take of them.
+    let of_cores = request_cost::request_cost(facts)
+        .filter(|work| work.is_observed && facts.value(FactId::handshake_mean_us).is_none())
+        .map_or(0.0, |work| {
+            let connection_us = request_cost::connection_us(facts) * opened.min(1.0);
+            connection_us / work.request_us.max(work.file_us)
+        });
+    let us = us.max(of_cores * response_us);
     Some(ConnectionCost { us, response_us, fraction: us / response_us })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::resources::{memory_evidence, request_cost};
+use crate::resources::{memory_evidence, request_cost, worker_waits};
 use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
@@ -59,10 +59,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if facts.is_service(NGINX) {
         return finding_of_nginx(facts);
     }
-    let Some(logging) = facts.value(FactId::workers_logging_mean) else {
+    let in_scoreboard = facts.value(FactId::workers_logging_mean).zip(facts.value(FactId::workers_busy_mean));
+    let Some((logging, busy)) = in_scoreboard.or_else(|| worker_waits::logging_from_outside(facts)) else {
         return finding_without_scoreboard(facts);
     };
-    let busy = facts.value(FactId::workers_busy_mean)?;
     if logging < LOGGING_MIN || logging < LOGGING_FRACTION_MIN * busy {
         return None;
     }
@@ -199,7 +199,7 @@ fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow:
         confidence,
         explains_fraction: Some(explains),
         facts: facts.cite(&fact_ids! {
-            workers_logging_mean, workers_busy_mean, nginx_workers_logging_mean, nginx_workers_mean,
+            workers_logging_mean, workers_busy_mean, worker_threads_logging_mean, worker_threads_seen_mean, nginx_workers_logging_mean, nginx_workers_mean,
             pressure_group_io_some_fraction, pressure_io_some_fraction, log_disk_busy_fraction, log_disk_await_us, log_disk_writes_per_s,
             log_disk_written_bytes_per_s, access_log_bytes_per_s, look_ups_mean, cpu_busy_fraction, rate, response_time_mean_us,
         }),
@@ -303,6 +303,15 @@ mod tests {
         assert!(program.summary.contains("/usr/bin/send"), "{}", program.summary);
         assert_eq!((program.confidence, program.remedies[0].setting.name.as_str()), (0.9, "CustomLog"));
         assert_eq!(with(&[no_wait], false).unwrap().confidence, 0.7);
+        // The status page waits itself: threads are seen to write.
+        let unseen = [FactId::workers_logging_mean, FactId::workers_busy_mean].map(|name| (name, f64::NAN));
+        let outside = |logging: f64| {
+            let seen =
+                [(FactId::worker_threads_seen_mean, 525.0), (FactId::worker_threads_logging_mean, logging)];
+            with(&[&unseen[..], &seen, &[no_wait, (FactId::in_flight_mean, 334.0)]].concat(), true)
+        };
+        assert_eq!(outside(310.0).map(|finding| finding.confidence), Some(0.9));
+        assert!(outside(40.0).is_none());
     }
 
     #[test]

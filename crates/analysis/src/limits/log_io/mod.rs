@@ -33,7 +33,7 @@ pub const LIMIT: Limit = Limit {
         log_disk_reads_per_s, log_disk_writes_per_s, log_disk_written_bytes_per_s, look_ups_mean,
         nginx_workers_logging_mean, nginx_workers_mean,
         pressure_group_io_some_fraction, pressure_group_memory_full_fraction, pressure_io_some_fraction, rate,
-        response_time_mean_us, swapped_in_pages_per_s, workers_busy_mean, workers_logging_mean,
+        response_time_mean_us, swapped_in_pages_per_s, worker_threads_logging_mean, worker_threads_seen_mean, workers_busy_mean, workers_logging_mean,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,

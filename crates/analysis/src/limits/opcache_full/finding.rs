@@ -14,15 +14,19 @@ use webdyno_model::setting::SettingId;
 const MISSES_PER_REQUEST_MIN: f64 = 0.5;
 const MISSES_PER_ADDED: f64 = 5.0;
 /// Of PHP's processor time, what translating takes when most of the scripts are not kept.
-const TRANSLATING_FRACTION: f64 = 0.5;
-const DEFAULT_BYTES: f64 = 128.0 * MEGABYTE;
-const MEGABYTE: f64 = 1024.0 * 1024.0;
+pub(super) const TRANSLATING_FRACTION: f64 = 0.5;
+pub(super) const DEFAULT_BYTES: f64 = 128.0 * MEGABYTE;
+pub(super) const MEGABYTE: f64 = 1024.0 * 1024.0;
 const HEADROOM: f64 = 1.5;
 /// OPcache keeps a fifth of its table of keys free, more or less: it takes the next prime number.
 const KEYS_FULL_FRACTION: f64 = 0.98;
 
 /// Fires when scripts find no room and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    of_pool(facts).or_else(|| super::in_apache::check(facts))
+}
+
+fn of_pool(facts: &Facts) -> Option<Finding> {
     let pool = php_cost::busiest_pool(facts)?;
     let of = |name: FactId| facts.value_of(name, &pool);
     if of(FactId::opcache_enabled).is_some_and(|enabled| enabled < 1.0) {

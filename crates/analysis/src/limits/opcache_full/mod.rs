@@ -16,6 +16,7 @@
 //! `opcache_get_status()` from a page of the site: `cache_full`, `misses`, `oom_restarts`, `hash_restarts`, `num_cached_keys`.
 
 pub(crate) mod finding;
+pub(crate) mod in_apache;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
@@ -26,6 +27,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         cores, cpu_busy_fraction, ended_per_s, fpm_cpu_cores, opcache_enabled, opcache_full,
+        answer_bytes_mean, cpu_per_request_us, in_flight_mean, opcache_mapping_bytes, opcache_read_bytes_per_s,
+        opcache_resident_bytes, service_cpu_cores,
         opcache_hash_restarts, opcache_keys, opcache_keys_limit, opcache_memory_free_bytes,
         opcache_memory_used_bytes, opcache_memory_wasted_bytes, opcache_misses, opcache_misses_per_s,
         opcache_oom_restarts, opcache_scripts, opcache_scripts_added, rate, server_requests_per_s,

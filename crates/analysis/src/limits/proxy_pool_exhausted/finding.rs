@@ -16,7 +16,7 @@ use webdyno_model::setting::SettingId;
 
 /// So much of all places is taken on average where none is free for long: one is between two requests at times, and a process that has
 /// just been started may serve hardly anybody.
-const TAKEN_FRACTION_MIN: f64 = 0.55;
+pub(super) const TAKEN_FRACTION_MIN: f64 = 0.55;
 /// Readings may meet a process that has just ended.
 const TAKEN_FRACTION_MAX: f64 = 1.3;
 /// More are in flight than are at the backend.
@@ -34,8 +34,12 @@ struct Bound<'a> {
     max: f64,
 }
 
-/// Fires when all connections that the proxy may have are in use, and others wait for one.
+/// Fires when all connections that the proxy may have are in use, and others wait for one, or are refused.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    of_apache(facts).or_else(|| super::refused::check(facts))
+}
+
+fn of_apache(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
     let processes = facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).max(1.0))?;
     let in_flight = concurrency::requests_in_flight(facts)?;
@@ -101,7 +105,7 @@ fn bound<'a>(facts: &Facts, setting: &'a ScopedSetting) -> Option<Bound<'a>> {
 }
 
 /// The connections to it: a name may be any address with that port, and without one it is HTTP's.
-fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, f64)> {
+pub(super) fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, f64)> {
     let port = address.rsplit_once(':').map_or("80", |(_, port)| port);
     let mut all = facts.each(FactId::upstream_waiting_mean);
     let is_it = |at: &str| at == address || at.rsplit_once(':').is_some_and(|(_, own)| own == port);

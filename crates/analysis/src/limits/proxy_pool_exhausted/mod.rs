@@ -3,21 +3,24 @@
 //! `ProxyPass .. max=N` bounds the connections that each child process of Apache has to a backend, and the requests there with it. A
 //! request that finds none free waits inside of Apache, in a worker, until one is given back: the backend is idle, its queue is
 //! empty, the processors are idle, and no log says a word. `max` is for each process: with two processes it is twice that.
+//! nginx's `max_conns` of a `server` in an `upstream` lets nobody wait: what finds no free place is answered with 502 at once.
 //!
 //! ## How it is recognised
 //! The configuration bounds the connections (`max=` of `ProxyPass` or `BalancerMember`); on nearly as many of them as all processes
 //! together may have an answer is awaited (tcp_info); more requests are in flight; nobody waits in the backend's own accept
-//! queue; and a request takes much longer than one alone, while the machine is not short of anything.
+//! queue; and a request takes much longer than one alone, while the machine is not short of anything. In front of nginx: as many
+//! connections as `max_conns` allows are in use, or the log says `no live upstreams`, while responses are errors (502).
 //!
 //! ## What to do
-//! Raise `max`, or leave it out: then a process may have as many as it has threads. Set it to what is in flight at once by the number of
+//! Raise `max` (`max_conns`), or leave it out: then a process may have as many as it has threads. Set it to what is in flight at once by the number of
 //! processes, plus 30%. Make sure that the backend serves that many. Manual change.
 //!
 //! ## By hand
-//! `grep -ri 'max=' /etc/apache2`; `ss -tn state established dst ADDRESS | wc -l` under load against `max` times the number of
+//! `grep -ri 'max=' /etc/apache2`; `nginx -T | grep max_conns`; `ss -tn state established dst ADDRESS | wc -l` under load against `max` times the number of
 //! processes (`pgrep -c apache2`, less one).
 
 pub(crate) mod finding;
+pub(crate) mod refused;
 
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitId, LimitKind};
@@ -25,7 +28,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        backend_queue_mean, cpu_busy_fraction, in_flight_mean, rate, response_time_alone_us, response_time_mean_us,
+        answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, cpu_busy_fraction, in_flight_mean,
+        nginx_no_upstream_messages, rate, response_time_alone_us, response_time_mean_us, server_errors_answered_per_s,
         service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_mean,
     }],
     causes: &[
@@ -34,6 +38,9 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheSpawnLag,
         LimitId::AcceptQueueOverflow,
         LimitId::LostSyns,
+        LimitId::BackendRefused,
+        LimitId::GeneratorSaturated,
+        LimitId::CpuSaturated,
     ],
     keeps_hold_times: true,
     kind: Some(LimitKind::Documents),

@@ -23,7 +23,9 @@ const RATE_UNIT_BYTES: f64 = 1024.0;
 
 /// Fires when answers come at the pace of a limit that is configured, or one turns requests away.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    finding_by_bandwidth(facts).or_else(|| finding_by_responses(facts))
+    finding_by_bandwidth(facts)
+        .or_else(|| finding_by_responses(facts))
+        .or_else(|| super::delayed::check(facts))
 }
 
 fn finding_by_responses(facts: &Facts) -> Option<Finding> {
@@ -44,7 +46,7 @@ fn finding_by_responses(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const RISK: &str = "it is a protection: ask its owner before changing it";
+pub(crate) const RISK: &str = "it is a protection: ask its owner before changing it";
 const WHY_TURNED: &str = "the limit rejects more requests per client; the operator decides whether it may be higher, or the load generator's address exempt for a measurement";
 
 fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
@@ -62,7 +64,7 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     }
     let rate = limit.bytes_per_s.map_or(String::new(), |rate| format!(", {}/s", format_bytes(rate)));
     let response =
-        facts.value(FactId::response_time_mean_us).zip(transfer).map_or(String::new(), |(us, transfer)| {
+        facts.value(FactId::service_time_mean_us).zip(transfer).map_or(String::new(), |(us, transfer)| {
             format!(
                 "; {:.0}% of the {} response time lies between first and last byte",
                 transfer * 100.0,
@@ -91,26 +93,36 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Bytes a second of each answer. Requests that wait for a worker get none: workers that are held by slow answers are too
-/// few soon, and that is the limit's work, too.
+/// Bytes a second of each answer, from its first byte on. Where that is not known: of each request in flight, of those in
+/// workers where requests queue, as these get none: workers that are held by slow answers are too few soon, and that is the
+/// limit's work, too.
 fn pace(facts: &Facts) -> Option<f64> {
-    match noticed_queue(facts) {
+    let of_answer = || {
+        let (bytes, us) = (facts.value(FactId::answer_bytes_mean)?, transfer_us(facts)?);
+        (us > 0.0).then(|| bytes / us * 1e6)
+    };
+    of_answer().or_else(|| match noticed_queue(facts) {
         None => facts.value(FactId::request_bytes_per_s),
         Some(_) => {
             let in_workers =
                 facts.value(FactId::requests_in_workers_mean).filter(|requests| *requests >= 1.0)?;
             Some(facts.value(FactId::received_bytes_per_s)? / in_workers)
         }
-    }
+    })
 }
 
-/// The share of the response time, less the wait for a worker, that passes while a response arrives.
+/// The time from the first byte of an answer to its last.
+fn transfer_us(facts: &Facts) -> Option<f64> {
+    Some(facts.value(FactId::service_time_mean_us)? - facts.value(FactId::first_byte_mean_us)?)
+}
+
+/// The share of the time, less the wait for a worker, that passes while a response arrives. What a request waits in the
+/// generator is not the server's.
 fn transfer_fraction(facts: &Facts) -> Option<f64> {
-    let (service, first) =
-        (facts.value(FactId::service_time_mean_us)?, facts.value(FactId::first_byte_mean_us)?);
     let queue = noticed_queue(facts).and_then(|_| accept_queue_wait_us(facts)).unwrap_or(0.0);
-    let response = facts.value(FactId::response_time_mean_us).map(|us| us - queue).filter(|us| *us > 0.0)?;
-    Some(((service - first).max(0.0) / response).min(1.0))
+    let first = (facts.value(FactId::first_byte_mean_us)? - queue).max(0.0);
+    let transfer = transfer_us(facts)?.max(0.0);
+    (transfer + first > 0.0).then(|| transfer / (transfer + first))
 }
 
 struct BandwidthLimit {

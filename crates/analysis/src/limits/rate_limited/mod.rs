@@ -27,6 +27,7 @@
 //! `apache2ctl -M | grep -E 'ratelimit|qos|evasive|bw|limitipconn|security|reqtimeout'`; `grep -ri rate-limit /etc/apache2`;
 //! `nginx -T | grep limit_`.
 
+pub(crate) mod delayed;
 pub(crate) mod finding;
 pub(crate) mod rejected;
 

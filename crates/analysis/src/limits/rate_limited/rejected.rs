@@ -213,13 +213,13 @@ fn has_other_cause(facts: &Facts, status: &str) -> bool {
 }
 
 /// A setting where it is written.
-struct WrittenSetting<'a> {
+pub(super) struct WrittenSetting<'a> {
     setting: &'a str,
-    value: String,
-    at: Option<String>,
+    pub value: String,
+    pub at: Option<String>,
 }
 
-fn value<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Option<WrittenSetting<'a>> {
+pub(super) fn value<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Option<WrittenSetting<'a>> {
     let place = |file: &Option<String>, line: Option<u32>| {
         Some(format!("{}{}", file.as_ref()?, line.map_or(String::new(), |line| format!(":{line}"))))
     };
@@ -237,7 +237,7 @@ fn value<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Option<WrittenSe
 }
 
 /// Requests per second that the tightest zone of nginx lets through: `$binary_remote_addr zone=a:10m rate=10r/s`.
-fn configured_rate(service: &ServiceSnapshot) -> Option<f64> {
+pub(super) fn configured_rate(service: &ServiceSnapshot) -> Option<f64> {
     let zones =
         service.scoped.iter().filter(|one| one.setting == "limit_req_zone").map(|one| one.value.clone());
     let general = service.settings.get("limit_req_zone").and_then(|one| one.configured.as_ref());

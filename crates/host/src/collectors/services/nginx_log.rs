@@ -2,7 +2,8 @@
 //!
 //! Facts: src/core/ngx_connection.c, src/event/ngx_event_accept.c and src/event/ngx_event_connect.c of nginx 1.27: `N
 //! worker_connections are not enough`, `accept4() failed (24: Too many open files)` and `connect() to ADDRESS failed (99: Cannot
-//! assign requested address)`, all at a level that no `error_log` hides but `alert` and `emerg`. Only counts are kept.
+//! assign requested address)`, all at a level that no `error_log` hides but `alert` and `emerg`; src/http/ngx_http_upstream.c: `no
+//! live upstreams`, at the level `error`. Only counts are kept.
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter};
 use crate::logs::followed::{Event, FollowedLogs};
@@ -13,13 +14,14 @@ use webdyno_model::service::LogKind;
 const READING_BYTES_MAX: u64 = 1 << 20;
 
 /// What is counted: the metric, and the words of nginx.
-const MESSAGES: [(&str, &str); 3] = [
+const MESSAGES: [(&str, &str); 4] = [
     ("nginx_log.connections_exhausted.messages_count", "worker_connections are not enough"),
     ("nginx_log.too_many_open_files.messages_count", "(24: Too many open files)"),
     (
         "nginx_log.cannot_assign_address.messages_count",
         "failed (99: Cannot assign requested address) while connecting to upstream",
     ),
+    ("nginx_log.no_live_upstreams.messages_count", "no live upstreams while connecting to upstream"),
 ];
 
 /// The collector.
@@ -110,6 +112,10 @@ mod tests {
             (
                 "2026/11/23 10:00:00 [error] 7#7: *9 open() \"/x\" failed (2: No such file), client: 1.2.3.4, request: \"GET /worker_connections are not enough\"",
                 None,
+            ),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 no live upstreams while connecting to upstream, client: 10.1.0.1, server: x",
+                Some(3),
             ),
             ("", None),
         ] {

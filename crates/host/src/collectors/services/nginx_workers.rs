@@ -10,7 +10,7 @@ use crate::os::procfs;
 use webdyno_model::service::LogKind;
 
 /// write(2).
-const WRITE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 64 };
+pub(super) const WRITE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 64 };
 
 /// How a worker calls itself, while it is not shutting down.
 const WORKER: &str = "nginx: worker process";
@@ -23,7 +23,7 @@ const LOGGING: &str = "nginx_workers.logging_count";
 pub struct NginxWorkers;
 
 /// The descriptor that is written to in the call which a process waits in.
-fn written_to(call: &str) -> Option<u32> {
+pub(super) fn written_to(call: &str) -> Option<u32> {
     let mut words = call.split_ascii_whitespace();
     words.next().filter(|number| number.parse() == Ok(WRITE))?;
     u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()

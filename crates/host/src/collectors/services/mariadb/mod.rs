@@ -89,6 +89,7 @@ impl Mariadb {
         if let Some(waits) = lock_waits(conn)? {
             reading.push(format!("{NAME}.lock_waiting_count"), waits.all_count as f64);
             reading.push(format!("{NAME}.query_cache_lock_waiting_count"), waits.query_cache_count as f64);
+            reading.push(format!("{NAME}.committing_count"), waits.committing_count as f64);
         }
         if number.is_multiple_of(VARIABLES_EVERY) {
             let variables =
@@ -155,6 +156,8 @@ struct LockWaits {
     all_count: usize,
     /// For the one that guards the query cache.
     query_cache_count: usize,
+    /// Statements that are done but for their transaction, which waits for the disk.
+    committing_count: usize,
 }
 
 /// Those of others. Who may not see these (PROCESS) does not know: that is no zero.
@@ -175,8 +178,14 @@ fn count_lock_waits(states: &[&str]) -> LockWaits {
     LockWaits {
         all_count: states.iter().filter(waits).count(),
         query_cache_count: states.iter().filter(|state| **state == QUERY_CACHE_LOCK).count(),
+        committing_count: states.iter().filter(|state| COMMITTING.contains(state)).count(),
     }
 }
+
+/// stage_commit and its like of sql/mysqld.cc. Since 10.5 a connection gives its answer when the log is on the disk, and meanwhile has
+/// the state that it had last: `Updating status` (`THD::async_state`; seen on 10.11 with a disk of 60 writes a second).
+const COMMITTING: [&str; 4] =
+    ["Commit", "Commit implicit", "Updating status", "Waiting for prior transaction to commit"];
 
 /// stage_waiting_for_query_cache_lock of sql/mysqld.cc.
 const QUERY_CACHE_LOCK: &str = "Waiting for query cache lock";
@@ -242,6 +251,14 @@ impl Collector for Mariadb {
                 "mariadb.query_cache_lock_waiting_count",
                 "SHOW PROCESSLIST",
                 format!("mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -c '^{QUERY_CACHE_LOCK}$'"),
+            ),
+            gauge(
+                "mariadb.committing_count",
+                "SHOW PROCESSLIST",
+                format!(
+                    "mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -cE '^({})$'",
+                    COMMITTING.join("|")
+                ),
             ),
             counter(
                 "mariadb.refused_count",

@@ -37,9 +37,15 @@ fn statements_that_wait_are_known_by_their_states() {
         "User lock",
         "Waiting for next activation",
         "Sending data",
+        "Commit",
+        "Updating status",
+        "Updating",
         "",
     ];
-    assert_eq!(count_lock_waits(&states), LockWaits { all_count: 3, query_cache_count: 1 });
+    assert_eq!(
+        count_lock_waits(&states),
+        LockWaits { all_count: 3, query_cache_count: 1, committing_count: 2 }
+    );
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn report_no_service(target: &Target, reading: &mut Reading) {
     if front.is_some_and(|front| front.service == "apache" && front.modules.iter().any(is_php)) {
         reading.lacks(
             "opcache",
-            "PHP runs inside of Apache (mod_php): its cache can be seen only by a page of the site itself",
+            "PHP runs inside of Apache (mod_php): its cache is seen from outside only; what it counts tells a page of the site itself",
             "look at opcache_get_status() in a page of the site, or let php-fpm run PHP",
         );
     } else {

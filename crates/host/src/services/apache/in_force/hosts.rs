@@ -37,11 +37,14 @@ pub struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Its first addresses and its name.
+    /// Its first addresses, its name, and its first other ones.
     pub fn scope(&self) -> SettingScope {
         const WORDS_MAX: usize = 4;
-        let words = self.opened.section.words.iter().take(WORDS_MAX).map(String::as_str);
-        SettingScope::VirtualHost(words.chain(self.name.as_deref()).collect::<Vec<_>>().join(" "))
+        let addresses = self.opened.section.words.iter().take(WORDS_MAX).map(String::as_str);
+        let aliases = self.aliases.iter().take(WORDS_MAX).map(String::as_str);
+        SettingScope::VirtualHost(
+            addresses.chain(self.name.as_deref()).chain(aliases).collect::<Vec<_>>().join(" "),
+        )
     }
 
     /// Whether it may answer on a port.

@@ -1,0 +1,104 @@
+//! When `disk-commit-bound` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
+use crate::resources::{concurrency, setting_source};
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// One that commits just now is how transactions work.
+const COMMITTING_MIN: f64 = 1.0;
+/// What part of the requests in flight must commit to be what limits.
+const SHARE_MIN: f64 = 0.3;
+/// A disk that is this quick is not what is waited for: the state is met by chance.
+const SYNC_US_MIN: f64 = 1_000.0;
+
+/// Fires when a good part of what is under way waits for the log of its transaction.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let committing = facts.value(FactId::db_committing_mean).filter(|count| *count >= COMMITTING_MIN)?;
+    let share = (committing / concurrency::requests_in_flight(facts)?).min(1.0);
+    let sync_us = facts.value(FactId::db_disk_syncs_per_s).filter(|rate| *rate > 0.0).map(|rate| 1e6 / rate);
+    if share < SHARE_MIN || concurrency::is_cpu_bound(facts) || sync_us.is_some_and(|us| us < SYNC_US_MIN) {
+        return None;
+    }
+    let each = sync_us.map_or(String::new(), |us| {
+        format!(
+            " InnoDB waits for the disk {} times a second ({} each).",
+            format_number(1e6 / us),
+            format_time(us)
+        )
+    });
+    Some(Finding {
+        id: LimitId::DiskCommitBound.into(),
+        summary: format!(
+            "{} database statements at a time wait until their transaction is on the disk: {:.0}% of the requests in flight.{each}",
+            format_number(committing),
+            share * 100.0
+        ),
+        confidence: if sync_us.is_some() { 0.9 } else { 0.75 },
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&fact_ids! {
+            db_committing_mean, db_disk_syncs_per_s, db_cpu_cores, cpu_busy_fraction, in_flight_mean,
+            response_time_mean_us, rate,
+        }),
+        remedies: remedies(facts),
+    })
+}
+
+const FLUSH: &str = "innodb_flush_log_at_trx_commit";
+
+fn remedies(facts: &Facts) -> Vec<Remedy> {
+    let disk = manual(
+        SettingId::external("mariadb", "transactions"),
+        "a code change, or a new disk",
+        "commit less often: several statements in one transaction, counters and sessions not in a table; or a disk that is faster at fsync",
+    );
+    let now = setting_source::of(facts, "mariadb", FLUSH).and_then(|value| value.number());
+    let flush = Remedy {
+        from: now.map(|value| SettingValue::Integer(value as i64)),
+        to: Some(SettingValue::Integer(2)),
+        ..manual(
+            SettingId::of_service("mariadb", FLUSH),
+            "a power failure loses the transactions of the last second",
+            "the log is flushed once a second (with innodb_log_file_buffering = ON where MariaDB has that: else each write still waits for the disk); the owner of the data decides whether that is enough",
+        )
+    };
+    let is_set = now.is_some_and(|value| value != 1.0);
+    if is_set { vec![disk] } else { vec![disk, flush] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+
+    #[test]
+    fn commits_that_most_requests_wait_for_are_named() {
+        let base = [
+            (FactId::db_committing_mean, 36.0),
+            (FactId::db_disk_syncs_per_s, 60.0),
+            (FactId::in_flight_mean, 40.0),
+            (FactId::cpu_busy_fraction, 0.3),
+        ];
+        let with = |changes: &[(FactId, f64)]| check(&facts(&with_changes(&base, changes), &[]));
+        let found = with(&[]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (0.9, Some(0.9)));
+        assert!(found.summary.contains("60 times a second (16.7 ms each)"), "{}", found.summary);
+        assert!(
+            found.remedies.iter().all(|remedy| remedy.setting_changes().is_empty()),
+            "durability is the owner's"
+        );
+        for (what, changes) in [
+            ("a few", (FactId::db_committing_mean, 3.0)),
+            ("not known", (FactId::db_committing_mean, f64::NAN)),
+            ("a quick disk", (FactId::db_disk_syncs_per_s, 4000.0)),
+            ("no processor is free", (FactId::cpu_busy_fraction, 0.99)),
+        ] {
+            assert!(with(&[changes]).is_none(), "{what}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Where nginx may open only so many connections to a server of an `upstream` (`max_conns`), and refuses what finds none free.
+//!
+//! Facts: ngx_http_upstream_module, `max_conns`: without the `queue` of the commercial version a request that finds no server with
+//! a free place is answered with 502, and the log says `no live upstreams`. Without a `zone` the number is for each worker.
+
+use super::finding::{TAKEN_FRACTION_MIN, upstream};
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::slow_upstream::finding::at_most_waiting;
+use crate::resources::concurrency;
+use crate::resources::workers::HEADROOM;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::{ScopedSetting, SettingScope, SettingValue};
+use webdyno_model::setting::SettingId;
+
+/// So many of the responses must be errors.
+const FAILED_FRACTION_MIN: f64 = 0.01;
+
+/// Fires when responses are errors (502) while all places are taken, or the log says that no server has one.
+pub(super) fn check(facts: &Facts) -> Option<Finding> {
+    let service = facts.service.as_ref().filter(|service| service.service == "nginx")?;
+    let failed = facts.value(FactId::bad_gateway_fraction).or_else(|| {
+        let errors = facts.value(FactId::server_errors_answered_per_s)?;
+        Some(errors / facts.value(FactId::answers_logged_per_s).filter(|all| *all > 0.0)?)
+    });
+    let failed = failed.filter(|failed| *failed >= FAILED_FRACTION_MIN)?;
+    let logged = facts.value(FactId::nginx_no_upstream_messages).filter(|count| *count >= 1.0);
+    let (setting, max) = service.scoped.iter().find_map(bound)?;
+    let address = setting.value.split_whitespace().next()?;
+    let waiting = upstream(facts, address).map(|(name, seen)| at_most_waiting(facts, name, seen));
+    let taken = waiting.filter(|waiting| *waiting >= TAKEN_FRACTION_MIN * max);
+    let confidence = match (taken, logged) {
+        (Some(_), Some(_)) => 0.92,
+        (Some(_), None) => 0.8,
+        (None, Some(_)) => 0.6,
+        (None, None) => return None,
+    };
+    let used = taken.map_or(String::new(), |taken| format!("{} are in use; ", format_number(taken)));
+    let said = logged
+        .map_or(String::new(), |count| format!(" Logged {} times: no live upstreams.", format_number(count)));
+    Some(Finding {
+        id: LimitId::ProxyPoolExhausted.into(),
+        summary: format!(
+            "nginx may have {} connections to {address} (max_conns): {used}{:.0}% of responses are errors (502).{said}",
+            format_number(max),
+            failed * 100.0
+        ),
+        confidence,
+        explains_fraction: Some(significant(failed.min(1.0), 3)),
+        facts: facts.cite(&fact_ids! {
+            nginx_no_upstream_messages, bad_gateway_fraction, server_errors_answered_per_s, in_flight_mean,
+            response_time_mean_us, rate,
+        }),
+        remedies: vec![remedy(facts, setting, max)],
+    })
+}
+
+/// A server of an `upstream` with a bound.
+fn bound(setting: &ScopedSetting) -> Option<(&ScopedSetting, f64)> {
+    let is_upstream = |scope: &SettingScope| scope.to_string().starts_with("upstream");
+    let words = setting.value.split_whitespace();
+    let max =
+        words.filter_map(|word| word.strip_prefix("max_conns=")).find_map(|max| max.parse::<f64>().ok());
+    let is_it = setting.setting == "server" && setting.scope.iter().any(is_upstream);
+    max.filter(|max| is_it && *max >= 1.0).map(|max| (setting, max))
+}
+
+fn remedy(facts: &Facts, setting: &ScopedSetting, max: f64) -> Remedy {
+    let in_flight = concurrency::requests_in_flight(facts).unwrap_or(0.0);
+    let to = (HEADROOM * in_flight).ceil().max(2.0 * max);
+    let with = |max: f64| {
+        let words = setting.value.split_whitespace().map(|word| match word.starts_with("max_conns=") {
+            true => format!("max_conns={}", format_number(max)),
+            false => word.to_owned(),
+        });
+        SettingValue::Text(words.collect::<Vec<_>>().join(" "))
+    };
+    Remedy {
+        setting: SettingId::of_service("nginx", "server"),
+        from: Some(with(max)),
+        to: Some(with(to)),
+        class: ApplyClass::Manual,
+        risk: "the backend gets more requests at once".into(),
+        why:
+            "what is in flight at once, plus 30%; or no max_conns at all, where the backend queues by itself"
+                .into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts_of_several, with_changes};
+
+    #[test]
+    fn refused_requests_are_the_bound_s_work_where_it_is_reached_or_the_log_says_so() {
+        let base = [(FactId::bad_gateway_fraction, 0.9), (FactId::in_flight_mean, 29.0)];
+        let with = |changes: &[(FactId, f64)], waiting: f64, value: &str| {
+            let several = [(FactId::upstream_waiting_mean, "127.0.0.1:9236", waiting)];
+            let mut facts = facts_of_several(&with_changes(&base, changes), &several);
+            let service = facts.service.as_mut().unwrap();
+            service.service = "nginx".into();
+            service.scoped = vec![ScopedSetting {
+                setting: "server".into(),
+                value: value.into(),
+                scope: vec!["upstream behind".into()],
+                ..ScopedSetting::default()
+            }];
+            super::super::finding::check(&facts)
+        };
+        let ten = "127.0.0.1:9236 max_conns=10 max_fails=0";
+        let logged = (FactId::nginx_no_upstream_messages, 40.0);
+        for (changes, waiting, value, confidence) in [
+            (vec![logged], 9.0, ten, Some(0.92)),
+            (vec![], 9.0, ten, Some(0.8)),
+            (vec![logged], 2.0, ten, Some(0.6)),
+            (vec![], 2.0, ten, None),
+            (vec![logged], 9.0, "127.0.0.1:9236", None),
+            (vec![logged, (FactId::bad_gateway_fraction, 0.0)], 9.0, ten, None),
+        ] {
+            let found = with(&changes, waiting, value);
+            assert_eq!(found.map(|finding| finding.confidence), confidence, "{changes:?} {waiting} {value}");
+        }
+        let remedy = with(&[logged], 9.0, ten).unwrap().remedies.remove(0);
+        assert_eq!(remedy.to, Some(SettingValue::Text("127.0.0.1:9236 max_conns=38 max_fails=0".into())));
+    }
+}

@@ -1,0 +1,119 @@
+//! Limits that make requests wait instead of turning them away: `limit_req` of nginx with a burst.
+//!
+//! Facts: ngx_http_limit_req_module. Of a burst each request is held until its turn at the zone's rate has come, unless `nodelay`
+//! says so or `delay=N` lets the first N pass; the log tells it at a level that `error_log` hides by default.
+
+use super::finding::RISK;
+use super::rejected::{configured_rate, value};
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::healthy::response_time::slower_than_alone;
+use crate::limits::manual_remedy::manual;
+use crate::resources::time_breakdown::{keeps_up, noticed_queue};
+use crate::resources::worker_waits;
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// So near to the zone's rate comes what is let through: the first second of a burst has some more.
+const RATE_FRACTION: (f64, f64) = (0.93, 1.08);
+/// Half the 95% interval of the rate: what is let through is even from second to second.
+const EVEN_CI95_MAX: f64 = 0.1;
+const CONFIDENCE: f64 = 0.9;
+const CONFIDENCE_WATCHED: f64 = 0.6;
+
+/// Fires where requests are answered just at the rate of the zone, evenly, and wait for something that is no part of the machine.
+pub(super) fn check(facts: &Facts) -> Option<Finding> {
+    let service = facts.service.as_ref().filter(|service| service.service == "nginx")?;
+    let limit = value(service, "limit_req").filter(|limit| limit.value.contains("burst="))?;
+    let is_off = limit.value.split_whitespace().any(|word| word == "nodelay")
+        || value(service, "limit_req_dry_run").is_some_and(|set| set.value.eq_ignore_ascii_case("on"));
+    let allowed = configured_rate(service).filter(|_| !is_off)?;
+    let answered = facts.value(FactId::rate)?;
+    let is_at_rate = (RATE_FRACTION.0..=RATE_FRACTION.1).contains(&(answered / allowed))
+        && facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EVEN_CI95_MAX);
+    // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
+    let slower = slower_than_alone(facts);
+    let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
+    if !is_at_rate || !waits || worker_waits::machine_is_short(facts) || noticed_queue(facts).is_some() {
+        return None;
+    }
+    let waited = slower.map_or(String::new(), |(alone, usual)| {
+        format!(" A request alone takes {}, under this load {}.", format_time(alone), format_time(usual))
+    });
+    let at = limit.at.map_or(String::new(), |at| format!(", set in {at}"));
+    Some(Finding {
+        id: LimitId::RateLimited.into(),
+        summary: format!(
+            "Rate limited by limit_req {}{at}: requests are held back to {} req/s, and {} req/s are answered.{waited}",
+            limit.value,
+            format_number(allowed),
+            format_number(answered),
+        ),
+        confidence: if facts.loaded { CONFIDENCE } else { CONFIDENCE_WATCHED },
+        explains_fraction: slower.map(|(alone, usual)| 1.0 - alone / usual),
+        facts: facts.cite(&fact_ids! {
+            rate, rate_ci95_fraction, offered_rate, response_time_mean_us, response_time_alone_us, cpu_busy_fraction,
+            accept_queue_mean,
+        }),
+        remedies: vec![Remedy {
+            from: Some(SettingValue::Text(limit.value)),
+            ..manual(SettingId::of_service("nginx", "limit_req"), RISK, WHY)
+        }],
+    })
+}
+
+const WHY: &str = "requests beyond this rate are held until their turn; the operator decides whether it may be higher, or the load generator's address exempt for a measurement";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+    use webdyno_model::service::ScopedSetting;
+
+    #[test]
+    fn an_even_rate_that_is_the_zone_s_is_its_work() {
+        let base = [
+            (FactId::rate, 58.0),
+            (FactId::rate_ci95_fraction, 0.01),
+            (FactId::response_time_mean_us, 172_000.0),
+            (FactId::response_time_alone_us, 94_000.0),
+            (FactId::cpu_busy_fraction, 0.12),
+            (FactId::accept_queue_mean, 0.0),
+        ];
+        let with = |changes: &[(FactId, f64)], limit: &str, loaded: bool| {
+            let mut facts = facts(&with_changes(&base, changes), &[]);
+            facts.loaded = loaded;
+            let one = |setting: &str, value: &str| ScopedSetting {
+                setting: setting.into(),
+                value: value.into(),
+                ..ScopedSetting::default()
+            };
+            let service = facts.service.as_mut().unwrap();
+            service.service = "nginx".into();
+            service.scoped = vec![
+                one("limit_req_zone", "$server_name zone=all:1m rate=58r/s"),
+                one("limit_req", &format!("zone=all {limit}")),
+            ];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        let held = "burst=400";
+        assert_eq!(with(&[], held, true), Some(CONFIDENCE));
+        assert_eq!(
+            with(&[(FactId::response_time_alone_us, f64::NAN)], held, false),
+            Some(CONFIDENCE_WATCHED)
+        );
+        for (what, changes, limit) in [
+            ("nothing is held", vec![], "burst=400 nodelay"),
+            ("no burst", vec![], ""),
+            ("another rate", vec![(FactId::rate, 40.0)], held),
+            ("an uneven rate", vec![(FactId::rate_ci95_fraction, 0.3)], held),
+            ("as quick as alone", vec![(FactId::response_time_mean_us, 96_000.0)], held),
+            ("no processor is free", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], held),
+            ("a queue", vec![(FactId::accept_queue_mean, 9.0)], held),
+        ] {
+            assert_eq!(with(&changes, limit, true), None, "{what}");
+        }
+    }
+}
