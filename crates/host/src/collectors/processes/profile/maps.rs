@@ -97,10 +97,12 @@ impl Processes {
         let name = || procfs::stat(pid).ok().map(|stat| kernel_thread(&stat));
         let program = procfs::executable(pid).ok().map(|(path, _)| base_name(&path).to_owned());
         let ended = || parents().find_map(|pid| self.names.get(&pid).cloned());
+        let is_service = parents().any(|pid| self.mains.contains(&pid));
+        let maps = || procfs::read_text(format!("/proc/{pid}/maps")).ok();
         Process {
             program: program.or_else(name).or_else(ended).unwrap_or_else(|| UNKNOWN.into()),
-            regions: procfs::read_text(format!("/proc/{pid}/maps")).map_or(vec![], |text| regions(&text)),
-            is_service: parents().any(|pid| self.mains.contains(&pid)),
+            regions: is_service.then(maps).flatten().map_or(vec![], |text| regions(&text)),
+            is_service,
             read_in: self.readings_count,
         }
     }

@@ -21,7 +21,7 @@ use symbols::SymbolTable;
 
 /// Innermost functions of the kernel that are told.
 const KERNEL_FUNCTIONS: usize = 5;
-/// Places that are told of the service, and of all others, in one reading: of what is hit less the program and object alone.
+/// Places that are told of the service, and of all others, in one reading: of what is hit less, the program and object alone.
 const PLACES_MAX: usize = 150;
 /// Letters of a name: those of C++ are longer than a line.
 const NAME_LETTERS_MAX: usize = 48;
@@ -48,11 +48,13 @@ pub struct Profile {
 type Places = BTreeMap<String, u64>;
 
 impl Profile {
-    /// `PROGRAM;OBJECT;FUNCTION` of a sample, and whether it is of the service.
+    /// `PROGRAM;OBJECT;FUNCTION` of a sample, and whether it is of the service; of others the program alone, as nobody asks for more
+    /// and their files may be large.
     fn place(&mut self, hit: &Hit) -> (String, bool) {
         let (program, is_service) = self.processes.program(hit.pid);
         let mut names = vec![program];
         match hit.address {
+            _ if !is_service => {}
             Some(address) => {
                 let (object, function) = self.processes.place(hit.pid, address);
                 names.push(object);
