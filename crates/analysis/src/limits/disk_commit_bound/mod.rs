@@ -14,7 +14,7 @@
 //! A disk that is faster at `fsync`, of its own. `innodb_flush_log_at_trx_commit = 2` flushes once a second: a power failure then
 //! costs the transactions of the last second, the end of the process alone costs none. Only the owner of the data can decide that:
 //! webdyno never changes it. MariaDB from 10.8.4 on writes its log past the page cache: a disk that is slow to write is waited for all
-the same, unless `innodb_log_file_buffering = ON`.
+//! the same, unless `innodb_log_file_buffering = ON`.
 //!
 //! ## By hand
 //! `SHOW PROCESSLIST` a few times under load: the column State; `SHOW GLOBAL STATUS LIKE 'Innodb_data_fsyncs'` twice;
