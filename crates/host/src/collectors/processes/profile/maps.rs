@@ -128,15 +128,29 @@ impl Processes {
             let name = if region.path.is_empty() { ANONYMOUS } else { &region.path };
             return (name.to_owned(), None);
         }
+        let object = self.object(pid, &region);
+        let function = object.name(address - region.begin + region.offset).map(str::to_owned);
+        (base_name(&region.path).to_owned(), function)
+    }
+
+    fn object(&mut self, pid: u32, region: &Region) -> &SharedObject {
         if self.objects.len() >= OBJECTS_MAX {
             self.objects.clear();
         }
-        let object = self.objects.entry(region.file.clone()).or_insert_with(|| {
+        self.objects.entry(region.file.clone()).or_insert_with(|| {
             let file = File::open(format!("/proc/{pid}/root{}", region.path));
             file.map_or_else(|_| SharedObject::default(), SharedObject::of)
-        });
-        let function = object.name(address - region.begin + region.offset).map(str::to_owned);
-        (base_name(&region.path).to_owned(), function)
+        })
+    }
+
+    /// Reads the names of the objects of the main processes: while a load saturates the processors, there is no time for it.
+    pub(super) fn read_objects(&mut self) {
+        for pid in self.mains.clone() {
+            let regions = self.process(pid).regions.clone();
+            for region in regions.iter().filter(|region| region.path.starts_with('/')).take(OBJECTS_MAX / 2) {
+                self.object(pid, region);
+            }
+        }
     }
 
     /// An address that was not there may have been mapped since, or be that of another process of the same number.

@@ -40,7 +40,7 @@ const OF_MACHINE: &str = "profile.of_machine_bool";
 pub struct Profile {
     sampling: Option<Sampling>,
     processes: Processes,
-    /// Read when the first sample hits the kernel.
+    /// Read once, before the load; where it was not, when the first sample hits the kernel.
     kernel: Option<SymbolTable>,
 }
 
@@ -186,6 +186,13 @@ impl Profile {
     fn begin(&mut self, mains: &[u32], target: &Target) -> Reading {
         match Sampling::open(mains) {
             Ok(sampling) => {
+                self.processes.begin(mains.iter().copied().collect());
+                self.processes.read_objects();
+                if sampling.scope.with_kernel {
+                    self.kernel = Some(kernel_names());
+                }
+                // What was met meanwhile is our own reading.
+                drop(sampling.drain());
                 self.sampling = Some(sampling);
                 Reading::default()
             }
