@@ -158,11 +158,9 @@ impl Collector for Profile {
             .chain(target.backends.iter().map(|one| one.pid))
             .filter(|pid| *pid != 0)
             .collect();
-        let Some(sampling) = &mut self.sampling else {
+        let Some(sampling) = self.sampling.as_ref().filter(|sampling| sampling.is_of(&mains)) else {
             return self.begin(&mains, target);
         };
-        // Threads that ended have no more samples, and those that may not be followed are told by what is there.
-        let _ = sampling.follow(&mains);
         let (drained, scope) = (sampling.drain(), sampling.scope);
         self.processes.begin(mains.into_iter().collect::<BTreeSet<u32>>());
         self.processes.parents.extend(drained.forks);

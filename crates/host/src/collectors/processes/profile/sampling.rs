@@ -3,20 +3,22 @@
 //! Facts: perf_event_open(2) and the kernel's Documentation/admin-guide/perf-security.rst: with CAP_PERFMON (or
 //! CAP_SYS_ADMIN) or a `kernel.perf_event_paranoid` of 0 and below everything is seen; with 1 the processes of one's own
 //! user with what the kernel does for them, with 2 without it; what some distributions add, 3 and above, allows none of it.
-//! The clock of an idle processor gives no samples (`exclude_idle`). Whoever is seen alone is seen thread by thread: the
-//! buffer of a thread cannot follow it to its children, so that the threads are listed again and again.
+//! The clock of an idle processor gives no samples (`exclude_idle`). Whoever is seen alone is seen thread by thread, and what these
+//! start with them (`inherit`), which takes a buffer for each thread and processor.
 //!
 //! 99 and not 100: what happens at the kernel's own ticks would be always or never seen.
 
 use crate::os::processors::Processors;
 use crate::os::procfs;
-use perf_event_open::config::{CallChain as ChainOptions, Cpu, Opts, Proc, SampleOn, Target as EventTarget};
+use perf_event_open::config::{
+    CallChain as ChainOptions, Cpu, Inherit, Opts, Proc, SampleOn, Target as EventTarget,
+};
 use perf_event_open::count::Counter;
 use perf_event_open::event::sw::Software;
 use perf_event_open::sample::Sampler;
 use perf_event_open::sample::record::Record;
 use perf_event_open::sample::record::sample::{CallChain, Sample};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 
 /// Samples of each processor, or thread, in a second of its work.
@@ -24,8 +26,8 @@ pub(super) const FREQUENCY_HZ: u64 = 99;
 /// Pages of the buffer of a processor, as a power of two: a second and more of the deepest chains; and of a thread.
 const PROCESSOR_PAGES_EXP: u8 = 5;
 const THREAD_PAGES_EXP: u8 = 1;
-/// Threads that are followed where not all is allowed: the kernel lends a user half a megabyte for each processor.
-const THREADS_MAX: usize = 128;
+/// Buffers of threads, one for each processor: the kernel lends a user half a megabyte for each processor.
+const THREAD_BUFFERS_MAX: usize = 128;
 
 /// How much of it may be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,7 @@ impl Open {
         opts.exclude.kernel = !scope.with_kernel;
         opts.exclude.hv = !scope.with_kernel;
         opts.exclude.idle = true;
+        opts.inherit = (!scope.is_machine).then_some(Inherit::NewChild);
         opts.sample_format.code_addr = true;
         opts.sample_format.call_chain = scope.with_kernel.then_some(ChainOptions {
             exclude_user: true,
@@ -125,64 +128,55 @@ fn hit(sample: &Sample) -> Option<Hit> {
 /// What is sampled.
 pub(super) struct Sampling {
     pub(super) scope: Scope,
-    processors: Vec<Open>,
-    threads: BTreeMap<u32, Open>,
+    /// Of these programs, where it is not the machine.
+    pub(super) mains: Vec<u32>,
+    all: Vec<Open>,
 }
 
 impl Sampling {
     /// All that is allowed: the machine, or the threads of these processes and of their children. An error where nothing is.
     pub(super) fn open(mains: &[u32]) -> io::Result<Self> {
-        let machine = Scope { is_machine: true, with_kernel: true };
-        if let Ok(processors) = processors(machine) {
-            return Ok(Self { scope: machine, processors, threads: BTreeMap::new() });
+        let cpus = Processors::online().ok_or(io::ErrorKind::NotFound)?;
+        let scope = Scope { is_machine: true, with_kernel: true };
+        let machine: io::Result<Vec<Open>> =
+            cpus.0.iter().map(|cpu| Open::new((Proc::ALL, Cpu(*cpu)), scope, PROCESSOR_PAGES_EXP)).collect();
+        if let Ok(all) = machine {
+            return Ok(Self { scope, mains: vec![], all });
         }
+        let threads = threads_of(mains, THREAD_BUFFERS_MAX / cpus.count().max(1));
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for with_kernel in [true, false] {
             let scope = Scope { is_machine: false, with_kernel };
-            let mut sampling = Self { scope, processors: vec![], threads: BTreeMap::new() };
-            match sampling.follow(mains) {
-                Ok(()) => return Ok(sampling),
-                Err(error) => refused = error,
+            let each = threads.iter().flat_map(|thread| cpus.0.iter().map(|cpu| (Proc(*thread), Cpu(*cpu))));
+            let mut all = vec![];
+            for target in each {
+                match Open::new(target, scope, THREAD_PAGES_EXP) {
+                    Ok(open) => all.push(open),
+                    Err(error) => refused = error,
+                }
+            }
+            if !all.is_empty() {
+                return Ok(Self { scope, mains: mains.to_vec(), all });
             }
         }
         Err(refused)
     }
 
-    /// Takes in threads that have begun since, and leaves out those that have ended. An error where none can be followed.
-    pub(super) fn follow(&mut self, mains: &[u32]) -> io::Result<()> {
-        if self.scope.is_machine {
-            return Ok(());
-        }
-        let threads = threads_of(mains);
-        self.threads.retain(|thread, _| threads.contains(thread));
-        let mut refused = io::Error::from(io::ErrorKind::NotFound);
-        for thread in threads {
-            if self.threads.len() >= THREADS_MAX || self.threads.contains_key(&thread) {
-                continue;
-            }
-            match Open::new((Proc(thread), Cpu::ALL), self.scope, THREAD_PAGES_EXP) {
-                Ok(open) => drop(self.threads.insert(thread, open)),
-                Err(error) => refused = error,
-            }
-        }
-        if self.threads.is_empty() { Err(refused) } else { Ok(()) }
+    /// Whether it is of these programs, too.
+    pub(super) fn is_of(&self, mains: &[u32]) -> bool {
+        self.scope.is_machine || self.mains == mains
     }
 
     /// What was sampled since the last time.
     pub(super) fn drain(&self) -> Drained {
         let mut drained = Drained::default();
-        self.processors.iter().chain(self.threads.values()).for_each(|open| open.drain(&mut drained));
+        self.all.iter().for_each(|open| open.drain(&mut drained));
         drained
     }
 }
 
-fn processors(scope: Scope) -> io::Result<Vec<Open>> {
-    let online = Processors::online().ok_or(io::ErrorKind::NotFound)?;
-    online.0.iter().map(|cpu| Open::new((Proc::ALL, Cpu(*cpu)), scope, PROCESSOR_PAGES_EXP)).collect()
-}
-
 /// Their threads, those of the busiest processes first.
-fn threads_of(mains: &[u32]) -> Vec<u32> {
+fn threads_of(mains: &[u32], most: usize) -> Vec<u32> {
     let pids: BTreeSet<u32> = mains.iter().flat_map(|pid| procfs::tree_of(*pid)).collect();
     let mut pids: Vec<u32> = pids.into_iter().collect();
     pids.sort_by_key(|pid| std::cmp::Reverse(procfs::run_time_ns(*pid)));
@@ -190,5 +184,5 @@ fn threads_of(mains: &[u32]) -> Vec<u32> {
         let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
     });
-    threads.take(THREADS_MAX).collect()
+    threads.take(most.max(1)).collect()
 }
