@@ -1,6 +1,5 @@
 //! What sections of a page are made of: sentences, lists, tables, code, bars and plots, as data.
 
-use super::flame::FlameFrame;
 use super::with_unicode_arrows;
 use serde::Serialize;
 use webdyno_model::number::{Number, significant};
@@ -113,6 +112,17 @@ pub(super) struct Part {
     pub(super) tone: PartTone,
     /// Known, sent, first byte, ended, since the page was due.
     pub(super) at_us: [u64; 4],
+}
+
+/// A frame of a flame graph: its row from the top, and where it begins and ends, as shares of the width.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct FlameFrame {
+    pub(super) row: usize,
+    pub(super) from: Number,
+    pub(super) to: Number,
+    pub(super) name: String,
+    /// All that is known of it.
+    pub(super) hint: String,
 }
 
 /// What a part is.

@@ -4,8 +4,7 @@
 //! its order that of names. Crates that draw one make a document with a script of its own, which a page that shows strings of a
 //! recording as text alone cannot take in.
 
-use super::blocks::{Bar, BarGroup, BarTone, Block, Blocks, figure, interval};
-use serde::Serialize;
+use super::blocks::{Bar, BarGroup, BarTone, Block, Blocks, FlameFrame, figure, interval};
 use std::collections::BTreeMap;
 use webdyno_analysis::resources::processor_time::word;
 use webdyno_model::number::Number;
@@ -14,17 +13,6 @@ use webdyno_model::processor_time::{ProcessorTime, ProcessorTimePart};
 
 /// A narrower frame is no more than a line.
 const WIDTH_MIN: f64 = 0.002;
-
-/// A frame: its row from the top, and where it begins and ends, as shares of the width.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct FlameFrame {
-    row: usize,
-    from: Number,
-    to: Number,
-    name: String,
-    /// All that is known of it.
-    hint: String,
-}
 
 /// What is below a frame.
 #[derive(Debug, Default)]
