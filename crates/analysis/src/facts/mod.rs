@@ -37,7 +37,7 @@ mod metric_command;
 pub(crate) mod network;
 mod passive;
 mod php;
-mod processor_time;
+pub mod processor_time;
 pub mod repro_command;
 mod requests;
 mod resource_usage;

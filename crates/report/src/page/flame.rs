@@ -6,7 +6,7 @@
 
 use super::blocks::{Bar, BarGroup, BarTone, Block, Blocks, FlameFrame, figure, interval};
 use std::collections::BTreeMap;
-use webdyno_analysis::resources::processor_time::word;
+use webdyno_analysis::facts::processor_time::word;
 use webdyno_model::number::Number;
 use webdyno_model::number::human::{count, percent_coarse};
 use webdyno_model::processor_time::{ProcessorTime, ProcessorTimePart};

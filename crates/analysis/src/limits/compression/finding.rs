@@ -121,7 +121,7 @@ mod tests {
             let mut facts = of(changes, true);
             let places = [("nginx;libz.so.1", compressing), ("nginx;[kernel];tcp_ack", 1000 - compressing)];
             let places = places.map(|(place, count)| (place.to_owned(), count));
-            facts.processor_time = processor_time::processor_time(places.into());
+            facts.processor_time = crate::facts::processor_time::processor_time(places.into());
             check(&facts)
         };
         let found = with(700, &[(FactId::cpu_per_request_us, 400.0)]).unwrap();

@@ -1,5 +1,6 @@
 use super::*;
 use crate::facts::facts as facts_of;
+use crate::facts::processor_time::{Places, SAMPLES_MIN, STACKS_MAX, processor_time};
 use crate::facts::testing;
 use crate::facts::testing::sample;
 use crate::measurement::{Measurement, TimedSample};
