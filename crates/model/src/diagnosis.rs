@@ -5,6 +5,7 @@ use crate::environment::Environment;
 use crate::fact::Fact;
 use crate::live_traffic::LiveTraffic;
 use crate::page::AblationFigure;
+use crate::processor_time::ProcessorTime;
 use crate::purpose::Purpose;
 use crate::run::RunReport;
 use crate::sample::MissingSignal;
@@ -177,6 +178,9 @@ pub struct Diagnosis {
     pub ceilings: Vec<Ceiling>,
     /// Where the time goes.
     pub time_breakdown_us: TimeBreakdown,
+    /// Where the processors' time goes; `None` where it was not sampled, or too little was met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_time: Option<ProcessorTime>,
     /// Signals that were not there.
     pub missing: Vec<MissingSignal>,
     /// The load that was diagnosed; `None` without load of our own.

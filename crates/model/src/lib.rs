@@ -25,6 +25,7 @@ pub mod objective;
 pub mod observation;
 pub mod page;
 pub mod prediction;
+pub mod processor_time;
 pub mod purpose;
 pub mod repeats;
 pub mod run;

@@ -160,6 +160,9 @@ fn state(info: &CollectorInfo, samples: &[(u64, Sample)]) -> CollectorState {
     }
 }
 
+/// Things of a kind that have facts of their own; of more, the largest: of places in programs there are hundreds.
+const INSTANCES_MAX: usize = 64;
+
 /// What facts are told from.
 struct FactSource<'a> {
     series: &'a SeriesSet<'a>,
@@ -179,8 +182,13 @@ impl FactSource<'_> {
                 true => self.series.instances(metric).map(|(name, value)| (Some(name), value)).collect(),
             };
             // `a.*.x_count` and `a.*.b.x_count` may both fit: the catalogue's order decides.
-            let own: Vec<_> =
+            let mut own: Vec<_> =
                 instances.into_iter().filter(|(_, name)| taken.insert((*name).to_owned())).collect();
+            if own.len() > INSTANCES_MAX {
+                let sum = |name: &str| self.series.all(name).iter().map(|(_, value)| *value).sum::<f64>();
+                own.sort_by(|a, b| sum(b.1).total_cmp(&sum(a.1)));
+                own.truncate(INSTANCES_MAX);
+            }
             if own.is_empty() {
                 facts.push(self.observed_fact(info, metric, (None, &metric.name), state));
             }

@@ -1,4 +1,4 @@
-// Bars as elements: before and after with their intervals, limits, parts of the time, and the parts of a page over time.
+// Bars as elements: before and after with their intervals, limits, parts of the time, the parts of a page over time, and frames.
 import { add, el, type Child } from "../shared/dom";
 import { time } from "../shared/format";
 import { table } from "../shared/table";
@@ -57,4 +57,19 @@ export function waterfall(of: Extract<Block, { kind: "waterfall" }>): HTMLElemen
     const frame = table(of.title, columns, rows);
     frame.classList.add("waterfall");
     return el("figure", {}, el("figcaption", {}, el("strong", {}, of.title)), el("ul", { class: "key" }, ...key), frame);
+}
+
+/** Frames below each other, as wide as their shares. */
+export function flame(of: Extract<Block, { kind: "flame" }>): HTMLElement {
+    const chart = el("div", { class: "flame", role: "img", "aria-label": of.label });
+    const rows = 1 + Math.max(0, ...of.frames.map((frame) => frame.row));
+    chart.style.height = `${rows * 1.3}rem`;
+    for (const frame of of.frames) {
+        const piece = span(`frame depth-${Math.min(frame.row, 2)}`, frame.from, frame.to);
+        piece.style.top = `${frame.row * 1.3}rem`;
+        piece.title = frame.hint;
+        add(piece, frame.name);
+        add(chart, piece);
+    }
+    return chart;
 }

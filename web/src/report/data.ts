@@ -67,7 +67,17 @@ export type Block =
     | { kind: "heat_map"; heat_map: HeatMap }
     | { kind: "percentiles"; id: string; title: string; percentiles: number[]; lines: PercentileLine[] }
     | { kind: "curve"; plot: CurvePlot }
-    | { kind: "waterfall"; title: string; time_us: number; parts: Part[] };
+    | { kind: "waterfall"; title: string; time_us: number; parts: Part[] }
+    | { kind: "flame"; label: string; frames: FlameFrame[] };
+
+/** A frame: its row from the top, and where it begins and ends, as shares of the width. */
+export interface FlameFrame {
+    row: number;
+    from: number;
+    to: number;
+    name: string;
+    hint: string;
+}
 
 export interface TimeAxis {
     ends_s: number;

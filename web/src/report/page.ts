@@ -1,7 +1,7 @@
 // Lays a session out: the answer, contents, sections of blocks. What is said was made by the program.
 import { add, copyButton, el, type Child } from "../shared/dom";
 import { table } from "../shared/table";
-import { bars, waterfall } from "./bars";
+import { bars, flame, waterfall } from "./bars";
 import { curve } from "./curve";
 import type { Block, PageData, Section, Summary } from "./data";
 import { percentiles, TimePlots } from "./plots";
@@ -114,6 +114,8 @@ function shown(block: Block, page: Shown): Child {
             return page.later(() => curve(block.plot));
         case "waterfall":
             return waterfall(block);
+        case "flame":
+            return flame(block);
     }
 }
 

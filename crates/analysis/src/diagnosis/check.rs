@@ -21,6 +21,7 @@ pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
         next_limit: next_limit(&facts, &findings),
         ceilings: ceilings(&facts),
         time_breakdown_us: TimeBreakdown::default(),
+        processor_time: None,
         missing: crate::diagnosis::missing::missing(measurement),
         findings,
         experiments: vec![],

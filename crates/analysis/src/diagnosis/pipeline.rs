@@ -45,6 +45,7 @@ pub fn diagnose_with(measurement: &Measurement, changed: &[(Purpose, Measurement
         next_limit,
         ceilings,
         time_breakdown_us: breakdown(&facts),
+        processor_time: facts.processor_time.clone(),
         missing: missing(measurement),
         findings,
         experiments,

@@ -12,6 +12,7 @@ use webdyno_model::client::KernelLimitTotal;
 use webdyno_model::fact::Fact;
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::number::significant;
+use webdyno_model::processor_time::ProcessorTime;
 use webdyno_model::run::RunReport;
 use webdyno_model::sample::Metric;
 use webdyno_model::service::ServiceSnapshot;
@@ -36,6 +37,7 @@ mod metric_command;
 pub(crate) mod network;
 mod passive;
 mod php;
+pub mod processor_time;
 pub mod repro_command;
 mod requests;
 mod resource_usage;
@@ -89,6 +91,8 @@ pub struct Facts {
     pub request_targets: Vec<RequestTarget>,
     /// Whether its clients keep connections; `None` without load of our own.
     pub wants_keepalive: Option<bool>,
+    /// Where the processors' time goes; `None` where nobody looked.
+    pub processor_time: Option<ProcessorTime>,
 }
 
 impl Facts {
@@ -239,6 +243,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.log_disk();
     builder.work_per_request();
     builder.backend_concurrency();
+    let processor_time = builder.processor_time();
     let trip = measurement.harm_guard_trip.clone();
     if let Some(trip) = &trip {
         builder.harm_guard(trip);
@@ -276,6 +281,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         readings_stopped,
         request_targets: requests::request_targets(measurement),
         wants_keepalive: measurement.workload.as_ref().map(|workload| workload.keepalive),
+        processor_time,
     })
 }
 

@@ -151,6 +151,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::network::sockets::Sockets::sharing(network.clone())),
         Box::new(crate::collectors::processes::process::Process::default()),
         Box::new(crate::collectors::processes::threads::Threads::default()),
+        Box::new(crate::collectors::processes::profile::Profile::default()),
         Box::new(crate::collectors::processes::locks::Locks::default()),
         Box::new(crate::collectors::network::upstreams::Upstreams::default()),
         Box::new(crate::collectors::kernel::pressure::Pressure::default()),
@@ -288,6 +289,7 @@ mod tests {
                 "lighttpd",
                 // The first reading has no time before it.
                 "threads",
+                "profile",
             ];
             let without_service = of_program.contains(&collector.name());
             assert!(without_service || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());

@@ -37,6 +37,7 @@ pub(super) enum Block {
     Percentiles { id: &'static str, title: String, percentiles: Vec<Number>, lines: Vec<PercentileLine> },
     Curve { plot: Box<CurvePlot> },
     Waterfall { title: String, time_us: u64, parts: Vec<Part> },
+    Flame { label: String, frames: Vec<FlameFrame> },
 }
 
 /// How a sentence is set.
@@ -111,6 +112,17 @@ pub(super) struct Part {
     pub(super) tone: PartTone,
     /// Known, sent, first byte, ended, since the page was due.
     pub(super) at_us: [u64; 4],
+}
+
+/// A frame of a flame graph: its row from the top, and where it begins and ends, as shares of the width.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct FlameFrame {
+    pub(super) row: usize,
+    pub(super) from: Number,
+    pub(super) to: Number,
+    pub(super) name: String,
+    /// All that is known of it.
+    pub(super) hint: String,
 }
 
 /// What a part is.

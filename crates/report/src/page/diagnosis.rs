@@ -1,7 +1,7 @@
 //! A diagnosis: what to change, where the time goes, what else was found; the evidence is folded.
 
 use super::blocks::{Align, Blocks};
-use super::{AddSection, parts, run};
+use super::{AddSection, flame, parts, run};
 use crate::phrases;
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::sample::MissingSignal;
@@ -16,6 +16,7 @@ pub(super) fn sections(diagnosis: &Diagnosis, section: &mut AddSection<'_>) {
     });
     section("time", "Where the time goes", &|b| {
         parts::breakdown(b, &diagnosis.time_breakdown_us);
+        diagnosis.processor_time.iter().for_each(|time| flame::processor_time(b, time));
         let tail = diagnosis.run.as_ref().and_then(|run| phrases::slow_tail(run, diagnosis));
         tail.iter().for_each(|tail| b.text(&format!("Slow tail: {tail}")));
         diagnosis.next_limit.iter().for_each(|next| b.text(&phrases::next_limit(next)));

@@ -6,6 +6,7 @@ mod blocks;
 mod capacity;
 mod curve;
 mod diagnosis;
+mod flame;
 mod logs;
 mod observation;
 mod pages;

@@ -4,38 +4,73 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::cpu_saturated::{deflate, gzip};
 use crate::limits::single_thread_saturated;
-use crate::resources::{memory_evidence, processors};
+use crate::resources::{memory_evidence, processor_time, processors};
 use crate::wording::format_time;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::processor_time::ProcessorWork;
 
 const CONFIDENCE: f64 = 0.85;
 
-/// Fires where compressing saturates the cores, or the one core of one thread, and a lower level costs less.
+/// From this share of the service's CPU time on it is what takes it.
+const SHARE_MIN: f64 = 0.4;
+const CONFIDENCE_SAMPLED: f64 = 0.9;
+
+/// Fires where compressing saturates the cores, or the one core of one thread, and a lower level costs less: by samples where
+/// there are any, else by what a request costs.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if memory_evidence::is_proven(facts) {
         return None;
     }
+    match processor_time::share(facts, ProcessorWork::Compression) {
+        Some(share) => sampled(facts, share),
+        None => estimated(facts),
+    }
+}
+
+fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
+    let is_saturated = || {
+        processors::cpu_shortage(facts).is_some() || single_thread_saturated::finding::check(facts).is_some()
+    };
+    (share >= SHARE_MIN && is_saturated()).then_some(())?;
+    let remedy = deflate::sampled_remedy(facts, share).or_else(|| gzip::sampled_remedy(facts))?;
+    let summary = format!("Compression takes the CPU.{}{}", processor_time::sentence(facts), level(&remedy));
+    let finding = finding(facts, summary, share, remedy);
+    Some(Finding { confidence: CONFIDENCE_SAMPLED, ..finding })
+}
+
+fn estimated(facts: &Facts) -> Option<Finding> {
     let request_us = facts.value(FactId::cpu_per_request_us)?;
     let remedy = remedy(facts, request_us)?;
     let plain_us = gzip::plain_us(facts)?.min(request_us);
+    let summary = format!(
+        "Compression takes the CPU: a request takes {} of CPU time, the same bytes sent as they are at most {}.{}",
+        format_time(request_us),
+        format_time(plain_us),
+        level(&remedy),
+    );
+    Some(finding(facts, summary, 1.0 - plain_us / request_us, remedy))
+}
+
+/// ` gzip_comp_level is 9.`
+fn level(remedy: &Remedy) -> String {
     let level = remedy.from.as_ref().map_or(String::new(), |level| format!(" is {level}"));
-    Some(Finding {
+    format!(" {}{level}.", remedy.setting.name)
+}
+
+fn finding(facts: &Facts, summary: String, explains: f64, remedy: Remedy) -> Finding {
+    let cited = facts.cite(&fact_ids! {
+        cpu_per_request_us, answer_bytes_mean, service_cpu_cores, usable_busy_fraction, usable_cores, cpu_busy_fraction,
+        cores, response_time_mean_us, rate,
+    });
+    Finding {
         id: LimitId::Compression.into(),
-        summary: format!(
-            "Compression takes the CPU: a request takes {} of CPU time, the same bytes sent as they are at most {}. {}{level}.",
-            format_time(request_us),
-            format_time(plain_us),
-            remedy.setting.name,
-        ),
+        summary,
         confidence: CONFIDENCE,
-        explains_fraction: Some(significant(1.0 - plain_us / request_us, 3)),
-        facts: facts.cite(&fact_ids! {
-            cpu_per_request_us, answer_bytes_mean, service_cpu_cores, usable_busy_fraction, usable_cores, cpu_busy_fraction,
-            cores, response_time_mean_us, rate,
-        }),
+        explains_fraction: Some(significant(explains, 3)),
+        facts: cited.into_iter().chain(processor_time::cite(facts)).collect(),
         remedies: vec![remedy],
-    })
+    }
 }
 
 fn remedy(facts: &Facts, request_us: f64) -> Option<Remedy> {
@@ -55,6 +90,10 @@ mod tests {
 
     /// nginx compresses files at level 9.
     fn with(changes: &[(FactId, f64)], compressed: bool) -> Option<Finding> {
+        check(&of(changes, compressed))
+    }
+
+    fn of(changes: &[(FactId, f64)], compressed: bool) -> Facts {
         let base = [
             (FactId::service_cpu_cores, 1.96),
             (FactId::cores, 2.0),
@@ -72,7 +111,30 @@ mod tests {
             vec![ScopedSetting { setting: "gzip".into(), value: "on".into(), ..ScopedSetting::default() }];
         let target = RequestTarget::of("http://h/layer.csv").unwrap();
         facts.request_targets = vec![RequestTarget { share: 1.0, compressed, ..target }];
-        check(&facts)
+        facts
+    }
+
+    // What is measured counts, whatever a request costs and whoever stands behind.
+    #[test]
+    fn where_samples_tell_the_share_it_decides() {
+        let with = |compressing: u64, changes: &[(FactId, f64)]| {
+            let mut facts = of(changes, true);
+            let places = [("nginx;libz.so.1", compressing), ("nginx;[kernel];tcp_ack", 1000 - compressing)];
+            let places = places.map(|(place, count)| (place.to_owned(), count));
+            facts.processor_time = crate::facts::processor_time::processor_time(places.into());
+            check(&facts)
+        };
+        let found = with(700, &[(FactId::cpu_per_request_us, 400.0)]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_SAMPLED, Some(0.7)));
+        assert!(
+            found
+                .summary
+                .contains(" 70% compression (libz.so.1), 30% network (kernel). gzip_comp_level is 9."),
+            "{}",
+            found.summary
+        );
+        assert!(with(300, &[]).is_none(), "a smaller part of it, however dear a request is");
+        assert!(with(700, &[(FactId::service_cpu_cores, 0.3), (FactId::cpu_busy_fraction, 0.2)]).is_none());
     }
 
     #[test]

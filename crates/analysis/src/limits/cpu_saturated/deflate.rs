@@ -23,32 +23,49 @@ const DOUBT_MAX: f64 = 0.2;
 
 /// A lower level, where Apache sends files, compresses them at a high one, and spends most of its time in the program itself.
 pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
+    let level = high_level(facts)?;
+    let files = file_cost(facts).filter(|files| files.doubt <= DOUBT_MAX)?;
+    files.kernel_share.filter(|kernel| *kernel <= KERNEL_SHARE_MAX)?;
+    let (request_us, plain_us) = (files.work.request_us, plain_file_us(facts));
+    let why = format!(
+        "of {} CPU time per request, sending the plain file takes at most {}: the rest is spent in Apache, which compresses at level {level}",
+        format_time(request_us),
+        format_time(plain_us)
+    );
+    (1.0 - plain_us / request_us >= EXCESS_MIN).then(|| lower(level, why))
+}
+
+/// The same where samples tell the share of the CPU time that compressing takes, whatever else the server does.
+pub(crate) fn sampled_remedy(facts: &Facts, share: f64) -> Option<Remedy> {
+    let level = high_level(facts)?;
+    Some(lower(
+        level,
+        format!("{:.0}% of the service's CPU time compresses, at level {level}", share * 100.0),
+    ))
+}
+
+/// The level at which Apache compresses most responses, if it is a high one.
+fn high_level(facts: &Facts) -> Option<i64> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let first = facts.request_targets.iter().find(|target| target.compressed)?;
     let share: f64 =
         facts.request_targets.iter().filter(|target| target.compressed).map(|target| target.share).sum();
     let level: i64 = effective::of_host(service, "DeflateCompressionLevel", Some(first))?.parse().ok()?;
     let is_loaded = service.modules.iter().any(|module| module == "deflate_module");
-    if share < COMPRESSED_MIN || level <= LEVEL || !is_loaded {
-        return None;
-    }
-    let files = file_cost(facts).filter(|files| files.doubt <= DOUBT_MAX)?;
-    files.kernel_share.filter(|kernel| *kernel <= KERNEL_SHARE_MAX)?;
-    let (request_us, plain_us) = (files.work.request_us, plain_file_us(facts));
-    (1.0 - plain_us / request_us >= EXCESS_MIN).then(|| Remedy {
+    (share >= COMPRESSED_MIN && level > LEVEL && is_loaded).then_some(level)
+}
+
+fn lower(level: i64, why: String) -> Remedy {
+    Remedy {
         setting: SettingId::of_service("apache", "DeflateCompressionLevel"),
         from: Some(SettingValue::Integer(level)),
         to: Some(SettingValue::Integer(LEVEL)),
         class: ApplyClass::Reload,
         risk: "responses become a few percent larger".into(),
-        why: format!(
-            "of {} CPU time per request, sending the plain file takes at most {}: the rest is spent in Apache, which compresses at level {level}",
-            format_time(request_us),
-            format_time(plain_us)
-        ),
+        why,
         predicted: None,
         together_with: vec![],
-    })
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::cpu_saturated::{child_turnover, deflate, gzip, revalidation, table_cache};
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
-use crate::resources::{concurrency, memory_evidence, processors, workers};
+use crate::resources::{concurrency, memory_evidence, processor_time, processors, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -44,10 +44,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuSaturated.into(),
         summary: format!(
-            "CPU saturated: {} {:.0}% busy{wait}. CPU use {}.{}{}{}",
+            "CPU saturated: {} {:.0}% busy{wait}. CPU use {}.{}{}{}{}",
             cores_text(facts, shortage.usable),
             shortage.busy * 100.0,
             processors::users(facts),
+            processor_time::sentence(facts),
             workers_note(facts),
             match closed {
                 _ if makes_errors => " Most responses are errors, which clients repeat at once: fix their cause first.".to_owned(),
@@ -66,7 +67,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         },
         explains_fraction: explained_share(facts),
         facts: facts
-            .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat()),
+            .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat())
+            .into_iter()
+            .chain(processor_time::cite(facts))
+            .collect(),
         remedies: deflate::remedy(facts)
             .into_iter()
             .chain(gzip::remedy(facts))

@@ -35,15 +35,19 @@ pub(crate) fn plain_us(facts: &Facts) -> Option<f64> {
 
 /// The same where a request costs so much CPU time.
 pub(crate) fn remedy_at(facts: &Facts, request_us: f64) -> Option<Remedy> {
+    let remedy = sampled_remedy(facts)?;
+    let service = facts.service.as_ref()?;
+    let passes_on = service.scoped.iter().any(|one| one.setting.ends_with("_pass"));
+    let is_plain = facts.request_targets.iter().all(|target| target.compressed && !target.tls);
+    (!passes_on && is_plain && request_us >= TIMES_MIN * plain_us(facts)?).then_some(remedy)
+}
+
+/// The same where samples tell that compressing is what it computes, whatever else it does.
+pub(crate) fn sampled_remedy(facts: &Facts) -> Option<Remedy> {
     let service = facts.service.as_ref().filter(|service| service.service == NGINX)?;
     let level = value(service, LEVEL)?.parse::<f64>().ok().filter(|level| *level >= LEVEL_MIN)?;
-    let passes_on = service.scoped.iter().any(|one| one.setting.ends_with("_pass"));
-    let targets = &facts.request_targets;
-    let is_compressed = !targets.is_empty() && targets.iter().all(|target| target.compressed && !target.tls);
-    if passes_on || !is_compressed || value(service, "gzip").as_deref() != Some("on") {
-        return None;
-    }
-    (request_us >= TIMES_MIN * plain_us(facts)?).then(|| Remedy {
+    let is_compressed = facts.request_targets.iter().any(|target| target.compressed);
+    (is_compressed && value(service, "gzip").as_deref() == Some("on")).then(|| Remedy {
         setting: SettingId::of_service(NGINX, LEVEL),
         from: Some(SettingValue::Integer(level as i64)),
         to: Some(SettingValue::Integer(LEVEL_WANTED)),

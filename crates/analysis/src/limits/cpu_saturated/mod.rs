@@ -10,7 +10,8 @@
 //! an open loop (`-r`) whose rate is served in full, cores below 95% have headroom. The finding reports who used them: the
 //! service, its backends by name, the generator on the same machine, other programs by name. If other programs
 //! (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core (`softirq-bound`) use them,
-//! that is the finding.
+//! that is the finding. Where sampling is permitted it says what the service's CPU time was for: compression, TLS, PHP, copying,
+//! network and so on, by 99 samples a second of each core.
 //!
 //! If a database or PHP-FPM uses a good part of them and cannot be queried, its work may be needless: a suspicion. Without the
 //! control group's figures, without /proc of the service's processes and without PSI, the run queue and the service's CPU time
@@ -32,7 +33,7 @@
 //! workers, children of the PHP-FPM pool), and keeps fewer only if that gives more.
 //!
 //! ## By hand
-//! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control group
+//! `perf record -F 99 -e cpu-clock -a -g sleep 10; perf report --no-children --sort comm,dso,symbol`; `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control group
 //! `cpu.pressure` and `cpu.stat` there.
 
 pub(crate) mod ceiling;
@@ -57,7 +58,7 @@ pub const LIMIT: Limit = Limit {
             backend_cpu_cores, client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us,
             cpu_steal_fraction, db_connections_limit, db_cpu_cores, db_files_limit, db_statements_per_s,
             db_table_cache_limit, db_tables_open, db_tables_opened_per_s, failed_fraction, fpm_queue_mean,
-            offered_rate, opcache_enabled, opcache_hits_per_s, rate, rate_ci95_fraction, response_time_mean_us,
+            offered_rate, opcache_enabled, opcache_hits_per_s, processor_time_fraction, rate, rate_ci95_fraction, response_time_mean_us,
         },
         &crate::resources::processors::FACTS,
     ],

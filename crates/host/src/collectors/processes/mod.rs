@@ -3,6 +3,7 @@
 pub mod locks;
 pub mod other_processes;
 pub mod process;
+pub mod profile;
 pub mod threads;
 pub mod worker_memory;
 pub mod workers;

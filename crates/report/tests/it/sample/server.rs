@@ -91,6 +91,7 @@ pub fn diagnosis(findings: Vec<Finding>, run: RunReport) -> Diagnosis {
         next_limit: None,
         ceilings: vec![],
         time_breakdown_us: TimeBreakdown::default(),
+        processor_time: None,
         missing: vec![],
         run: Some(run),
         live_traffic: None,

@@ -1,0 +1,110 @@
+//! Where the processors' time goes, against a mix whose parts are known by their own clocks: a program that compresses, one that
+//! hashes, one that makes RSA signatures as a TLS handshake does, and one that sleeps.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use webdyno_analysis::facts::facts;
+use webdyno_analysis::measurement::{Measurement, TimedSample};
+use webdyno_host::collectors::observer::Observer;
+use webdyno_host::collectors::processes::profile::Profile;
+use webdyno_host::collectors::{Collector, Target};
+use webdyno_host::os::procfs;
+use webdyno_model::processor_time::{ProcessorTime, ProcessorWork, StackSamples};
+use webdyno_model::sample::CollectorInfo;
+
+/// How near shares must come.
+const POINTS: f64 = 0.05;
+const LENGTH: Duration = Duration::from_secs(12);
+
+/// A program in a session of its own, so that it is told from the test's own threads.
+fn mix() -> Child {
+    let script = "gzip -9c /dev/zero >/dev/null & sha512sum /dev/zero & nice -n 5 openssl speed -seconds 60 rsa2048 & sleep 60 & wait";
+    Command::new("sh").args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Ticks of processor time of each program below a process: in the program itself, and in the kernel for it (proc_pid_stat(5)).
+fn ticks(root: u32) -> BTreeMap<String, [f64; 2]> {
+    let read = |pid: u32| {
+        let text = procfs::read_text(format!("/proc/{pid}/stat")).ok()?;
+        let (before, after) = text.rsplit_once(") ")?;
+        let name = before.split_once('(')?.1.to_owned();
+        let words: Vec<f64> =
+            after.split(' ').skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
+        Some((name, [*words.first()?, *words.get(1)?]))
+    };
+    procfs::tree_of(root).into_iter().filter_map(read).collect()
+}
+
+/// What the collector says of the mix, and what the programs' own clocks say.
+fn measured(root: u32) -> (Option<ProcessorTime>, BTreeMap<String, [f64; 2]>) {
+    let (sink, samples) = channel();
+    let target = Target { service_pid: Some(root), ..Target::default() };
+    let observer = Observer::start_with(vec![Box::new(Profile::default())], target, sink).unwrap();
+    // The first reading begins to sample.
+    let _ = samples.recv_timeout(LENGTH).unwrap();
+    let (before, begin) = (ticks(root), Instant::now());
+    let mut read = vec![];
+    while begin.elapsed() < LENGTH {
+        let Ok((_, sample)) = samples.recv_timeout(Duration::from_secs(3)) else { break };
+        read.push(TimedSample { t_s: begin.elapsed().as_secs_f64(), sample });
+    }
+    let since = |(name, [user, kernel]): (String, [f64; 2])| {
+        let [user_before, kernel_before] = before.get(&name).copied().unwrap_or_default();
+        (name, [user - user_before, kernel - kernel_before])
+    };
+    let used = ticks(root).into_iter().map(since).collect();
+    drop(observer);
+    let metrics = Profile::default().metrics();
+    let measurement = Measurement {
+        samples: read,
+        collectors: vec![CollectorInfo { name: "profile".into(), metrics }],
+        measured_to_s: begin.elapsed().as_secs_f64(),
+        ..Measurement::default()
+    };
+    (facts(&measurement, None).unwrap().processor_time, used)
+}
+
+/// Says that the test is skipped, in the file that the run of all tests counts from, too.
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    if let Some(path) = std::env::var_os("WEBDYNO_SKIPS") {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        writeln!(file, "shares_are_those_of_a_known_mix: {why}").unwrap();
+    }
+}
+
+#[test]
+fn shares_are_those_of_a_known_mix() {
+    let mut child = mix();
+    std::thread::sleep(Duration::from_millis(500));
+    let (time, used) = measured(child.id());
+    for pid in procfs::tree_of(child.id()).into_iter().rev() {
+        webdyno_host::os::process::ProcessName::of(pid).map(|one| one.signal(rustix::process::Signal::KILL));
+    }
+    child.wait().unwrap();
+    let Some(time) = time else {
+        return skip("perf_event_open is not permitted (kernel.perf_event_paranoid)");
+    };
+    println!("{used:?}\n{:?}, {} samples, kernel {}", time.parts, time.samples_count, time.with_kernel);
+    // Where the kernel's part may not be seen, all shares are of the programs' own time.
+    let of = |program: &str| used[program][0] + if time.with_kernel { used[program][1] } else { 0.0 };
+    let all: f64 = used.keys().map(|program| of(program)).sum();
+    let met = |stack: &&StackSamples, program: &str| stack.frames.split(';').next() == Some(program);
+    for program in ["gzip", "sha512sum", "openssl", "sleep"] {
+        let found: u64 =
+            time.stacks.iter().filter(|one| met(one, program)).map(|one| one.samples_count).sum();
+        let (found, expected) = (found as f64 / time.samples_count as f64, of(program) / all);
+        assert!((found - expected).abs() <= POINTS, "{program}: {found} for {expected}");
+    }
+    let user = |programs: &[&str]| programs.iter().map(|program| used[*program][0]).sum::<f64>() / all;
+    for (work, expected) in [
+        (ProcessorWork::Compression, user(&["gzip"])),
+        (ProcessorWork::Cryptography, user(&["sha512sum", "openssl"])),
+    ] {
+        let found = time.parts.iter().find(|part| part.work == work).map_or(0.0, |part| part.fraction);
+        assert!((found - expected).abs() <= POINTS, "{work:?}: {found} for {expected}");
+    }
+}
