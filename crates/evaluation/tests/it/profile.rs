@@ -1,6 +1,8 @@
 //! Where the processors' time goes, against a mix whose parts are known by their own clocks: a program that compresses, one that
 //! hashes, one that makes RSA signatures as a TLS handshake does, and one that sleeps.
 
+#![allow(clippy::unwrap_used)] // helpers of a test
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
