@@ -245,9 +245,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.backend_concurrency();
     let processor_time = builder.processor_time();
     let trip = measurement.harm_guard_trip.clone();
-    if let Some(trip) = &trip {
-        builder.harm_guard(trip);
-    }
+    trip.iter().for_each(|trip| builder.harm_guard(trip));
     let loaded = run.is_some();
     // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
     // Where nothing ended within its time, nothing says that this was the generator.
@@ -262,13 +260,12 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         .flatten();
     let without_cost = late.is_some_and(|late| late.is_without_cost) && builder.has_no_generator_queue();
     let generator_fault = spoiled.filter(|_| !without_cost).and_then(|run| run.client.why.clone());
-    let service = measurement.service.clone();
     let readings_stopped = crate::measurement::silent_collectors::all_stopped(measurement);
     let machine = measurement.server.as_ref();
     Ok(Facts {
         facts: builder.facts,
         each: builder.each,
-        service,
+        service: measurement.service.clone(),
         topology: measurement.topology.clone(),
         file_call_us: machine.and_then(|machine| machine.file_call_us),
         path_part_us: machine.and_then(|machine| machine.path_part_us),

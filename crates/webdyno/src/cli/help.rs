@@ -28,7 +28,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Tuning", "goal apply allow_restart accept_pending export budget yes"),
     (
         "Files",
-        "total mean_size size_distribution sigma shape files_per_directory content popularity hidden output host site length speed depth",
+        "total mean_size size_distribution sigma shape files_per_directory content popularity hidden output host site length speed sessions depth",
     ),
     ("Lab", "scenarios rounds keep all attempt write show_truth sees_processes directory place"),
     ("Comparison", "max_regression"),

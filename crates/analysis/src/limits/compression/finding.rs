@@ -68,7 +68,10 @@ fn finding(facts: &Facts, summary: String, explains: f64, remedy: Remedy) -> Fin
         summary,
         confidence: CONFIDENCE,
         explains_fraction: Some(significant(explains, 3)),
-        facts: cited.into_iter().chain(processor_time::cite(facts)).collect(),
+        facts: cited
+            .into_iter()
+            .chain(processor_time::cite(facts, FactId::processor_time_fraction))
+            .collect(),
         remedies: vec![remedy],
     }
 }
@@ -121,7 +124,9 @@ mod tests {
             let mut facts = of(changes, true);
             let places = [("nginx;libz.so.1", compressing), ("nginx;[kernel];tcp_ack", 1000 - compressing)];
             let places = places.map(|(place, count)| (place.to_owned(), count));
-            facts.processor_time = crate::facts::processor_time::processor_time(places.into());
+            let time = crate::facts::processor_time::processor_time(places.into()).unwrap();
+            let with_kernel = true;
+            facts.processor_time = Some(webdyno_model::processor_time::ProcessorTime { with_kernel, ..time });
             check(&facts)
         };
         let found = with(700, &[(FactId::cpu_per_request_us, 400.0)]).unwrap();

@@ -69,7 +69,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts
             .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat())
             .into_iter()
-            .chain(processor_time::cite(facts))
+            .chain(processor_time::cite(facts, FactId::processor_time_fraction))
             .collect(),
         remedies: deflate::remedy(facts)
             .into_iter()

@@ -28,13 +28,11 @@ pub(crate) fn sentence(facts: &Facts) -> String {
     format!(" The service's CPU time: {}{without}.", told.collect::<Vec<_>>().join(", "))
 }
 
-/// The facts that it rests on, by kind of work.
-pub(crate) fn cite(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
+/// The facts that it rests on, by kind of work: of `processor_time_fraction`, which the rule names.
+pub(crate) fn cite(facts: &Facts, fraction: FactId) -> Vec<webdyno_model::fact::Fact> {
     let told =
         facts.processor_time.iter().flat_map(|time| &time.parts).filter(|part| part.fraction >= TOLD_MIN);
-    told.take(TOLD_MAX)
-        .flat_map(|part| facts.cite_of(&[FactId::processor_time_fraction], word(part.work)))
-        .collect()
+    told.take(TOLD_MAX).flat_map(|part| facts.cite_of(&[fraction], word(part.work))).collect()
 }
 
 #[cfg(test)]

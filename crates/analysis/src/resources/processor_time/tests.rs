@@ -1,3 +1,5 @@
+//! Shares of kinds of work, and what is told of them.
+
 use super::*;
 use crate::facts::facts as facts_of;
 use crate::facts::processor_time::{Places, SAMPLES_MIN, STACKS_MAX, processor_time};

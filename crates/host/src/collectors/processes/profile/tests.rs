@@ -1,3 +1,5 @@
+//! Places of samples: chains, names, bounds.
+
 use super::*;
 use proptest::prelude::*;
 
