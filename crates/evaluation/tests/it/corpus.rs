@@ -15,8 +15,10 @@ use webdyno_lab::scenario::Catalogue;
 const WRONG: &[(&str, usize)] = &[];
 
 /// Ceilings that are off by more than 15%: scenario, the round that predicts, the round in which the limit binds. While the first
-/// round of this one was recorded another program filled the second processor, and gave way to the site later.
-const CEILINGS_OFF: &[(&str, usize, usize)] = &[("single-thread-saturated", 1, 2)];
+/// round of one was recorded another program filled the second processor, and gave way to the site later. Writes past the page cache
+/// cost processor time, too: once the log is buffered, a request takes a fifth less.
+const CEILINGS_OFF: &[(&str, usize, usize)] =
+    &[("disk-commit-bound", 1, 2), ("single-thread-saturated", 1, 2)];
 
 /// Remedies whose round measured another rate than was expected: the round raises the workers alone, and not the connections of
 /// the database that the remedy raises along.
