@@ -55,7 +55,10 @@ fn shares_are_of_what_met_the_service() {
         sentence(&facts),
         " The service's CPU time: 75% compression (libz.so.1), 25% network (kernel)."
     );
-    assert_eq!(cite(&facts).iter().map(|fact| fact.value).collect::<Vec<_>>(), [0.75, 0.25]);
+    assert_eq!(
+        cite(&facts, FactId::processor_time_fraction).iter().map(|fact| fact.value).collect::<Vec<_>>(),
+        [0.75, 0.25]
+    );
 }
 
 #[test]
