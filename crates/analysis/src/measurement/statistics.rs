@@ -21,6 +21,17 @@ impl Series {
     }
 }
 
+/// The 95% interval of a share, so many of so many: E. B. Wilson's (JASA 22, 1927), which holds near 0 and 1 and for few. `None` of
+/// none.
+pub fn share_ci95(part: u64, of: u64) -> Option<[f64; 2]> {
+    const Z: f64 = 1.959_964;
+    let (count, share) = (of as f64, part as f64 / of as f64);
+    let middle = share + Z * Z / (2.0 * count);
+    let half = Z * (share * (1.0 - share) / count + Z * Z / (4.0 * count * count)).sqrt();
+    let by = 1.0 + Z * Z / count;
+    (of > 0).then(|| [((middle - half) / by).max(0.0), ((middle + half) / by).min(1.0)])
+}
+
 /// The 95% interval of a mean; `None` for fewer than two values.
 pub fn mean_ci95(values: &[f64]) -> Option<[f64; 2]> {
     let series = describe(values)?;

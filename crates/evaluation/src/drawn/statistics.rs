@@ -1,10 +1,6 @@
 //! Shares with their intervals. Pure.
-//!
-//! Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927): an interval that holds near 0
-//! and 1 and for few.
 
-/// Half a 95% interval in standard deviations.
-const Z_95: f64 = 1.959_964;
+use webdyno_analysis::measurement::statistics::share_ci95;
 
 /// So many of so many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,12 +29,7 @@ impl Share {
 
     /// Its 95% interval after Wilson; `None` of none.
     pub fn interval(self) -> Option<[f64; 2]> {
-        let (share, count) = (self.fraction()?, self.of as f64);
-        let z2 = Z_95 * Z_95;
-        let middle = share + z2 / (2.0 * count);
-        let half = Z_95 * (share * (1.0 - share) / count + z2 / (4.0 * count * count)).sqrt();
-        let by = 1.0 + z2 / count;
-        Some([((middle - half) / by).max(0.0), ((middle + half) / by).min(1.0)])
+        share_ci95(self.part as u64, self.of as u64)
     }
 
     /// As text: `38 of 40, 95% (83 to 99)`.

@@ -3,6 +3,7 @@
 mod works;
 
 use super::{Derivation, FactBuilder, FactId};
+use crate::measurement::statistics::share_ci95;
 use std::collections::BTreeMap;
 use webdyno_model::number::significant;
 use webdyno_model::processor_time::{ProcessorTime, ProcessorTimePart, ProcessorWork, StackSamples};
@@ -11,8 +12,6 @@ use webdyno_model::processor_time::{ProcessorTime, ProcessorTimePart, ProcessorW
 pub(crate) const SAMPLES_MIN: u64 = 100;
 /// Places that are kept; what was met less often is summed up by program and object.
 pub(crate) const STACKS_MAX: usize = 300;
-/// The standard normal distribution's, of 95%.
-const Z: f64 = 1.959_964;
 
 fact_table! {
     "fraction": processor_time_fraction;
@@ -68,7 +67,7 @@ pub(crate) fn processor_time(service: Places) -> Option<ProcessorTime> {
     let part = |(work, places): (ProcessorWork, BTreeMap<&str, u64>)| {
         let count: u64 = places.values().sum();
         let mostly = places.iter().max_by_key(|(_, count)| **count).map_or("", |(name, _)| *name);
-        let (fraction, ci95) = (count as f64 / all as f64, wilson(count, all));
+        let (fraction, ci95) = (count as f64 / all as f64, share_ci95(count, all).unwrap_or([0.0, 1.0]));
         ProcessorTimePart {
             work,
             fraction: significant(fraction, 4),
@@ -79,14 +78,6 @@ pub(crate) fn processor_time(service: Places) -> Option<ProcessorTime> {
     let mut parts: Vec<ProcessorTimePart> = works.into_iter().map(part).collect();
     parts.sort_by(|a, b| b.fraction.total_cmp(&a.fraction));
     Some(ProcessorTime { samples_count: all, parts, stacks: stacks(service), ..ProcessorTime::default() })
-}
-
-/// E. B. Wilson's interval of a share (JASA 22, 1927).
-fn wilson(count: u64, all: u64) -> [f64; 2] {
-    let (n, p) = (all as f64, count as f64 / all as f64);
-    let centre = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
-    let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    [(centre - half).max(0.0), (centre + half).min(1.0)]
 }
 
 fn stacks(places: Places) -> Vec<StackSamples> {

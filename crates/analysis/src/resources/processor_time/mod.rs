@@ -14,8 +14,7 @@ pub(crate) fn share(facts: &Facts, work: ProcessorWork) -> Option<f64> {
     Some(time.parts.iter().find(|part| part.work == work).map_or(0.0, |part| part.fraction))
 }
 
-/// ` Where it goes: 46% compression (libz.so.1), 22% cryptography (libcrypto.so.3), 9% network (kernel).`; nothing where nobody
-/// looked.
+/// ` The service's CPU time: 46% compression (libz.so.1), 9% network (kernel).`; nothing where nobody looked.
 pub(crate) fn sentence(facts: &Facts) -> String {
     let Some(time) = &facts.processor_time else { return String::new() };
     let one = |part: &ProcessorTimePart| {

@@ -98,8 +98,7 @@ fn busiest(processes: &BTreeMap<u32, f64>, threads: &BTreeMap<u32, f64>) -> Busi
 
 /// The threads of a process and the time that each of them has run.
 fn threads_of(pid: u32) -> Vec<(u32, u64)> {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return vec![] };
-    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let ids = procfs::threads_of(pid).into_iter();
     ids.take(THREADS_MAX).filter_map(|thread| Some((thread, thread_ns(pid, thread)?))).collect()
 }
 

@@ -12,7 +12,8 @@ use webdyno_model::service::{LogKind, ServiceSnapshot};
 const SEEN: &str = "apache_writers.seen_count";
 const LOGGING: &str = "apache_writers.logging_count";
 
-/// Threads that are looked at in one reading, some 15 us each; of more of them each so manieth.
+/// Processes, and threads of them, that are looked at in one reading, some 15 us each; of more of them each so manieth.
+const PROCESSES_MAX: usize = 64;
 const THREADS_MAX: usize = 96;
 
 /// The collector.
@@ -37,11 +38,13 @@ impl Collector for ApacheWriters {
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
         let Some(service) = target.services("apache").next() else { return reading };
-        let threads: Vec<(u32, u32)> = workers_of(service.pid)
-            .into_iter()
+        let children = procfs::children_of(service.pid);
+        let of_all = children.len().div_ceil(PROCESSES_MAX).max(1);
+        let threads: Vec<(u32, u32)> = workers(service.pid, children.into_iter().step_by(of_all))
             .flat_map(|pid| procfs::threads_of(pid).into_iter().map(move |thread| (pid, thread)))
             .collect();
-        reading.push(SEEN, threads.len() as f64);
+        let all_count = (threads.len() * of_all) as f64;
+        reading.push(SEEN, all_count);
         let step = threads.len().div_ceil(THREADS_MAX).max(1);
         let (mut looked_at, mut logging) = (0_u32, 0_u32);
         for (pid, thread) in threads.iter().step_by(step) {
@@ -60,17 +63,17 @@ impl Collector for ApacheWriters {
             }
         }
         if looked_at > 0 {
-            reading.push(LOGGING, (f64::from(logging) * threads.len() as f64 / f64::from(looked_at)).round());
+            reading.push(LOGGING, (f64::from(logging) * all_count / f64::from(looked_at)).round());
         }
         reading
     }
 }
 
-/// Its processes that run the same program: beside them are those of piped logs.
-fn workers_of(main: u32) -> Vec<u32> {
+/// Those of its children that run the same program: beside them are those of piped logs.
+fn workers(main: u32, children: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
     let program = |pid: u32| procfs::stat(pid).ok().map(|stat| stat.name);
     let own = program(main);
-    procfs::children_of(main).into_iter().filter(|pid| program(*pid) == own).collect()
+    children.filter(move |pid| program(*pid) == own)
 }
 
 /// Whether a descriptor is that of an access log: its file, or a pipe where one goes to a program.

@@ -150,11 +150,7 @@ fn known(name: &str) -> io::Result<()> {
 
 /// All threads of a process and of those below it, each parent's before its children's.
 fn threads_of(pid: u32) -> Vec<u32> {
-    let threads = |pid: u32| {
-        let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>()
-    };
-    procfs::tree_of(pid).into_iter().flat_map(threads).collect()
+    procfs::tree_of(pid).into_iter().flat_map(procfs::threads_of).collect()
 }
 
 /// The processors that a group grants; of one without a cpuset all that are online.

@@ -180,9 +180,5 @@ fn threads_of(mains: &[u32], most: usize) -> Vec<u32> {
     let pids: BTreeSet<u32> = mains.iter().flat_map(|pid| procfs::tree_of(*pid)).collect();
     let mut pids: Vec<u32> = pids.into_iter().collect();
     pids.sort_by_key(|pid| std::cmp::Reverse(procfs::run_time_ns(*pid)));
-    let threads = pids.into_iter().flat_map(|pid| {
-        let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-    });
-    threads.take(most.max(1)).collect()
+    pids.into_iter().flat_map(procfs::threads_of).take(most.max(1)).collect()
 }
