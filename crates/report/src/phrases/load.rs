@@ -57,7 +57,9 @@ fn sessions(workload: &Workload, visits: &Visits) -> Vec<String> {
     let mut lines = match steps.as_slice() {
         [only] => vec![step_text(workload, only)],
         _ => {
+            // Of sessions in turn each has the same share.
             let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
+            let total = (!visits.in_turn).then_some(total);
             let displayed = visits.sessions.iter().take(LINES_MAX);
             displayed.map(|session| session_text(workload, session, total)).collect()
         }
@@ -78,7 +80,7 @@ fn step_text(workload: &Workload, step: &StepSpec) -> String {
     request.map_or_else(|| "a step".into(), |request| format!("{kind}{} {}", request.method, request.url))
 }
 
-fn session_text(workload: &Workload, session: &SessionSpec, total: f64) -> String {
+fn session_text(workload: &Workload, session: &SessionSpec, total: Option<f64>) -> String {
     let name = |step: &StepSpec| {
         let request = workload.requests.get(step.request).map_or("?", |request| request.name.as_str());
         if step.page.is_some() { format!("page {request}") } else { request.to_owned() }
@@ -87,9 +89,11 @@ fn session_text(workload: &Workload, session: &SessionSpec, total: f64) -> Strin
     if let Some(more) = session.steps.len().checked_sub(STEPS_MAX).filter(|more| *more > 0) {
         steps.push(format!("and {}", plural(more as u64, "other step")));
     }
-    let share = session.weight / total;
-    let share = if share < 1.0 { format!(" ({} of them)", percent(share)) } else { String::new() };
-    format!("session {}{share}: {}", session.name, steps.join(", "))
+    let share = total.map(|total| session.weight / total).filter(|share| *share < 1.0);
+    let share = share.map_or(String::new(), |share| format!(" ({} of them)", percent(share)));
+    // Those without a name have a number: `session 7`.
+    let word = if session.name.starts_with("session ") { "" } else { "session " };
+    format!("{word}{}{share}: {}", session.name, steps.join(", "))
 }
 
 /// What is fetched besides the documents of these pages.
@@ -219,6 +223,24 @@ fn think_text(think: Think) -> Option<String> {
         Think::Exponential { mean_us } => Some(format!("{} mean (exponential)", time(mean_us))),
         Think::LogNormal { median_us, sigma } => {
             Some(format!("{} median (log-normal, sigma {})", time(median_us), number(sigma)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_in_turn_have_a_number_and_no_share() {
+        let session = |name: &str| SessionSpec { name: name.into(), weight: 1.0, steps: vec![] };
+        for (in_turn, expected) in [
+            (true, ["session 1: ", "session b: "]),
+            (false, ["session 1 (50% of them): ", "session b (50% of them): "]),
+        ] {
+            let visits =
+                Visits { sessions: vec![session("session 1"), session("b")], in_turn, ..Visits::default() };
+            assert_eq!(sessions(&Workload::default(), &visits), expected);
         }
     }
 }
