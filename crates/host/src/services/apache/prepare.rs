@@ -60,7 +60,8 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     let mut changes = Vec::new();
     for one in &wanted {
         let places = places(&apache.evaluation, &apache.main_file, one.setting, mpm, snapshot.port)?;
-        changes.push(one.change(places.first(), class(one.setting)));
+        let from = before(one, &apache, snapshot.port);
+        changes.push(Change { from, ..one.change(places.first(), class(one.setting)) });
         let edit = |place: Place| Edit { place, setting: one.setting, to: one.to.clone(), mpm };
         edits.extend(places.into_iter().map(edit));
     }
@@ -161,6 +162,14 @@ fn holds(one: &Wanted, now: &BTreeMap<String, SettingInForce>, apache: &Apache, 
     !on_disk.is_none_or(differs)
         && !in_force.running.as_ref().is_some_and(differs)
         && !overrides.any(|placed| differs(&SettingValue::parse(&placed.words().join(" "))))
+}
+
+/// The value that is changed: the server's, or that of a virtual host where this one alone differs.
+fn before(one: &Wanted, apache: &Apache, port: u16) -> Option<SettingValue> {
+    let of_hosts = super::place::overrides(&apache.evaluation, one.setting, port)
+        .map(|placed| SettingValue::parse(&placed.words().join(" ")));
+    let mut all = one.from.clone().into_iter().chain(of_hosts);
+    all.find(|value| !same(value, &one.to)).or_else(|| one.from.clone())
 }
 
 fn same(a: &SettingValue, b: &SettingValue) -> bool {

@@ -167,3 +167,20 @@ fn a_type_map_answers_as_the_search_did() {
     fs::remove_file(server.path("site/index.var")).unwrap();
     assert_eq!(answers(), before);
 }
+
+#[test]
+fn the_value_that_a_host_has_is_the_one_that_is_changed() {
+    if !apache_is_installed() {
+        return;
+    }
+    for (in_host, from) in [("KeepAliveTimeout 4", 4), ("", 9), ("KeepAliveTimeout 7", 9)] {
+        let beside = if in_host.ends_with('4') { "KeepAliveTimeout 3" } else { "KeepAliveTimeout 9" };
+        let server = serving(in_host, beside, &[]);
+        server.start();
+        let setting = SettingId::of_service("apache", "KeepAliveTimeout");
+        let change = SettingChange { setting, to: SettingValue::Integer(3) };
+        let prepared = apache().prepare(&server.snapshot(), &[change]).unwrap();
+        let Preparation::Plan(plan) = prepared else { panic!("{in_host}: {prepared:?}") };
+        assert_eq!(plan.changes[0].from, Some(SettingValue::Integer(from)), "{in_host}: {}", plan.diff);
+    }
+}
