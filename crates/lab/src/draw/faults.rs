@@ -33,6 +33,16 @@ const DISK_LINES: f64 = 100.0;
 const PROGRAM_LINES: f64 = 300.0;
 /// Requests under way that make a pool worth being too small.
 const DEMAND_MIN: f64 = 6.0;
+/// Connections at once that make a short queue worth looking at.
+const CROWD_MIN: u32 = 30;
+/// Memory that a page holds, MB, what it takes of a core to fill that, milliseconds, and what a process takes besides.
+const HELD_MB: u32 = 12;
+const HOLD_MS: f64 = 5.0;
+const PROCESS_MB: f64 = 6.0;
+/// What the rest of a server takes, MB.
+const REST_MB: f64 = 70.0;
+/// Descriptors that a process of nginx has open without a connection, and a few.
+const NGINX_FILES: f64 = 14.0;
 
 /// A pool's size below what is under way at once.
 fn too_few(server: &Server, random: &mut Random) -> u32 {
@@ -390,12 +400,83 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         id: "proxy-places",
         findings: &["proxy-pool-exhausted"],
-        applies: |server| waits(server) && server.pages == Pages::Proxy && server.front == Front::Nginx,
+        applies: |server| waits(server) && server.pages == Pages::Proxy,
         prepare: nothing,
         set: |server, random| {
-            let places = too_few(server, random);
+            // Apache counts in each of its processes.
+            let pools = if server.is_apache() { server.processes() } else { 1 };
+            let places = (too_few(server, random) / pools).max(1);
             server.settings.proxy_places = Some(places);
-            format!("max_conns {places} for {:.0} under way", server.demand())
+            format!("{pools} times {places} connections for {:.0} under way", server.demand())
+        },
+    },
+    Fault {
+        id: "partner-slow",
+        findings: &["slow-upstream"],
+        applies: |server| waits(server) && server.is_php() && server.query.is_none(),
+        prepare: |server| {
+            server.extras.insert(Extra::Partner);
+        },
+        set: |server, random| {
+            server.settings.partner_workers = too_few(server, random);
+            format!(
+                "a service that pages ask answers {} at a time, for {:.0} under way",
+                server.settings.partner_workers,
+                server.demand()
+            )
+        },
+    },
+    Fault {
+        id: "accept-queue",
+        findings: &["accept-queue-overflow"],
+        applies: |server| !server.kept && server.connections() >= CROWD_MIN,
+        prepare: nothing,
+        set: |server, random| {
+            let places = random.whole(1, 8) as u32;
+            server.settings.backlog = Some(places);
+            format!("a backlog of {places} for {} connections", server.connections())
+        },
+    },
+    Fault {
+        id: "lost-syns",
+        findings: &["lost-syns"],
+        applies: |server| !server.kept && server.rate() > 10.0,
+        prepare: |server| {
+            server.extras.insert(Extra::Firewall);
+        },
+        set: |server, random| {
+            let one_in = random.whole(4, 12) as u32;
+            server.settings.lost_one_in = Some(one_in);
+            format!("a packet filter drops one in {one_in} of the packets that begin a connection")
+        },
+    },
+    Fault {
+        id: "nginx-files",
+        findings: &["open-files-exhausted"],
+        applies: |server| server.front == Front::Nginx && waits(server) && server.pinned,
+        prepare: nothing,
+        set: |server, random| {
+            let each = if server.pages == Pages::Static { 1.0 } else { 2.0 };
+            let files = (NGINX_FILES + server.demand() * each * random.log(0.3, 0.6)) as u32;
+            server.settings.nginx_files = Some(files);
+            format!("worker_rlimit_nofile {files} for {:.0} under way", server.demand())
+        },
+    },
+    Fault {
+        id: "memory",
+        findings: &["memory-exhausted"],
+        applies: |server| {
+            waits(server)
+                && server.is_php()
+                && server.query.is_none()
+                && (10.0..80.0).contains(&server.demand())
+                && !server.is_overloaded_by(HOLD_MS * 1.5)
+        },
+        prepare: |server| server.page_mb = HELD_MB,
+        set: |server, random| {
+            let held = server.demand() * (f64::from(server.page_mb) + PROCESS_MB);
+            server.settings.memory_mb = (REST_MB + held * random.log(0.25, 0.6)) as u32;
+            format!("{} MB of memory where pages hold {held:.0}", server.settings.memory_mb)
         },
     },
     Fault {

@@ -1,9 +1,9 @@
 //! The scenario of a server: its description, whose rounds are its states, each typed by hand from the one before, and the files
 //! of its hosts.
 
-use super::render::{Program, Rendered};
+use super::render::{PARTNER, PARTNER_PROGRAM, Program, Rendered};
 use super::server::{Extra, Server};
-use super::shape::CPUS_FREE;
+use super::shape::{CPUS_FREE, MEMORY_FREE_MB};
 use super::{Seed, State};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
@@ -12,6 +12,8 @@ use webdyno_analysis::limits;
 /// The name server of one of the lab's own scenarios.
 const RESOLVER: &str = include_str!("../../../../scenarios/hostname-lookups/resolver/srv/resolver.pl");
 const RESOLVER_ADDRESS: &str = "10.80.1.2";
+/// Rules of the packet filter, beside the host's files.
+const RULES: &str = "rules.nft";
 /// The first round's name.
 const FOUND: &str = "as found";
 /// What a removal must bring to count in a run of the scenario alone.
@@ -39,6 +41,12 @@ pub fn files(
         );
         files.insert("server/etc/resolv.conf".into(), format!("nameserver {RESOLVER_ADDRESS}\n"));
         files.insert("resolver/srv/resolver.pl".into(), RESOLVER.into());
+    }
+    if let Some(rules) = &first.firewall {
+        files.insert(format!("server/{RULES}"), rules.clone());
+    }
+    if first.partner.is_some() {
+        files.insert(format!("partner{PARTNER}"), PARTNER_PROGRAM.into());
     }
     let load = table([("urls", strings(urls)), ("flags", flags.into())]);
     let mut description = table([
@@ -72,6 +80,12 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
     if first.cpus < CPUS_FREE {
         host.insert("cpus".into(), first.cpus.into());
     }
+    if first.memory_mb < MEMORY_FREE_MB {
+        host.insert("memory".into(), format!("{}M", first.memory_mb).into());
+    }
+    if first.firewall.is_some() {
+        host.insert("nft".into(), RULES.into());
+    }
     if !first.sysctl.is_empty() {
         let sysctl =
             first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), Value::Integer(*value as i64)));
@@ -95,19 +109,24 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
     if server.extras.contains(&Extra::Resolver) {
         hosts.insert("resolver".into(), Table::new().into());
     }
+    if first.partner.is_some() {
+        hosts.insert("partner".into(), Table::new().into());
+    }
     hosts
 }
 
 fn links(server: &Server, rendered: &Rendered) -> Vec<Value> {
-    let has_resolver = server.extras.contains(&Extra::Resolver);
-    if !has_resolver && rendered.mbit.is_none() {
+    // In this order they have their addresses.
+    let others = [
+        server.extras.contains(&Extra::Resolver).then_some("resolver"),
+        rendered.partner.is_some().then_some("partner"),
+    ];
+    let others: Vec<&str> = others.into_iter().flatten().collect();
+    if others.is_empty() && rendered.mbit.is_none() {
         return vec![];
     }
-    let mut links = vec![front_link(rendered.mbit)];
-    if has_resolver {
-        links.push(table([("ends", Value::Array(vec!["server".into(), "resolver".into()]))]).into());
-    }
-    links
+    let link = |host: &str| table([("ends", Value::Array(vec!["server".into(), host.into()]))]).into();
+    std::iter::once(front_link(rendered.mbit)).chain(others.into_iter().map(link)).collect()
 }
 
 fn front_link(mbit: Option<u32>) -> Value {
@@ -126,7 +145,12 @@ fn services(server: &Server, first: &Rendered) -> Vec<Value> {
             [("program", "command".into()), ("host", "resolver".into()), command, ("ready", "53".into())];
         services.push(table(resolver).into());
     }
-    services.extend(first.programs.iter().map(program));
+    services.extend(first.partner.iter().map(|partner| {
+        let mut partner = program(partner);
+        partner.insert("host".into(), "partner".into());
+        partner.into()
+    }));
+    services.extend(first.programs.iter().map(|one| program(one).into()));
     if first.sql.is_some() {
         services.push(table([("program", "mariadb".into()), ("sql", "fill.sql".into())]).into());
     }
@@ -151,12 +175,12 @@ fn apache(server: &Server) -> Value {
     .into()
 }
 
-fn program(program: &Program) -> Value {
+fn program(program: &Program) -> Table {
     let mut one = table([("program", "command".into()), ("command", command(program).into())]);
     if !program.ready.is_empty() {
         one.insert("ready".into(), program.ready.as_str().into());
     }
-    one.into()
+    one
 }
 
 /// Its command line, which leaves its process id.
@@ -195,8 +219,18 @@ fn round(server: &Server, states: &[State], index: usize) -> Table {
     if let Some(before) = index.checked_sub(1).and_then(|before| states.get(before)) {
         let (before, after) = (&before.rendered, &here.rendered);
         round.insert("by_hand".into(), strings(&transition(server, before, after)));
+        let partner: Vec<String> = programs(before.partner.as_slice(), after.partner.as_slice()).collect();
+        if !partner.is_empty() {
+            round.insert("by_hand_on".into(), table([("partner", strings(&partner))]).into());
+        }
+        let mut limits = Table::new();
         if before.cpus.to_bits() != after.cpus.to_bits() {
-            let limits = table([("cpus", after.cpus.into())]);
+            limits.insert("cpus".into(), after.cpus.into());
+        }
+        if before.memory_mb != after.memory_mb {
+            limits.insert("memory".into(), format!("{}M", after.memory_mb).into());
+        }
+        if !limits.is_empty() {
             round.insert("hosts".into(), table([("server", limits.into())]).into());
         }
         if before.mbit != after.mbit {
@@ -228,18 +262,27 @@ fn transition(server: &Server, before: &Rendered, after: &Rendered) -> Vec<Strin
     for (name, value) in after.sysctl.iter().filter(|(name, value)| before.sysctl.get(*name) != Some(value)) {
         lines.push(format!("sysctl -qw {name}={value}"));
     }
-    for program in before.programs.iter().filter(|program| !after.programs.contains(program)) {
-        lines.push(format!("kill -TERM -- -$(cat /run/{}.pid); sleep 0.5", program.name));
+    if let Some(rules) = after.firewall.as_ref().filter(|rules| before.firewall.as_ref() != Some(rules)) {
+        lines.push(format!("nft -f - <<'END'\n{rules}END"));
     }
-    for program in after.programs.iter().filter(|program| !before.programs.contains(program)) {
-        let command = command(program).replace('\'', "'\\''");
-        lines.push(format!("setsid sh -c '{command}' </dev/null >>/var/log/command.log 2>&1 & sleep 1"));
-    }
+    lines.extend(programs(&before.programs, &after.programs));
     if let Some(sql) = after.sql_state.as_ref().filter(|sql| before.sql_state.as_ref() != Some(sql)) {
         lines.push(format!("mariadb -e '{sql}'"));
     }
     lines.extend(restarts(server, &changed));
     lines
+}
+
+/// Ends the programs that are no longer there as they were, and starts those that are new.
+fn programs(before: &[Program], after: &[Program]) -> impl Iterator<Item = String> {
+    let ended = before.iter().filter(|program| !after.contains(program));
+    let started = after.iter().filter(|program| !before.contains(program));
+    let end = |program: &Program| format!("kill -TERM -- -$(cat /run/{}.pid); sleep 0.5", program.name);
+    let start = |program: &Program| {
+        let command = command(program).replace('\'', "'\\''");
+        format!("setsid sh -c '{command}' </dev/null >>/var/log/command.log 2>&1 & sleep 1")
+    };
+    ended.map(end).chain(started.map(start))
 }
 
 /// Restarts of the services whose files changed: a reload would leave some settings as they were.

@@ -27,6 +27,8 @@ pub enum Pages {
     FpmUnix,
     /// PHP-FPM, by TCP.
     FpmTcp,
+    /// Perl inside of Apache's processes.
+    ModPerl,
     /// A program for each request.
     Cgi,
     /// Lua inside of Apache.
@@ -78,6 +80,10 @@ pub enum Extra {
     Compressing,
     /// A key that takes long to be made.
     LargeKey,
+    /// A service on another host, which pages of PHP ask and wait for.
+    Partner,
+    /// Rules of a packet filter.
+    Firewall,
 }
 
 /// Where the access log goes.
@@ -135,6 +141,8 @@ pub struct Server {
     pub files_bytes: Vec<u32>,
     /// Classes that a page of PHP loads.
     pub classes: u32,
+    /// Memory that a page of PHP holds while it waits, MB.
+    pub page_mb: u32,
     /// What a page asks the database for.
     pub query: Option<Query>,
     /// How requests come.
@@ -165,6 +173,12 @@ pub struct Settings {
     pub cpus: f64,
     /// Rate of the link towards the clients, Mbit/s.
     pub mbit: u32,
+    /// Memory of the host, MB.
+    pub memory_mb: u32,
+    /// One in so many packets that begin a connection is dropped.
+    pub lost_one_in: Option<u32>,
+    /// Length of the listening socket's queue, where it is said.
+    pub backlog: Option<u32>,
     /// Kernel settings of the host.
     pub sysctl: BTreeMap<&'static str, u64>,
     /// Bits of an RSA key; 0 is a key on an elliptic curve.
@@ -201,6 +215,8 @@ pub struct Settings {
     pub nginx_workers: Option<u32>,
     /// nginx: worker_connections.
     pub nginx_connections: u32,
+    /// nginx: worker_rlimit_nofile.
+    pub nginx_files: Option<u32>,
     /// Connections to the application server that one process may have.
     pub proxy_places: Option<u32>,
     /// pm.max_children.
@@ -213,6 +229,8 @@ pub struct Settings {
     pub session: bool,
     /// Processes of the application server.
     pub app_workers: u32,
+    /// Processes of the service that pages ask.
+    pub partner_workers: u32,
     /// max_connections.
     pub db_connections: u32,
     /// Whether the item's column has an index.
@@ -249,6 +267,11 @@ impl Server {
     /// Whether a process or thread of Apache is held while a page waits.
     pub fn holds_workers(&self) -> bool {
         self.is_apache() && self.pages != Pages::Static
+    }
+
+    /// Processes of Apache with threads.
+    pub fn processes(&self) -> u32 {
+        self.settings.workers.div_ceil(self.settings.threads.max(1)).max(1)
     }
 
     /// Requests under way at once when nothing limits.
@@ -313,12 +336,20 @@ impl Server {
     }
 }
 
+impl Names {
+    /// The port of the service that pages ask.
+    pub fn partner_port(&self) -> u16 {
+        self.inner_port + 1000
+    }
+}
+
 impl Pages {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Static => "files",
             Self::ModPhp => "mod_php",
+            Self::ModPerl => "mod_perl",
             Self::FpmUnix => "PHP-FPM by a socket",
             Self::FpmTcp => "PHP-FPM by TCP",
             Self::Cgi => "CGI",

@@ -14,6 +14,8 @@ const TLS_PORTS: [u16; 3] = [443, 443, 8443];
 const LOG_FORMATS: [&str; 4] = ["combined", "common", "vhost_combined", "timed"];
 /// A link that nothing fills.
 pub const MBIT_FREE: u32 = 4000;
+/// Memory that no server here uses up, MB.
+pub const MEMORY_FREE_MB: u32 = 8192;
 /// A quota that no machine of ours uses up.
 pub const CPUS_FREE: f64 = 16.0;
 
@@ -38,6 +40,7 @@ pub fn server(random: &mut Random) -> Server {
         answer_bytes: random.log(200.0, 20_000.0) as u32,
         files_bytes: vec![],
         classes: if is_php && random.chance(0.4) { random.whole(60, 140) as u32 } else { 0 },
+        page_mb: 0,
         query,
         arrival: Arrival::Closed(1),
         kept: random.chance(0.6),
@@ -60,9 +63,14 @@ pub fn server(random: &mut Random) -> Server {
 
 fn pages(random: &mut Random, front: Front) -> Pages {
     match front {
-        Front::Prefork => {
-            random.one(&[Pages::Static, Pages::ModPhp, Pages::ModPhp, Pages::FpmUnix, Pages::Cgi])
-        }
+        Front::Prefork => random.one(&[
+            Pages::Static,
+            Pages::ModPhp,
+            Pages::ModPhp,
+            Pages::ModPerl,
+            Pages::FpmUnix,
+            Pages::Cgi,
+        ]),
         Front::Worker => random.one(&[Pages::Static, Pages::FpmTcp, Pages::Lua, Pages::Proxy, Pages::Cgi]),
         Front::Event => random.one(&[
             Pages::Static,
@@ -107,6 +115,9 @@ fn settings(random: &mut Random) -> Settings {
     Settings {
         cpus: CPUS_FREE,
         mbit: MBIT_FREE,
+        memory_mb: MEMORY_FREE_MB,
+        lost_one_in: None,
+        backlog: None,
         sysctl: BTreeMap::new(),
         rsa_bits: random.one(&[0, 0, 2048]),
         resumes: true,
@@ -125,12 +136,14 @@ fn settings(random: &mut Random) -> Settings {
         compression: None,
         nginx_workers: None,
         nginx_connections: random.one(&[1024, 2048, 4096]),
+        nginx_files: None,
         proxy_places: None,
         children: 0,
         opcache: true,
         opcache_mb: 128,
         session: false,
         app_workers: 0,
+        partner_workers: 0,
         db_connections: 0,
         index: true,
         number_first: false,
@@ -171,6 +184,7 @@ fn size(server: &mut Server) {
     settings.workers = (f64::from(connections) * 1.3) as u32 + 20;
     settings.children = room;
     settings.app_workers = room;
+    settings.partner_workers = room;
     settings.db_connections = settings.workers.max(room) + 20;
     if server.is_apache() && server.front != Front::Prefork {
         let threads = server.settings.threads;

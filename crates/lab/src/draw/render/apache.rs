@@ -77,6 +77,9 @@ fn processes(server: &Server) -> (&'static str, String) {
         );
     }
     let _ = writeln!(text, "MaxConnectionsPerChild {}", settings.connections_per_child);
+    if let Some(backlog) = settings.backlog {
+        let _ = writeln!(text, "ListenBacklog {backlog}");
+    }
     (mpm(server), text)
 }
 
@@ -184,6 +187,11 @@ fn handler(server: &Server) -> String {
             "    ScriptAlias /{page} /srv/{site}-programs/{page}.pl\n    <Directory /srv/{site}-programs>\n        \
              Options ExecCGI\n        Require all granted\n    </Directory>\n"
         ),
+        Pages::ModPerl => format!(
+            "    Alias /{page} /srv/{site}-programs/{page}.pl\n    <Directory /srv/{site}-programs>\n        Require all granted\n    \
+             </Directory>\n    <Location /{page}>\n        SetHandler perl-script\n        PerlResponseHandler ModPerl::Registry\n        \
+             PerlOptions +ParseHeaders\n        Options +ExecCGI\n    </Location>\n"
+        ),
         Pages::Lua => {
             format!("    LuaScope thread\n    LuaMapHandler ^/{page}$ /srv/{site}-programs/{page}.lua\n")
         }
@@ -200,6 +208,7 @@ pub fn modules(server: &Server) -> Vec<&'static str> {
     let of_pages: &[&str] = match server.pages {
         Pages::Static => &[],
         Pages::ModPhp => &["php8.2"],
+        Pages::ModPerl => &["perl"],
         Pages::FpmUnix | Pages::FpmTcp => &["proxy_fcgi"],
         Pages::Cgi => &["cgi"],
         Pages::Lua => &["lua"],

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 pub use apache::{modules, mpm};
 pub use load::{flags, urls};
+pub use programs::{APPLICATION as PARTNER_PROGRAM, PARTNER};
 
 /// A program of the server's own.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +33,10 @@ pub struct Rendered {
     pub files: BTreeMap<String, String>,
     /// Programs that prepare something or run beside.
     pub programs: Vec<Program>,
+    /// The service that pages ask, on its own host.
+    pub partner: Option<Program>,
+    /// Rules of the packet filter.
+    pub firewall: Option<String>,
     /// What the database is filled with.
     pub sql: Option<String>,
     /// A statement that makes the database as it is in this state, however it was.
@@ -40,6 +45,8 @@ pub struct Rendered {
     pub sysctl: BTreeMap<&'static str, u64>,
     /// Processors' time.
     pub cpus: f64,
+    /// Memory, MB.
+    pub memory_mb: u32,
     /// Rate of the link, where it is set.
     pub mbit: Option<u32>,
 }
@@ -49,6 +56,8 @@ pub fn render(server: &Server) -> Rendered {
     let mut rendered = Rendered {
         sysctl: server.settings.sysctl.clone(),
         cpus: server.settings.cpus,
+        memory_mb: server.settings.memory_mb,
+        firewall: server.extras.contains(&Extra::Firewall).then(|| firewall(server)),
         mbit: server.extras.contains(&Extra::ShapedLink).then_some(server.settings.mbit),
         ..Rendered::default()
     };
@@ -66,6 +75,25 @@ pub fn render(server: &Server) -> Rendered {
 /// What stands behind, as the front names it.
 fn inner_socket(server: &Server) -> String {
     format!("/run/php/{}.sock", server.names.site)
+}
+
+/// The packet filter's rules: they replace what is there.
+fn firewall(server: &Server) -> String {
+    let port = server.names.port;
+    let lost = server.settings.lost_one_in.map_or(String::new(), |one_in| {
+        format!(
+            "        tcp dport {port} tcp flags & (syn | ack) == syn numgen random mod {one_in} == 0 drop\n"
+        )
+    });
+    format!(
+        "add table inet site\ndelete table inet site\ntable inet site {{\n    chain input {{\n        \
+         type filter hook input priority 0; policy accept;\n{lost}        tcp dport {port} accept\n    }}\n}}\n"
+    )
+}
+
+/// The address of the service that pages ask: hosts beside the clients' have one link each, in the order of `rounds`.
+pub fn partner_address(server: &Server) -> String {
+    format!("10.80.{}.2", if server.extras.contains(&Extra::Resolver) { 2 } else { 1 })
 }
 
 /// The file of the key that is in force, without its ending.

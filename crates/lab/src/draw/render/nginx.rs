@@ -26,13 +26,15 @@ fn main(server: &Server) -> String {
     let compression = settings.compression.map_or("gzip off;".to_owned(), |level| {
         format!("gzip on;\n    gzip_comp_level {level};\n    gzip_types text/css text/plain application/javascript;\n    gzip_proxied any;")
     });
+    let files =
+        settings.nginx_files.map_or(String::new(), |files| format!("worker_rlimit_nofile {files};\n"));
     let zone = settings.limit_req.map_or(String::new(), |rate| {
         format!(
             "    limit_req_zone $server_name zone=all:1m rate={rate}r/s;\n    limit_req zone=all burst=400;\n"
         )
     });
     format!(
-        "user www-data;\nworker_processes {workers};\npid /run/nginx.pid;\nerror_log /var/log/nginx/error.log;\n\
+        "user www-data;\nworker_processes {workers};\n{files}pid /run/nginx.pid;\nerror_log /var/log/nginx/error.log;\n\
          include /etc/nginx/modules-enabled/*.conf;\n\nevents {{\n    worker_connections {};\n}}\n\nhttp {{\n    \
          sendfile on;\n    include /etc/nginx/mime.types;\n    default_type application/octet-stream;\n    \
          log_format site {format};\n    access_log {target} site;\n    keepalive_timeout {};\n    {compression}\n{zone}    \
@@ -56,9 +58,10 @@ fn site(server: &Server) -> String {
         );
     }
     let tls = if server.tls { " ssl" } else { "" };
+    let backlog = server.settings.backlog.map_or(String::new(), |backlog| format!(" backlog={backlog}"));
     let _ = write!(
         text,
-        "server {{\n    listen {port}{tls} default_server;\n    server_name server {}.example;\n    root {};\n",
+        "server {{\n    listen {port}{tls} default_server{backlog};\n    server_name server {}.example;\n    root {};\n",
         names.site, names.root
     );
     text.push_str(&tls_lines(server));

@@ -1,7 +1,7 @@
 //! Pages of PHP, PHP-FPM's pool and PHP's settings; pages of Lua and of CGI.
 
-use super::{Rendered, inner_socket};
-use crate::draw::server::{Pages, Query, Server};
+use super::{Rendered, inner_socket, partner_address};
+use crate::draw::server::{Extra, Pages, Query, Server};
 use std::fmt::Write;
 
 /// Rounds of a loop that take about a millisecond of a core, in each language.
@@ -17,12 +17,13 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
     let (site, page) = (server.names.site, server.names.page);
     match server.pages {
         Pages::ModPhp | Pages::FpmUnix | Pages::FpmTcp => render_php(server, rendered),
-        Pages::Cgi => {
+        Pages::Cgi | Pages::ModPerl => {
+            let start_ms = if server.pages == Pages::Cgi { CGI_START_MS } else { 0.3 };
             let text = format!(
                 "#!/usr/bin/perl\nuse strict;\nuse warnings;\n\nmy $x = 1;\n$x = ($x * 31 + $_) % 65521 for 1 .. {};\n\
                  select(undef, undef, undef, {});\nprint \"Content-Type: text/html\\n\\n<!doctype html><title>Page</title>\", \
                  '<p>A line of text.</p>' x {};\n",
-                rounds(server.work_ms - CGI_START_MS, PERL_ROUNDS),
+                rounds(server.work_ms - start_ms, PERL_ROUNDS),
                 f64::from(server.wait_ms) / 1000.0,
                 server.answer_bytes / LINE_BYTES
             );
@@ -89,8 +90,17 @@ fn page(server: &Server) -> String {
         "$x = 1;\nfor ($i = 0; $i < {}; $i++) {{\n    $x = ($x * 31 + $i) % 65521;\n}}",
         rounds(server.work_ms - 0.4, PHP_ROUNDS)
     );
+    if server.page_mb > 0 {
+        let _ = writeln!(text, "$held = str_repeat('A line of text. ', {});", server.page_mb * 65_536);
+    }
     let wait = match server.wait_ms {
         0 => String::new(),
+        _ if server.extras.contains(&Extra::Partner) => format!(
+            "$answer = file_get_contents('http://{}:{}/{}');\n",
+            partner_address(server),
+            server.names.partner_port(),
+            server.names.page
+        ),
         wait_ms => format!("usleep({});\n", wait_ms * 1000),
     };
     match server.query {

@@ -4,6 +4,11 @@ use super::php::{PERL_ROUNDS, rounds};
 use super::{Program, Rendered};
 use crate::draw::server::{Extra, Pages, Server};
 
+/// An application server.
+pub const APPLICATION: &str = include_str!("server.pl");
+/// Where another host has it.
+pub const PARTNER: &str = "/srv/server.pl";
+
 pub fn render(server: &Server, rendered: &mut Rendered) {
     let names = &server.names;
     if server.tls {
@@ -15,11 +20,11 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
     }
     if server.pages == Pages::Proxy {
         let path = format!("/srv/{}-programs/server.pl", names.site);
-        rendered.file(&path, include_str!("server.pl"));
+        rendered.file(&path, APPLICATION);
         rendered.programs.push(Program {
             name: format!("{}-app", names.site),
             command: format!(
-                "exec perl {path} {} {} {} {} {}",
+                "exec perl {path} 127.0.0.1:{} {} {} {} {}",
                 names.inner_port,
                 server.settings.app_workers,
                 server.wait_ms,
@@ -27,6 +32,18 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
                 server.answer_bytes
             ),
             ready: names.inner_port.to_string(),
+        });
+    }
+    if server.extras.contains(&Extra::Partner) {
+        rendered.partner = Some(Program {
+            name: "partner".into(),
+            command: format!(
+                "exec perl {PARTNER} 0.0.0.0:{} {} {} 0 900",
+                names.partner_port(),
+                server.settings.partner_workers,
+                server.wait_ms
+            ),
+            ready: names.partner_port().to_string(),
         });
     }
     for number in 0..server.settings.jobs {

@@ -1,11 +1,11 @@
-# An application server: some processes, each with one request at a time. ADDRESS PROCESSES WAIT_MS ROUNDS BYTES.
+# An application server: some processes, each with one request at a time. ADDRESS:PORT PROCESSES WAIT_MS ROUNDS BYTES.
 use strict;
 use warnings;
 use IO::Socket::INET;
 
-my ($port, $processes, $wait_ms, $rounds, $bytes) = @ARGV;
-my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 511, ReuseAddr => 1)
-    or die "port $port: $@\n";
+my ($address, $processes, $wait_ms, $rounds, $bytes) = @ARGV;
+my $listener = IO::Socket::INET->new(LocalAddr => $address, Listen => 511, ReuseAddr => 1)
+    or die "$address: $@\n";
 $SIG{PIPE} = 'IGNORE';
 for (2 .. $processes) {
     last unless fork // die "fork: $!\n";
