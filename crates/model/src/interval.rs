@@ -24,6 +24,9 @@ pub struct Interval {
     pub in_flight_us: u64,
     /// Bytes of answers, headers included.
     pub bytes_received: u64,
+    /// Of these, bytes of bodies as they were sent, codings of the transfer taken off; 0 in recordings of before it was kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub body_bytes: u64,
     /// Bytes of requests.
     pub bytes_sent: u64,
     /// Answers by status code, good or not.

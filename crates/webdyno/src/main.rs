@@ -10,6 +10,7 @@ mod live_metrics;
 mod live_view;
 mod measuring;
 mod observe_view;
+mod other_tools;
 mod output;
 mod process;
 mod progress;
@@ -26,6 +27,9 @@ use webdyno_model::Result;
 fn main() -> ExitCode {
     webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
     webdyno_host::agent::show_lines_by(live_view::hold_line);
+    if let Some(code) = other_tools::run(std::env::args_os()) {
+        return ExitCode::from(code);
+    }
     let code = cli::parse().and_then(execute).unwrap_or_else(|error| {
         terminal::print_error(&error);
         error.exit_code()

@@ -35,7 +35,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         };
         let request = conn.request;
         let times = times(self.plan, &self.targets, conn);
-        self.recorder.record_status(conn.response.status());
+        self.recorder.record_response(conn.response.status(), conn.response.body_bytes());
         if conn.rx_timestamped {
             self.recorder.record_rx_timestamp(self.received_ns, now_ns);
         }

@@ -107,6 +107,11 @@ impl Prepared {
         &self.plan.transport.source_ips
     }
 
+    /// From now on a good response has a body of so many bytes.
+    pub fn expect_length(&mut self, bytes: u64) {
+        self.plan.checks.expect_length(bytes);
+    }
+
     /// The names under which requests are counted, one of them for all that have none of their own; empty when all have
     /// the same.
     pub fn names(&self) -> &[String] {

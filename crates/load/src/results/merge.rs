@@ -143,6 +143,7 @@ impl Merger {
             in_flight: sum.in_flight,
             in_flight_us: (sum.in_flight_ns / 1000) as u64,
             bytes_received: sum.bytes_received,
+            body_bytes: sum.body_bytes,
             bytes_sent: sum.bytes_sent,
             status: status.map(|(status, &count)| (status.to_string(), count)).collect(),
             errors: sum.errors,

@@ -51,6 +51,7 @@ use serve::ServeArgs;
 pub use server::ServerArgs;
 use size::SizeArgs;
 use stages::StageArgs;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use sweep::SweepArgs;
@@ -98,15 +99,20 @@ pub struct Cli {
 
 /// What the command line says. With --help and --version, and without a command, the program ends here.
 pub fn parse() -> webdyno_model::Result<Command> {
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let is_long = words.iter().any(|word| ["--help", "help"].contains(&word.as_str()));
-    let parsed = help::command(is_long).try_get_matches();
+    parse_words(std::env::args_os().collect())
+}
+
+/// What these words say, the program's name first.
+pub fn parse_words(words: Vec<OsString>) -> webdyno_model::Result<Command> {
+    let shown: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_long = shown.iter().any(|word| ["--help", "help"].contains(&word.as_str()));
+    let parsed = help::command(is_long).try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map(|cli| cli.command).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
-        _ => usage::usage_error(&error, &words),
+        _ => usage::usage_error(&error, &shown),
     })
 }
 

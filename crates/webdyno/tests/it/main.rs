@@ -35,6 +35,7 @@ mod mounts;
 mod namespaces;
 mod observing;
 mod other_tiers;
+mod other_tools;
 mod out_of_memory;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;

@@ -97,6 +97,16 @@ fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
     let idle =
         facts.value(FactId::idle_connections_mean).filter(|idle| *idle >= HELD_FRACTION_MIN * workers)?;
     (!worker_waits::is_logging(facts)).then_some(())?;
+    // With tickets of TLS 1.3 the server sends after it received, before it answers: that looks idle, too. A load that keeps no
+    // connection and has its requests with the workers tells.
+    let keeps_none =
+        facts.value(FactId::connections_reused_fraction).is_some_and(|reused| reused < REUSED_FRACTION_MIN);
+    let are_served = || {
+        requests_with_workers(facts).is_some_and(|requests| requests > (1.0 - HELD_FRACTION_MIN) * workers)
+    };
+    if keeps_none && are_served() {
+        return None;
+    }
     Some(format!(
         "all {} workers are taken, and on {} open connections nothing is asked (tcp_info)",
         format_number(workers),
@@ -106,14 +116,7 @@ fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
 
 /// What follows from the requests: those that are in flight and not in the queue are with workers.
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
-    // The queue also has connections that were given up, and those of who looks at the status page: no fewer requests are with
-    // workers than those that end, each for at least as long as one that is alone takes.
-    let has_more = |queue: f64| facts.value(FactId::in_flight_mean).is_some_and(|all| queue > all);
-    let all_queue = noticed_queue(facts).filter(|queue| has_more(*queue)).map(|_| 0.0);
-    let seen = facts.value(FactId::requests_in_workers_mean).or(all_queue)?;
-    let alone_us = facts.value(FactId::response_time_alone_us);
-    let at_least = facts.ended_per_s().zip(alone_us).map_or(0.0, |(rate, us)| rate * us / 1e6);
-    let requests = seen.max(at_least);
+    let requests = requests_with_workers(facts)?;
     facts.value(FactId::connections_reused_fraction).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
     (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
         format!(
@@ -122,6 +125,18 @@ fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
             format_number(requests)
         )
     })
+}
+
+/// Requests that are with workers.
+fn requests_with_workers(facts: &Facts) -> Option<f64> {
+    // The queue also has connections that were given up, and those of who looks at the status page: no fewer requests are with
+    // workers than those that end, each for at least as long as one that is alone takes.
+    let has_more = |queue: f64| facts.value(FactId::in_flight_mean).is_some_and(|all| queue > all);
+    let all_queue = noticed_queue(facts).filter(|queue| has_more(*queue)).map(|_| 0.0);
+    let seen = facts.value(FactId::requests_in_workers_mean).or(all_queue)?;
+    let alone_us = facts.value(FactId::response_time_alone_us);
+    let at_least = facts.ended_per_s().zip(alone_us).map_or(0.0, |(rate, us)| rate * us / 1e6);
+    Some(seen.max(at_least))
 }
 
 fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
@@ -235,6 +250,19 @@ mod tests {
                     (FactId::idle_connections_mean, 55.0),
                 ],
                 Some(0.85),
+            ),
+            (
+                "tickets of TLS were sent after requests came, and nothing is kept",
+                vec![
+                    (FactId::scoreboard_full_fraction, none),
+                    (FactId::workers_keepalive_mean, none),
+                    (FactId::workers_busy_mean, none),
+                    (FactId::requests_in_workers_mean, 40.0),
+                    (FactId::processes_at_limit_fraction, 1.0),
+                    (FactId::idle_connections_mean, 55.0),
+                    (FactId::connections_reused_fraction, 0.0),
+                ],
+                None,
             ),
             (
                 "neither",

@@ -70,6 +70,11 @@ impl ResponseChecks {
         Ok(checks)
     }
 
+    /// One more condition.
+    pub(crate) fn expect_length(&mut self, bytes: u64) {
+        self.lengths.push(bytes);
+    }
+
     /// Whether each body is needed, byte by byte.
     pub(crate) fn read_bodies(&self) -> bool {
         !self.patterns.is_empty() || !self.hashes.is_empty()

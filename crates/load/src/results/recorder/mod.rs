@@ -27,6 +27,7 @@ pub(crate) struct Report {
     pub(crate) in_flight: u64,
     pub(crate) in_flight_ns: u128,
     pub(crate) bytes_received: u64,
+    pub(crate) body_bytes: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) status: Vec<u64>,
     pub(crate) errors: ErrorCounts,
@@ -124,7 +125,7 @@ impl Report {
         (self.index, self.length_ns, self.cpu_ns) = (0, 0, 0);
         (self.started, self.completed, self.failed) = (0, 0, 0);
         (self.in_flight, self.in_flight_ns) = (0, 0);
-        (self.bytes_received, self.bytes_sent) = (0, 0);
+        (self.bytes_received, self.body_bytes, self.bytes_sent) = (0, 0, 0);
         self.status.fill(0);
         self.errors = ErrorCounts::default();
         self.connections = ConnectionCounts::default();
@@ -145,6 +146,7 @@ impl Report {
         self.in_flight += other.in_flight;
         self.in_flight_ns += other.in_flight_ns;
         self.bytes_received += other.bytes_received;
+        self.body_bytes += other.body_bytes;
         self.bytes_sent += other.bytes_sent;
         for (sum, count) in self.status.iter_mut().zip(&other.status) {
             *sum += count;
@@ -284,9 +286,10 @@ impl Recorder {
         }
     }
 
-    /// A status line came.
+    /// A response came to its end.
     #[inline]
-    pub(crate) fn record_status(&mut self, status: u16) {
+    pub(crate) fn record_response(&mut self, status: u16, body_bytes: u64) {
+        self.report.body_bytes += body_bytes;
         if let Some(count) = self.report.status.get_mut(usize::from(status)) {
             *count += 1;
         }
