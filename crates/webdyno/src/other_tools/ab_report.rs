@@ -1,7 +1,7 @@
 //! ab's report: the same fields in the same order, as text and as a table of HTML. A field that ab prints only if it says something
 //! is printed only then.
 
-use super::ab::Options;
+use super::ab_flags::Options;
 use super::totals::Totals;
 use std::fmt::Write;
 use url::Url;

@@ -5,6 +5,7 @@
 //! forms are facts of what the programs print, seen side by side (`tests/it/other_tools.rs`).
 
 mod ab;
+mod ab_flags;
 mod ab_report;
 mod flags;
 mod siege;

@@ -93,7 +93,7 @@ pub fn siege(words: Vec<OsString>) -> Result<u8> {
     let variable = |name: &str| std::env::var(name).ok();
     let Some((options, asked)) = parse(words, &variable)? else { return Ok(0) };
     if asked {
-        return print(&options.shown()).map(|()| 0);
+        return print(&options.configuration()).map(|()| 0);
     }
     let load = options.workload(&options.targets()?)?;
     let (prepared, _) = prepare(&load)?;
@@ -321,7 +321,7 @@ impl Options {
     }
 
     /// The configuration, as `-C` shows it.
-    fn shown(&self) -> String {
+    fn configuration(&self) -> String {
         let named = |name: &str, value: String| format!("{name:<32}{value}\n");
         let or_none = |value: Option<String>| value.unwrap_or_else(|| "n/a".into());
         [

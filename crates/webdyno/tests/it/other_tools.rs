@@ -110,7 +110,9 @@ fn siege_reports_the_same_fields_and_counts() {
     let _turn = shared_turn();
     let place = Place::new();
     let apache = Apache::start_event(&place.path("server"), 40);
-    std::fs::create_dir_all(place.path("home")).unwrap();
+    // Without it siege makes one, and ends.
+    std::fs::create_dir_all(place.path("home/.siege")).unwrap();
+    std::fs::write(place.path("home/.siege/siege.conf"), "").unwrap();
     let rc = place.path("siegerc").display().to_string();
     std::fs::write(
         place.path("siegerc"),
