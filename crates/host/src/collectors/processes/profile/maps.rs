@@ -129,7 +129,7 @@ impl Processes {
             return (name.to_owned(), None);
         }
         let object = self.object(pid, &region);
-        let function = object.name(address - region.begin + region.offset).map(str::to_owned);
+        let function = object.name(address - region.begin + region.offset);
         (base_name(&region.path).to_owned(), function)
     }
 
