@@ -51,9 +51,9 @@ const FUNCTIONS: &Table = &[
         "ngx_http_gzip",
     ]),
     (Work::Cryptography, &[
-        "SSL_", "EVP_", "aes_", "aesni", "sha256_", "sha512_", "bn_", "BN_", "ecp_", "RSA_", "EC_", "x25519",
-        "ngx_ssl",
+        "SSL_", "EVP_", "aes_", "aesni", "sha256_", "sha512_", "ngx_ssl",
     ]),
+    (Work::TlsHandshakes, &["bn_", "BN_", "rsaz_", "ecp_", "RSA_", "EC_", "x25519", "crypto/rsa.", "crypto/ecdsa."]),
     (Work::Rewriting, &["pcre", "ngx_http_rewrite", "ngx_http_script", "ngx_regex"]),
     (Work::Logging, &["ngx_http_log", "ngx_log", "ap_log"]),
     (Work::Copy, &["memcpy", "memmove", "mempcpy", "memset", "__mem"]),

@@ -42,6 +42,7 @@ pub(crate) mod config_check;
 pub(crate) mod deflate;
 pub(crate) mod finding;
 pub(crate) mod gzip;
+mod less_work;
 mod revalidation;
 mod table_cache;
 
@@ -58,7 +59,7 @@ pub const LIMIT: Limit = Limit {
             backend_cpu_cores, client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us,
             cpu_steal_fraction, db_connections_limit, db_cpu_cores, db_files_limit, db_statements_per_s,
             db_table_cache_limit, db_tables_open, db_tables_opened_per_s, failed_fraction, fpm_queue_mean,
-            offered_rate, opcache_enabled, opcache_hits_per_s, processor_time_fraction, rate, rate_ci95_fraction, response_time_mean_us,
+            offered_rate, opcache_enabled, opcache_hits_per_s, php_script_fraction, processor_time_fraction, rate, rate_ci95_fraction, response_time_mean_us,
         },
         &crate::resources::processors::FACTS,
     ],

@@ -23,7 +23,8 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -37,6 +38,16 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::overrides],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
+    work: Some(LimitWork {
+        certain: &[ProcessorWork::Settings],
+        possible: &[
+            ProcessorWork::Rewriting,
+            ProcessorWork::Server,
+            ProcessorWork::FileSystem,
+            ProcessorWork::Memory,
+            ProcessorWork::Copy,
+        ],
+    }),
     ..Limit::new(
         LimitId::HtaccessLookups,
         ".htaccess lookups for each request",

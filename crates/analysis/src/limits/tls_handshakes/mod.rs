@@ -23,7 +23,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -41,6 +42,15 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Connections),
+    work: Some(LimitWork {
+        certain: &[ProcessorWork::TlsHandshakes],
+        possible: &[
+            ProcessorWork::Cryptography,
+            ProcessorWork::Network,
+            ProcessorWork::Memory,
+            ProcessorWork::Copy,
+        ],
+    }),
     ..Limit::new(
         LimitId::TlsHandshakes,
         "TLS handshakes saturate the CPU",

@@ -4,6 +4,8 @@
 //! one of its children, so when all are busy there is no answer: the queue of its socket, its processes and what they wait
 //! for are then what can be seen. With `pm.status_listen` (PHP 8.0) it is asked there, and always answers.
 //!
+//! Scripts are told by their path alone: what is in a request's query is nobody's business.
+//!
 //! A request for the status counts as one of the accepted connections, and stands in the pool's access log.
 
 use crate::collectors::monotonic_counter::MonotonicCounter;
@@ -16,6 +18,7 @@ use webdyno_model::service::{Endpoint, ServiceSnapshot, SettingScope};
 mod children;
 mod log;
 mod queue;
+mod scripts;
 mod status;
 
 use children::Children;
@@ -55,6 +58,8 @@ struct Pool {
 #[derive(Debug, Default)]
 pub struct PhpFpm {
     masters: BTreeMap<u32, Master>,
+    /// The scripts that are executed, and by how many processes, as far as the pools have answered.
+    scripts: BTreeMap<String, u64>,
 }
 
 /// The value of a setting of a pool.
@@ -127,12 +132,9 @@ impl Master {
             let own = pool_value(snapshot, &pool.name, "pm.status_listen");
             let own = own.map(|listen| crate::services::php_fpm::pools::address("/usr", listen));
             let address = own.as_ref().unwrap_or(&pool.address);
-            self.pools.entry(pool.name.clone()).or_default().poller.begin(
-                snapshot.pid,
-                &self.root,
-                address,
-                path,
-            );
+            let in_full = self.children.sums(&pool.name).count <= scripts::PROCESSES_MAX;
+            let poller = &mut self.pools.entry(pool.name.clone()).or_default().poller;
+            poller.begin(snapshot.pid, &self.root, address, (path, in_full));
         }
     }
 }
@@ -224,6 +226,7 @@ impl PhpFpm {
             PollResult::Status(status, waited) => {
                 let is_tcp = !pool.address.starts_with("unix:");
                 Named { instance, reading }.status(state, is_tcp, &status, waited);
+                scripts::add(&status, pool.path.as_deref(), &mut self.scripts);
             }
             PollResult::Idle => {
                 let mut named = Named { instance, reading };
@@ -320,6 +323,7 @@ impl Collector for PhpFpm {
         for (service, pool, instance) in &pools {
             self.pool(service, pool, instance, &mut reading);
         }
+        scripts::push(std::mem::take(&mut self.scripts), &mut reading);
         reading
     }
 }
@@ -379,6 +383,9 @@ fn metrics() -> Vec<Metric> {
         counter(name(what), "php-fpm's error log, from the start of the observation", show)
     };
     metrics.extend(log::EVENTS.iter().map(by_log));
+    let running = "SCRIPT_NAME=STATUS SCRIPT_FILENAME=STATUS REQUEST_METHOD=GET QUERY_STRING='json&full' cgi-fcgi -bind \
+        -connect ADDRESS | grep -o '\"state\":\"Running\"[^}]*' | grep -c '\"INSTANCE\"'";
+    metrics.push(gauge(scripts::METRIC, PAGE, running));
     metrics
 }
 
