@@ -48,7 +48,7 @@ const UNIX_QUEUE: &str = "sockets.unix.*.listen_queue_count";
 const TCP_QUEUE: &str = "sockets.*.listen_queue_count";
 const BUSY: &str = "php_fpm.*.processes_busy_count";
 
-const SCRIPTS: &str = "php_scripts.*.running_count";
+const SCRIPTS: [&str; 2] = ["php_scripts.*.running_count", "apache_scripts.*.running_count"];
 /// Fewer looks at processes say nothing of shares; and smaller shares are not worth a fact.
 const LOOKS_MIN: f64 = 20.0;
 const SCRIPT_FRACTION_MIN: f64 = 0.05;
@@ -57,8 +57,11 @@ impl FactBuilder<'_> {
     /// Of the processes of PHP that executed a script, the share that each script had. A reading tells none that is not executed.
     pub(super) fn php_scripts(&mut self) {
         let looks = |metric: &str| self.series.levels(metric).iter().sum::<f64>();
-        let all: Vec<_> =
-            self.instances(SCRIPTS).into_iter().map(|(at, metric)| (at, metric, looks(metric))).collect();
+        let all: Vec<_> = SCRIPTS
+            .iter()
+            .flat_map(|template| self.instances(template))
+            .map(|(at, metric)| (at, metric, looks(metric)))
+            .collect();
         let sum: f64 = all.iter().map(|(.., count)| count).sum();
         let told =
             all.into_iter().filter(|(.., count)| sum >= LOOKS_MIN && *count >= SCRIPT_FRACTION_MIN * sum);

@@ -45,8 +45,10 @@ fn one(facts: &Facts, finding: Finding) -> Option<Finding> {
 }
 
 fn held(facts: &Facts, mut finding: Finding, work: LimitWork, [least, most]: [f64; 2]) -> Finding {
-    let estimated = finding.explains_fraction.unwrap_or(least);
-    finding.explains_fraction = Some(significant(estimated.clamp(least, most.min(1.0)), 3));
+    let [least, most] = [least, most].map(|share| share.min(1.0));
+    let seen = (least >= NAMED_MIN).then_some(least);
+    let explains = finding.explains_fraction.or(seen).map(|share| significant(share.clamp(least, most), 3));
+    finding.explains_fraction = explains;
     if least >= PROVEN_MIN {
         finding.confidence = finding.confidence.max(CONFIDENCE_PROVEN);
     } else if most < PART_MAX {

@@ -17,7 +17,7 @@ pub(crate) fn share(facts: &Facts, work: ProcessorWork) -> Option<f64> {
 /// The same of several kinds together, where the kernel's part was seen, too: else it would be a share of the rest.
 pub(crate) fn share_of_all(facts: &Facts, works: &[ProcessorWork]) -> Option<f64> {
     facts.processor_time.as_ref().filter(|time| time.with_kernel)?;
-    works.iter().map(|work| share(facts, *work)).sum()
+    works.iter().try_fold(0.0, |sum, work| Some(sum + share(facts, *work)?))
 }
 
 /// From this share of PHP on its scripts are worth a word, and so many of them.

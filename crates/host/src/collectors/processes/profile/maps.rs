@@ -12,7 +12,7 @@ use std::fs::File;
 /// Processes that are remembered.
 const PROCESSES_MAX: usize = 4_096;
 /// Shared objects whose names are remembered.
-const OBJECTS_MAX: usize = 128;
+const OBJECTS_MAX: usize = 256;
 /// Parents between a worker and the main process of its program.
 const PARENTS_MAX: usize = 8;
 /// What stands for code without a file.
