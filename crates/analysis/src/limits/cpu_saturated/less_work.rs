@@ -6,6 +6,7 @@
 use crate::facts::Facts;
 use crate::facts::processor_time::word;
 use crate::resources::processor_time::share_of_all;
+use crate::settings::effective::RequestTarget;
 use webdyno_model::processor_time::ProcessorWork as Work;
 
 /// From which share on it is worth a word, and what to do about it.
@@ -27,7 +28,28 @@ pub(super) fn advice(facts: &Facts) -> String {
         let share = share_of_all(facts, &[*work]).filter(|share| share >= least)?;
         Some(format!("; {:.0}% is {}: {what}", share * 100.0, word(*work)))
     };
-    ADVICE.iter().filter_map(of).collect()
+    ADVICE.iter().filter_map(of).chain(static_files_by_php(facts)).collect()
+}
+
+/// Endings of files that no program makes.
+const STATIC: [&str; 12] =
+    ["css", "js", "png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "woff", "woff2", "txt"];
+/// Of so many requests for such files PHP has to do with the others at most a little.
+const STATIC_REQUESTS_MIN: f64 = 0.9;
+const PHP_SHARE_MIN: f64 = 0.3;
+
+/// Where nearly all requests are for files by their names, and PHP takes the time all the same.
+fn static_files_by_php(facts: &Facts) -> Option<String> {
+    let is_static = |target: &&RequestTarget| target.ending().is_some_and(|ending| STATIC.contains(&ending));
+    let requests: f64 = facts.request_targets.iter().filter(is_static).map(|target| target.share).sum();
+    let php = share_of_all(facts, &[Work::Php, Work::PhpCompilation])?;
+    (requests >= STATIC_REQUESTS_MIN && php >= PHP_SHARE_MIN).then(|| {
+        format!(
+            "; {:.0}% of the requests are for files by their names and {:.0}% of the time is PHP's: let the server send files itself",
+            requests * 100.0,
+            php * 100.0
+        )
+    })
 }
 
 #[cfg(test)]
@@ -43,5 +65,11 @@ mod tests {
             [("php-fpm;php-fpm;lex_scan", 240), ("nginx;[kernel];tcp_ack", 700), ("nginx;libz.so.1", 60)];
         add_samples(&mut facts, &places);
         assert_eq!(advice(&facts), "; 24% is compiling PHP: OPcache on, and large enough for all scripts");
+        add_samples(&mut facts, &[("php-fpm;php-fpm;execute_ex", 350), ("nginx;[kernel];tcp_ack", 650)]);
+        assert_eq!(advice(&facts), "");
+        let target = RequestTarget::of("http://h/logo.png").unwrap();
+        facts.request_targets = vec![RequestTarget { share: 1.0, ..target }];
+        let files = "; 100% of the requests are for files by their names and 35% of the time is PHP's: let the server send files itself";
+        assert_eq!(advice(&facts), files);
     }
 }
