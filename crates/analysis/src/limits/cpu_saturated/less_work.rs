@@ -6,7 +6,7 @@
 use crate::facts::Facts;
 use crate::facts::processor_time::word;
 use crate::resources::processor_time::share_of_all;
-use crate::settings::effective::RequestTarget;
+use crate::resources::site_profile::is_file_by_name;
 use webdyno_model::processor_time::ProcessorWork as Work;
 
 /// From which share on it is worth a word, and what to do about it.
@@ -28,22 +28,19 @@ pub(super) fn advice(facts: &Facts) -> String {
         let share = share_of_all(facts, &[*work]).filter(|share| share >= least)?;
         Some(format!("; {:.0}% is {}: {what}", share * 100.0, word(*work)))
     };
-    ADVICE.iter().filter_map(of).chain(static_files_by_php(facts)).collect()
+    ADVICE.iter().filter_map(of).chain(files_by_php(facts)).collect()
 }
 
-/// Endings of files that no program makes.
-const STATIC: [&str; 12] =
-    ["css", "js", "png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "woff", "woff2", "txt"];
-/// Of so many requests for such files PHP has to do with the others at most a little.
-const STATIC_REQUESTS_MIN: f64 = 0.9;
+/// Of so many requests for files PHP has to do with the others at most a little.
+const FILE_REQUESTS_MIN: f64 = 0.9;
 const PHP_SHARE_MIN: f64 = 0.3;
 
 /// Where nearly all requests are for files by their names, and PHP takes the time all the same.
-fn static_files_by_php(facts: &Facts) -> Option<String> {
-    let is_static = |target: &&RequestTarget| target.ending().is_some_and(|ending| STATIC.contains(&ending));
-    let requests: f64 = facts.request_targets.iter().filter(is_static).map(|target| target.share).sum();
+fn files_by_php(facts: &Facts) -> Option<String> {
+    let files = facts.request_targets.iter().filter(|target| is_file_by_name(target));
+    let requests: f64 = files.map(|target| target.share).sum();
     let php = share_of_all(facts, &[Work::Php, Work::PhpCompilation])?;
-    (requests >= STATIC_REQUESTS_MIN && php >= PHP_SHARE_MIN).then(|| {
+    (requests >= FILE_REQUESTS_MIN && php >= PHP_SHARE_MIN).then(|| {
         format!(
             "; {:.0}% of the requests are for files by their names and {:.0}% of the time is PHP's: let the server send files itself",
             requests * 100.0,
@@ -56,6 +53,7 @@ fn static_files_by_php(facts: &Facts) -> Option<String> {
 mod tests {
     use super::*;
     use crate::facts::testing::{add_samples, facts};
+    use crate::settings::effective::RequestTarget;
 
     #[test]
     fn what_takes_a_good_share_has_its_advice() {
