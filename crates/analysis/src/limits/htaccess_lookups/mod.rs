@@ -47,6 +47,7 @@ pub const LIMIT: Limit = Limit {
             ProcessorWork::FileSystem,
             ProcessorWork::Memory,
             ProcessorWork::Copy,
+            ProcessorWork::Kernel,
         ],
     }),
     ..Limit::new(
