@@ -62,7 +62,7 @@ fn held(facts: &Facts, mut finding: Finding, work: LimitWork, [least, most]: [f6
             percent(least),
             words.join(" and ")
         );
-    } else {
+    } else if most < PROVEN_MIN {
         finding.summary +=
             &format!(" By samples it is at most {:.0}% of the service's CPU time.", percent(most));
     }
