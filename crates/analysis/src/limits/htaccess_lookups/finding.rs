@@ -55,14 +55,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let excess = files.map_or(0.0, |_| work.excess());
     let sampled = processor_time::share_of_all(facts, &[ProcessorWork::Settings])
         .filter(|share| *share >= SAMPLED_SHARE_MIN);
-    let (explains, confidence) = match (sampled, files) {
-        (Some(share), _) => (share, CONFIDENCE_SAMPLED),
-        (None, Some(files)) if excess >= file_cost::EXCESS_MIN => {
+    let (explains, confidence) = match (files, sampled) {
+        (Some(files), _) if excess >= file_cost::EXCESS_MIN => {
             (met.share * excess, confidence(&met, &files, by_look_ups))
         }
-        (None, Some(files)) if by_look_ups >= LOOKUPS_SHARE_MIN => {
+        (Some(files), _) if by_look_ups >= LOOKUPS_SHARE_MIN => {
             (met.share * by_look_ups, confidence(&met, &files, by_look_ups))
         }
+        (_, Some(share)) => (share, CONFIDENCE_SAMPLED),
         _ => return None,
     };
     let more = if met.files > 1 { format!(" and {} more", met.files - 1) } else { String::new() };
