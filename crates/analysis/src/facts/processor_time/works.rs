@@ -95,6 +95,8 @@ const SETTINGS: &Table = &[
         "pcre2_compile", "pcre2_code_free", "pcre_compile", "ap_regcomp", "ap_getword_conf", "ap_cfg_", "ap_pcfg_", "ap_walk_config",
         "ap_build_config", "ap_parse_htaccess", "ap_resolve_env", "ap_str_tolower", "apr_file_gets",
     ]),
+    // What is formatted most are lines of a log.
+    (Work::Logging, &["ap_log", "ap_escape_errorlog", "apr_vformatter"]),
 ];
 
 /// Functions of the kernel.
@@ -142,6 +144,19 @@ fn begins(table: &Table, name: &str) -> Option<Work> {
     table.iter().find(|(_, names)| names.iter().any(|begin| name.starts_with(begin))).map(|(work, _)| *work)
 }
 
+/// What writes to files in the kernel; of Apache these are logs, and pipes to programs that keep them.
+#[rustfmt::skip] // a table
+const FILE_WRITES: &[&str] = &[
+    "ksys_write", "vfs_write", "generic_perform_write", "file_update_time", "ext4_buffered_write", "ext4_da_write",
+    "iomap_file_buffered_write", "xfs_file_buffered_write", "btrfs_buffered_write", "anon_pipe_write", "pipe_write",
+];
+
+fn is_log_write<'a>(program: &str, mut kernel: impl Iterator<Item = &'a str> + Clone) -> bool {
+    ["apache2", "httpd"].iter().any(|begin| program.starts_with(begin))
+        && !kernel.clone().any(|name| name.starts_with("sock_"))
+        && kernel.any(|name| FILE_WRITES.iter().any(|begin| name.starts_with(begin)))
+}
+
 /// What a function of one of the objects is for that have a table of their own.
 fn of_object(program: &str, object: &str, name: &str) -> Option<Work> {
     let name = name.trim_start_matches('~');
@@ -157,6 +172,9 @@ pub(super) fn work(place: &str) -> (Work, &str) {
     let (program, object) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
     let of_program = || begins(PROGRAMS, program).unwrap_or(Work::Application);
     if object == KERNEL {
+        if is_log_write(program, names.clone()) {
+            return (Work::Logging, KERNEL);
+        }
         let found = names.rev().find_map(|name| begins(KERNEL_FUNCTIONS, name));
         let of_thread = || begins(PROGRAMS, program).filter(|_| program.starts_with('['));
         return (found.or_else(of_thread).unwrap_or(Work::Kernel), KERNEL);
@@ -188,6 +206,13 @@ mod tests {
             ("php-fpm8.2;php-fpm8.2;~zend_hash_find", (Work::Php, "php-fpm8.2")),
             ("apache2;libpcre2-8.so.0;~pcre2_compile_8", (Work::Settings, "libpcre2-8.so.0")),
             ("nginx;libpcre2-8.so.0;~pcre2_compile_8", (Work::Rewriting, "libpcre2-8.so.0")),
+            ("apache2;libapr-1.so.0;apr_vformatter", (Work::Logging, "libapr-1.so.0")),
+            (
+                "apache2;[kernel];ksys_write;vfs_write;ext4_file_write_iter;_copy_from_iter",
+                (Work::Logging, KERNEL),
+            ),
+            ("apache2;[kernel];ksys_write;vfs_write;sock_write_iter;tcp_sendmsg", (Work::Network, KERNEL)),
+            ("mariadbd;[kernel];ksys_write;vfs_write;ext4_file_write_iter", (Work::FileSystem, KERNEL)),
             ("apache2;apache2;ap_getword_conf", (Work::Settings, "apache2")),
             ("apache2;libphp8.2.so", (Work::Php, "libphp8.2.so")),
             ("apache2;opcache.so;zend_accel", (Work::Php, "opcache.so")),

@@ -39,9 +39,8 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
     work: Some(LimitWork {
-        certain: &[],
+        certain: &[ProcessorWork::Logging],
         possible: &[
-            ProcessorWork::Logging,
             ProcessorWork::FileSystem,
             ProcessorWork::Server,
             ProcessorWork::Memory,
