@@ -2,8 +2,8 @@
 //!
 //! Facts: <https://www.php.net/manual/en/fpm.status.php> and sapi/fpm/fpm/fpm_status.c, fpm_process_ctl.c of PHP 8.2. The
 //! queue that it tells is that of TCP sockets, looked at once a second: of unix sockets it is always 0 on Linux, and no
-//! value here. Until 8.2.1 the part in full may be broken JSON, as queries of requests stand in it as they came (bug 64539): then
-//! what stands before it is read.
+//! value here. Versions that put queries of requests into
+//! the part in full as they came (bug 64539; 8.2.36 does not) break the JSON with it: then what stands before it is read.
 
 use crate::probes::fastcgi::{Answer, Request, wait_for_any};
 use crate::visibility::process_view::{self, Root};
