@@ -16,7 +16,8 @@ pub struct ProcessorTime {
     /// By what it was for, the largest share first; together they are all of it.
     pub parts: Vec<ProcessorTimePart>,
     /// By program, shared object and function, outermost first and joined by semicolons, in the order of their names: what
-    /// flame graphs are drawn from. What was met rarely stands without its function.
+    /// flame graphs are drawn from. What was met rarely stands without its function; `~NAME` is a function without a name that
+    /// lies behind NAME in its object.
     pub stacks: Vec<StackSamples>,
 }
 
@@ -48,14 +49,20 @@ pub struct StackSamples {
 pub enum ProcessorWork {
     /// Compressing responses.
     Compression,
-    /// TLS, and other cryptography and hashes.
+    /// TLS, and other cryptography and hashes, but for handshakes.
     Cryptography,
-    /// Scripts of PHP, and translating them.
+    /// Handshakes of TLS: signatures and the exchange of keys.
+    TlsHandshakes,
+    /// Scripts of PHP; compiling them, too, where that could not be told apart.
     Php,
+    /// Compiling scripts of PHP.
+    PhpCompilation,
     /// A database.
     Database,
     /// Rewriting URLs, and matching patterns.
     Rewriting,
+    /// Reading settings for a request: `.htaccess`.
+    Settings,
     /// Log lines.
     Logging,
     /// The server's own code.

@@ -305,6 +305,7 @@ impl<'a> FactBuilder<'a> {
         self.worker_time();
         self.processes();
         self.pools();
+        self.php_scripts();
         self.backend_queues();
         self.database();
         self.page_cache();

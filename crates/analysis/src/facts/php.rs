@@ -37,7 +37,7 @@ fact_table! {
     (opcache_resident_bytes, "bytes", "opcache_in_apache.resident_bytes", Derivation::Max),
     (opcache_read_bytes_per_s, "bytes/s", "opcache_in_apache.read_bytes", Derivation::Rate(1.0)),
     (opcache_hash_restarts, "restarts", "opcache.*.hash_restarts_count", Derivation::Rise),
-    "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction;
+    "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction, php_script_fraction;
     "connections": backend_queue_mean;
 }
 
@@ -48,7 +48,29 @@ const UNIX_QUEUE: &str = "sockets.unix.*.listen_queue_count";
 const TCP_QUEUE: &str = "sockets.*.listen_queue_count";
 const BUSY: &str = "php_fpm.*.processes_busy_count";
 
+const SCRIPTS: [&str; 2] = ["php_scripts.*.running_count", "apache_scripts.*.running_count"];
+/// Fewer looks at processes say nothing of shares; and smaller shares are not worth a fact.
+const LOOKS_MIN: f64 = 20.0;
+const SCRIPT_FRACTION_MIN: f64 = 0.05;
+
 impl FactBuilder<'_> {
+    /// Of the processes of PHP that executed a script, the share that each script had. A reading tells none that is not executed.
+    pub(super) fn php_scripts(&mut self) {
+        let looks = |metric: &str| self.series.levels(metric).iter().sum::<f64>();
+        let all: Vec<_> = SCRIPTS
+            .iter()
+            .flat_map(|template| self.instances(template))
+            .map(|(at, metric)| (at, metric, looks(metric)))
+            .collect();
+        let sum: f64 = all.iter().map(|(.., count)| count).sum();
+        let told =
+            all.into_iter().filter(|(.., count)| sum >= LOOKS_MIN && *count >= SCRIPT_FRACTION_MIN * sum);
+        for (script, metric, count) in told {
+            let fraction = Some(webdyno_model::number::significant(count / sum, 3));
+            self.add_instance(script, (FactId::php_script_fraction, fraction), (metric, Derivation::Mean));
+        }
+    }
+
     /// Of each pool, in which share of the readings connections waited for a process, no process was free, and there were
     /// as many processes as there ever were: a pool that still grows has not reached its limit.
     pub(super) fn pools(&mut self) {

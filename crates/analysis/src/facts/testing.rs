@@ -95,3 +95,10 @@ pub fn of_pool(facts: &mut Facts, pool: &str, values: &[(FactId, f64)]) {
         facts.insert_of(pool, *name, fact(*name, *value));
     }
 }
+
+/// What samples of the processors met: places with their counts.
+pub(crate) fn add_samples(facts: &mut Facts, places: &[(&str, u64)]) {
+    let places = places.iter().map(|(place, count)| ((*place).to_owned(), *count)).collect();
+    facts.processor_time = super::processor_time::processor_time(places)
+        .map(|time| webdyno_model::processor_time::ProcessorTime { with_kernel: true, ..time });
+}

@@ -7,6 +7,7 @@ use crate::limits::config_check::ConfigFinding;
 use crate::limits::incident::IncidentRule;
 use crate::limits::search_range::SearchRange;
 use webdyno_model::diagnosis::Finding;
+use webdyno_model::processor_time::ProcessorWork;
 
 /// Everything that is known of a limit.
 #[derive(Clone, Copy)]
@@ -47,6 +48,9 @@ pub struct Limit {
     pub after_lifting: Option<fn(&mut Facts)>,
     /// How a load with one thing changed fares while it binds; `None` where that is not known.
     pub kind: Option<LimitKind>,
+    /// What samples of the processors show of it where these are full; `None` where it is not about their work, or decides by
+    /// samples itself.
+    pub work: Option<LimitWork>,
     /// How the rate that is expected when it is lifted is computed; `None` where arithmetic does not give one.
     pub gain: Option<LimitGain>,
     /// Whether it explains why responses are errors.
@@ -78,6 +82,15 @@ pub enum LimitKind {
     DocumentCost,
     /// A cost of each request or connection, however few ask.
     RequestCost,
+}
+
+/// Kinds of work that a limit gives the processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitWork {
+    /// Of these all that is seen is its.
+    pub certain: &'static [ProcessorWork],
+    /// Of these some may be.
+    pub possible: &'static [ProcessorWork],
 }
 
 /// What a limit costs, and so what is expected when it is lifted.
@@ -121,6 +134,7 @@ impl Limit {
             search: None,
             after_lifting: None,
             kind: None,
+            work: None,
             gain: None,
             makes_errors: false,
             invalidates_run: false,

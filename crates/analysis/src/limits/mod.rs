@@ -13,7 +13,7 @@ pub mod incident;
 pub(crate) mod manual_remedy;
 pub mod search_range;
 
-pub use descriptor::{Limit, LimitGain, LimitKind};
+pub use descriptor::{Limit, LimitGain, LimitKind, LimitWork};
 
 use crate::facts::Facts;
 use ceiling::ResourceCeiling;

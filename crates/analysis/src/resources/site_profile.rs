@@ -143,6 +143,11 @@ fn backends(facts: &Facts) -> Vec<SiteBackend> {
     topology.backends.iter().map(of).collect()
 }
 
+/// Whether the name of what is asked for is that of a file that is sent as it is.
+pub fn is_file_by_name(target: &effective::RequestTarget) -> bool {
+    target.ending().is_some_and(|ending| FILES.contains(&ending.as_str()))
+}
+
 /// How the answer to a request comes about, and how that was told.
 pub fn site_kind(facts: &Facts, target: &RequestTarget) -> (Option<SiteKind>, String) {
     use SiteKind::{Dynamic, Static};

@@ -1,5 +1,6 @@
 //! Where the processors' time goes, against a mix whose parts are known by their own clocks: a program that compresses, one that
-//! hashes, one that makes RSA signatures as a TLS handshake does, and one that sleeps.
+//! hashes, two that do what a TLS handshake does (RSA signatures, the exchange of keys), one that encrypts as TLS does what is sent,
+//! and one that sleeps.
 
 #![allow(clippy::unwrap_used)] // helpers of a test
 
@@ -23,16 +24,23 @@ const LENGTH: Duration = Duration::from_secs(12);
 
 /// A program in a session of its own, so that it is told from the test's own threads.
 fn mix() -> Child {
-    let script = "gzip -9c /dev/zero >/dev/null & sha512sum /dev/zero & nice -n 5 openssl speed -seconds 60 rsa2048 & sleep 60 & wait";
+    let script = "gzip -9c /dev/zero >/dev/null & sha512sum /dev/zero & sleep 60 & \
+        for what in rsa2048 ecdhx25519 '-bytes 8192 -evp aes-128-gcm'; do \
+            nice -n 5 openssl speed -seconds 60 $what & \
+        done; wait";
     Command::new("sh").args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Ticks of processor time of each program below a process: in the program itself, and in the kernel for it (proc_pid_stat(5)).
+/// Ticks of processor time of each program below a process, by its name, and what openssl computes: in the program itself, and in the
+/// kernel for it (proc_pid_stat(5)).
 fn ticks(root: u32) -> BTreeMap<String, [f64; 2]> {
     let read = |pid: u32| {
         let text = procfs::read_text(format!("/proc/{pid}/stat")).ok()?;
         let (before, after) = text.rsplit_once(") ")?;
-        let name = before.split_once('(')?.1.to_owned();
+        let program = before.split_once('(')?.1;
+        let words = procfs::read_text(format!("/proc/{pid}/cmdline")).ok()?;
+        let what = words.trim_end_matches('\0').rsplit('\0').next().filter(|_| program == "openssl");
+        let name = what.unwrap_or(program).to_owned();
         let words: Vec<f64> =
             after.split(' ').skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
         Some((name, [*words.first()?, *words.get(1)?]))
@@ -95,16 +103,24 @@ fn shares_are_those_of_a_known_mix() {
     let of = |program: &str| used[program][0] + if time.with_kernel { used[program][1] } else { 0.0 };
     let all: f64 = used.keys().map(|program| of(program)).sum();
     let met = |stack: &&StackSamples, program: &str| stack.frames.split(';').next() == Some(program);
-    for program in ["gzip", "sha512sum", "openssl", "sleep"] {
+    let [rsa, curve, bulk] = ["rsa2048", "ecdhx25519", "aes-128-gcm"];
+    for (program, parts) in [
+        ("gzip", &["gzip"][..]),
+        ("sha512sum", &["sha512sum"]),
+        ("openssl", &[rsa, curve, bulk]),
+        ("sleep", &["sleep"]),
+    ] {
         let found: u64 =
             time.stacks.iter().filter(|one| met(one, program)).map(|one| one.samples_count).sum();
-        let (found, expected) = (found as f64 / time.samples_count as f64, of(program) / all);
+        let expected = parts.iter().map(|part| of(part)).sum::<f64>() / all;
+        let found = found as f64 / time.samples_count as f64;
         assert!((found - expected).abs() <= POINTS, "{program}: {found} for {expected}");
     }
     let user = |programs: &[&str]| programs.iter().map(|program| used[*program][0]).sum::<f64>() / all;
     for (work, expected) in [
         (ProcessorWork::Compression, user(&["gzip"])),
-        (ProcessorWork::Cryptography, user(&["sha512sum", "openssl"])),
+        (ProcessorWork::Cryptography, user(&["sha512sum", bulk])),
+        (ProcessorWork::TlsHandshakes, user(&[rsa, curve])),
     ] {
         let found = time.parts.iter().find(|part| part.work == work).map_or(0.0, |part| part.fraction);
         assert!((found - expected).abs() <= POINTS, "{work:?}: {found} for {expected}");

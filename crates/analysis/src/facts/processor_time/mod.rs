@@ -96,9 +96,12 @@ pub fn word(work: ProcessorWork) -> &'static str {
     match work {
         ProcessorWork::Compression => "compression",
         ProcessorWork::Cryptography => "TLS and cryptography",
+        ProcessorWork::TlsHandshakes => "TLS handshakes",
         ProcessorWork::Php => "PHP",
+        ProcessorWork::PhpCompilation => "compiling PHP",
         ProcessorWork::Database => "database",
         ProcessorWork::Rewriting => "rewriting and patterns",
+        ProcessorWork::Settings => "reading settings for requests",
         ProcessorWork::Logging => "logging",
         ProcessorWork::Server => "the server's own code",
         ProcessorWork::Application => "application",

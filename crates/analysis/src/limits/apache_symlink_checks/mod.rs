@@ -25,7 +25,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -38,6 +39,7 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
+    work: Some(LimitWork { certain: &[], possible: &[ProcessorWork::FileSystem, ProcessorWork::Kernel] }),
     ..Limit::new(
         LimitId::ApacheSymlinkChecks,
         "Symbolic link checks for each request",

@@ -87,7 +87,7 @@ fn remedy(facts: &Facts, request_us: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{add_samples, facts, with_changes};
     use crate::settings::effective::RequestTarget;
     use webdyno_model::service::{ScopedSetting, SettingValue};
 
@@ -123,10 +123,7 @@ mod tests {
         let with = |compressing: u64, changes: &[(FactId, f64)]| {
             let mut facts = of(changes, true);
             let places = [("nginx;libz.so.1", compressing), ("nginx;[kernel];tcp_ack", 1000 - compressing)];
-            let places = places.map(|(place, count)| (place.to_owned(), count));
-            let time = crate::facts::processor_time::processor_time(places.into()).unwrap();
-            let with_kernel = true;
-            facts.processor_time = Some(webdyno_model::processor_time::ProcessorTime { with_kernel, ..time });
+            add_samples(&mut facts, &places);
             check(&facts)
         };
         let found = with(700, &[(FactId::cpu_per_request_us, 400.0)]).unwrap();

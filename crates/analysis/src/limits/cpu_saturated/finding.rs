@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::cpu_saturated::{child_turnover, deflate, gzip, revalidation, table_cache};
+use crate::limits::cpu_saturated::{child_turnover, deflate, gzip, less_work, revalidation, table_cache};
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
 use crate::resources::{concurrency, memory_evidence, processor_time, processors, workers};
@@ -10,6 +10,7 @@ use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::processor_time::ProcessorWork;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -28,6 +29,9 @@ const TRANSLATING_US_MIN: f64 = 1000.0;
 /// New cores shall be so busy at the rate that is wanted: above it queues grow quickly.
 const BUSY_FRACTION_WANTED: f64 = 0.7;
 
+/// What scripts of PHP have the processors do.
+const PHP_WORK: [ProcessorWork; 2] = [ProcessorWork::Php, ProcessorWork::PhpCompilation];
+
 /// Fires when all cores that the service may use are busy, and it waits for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let stolen = facts.value(FactId::cpu_steal_fraction).filter(|steal| *steal > STEAL_FRACTION_MAX);
@@ -44,11 +48,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuSaturated.into(),
         summary: format!(
-            "CPU saturated: {} {:.0}% busy{wait}. CPU use {}.{}{}{}{}",
+            "CPU saturated: {} {:.0}% busy{wait}. CPU use {}.{}{}{}{}{}",
             cores_text(facts, shortage.usable),
             shortage.busy * 100.0,
             processors::users(facts),
             processor_time::sentence(facts),
+            processor_time::scripts_sentence(facts, &PHP_WORK),
             workers_note(facts),
             match closed {
                 _ if makes_errors => " Most responses are errors, which clients repeat at once: fix their cause first.".to_owned(),
@@ -70,6 +75,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             .cite(&[&processors::FACTS[..], &[FactId::rate, FactId::offered_rate, FactId::response_time_mean_us]].concat())
             .into_iter()
             .chain(processor_time::cite(facts, FactId::processor_time_fraction))
+            .chain(facts.each(FactId::php_script_fraction).flat_map(|(script, _)| {
+                facts.cite_of(&[FactId::php_script_fraction], script)
+            }))
             .collect(),
         remedies: deflate::remedy(facts)
             .into_iter()
@@ -159,7 +167,7 @@ fn remedy(facts: &Facts, shortage: CpuShortage) -> Remedy {
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
         risk: "none for the site; backends get more requests".into(),
-        why: format!("{}{reason}", advice(facts, shortage.usable)),
+        why: format!("{}{}{reason}", advice(facts, shortage.usable), less_work::advice(facts)),
         predicted: predicted(facts, times),
         together_with: vec![],
     }
@@ -299,6 +307,22 @@ mod tests {
         ] {
             assert!(check_with(&[(name, value)]).is_none(), "{name} = {value}");
         }
+    }
+
+    #[test]
+    fn the_scripts_that_php_executes_are_told() {
+        let mut facts = facts(&FULL, &[]);
+        of_pool(&mut facts, "/srv/a.php", &[(FactId::php_script_fraction, 0.72)]);
+        of_pool(&mut facts, "/srv/b.php", &[(FactId::php_script_fraction, 0.2)]);
+        let finding = check(&facts).unwrap();
+        let words = " Of PHP's processes at work 72% executed /srv/a.php, 20% executed /srv/b.php.";
+        assert!(finding.summary.contains(words), "{}", finding.summary);
+        assert_eq!(finding.facts.iter().filter(|fact| fact.name == "php_script_fraction").count(), 2);
+        crate::facts::testing::add_samples(
+            &mut facts,
+            &[("apache2;libz.so.1", 900), ("php-fpm;php-fpm", 100)],
+        );
+        assert!(!check(&facts).unwrap().summary.contains("executed"), "PHP is no good part of it");
     }
 
     /// Forty users who pause 250 ms each, all answered at the same time (recorded with OPcache off).

@@ -11,7 +11,9 @@
 //! service, its backends by name, the generator on the same machine, other programs by name. If other programs
 //! (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core (`softirq-bound`) use them,
 //! that is the finding. Where sampling is permitted it says what the service's CPU time was for: compression, TLS, PHP, copying,
-//! network and so on, by 99 samples a second of each core.
+//! network and so on, by 99 samples a second of each core; of PHP also which scripts its processes execute, as the status pages of
+//! PHP-FPM's pools and of Apache tell. The same samples decide between causes: what they show for 40% of the time is proven, and what
+//! they hardly show is not named.
 //!
 //! If a database or PHP-FPM uses a good part of them and cannot be queried, its work may be needless: a suspicion. Without the
 //! control group's figures, without /proc of the service's processes and without PSI, the run queue and the service's CPU time
@@ -24,7 +26,8 @@
 //! that is a twentieth of what PHP computes, PHP's own value of 2 s takes it away; `opcache.validate_timestamps` 0 is for a person
 //! to decide. If a child of PHP-FPM ends after a few requests (`pm.max_requests`) and starting others is a tenth of what PHP
 //! computes, each serves 500; `check` names ten requests and fewer without any load. If MariaDB opens tables anew all the time as its cache of open tables is full, and that is a tenth of what it
-//! computes, `table_open_cache` is raised. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
+//! computes, `table_open_cache` is raised. Where samples tell what the time is for, the remedy says what would save it: sessions that
+//! are resumed, a lower level of compression, log lines by the block, OPcache, rules that are not read for each request. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
 //! scans in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. If the generator
 //! runs on the same machine, measure from another one.
 //!
@@ -42,6 +45,7 @@ pub(crate) mod config_check;
 pub(crate) mod deflate;
 pub(crate) mod finding;
 pub(crate) mod gzip;
+mod less_work;
 mod revalidation;
 mod table_cache;
 
@@ -58,7 +62,7 @@ pub const LIMIT: Limit = Limit {
             backend_cpu_cores, client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us,
             cpu_steal_fraction, db_connections_limit, db_cpu_cores, db_files_limit, db_statements_per_s,
             db_table_cache_limit, db_tables_open, db_tables_opened_per_s, failed_fraction, fpm_queue_mean,
-            offered_rate, opcache_enabled, opcache_hits_per_s, processor_time_fraction, rate, rate_ci95_fraction, response_time_mean_us,
+            offered_rate, opcache_enabled, opcache_hits_per_s, php_script_fraction, processor_time_fraction, rate, rate_ci95_fraction, response_time_mean_us,
         },
         &crate::resources::processors::FACTS,
     ],

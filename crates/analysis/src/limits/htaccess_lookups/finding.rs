@@ -4,12 +4,15 @@ use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::resources::file_cost;
 use crate::resources::file_cost::{FileCost, file_cost};
+use crate::resources::processor_time;
+use crate::resources::request_cost::request_cost;
 use crate::resources::syscall_cost::scaled_to_machine_us;
 use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::processor_time::ProcessorWork;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -22,6 +25,10 @@ const KERNEL_SHARE_MAX: f64 = 0.6;
 /// So many files of rules for one request were seen: opening and reading them is the kernel's work, and what else may cost the
 /// time is less likely than they are.
 const FILES_MANY: usize = 3;
+
+/// Settings are read during requests for no other reason.
+const SAMPLED_SHARE_MIN: f64 = 0.2;
+const CONFIDENCE_SAMPLED: f64 = 0.85;
 
 /// What the requests meet.
 struct HtaccessLookups {
@@ -38,31 +45,41 @@ struct HtaccessLookups {
     files: usize,
 }
 
-/// Fires when rules are read anew for each request, and that is what the processors do.
+/// Fires when rules are read anew for each request, and that is what the processors do: by samples, whatever else makes the
+/// answers, or by what a request costs where files are sent.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let met = htaccess_lookups(facts)?;
-    let files = file_cost(facts)?;
-    let work = files.work;
+    let work = request_cost(facts)?;
+    let files = file_cost(facts);
     let by_look_ups = work.share(met.folders * scaled_to_machine_us(facts, LOOKUP_US));
-    let excess = work.excess();
-    if excess < file_cost::EXCESS_MIN && by_look_ups < LOOKUPS_SHARE_MIN {
-        return None;
-    }
-    let explains = met.share * if excess >= file_cost::EXCESS_MIN { excess } else { by_look_ups };
+    let excess = files.map_or(0.0, |_| work.excess());
+    let sampled = processor_time::share_of_all(facts, &[ProcessorWork::Settings])
+        .filter(|share| *share >= SAMPLED_SHARE_MIN);
+    let (explains, confidence) = match (files, sampled) {
+        (Some(files), _) if excess >= file_cost::EXCESS_MIN => {
+            (met.share * excess, confidence(&met, &files, by_look_ups))
+        }
+        (Some(files), _) if by_look_ups >= LOOKUPS_SHARE_MIN => {
+            (met.share * by_look_ups, confidence(&met, &files, by_look_ups))
+        }
+        (_, Some(share)) => (share, CONFIDENCE_SAMPLED),
+        _ => return None,
+    };
     let more = if met.files > 1 { format!(" and {} more", met.files - 1) } else { String::new() };
     let found = met.file.as_ref().map_or(String::new(), |file| format!(", and finds {file}{more}"));
+    let file =
+        files.map_or(String::new(), |_| format!(", sending a file at most {}", format_time(work.file_us)));
     Some(Finding {
         id: LimitId::HtaccessLookups.into(),
         summary: format!(
-            "CPU saturated: a request takes {} of CPU time, sending a file at most {}. AllowOverride is {}{}: for each request Apache looks for .htaccess in {} folder{}{found}, and processes all rules there.",
+            "CPU saturated: a request takes {} of CPU time{file}. AllowOverride is {}{}: for each request Apache looks for .htaccess in {} folder{}{found}, and processes all rules there.",
             format_time(work.request_us),
-            format_time(work.file_us),
             met.value,
             met.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})")),
             format_number(met.folders),
             if met.folders == 1.0 { "" } else { "s" },
         ),
-        confidence: significant(work.scaled_confidence(confidence(&met, &files, by_look_ups)).max(0.2), 2),
+        confidence: significant(work.scaled_confidence(confidence).max(0.2), 2),
         explains_fraction: Some(significant(explains.min(1.0), 3)),
         facts: facts.cite(&file_cost::FACTS),
         remedies: vec![remedy(&met)],

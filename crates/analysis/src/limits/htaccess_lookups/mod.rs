@@ -7,9 +7,10 @@
 //! ## How it is recognised
 //! The setting is in force for the requested paths, the service's CPU is saturated, it sends files (there is no program behind
 //! it), and yet a request takes several times the CPU time of sending a file. An existing `.htaccess` makes its rules the
-//! likely cause; that no other costs are in sight (encryption, the error log, modules that inspect requests) confirms it. The
-//! setting alone is no finding: looking for a file that does not exist takes a microsecond or two, and many sites with
-//! `AllowOverride All` have another limit.
+//! likely cause; that no other costs are in sight (encryption, the error log, modules that inspect requests) confirms it. Where
+//! samples of what the processors do show that a fifth of the time and more goes into reading settings and compiling their
+//! patterns, it is found whatever makes the responses. The setting alone is no finding: looking for a file that does not exist
+//! takes a microsecond or two, and many sites with `AllowOverride All` have another limit.
 //!
 //! ## What to do
 //! Move the rules into a `<Directory>` section of the server's configuration, which is read once, and set `AllowOverride None`.
@@ -23,7 +24,8 @@ pub(crate) mod config_check;
 pub(crate) mod finding;
 
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -37,6 +39,17 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::overrides],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
+    work: Some(LimitWork {
+        certain: &[ProcessorWork::Settings],
+        possible: &[
+            ProcessorWork::Rewriting,
+            ProcessorWork::Server,
+            ProcessorWork::FileSystem,
+            ProcessorWork::Memory,
+            ProcessorWork::Copy,
+            ProcessorWork::Kernel,
+        ],
+    }),
     ..Limit::new(
         LimitId::HtaccessLookups,
         ".htaccess lookups for each request",

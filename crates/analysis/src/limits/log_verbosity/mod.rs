@@ -19,7 +19,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind, LimitWork};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -37,6 +38,16 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::verbose_log],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
+    work: Some(LimitWork {
+        certain: &[ProcessorWork::Logging],
+        possible: &[
+            ProcessorWork::FileSystem,
+            ProcessorWork::Server,
+            ProcessorWork::Memory,
+            ProcessorWork::Copy,
+            ProcessorWork::Kernel,
+        ],
+    }),
     gain: Some(LimitGain::Cost),
     ..Limit::new(LimitId::LogVerbosity, "Log level too verbose", include_str!("mod.rs"), finding::check)
 };

@@ -21,8 +21,9 @@ pub(crate) mod in_apache;
 use crate::facts::{Facts, fact_ids};
 use crate::limits::ceiling::Resource;
 use crate::limits::incident::{IncidentFigure, IncidentRule, row};
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
 use webdyno_model::diagnosis::Finding;
+use webdyno_model::processor_time::ProcessorWork;
 
 fn check(facts: &Facts) -> Option<Finding> {
     finding::check(facts).or_else(|| in_apache::check(facts))
@@ -46,6 +47,15 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
+    work: Some(LimitWork {
+        certain: &[ProcessorWork::PhpCompilation],
+        possible: &[
+            ProcessorWork::Php,
+            ProcessorWork::FileSystem,
+            ProcessorWork::Memory,
+            ProcessorWork::Copy,
+        ],
+    }),
     incidents: INCIDENTS,
     ..Limit::new(LimitId::OpcacheFull, "OPcache is full", include_str!("mod.rs"), check)
 };

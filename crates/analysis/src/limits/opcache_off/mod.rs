@@ -19,7 +19,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -36,5 +37,14 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::opcache_off],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
+    work: Some(LimitWork {
+        certain: &[ProcessorWork::PhpCompilation],
+        possible: &[
+            ProcessorWork::Php,
+            ProcessorWork::FileSystem,
+            ProcessorWork::Memory,
+            ProcessorWork::Copy,
+        ],
+    }),
     ..Limit::new(LimitId::OpcacheOff, "OPcache is off", include_str!("mod.rs"), finding::check)
 };

@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::request_cost::RequestCost;
 use crate::resources::syscall_cost::scaled_to_machine_us;
-use crate::resources::{request_cost, site_profile};
+use crate::resources::{processor_time, request_cost, site_profile};
 use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -103,7 +103,11 @@ fn savings(
     let server = TlsSettings::of(facts, service);
     // What is not known is between: half of them.
     let signed = 1.0 - of.resumed.unwrap_or(0.5);
-    let share = |us: f64| (of.per_s * us / 1e6 / work.cores).min(0.95);
+    let sampled = processor_time::handshakes(facts);
+    let share = |us: f64| match sampled {
+        Some(all) => all * us / (handshake_us(facts) + signed * of.sign_us),
+        None => (of.per_s * us / 1e6 / work.cores).min(0.95),
+    };
     let reused = site_profile::reused(facts);
     if reused.is_some_and(|reused| reused > REUSED_MAX) {
         return None;

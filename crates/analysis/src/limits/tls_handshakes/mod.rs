@@ -6,7 +6,8 @@
 //!
 //! ## How it is recognised
 //! The service's CPU is saturated, new TLS connections are nearly as frequent as requests, and by the cost of handshakes with
-//! this kind of key they are a large share of the service's work. They could be fewer or cheaper: the server closes connections
+//! this kind of key they are a large share of the service's work; where samples of what the processors do (99 a second) tell
+//! signatures and the exchange of keys from the encryption of what is sent, that share counts. They could be fewer or cheaper: the server closes connections
 //! that clients want to keep, or does not resume sessions, or signs with a large key. Clients that never return, with a small
 //! key, are no fault.
 //!
@@ -23,7 +24,8 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -41,6 +43,15 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Connections),
+    work: Some(LimitWork {
+        certain: &[ProcessorWork::TlsHandshakes],
+        possible: &[
+            ProcessorWork::Cryptography,
+            ProcessorWork::Network,
+            ProcessorWork::Memory,
+            ProcessorWork::Copy,
+        ],
+    }),
     ..Limit::new(
         LimitId::TlsHandshakes,
         "TLS handshakes saturate the CPU",

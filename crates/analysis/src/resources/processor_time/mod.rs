@@ -14,6 +14,26 @@ pub(crate) fn share(facts: &Facts, work: ProcessorWork) -> Option<f64> {
     Some(time.parts.iter().find(|part| part.work == work).map_or(0.0, |part| part.fraction))
 }
 
+/// The same of several kinds together, where the kernel's part was seen, too: else it would be a share of the rest.
+pub(crate) fn share_of_all(facts: &Facts, works: &[ProcessorWork]) -> Option<f64> {
+    facts.processor_time.as_ref().filter(|time| time.with_kernel)?;
+    works.iter().try_fold(0.0, |sum, work| Some(sum + share(facts, *work)?))
+}
+
+/// From this share of PHP on its scripts are worth a word, and so many of them.
+const SCRIPTS_TOLD_FROM: f64 = 0.2;
+const SCRIPTS_TOLD_MAX: usize = 3;
+
+/// Encrypting more for a request may be a good part of the cryptography: a megabyte takes a millisecond and less.
+const ANSWER_BYTES_SMALL: f64 = 100_000.0;
+
+/// The share that handshakes of TLS have. Where answers are small all cryptography is theirs, whatever its functions are called.
+pub(crate) fn handshakes(facts: &Facts) -> Option<f64> {
+    let is_small = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes <= ANSWER_BYTES_SMALL);
+    let works = [ProcessorWork::TlsHandshakes, ProcessorWork::Cryptography];
+    share_of_all(facts, if is_small { &works } else { &works[..1] })
+}
+
 /// ` The service's CPU time: 46% compression (libz.so.1), 9% network (kernel).`; nothing where nobody looked.
 pub(crate) fn sentence(facts: &Facts) -> String {
     let Some(time) = &facts.processor_time else { return String::new() };
@@ -27,11 +47,37 @@ pub(crate) fn sentence(facts: &Facts) -> String {
     format!(" The service's CPU time: {}{without}.", told.collect::<Vec<_>>().join(", "))
 }
 
+/// ` Of PHP's processes at work 72% executed /srv/report.php.`; nothing where no pool told it, or PHP is no good part of it.
+pub(crate) fn scripts_sentence(facts: &Facts, of_php: &[ProcessorWork]) -> String {
+    let is_part = share_of_all(facts, of_php).is_none_or(|share| share >= SCRIPTS_TOLD_FROM);
+    let mut scripts: Vec<(&str, f64)> = facts.each(FactId::php_script_fraction).collect();
+    scripts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let told: Vec<String> = scripts
+        .iter()
+        .take(SCRIPTS_TOLD_MAX)
+        .map(|(script, share)| format!("{:.0}% executed {script}", share * 100.0))
+        .collect();
+    if told.is_empty() || !is_part {
+        return String::new();
+    }
+    format!(" Of PHP's processes at work {}.", told.join(", "))
+}
+
 /// The facts that it rests on, by kind of work: of `processor_time_fraction`, which the rule names.
 pub(crate) fn cite(facts: &Facts, fraction: FactId) -> Vec<webdyno_model::fact::Fact> {
     let told =
         facts.processor_time.iter().flat_map(|time| &time.parts).filter(|part| part.fraction >= TOLD_MIN);
-    told.take(TOLD_MAX).flat_map(|part| facts.cite_of(&[fraction], word(part.work))).collect()
+    let told: Vec<ProcessorWork> = told.take(TOLD_MAX).map(|part| part.work).collect();
+    cite_works(facts, fraction, &told)
+}
+
+/// The same of these kinds of work.
+pub(crate) fn cite_works(
+    facts: &Facts,
+    fraction: FactId,
+    works: &[ProcessorWork],
+) -> Vec<webdyno_model::fact::Fact> {
+    works.iter().flat_map(|work| facts.cite_of(&[fraction], word(*work))).collect()
 }
 
 #[cfg(test)]

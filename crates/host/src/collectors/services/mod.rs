@@ -12,3 +12,4 @@ pub mod nginx_workers;
 pub mod opcache;
 pub mod opcache_in_apache;
 pub mod php_fpm;
+mod scripts;

@@ -114,10 +114,10 @@ pub(crate) fn get(url: &str, timeout: Duration) -> Result<String> {
     Request::begin(url, timeout)?.wait(deadline)?.ok_or_else(|| unanswered(url, timeout))
 }
 
-/// Gets `url?notable`, the page for people without what each worker does.
-pub(crate) fn get_table(url: &str, timeout: Duration) -> Result<String> {
+/// Gets `url?query`, the page for people: with `notable` without what each worker does.
+pub(crate) fn get_page(url: &str, query: &str, timeout: Duration) -> Result<String> {
     let deadline = Instant::now() + timeout;
-    Request::begin_with(url, "notable", timeout)?.wait(deadline)?.ok_or_else(|| unanswered(url, timeout))
+    Request::begin_with(url, query, timeout)?.wait(deadline)?.ok_or_else(|| unanswered(url, timeout))
 }
 
 /// The error of a page that does not come.

@@ -12,7 +12,7 @@ use std::fs::File;
 /// Processes that are remembered.
 const PROCESSES_MAX: usize = 4_096;
 /// Shared objects whose names are remembered.
-const OBJECTS_MAX: usize = 128;
+const OBJECTS_MAX: usize = 256;
 /// Parents between a worker and the main process of its program.
 const PARENTS_MAX: usize = 8;
 /// What stands for code without a file.
@@ -129,7 +129,7 @@ impl Processes {
             return (name.to_owned(), None);
         }
         let object = self.object(pid, &region);
-        let function = object.name(address - region.begin + region.offset).map(str::to_owned);
+        let function = object.name(address - region.begin + region.offset);
         (base_name(&region.path).to_owned(), function)
     }
 

@@ -4,7 +4,7 @@
 //! What may be seen is told in `sampling.rs`; where that is nothing, there are no values and the reason is told.
 //!
 //! A value is told for each place that was hit since the last reading, and none for the others: each reading stands for itself,
-//! and they add up. A place is `PROGRAM;OBJECT;FUNCTION`, and in the kernel `PROGRAM;[kernel];` with the call that the program
+//! and they add up. A place is `PROGRAM;OBJECT;FUNCTION` (`~FUNCTION` for what has no name and lies behind it), and in the kernel `PROGRAM;[kernel];` with the call that the program
 //! made and the innermost functions below it: deeper chains tell no more of what it is for, and there would be more of them
 //! than there are samples. What a function is for is not decided here but by the analysis, which can learn.
 

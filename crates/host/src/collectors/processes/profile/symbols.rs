@@ -2,7 +2,8 @@
 //!
 //! Facts: proc_kallsyms(5) (`ADDRESS TYPE NAME`; all addresses are zero for whom `kernel.kptr_restrict` hides them), and elf(5):
 //! what an object exports for others stands in `.dynsym` and is left there when it is stripped; `.symtab` has the rest. Where
-//! a stripped object's function is its own, no name is better than the one before it.
+//! a stripped object's function is its own, the nearest name before it tells where it lies, and is marked as no more than that:
+//! linkers keep the functions of a source file together, and `make` those of a folder.
 
 use object::read::{ObjectSegment, ObjectSymbol};
 use object::{Object, SymbolKind};
@@ -41,10 +42,14 @@ impl SymbolTable {
 
     /// The function that an address is in.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
+        self.nearest(address).filter(|(_, is_in)| *is_in).map(|(name, _)| name)
+    }
+
+    /// The last function that begins before an address, and whether it reaches to it.
+    fn nearest(&self, address: u64) -> Option<(&str, bool)> {
         let after = self.functions.partition_point(|(begin, ..)| *begin <= address);
         let (_, end, at) = self.functions.get(after.checked_sub(1)?)?;
-        let name = self.names.get(*at as usize..)?.lines().next()?;
-        (address < *end).then_some(name)
+        Some((self.names.get(*at as usize..)?.lines().next()?, address < *end))
     }
 
     /// The functions in the text of `/proc/kallsyms`, each up to the next; none where their addresses are hidden.
@@ -101,12 +106,13 @@ impl SharedObject {
         Self { segments: segments.collect(), symbols: symbols.sorted() }
     }
 
-    /// The function at an offset of the file.
-    pub(super) fn name(&self, offset: u64) -> Option<&str> {
+    /// The function at an offset of the file; `~NAME` where it has no name and lies behind that one.
+    pub(super) fn name(&self, offset: u64) -> Option<String> {
         let is_in =
             |(begin, length, _): &&(u64, u64, u64)| (*begin..begin.saturating_add(*length)).contains(&offset);
         let (begin, _, address) = self.segments.iter().find(is_in)?;
-        self.symbols.name(address.checked_add(offset - begin)?)
+        let (name, is_in) = self.symbols.nearest(address.checked_add(offset - begin)?)?;
+        Some(if is_in { name.to_owned() } else { format!("~{name}") })
     }
 }
 
@@ -141,7 +147,10 @@ mod tests {
         let name = own.symbols.name(begin).unwrap();
         let offset = own.segments.iter().find(|(_, length, at)| (*at..at + length).contains(&begin));
         let offset = offset.map(|(offset, _, address)| offset + (begin - address)).unwrap();
-        assert_eq!(own.name(offset), Some(name));
+        assert_eq!(own.name(offset).as_deref(), Some(name));
+        let gap = own.symbols.functions.windows(2).find(|pair| pair[0].1 < pair[1].0).unwrap()[0];
+        let (name, near) = (own.symbols.name(gap.0).unwrap(), own.symbols.nearest(gap.1).unwrap());
+        assert_eq!((near, own.symbols.name(gap.1)), ((name, false), None));
         assert!(end > begin && own.name(u64::MAX).is_none());
         let text = SharedObject::of(File::open("/proc/self/status").unwrap());
         assert_eq!(text.name(0), None);

@@ -15,6 +15,7 @@
 //! fill the queue that is measured. The wait of the page that comes at last is that of any new connection.
 
 use crate::collectors::monotonic_counter::MonotonicCounter;
+use crate::collectors::services::scripts::{self, Running};
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::probes::apache_status::{Scoreboard, ServerStatus, fetch, parse_status};
 use crate::visibility::process_view::in_network_of;
@@ -23,12 +24,15 @@ use std::time::{Duration, Instant};
 use webdyno_model::Result;
 
 mod processes;
+mod requests;
 
 /// The longest that a reading may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// After this a request is given up, and the next reading sends a new one.
 const GIVE_UP: Duration = Duration::from_secs(60);
+
+const SCRIPTS: &str = "apache_scripts.*.running_count";
 
 /// The collector.
 #[derive(Debug, Default)]
@@ -44,6 +48,8 @@ pub struct ApacheStatus {
     until_table: u32,
     /// Whether there was one.
     has_table: bool,
+    /// The same of what workers answer, where PHP runs in them.
+    until_requests: u32,
 }
 
 impl ApacheStatus {
@@ -103,7 +109,7 @@ impl ApacheStatus {
         if self.until_table == 0 && has_free {
             self.until_table = TABLE_EVERY;
             let page = in_network_of_service(asked.url, asked.service_pid, || {
-                fetch::get_table(asked.url, asked.timeout)
+                fetch::get_page(asked.url, "notable", asked.timeout)
             });
             let found = page.ok().and_then(|page| processes::parse(&page));
             self.has_table = found.is_some();
@@ -120,6 +126,30 @@ impl ApacheStatus {
             );
         }
     }
+}
+
+impl ApacheStatus {
+    /// Looks now and then what workers answer.
+    fn read_scripts(&mut self, asked: PageRequest<'_>, reading: &mut Reading) {
+        if self.until_requests > 0 {
+            self.until_requests -= 1;
+            return;
+        }
+        self.until_requests = TABLE_EVERY - 1;
+        let page = in_network_of_service(asked.url, asked.service_pid, || {
+            fetch::get_page(asked.url, "", asked.timeout)
+        });
+        let mut running = Running::new();
+        for path in requests::paths(&page.unwrap_or_default()).filter(|path| !asked.url.ends_with(path)) {
+            scripts::add(path, &mut running);
+        }
+        scripts::push(SCRIPTS, running, reading);
+    }
+}
+
+/// Whether PHP runs in Apache's workers.
+fn has_php(target: &Target) -> bool {
+    target.services("apache").any(|service| service.modules.iter().any(|module| module.starts_with("php")))
 }
 
 /// What is asked for a page, and how long that may take.
@@ -277,6 +307,8 @@ impl Collector for ApacheStatus {
         metrics.extend(PROCESSES.iter().map(|(name, program)| gauge(*name, SOURCE, table(program))));
         let own = "the requests for status pages that are in apache.accesses_count";
         metrics.push(counter("apache.own_requests_count", own, "cat ACCESS_LOGS | grep -c '\"webdyno/'"));
+        let script = "curl -s URL | grep -A9 '<b>W</b>' | grep -c ' INSTANCE[? ]'";
+        metrics.push(gauge(SCRIPTS, "the requests on the server-status page for people", script));
         metrics.push(gauge("apache.uptime_s", SOURCE, line("ServerUptimeSeconds", 1)));
         metrics.push(gauge("apache.status_wait_us", "the request for the status page", wait));
         metrics
@@ -298,6 +330,9 @@ impl Collector for ApacheStatus {
                 let asked =
                     PageRequest { url, service_pid: target.service_pid, timeout: left.min(TABLE_TIMEOUT) };
                 self.read_processes(asked, &status, &mut reading);
+                if has_php(target) {
+                    self.read_scripts(asked, &mut reading);
+                }
                 reading
             }
             Err(error) => {

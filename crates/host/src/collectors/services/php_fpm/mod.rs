@@ -7,6 +7,7 @@
 //! A request for the status counts as one of the accepted connections, and stands in the pool's access log.
 
 use crate::collectors::monotonic_counter::MonotonicCounter;
+use crate::collectors::services::scripts::{self, Running};
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::visibility::process_view::{self, Root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,11 @@ const WAIT: Duration = Duration::from_millis(700);
 
 /// The most pools that are read: some 20 values of each go to the event log every second.
 const POOLS_MAX: usize = 8;
+
+/// Of more processes the page is not asked in full: some 450 bytes of each.
+const IN_FULL_MAX: u64 = 256;
+
+const SCRIPTS: &str = "php_scripts.*.running_count";
 
 /// Readings after which it is looked anew which pools have the most children.
 const CHOSEN_FOR_COUNT: u64 = 60;
@@ -55,6 +61,8 @@ struct Pool {
 #[derive(Debug, Default)]
 pub struct PhpFpm {
     masters: BTreeMap<u32, Master>,
+    /// The scripts that are executed, and by how many processes, as far as the pools have answered.
+    scripts: Running,
 }
 
 /// The value of a setting of a pool.
@@ -127,12 +135,9 @@ impl Master {
             let own = pool_value(snapshot, &pool.name, "pm.status_listen");
             let own = own.map(|listen| crate::services::php_fpm::pools::address("/usr", listen));
             let address = own.as_ref().unwrap_or(&pool.address);
-            self.pools.entry(pool.name.clone()).or_default().poller.begin(
-                snapshot.pid,
-                &self.root,
-                address,
-                path,
-            );
+            let in_full = self.children.sums(&pool.name).count <= IN_FULL_MAX;
+            let poller = &mut self.pools.entry(pool.name.clone()).or_default().poller;
+            poller.begin(snapshot.pid, &self.root, address, (path, in_full));
         }
     }
 }
@@ -224,6 +229,9 @@ impl PhpFpm {
             PollResult::Status(status, waited) => {
                 let is_tcp = !pool.address.starts_with("unix:");
                 Named { instance, reading }.status(state, is_tcp, &status, waited);
+                let own = pool.path.as_deref().unwrap_or("-");
+                let others = status.running_scripts().filter(|script| !script.ends_with(own));
+                others.for_each(|script| scripts::add(script, &mut self.scripts));
             }
             PollResult::Idle => {
                 let mut named = Named { instance, reading };
@@ -320,6 +328,7 @@ impl Collector for PhpFpm {
         for (service, pool, instance) in &pools {
             self.pool(service, pool, instance, &mut reading);
         }
+        scripts::push(SCRIPTS, std::mem::take(&mut self.scripts), &mut reading);
         reading
     }
 }
@@ -379,6 +388,9 @@ fn metrics() -> Vec<Metric> {
         counter(name(what), "php-fpm's error log, from the start of the observation", show)
     };
     metrics.extend(log::EVENTS.iter().map(by_log));
+    let running = "SCRIPT_NAME=STATUS SCRIPT_FILENAME=STATUS REQUEST_METHOD=GET QUERY_STRING='json&full' cgi-fcgi -bind \
+        -connect ADDRESS | grep -o '\"state\":\"Running\"[^}]*' | grep -c '\"INSTANCE\"'";
+    metrics.push(gauge(SCRIPTS, PAGE, running));
     metrics
 }
 

@@ -1,8 +1,9 @@
-//! What a pool says of itself: the status page in JSON.
+//! What a pool says of itself: the status page in JSON, in full: with the script that each process executes.
 //!
 //! Facts: <https://www.php.net/manual/en/fpm.status.php> and sapi/fpm/fpm/fpm_status.c, fpm_process_ctl.c of PHP 8.2. The
 //! queue that it tells is that of TCP sockets, looked at once a second: of unix sockets it is always 0 on Linux, and no
-//! value here.
+//! value here. Versions that put queries of requests into
+//! the part in full as they came (bug 64539; 8.2.36 does not) break the JSON with it: then what stands before it is read.
 
 use crate::probes::fastcgi::{Answer, Request, wait_for_any};
 use crate::visibility::process_view::{self, Root};
@@ -47,11 +48,36 @@ pub struct Status {
     /// Requests that took longer than `request_slowlog_timeout`.
     #[serde(rename = "slow requests")]
     pub slow_requests_count: Option<u64>,
+    /// The processes; empty where it was not asked in full.
+    pub processes: Vec<ProcessStatus>,
+}
+
+/// What a process says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ProcessStatus {
+    /// `Idle`, `Running`, and what is before and after it.
+    pub state: String,
+    /// The script of its request, or of its last one; `-` where there was none.
+    pub script: String,
+}
+
+impl Status {
+    /// The scripts that are executed now, one for each process that does.
+    pub fn running_scripts(&self) -> impl Iterator<Item = &str> {
+        let running = self.processes.iter().filter(|process| process.state == "Running");
+        running.map(|process| process.script.as_str()).filter(|script| !["", "-"].contains(script))
+    }
 }
 
 /// Reads the body of an answer. `None` when it is not the status.
 pub fn parse(body: &[u8]) -> Option<Status> {
-    let status: Status = serde_json::from_slice(body).ok()?;
+    let before_processes = || {
+        let text = String::from_utf8_lossy(body);
+        let (before, _) = text.split_once("\"processes\"")?;
+        serde_json::from_str(&format!("{}}}", before.trim_end_matches([',', ' ', '\n']))).ok()
+    };
+    let status: Status = serde_json::from_slice(body).ok().or_else(before_processes)?;
     status.accepted_count.or(status.active_count).is_some().then_some(status)
 }
 
@@ -78,8 +104,8 @@ pub struct StatusPoller {
 }
 
 impl StatusPoller {
-    /// Sends a request unless one is under way.
-    pub fn begin(&mut self, pid: u32, root: &Root, address: &str, path: &str) {
+    /// Sends a request unless one is under way; in full, of so few processes that the answer is short.
+    pub fn begin(&mut self, pid: u32, root: &Root, address: &str, (path, in_full): (&str, bool)) {
         if self.pending.as_ref().is_some_and(|request| request.age() < GIVE_UP) {
             return;
         }
@@ -87,7 +113,7 @@ impl StatusPoller {
             ("SCRIPT_NAME", path),
             ("SCRIPT_FILENAME", path),
             ("REQUEST_METHOD", "GET"),
-            ("QUERY_STRING", "json"),
+            ("QUERY_STRING", if in_full { "json&full" } else { "json" }),
             ("SERVER_SOFTWARE", concat!("webdyno/", env!("CARGO_PKG_VERSION"))),
         ];
         let stream = process_view::connect(pid, root, address, CONNECT);
@@ -201,6 +227,19 @@ mod tests {
         assert_eq!((status.max_children_reached_count, status.slow_requests_count), (Some(0), Some(6)));
         let old = parse(br#"{"pool":"www","accepted conn":1}"#).unwrap();
         assert_eq!(old.slow_requests_count, None, "not told is not zero");
+        let full = |query: &str| {
+            let process = |state: &str, script: &str| {
+                format!(r#"{{"pid":7,"state":"{state}","request uri":"/x?{query}","script":"{script}"}}"#)
+            };
+            let all =
+                [process("Running", "/srv/a.php"), process("Idle", "/srv/b.php"), process("Running", "-")];
+            let text = format!("{},\"processes\":[{}]}}", STATUS.trim_end_matches('}'), all.join(","));
+            let status = parse(text.as_bytes()).unwrap();
+            assert_eq!(status.slow_requests_count, Some(6), "{query}");
+            status.running_scripts().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(full("n=1"), ["/srv/a.php"]);
+        assert!(full(r#"n="1"#).is_empty(), "a query as it came");
         for other in ["", "{}", "<html>", "File not found.", r#"{"accepted conn":"x"}"#] {
             assert_eq!(parse(other.as_bytes()), None, "{other}");
         }

@@ -6,6 +6,8 @@ use crate::limits::{self, Limit, LimitId};
 use crate::resources::{concurrency, memory_evidence, setting_source};
 use webdyno_model::diagnosis::Finding;
 
+mod sampled;
+
 /// What was not seen to the end is believed no more than this.
 const CONFIDENCE_MAX_STOPPED: f64 = 0.5;
 
@@ -17,6 +19,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         .filter(|limit| limit.id != LimitId::Unknown)
         .filter_map(|limit| (limit.check)(facts))
         .collect();
+    found = sampled::weighed(facts, found);
     // `healthy` demands that nothing else is wrong.
     if found.len() > 1 {
         found.retain(|finding| finding.id != LimitId::Healthy);
