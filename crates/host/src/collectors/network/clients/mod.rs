@@ -17,7 +17,7 @@
 //!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
 //! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
-//! readings in between are empty.
+//! readings in between are empty, but for slow uploads, as long as there are few hundreds.
 //!
 //! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
 //! others as long as no load of ours runs.
@@ -43,6 +43,9 @@ const CHEAP: Duration = Duration::from_millis(1);
 const REST: u32 = 1_200;
 const REST_MAX: Duration = Duration::from_secs(30);
 
+/// So many connections are listed in a fraction of a millisecond.
+const FEW: f64 = 500.0;
+
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Clients {
@@ -50,6 +53,7 @@ pub struct Clients {
     /// The port that was read last, and until when nothing is read of it.
     rests: Option<(u16, Instant)>,
     uploads: Uploads,
+    are_few: bool,
 }
 
 impl Clients {
@@ -57,15 +61,38 @@ impl Clients {
     fn read_port(&mut self, port: u16, target: &Target) -> Reading {
         let (begin, before) = (Instant::now(), thread_cpu());
         if self.rests.is_some_and(|(known, until)| known == port && begin < until) {
-            return Reading::default();
+            return self.read_uploads(port);
         }
         let reading =
             read(port, std::process::id(), target, &mut self.uploads).unwrap_or_else(Reading::failed);
         let took = thread_cpu().saturating_sub(before);
         let rest = Some(took.saturating_mul(REST).min(REST_MAX)).filter(|_| took >= CHEAP);
         self.rests = rest.map(|rest| (port, begin + rest));
+        self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
         reading
     }
+
+    /// What changes from second to second and is cheap, as long as there are few connections: nobody's descriptors are read for it.
+    fn read_uploads(&mut self, port: u16) -> Reading {
+        let mut reading = Reading::default();
+        let ends = self.are_few.then(|| netlink::server_ends(port).ok()).flatten();
+        if let Some(ends) = ends {
+            let unanswered = ends
+                .iter()
+                .filter(|end| end.open)
+                .filter_map(|end| Some((end.cookie, unanswered_bytes(end)?)));
+            reading.push_some(
+                "clients.receiving_count",
+                self.uploads.count(unanswered).map(|count| count as f64),
+            );
+        }
+        reading
+    }
+}
+
+/// The bytes of a connection that was accepted, and on which a request is not answered.
+fn unanswered_bytes(end: &End) -> Option<(u64, u64)> {
+    end.bytes.filter(|_| end.inode != 0 && end.owes_answer == Some(true))
 }
 
 /// The ends of all connections at one time.
@@ -116,7 +143,7 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
             client_inode,
             sending: end.sending,
             idle: end.inode != 0 && end.owes_answer == Some(false) && !end.sending,
-            bytes: end.bytes.filter(|_| end.inode != 0 && end.owes_answer == Some(true)),
+            bytes: unanswered_bytes(end),
         })
     };
     servers.filter(|end| end.open).filter_map(connection).collect()
