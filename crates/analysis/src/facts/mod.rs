@@ -43,6 +43,8 @@ mod requests;
 mod resource_usage;
 mod scoreboard;
 mod serialized;
+mod slow_responses;
+mod slow_seconds;
 mod sockets;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -234,6 +236,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
             builder.client(measurement, run)?;
             builder.first_responses(measurement)?;
             builder.serialized_worker_time(measurement)?;
+            builder.slow_responses(measurement)?;
             builder.kept_connections(measurement, run);
             builder.requests(measurement, run);
         }

@@ -37,8 +37,9 @@ fact_table! {
     (opcache_resident_bytes, "bytes", "opcache_in_apache.resident_bytes", Derivation::Max),
     (opcache_read_bytes_per_s, "bytes/s", "opcache_in_apache.read_bytes", Derivation::Rate(1.0)),
     (opcache_hash_restarts, "restarts", "opcache.*.hash_restarts_count", Derivation::Rise),
+    "processes": fpm_children_started, fpm_children_ended;
     "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction, php_script_fraction;
-    "connections": backend_queue_mean;
+    "connections": backend_queue_mean, fpm_queue_last;
 }
 
 const QUEUE: &str = "php_fpm.*.listen_queue_count";
@@ -90,6 +91,21 @@ impl FactBuilder<'_> {
             let all = builder.series.levels(&PROCESSES.replace('*', pool));
             let most = all.iter().copied().fold(0.0, f64::max);
             share(all.iter().map(|count| is(*count >= most)).collect())
+        });
+        self.spawning();
+    }
+
+    /// Of each pool, how many children came and went at least, from one reading to the next, and how many requests waited at the end.
+    fn spawning(&mut self) {
+        for (name, sign) in [(FactId::fpm_children_started, 1.0), (FactId::fpm_children_ended, -1.0)] {
+            self.derive_for_pools(name, PROCESSES, |builder, pool| {
+                let all = builder.series.levels(&PROCESSES.replace('*', pool));
+                let changes = all.windows(2).map(|pair| (sign * (pair[1] - pair[0])).max(0.0));
+                (all.len() >= 2).then(|| changes.sum())
+            });
+        }
+        self.derive_for_pools(FactId::fpm_queue_last, QUEUE, |builder, pool| {
+            builder.series.levels(&QUEUE.replace('*', pool)).last().copied()
         });
     }
 
@@ -215,6 +231,9 @@ mod tests {
         assert_eq!(of(FactId::fpm_full_fraction), [Some(0.75), Some(0.0)]);
         assert_eq!(of(FactId::fpm_at_most_fraction), [Some(0.75), Some(1.0)]);
         assert_eq!(facts.value(FactId::fpm_waiting_fraction), Some(0.75));
+        assert_eq!(of(FactId::fpm_children_started), [Some(1.0), Some(0.0)]);
+        assert_eq!(of(FactId::fpm_children_ended), [Some(1.0), Some(0.0)]);
+        assert_eq!(of(FactId::fpm_queue_last), [Some(1.0), Some(0.0)]);
     }
 
     #[test]

@@ -69,6 +69,7 @@ limits! {
     opcache_off OpcacheOff "opcache-off";
     opcache_full OpcacheFull "opcache-full";
     php_fpm_workers_exhausted PhpFpmWorkersExhausted "php-fpm-workers-exhausted";
+    php_fpm_spawn_lag PhpFpmSpawnLag "php-fpm-spawn-lag";
     session_lock SessionLock "session-lock";
     single_thread_saturated SingleThreadSaturated "single-thread-saturated";
     app_workers_exhausted AppWorkersExhausted "app-workers-exhausted";
@@ -94,6 +95,7 @@ limits! {
     proxy_loopback ProxyLoopback "proxy-loopback";
     rate_limited RateLimited "rate-limited";
     slow_clients SlowClients "slow-clients";
+    slow_uploads SlowUploads "slow-uploads";
     keepalive_ineffective KeepaliveIneffective "keepalive-ineffective";
     apache_workers_exhausted ApacheWorkersExhausted "apache-workers-exhausted";
     accept_queue_overflow AcceptQueueOverflow "accept-queue-overflow";

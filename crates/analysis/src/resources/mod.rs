@@ -13,6 +13,7 @@ pub mod processors;
 pub mod request_cost;
 pub(crate) mod setting_source;
 pub mod site_profile;
+pub(crate) mod slow_responses;
 pub mod syscall_cost;
 pub mod time_breakdown;
 pub(crate) mod utilisation;

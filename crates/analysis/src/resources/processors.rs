@@ -5,9 +5,10 @@
 //! control group (Documentation/accounting/psi.rst), or more of its processes that want to run than do.
 
 use crate::facts::{FactId, Facts, fact_ids};
-use crate::resources::concurrency::is_full_in_bursts;
-use crate::resources::time_breakdown::keeps_up;
+use crate::resources::concurrency::{is_full_in_bursts, targets};
+use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::utilisation::rate;
+use crate::settings::backends;
 use crate::wording::format_number;
 
 /// From this share on processors are full: between a process that ends its turn and the next one there are always gaps, and
@@ -47,7 +48,7 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let has_room = busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true);
     let is_full = busy >= BUSY_FRACTION_MIN || is_full_in_bursts(facts);
-    if !is_full || has_room || are_others_short(facts, usable) {
+    if !is_full || has_room || are_others_short(facts, usable) || do_workers_lack_more(facts, usable) {
         return None;
     }
     // A program with a thread for each processor queues its work itself: nobody waits for a processor then.
@@ -67,6 +68,60 @@ pub fn are_others_short(facts: &Facts, usable: f64) -> bool {
     let quick = facts.value(FactId::response_time_inflation).is_some_and(|ratio| ratio <= INFLATION_SMALL)
         && facts.value(FactId::failed_fraction) == Some(0.0);
     own && quick && keeps_up(facts) == Some(true)
+}
+
+/// Other programs with less than this share of the processors are not why the service lacks them;
+pub(crate) const OTHERS_FRACTION_MIN: f64 = 0.2;
+/// and where a request is at a processor, or waits for one, in less than this share of the time for which it holds a worker of an
+/// exhausted pool, it is not processors that the pool lacks.
+const AT_PROCESSORS_FRACTION_MIN: f64 = 0.3;
+
+/// Whether other programs fill the processors, and what the requests queue for are workers that mostly wait for something else:
+/// with so many of them some always wait for a processor, and each for a small part of its time.
+pub(crate) fn do_workers_lack_more(facts: &Facts, usable: f64) -> bool {
+    let others = other_processes(facts).is_some_and(|others| others.cores >= OTHERS_FRACTION_MIN * usable);
+    let at_processors =
+        held_of_exhausted_pool_us(facts).and_then(|us| at_processors_us(facts).map(|at| at / us));
+    others && at_processors.is_some_and(|share| share < AT_PROCESSORS_FRACTION_MIN)
+}
+
+/// The share of a request's time in a worker of an exhausted pool, or of its response time where no pool is, in which it is at a
+/// processor or waits for one.
+pub(crate) fn share_at_processors(facts: &Facts) -> Option<f64> {
+    let whole_us = held_of_exhausted_pool_us(facts)
+        .or(facts.value(FactId::response_time_mean_us))
+        .filter(|us| *us > 0.0)?;
+    at_processors_us(facts).map(|at| (at / whole_us).min(1.0))
+}
+
+/// What a request takes of processors, and as much longer as there are tasks for each: the kernel shares fairly. In microseconds.
+fn at_processors_us(facts: &Facts) -> Option<f64> {
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
+    let tasks_for_each = (facts.value(FactId::run_queue_mean)? / usable).max(1.0);
+    Some(own_cores(facts)? / facts.ended_per_s()? * 1e6 * tasks_for_each)
+}
+
+/// For how long a request holds a worker of the pool that is exhausted, where it is known that the workers wait for each other in
+/// nothing behind them that may itself lack a processor. In microseconds.
+fn held_of_exhausted_pool_us(facts: &Facts) -> Option<f64> {
+    let is_local = |at: &str| {
+        let is_known = facts.topology.as_ref().is_some_and(|all| backends::listening_at(all, at).is_some());
+        is_known || ["127.", "[::1]"].iter().any(|loopback| at.starts_with(loopback))
+    };
+    if facts.each(FactId::upstream_waiting_mean).any(|(at, waiting)| waiting >= 1.0 && is_local(at)) {
+        return None;
+    }
+    let full = facts.each(FactId::fpm_queue_mean).filter(|(_, queue)| *queue >= 1.0);
+    let busy = full.filter_map(|(pool, _)| facts.value_of(FactId::fpm_processes_busy_mean, pool));
+    let children = busy.reduce(|all, of_pool| all + of_pool);
+    let of_apache = || {
+        let is_last = targets(facts).is_empty();
+        facts.value(FactId::worker_time_mean_us).filter(|_| is_last && noticed_queue(facts).is_some())
+    };
+    match children {
+        Some(busy) => Some(busy / facts.ended_per_s()? * 1e6),
+        None => of_apache(),
+    }
 }
 
 /// Tasks of the service that are ready beyond those that run, and cores that idle meanwhile.
@@ -127,7 +182,7 @@ fn backend_cores(facts: &Facts) -> f64 {
 }
 
 /// Cores of those that the service may use which programs take that are neither its own, nor its backends', nor ours.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct OtherProcesses {
     /// How many.
     pub cores: f64,
@@ -288,6 +343,40 @@ mod tests {
             ];
             assert_eq!(confidence(&seen).is_some(), is_short, "{busy} at {rate}");
         }
+    }
+
+    #[test]
+    fn workers_that_sleep_lack_no_processors_that_others_fill() {
+        // 5 children for 150 ms each, 33 a second; a request takes 5 ms of processor time, and 4 tasks share each core.
+        let seen = [
+            (FactId::usable_busy_fraction, 1.0),
+            (FactId::usable_cores, 2.0),
+            (FactId::cores, 2.0),
+            (FactId::pressure_group_cpu_some_fraction, 0.9),
+            (FactId::service_cpu_cores, 0.165),
+            (FactId::foreign_cpu_cores, 1.8),
+            (FactId::run_queue_mean, 8.0),
+            (FactId::rate, 33.0),
+            (FactId::response_time_mean_us, 1_200_000.0),
+        ];
+        let with = |changes: &[(FactId, f64)], queue: f64, upstream: &str| {
+            let mut seen = facts(&crate::facts::testing::with_changes(&seen, changes), &[]);
+            let pool = [(FactId::fpm_queue_mean, queue), (FactId::fpm_processes_busy_mean, 5.0)];
+            of_pool(&mut seen, "www", &pool);
+            of_pool(&mut seen, upstream, &[(FactId::upstream_waiting_mean, 4.0)]);
+            cpu_shortage(&seen).is_some()
+        };
+        const ELSEWHERE: &str = "10.0.0.7:80";
+        assert!(!with(&[], 35.0, ELSEWHERE));
+        for (name, changes, queue) in [
+            ("no queue", vec![], 0.0),
+            ("they compute", vec![(FactId::service_cpu_cores, 0.6)], 35.0),
+            ("long turns of many", vec![(FactId::run_queue_mean, 26.0)], 35.0),
+            ("it is their own work", vec![(FactId::foreign_cpu_cores, 0.1)], 35.0),
+        ] {
+            assert!(with(&changes, queue, ELSEWHERE), "{name}");
+        }
+        assert!(with(&[], 35.0, "127.0.0.1:8000"), "what they wait for may lack them");
     }
 
     #[test]

@@ -19,9 +19,11 @@ pub(crate) fn machine_is_short(facts: &Facts) -> bool {
 /// Whether the service waits for processors: because they are full, or because it may not use more of them.
 pub(crate) fn processors_are_short(facts: &Facts) -> bool {
     let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
     processors::are_short(facts)
         || processors::held_back(facts).is_some()
-        || waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
+        || (waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
+            && !usable.is_some_and(|usable| processors::do_workers_lack_more(facts, usable)))
 }
 
 fn disk_is_short(facts: &Facts) -> bool {

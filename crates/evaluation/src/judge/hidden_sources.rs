@@ -70,8 +70,10 @@ impl SignalSource {
 
     fn hides(self, metric: &str) -> bool {
         let is_of = self.metrics().iter().any(|beginning| metric.starts_with(beginning));
+        // Sockets of the port are listed for everybody, with what came in on each (sock_diag(7)).
+        let is_public = metric == "clients.receiving_count";
         // Lines of FPM's log are counted among what its pools tell.
-        is_of || (self == Self::Logs && metric.contains(".log_"))
+        (is_of && !is_public) || (self == Self::Logs && metric.contains(".log_"))
     }
 
     fn hide_of_service(self, service: &mut ServiceSnapshot) {

@@ -122,6 +122,13 @@ impl<'a> Entry<'a> {
         owes_answer(attribute(self.1, INFO)?)
     }
 
+    /// The bytes that came in so far, and those that went out and were confirmed; `None` where the kernel was not asked.
+    pub(crate) fn bytes(self) -> Option<(u64, u64)> {
+        let info = attribute(self.1, INFO)?;
+        let at = |offset| Some(u64::from_ne_bytes(info.get(offset..offset + 8)?.try_into().ok()?));
+        Some((at(BYTES_RECEIVED)?, at(BYTES_CONFIRMED)?))
+    }
+
     fn port(self, offset: usize) -> u16 {
         u16::from_be_bytes([self.0[offset], self.0[offset + 1]])
     }
@@ -146,6 +153,9 @@ impl<'a> Entry<'a> {
 /// `INET_DIAG_INFO`, whose value is a `struct tcp_info` (include/uapi/linux/tcp.h), and the bit that asks for it.
 const INFO: u16 = 2;
 const ASK_INFO: u8 = 1 << (INFO - 1);
+/// Where it has the bytes that were sent and confirmed, and those that came in.
+const BYTES_CONFIRMED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
 /// Where it has the milliseconds since something was sent and since something was received, and the segments with data that came
 /// in and went out.
 const LAST_SENT: usize = 44;
@@ -308,6 +318,13 @@ mod tests {
             assert_eq!(found, owed);
             found
         };
+        let bytes = || {
+            let (mut found, query) =
+                (None, Query { protocol: TCP, states, with_info: true, ..Query::default() });
+            each(Query { own_port: server.port(), ..query }, |entry| found = entry.bytes()).unwrap();
+            found
+        };
+        assert_eq!(bytes(), Some((0, 0)));
         let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
         assert_eq!(awaits(), Some(false), "nothing was asked yet");
         let mut buffer = [0; 1];
@@ -321,6 +338,7 @@ mod tests {
             assert_eq!(awaits(), Some(false), "{turn}");
             pause();
         }
+        assert_eq!(bytes().map(|(received, _)| received), Some(2));
         assert_eq!(awaits_answer(&[0; 60]), None);
     }
 

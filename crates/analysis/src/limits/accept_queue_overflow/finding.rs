@@ -2,8 +2,9 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::resources::slow_responses::{self, SlowPlace, SlowResponses};
 use crate::resources::workers;
-use crate::wording::format_number;
+use crate::wording::{format_number, format_time};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
@@ -14,6 +15,16 @@ const OVERFLOWS_PER_S_MIN: f64 = 0.1;
 
 /// Where fewer connections of ours were begun again, it was not our port that dropped them.
 const LOST_FRACTION_MIN: f64 = 0.002;
+/// What limits the rate is something else, and the queue makes the slow responses of it.
+const CONFIDENCE_BESIDE: f64 = 0.4;
+/// So many late connections are in the p99.
+const FELT_FRACTION_MIN: f64 = 0.01;
+/// No connection is late, but responses are, as many at most as packets were dropped.
+const CONFIDENCE_LATE: f64 = 0.8;
+/// What is dropped is sent again after this time, twice it, four times it (RFC 6298 as Linux has it, TCP_RTO_MIN).
+const RETRANSMIT_US: f64 = 200_000.0;
+/// Responses that are slow by this many times the longest wait in the queue were not in it.
+const QUEUE_WAITS_MIN: f64 = 2.0;
 /// From this share of its limit on a queue was seen to be near it.
 const FILLED_FRACTION: f64 = 0.5;
 
@@ -22,7 +33,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value(FactId::listen_overflows_per_s).filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let dropped = facts.value(FactId::listen_overflows)?;
     let limit = facts.value(FactId::accept_queue_limit);
-    let confidence = confidence(facts)?.min(confidence_by_workers(facts)?);
+    let slow = slow_by_drops(facts, dropped, limit);
+    let lost = facts.value(FactId::lost_syn_fraction);
+    let is_felt = slow.is_some() || lost.is_some_and(|lost| lost >= FELT_FRACTION_MIN);
+    let confidence = confidence(facts, slow.is_some())?.min(confidence_by_workers(facts, is_felt)?);
     let queue = limit.map_or(String::new(), |limit| format!(" (limit {})", format_number(limit)));
     let requested = requested_backlog(facts).zip(limit).filter(|(requested, limit)| limit < requested);
     let clipped = requested.map_or(String::new(), |(requested, limit)| {
@@ -33,36 +47,69 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(limit)
         )
     });
+    let in_bursts = if confidence <= CONFIDENCE_BESIDE { "" } else { " in bursts" };
     Some(Finding {
         id: LimitId::AcceptQueueOverflow.into(),
         summary: format!(
-            "Accept queue overflows in bursts{queue}: {} new connections dropped in this window. Clients retry after 1 s or more.{clipped}",
-            format_number(dropped)
+            "Accept queue overflows{in_bursts}{queue}: {} new connections dropped in this window. Clients retry after 1 s or more.{clipped}{}",
+            format_number(dropped),
+            slow.map_or(String::new(), |slow| format!(" {}", slow_text(facts, &slow, limit)))
         ),
         confidence,
         explains_fraction: crate::limits::common::connect_time_share(facts),
-        facts: facts.cite(&fact_ids! {
-            listen_overflows, listen_overflows_per_s, accept_queue_max, accept_queue_limit,
-            new_connections_per_s, lost_syn_connections, lost_syn_fraction, connecting_fraction,
-            connect_time_max_us, response_time_p99_us, connect_timeouts,
-        }),
+        facts: cited_facts(facts, slow.is_some()),
         remedies: remedies(facts, per_s, limit),
     })
 }
 
-/// What may be believed in view of the workers; `None` while all of them are busy. That as many processes run as may does not
-/// say that they are: where the accept queue is empty, they are not.
-fn confidence_by_workers(facts: &Facts) -> Option<f64> {
+fn cited_facts(facts: &Facts, slow: bool) -> Vec<webdyno_model::fact::Fact> {
+    let mut all = facts.cite(&fact_ids! {
+            listen_overflows, listen_overflows_per_s, accept_queue_max, accept_queue_limit,
+            new_connections_per_s, lost_syn_connections, lost_syn_fraction, connecting_fraction,
+            connect_time_max_us, response_time_p99_us, connect_timeouts,
+    });
+    if slow {
+        all.extend(facts.cite(&slow_responses::FACTS));
+    }
+    all
+}
+
+/// Responses that are slow because packets of their connections were dropped: the first one, so that connecting takes seconds; or the
+/// last of the handshake, so that the client sends its request on a connection that the server does not have yet. Each of them took a drop,
+/// a retransmission at least, and longer than who stands in the queue.
+fn slow_by_drops(facts: &Facts, dropped: f64, limit: Option<f64>) -> Option<SlowResponses> {
+    let slow = slow_responses::noticed(facts).filter(|slow| slow.place != Some(SlowPlace::Transfer))?;
+    let usual_us = facts.value(FactId::usual_time_max_us)?;
+    let queued_us = limit.zip(facts.ended_per_s()).map_or(0.0, |(limit, per_s)| limit / per_s * 1e6);
+    let is_enough = facts.value(FactId::slow_requests).is_some_and(|count| dropped >= count);
+    let is_late = slow.mean_us >= (usual_us + RETRANSMIT_US).max(QUEUE_WAITS_MIN * queued_us);
+    (is_enough && is_late).then_some(slow)
+}
+
+/// How slow they are, and how long those wait who find a place in the queue: by Little's law.
+fn slow_text(facts: &Facts, slow: &SlowResponses, limit: Option<f64>) -> String {
+    let wait_us = limit.zip(facts.ended_per_s()).map(|(limit, per_s)| limit / per_s * 1e6);
+    let queued = wait_us.map_or(String::new(), |us| {
+        format!(" Who finds a place in the queue waits {} at most.", format_time(us))
+    });
+    format!("{}{queued}", slow_responses::text(facts, slow))
+}
+
+/// What may be believed in view of the workers; while all of them are busy they are what limits, and the queue is told for the late
+/// connections and slow responses that it makes (`is_felt`), or not at all. That as many processes run as may does not say that
+/// they are busy: where the accept queue is empty, they are not.
+fn confidence_by_workers(facts: &Facts, is_felt: bool) -> Option<f64> {
     const UNSEEN: f64 = 0.6;
     match workers::is_limit_reached(facts) {
         false => Some(1.0),
+        true if is_felt => Some(CONFIDENCE_BESIDE),
         true if facts.value(FactId::scoreboard_full_fraction).is_some() => None,
         true => crate::resources::time_breakdown::noticed_queue(facts).is_none().then_some(UNSEEN),
     }
 }
 
 /// How sure it is that the queue of this port overflowed, and that it is too short; `None` when it is another one's.
-fn confidence(facts: &Facts) -> Option<f64> {
+fn confidence(facts: &Facts, is_slow: bool) -> Option<f64> {
     let limit = facts.value(FactId::accept_queue_limit);
     let share = |name: FactId| facts.value(name).zip(limit).map(|(queue, limit)| queue / limit.max(1.0));
     let filled = share(FactId::accept_queue_max).is_some_and(|share| share >= FILLED_FRACTION);
@@ -72,8 +119,9 @@ fn confidence(facts: &Facts) -> Option<f64> {
     }
     match facts.value(FactId::lost_syn_fraction) {
         Some(lost) if lost >= LOST_FRACTION_MIN => Some(if limit.is_some() { 0.9 } else { 0.75 }),
-        // No connection of ours was late: it was another port, or connections of other clients.
-        Some(_) => filled.then_some(0.5),
+        // No connection of ours was late: those that were dropped last of all seem to be there, and their requests are late; or it
+        // was another port, or connections of other clients.
+        Some(_) => filled.then_some(if is_slow { CONFIDENCE_LATE } else { 0.5 }),
         None if filled => Some(0.9),
         // It is unknown whose queue it was. If another one is seen near its limit, it is that one's.
         None => {
@@ -265,6 +313,51 @@ mod tests {
         );
         // It asks for more than the kernel grants: that one has to grant it.
         assert_eq!(of_nginx(511.0, "80 backlog=4096"), shown(&[("sysctl net.core.somaxconn", 2)]));
+    }
+
+    #[test]
+    fn beside_exhausted_workers_it_is_told_for_the_slow_responses_that_it_makes() {
+        let exhausted = [
+            (FactId::scoreboard_full_fraction, 1.0),
+            (FactId::workers_limit, 6.0),
+            (FactId::rate, 60.0),
+            (FactId::lost_syn_fraction, 0.1),
+            (FactId::accept_queue_limit, 16.0),
+            (FactId::slow_in_server_fraction, 0.1),
+            (FactId::slow_in_connect_fraction, 0.9),
+        ];
+        let slow = crate::facts::testing::with_changes(&slow_responses::tests::SLOW, &exhausted);
+        let base = crate::facts::testing::with_changes(&OVERFLOW, &slow);
+        let with = |changes: &[(FactId, f64)]| {
+            let values = crate::facts::testing::with_changes(&base, changes);
+            check(&facts(&values, &[("MaxRequestWorkers", 6)]))
+        };
+        let found = with(&[]).unwrap();
+        assert_eq!(found.confidence, CONFIDENCE_BESIDE);
+        assert!(found.summary.contains("before the connection is established"), "{}", found.summary);
+        assert!(
+            found.summary.ends_with("Who finds a place in the queue waits 267 ms at most."),
+            "{}",
+            found.summary
+        );
+        let handshake = [(FactId::slow_in_server_fraction, 1.0), (FactId::slow_in_connect_fraction, 0.0)];
+        assert!(with(&handshake).is_some(), "the last packet of the handshake was dropped");
+        for (what, name, value) in [
+            ("fewer drops", FactId::listen_overflows, 5.0),
+            ("no retransmission", FactId::slow_time_mean_us, 190_000.0),
+            ("a long queue", FactId::accept_queue_limit, 60.0),
+        ] {
+            let in_time = (FactId::lost_syn_fraction, 0.004);
+            assert!(with(&[(name, value), in_time]).is_none(), "{what}");
+        }
+        assert!(
+            with(&[(FactId::slow_fraction, 0.0), (FactId::slow_time_fraction, 0.0)]).is_some(),
+            "a tenth connects late"
+        );
+        // Where workers are free it is the answer, though no connection was late.
+        let free =
+            [&handshake[..], &[(FactId::lost_syn_fraction, 0.0), (FactId::scoreboard_full_fraction, 0.0)]];
+        assert_eq!(with(&free.concat()).unwrap().confidence, CONFIDENCE_LATE);
     }
 
     #[test]

@@ -12,8 +12,11 @@
 //!
 //! When all workers are busy all the time, the queue overflows because nothing drains it: that is `apache-workers-exhausted`,
 //! and the overflow is its effect, whatever else argues against more workers (clients that gave up leave dead connections in
-//! the queue). So this is not reported while the worker limit is reached. A queue that is full most of the time also has
-//! another cause: the server does not get to accept. `check` names a backlog below 64 without any load.
+//! the queue). So while the worker limit is reached this is only told beside it, where one connection in a hundred is late, or
+//! for responses that are slow by drops: as many at most as were dropped, by a retransmission at least (connections after 1, 3,
+//! 7 s; requests after 0.2, 0.6, 1.4, 3, 6 s where the last packet of the handshake was dropped, and the client believes that
+//! it is connected), and by more than who stands in the queue waits. A queue that is full most of the time also has another
+//! cause: the server does not get to accept. `check` names a backlog below 64 without any load.
 //!
 //! ## What to do
 //! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (restart, as the listening
@@ -34,12 +37,15 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
-    reads: &[&fact_ids! {
-        accept_queue_limit, accept_queue_max, accept_queue_mean, ahead_accept_queue_allowed,
-        connect_time_max_us, connect_timeouts, connecting_fraction, listen_overflows, listen_overflows_per_s,
-        listen_queue_worst_fraction, lost_syn_connections, lost_syn_fraction, new_connections_per_s,
-        response_time_p99_us, scoreboard_full_fraction,
-    }],
+    reads: &[
+        &fact_ids! {
+            accept_queue_limit, accept_queue_max, accept_queue_mean, ahead_accept_queue_allowed,
+            connect_time_max_us, connect_timeouts, connecting_fraction, listen_overflows, listen_overflows_per_s,
+            listen_queue_worst_fraction, lost_syn_connections, lost_syn_fraction, new_connections_per_s,
+            response_time_p99_us, scoreboard_full_fraction,
+        },
+        &crate::resources::slow_responses::FACTS,
+    ],
     ceilings: &[ceiling::ceiling],
     config_checks: &[
         config_check::capped_by_kernel,

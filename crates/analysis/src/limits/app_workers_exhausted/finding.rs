@@ -83,13 +83,10 @@ const OF_ALL: [FactId; 8] = fact_ids! {
 fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
     let topology = facts.topology.as_ref();
     let of = |listener: &str| topology.and_then(|topology| backends::listening_at(topology, listener));
-    let is_other = |listener: &str| {
-        let is_fastcgi = concurrency::targets(facts).iter().any(|(at, fastcgi)| *fastcgi && at == listener);
-        is_fastcgi || of(listener).is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
-    };
     let lasting = facts.each(FactId::backend_queue_mean).filter(|(listener, _)| lasts(facts, listener));
-    let (listener, queue) =
-        lasting.filter(|(listener, _)| !is_other(listener)).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (listener, queue) = lasting
+        .filter(|(listener, _)| !has_rule_of_its_own(facts, listener))
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
     let program = of(listener).map(|(name, service)| (name, backends::program_name(service)));
     let seen = facts.value_of(FactId::upstream_waiting_mean, listener);
     let seen = seen.map(|seen| at_most_waiting(facts, listener, seen) - queue);
@@ -98,13 +95,20 @@ fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
     Some(FullApplication { listener, queue, program, workers })
 }
 
+/// Whether what listens there is a program that another rule knows.
+pub(super) fn has_rule_of_its_own(facts: &Facts, listener: &str) -> bool {
+    let service = facts.topology.as_ref().and_then(|topology| backends::listening_at(topology, listener));
+    let is_fastcgi = concurrency::targets(facts).iter().any(|(at, fastcgi)| *fastcgi && at == listener);
+    is_fastcgi || service.is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
+}
+
 fn lasts(facts: &Facts, listener: &str) -> bool {
     let share = facts.value_of(FactId::backend_waiting_fraction, listener);
     share.is_some_and(|share| share >= WAITING_FRACTION_MIN)
 }
 
 /// Processes that serve, where each has one thread: one of several only leads the others.
-fn processes_of_one_thread(facts: &Facts, name: &str) -> Option<f64> {
+pub(super) fn processes_of_one_thread(facts: &Facts, name: &str) -> Option<f64> {
     let processes = facts.value_of(FactId::backend_processes_mean, name)?;
     let threads = facts.value_of(FactId::backend_threads_mean, name)?;
     (threads < processes + 0.5).then(|| (processes - 1.0).round().max(1.0))
@@ -246,6 +250,10 @@ mod tests {
         several: &[(FactId, &str, f64)],
         program: Option<&str>,
     ) -> Option<Finding> {
+        check(&of(changes, several, program))
+    }
+
+    fn of(changes: &[(FactId, f64)], several: &[(FactId, &str, f64)], program: Option<&str>) -> Facts {
         let base = [
             (FactId::in_flight_mean, 50.0),
             (FactId::rate, 50.0),
@@ -276,7 +284,23 @@ mod tests {
             ..ServiceSnapshot::default()
         });
         facts.topology = Some(Topology { backends: backend.into_iter().collect(), ..Topology::default() });
-        check(&facts)
+        facts
+    }
+
+    #[test]
+    fn before_they_are_all_busy_it_is_known_at_which_rate_they_will_be() {
+        let at = |waiting: f64, queue: f64, program: &str| {
+            let several =
+                [(FactId::upstream_waiting_mean, APP, waiting), (FactId::backend_queue_mean, APP, queue)];
+            let ceiling = super::super::ceiling::ceiling(&of(&[], &several, Some(program)))?.ceiling;
+            Some((ceiling.limit, ceiling.now, ceiling.max, ceiling.binds_at_rate))
+        };
+        let of_python = |now: f64, rate: f64| {
+            Some(("workers of python3.11".to_owned(), Some(now), Some(4.0), Some(rate)))
+        };
+        assert_eq!(at(1.0, 0.0, "unknown"), of_python(1.0, 200.0));
+        assert_eq!(at(50.0, 46.0, "unknown"), of_python(4.0, 50.0));
+        assert_eq!(at(1.0, 0.0, "php_fpm"), None);
     }
 
     #[test]

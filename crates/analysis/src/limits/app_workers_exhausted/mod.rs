@@ -22,6 +22,7 @@
 //! ## By hand
 //! `ss -ltnp` or `ss -lxp` under load: Recv-Q of the application's socket; `top` shows its processes idle or busy.
 
+pub(crate) mod ceiling;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
@@ -44,6 +45,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::LostSyns,
         LimitId::SlowUpstream,
     ],
+    ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::Waiting),

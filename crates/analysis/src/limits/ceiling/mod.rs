@@ -105,6 +105,8 @@ pub enum Resource {
     Workers,
     /// Children of PHP-FPM.
     PhpChildren,
+    /// Workers of an application server behind the front.
+    ApplicationWorkers,
     /// Connections of the database.
     DatabaseConnections,
     /// Processors.
@@ -123,12 +125,21 @@ pub enum Resource {
     LocalPorts,
     /// Open files of a process.
     OpenFiles,
+    /// Requests that a protection lets through.
+    RequestLimit,
 }
 
 impl Resource {
     /// Whether it is held while an answer is made, so that its ceiling rises when that takes less time.
     pub fn is_held_by_requests(self) -> bool {
-        matches!(self, Self::Workers | Self::PhpChildren | Self::DatabaseConnections | Self::Memory)
+        matches!(
+            self,
+            Self::Workers
+                | Self::PhpChildren
+                | Self::ApplicationWorkers
+                | Self::DatabaseConnections
+                | Self::Memory
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::resources::file_cost::file_cost;
 use crate::resources::request_cost::plain_file_us;
-use crate::settings::effective;
+use crate::settings::effective::{self, RequestTarget};
 use crate::wording::format_time;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
@@ -37,7 +37,9 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
 
 /// The same where samples tell the share of the CPU time that compressing takes, whatever else the server does.
 pub(crate) fn sampled_remedy(facts: &Facts, share: f64) -> Option<Remedy> {
-    let level = high_level(facts)?;
+    // Without load of our own nobody knows what is asked for: that most of it is compressed the samples say.
+    let level =
+        high_level(facts).or_else(|| level_of(facts, None).filter(|_| facts.request_targets.is_empty()))?;
     Some(lower(
         level,
         format!("{:.0}% of the service's CPU time compresses, at level {level}", share * 100.0),
@@ -46,13 +48,18 @@ pub(crate) fn sampled_remedy(facts: &Facts, share: f64) -> Option<Remedy> {
 
 /// The level at which Apache compresses most responses, if it is a high one.
 fn high_level(facts: &Facts) -> Option<i64> {
-    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let first = facts.request_targets.iter().find(|target| target.compressed)?;
     let share: f64 =
         facts.request_targets.iter().filter(|target| target.compressed).map(|target| target.share).sum();
-    let level: i64 = effective::of_host(service, "DeflateCompressionLevel", Some(first))?.parse().ok()?;
+    level_of(facts, Some(first)).filter(|_| share >= COMPRESSED_MIN)
+}
+
+/// The level for what is asked for, if it is a high one.
+fn level_of(facts: &Facts, target: Option<&RequestTarget>) -> Option<i64> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    let level: i64 = effective::of_host(service, "DeflateCompressionLevel", target)?.parse().ok()?;
     let is_loaded = service.modules.iter().any(|module| module == "deflate_module");
-    (share >= COMPRESSED_MIN && level > LEVEL && is_loaded).then_some(level)
+    (level > LEVEL && is_loaded).then_some(level)
 }
 
 fn lower(level: i64, why: String) -> Remedy {
@@ -73,7 +80,19 @@ mod tests {
     use super::*;
     use crate::facts::FactId;
     use crate::facts::testing::facts;
-    use crate::settings::effective::RequestTarget;
+
+    #[test]
+    fn of_others_requests_the_samples_say_that_they_are_compressed() {
+        let lowered = |compressed: Option<bool>| {
+            let mut facts = facts(&[], &[("DeflateCompressionLevel", 9)]);
+            facts.service.as_mut().unwrap().modules = vec!["deflate_module".into()];
+            let target = RequestTarget::of("http://h/a.html").unwrap();
+            let target = |compressed| RequestTarget { share: 1.0, compressed, ..target };
+            facts.request_targets = compressed.map(target).into_iter().collect();
+            sampled_remedy(&facts, 0.6).is_some()
+        };
+        assert_eq!([Some(true), Some(false), None].map(lowered), [true, false, true]);
+    }
 
     #[test]
     fn a_high_level_that_fills_the_processors_is_lowered() {

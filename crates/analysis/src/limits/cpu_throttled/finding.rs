@@ -4,6 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
+use crate::resources::slow_responses::{self, SlowPlace, SlowResponses};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -13,6 +14,12 @@ use webdyno_model::setting::SettingId;
 
 /// In fewer periods it is a burst now and then.
 const PERIODS_FRACTION_MIN: f64 = 0.1;
+/// unless responses that are slow in the server, now and then, need a cause: each of the periods makes all of its requests late, by
+/// some periods of a tenth of a second.
+const PERIODS_FRACTION_SLOW_MIN: f64 = 0.005;
+const PERIODS_PER_SLOW_MIN: f64 = 0.5;
+const SLOW_US_MAX: f64 = 500_000.0;
+const CONFIDENCE_SLOW: f64 = 0.8;
 /// Less time lost than this is less than what scheduling costs anyway.
 const LOST_FRACTION_MIN: f64 = 0.02;
 /// Requests do not come evenly: room above the mean.
@@ -52,11 +59,10 @@ fn hidden(facts: &Facts) -> Option<Finding> {
 }
 
 fn by_quota(facts: &Facts) -> Option<Finding> {
-    let periods = facts.value(FactId::throttled_fraction).filter(|share| *share >= PERIODS_FRACTION_MIN)?;
+    let periods = facts.value(FactId::throttled_fraction)?;
     let lost = facts.value(FactId::pressure_group_cpu_full_fraction).or(facts.value(FactId::throttled_cores));
-    if lost.is_some_and(|lost| lost < LOST_FRACTION_MIN) {
-        return None;
-    }
+    let is_usual = periods >= PERIODS_FRACTION_MIN && lost.is_none_or(|lost| lost >= LOST_FRACTION_MIN);
+    let slow = if is_usual { None } else { Some(slow_by_periods(facts, periods)?) };
     let quota = facts.value(FactId::cpu_quota_cores);
     let of = quota.map_or("its CPU quota".to_owned(), |quota| {
         format!("its quota of {} core{}", format_number(quota), if quota == 1.0 { "" } else { "s" })
@@ -67,21 +73,44 @@ fn by_quota(facts: &Facts) -> Option<Finding> {
         .value(FactId::cpu_busy_fraction)
         .filter(|busy| *busy < 0.8)
         .map_or(String::new(), |busy| format!(" The machine's CPU is {:.0}% busy.", busy * 100.0));
+    let late = slow.map_or(String::new(), |slow| format!(" {}", slow_responses::text(facts, &slow)));
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
-            "The service is throttled in {:.0}% of periods, as {of} is used up{used}. Requests wait for the next period.{idle}",
-            periods * 100.0
+            "The service is throttled in {}% of periods, as {of} is used up{used}. Requests wait for the next period.{idle}{late}",
+            significant(periods * 100.0, 2)
         ),
-        confidence: if lost.is_some() { 0.95 } else { 0.8 },
-        explains_fraction: Some(explained_share(facts, periods)),
-        facts: facts.cite(&fact_ids! {
-            throttled_fraction, throttled_periods, cpu_periods, throttled_cores, cpu_quota_cores,
-            group_cpu_cores, pressure_group_cpu_full_fraction, service_cpu_cores, cpu_busy_fraction, rate,
-            offered_rate, response_time_mean_us,
-        }),
+        confidence: match slow {
+            Some(_) => CONFIDENCE_SLOW,
+            None if lost.is_some() => 0.95,
+            None => 0.8,
+        },
+        explains_fraction: Some(slow.map_or_else(
+            || explained_share(facts, periods),
+            |slow| significant(slow.time_fraction.clamp(0.0, 1.0), 3),
+        )),
+        facts: cited_facts(facts, slow.is_some()),
         remedies: remedy(facts, quota).into_iter().collect(),
     })
+}
+
+fn cited_facts(facts: &Facts, slow: bool) -> Vec<webdyno_model::fact::Fact> {
+    let mut all = facts.cite(&fact_ids! {
+        throttled_fraction, throttled_periods, cpu_periods, throttled_cores, cpu_quota_cores, group_cpu_cores,
+        pressure_group_cpu_full_fraction, service_cpu_cores, cpu_busy_fraction, rate, offered_rate,
+        response_time_mean_us,
+    });
+    if slow {
+        all.extend(facts.cite(&slow_responses::FACTS));
+    }
+    all
+}
+
+/// The slow responses that these periods explain: there are enough of them, and they are late by no more than some periods.
+fn slow_by_periods(facts: &Facts, periods: f64) -> Option<SlowResponses> {
+    let slow = slow_responses::noticed(facts).filter(|slow| slow.place == Some(SlowPlace::Server))?;
+    let is_enough = periods >= PERIODS_FRACTION_SLOW_MIN.max(PERIODS_PER_SLOW_MIN * slow.fraction);
+    (is_enough && slow.mean_us <= SLOW_US_MAX).then_some(slow)
 }
 
 /// What is asked for and not given, or the time that is no work, whichever is more; where neither is known the share of
@@ -148,7 +177,7 @@ fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const STOPPED: [(FactId, f64); 7] = [
         (FactId::throttled_fraction, 0.98),
@@ -208,6 +237,25 @@ mod tests {
             (FactId::cpu_busy_fraction, 0.95),
             (FactId::group_cpu_cores, 0.4),
             (FactId::pressure_cpu_some_fraction, 0.1),
+        ] {
+            assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn a_few_periods_are_the_cause_of_a_few_slow_responses() {
+        let few = [(FactId::throttled_fraction, 0.04), (FactId::throttled_cores, 0.01)];
+        let late = [(FactId::slow_time_mean_us, 120_000.0)];
+        let base =
+            with_changes(&[&STOPPED[..], &slow_responses::tests::SLOW].concat(), &[&few[..], &late].concat());
+        let with = |changes: &[(FactId, f64)]| check(&facts(&with_changes(&base, changes), &[]));
+        let found = with(&[]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_SLOW, Some(0.7)));
+        assert!(found.summary.contains("2% of the responses are slow (120 ms"), "{}", found.summary);
+        for (name, value) in [
+            (FactId::slow_fraction, 0.09),
+            (FactId::slow_time_mean_us, 1_010_000.0),
+            (FactId::slow_in_server_fraction, 0.1),
         ] {
             assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
         }

@@ -4,26 +4,66 @@ use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::resources::processors;
 use crate::resources::processors::OtherProcesses;
+use crate::resources::slow_responses::{self, SlowPlace};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
-/// Others with less than this share of the CPUs are not why the service lacks them.
-const FOREIGN_FRACTION_MIN: f64 = 0.2;
 /// So much of what others take must have a name.
 const NAMED_SHARE_MIN: f64 = 0.5;
 /// CPU time of no visible process may be many things: only where it is half of the CPUs it is worth a word.
 const UNSEEN_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_UNSEEN: f64 = 0.5;
 
-/// Fires when others have a good part of the CPUs, and the service waits for them.
+/// In so much of the seconds in which slow responses come somebody waits for a core, and so much more than else.
+const BURST_WAIT_FRACTION_MIN: f64 = 0.5;
+const BURST_WAIT_TIMES_MIN: f64 = 2.0;
+const CONFIDENCE_BURSTS: f64 = 0.7;
+
+/// Fires when others have a good part of the CPUs, and the service waits for them: all the time, or in the seconds in which responses are
+/// slow.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    all_the_time(facts).or_else(|| in_bursts(facts))
+}
+
+fn in_bursts(facts: &Facts) -> Option<Finding> {
+    let slow = slow_responses::noticed(facts).filter(|slow| slow.place == Some(SlowPlace::Server))?;
+    let (cores, else_cores) = slow_responses::foreign_burst(facts)?;
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
+    let wait = facts
+        .value(FactId::slow_seconds_cpu_wait_fraction)
+        .zip(facts.value(FactId::other_seconds_cpu_wait_fraction));
+    let waits =
+        wait.is_some_and(|(slow, others)| slow >= BURST_WAIT_FRACTION_MIN.max(BURST_WAIT_TIMES_MIN * others));
+    if cores < processors::OTHERS_FRACTION_MIN * usable || !waits {
+        return None;
+    }
+    let others = processors::other_processes(facts).unwrap_or_default();
+    let mut cited = cited_facts(facts, &others);
+    cited.extend(facts.cite(&slow_responses::FACTS));
+    Some(Finding {
+        id: LimitId::ForeignLoad.into(),
+        summary: format!(
+            "Other programs use the CPU at times: {} of {} cores in the seconds in which responses are slow, {} else. {}",
+            format_number(significant(cores, 2)),
+            format_number(usable),
+            format_number(significant(else_cores, 2)),
+            slow_responses::text(facts, &slow)
+        ),
+        confidence: CONFIDENCE_BURSTS,
+        explains_fraction: Some(significant(slow.time_fraction.clamp(0.0, 1.0), 3)),
+        facts: cited,
+        remedies: vec![Remedy { predicted: None, ..remedy(facts, &others) }],
+    })
+}
+
+fn all_the_time(facts: &Facts) -> Option<Finding> {
     let shortage = processors::cpu_shortage(facts)?;
     let others = processors::other_processes(facts)?;
     let share = others.cores / shortage.usable;
-    if share < FOREIGN_FRACTION_MIN {
+    if share < processors::OTHERS_FRACTION_MIN {
         return None;
     }
     let observed = others.named_cores >= NAMED_SHARE_MIN * others.cores;
@@ -46,7 +86,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             if own.is_empty() { "" } else { &wait },
         ),
         confidence: if observed { shortage.confidence } else { shortage.confidence.min(CONFIDENCE_UNSEEN) },
-        explains_fraction: Some(significant(share.min(1.0), 3)),
+        // They take this share of the time that requests are at the processors, and no more of what else requests wait for.
+        explains_fraction: Some(significant(
+            share.min(1.0) * processors::share_at_processors(facts).unwrap_or(1.0),
+            3,
+        )),
         facts: cited_facts(facts, &others),
         remedies: vec![remedy(facts, &others)],
     })
@@ -122,6 +166,49 @@ mod tests {
         assert_eq!((all[0].confidence, all[0].explains_fraction), (0.9, Some(0.7)));
         // 60 x (1 + 0.9 x 0.7 / 0.3).
         assert_eq!(all[0].remedies[0].predicted.as_ref().map(|one| one.rate), Some(186.0));
+    }
+
+    #[test]
+    fn who_takes_the_processors_at_times_makes_responses_slow_at_times() {
+        let burst = [
+            (FactId::usable_cores, 2.0),
+            (FactId::usable_busy_fraction, 0.5),
+            (FactId::slow_seconds_fraction, 0.3),
+            (FactId::slow_seconds_foreign_cores, 1.8),
+            (FactId::other_seconds_foreign_cores, 0.1),
+            (FactId::slow_seconds_cpu_wait_fraction, 0.9),
+            (FactId::other_seconds_cpu_wait_fraction, 0.1),
+        ];
+        let base = [&slow_responses::tests::SLOW[..], &burst].concat();
+        let with = |name: FactId, value: f64| {
+            check(&facts(&crate::facts::testing::with_changes(&base, &[(name, value)]), &[]))
+        };
+        let found = with(FactId::slow_seconds_fraction, 0.3).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_BURSTS, Some(0.7)));
+        assert!(
+            found.summary.starts_with("Other programs use the CPU at times: 1.8 of 2 cores"),
+            "{}",
+            found.summary
+        );
+        for (name, value) in [
+            (FactId::other_seconds_foreign_cores, 1.7),
+            (FactId::slow_seconds_cpu_wait_fraction, 0.3),
+            (FactId::other_seconds_cpu_wait_fraction, 0.8),
+            (FactId::slow_in_server_fraction, 0.2),
+        ] {
+            assert!(with(name, value).is_none(), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn it_explains_what_requests_are_at_the_processors_for() {
+        // 0.3 cores for 60 a second are 5 ms each, stretched to 20 by four tasks for the one core.
+        for (response_us, explains) in [(20_000.0, 0.7), (80_000.0, 0.175)] {
+            let more = [(FactId::run_queue_mean, 4.0), (FactId::response_time_mean_us, response_us)];
+            let mut facts = facts(&[&BACKUP[..], &more].concat(), &[]);
+            of_pool(&mut facts, "gzip", &[(FactId::foreign_program_cpu_cores, 0.66)]);
+            assert_eq!(check(&facts).unwrap().explains_fraction, Some(explains), "{response_us}");
+        }
     }
 
     #[test]

@@ -8,8 +8,11 @@
 //! The cores that the service may use are saturated and it waits for them (as `cpu-saturated` says), and other programs use at
 //! least a fifth of them: what is left of the machine's CPU time (without interrupts) after subtracting the service, its
 //! backends, the load generator, the agent and kernel threads. Visible programs are named. CPU time of no visible process
-//! (another container, short-lived processes) is a suspicion only. Programs at low priority on cores that the service does not
-//! wait for are no finding.
+//! (another container, short-lived processes) is a suspicion only. It explains their share of the time that a request is at a
+//! processor or waits for one (what it takes, as much longer as tasks want each core); where requests queue for workers of a
+//! pool that are there for less than a third of their time, it is the pool that is too small, and this is no finding. Programs
+//! that use the CPU at times only are found by the slow responses of these seconds: others' cores and the wait for one must be
+//! more in them than else. Programs at low priority on cores that the service does not wait for are no finding.
 //!
 //! ## What to do
 //! Move these programs to another machine or another time, or lower their priority: `nice -n 19`, a control group with a low
@@ -31,6 +34,7 @@ pub const LIMIT: Limit = Limit {
             foreign_program_cpu_cores, offered_rate, rate, response_time_mean_us,
         },
         &crate::resources::processors::FACTS,
+        &crate::resources::slow_responses::FACTS,
     ],
     causes: &[
         LimitId::CpuSaturated,

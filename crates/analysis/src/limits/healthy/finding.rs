@@ -6,7 +6,7 @@ use crate::limits::ceilings;
 use crate::limits::healthy::response_time;
 use crate::limits::healthy::response_time::{EXCESS_US_MAX, is_below};
 use crate::resources::time_breakdown::noticed_queue;
-use crate::resources::{concurrency, processors};
+use crate::resources::{concurrency, processors, slow_responses};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -44,6 +44,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     });
     if !has_room(facts, busy)
         || !response_time::responds_well(facts)
+        || slow_responses::noticed(facts).is_some()
         || has_no_responses(facts)
         || !is_well_observed(facts)
         || goal_missed
@@ -237,6 +238,16 @@ mod tests {
             let mut facts = facts(&HEALTHY, &[]);
             facts.goal = Some(goal);
             assert_eq!(check(&facts).is_some(), healthy, "{goal}");
+        }
+    }
+
+    #[test]
+    fn a_mean_that_is_fine_hides_no_slow_responses() {
+        for (slow, healthy) in [(0.004, true), (0.02, false)] {
+            let few = [(FactId::slow_fraction, slow), (FactId::slow_time_fraction, 0.06)];
+            let values = crate::facts::testing::with_changes(&slow_responses::tests::SLOW, &few);
+            let found = check(&facts(&[&HEALTHY[..], &values].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{slow}");
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     };
     let demand = demand(facts, pool, processes);
     let wanted = (HEADROOM * demand).ceil();
-    let fits = processes_that_fit(facts, pool, processes);
+    let fits = processes_that_fit(facts, pool.name, processes);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if to <= pool.limit.unwrap_or(processes) {
         let why = "memory holds no more children: reduce the time per request, or add memory";
@@ -97,9 +97,9 @@ fn demand(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> f64 {
 
 /// How many processes memory holds, with the connections to the database that go along. A process that is swapped out in part is
 /// larger than what is in memory.
-pub(super) fn processes_that_fit(facts: &Facts, pool: &FullPool<'_>, processes: f64) -> Option<f64> {
-    let held = facts.value_of(FactId::fpm_process_memory_bytes, pool.name).filter(|bytes| *bytes > 0.0)?;
-    let each = held + facts.value_of(FactId::pool_swap_mean_bytes, pool.name).unwrap_or(0.0);
+pub(crate) fn processes_that_fit(facts: &Facts, pool: &str, processes: f64) -> Option<f64> {
+    let held = facts.value_of(FactId::fpm_process_memory_bytes, pool).filter(|bytes| *bytes > 0.0)?;
+    let each = held + facts.value_of(FactId::pool_swap_mean_bytes, pool).unwrap_or(0.0);
     let usable = processes * held + memory_pressure::room_bytes(facts, MEMORY_FRACTION_MAX)?;
     Some(database_connections::workers_that_fit_with(facts, usable, (each, 1.0)))
 }

@@ -27,6 +27,7 @@
 //! `apache2ctl -M | grep -E 'ratelimit|qos|evasive|bw|limitipconn|security|reqtimeout'`; `grep -ri rate-limit /etc/apache2`;
 //! `nginx -T | grep limit_`.
 
+pub(crate) mod ceiling;
 pub(crate) mod delayed;
 pub(crate) mod finding;
 pub(crate) mod rejected;
@@ -55,6 +56,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::UpstreamBandwidth,
         LimitId::BackendRefused,
     ],
+    ceilings: &[ceiling::ceiling],
     kind: Some(LimitKind::RequestCost),
     ..Limit::new(LimitId::RateLimited, "Rate limited", include_str!("mod.rs"), check)
 };

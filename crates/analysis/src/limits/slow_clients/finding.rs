@@ -12,11 +12,11 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
 /// From this share of the workers on they are what is missing.
-const HELD_FRACTION_MIN: f64 = 0.3;
+pub(crate) const HELD_FRACTION_MIN: f64 = 0.3;
 /// Responses below this size fit into a send buffer as the kernel makes it: no worker waits for them.
 const ANSWER_BYTES_MIN: f64 = 262_144.0;
 /// What is sent to each slow client a second: less is nothing at all, more is no slow line.
-const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
+pub(crate) const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
 
 /// What is sent beside our own answers must be more than what the network adds to these.
 const OTHERS_BYTES_RATIO_MIN: f64 = 1.0;

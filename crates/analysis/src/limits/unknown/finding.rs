@@ -6,6 +6,7 @@ use crate::limits::apache_workers_exhausted::backend_wait;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::slow_upstream::finding::awaited;
 use crate::resources::processors::own_cores;
+use crate::resources::slow_responses;
 use crate::resources::time_breakdown::breakdown;
 use crate::resources::workers;
 use crate::wording::{format_number, format_time};
@@ -35,23 +36,38 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::Unknown.into(),
         summary: format!(
-            "The limit could not be proven.{stopped}{errors}{}{}{}{}",
+            "The limit could not be proven.{stopped}{errors}{}{}{}{}{}",
             time(facts),
+            slow_text(facts),
             locks_text(facts),
             serialized_text(facts),
             unobserved_text(facts)
         ),
         confidence: 0.3,
         explains_fraction: None,
-        facts: facts.cite(&fact_ids! {
+        facts: cited_facts(facts),
+        remedies: vec![],
+    })
+}
+
+fn cited_facts(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
+    let mut all = facts.cite(&fact_ids! {
             rate, offered_rate, failed_fraction, response_time_mean_us, response_time_alone_us, response_time_first_us,
             response_time_inflation, connect_time_max_us, usable_busy_fraction, cpu_busy_fraction,
             service_cpu_cores, accept_queue_mean, scoreboard_full_fraction, workers_busy_mean,
             workers_idle_mean, worker_time_mean_us, backend_time_mean_us, backend_queue_mean,
             worker_time_first_us, lock_waiting_mean, upstream_waiting_mean, busiest_thread_fraction,
-        }),
-        remedies: vec![],
-    })
+    });
+    if slow_responses::noticed(facts).is_some() {
+        all.extend(facts.cite(&slow_responses::FACTS));
+    }
+    all
+}
+
+/// How many responses are much slower than the others, and where their time goes.
+fn slow_text(facts: &Facts) -> String {
+    slow_responses::noticed(facts)
+        .map_or(String::new(), |slow| format!(" {}", slow_responses::text(facts, &slow)))
 }
 
 /// Where most of the response time is spent, what that points to, and whether a worker works there or waits.

@@ -21,6 +21,8 @@ pub struct End {
     pub sending: bool,
     /// Whether the other side has asked for something and waits; `None` where that is not known.
     pub owes_answer: Option<bool>,
+    /// The bytes that came in so far, and those that went out and were confirmed; `None` where that is not known.
+    pub bytes: Option<(u64, u64)>,
     /// Its own address and port.
     pub own: (IpAddr, u16),
     /// Address and port of the other side.
@@ -75,6 +77,7 @@ fn end(entry: Entry<'_>) -> End {
         open: entry.state() == state::ESTABLISHED,
         sending: entry.send_queue() > 0,
         owes_answer: entry.owes_answer(),
+        bytes: entry.bytes(),
         // A socket of both families shows IPv4 as `::ffff:a.b.c.d`; its other end does not.
         own: (own.0.to_canonical(), own.1),
         peer: (peer.0.to_canonical(), peer.1),

@@ -13,13 +13,18 @@
 //! And it tells when something was sent and received last: a connection on which nothing was asked since the last answer is idle,
 //! and whoever holds it waits for its client.
 //!
+//! A request of which more has come from one reading to the next, and which is not answered, is one whose client sends it slowly ([`uploads`]).
+//!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
 //! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
-//! readings in between are empty.
+//! readings in between are empty, but for slow uploads, as long as there are few hundreds.
 //!
 //! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
 //! others as long as no load of ours runs.
 
+mod uploads;
+
+use self::uploads::Uploads;
 use crate::collectors::network::{Place, Whereabouts, thread_cpu};
 use crate::collectors::{Collector, Metric, Reading, Target, gauge, io_error_text};
 use crate::os::procfs;
@@ -38,12 +43,17 @@ const CHEAP: Duration = Duration::from_millis(1);
 const REST: u32 = 1_200;
 const REST_MAX: Duration = Duration::from_secs(30);
 
+/// So many connections are listed in a fraction of a millisecond.
+const FEW: f64 = 500.0;
+
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Clients {
     whereabouts: Whereabouts,
     /// The port that was read last, and until when nothing is read of it.
     rests: Option<(u16, Instant)>,
+    uploads: Uploads,
+    are_few: bool,
 }
 
 impl Clients {
@@ -51,14 +61,38 @@ impl Clients {
     fn read_port(&mut self, port: u16, target: &Target) -> Reading {
         let (begin, before) = (Instant::now(), thread_cpu());
         if self.rests.is_some_and(|(known, until)| known == port && begin < until) {
-            return Reading::default();
+            return self.read_uploads(port);
         }
-        let reading = read(port, std::process::id(), target).unwrap_or_else(Reading::failed);
+        let reading =
+            read(port, std::process::id(), target, &mut self.uploads).unwrap_or_else(Reading::failed);
         let took = thread_cpu().saturating_sub(before);
         let rest = Some(took.saturating_mul(REST).min(REST_MAX)).filter(|_| took >= CHEAP);
         self.rests = rest.map(|rest| (port, begin + rest));
+        self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
         reading
     }
+
+    /// What changes from second to second and is cheap, as long as there are few connections: nobody's descriptors are read for it.
+    fn read_uploads(&mut self, port: u16) -> Reading {
+        let mut reading = Reading::default();
+        let ends = self.are_few.then(|| netlink::server_ends(port).ok()).flatten();
+        if let Some(ends) = ends {
+            let unanswered = ends
+                .iter()
+                .filter(|end| end.open)
+                .filter_map(|end| Some((end.cookie, unanswered_bytes(end)?)));
+            reading.push_some(
+                "clients.receiving_count",
+                self.uploads.count(unanswered).map(|count| count as f64),
+            );
+        }
+        reading
+    }
+}
+
+/// The bytes of a connection that was accepted, and on which a request is not answered.
+fn unanswered_bytes(end: &End) -> Option<(u64, u64)> {
+    end.bytes.filter(|_| end.inode != 0 && end.owes_answer == Some(true))
 }
 
 /// The ends of all connections at one time.
@@ -87,6 +121,8 @@ struct Connection {
     sending: bool,
     /// Whether it was accepted and nothing is asked on it.
     idle: bool,
+    /// The bytes that came in and that were sent and confirmed, while it was accepted and a request on it is not answered.
+    bytes: Option<(u64, u64)>,
 }
 
 /// The connections that were open from the first look to the second one.
@@ -107,6 +143,7 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
             client_inode,
             sending: end.sending,
             idle: end.inode != 0 && end.owes_answer == Some(false) && !end.sending,
+            bytes: unanswered_bytes(end),
         })
     };
     servers.filter(|end| end.open).filter_map(connection).collect()
@@ -178,7 +215,7 @@ impl PortConnections {
 }
 
 /// Reads whose connections there are. `agent_pid` is this program: what it asks of the service is nobody's traffic.
-fn read(port: u16, agent_pid: u32, target: &Target) -> Result<Reading, String> {
+fn read(port: u16, agent_pid: u32, target: &Target, uploads: &mut Uploads) -> Result<Reading, String> {
     let mut seen = PortConnections::at(port, agent_pid, target.client_pid, None)?;
     // It rarely comes to that, and reading the descriptors of hundreds of workers takes its time.
     if target.service_pid.is_some() && seen.has_other_local_clients() {
@@ -190,6 +227,8 @@ fn read(port: u16, agent_pid: u32, target: &Target) -> Result<Reading, String> {
     reading.push("clients.sending_count", sending as f64);
     let idle = seen.all.iter().filter(|connection| connection.idle).count();
     reading.push("clients.idle_count", idle as f64);
+    let progress = seen.all.iter().filter_map(|connection| Some((connection.cookie, connection.bytes?)));
+    reading.push_some("clients.receiving_count", uploads.count(progress).map(|count| count as f64));
     reading.push("clients.left_count", seen.left_count as f64);
     match seen.others {
         Some(Ok(others)) => reading.push("clients.others_count", others.len() as f64),
@@ -223,6 +262,11 @@ impl Collector for Clients {
                 "clients.idle_count",
                 "sock_diag(7), tcp_info",
                 "ss -tniH state established 'sport = :PORT' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 <= $4 {n++} END {print n + 0}'",
+            ),
+            gauge(
+                "clients.receiving_count",
+                "sock_diag(7), tcp_info",
+                "a=$(ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | sort); sleep 1; ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | grep -vxcF \"$a\"",
             ),
             gauge("clients.left_count", SOURCE, server_ends("close-wait")),
             gauge("clients.others_count", "sock_diag(7), /proc/PID/fd", others),

@@ -8,7 +8,16 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
     let end = |cookie: u8, own: &str, peer: &str, open: bool, inode: u64| {
         let ends = [own, peer].map(|end| end.parse::<SocketAddr>().unwrap());
         let [own, peer] = ends.map(|end| (end.ip(), end.port()));
-        End { cookie: [cookie; 8], open, sending: cookie == 2, owes_answer: None, own, peer, inode }
+        End {
+            cookie: [cookie; 8],
+            open,
+            sending: cookie == 2,
+            owes_answer: None,
+            bytes: None,
+            own,
+            peer,
+            inode,
+        }
     };
     let servers = [
         end(1, "10.0.0.1:80", "10.0.0.9:5000", true, 7),

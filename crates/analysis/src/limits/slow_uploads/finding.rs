@@ -1,0 +1,169 @@
+//! When `slow-uploads` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
+use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
+use crate::limits::slow_clients::finding::{HELD_FRACTION_MIN, PACE_BYTES_PER_S};
+use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{worker_waits, workers};
+use crate::wording::{format_bytes, format_number};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+/// What is seen of a connection is that bytes come in; that a worker waits for them is concluded.
+const CONFIDENCE: f64 = 0.85;
+
+/// Fires when clients that send slowly hold the workers that others wait for.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let receiving = facts.value(FactId::receiving_connections_mean)?;
+    let pool = HeldPool::of_apache(facts).or_else(|| HeldPool::of_fpm(facts))?;
+    let pace = facts.value(FactId::network_received_bytes_per_s).map(|bytes| bytes / receiving);
+    if receiving < HELD_FRACTION_MIN * pool.workers
+        || pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1)
+        || worker_waits::machine_is_short(facts)
+    {
+        return None;
+    }
+    let each = pace.map_or(String::new(), |pace| format!(", {}/s each at most", format_bytes(pace)));
+    Some(Finding {
+        id: LimitId::SlowUploads.into(),
+        summary: format!(
+            "Clients that send slowly hold the workers: all {} {} busy{}, {} requests wait. On {} connections a request comes in second by second and nothing is sent{each}.",
+            format_number(pool.workers),
+            pool.words,
+            facts
+                .value(FactId::service_cpu_cores)
+                .map_or(String::new(), |cores| format!(" but using only {} cores", format_number(cores))),
+            format_number(pool.queue),
+            format_number(receiving),
+        ),
+        confidence: CONFIDENCE,
+        explains_fraction: pool.explains,
+        facts: facts.cite(&fact_ids! {
+            receiving_connections_mean, network_received_bytes_per_s, workers_busy_mean, workers_writing_mean,
+            workers_reading_mean, scoreboard_full_fraction, processes_at_limit_fraction, accept_queue_mean, fpm_queue_mean,
+            in_flight_mean, service_cpu_cores, cpu_busy_fraction, response_time_mean_us, rate,
+        }),
+        remedies: remedies(facts),
+    })
+}
+
+/// Workers all of which are busy while requests wait.
+struct HeldPool {
+    words: &'static str,
+    workers: f64,
+    queue: f64,
+    explains: Option<f64>,
+}
+
+impl HeldPool {
+    fn of_apache(facts: &Facts) -> Option<Self> {
+        let (proof, queue) = (workers::limit_proof(facts)?, noticed_queue(facts)?);
+        let explains = workers::accept_queue_share(facts, queue);
+        Some(Self { words: "workers", workers: proof.workers, queue, explains })
+    }
+
+    fn of_fpm(facts: &Facts) -> Option<Self> {
+        let pools = facts.each(FactId::fpm_queue_mean);
+        let full = pools.filter_map(|(pool, queue)| FullPool::of_pool(facts, pool, queue));
+        let pool = full.max_by(|a, b| a.queue.total_cmp(&b.queue))?;
+        let explains = pool.explains(facts).map(|share| significant(share, 3));
+        Some(Self { words: "children of PHP-FPM", workers: pool.processes?, queue: pool.queue, explains })
+    }
+}
+
+fn remedies(facts: &Facts) -> Vec<Remedy> {
+    let buffering = |setting: SettingId| {
+        manual(
+            setting,
+            "a body lies on the disk of the proxy until it is whole; programs that read it while it comes get it at the end",
+            "requests are taken in whole before they are handed over, however slow their client: no worker waits for them",
+        )
+    };
+    if facts.is_service("nginx") {
+        let of = |setting: &str| buffering(SettingId::of_service("nginx", setting));
+        return vec![of("fastcgi_request_buffering"), of("proxy_request_buffering")];
+    }
+    let in_force = facts.text("RequestReadTimeout").map(SettingValue::Text);
+    let timeout = manual(
+        SettingId::of_service("apache", "RequestReadTimeout"),
+        "clients on slow lines are ended, honest ones too: 408",
+        "`body=20,MinRate=1000` frees a worker from a client that sends less than 1,000 bytes a second",
+    );
+    vec![buffering(SettingId::external("proxy", "request buffering")), Remedy { from: in_force, ..timeout }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, of_pool, with_changes};
+
+    /// Fifty processes, forty of which wait for bodies.
+    const SLOW: &[(FactId, f64)] = &[
+        (FactId::scoreboard_full_fraction, 1.0),
+        (FactId::workers_limit, 50.0),
+        (FactId::workers_busy_mean, 50.0),
+        (FactId::accept_queue_mean, 20.0),
+        (FactId::in_flight_mean, 30.0),
+        (FactId::receiving_connections_mean, 38.0),
+        (FactId::network_received_bytes_per_s, 480e3),
+        (FactId::cpu_busy_fraction, 0.1),
+    ];
+
+    fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
+        check(&facts(&with_changes(SLOW, changes), &[("MaxRequestWorkers", 50)]))
+    }
+
+    #[test]
+    fn workers_that_wait_for_bodies_are_held() {
+        let found = with(&[]).unwrap();
+        assert!(
+            found.summary.contains("all 50 workers busy, 20 requests wait. On 38 connections"),
+            "{}",
+            found.summary
+        );
+        assert!(found.summary.contains("12.6 kB/s each at most"), "{}", found.summary);
+        for (what, name, value) in [
+            ("few", FactId::receiving_connections_mean, 9.0),
+            ("fast lines", FactId::network_received_bytes_per_s, 9e7),
+            ("nobody waits", FactId::accept_queue_mean, 0.0),
+            ("workers are free", FactId::scoreboard_full_fraction, 0.0),
+            ("no processor is free", FactId::pressure_group_cpu_some_fraction, 0.9),
+            ("not seen", FactId::receiving_connections_mean, f64::NAN),
+        ] {
+            assert!(with(&[(name, value)]).is_none(), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_holds_them_comes_before_that_they_are_held() {
+        let seen = facts(SLOW, &[("MaxRequestWorkers", 50)]);
+        let all = crate::diagnosis::ranking::findings(&seen);
+        assert_eq!(all[0].id, "slow-uploads", "{all:?}");
+    }
+
+    #[test]
+    fn children_of_php_behind_a_proxy_that_does_not_buffer_are_held_too() {
+        let base = [
+            (FactId::receiving_connections_mean, 4.0),
+            (FactId::in_flight_mean, 20.0),
+            (FactId::cpu_busy_fraction, 0.1),
+        ];
+        let mut facts = facts(&base, &[]);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        let pool = [
+            (FactId::fpm_queue_mean, 14.0),
+            (FactId::fpm_processes_max, 5.0),
+            (FactId::fpm_processes_mean, 5.0),
+            (FactId::fpm_full_fraction, 1.0),
+            (FactId::fpm_at_most_fraction, 1.0),
+        ];
+        of_pool(&mut facts, "www", &pool);
+        let found = check(&facts).unwrap();
+        assert!(found.summary.contains("all 5 children of PHP-FPM busy"), "{}", found.summary);
+        assert_eq!(found.remedies[0].setting.full_name(), "nginx fastcgi_request_buffering");
+    }
+}
