@@ -84,8 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_private_or_changes_is_not_cacheable() {
-        let fine =
-            RepeatedAnswer { status: Some(200), is_same: Some(true), ..RepeatedAnswer::default() };
+        let fine = RepeatedAnswer { status: Some(200), is_same: Some(true), ..RepeatedAnswer::default() };
         let text = |text: &str| Some(text.to_owned());
         for (seen, cacheable) in [
             (fine.clone(), Some(true)),
@@ -97,7 +96,10 @@ mod tests {
             (RepeatedAnswer { cache_control: text("public, max-age=60"), ..fine.clone() }, Some(true)),
             (RepeatedAnswer { cache_control: text("Private"), ..fine.clone() }, Some(false)),
             (RepeatedAnswer { cache_control: text("private=\"x\""), ..fine.clone() }, Some(false)),
-            (RepeatedAnswer { cache_control: text("max-age=0, must-revalidate"), ..fine.clone() }, Some(false)),
+            (
+                RepeatedAnswer { cache_control: text("max-age=0, must-revalidate"), ..fine.clone() },
+                Some(false),
+            ),
             (RepeatedAnswer { vary: text("Accept-Encoding"), ..fine.clone() }, Some(true)),
             (RepeatedAnswer { vary: text("Accept-Encoding, Cookie"), ..fine.clone() }, Some(false)),
             (RepeatedAnswer { vary: text("*"), ..fine.clone() }, Some(false)),

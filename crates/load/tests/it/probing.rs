@@ -108,8 +108,10 @@ fn requests_with_variables_are_a_visitors_and_not_tried_before() {
 fn repeated(headers: &'static str, bodies: [&'static str; 2], request: RequestSpec) -> (RepeatedAnswer, u64) {
     let server = Server::by_turn(move |turn| {
         let body = bodies[usize::from(turn % 2 == 1)];
-        let answer =
-            format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
         vec![Step::Request, Step::Send(answer.into_bytes())]
     });
     let mut load = workload(&server.url());
@@ -130,7 +132,12 @@ fn answers_are_asked_for_twice_where_the_first_leaves_it_open() {
         ("Cache-Control: max-age=3\r\nCache-Control: private\r\n", ["page", "page"], Some(false), 1),
         ("Expires: Thu, 19 Nov 1981 08:52:00 GMT\r\n", ["page", "page"], Some(false), 1),
         // A file: nothing is gained, and it is not asked for again.
-        ("Last-Modified: Thu, 19 Nov 2020 08:52:00 GMT\r\nAccept-Ranges: bytes\r\n", ["page", "page"], None, 1),
+        (
+            "Last-Modified: Thu, 19 Nov 2020 08:52:00 GMT\r\nAccept-Ranges: bytes\r\n",
+            ["page", "page"],
+            None,
+            1,
+        ),
     ] {
         let (seen, requests) = repeated(headers, bodies, get());
         assert_eq!((seen.is_cacheable(), requests), (cacheable, sent), "{headers} {seen:?}");

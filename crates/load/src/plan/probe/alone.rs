@@ -84,9 +84,8 @@ pub fn repeated_answers(prepared: &Prepared, workload: &Workload) -> Vec<Repeate
         }
         seen.push((number, answer, first));
     }
-    let needs_second = |answer: &RepeatedAnswer| {
-        answer.not_sent.is_none() && answer.obstacle().is_none() && !answer.is_file
-    };
+    let needs_second =
+        |answer: &RepeatedAnswer| answer.not_sent.is_none() && answer.obstacle().is_none() && !answer.is_file;
     let begun = Instant::now();
     for (number, answer, first) in &mut seen {
         let Some(first) = first.as_ref().filter(|_| needs_second(answer)) else { continue };
@@ -173,8 +172,8 @@ fn all_values(head: &[u8], name: &str) -> Option<String> {
 
 /// Whether `Expires` says alone that the answer is old: what is no date is in the past (RFC 9111, 5.3).
 fn is_expired(head: &[u8]) -> bool {
-    let has_age = all_values(head, "cache-control")
-        .is_some_and(|text| text.to_ascii_lowercase().contains("max-age="));
+    let has_age =
+        all_values(head, "cache-control").is_some_and(|text| text.to_ascii_lowercase().contains("max-age="));
     let expires = header_text(head, "expires").filter(|_| !has_age);
     // `Thu, 19 Nov 1981 08:52:00 GMT`: years of before the Web, or the moment of the answer.
     let year = |text: &str| text.split_whitespace().nth(3).and_then(|year| year.parse::<u32>().ok());
