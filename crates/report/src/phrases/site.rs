@@ -153,7 +153,7 @@ mod tests {
                 (
                     "cacheable",
                     "80% of the requests (anonymous GETs whose answers repeat and a program makes); a cache of 1 s in front: about 1,200 \
-                     req/s (700 to 2,000 req/s); not /b.php?x=1: sets a cookie"
+                     req/s (700/s to 2,000/s); not /b.php?x=1: sets a cookie"
                 ),
             ]
         );

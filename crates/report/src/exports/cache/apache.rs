@@ -1,7 +1,8 @@
 //! For mod_cache with mod_cache_disk: <https://httpd.apache.org/docs/2.4/mod/mod_cache.html>.
 //!
 //! `CacheQuickHandler off` lets conditions of a request decide, `CacheIgnoreNoLastMod` and `CacheDefaultExpire` keep what says nothing
-//! of its age, and no kept answer has a cookie. What has a query is kept only where the answer itself says how long.
+//! of its age, and no kept answer has a cookie. `CacheDisable` does
+//! not go into `<If>`. What has a query is kept only where the answer itself says how long.
 
 use super::Kept;
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ pub(super) fn config(kept: &Kept<'_>) -> Result<String> {
         .hint("take a cache in front: --cache-for nginx, or varnish"));
     }
     let place =
-        "In the configuration of the server or of its virtual host; modules: a2enmod cache cache_disk.";
+        "In the configuration of the server or of its virtual host; modules: a2enmod cache cache_disk headers.";
     let mut out = kept.head("#", place);
     for target in queries {
         let _ = writeln!(
@@ -34,7 +35,10 @@ pub(super) fn config(kept: &Kept<'_>) -> Result<String> {
         let _ =
             writeln!(out, "<LocationMatch \"^{}$\">\n    CacheEnable disk\n</LocationMatch>", escaped(path));
     }
-    out.push_str("<If \"-n req('Cookie') || -n req('Authorization')\">\n    CacheDisable on\n</If>\n");
+    // What asks for no kept answer, and for none to be kept: mod_cache heeds both, and Apache lets answers vary by what is looked at.
+    out.push_str(
+        "RequestHeader set Cache-Control \"no-cache, no-store\" \"expr=-n req('Cookie') || -n req('Authorization')\"\n",
+    );
     Ok(out)
 }
 

@@ -99,7 +99,7 @@ fn what_cannot_be_kept_is_an_error() {
     assert!(cache_config(&queries, None).unwrap_err().hint.unwrap().contains("--cache-for nginx"));
     let tls = recording(&["https://h/a", "https://h/in"], &service("apache", None));
     assert!(cache_config(&tls, Some(CacheProgram::Varnish)).is_err());
-    let odd = recording(&["http://h/a?x='", "http://h/in"], &service("nginx", None));
+    let odd = recording(&["http://h/a?x=$y", "http://h/in"], &service("nginx", None));
     assert!(cache_config(&odd, None).is_err());
 }
 
@@ -124,7 +124,7 @@ fn nginx_takes_it() {
 #[test]
 fn apache_takes_it() {
     let modules = "/usr/lib/apache2/modules";
-    let load: String = ["mpm_event", "authz_core", "cache", "cache_disk"]
+    let load: String = ["mpm_event", "authz_core", "headers", "cache", "cache_disk"]
         .iter()
         .map(|name| format!("LoadModule {name}_module {modules}/mod_{name}.so\n"))
         .collect();
