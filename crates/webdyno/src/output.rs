@@ -44,7 +44,7 @@ pub fn check(command: &Command) -> Result<()> {
     }
 }
 
-fn check_files(exports: &ExportArgs, more: Option<(&str, &Path)>, out: Option<&Path>) -> Result<()> {
+fn check_files(exports: &ExportArgs, more: Option<(&'static str, &Path)>, out: Option<&Path>) -> Result<()> {
     let files: Vec<(&str, &Path)> = exports.given().chain(more).collect();
     for (index, (flag, path)) in files.iter().enumerate() {
         let same = |(_, other): &&(&str, &Path)| is_same_file(path, other);
