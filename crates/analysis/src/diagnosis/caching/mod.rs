@@ -62,7 +62,7 @@ pub(crate) fn site_cache(
     all.iter().any(is_made).then_some(())?;
     let share_of = |counts: fn(&SiteCacheUrl) -> bool| {
         let share: f64 = looked.iter().filter(|one| counts(&one.1)).map(|one| one.0.share).sum();
-        significant(share.min(1.0), 3)
+        significant(share.clamp(0.0, 1.0).abs(), 3)
     };
     let mut cache = SiteCache {
         cacheable_fraction: share_of(|url| url.cacheable == Some(true)),
