@@ -27,7 +27,7 @@ pub fn check(command: &Command) -> Result<()> {
             check_files(&report.exports, html, Some(&report.directory))
         }
         Command::Export(export) => {
-            let cache = export.cache.as_deref().map(|path| ("--cache", path));
+            let cache = export.cache_config.as_deref().map(|path| ("--cache-config", path));
             check_files(&export.exports, cache, Some(&export.directory))
         }
         Command::Compare(CompareArgs { json, .. })

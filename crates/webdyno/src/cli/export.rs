@@ -63,15 +63,15 @@ pub struct ExportCommandArgs {
     /// session without load; or each point of a sweep, as `webdyno fit` reads them
     #[arg(long, value_name = "TABLE", hide_possible_values = true)]
     pub table: Option<TableChoice>,
-    /// Write the configuration of a cache in front to FILE (- for stdout)
+    /// Write the configuration of a cache in front
     ///
-    /// It keeps for one second what the diagnosis saw to be cacheable, and nothing else
+    /// To FILE (- for stdout). It keeps for one second what the diagnosis saw to be cacheable, and nothing else
     #[arg(long, value_name = "FILE|-")]
-    pub cache: Option<PathBuf>,
-    /// The program that --cache is for: nginx, mod_cache or varnish
+    pub cache_config: Option<PathBuf>,
+    /// The program that --cache-config is for: nginx, mod_cache or varnish
     ///
     /// By default the one that serves the site
-    #[arg(long, value_name = "PROGRAM", hide_possible_values = true, requires = "cache")]
+    #[arg(long, value_name = "PROGRAM", hide_possible_values = true, requires = "cache_config")]
     pub cache_for: Option<CacheChoice>,
 }
 

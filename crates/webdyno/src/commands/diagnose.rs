@@ -50,7 +50,7 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
 fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let draft = arguments.load.draft()?;
     let mut load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
-    load.ask_twice();
+    load.repeat_requests();
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };

@@ -25,7 +25,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let directory = run_directory::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let mut load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
-    load.ask_twice();
+    load.repeat_requests();
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     load.connect_machine(&mut servers)?;

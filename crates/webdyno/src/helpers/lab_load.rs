@@ -29,7 +29,7 @@ pub fn load(arguments: &LabLoadArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let mut load = MeasuredLoad::without_probe(&arguments.load, &draft, &arguments.server)?;
     wait_for_response(&mut load, &interrupted)?;
-    load.ask_twice();
+    load.repeat_requests();
     let mut servers = load.connect()?;
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
     // It is a diagnosis like any other: `webdyno diagnose --from DIR` looks at it again.

@@ -25,7 +25,7 @@ pub struct MeasuredLoad {
     pub prepared: Prepared,
     /// How long.
     pub length: LoadLength,
-    /// What requests showed that were sent twice ([`Self::ask_twice`]).
+    /// What requests showed that were sent twice ([`Self::repeat_requests`]).
     repeated_answers: Vec<RepeatedAnswer>,
     list: ServerList,
     how: Start,
@@ -91,7 +91,7 @@ impl MeasuredLoad {
     }
 
     /// Looks whether answers repeat, before anything is observed: what a cache in front could answer.
-    pub fn ask_twice(&mut self) {
+    pub fn repeat_requests(&mut self) {
         self.repeated_answers = webdyno_load::repeated_answers(&self.prepared, &self.workload);
     }
 

@@ -13,7 +13,7 @@ use crate::measurement::Measurement;
 use crate::resources::{processors, site_profile};
 use crate::settings::effective::RequestTarget;
 use crate::wording::format_number;
-use prediction::Asked;
+use prediction::RequestWork;
 use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::number::significant;
 use webdyno_model::repeated_answer::RepeatedAnswer;
@@ -37,7 +37,7 @@ pub(crate) fn site_cache(
     let all = &measurement.repeated_answers;
     // Who was given a cookie sends it with all that follows.
     let cookie = all.iter().find(|answer| answer.sets_cookie && visits.is_some_and(|visits| visits.cookies));
-    let mut looked: Vec<(Asked, SiteCacheUrl)> = all
+    let mut looked: Vec<(RequestWork, SiteCacheUrl)> = all
         .iter()
         .map(|answer| {
             let (cacheable, how) = match cookie {
@@ -47,7 +47,7 @@ pub(crate) fn site_cache(
                 _ => verdict(facts, answer),
             };
             let share = answer.share_fraction.or_else(|| share_by_name(all, answer, run?));
-            let asked = Asked {
+            let asked = RequestWork {
                 share: share.unwrap_or(0.0),
                 alone_us: answer.alone_us.map(|us| us as f64),
                 is_kept: cacheable == Some(true),
@@ -69,7 +69,7 @@ pub(crate) fn site_cache(
         known_fraction: share_of(|url| url.cacheable.is_some()),
         ..SiteCache::default()
     };
-    let (asked, urls): (Vec<Asked>, Vec<SiteCacheUrl>) = looked.into_iter().unzip();
+    let (asked, urls): (Vec<RequestWork>, Vec<SiteCacheUrl>) = looked.into_iter().unzip();
     cache.urls = urls;
     if cache.cacheable_fraction > 0.0 {
         match prediction::predict(facts, &asked) {
@@ -127,7 +127,7 @@ pub(crate) fn add_remedy(facts: &Facts, findings: &mut [Finding], cache: Option<
     let Some(finding) = findings.iter_mut().find(|finding| is_lifted(facts, &finding.id)) else { return };
     let why = format!(
         "{:.0}% of the requests are anonymous GETs whose answers repeat: kept for 1 s in front of the application, {} req/s are left for \
-         it. `webdyno export DIR --cache -` writes the configuration (nginx, mod_cache, Varnish)",
+         it. `webdyno export DIR --cache-config -` writes the configuration (nginx, mod_cache, Varnish)",
         100.0 * cache.cacheable_fraction,
         cache.application_rate.map_or("few".into(), format_number),
     );

@@ -30,7 +30,7 @@ const TIMED_FRACTION_MIN: f64 = 0.5;
 const STEPS: usize = 60;
 
 /// A request of the load.
-pub(super) struct Asked {
+pub(super) struct RequestWork {
     /// Its share of the requests; 0 where it is not known.
     pub share: f64,
     /// What it took alone.
@@ -70,7 +70,7 @@ struct Supposed {
 }
 
 /// The rate with a cache; else why it cannot be told.
-pub(super) fn predict(facts: &Facts, asked: &[Asked]) -> Result<Found, &'static str> {
+pub(super) fn predict(facts: &Facts, asked: &[RequestWork]) -> Result<Found, &'static str> {
     let server = Server::of(facts)?;
     let timed = || asked.iter().filter_map(|one| Some((one, one.alone_us?)));
     let timed_share: f64 = timed().map(|(one, _)| one.share).sum();

@@ -1,3 +1,5 @@
+//! What a cache in front would give, of facts by hand.
+
 use super::*;
 use crate::facts::FactId;
 use crate::facts::testing::{facts, with_changes};

@@ -58,7 +58,7 @@ const TURN: Duration = Duration::from_secs(2);
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// An answer as far as the next one is compared with it.
-struct Seen {
+struct FirstAnswer {
     at: Instant,
     time_us: u64,
     digest: Vec<u8>,
@@ -69,7 +69,7 @@ struct Seen {
 /// load will say so.
 pub fn repeated_answers(prepared: &Prepared, workload: &Workload) -> Vec<RepeatedAnswer> {
     let begun = Instant::now();
-    let mut seen: Vec<(usize, RepeatedAnswer, Option<Seen>)> = vec![];
+    let mut seen: Vec<(usize, RepeatedAnswer, Option<FirstAnswer>)> = vec![];
     for (number, share) in most_sent(prepared, workload) {
         let mut answer = described(prepared, number, share);
         let mut first = None;
@@ -77,7 +77,7 @@ pub fn repeated_answers(prepared: &Prepared, workload: &Workload) -> Vec<Repeate
             answer.not_sent = Some("there was no time for it".into());
         }
         if answer.not_sent.is_none() {
-            first = ask(prepared, number, &mut answer);
+            first = send(prepared, number, &mut answer);
             if first.is_none() {
                 return vec![];
             }
@@ -95,7 +95,7 @@ pub fn repeated_answers(prepared: &Prepared, workload: &Workload) -> Vec<Repeate
             answer.not_sent = Some("there was no time for it twice".into());
             continue;
         }
-        let Some(second) = ask(prepared, *number, answer) else { return vec![] };
+        let Some(second) = send(prepared, *number, answer) else { return vec![] };
         answer.is_same = Some(first.digest == second.digest);
         answer.alone_us = Some(first.time_us.min(second.time_us));
     }
@@ -136,7 +136,7 @@ fn described(prepared: &Prepared, number: usize, share_fraction: Option<f64>) ->
 }
 
 /// Sends it once. `None` where it failed.
-fn ask(prepared: &Prepared, number: usize, answer: &mut RepeatedAnswer) -> Option<Seen> {
+fn send(prepared: &Prepared, number: usize, answer: &mut RepeatedAnswer) -> Option<FirstAnswer> {
     let plan = &prepared.plan;
     let entry: Option<Template> = plan.entry(number);
     let template = entry.as_ref().unwrap_or_else(|| &plan.templates[number]);
@@ -160,7 +160,7 @@ fn ask(prepared: &Prepared, number: usize, answer: &mut RepeatedAnswer) -> Optio
     if seen.body_bytes > BODY_BYTES_MAX {
         answer.not_sent = Some("its answer is larger than 1 MiB".into());
     }
-    Some(Seen { at, time_us: seen.time_us, digest })
+    Some(FirstAnswer { at, time_us: seen.time_us, digest })
 }
 
 /// The values of all lines of a header, as one; `None` when there is none.

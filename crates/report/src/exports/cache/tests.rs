@@ -1,3 +1,5 @@
+//! Configurations of caches, and what the programs that they are for say of them, where these are installed.
+
 use super::*;
 use std::fs;
 use std::process::Command;
