@@ -15,10 +15,11 @@ use crate::resources::processors::services_cores;
 use crate::resources::request_cost::plain_file_us;
 use webdyno_model::number::significant;
 
-/// What a hit costs as a share of the most that a small file was seen to cost: 15 to 40 us of 150 under full load.
-const HIT_SHARE: [f64; 3] = [0.1, 0.3, 1.0];
-/// The same of what a proxy in front takes for each request now: a hit leaves out the way to the application and back.
-const HIT_SHARE_OF_PROXY: [f64; 3] = [0.3, 0.6, 1.0];
+/// What a hit costs as a share of the most that a small file was seen to cost, 150 us where each request wakes a sleeping core: 15 to 40 us
+/// under full load.
+const HIT_SHARE: [f64; 3] = [0.1, 0.27, 1.0];
+/// The same of what a request costs the generator on the same machine: 10 to 25 us under full load, and at most as much as now.
+const CLIENT_SHARE: [f64; 3] = [0.07, 0.17, f64::INFINITY];
 /// By how much the work that is left may be off where answers differ: times alone are no costs.
 const WORK_ERROR: f64 = 1.5;
 /// Renewals that come when an answer is asked for just as it ends.
@@ -63,6 +64,7 @@ struct Server {
 /// What is supposed of the cache.
 struct Supposed {
     hit_us: f64,
+    client_us: f64,
     /// The work of a mean request that is left of one, whatever is kept.
     left: f64,
     /// Renewals of a URL each second, at most.
@@ -82,13 +84,17 @@ pub(super) fn predict(facts: &Facts, asked: &[RequestWork]) -> Result<Found, &'s
     let kept: Vec<(f64, f64)> =
         timed().filter(|(one, _)| one.is_kept).map(|(one, us)| (one.share, us / mean_us)).collect();
     let left = (1.0 - kept.iter().map(|(share, work)| share * work).sum::<f64>()).clamp(0.0, 1.0);
-    let hit_us = hit_us(facts);
-    let rate = |hit_us: f64, left: f64, renewals: f64| {
-        server.rate_with(&kept, &Supposed { hit_us, left: left.min(1.0), renewals })
+    let file_us = plain_file_us(facts);
+    // A proxy in front takes no more for a hit than for a request that it passes on.
+    let most_us = proxy_us(facts).unwrap_or(file_us).min(file_us);
+    let rate = |cost: usize, left: f64, renewals: f64| {
+        let hit_us = (HIT_SHARE[cost] * file_us).min(most_us);
+        let client_us = (CLIENT_SHARE[cost] * file_us).min(server.client_us);
+        server.rate_with(&kept, &Supposed { hit_us, client_us, left: left.min(1.0), renewals })
     };
-    let likely = rate(hit_us[1], left, 1.0);
-    let low = rate(hit_us[2], left * WORK_ERROR, RENEWALS_MAX) * (1.0 - ERROR_PROCESSORS);
-    let high = rate(hit_us[0], left / WORK_ERROR, 0.0) * (1.0 + ERROR_PROCESSORS);
+    let likely = rate(1, left, 1.0);
+    let low = rate(2, left * WORK_ERROR, RENEWALS_MAX) * (1.0 - ERROR_PROCESSORS);
+    let high = rate(0, left / WORK_ERROR, 0.0) * (1.0 + ERROR_PROCESSORS);
     let renewed: f64 = kept.iter().map(|(share, _)| (share * likely).min(1.0)).sum();
     let kept_share: f64 = kept.iter().map(|(share, _)| share).sum();
     Ok(Found {
@@ -98,14 +104,10 @@ pub(super) fn predict(facts: &Facts, asked: &[RequestWork]) -> Result<Found, &'s
     })
 }
 
-/// What a hit takes of the processors: the least, what is likely, the most.
-fn hit_us(facts: &Facts) -> [f64; 3] {
-    let file_us = plain_file_us(facts);
+/// What a proxy in front takes of the processors for each request now; `None` where the server is none.
+fn proxy_us(facts: &Facts) -> Option<f64> {
     let is_proxy = facts.is_service("nginx") && facts.each(FactId::backend_cpu_cores).next().is_some();
-    match facts.value(FactId::cpu_per_request_us).filter(|us| is_proxy && *us < file_us) {
-        Some(proxy_us) => HIT_SHARE_OF_PROXY.map(|share| share * proxy_us),
-        None => HIT_SHARE.map(|share| share * file_us),
-    }
+    facts.value(FactId::cpu_per_request_us).filter(|_| is_proxy)
 }
 
 impl Server {
@@ -147,7 +149,7 @@ impl Server {
         let fits = |rate: f64| {
             let renewed = kept.iter().map(|(share, work)| (share * rate).min(supposed.renewals) * work);
             let work = renewed.sum::<f64>() + supposed.left * rate;
-            let time_us = work * made_us + rate * (supposed.hit_us + self.client_us);
+            let time_us = work * made_us + rate * (supposed.hit_us + supposed.client_us);
             let is_asked = match self.load {
                 Load::Closed { users, think_us } => rate * (think_us + supposed.hit_us) / 1e6 <= users,
                 Load::Open { .. } => true,
