@@ -24,6 +24,6 @@ pub mod workload;
 pub use crate::engine::control::Control;
 pub use crate::engine::run::run;
 pub use crate::io::descriptors::connections_allowed;
-pub use crate::plan::probe::{Probe, measure_alone, probe};
+pub use crate::plan::probe::{Probe, measure_alone, probe, repeated_answers};
 pub use crate::plan::{Destination, Prepared, USER_AGENT, check_url, prepare};
 pub use webdyno_model::interval::{EndReason, Interval, LoadEnd};

@@ -12,6 +12,7 @@ use crate::harm_guard::HarmGuardTrip;
 use crate::interval::{Interval, LoadEnd};
 use crate::objective::Objective;
 use crate::purpose::Purpose;
+use crate::repeated_answer::RepeatedAnswer;
 use crate::sample::{CollectorInfo, MissingSignal, Sample};
 use crate::service::ServiceSnapshot;
 use crate::sweep::{KnobValue, SweepPlan, SweepPoint, SweepReport};
@@ -83,6 +84,11 @@ pub enum EventBody {
         host: Option<String>,
         /// As it is now.
         topology: Box<Topology>,
+    },
+    /// What requests of the loads showed that were sent twice before them.
+    RepeatedAnswers {
+        /// Those that are asked for most, at most 64.
+        answers: Vec<RepeatedAnswer>,
     },
     /// A load begins.
     LoadStart {
@@ -273,11 +279,12 @@ pub enum EventBody {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 26] = [
+    pub const KINDS: [&str; 27] = [
         "session_start",
         "server",
         "service",
         "topology",
+        "repeated_answers",
         "load_start",
         "interval",
         "load_end",

@@ -27,6 +27,7 @@ pub mod page;
 pub mod prediction;
 pub mod processor_time;
 pub mod purpose;
+pub mod repeated_answer;
 pub mod repeats;
 pub mod run;
 pub mod sample;

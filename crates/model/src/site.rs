@@ -16,6 +16,45 @@ pub struct Site {
     pub tls: SiteTls,
     /// What answers behind the server, or is there to.
     pub backends: Vec<SiteBackend>,
+    /// What a cache in front could answer; `None` where no request was sent twice, or all that was are files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<SiteCache>,
+}
+
+/// What a cache in front could answer that keeps each answer for a second.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SiteCache {
+    /// Each URL that was looked at, the largest share first.
+    pub urls: Vec<SiteCacheUrl>,
+    /// The share of the requests that it could answer: their answers were seen to repeat, and a program makes them.
+    pub cacheable_fraction: f64,
+    /// The share of the requests of which that is known, either way.
+    pub known_fraction: f64,
+    /// Successful requests per second with it; `None` where that cannot be predicted.
+    pub predicted_rate: Option<f64>,
+    /// Its 95% interval.
+    pub predicted_ci95: Option<[f64; 2]>,
+    /// Requests per second that would reach the application at that rate.
+    pub application_rate: Option<f64>,
+    /// Why there is no prediction.
+    pub not_predicted: Option<String>,
+}
+
+/// A URL that was asked for twice.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SiteCacheUrl {
+    /// The URL, the values of secret parameters replaced.
+    pub url: String,
+    /// Its share of the requests.
+    pub share_fraction: Option<f64>,
+    /// Whether a cache could answer it, and would take work off a program; `None` where that was not seen.
+    pub cacheable: Option<bool>,
+    /// How that was recognised, in words.
+    pub how: String,
+    /// What it took when it was sent alone, microseconds.
+    pub alone_us: Option<u64>,
 }
 
 /// How answers come about.

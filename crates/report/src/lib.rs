@@ -16,7 +16,7 @@ mod text;
 mod wording;
 
 pub use chapters::CHAPTERS;
-pub use exports::{HdrFormat, Table, csv, hdr, junit, parquet};
+pub use exports::{CacheProgram, HdrFormat, Table, cache_config, csv, hdr, junit, parquet};
 pub use page::{PageData, html, live_page, logs_html, page_data};
 
 pub use change_record::record;

@@ -24,11 +24,16 @@ pub fn write_table(exports: &ExportArgs, recording: &Recording, view: &View, tab
             "--junit" => webdyno_report::junit(view)?.into_bytes(),
             _ => webdyno_report::json(view)?.into_bytes(),
         };
-        if is_stdout(path) { terminal::print_bytes(&bytes) } else { write_file(flag, path, &bytes) }
+        write_bytes(flag, path, &bytes)
     });
     // All of them, before the first error is looked for.
     let written: Vec<Result<()>> = written.collect();
     written.into_iter().collect()
+}
+
+/// Writes one of them where its flag says.
+pub fn write_bytes(flag: &str, path: &Path, bytes: &[u8]) -> Result<()> {
+    if is_stdout(path) { terminal::print_bytes(bytes) } else { write_file(flag, path, bytes) }
 }
 
 fn hdr_format(path: &Path) -> HdrFormat {

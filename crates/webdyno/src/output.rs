@@ -23,9 +23,13 @@ const RECORDING: &str = "events.jsonl";
 pub fn check(command: &Command) -> Result<()> {
     match command {
         Command::Report(report) => {
-            check_files(&report.exports, report.html.as_deref(), Some(&report.directory))
+            let html = report.html.as_deref().map(|path| ("--html", path));
+            check_files(&report.exports, html, Some(&report.directory))
         }
-        Command::Export(export) => check_files(&export.exports, None, Some(&export.directory)),
+        Command::Export(export) => {
+            let cache = export.cache_config.as_deref().map(|path| ("--cache-config", path));
+            check_files(&export.exports, cache, Some(&export.directory))
+        }
         Command::Compare(CompareArgs { json, .. })
         | Command::Fit(FitArgs { json, .. })
         | Command::Predict(PredictArgs { json, .. })
@@ -40,8 +44,8 @@ pub fn check(command: &Command) -> Result<()> {
     }
 }
 
-fn check_files(exports: &ExportArgs, html: Option<&Path>, out: Option<&Path>) -> Result<()> {
-    let files: Vec<(&str, &Path)> = exports.given().chain(html.map(|path| ("--html", path))).collect();
+fn check_files(exports: &ExportArgs, more: Option<(&'static str, &Path)>, out: Option<&Path>) -> Result<()> {
+    let files: Vec<(&str, &Path)> = exports.given().chain(more).collect();
     for (index, (flag, path)) in files.iter().enumerate() {
         let same = |(_, other): &&(&str, &Path)| is_same_file(path, other);
         if let Some((other, _)) = files[..index].iter().find(same) {

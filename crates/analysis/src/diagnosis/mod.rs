@@ -1,5 +1,6 @@
 //! From facts to an answer: every limit judged, ranked, with what comes next and what is not known.
 
+mod caching;
 pub mod check;
 pub mod documents_only;
 pub mod experiments;

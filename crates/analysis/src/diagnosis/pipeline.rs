@@ -1,5 +1,6 @@
 //! From a measurement to its diagnosis: the report of the run, the facts, the findings, and what follows from them.
 
+use crate::diagnosis::caching;
 use crate::diagnosis::experiments;
 use crate::diagnosis::missing::missing;
 use crate::diagnosis::next_limit::next_limit;
@@ -18,6 +19,7 @@ use webdyno_model::diagnosis::{Diagnosis, SCHEMA};
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::run::RunReport;
+use webdyno_model::site::Site;
 
 /// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.
 pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
@@ -36,7 +38,9 @@ pub fn diagnose_with(measurement: &Measurement, changed: &[(Purpose, Measurement
             (run.client.valid, run.client.valid_for) = (false, ValidFor::default());
         }
     }
-    let (findings, experiments) = experiments::reconsider(findings(&facts), measurement, changed)?;
+    let (mut findings, experiments) = experiments::reconsider(findings(&facts), measurement, changed)?;
+    let cache = caching::site_cache(&facts, measurement, run.as_ref());
+    caching::add_remedy(&facts, &mut findings, cache.as_ref());
     let ceilings = ceilings(&facts);
     let next_limit = next_limit(&facts, &findings);
     Ok(Diagnosis {
@@ -51,7 +55,7 @@ pub fn diagnose_with(measurement: &Measurement, changed: &[(Purpose, Measurement
         experiments,
         run,
         live_traffic,
-        site: Some(site(&facts, measurement.workload.as_ref())),
+        site: Some(Site { cache, ..site(&facts, measurement.workload.as_ref()) }),
         environment: measurement.server.clone().unwrap_or_default(),
     })
 }

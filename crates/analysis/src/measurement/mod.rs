@@ -13,6 +13,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::objective::Objective;
+use webdyno_model::repeated_answer::RepeatedAnswer;
 use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
@@ -47,6 +48,8 @@ pub struct Measurement {
     pub left_behind_count: u64,
     /// How long the slowest of a few requests took that were sent alone before the load; `None` where none was.
     pub alone_us: Option<u64>,
+    /// What requests showed that were sent twice before the loads.
+    pub repeated_answers: Vec<RepeatedAnswer>,
     /// How the load ended; `None` while it runs or when it was cut off.
     pub end: Option<LoadEnd>,
     /// Why so much was cut as warm-up; `None` when nothing was.

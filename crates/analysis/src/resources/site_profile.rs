@@ -77,6 +77,7 @@ pub fn site(facts: &Facts, workload: Option<&Workload>) -> Site {
         answer_bytes_mean: rounded(facts.value(FactId::answer_bytes_mean)),
         tls: tls(facts),
         backends: backends(facts),
+        cache: None,
     }
 }
 

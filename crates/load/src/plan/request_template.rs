@@ -146,6 +146,11 @@ impl Template {
         matches!(self.source.method.as_str(), "GET" | "HEAD")
     }
 
+    /// Whether it says nothing of who sends it.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        ["Cookie", "Authorization"].iter().all(|name| self.source.user_header(name).next().is_none())
+    }
+
     /// The request that a redirect to `location` makes of this one; `None` when it cannot be followed.
     pub(crate) fn redirected(&self, status: u16, location: &[u8]) -> Option<Redirect> {
         if location.len() > LOCATION_BYTES_MAX {

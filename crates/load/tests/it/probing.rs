@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use webdyno_load::{Probe, prepare, probe};
+use webdyno_load::{Probe, prepare, probe, repeated_answers};
+use webdyno_model::repeated_answer::RepeatedAnswer;
 use webdyno_model::workload::RequestSpec;
 use webdyno_model::workload::visit::{CaptureFrom, CaptureSpec, SessionSpec, StepSpec, Visits};
 use webdyno_model::{Result, UserError};
@@ -101,4 +102,60 @@ fn requests_with_variables_are_a_visitors_and_not_tried_before() {
     load.visits = Some(Box::new(Visits { sessions: vec![session], users: 1, ..Visits::default() }));
     probe(&mut prepare(&load).unwrap()).unwrap();
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), ["/last", "/first"]);
+}
+
+/// What the only request of a load showed whose answers have these headers and bodies, in turns; and how often it was sent.
+fn repeated(headers: &'static str, bodies: [&'static str; 2], request: RequestSpec) -> (RepeatedAnswer, u64) {
+    let server = Server::by_turn(move |turn| {
+        let body = bodies[usize::from(turn % 2 == 1)];
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        vec![Step::Request, Step::Send(answer.into_bytes())]
+    });
+    let mut load = workload(&server.url());
+    let url = load.requests[0].url.clone() + &request.url;
+    load.requests = vec![RequestSpec { url, ..request }];
+    let seen = repeated_answers(&prepare(&load).unwrap(), &load);
+    assert_eq!(seen.len(), 1);
+    (seen[0].clone(), server.connections.load(std::sync::atomic::Ordering::SeqCst))
+}
+
+#[test]
+fn answers_are_asked_for_twice_where_the_first_leaves_it_open() {
+    let get = RequestSpec::default;
+    for (headers, bodies, cacheable, sent) in [
+        ("", ["page", "page"], Some(true), 2),
+        ("", ["page 1", "page 2"], Some(false), 2),
+        ("Set-Cookie: a=b\r\n", ["page", "page"], Some(false), 1),
+        ("Cache-Control: max-age=3\r\nCache-Control: private\r\n", ["page", "page"], Some(false), 1),
+        ("Expires: Thu, 19 Nov 1981 08:52:00 GMT\r\n", ["page", "page"], Some(false), 1),
+        // A file: nothing is gained, and it is not asked for again.
+        (
+            "Last-Modified: Thu, 19 Nov 2020 08:52:00 GMT\r\nAccept-Ranges: bytes\r\n",
+            ["page", "page"],
+            None,
+            1,
+        ),
+    ] {
+        let (seen, requests) = repeated(headers, bodies, get());
+        assert_eq!((seen.is_cacheable(), requests), (cacheable, sent), "{headers} {seen:?}");
+        assert_eq!((seen.share_fraction, seen.status), (Some(1.0), Some(200)));
+    }
+}
+
+#[test]
+fn what_is_somebodys_own_is_not_asked_for() {
+    let header = |name: &str| vec![(name.to_owned(), "x".to_owned())];
+    for request in [
+        RequestSpec { method: "POST".into(), ..RequestSpec::default() },
+        RequestSpec { headers: header("cookie"), ..RequestSpec::default() },
+        RequestSpec { headers: header("Authorization"), ..RequestSpec::default() },
+        RequestSpec { url: "?token=s3cret".into(), ..RequestSpec::default() },
+    ] {
+        let (seen, requests) = repeated("", ["page", "page"], request);
+        assert!(requests == 0 && seen.not_sent.is_some() && seen.is_cacheable().is_none(), "{seen:?}");
+        assert!(!seen.url.contains("s3cret") && !seen.name.contains("s3cret"), "{seen:?}");
+    }
 }

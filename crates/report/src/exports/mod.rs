@@ -2,6 +2,7 @@
 //!
 //! Like all views they are functions of the recording alone, so that they can be made again from it.
 
+mod cache;
 mod csv;
 mod hdr;
 mod junit;
@@ -11,6 +12,7 @@ mod samples;
 mod seconds;
 mod table;
 
+pub use cache::{CacheProgram, cache_config};
 pub use csv::csv;
 pub use hdr::{HdrFormat, hdr};
 pub use junit::junit;

@@ -1,7 +1,7 @@
 //! What kind of site it is, in words: a label and a sentence for each thing that could be told.
 
-use crate::human::{bytes, number, percent_coarse};
-use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteKind, SiteTls, SiteUrl};
+use crate::human::{bytes, number, percent_coarse, rate_interval};
+use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteCache, SiteKind, SiteTls, SiteUrl};
 
 /// Most URLs that are shown.
 const URLS_MAX: usize = 5;
@@ -21,6 +21,7 @@ pub(crate) fn site(site: &Site) -> Vec<(String, String)> {
         ("keep-alive", keep_alive(&site.keep_alive)),
         ("TLS", tls(&site.tls)),
         ("behind it", backends(&site.backends)),
+        ("cacheable", site.cache.as_ref().map(cache)),
     ];
     lines.extend(reported.into_iter().filter_map(|(label, text)| Some((label.to_owned(), text?))));
     lines
@@ -69,6 +70,27 @@ fn tls(tls: &SiteTls) -> Option<String> {
     Some(parts.join(", "))
 }
 
+/// What a cache in front could answer, and what it would give; of URLs that it could not, the most requested one.
+fn cache(cache: &SiteCache) -> String {
+    let share = format!(
+        "{} of the requests (anonymous GETs whose answers repeat and a program makes)",
+        percent_coarse(cache.cacheable_fraction)
+    );
+    let range = cache.predicted_ci95.map(rate_interval);
+    let expected = cache
+        .predicted_rate
+        .zip(range)
+        .map(|(rate, range)| format!("a cache of 1 s in front: about {} req/s ({range})", number(rate)));
+    let unknown =
+        cache.not_predicted.as_ref().map(|why| format!("what a cache would give is not known: {why}"));
+    let other = cache.urls.iter().find(|url| url.cacheable != Some(true));
+    let other = other.map(|url| {
+        let target = url.url.splitn(4, '/').nth(3).unwrap_or_default();
+        format!("not {}: {}", short_path(&format!("/{target}")), url.how)
+    });
+    [Some(share), expected, unknown, other].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
 fn backends(backends: &[SiteBackend]) -> Option<String> {
     let one = |backend: &SiteBackend| {
         let cores = backend.cpu_cores.map(|cores| format!("{} cores", number(cores)));
@@ -83,6 +105,7 @@ fn backends(backends: &[SiteBackend]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::site::SiteCacheUrl;
 
     #[test]
     fn what_is_known_is_told_and_the_rest_left_out() {
@@ -96,9 +119,28 @@ mod tests {
         };
         let keep_alive = KeepAlive { wanted: Some(true), allowed: Some(false), reused_fraction: Some(0.0) };
         let tls = SiteTls { used: Some(false), ..SiteTls::default() };
+        let cacheable = |url: &str, cacheable| SiteCacheUrl {
+            url: format!("http://h{url}"),
+            cacheable: Some(cacheable),
+            how: "sets a cookie".into(),
+            ..SiteCacheUrl::default()
+        };
+        let cache = SiteCache {
+            urls: vec![cacheable("/a.php", true), cacheable("/b.php?x=1", false)],
+            cacheable_fraction: 0.8,
+            predicted_rate: Some(1200.0),
+            predicted_ci95: Some([700.0, 2000.0]),
+            ..SiteCache::default()
+        };
         let backend = SiteBackend { service: "mariadb".into(), ..SiteBackend::default() };
-        let known =
-            Site { urls: vec![url], keep_alive, answer_bytes_mean: None, tls, backends: vec![backend] };
+        let known = Site {
+            urls: vec![url],
+            keep_alive,
+            tls,
+            backends: vec![backend],
+            cache: Some(cache),
+            ..Site::default()
+        };
         let lines = site(&known);
         let lines: Vec<_> = lines.iter().map(|(label, text)| (label.as_str(), text.as_str())).collect();
         assert_eq!(
@@ -108,6 +150,11 @@ mod tests {
                 ("keep-alive", "wanted, not allowed, 0% of the requests on kept connections"),
                 ("TLS", "not used"),
                 ("behind it", "mariadb"),
+                (
+                    "cacheable",
+                    "80% of the requests (anonymous GETs whose answers repeat and a program makes); a cache of 1 s in front: about 1,200 \
+                     req/s (700/s to 2,000/s); not /b.php?x=1: sets a cookie"
+                ),
             ]
         );
     }

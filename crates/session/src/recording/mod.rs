@@ -20,6 +20,7 @@ use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::Objective;
 use webdyno_model::purpose::Purpose;
+use webdyno_model::repeated_answer::RepeatedAnswer;
 use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::sweep::{SweepPlan, SweepPoint, SweepReport};
@@ -60,6 +61,8 @@ pub struct Recording {
     pub collectors: Vec<CollectorInfo>,
     /// The service, each time it was read, with the time.
     pub services: Vec<(u64, ServiceSnapshot)>,
+    /// What requests showed that were sent twice before the loads.
+    pub repeated_answers: Vec<RepeatedAnswer>,
     /// Every load.
     pub loads: Vec<LoadRecord>,
     /// Every window of watching without load: start and end.
@@ -250,6 +253,7 @@ impl Recording {
                 (self.operator, self.directory) = (operator, directory);
             }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
+            EventBody::RepeatedAnswers { answers } => self.repeated_answers = answers,
             EventBody::LoadStart { load, purpose, workload, alone_us } => {
                 self.loads.push(LoadRecord::started((load, purpose), t_us, workload, alone_us));
             }
@@ -364,6 +368,7 @@ impl Recording {
             quiet_from_s,
             left_behind_count: self.left_behind_count(record),
             alone_us: record.alone_us,
+            repeated_answers: self.repeated_answers.clone(),
             ..self.window((record.begins_us, quiet_from_s), measured_from_s, (lasted_s, after_s))
         }
     }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use webdyno_report::Table;
+use webdyno_report::{CacheProgram, Table};
 
 /// What is written for other programs, and where.
 #[derive(Debug, Clone, Default, Args)]
@@ -63,6 +63,38 @@ pub struct ExportCommandArgs {
     /// session without load; or each point of a sweep, as `webdyno fit` reads them
     #[arg(long, value_name = "TABLE", hide_possible_values = true)]
     pub table: Option<TableChoice>,
+    /// Write the configuration of a cache in front
+    ///
+    /// To FILE (- for stdout). It keeps for one second what the diagnosis saw to be cacheable, and nothing else
+    #[arg(long, value_name = "FILE|-")]
+    pub cache_config: Option<PathBuf>,
+    /// The program that --cache-config is for: nginx, mod_cache or varnish
+    ///
+    /// By default the one that serves the site
+    #[arg(long, value_name = "PROGRAM", hide_possible_values = true, requires = "cache_config")]
+    pub cache_for: Option<CacheChoice>,
+}
+
+/// Programs that keep answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CacheChoice {
+    /// In front, or in the one that is there.
+    Nginx,
+    /// Of Apache.
+    #[value(name = "mod_cache")]
+    ModCache,
+    /// In front.
+    Varnish,
+}
+
+impl From<CacheChoice> for CacheProgram {
+    fn from(choice: CacheChoice) -> Self {
+        match choice {
+            CacheChoice::Nginx => Self::Nginx,
+            CacheChoice::ModCache => Self::ModCache,
+            CacheChoice::Varnish => Self::Varnish,
+        }
+    }
 }
 
 /// The tables of a recording.

@@ -36,7 +36,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Browser", "listen allow_remote control saved_workloads web"),
     (
         "Output",
-        "json csv parquet hdr junit table html prometheus otlp out quiet verbose color no_tui help version",
+        "json csv parquet hdr junit table cache_config cache_for html prometheus otlp out quiet verbose color no_tui help version",
     ),
 ];
 
@@ -149,12 +149,12 @@ const COMMANDS: &[CommandHelp] = &[
     },
     CommandHelp {
         path: "webdyno export",
-        short: "directory json csv parquet hdr junit table",
+        short: "directory json csv parquet hdr table cache_config",
         refused: "",
         examples: [
             "webdyno export webdyno-runs/20261121T204510Z-run --parquet seconds.parquet",
             "webdyno export DIR --table samples --csv samples.csv",
-            "webdyno export DIR --csv - | head",
+            "webdyno export DIR --cache-config - --cache-for nginx",
         ],
     },
     CommandHelp {

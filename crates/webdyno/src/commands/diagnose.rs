@@ -49,7 +49,8 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
 
 fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let draft = arguments.load.draft()?;
-    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
+    let mut load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
+    load.repeat_requests();
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
@@ -62,6 +63,7 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
     let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
+        load.record_repeated_answers(&mut session)?;
         let MeasuredLoad { prepared, workload, length, .. } = &load;
         session.load_or_recover(prepared, workload, Purpose::Diagnose, *length, &mut servers)?;
         if arguments.disambiguate { experiments::make(&mut session, &load, &servers) } else { Ok(()) }

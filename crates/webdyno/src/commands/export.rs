@@ -9,9 +9,9 @@ use webdyno_session::view::{Outcome, View};
 
 /// Writes what the flags ask for.
 pub fn export(arguments: &ExportCommandArgs) -> Result<u8> {
-    if arguments.exports.given().next().is_none() {
+    if arguments.exports.given().next().is_none() && arguments.cache_config.is_none() {
         return Err(UserError::usage("export wants to know what to write").hint(
-            "give a file or - for stdout, as --parquet seconds.parquet, or --csv, --hdr, --json, --junit",
+            "give a file or - for stdout, as --parquet seconds.parquet, or --csv, --hdr, --json, --junit, --cache-config",
         ));
     }
     let recording = Recording::read(&arguments.directory)?;
@@ -21,5 +21,9 @@ pub fn export(arguments: &ExportCommandArgs) -> Result<u8> {
     }
     let table = arguments.table.map_or_else(|| Table::of(&recording), Table::from);
     exports::write_table(&arguments.exports, &recording, &view, table)?;
+    if let Some(path) = &arguments.cache_config {
+        let config = webdyno_report::cache_config(&recording, arguments.cache_for.map(Into::into))?;
+        exports::write_bytes("--cache-config", path, config.as_bytes())?;
+    }
     Ok(0)
 }

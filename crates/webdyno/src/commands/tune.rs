@@ -24,7 +24,8 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let draft = draft(arguments)?;
     let directory = run_directory::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
-    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
+    let mut load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
+    load.repeat_requests();
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     load.connect_machine(&mut servers)?;
@@ -43,6 +44,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     };
     let before_s = if arguments.apply { BEFORE_CHANGES_S } else { BEFORE_S };
     let result = record_servers(&mut session, &mut servers, before_s).and_then(|()| {
+        load.record_repeated_answers(&mut session)?;
         waits.map(|text| session.append(EventBody::Note { text })).transpose()?;
         let MeasuredLoad { prepared, workload, length, .. } = load;
         let allowed = ApplyOptions { yes_reload: arguments.accept_pending, ..ApplyOptions::default() };

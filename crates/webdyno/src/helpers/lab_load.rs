@@ -29,6 +29,7 @@ pub fn load(arguments: &LabLoadArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let mut load = MeasuredLoad::without_probe(&arguments.load, &draft, &arguments.server)?;
     wait_for_response(&mut load, &interrupted)?;
+    load.repeat_requests();
     let mut servers = load.connect()?;
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
     // It is a diagnosis like any other: `webdyno diagnose --from DIR` looks at it again.
@@ -37,6 +38,7 @@ pub fn load(arguments: &LabLoadArgs) -> Result<u8> {
     session.disable_harm_guard();
     let result = record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         let load = &load;
+        load.record_repeated_answers(&mut session)?;
         session
             .load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers))
             .map(|_| ())

@@ -6,11 +6,13 @@ use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
 use webdyno_host::agent::{ServerAddress, ServerList, Start};
 use webdyno_load::Prepared;
 use webdyno_load::workload::file::Draft;
+use webdyno_model::event::EventBody;
+use webdyno_model::repeated_answer::RepeatedAnswer;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Access;
 use webdyno_model::workload::{Stop, Workload};
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{LoadLength, Servers};
+use webdyno_session::live::{LiveSession, LoadLength, Servers};
 
 /// Rates that have not settled after this many seconds beyond the measured ones never do.
 const SETTLE_S_MAX: u32 = 40;
@@ -23,6 +25,8 @@ pub struct MeasuredLoad {
     pub prepared: Prepared,
     /// How long.
     pub length: LoadLength,
+    /// What requests showed that were sent twice ([`Self::repeat_requests`]).
+    repeated_answers: Vec<RepeatedAnswer>,
     list: ServerList,
     how: Start,
     access: Access,
@@ -73,7 +77,7 @@ impl MeasuredLoad {
         )?;
         let port = observed_port(&prepared, address)?;
         let access = server.access();
-        Ok(Self { workload, prepared, length, list, how, access, port })
+        Ok(Self { workload, prepared, length, repeated_answers: vec![], list, how, access, port })
     }
 
     /// One request before the load: is there a server, and is it the one that is meant?
@@ -84,6 +88,17 @@ impl MeasuredLoad {
         observed_port(&self.prepared, &self.how.address).map(|_| ()).map_err(|reported| {
             reported.hint("a redirect leads there: load what is meant, without --redirects")
         })
+    }
+
+    /// Looks whether answers repeat, before anything is observed: what a cache in front could answer.
+    pub fn repeat_requests(&mut self) {
+        self.repeated_answers = webdyno_load::repeated_answers(&self.prepared, &self.workload);
+    }
+
+    /// Writes into the log what that showed.
+    pub fn record_repeated_answers(&self, session: &mut LiveSession) -> Result<()> {
+        let answers = self.repeated_answers.clone();
+        if answers.is_empty() { Ok(()) } else { session.append(EventBody::RepeatedAnswers { answers }) }
     }
 
     /// Seconds that are measured.

@@ -44,6 +44,10 @@ fn a_recording_is_exported_as_tables() {
     assert_eq!(std::fs::read_to_string(place.path("s.csv")).unwrap(), csv);
     export(&["a"]).with_code(2).assert_error("what to write", "--parquet");
     export(&["a", "--table", "samples", "--csv", "-"]).with_code(1).assert_error("observed no host", "hint:");
+    export(&["a", "--cache-config", "-"])
+        .with_code(1)
+        .assert_error("seen to be cacheable", "webdyno diagnose");
+    export(&["a", "--csv", "-", "--cache-for", "nginx"]).with_code(2).assert_error("--cache-config", "");
     export(&["missing", "--csv", "-"]).with_code(1).assert_error("missing", "");
     let tuned = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/recordings/v0.1.0-tune");
     let samples = export(&[tuned, "--table", "samples", "--csv", "-"]).with_code(0).stdout;

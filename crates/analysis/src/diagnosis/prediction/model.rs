@@ -347,7 +347,7 @@ impl ObservedPool {
 
 /// What is asked: users and their pause, or arrivals. A visitor counts as one user, who asks for one part of a page after the other:
 /// parts that are asked for at once wait at once, and in a pool that is full each of them takes its place all the same.
-fn load(facts: &Facts, ended: f64) -> Option<Load> {
+pub(crate) fn load(facts: &Facts, ended: f64) -> Option<Load> {
     let in_flight = facts.value(FactId::in_flight_mean)?;
     if let Some(rate) = facts.value(FactId::offered_rate) {
         return Some(Load::Open { rate, connections: facts.value(FactId::connections_cap)? });

@@ -28,7 +28,8 @@
 //! computes, each serves 500; `check` names ten requests and fewer without any load. If MariaDB opens tables anew all the time as its cache of open tables is full, and that is a tenth of what it
 //! computes, `table_open_cache` is raised. Where samples tell what the time is for, the remedy says what would save it: sessions that
 //! are resumed, a lower level of compression, log lines by the block, OPcache, rules that are not read for each request. Otherwise look at what the time is spent on before buying: a disabled opcode cache, table
-//! scans in the database and `.htaccess` lookups also look like this. Then size: capacity grows with cores. If the generator
+//! scans in the database and `.htaccess` lookups also look like this. Where answers of a program repeat for everybody, a cache of one
+//! second in front may give many times the rate: `webdyno export DIR --cache-config -` writes its configuration. Then size: capacity grows with cores. If the generator
 //! runs on the same machine, measure from another one.
 //!
 //! With many concurrent requests each one costs more CPU: they evict each other from the caches, and contend for the same

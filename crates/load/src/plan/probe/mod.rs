@@ -4,7 +4,10 @@
 //! where redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen
 //! before, as its name would have to be resolved meanwhile.
 
+mod alone;
 mod pages;
+
+pub use alone::{measure_alone, repeated_answers};
 
 use crate::http::content_check::{BodyCheck, BodyHandling, BufferPool, ResponseChecks};
 use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
@@ -14,6 +17,7 @@ use crate::io::origin::{Endpoint, Origin};
 use crate::plan::{Plan, Prepared, Redirect, Template, is_redirect};
 use crate::results::failure::Failure;
 use rustix::io::Errno;
+use sha2::{Digest, Sha256};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -79,43 +83,6 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     pages::explore(prepared, timeout)?;
     prepared.add_connection_warnings();
     Ok(capture)
-}
-
-/// How many different requests are sent alone, how often each, and the time in which the last of them begins.
-const ALONE_REQUESTS_MAX: usize = 3;
-const ALONE_TURNS: usize = 4;
-const ALONE_TIME: Duration = Duration::from_millis(1500);
-
-/// Sends a few safe requests of the workload one after the other, before the load: what they take is what a request takes
-/// that waits for no other one. Each one's first time counts only if there is no other: it may have warmed what was cold.
-pub fn measure_alone(prepared: &mut Prepared) {
-    let begun = Instant::now();
-    let timeout = Duration::from_nanos(prepared.plan.timeout_ns);
-    let plan = &prepared.plan;
-    let is_safe = |number: &usize| match plan.entry(*number) {
-        Some(entry) => entry.is_safe(),
-        None => !plan.is_dynamic(*number) && plan.templates[*number].is_safe(),
-    };
-    let chosen: Vec<usize> = (0..plan.distinct()).filter(is_safe).take(ALONE_REQUESTS_MAX).collect();
-    let mut slowest: Option<(usize, u64)> = None;
-    for turn in 0..ALONE_TURNS {
-        for number in &chosen {
-            if begun.elapsed() > ALONE_TIME {
-                break;
-            }
-            let Ok((seen, _)) = follow_chain(prepared, *number, None, Instant::now(), timeout) else {
-                return;
-            };
-            if seen.timed_out || seen.status.is_none_or(|status| status >= 500) {
-                return;
-            }
-            // Later turns count instead of the first one.
-            let is_first_of_later = turn == 1 && slowest.is_some_and(|(known, _)| known == 0);
-            let known_us = slowest.filter(|_| !is_first_of_later).map_or(0, |(_, us)| us);
-            slowest = Some((turn, known_us.max(seen.time_us)));
-        }
-    }
-    prepared.alone_us = slowest.map(|(_, us)| us);
 }
 
 /// Whether a chain of requests failed on this machine or on a server.
@@ -289,6 +256,8 @@ struct ProbeCapture {
     /// Whether its content is to be kept.
     keeps: bool,
     content: Option<BodyCheck>,
+    /// Of the bytes of the body.
+    digest: Sha256,
 }
 
 impl ResponseObserver for ProbeCapture {
@@ -303,6 +272,7 @@ impl ResponseObserver for ProbeCapture {
     }
 
     fn body(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
         if let Some(content) = &mut self.content {
             content.feed(bytes);
         }
