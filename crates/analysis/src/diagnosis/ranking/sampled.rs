@@ -11,6 +11,7 @@ use crate::resources::processor_time::{cite_works, share_of_all};
 use crate::resources::{processors, request_cost};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
+use webdyno_model::processor_time::ProcessorWork;
 
 /// Who takes less of the processors' time is not why they are full.
 const NAMED_MIN: f64 = 0.05;
@@ -28,18 +29,33 @@ pub(super) fn weighed(facts: &Facts, found: Vec<Finding>) -> Vec<Finding> {
     if facts.processor_time.is_none() || !is_short() {
         return found;
     }
-    found.into_iter().filter_map(|finding| one(facts, finding)).collect()
+    let claims: Vec<LimitWork> = found.iter().filter_map(work).collect();
+    found.into_iter().filter_map(|finding| one(facts, finding, &claims)).collect()
 }
 
-fn one(facts: &Facts, finding: Finding) -> Option<Finding> {
-    let work = limits::by_id(&finding.id).and_then(|limit| limit.work);
-    let bounds = |work: LimitWork| {
-        let least = share_of_all(facts, work.certain)?;
-        Some((work, least, least + share_of_all(facts, work.possible)?))
+fn work(finding: &Finding) -> Option<LimitWork> {
+    limits::by_id(&finding.id)?.work
+}
+
+/// The least and the most of the time that a finding's work has: what may be of several faults is shared out by what is certain of
+/// each.
+fn bounds(facts: &Facts, own: &LimitWork, claims: &[LimitWork]) -> Option<[f64; 2]> {
+    let certain = |work: &LimitWork| share_of_all(facts, work.certain).unwrap_or(0.0);
+    let part = |kind: &ProcessorWork| {
+        let all: f64 = claims.iter().filter(|work| work.possible.contains(kind)).map(certain).sum();
+        if own.certain.is_empty() || all <= 0.0 { 1.0 } else { certain(own) / all }
     };
-    match work.and_then(bounds) {
-        Some((_, _, most)) if most < NAMED_MIN => None,
-        Some((work, least, most)) => Some(held(facts, finding, work, [least, most])),
+    let possible = |kind: &ProcessorWork| Some(share_of_all(facts, &[*kind])? * part(kind));
+    let least = share_of_all(facts, own.certain)?;
+    let most = own.possible.iter().try_fold(least, |sum, kind| Some(sum + possible(kind)?))?;
+    Some([least, most])
+}
+
+fn one(facts: &Facts, finding: Finding, claims: &[LimitWork]) -> Option<Finding> {
+    let bounded = |own: LimitWork| Some((own, bounds(facts, &own, claims)?));
+    match work(&finding).and_then(bounded) {
+        Some((_, [_, most])) if most < NAMED_MIN => None,
+        Some((own, bounds)) => Some(held(facts, finding, own, bounds)),
         None => Some(finding),
     }
 }
@@ -94,6 +110,21 @@ mod tests {
     }
 
     // Two faults of one server: each weighs what it takes, whatever its rule believed that it takes.
+    // Logging and .htaccess both use the server's own code: 34% and 20% are certain.
+    #[test]
+    fn what_may_be_of_several_is_shared_out() {
+        let facts = with(&[
+            ("apache2;libapr-1.so.0;apr_vformatter", 340),
+            ("apache2;apache2;ap_getword_conf", 200),
+            ("apache2;apache2;ap_escape_html2", 270),
+        ]);
+        let claims = [LimitId::LogVerbosity, LimitId::HtaccessLookups].map(|id| id.limit().work.unwrap());
+        let most = claims.map(|claim| bounds(&facts, &claim, &claims).unwrap()[1]);
+        assert_eq!(most.map(|share| significant(share, 2)), [0.51, 0.3]);
+        let alone = bounds(&facts, &claims[1], &claims[1..]).unwrap();
+        assert_eq!(alone.map(|share| significant(share, 2)), [0.2, 0.47]);
+    }
+
     #[test]
     fn what_takes_the_processors_time_comes_first_and_what_does_not_is_not_named() {
         let finding = |id: LimitId, confidence, explains| {
