@@ -19,9 +19,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use webdyno_model::Result;
 
+/// Runs a tool with its words. Gives the exit code.
+type Tool = fn(Vec<OsString>) -> Result<u8>;
+
 /// The tools, and what each runs.
-const TOOLS: [(&str, fn(Vec<OsString>) -> Result<u8>); 3] =
-    [("ab", ab::ab), ("siege", siege::siege), ("wrk", wrk::wrk)];
+const TOOLS: [(&str, Tool); 3] = [("ab", ab::ab), ("siege", siege::siege), ("wrk", wrk::wrk)];
 
 /// Runs one of the tools where the program's name or its first word is that of one. Gives the exit code; `None` where neither is.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Option<u8> {

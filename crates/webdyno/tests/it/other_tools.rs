@@ -154,9 +154,8 @@ fn a_link_named_like_a_tool_is_that_tool() {
         return skip("the program is run by another one");
     }
     std::os::unix::fs::symlink(program, place.path("ab")).unwrap();
-    let ended = run(&mut assert_cmd::Command::new(place.path("ab"))
-        .arg("-V")
-        .timeout(std::time::Duration::from_secs(20)));
+    let ended =
+        run(assert_cmd::Command::new(place.path("ab")).arg("-V").timeout(std::time::Duration::from_secs(20)));
     assert!(ended.stdout.contains("as ab"), "{}", ended.stdout);
     let unknown = run(place.webdyno().args(["ab", "-Q", "http://127.0.0.1/"]));
     unknown.with_code(2).assert_error("-Q is no flag of ab", "webdyno ab -h");
