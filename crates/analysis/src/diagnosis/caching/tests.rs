@@ -84,7 +84,7 @@ fn clients_and_workers_bound_it() {
 fn what_was_not_seen_is_not_claimed() {
     let unknown = RepeatedAnswer { not_sent: Some("it is no GET".into()), is_same: None, ..page("/c", 1.0) };
     let file = RepeatedAnswer { is_file: true, is_same: None, ..page("/d.css", 1.0) };
-    for nothing in [&[][..], &[unknown.clone()], &[file.clone()]] {
+    for nothing in [&[][..], std::slice::from_ref(&unknown), std::slice::from_ref(&file)] {
         assert_eq!(cache_of(&[], nothing), None);
     }
     // Quick, and of a server that says nothing of who makes it.
