@@ -226,8 +226,9 @@ mod tests {
     use webdyno_model::sample::MetricKind;
 
     /// Files that are no collectors but serve several of them.
-    const HELPERS: [&str; 9] = [
+    const HELPERS: [&str; 10] = [
         "mod",
+        "scripts",
         "control_group",
         "counters",
         "ethtool",
