@@ -119,12 +119,9 @@ fn siege_reports_the_same_fields_and_counts() {
         "verbose = false\nquiet = false\njson_output = false\nlogging = false\nparser = false\n",
     )
     .unwrap();
+    // Without variables: at one of them siege 4.0.7 ends by a segmentation fault.
     let list = place.path("urls.txt").display().to_string();
-    std::fs::write(
-        place.path("urls.txt"),
-        format!("# pages\nPAGE = {0}\n$(PAGE)\n{0} POST a=1\n", apache.url()),
-    )
-    .unwrap();
+    std::fs::write(place.path("urls.txt"), format!("# pages\n{0}\n{0} POST a=1\n", apache.url())).unwrap();
     let words = ["-R", &rc, "-b", "-c", "3", "-r", "4", "-f", &list];
     let ours = run(place.webdyno().arg("siege").args(words)).with_code(0);
     let json = run(place.webdyno().arg("siege").args(words).arg("-j")).with_code(0).stdout;
