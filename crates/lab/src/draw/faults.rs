@@ -36,8 +36,8 @@ const DEMAND_MIN: f64 = 6.0;
 /// Connections at once that make a short queue worth looking at.
 const CROWD_MIN: u32 = 30;
 /// Memory that a page holds, MB, what it takes of a core to fill that, milliseconds, and what a process takes besides.
-const HELD_MB: u32 = 12;
-const HOLD_MS: f64 = 5.0;
+const HELD_MB: u32 = 20;
+const HOLD_MS: f64 = 15.0;
 const PROCESS_MB: f64 = 6.0;
 /// What the rest of a server takes, MB.
 const REST_MB: f64 = 70.0;

@@ -277,7 +277,7 @@ fn transition(server: &Server, before: &Rendered, after: &Rendered) -> Vec<Strin
 fn programs(before: &[Program], after: &[Program]) -> impl Iterator<Item = String> {
     let ended = before.iter().filter(|program| !after.contains(program));
     let started = after.iter().filter(|program| !before.contains(program));
-    let end = |program: &Program| format!("kill -TERM -- -$(cat /run/{}.pid); sleep 0.5", program.name);
+    let end = |program: &Program| format!("kill -TERM -$(cat /run/{}.pid); sleep 0.5", program.name);
     let start = |program: &Program| {
         let command = command(program).replace('\'', "'\\''");
         format!("setsid sh -c '{command}' </dev/null >>/var/log/command.log 2>&1 & sleep 1")
