@@ -166,13 +166,7 @@ pub fn text(table: &Table<'_>) -> String {
 /// Failures as ab tells them apart: to connect, to receive, another length, anything else.
 fn failures(totals: &Totals) -> [u64; 4] {
     let errors = &totals.errors;
-    let connect = errors.dns
-        + errors.connect_refused
-        + errors.connect_timeout
-        + errors.unreachable
-        + errors.local_ports_exhausted
-        + errors.no_descriptors
-        + errors.tls;
+    let connect = totals.connect_errors();
     let receive = errors.reset + errors.closed_early;
     [connect, receive, errors.expect, errors.total().saturating_sub(connect + receive + errors.expect)]
 }

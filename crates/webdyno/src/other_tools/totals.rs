@@ -53,6 +53,14 @@ impl Totals {
         self.elapsed_us.max(1) as f64 / 1e6
     }
 
+    /// Failures to connect.
+    pub fn connect_errors(&self) -> u64 {
+        let errors = &self.errors;
+        let on_the_way =
+            errors.dns + errors.connect_refused + errors.connect_timeout + errors.unreachable + errors.tls;
+        on_the_way + errors.local_ports_exhausted + errors.no_descriptors
+    }
+
     /// Responses whose status lies in a range.
     pub fn with_status(&self, range: std::ops::RangeInclusive<u16>) -> u64 {
         self.status.range(range).map(|(_, count)| count).sum()

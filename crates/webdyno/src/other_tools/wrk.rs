@@ -172,13 +172,7 @@ fn report(totals: &Totals, options: &Options) -> String {
 /// Errors of sockets as wrk tells them apart: to connect, to read, to write, timeouts.
 fn socket_errors(totals: &Totals) -> [u64; 4] {
     let errors = &totals.errors;
-    let connect = errors.dns
-        + errors.connect_refused
-        + errors.connect_timeout
-        + errors.unreachable
-        + errors.local_ports_exhausted
-        + errors.no_descriptors
-        + errors.tls;
+    let connect = totals.connect_errors();
     [connect, errors.reset + errors.closed_early + errors.protocol, 0, errors.timeout]
 }
 
