@@ -205,6 +205,7 @@ mod tests {
         for (wrong, why) in [
             ("-n 5 -c 6 http://a/", "more than the 5"),
             ("-n x http://a/", "-n takes"),
+            ("-t 99999999999999999 http://a/", "-t takes"),
             ("-n 5", "no URL"),
             ("-X proxy:80 http://a/", "-X is not there"),
             ("-Q http://a/", "-Q is no flag"),

@@ -21,11 +21,21 @@ pub fn text(tool: &str, parser: &mut lexopt::Parser) -> Result<String> {
     value.into_string().map_err(|value| usage(tool, format!("`{}` is no UTF-8", value.to_string_lossy())))
 }
 
-/// The value of a flag as a whole number of at least `min`.
+/// The largest number that a flag takes: of seconds or of requests of each user it is more than anybody waits for, and its
+/// products fit.
+const COUNT_MAX: u64 = 1_000_000_000;
+
+/// A whole number from `min` on.
+pub fn whole(tool: &str, flag: &str, value: &str, min: u64) -> Result<u64> {
+    let number = value.trim().parse().ok().filter(|number| (min..=COUNT_MAX).contains(number));
+    number.ok_or_else(|| {
+        usage(tool, format!("{flag} takes a whole number from {min} to {COUNT_MAX}, not `{value}`"))
+    })
+}
+
+/// The value of a flag as a whole number from `min` on.
 pub fn count(tool: &str, flag: &str, parser: &mut lexopt::Parser, min: u64) -> Result<u64> {
-    let value = text(tool, parser)?;
-    let number = value.parse().ok().filter(|number| *number >= min);
-    number.ok_or_else(|| usage(tool, format!("{flag} takes a whole number of at least {min}, not `{value}`")))
+    whole(tool, flag, &text(tool, parser)?, min)
 }
 
 /// The workload of these flags of `webdyno run`, URLs among them.

@@ -1,6 +1,6 @@
 //! `webdyno siege`: flags of siege 4, its resource file, and the load they mean.
 
-use super::flags::{text, usage, workload, wrong};
+use super::flags::{text, usage, whole, workload, wrong};
 use super::siege_config::{Target, TargetBody, directives, target, targets};
 use super::siege_report::Report;
 use super::totals::{prepare, run};
@@ -210,8 +210,7 @@ impl Options {
         let usual =
             || [home.join(".siege/siege.conf"), home.join(".siegerc")].into_iter().find(|path| path.exists());
         let Some(path) = given.clone().or_else(usual) else { return Ok(()) };
-        let text =
-            std::fs::read_to_string(&path).map_err(|error| io_error("read", path.display(), &error))?;
+        let text = std::fs::read_to_string(&path).map_err(unreadable(&path))?;
         for (name, value) in directives(&text, variable) {
             let is_true = ["true", "on", "yes"].contains(&value.to_ascii_lowercase().as_str());
             match name.as_str() {
@@ -220,7 +219,7 @@ impl Options {
                 {
                     self.take(&name, &value)?
                 }
-                "timeout" => self.timeout_s = whole(&name, &value)?,
+                "timeout" => self.timeout_s = whole(TOOL, &name, &value, 1)?,
                 "internet" => self.internet = is_true,
                 "benchmark" if is_true => self.delay_s = 0.0,
                 "json_output" => self.json = is_true,
@@ -238,9 +237,9 @@ impl Options {
     /// A flag or a directive with a value.
     fn take(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
-            "concurrent" => self.concurrent = whole(name, value)?.max(1),
+            "concurrent" => self.concurrent = whole(TOOL, name, value, 1)?,
             "reps" if value == "once" => self.reps = Some(1),
-            "reps" => (self.reps, self.time_s) = (Some(whole(name, value)?), None),
+            "reps" => (self.reps, self.time_s) = (Some(whole(TOOL, name, value, 1)?), None),
             "time" => (self.time_s, self.reps) = (Some(length_s(value)?), None),
             "delay" => {
                 let delay = value.parse().ok().filter(|delay: &f64| delay.is_finite() && *delay >= 0.0);
@@ -266,7 +265,7 @@ impl Options {
         let Some(path) = &self.file else {
             return Err(usage(TOOL, "neither a URL nor a list of URLs (-f) is given"));
         };
-        let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path.display(), &error))?;
+        let text = std::fs::read_to_string(path).map_err(unreadable(path))?;
         targets(&text, path)
     }
 
@@ -286,7 +285,7 @@ impl Options {
             let bytes = match &target.body {
                 None => continue,
                 Some(TargetBody::Text(text)) => text.clone().into_bytes(),
-                Some(TargetBody::File(path)) => read_body(path)?,
+                Some(TargetBody::File(path)) => std::fs::read(path).map_err(unreadable(path))?,
             };
             request.body = bytes.into();
             let kind = self.content_type.as_deref().unwrap_or("application/x-www-form-urlencoded");
@@ -350,13 +349,12 @@ fn given_resources(words: &[OsString]) -> Option<PathBuf> {
     })
 }
 
-fn read_body(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| io_error("read", path.display(), &error))
-}
-
-fn whole(name: &str, value: &str) -> Result<u64> {
-    let number = value.trim().parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| usage(TOOL, format!("{name} takes a whole number above 0, not `{value}`")))
+/// The error of a file that cannot be read.
+fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> UserError + '_ {
+    move |error| {
+        io_error("read", path.display(), &error)
+            .hint(format!("see whether it is there: ls -l {}", path.display()))
+    }
 }
 
 #[cfg(test)]
@@ -392,6 +390,7 @@ mod tests {
         for (wrong, why) in [
             ("-t 5X http://a/", "-t takes"),
             ("-c 0 http://a/", "concurrent takes"),
+            ("-r 18446744073709551615 http://a/", "reps takes"),
             ("-d x http://a/", "--delay takes"),
             ("-g http://a/", "-g is not there"),
             ("-Z http://a/", "-Z is no flag"),

@@ -92,7 +92,10 @@ fn parse(words: Vec<OsString>) -> Result<Option<Options>> {
         true => Ok(None),
         false if options.connections < options.threads => Err(usage(
             TOOL,
-            format!("{} connections are fewer than {} threads", options.connections, options.threads),
+            format!(
+                "-c {} is fewer than -t {}: each thread has a connection",
+                options.connections, options.threads
+            ),
         )),
         false => Ok(Some(options)),
     }

@@ -18,7 +18,7 @@ pub(super) fn config(kept: &Kept<'_>) -> Result<String> {
         )
         .hint("take a cache in front: --cache-for nginx, or varnish"));
     }
-    let place = "In the configuration of the server or of its virtual host; modules: a2enmod cache cache_disk headers.";
+    let place = "In the virtual host of the site, so that others keep nothing; modules: a2enmod cache cache_disk headers.";
     let mut out = kept.head("#", place);
     for target in queries {
         let _ = writeln!(
